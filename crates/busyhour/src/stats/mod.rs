@@ -1,0 +1,34 @@
+//! One snapshot of every station, for the command line, the dashboard and the metrics alike.
+
+mod buffer;
+mod bus;
+mod pool;
+mod serializer;
+mod timer;
+
+pub use buffer::BufferStats;
+pub use bus::TopicStats;
+pub use pool::PoolStats;
+pub use serializer::SerializerStats;
+pub use timer::TimerStats;
+
+use serde::Serialize;
+
+/// Everything the runtime knows about itself at one moment.
+///
+/// Counters only grow; gauges (`*_count`, `*_len`, `*_bytes`) go both ways.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Snapshot {
+    /// When the snapshot was taken, in nanoseconds since the clock's origin.
+    pub taken_at_ns: u64,
+    /// The pinned-buffer pool.
+    pub buffers: BufferStats,
+    /// The task pool and its workers.
+    pub pool: PoolStats,
+    /// Named serializers, by name.
+    pub serializers: Vec<SerializerStats>,
+    /// Topics, by name.
+    pub topics: Vec<TopicStats>,
+    /// The timer service.
+    pub timers: TimerStats,
+}

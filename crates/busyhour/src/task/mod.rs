@@ -1,0 +1,1 @@
+//! A task: a closure small enough to live inside the queue slot.

@@ -1,0 +1,1 @@
+//! Timers: a pure queue and a service that delivers into serializers.
