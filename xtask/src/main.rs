@@ -1,1 +1,57 @@
-fn main() {}
+//! Checks and chores of the Busyhour tree: `cargo xtask tidy`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+mod rules;
+mod source;
+mod tidy;
+
+const HELP: &str = "\
+Chores of the Busyhour tree.
+
+Usage: cargo xtask <COMMAND>
+
+Commands:
+  tidy     Check what the compiler does not: dependency arrows between modules,
+           the list of files that may hold unsafe code, unfinished code, paths
+           of machines, lengths of files and functions, a station's example.
+  lengths  Print the longest functions and the median of each crate.
+";
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("tidy") => report(&tidy::check(&root())),
+        Some("lengths") => {
+            print!("{}", tidy::lengths(&root()));
+            ExitCode::SUCCESS
+        }
+        Some("help" | "--help" | "-h") => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprint!("{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn report(complaints: &[String]) -> ExitCode {
+    for complaint in complaints {
+        eprintln!("tidy: {complaint}");
+    }
+    if complaints.is_empty() {
+        println!("tidy: the house is clean");
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn root() -> PathBuf {
+    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest_dir.parent().unwrap_or(manifest_dir).to_path_buf()
+}

@@ -1,0 +1,26 @@
+# Two commands are all a newcomer needs: `make run` and `make test`.
+.DEFAULT_GOAL := help
+.PHONY: help run test peers bench storm doc tidy clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Build the server and start it with its embedded defaults
+	@scripts/install-deps.sh build
+	@cargo run --release --quiet --package busyhour-server -- serve
+
+test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
+	@scripts/install-deps.sh build test
+	@scripts/test.sh
+
+storm: ## The seed's load against a server that runs: 12,000 registrations in 60 s
+	@cargo run --release --quiet --package busyhour-server -- storm
+
+doc: ## Build the library's documentation
+	@cargo doc --workspace --no-deps
+
+tidy: ## Check what the compiler does not
+	@cargo xtask tidy
+
+clean: ## Remove what builds left behind
+	@cargo clean

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Installs what Busyhour needs from Debian's packages, and only what is missing.
+# usage: scripts/install-deps.sh GROUP...     groups: build test peers
+set -euo pipefail
+
+build=(build-essential pkg-config)
+test=(sip-tester)
+peers=()
+
+packages=()
+for group in "$@"; do
+  case "$group" in
+    build) packages+=("${build[@]}") ;;
+    test) packages+=("${test[@]}") ;;
+    peers) packages+=("${peers[@]}") ;;
+    *) echo "install-deps: no group '$group'; the groups are: build test peers" >&2; exit 2 ;;
+  esac
+done
+
+command -v cargo >/dev/null || {
+  echo "install-deps: cargo is missing; install the stable Rust toolchain (1.88 or later) first" >&2
+  exit 1
+}
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query --show --showformat='${Status}' "$package" 2>/dev/null || true)
+  [ "$status" = "install ok installed" ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+command -v apt-get >/dev/null || {
+  echo "install-deps: missing: ${missing[*]}; this system has no apt-get, install them by its own means" >&2
+  exit 1
+}
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(sudo)
+echo "install-deps: installing ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,121 @@
+//! What the tree must look like: edit this file when the design changes, and
+//! ARCHITECTURE.md with it.
+
+/// A module of a crate and the modules of the same crate it may know.
+pub struct Arrow {
+    pub module: &'static str,
+    pub may_use: &'static [&'static str],
+}
+
+/// A crate whose modules point one way.
+pub struct Layers {
+    pub source: &'static str,
+    /// Known by every module of the crate.
+    pub base: &'static [&'static str],
+    pub arrows: &'static [Arrow],
+}
+
+pub const LAYERS: &[Layers] = &[LIBRARY, SERVER];
+
+const LIBRARY: Layers = Layers {
+    source: "crates/busyhour/src",
+    base: &["clock", "stats", "sync"],
+    arrows: &[
+        arrow("clock", &[]),
+        arrow("stats", &[]),
+        arrow("sync", &[]),
+        arrow("buffer", &[]),
+        arrow("task", &[]),
+        arrow("heap", &[]),
+        arrow("run_queue", &[]),
+        arrow("pool", &["task", "run_queue"]),
+        arrow("serializer", &["task", "run_queue", "pool"]),
+        arrow("timer", &["task", "heap", "pool", "serializer"]),
+        arrow("bus", &["task", "serializer", "timer"]),
+        arrow(
+            "runtime",
+            &[
+                "buffer",
+                "task",
+                "pool",
+                "serializer",
+                "bus",
+                "timer",
+                "heap",
+            ],
+        ),
+    ],
+};
+
+const SERVER: Layers = Layers {
+    source: "crates/busyhour-server/src",
+    base: &[],
+    arrows: &[
+        arrow("proto", &[]),
+        arrow("auth", &["proto"]),
+        arrow("archive", &[]),
+        arrow("registrar", &["proto", "auth"]),
+        arrow("watch", &["proto", "registrar"]),
+        arrow("store", &["auth", "registrar"]),
+        arrow("server", &["proto", "auth", "registrar", "watch", "store"]),
+        arrow("net", &["server"]),
+        arrow("storm", &["proto", "auth"]),
+        arrow("web", &["server", "config"]),
+        arrow("config", &["auth", "server", "registrar", "store"]),
+        arrow("logs", &[]),
+        arrow(
+            "cli",
+            &[
+                "archive",
+                "auth",
+                "config",
+                "logs",
+                "net",
+                "registrar",
+                "server",
+                "store",
+                "storm",
+                "web",
+            ],
+        ),
+    ],
+};
+
+/// The only files that may hold `unsafe`, each with its reason.
+pub const UNSAFE_FILES: &[(&str, &str)] = &[];
+
+/// Folders of stations: each has an example of the same name.
+pub const STATIONS: &[&str] = &[
+    "buffer",
+    "task",
+    "run_queue",
+    "pool",
+    "serializer",
+    "bus",
+    "timer",
+    "heap",
+    "runtime",
+];
+
+pub const FILE_LINES_MAX: usize = 700;
+pub const FUNCTION_LINES_MEDIAN_MAX: usize = 10;
+
+/// Words that must not stand in anything we ship, and why.
+pub const FORBIDDEN_WORDS: &[(&str, &str)] = &[
+    (concat!("todo", "!("), "unfinished code"),
+    (concat!("unimplemented", "!("), "unfinished code"),
+    (concat!("FIX", "ME"), "unfinished code"),
+    (concat!("/wo", "rk/"), "a path of one machine"),
+    (concat!("/ro", "ot/"), "a path of one machine"),
+    (concat!("/ho", "me/"), "a path of one machine"),
+    (concat!("static.", "crates.io"), "a registry's host"),
+    (concat!("index.", "crates.io"), "a registry's host"),
+    (concat!("pypi", ".org"), "a registry's host"),
+    (concat!("registry.", "npmjs"), "a registry's host"),
+    (concat!("proxy.", "golang"), "a registry's host"),
+    (concat!("deb.", "debian"), "a registry's host"),
+];
+
+const fn arrow(module: &'static str, may_use: &'static [&'static str]) -> Arrow {
+    Arrow { module, may_use }
+}

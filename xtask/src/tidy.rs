@@ -1,0 +1,296 @@
+//! The checks of `cargo xtask tidy`. Each returns complaints, one line each.
+
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use ignore::WalkBuilder;
+
+use crate::{
+    rules::{
+        FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers, STATIONS,
+        UNSAFE_FILES,
+    },
+    source::{Function, Source},
+};
+
+/// Every complaint about the tree below `root`; empty when it is clean.
+pub fn check(root: &Path) -> Vec<String> {
+    let tree = Tree::read(root);
+    let mut complaints = tree.unreadable.clone();
+    complaints.extend(tree.rust.iter().flat_map(check_rust_file));
+    complaints.extend(tree.text.iter().flat_map(|file| check_words(file)));
+    complaints.extend(LAYERS.iter().flat_map(|layers| check_layers(&tree, layers)));
+    complaints.extend(
+        LAYERS
+            .iter()
+            .filter_map(|layers| check_median(&tree, layers)),
+    );
+    complaints.extend(
+        STATIONS
+            .iter()
+            .filter_map(|station| check_example(root, station)),
+    );
+    complaints.extend(stale_unsafe_entries(&tree));
+    complaints
+}
+
+/// The longest functions and the median of each layered crate.
+pub fn lengths(root: &Path) -> String {
+    let tree = Tree::read(root);
+    let mut out = String::new();
+    for layers in LAYERS {
+        let mut functions = tree.functions_of(layers);
+        functions.sort_by_key(|(_, function)| std::cmp::Reverse(function.lines));
+        let median = median(&functions);
+        let _ = writeln!(
+            out,
+            "{}: {} functions, median {median} lines",
+            layers.source,
+            functions.len()
+        );
+        for (path, function) in functions.iter().take(15) {
+            let _ = writeln!(
+                out,
+                "  {:>4} {}:{} {}",
+                function.lines, path, function.line, function.name
+            );
+        }
+    }
+    out
+}
+
+struct TextFile {
+    path: String,
+    text: String,
+}
+
+struct RustFile {
+    path: String,
+    line_count: usize,
+    source: Source,
+}
+
+struct Tree {
+    rust: Vec<RustFile>,
+    text: Vec<TextFile>,
+    unreadable: Vec<String>,
+}
+
+impl Tree {
+    fn read(root: &Path) -> Self {
+        let mut tree = Self {
+            rust: Vec::new(),
+            text: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        for path in files_below(root) {
+            let name = path
+                .strip_prefix(root)
+                .unwrap_or(&path)
+                .display()
+                .to_string();
+            if let Ok(text) = fs::read_to_string(&path) {
+                tree.add(name, text);
+            }
+        }
+        tree
+    }
+
+    fn add(&mut self, path: String, text: String) {
+        if path.ends_with(".rs") {
+            match Source::parse(&text) {
+                Ok(source) => self.rust.push(RustFile {
+                    path: path.clone(),
+                    line_count: text.lines().count(),
+                    source,
+                }),
+                Err(error) => self.unreadable.push(format!("{path}: not Rust: {error}")),
+            }
+        }
+        self.text.push(TextFile { path, text });
+    }
+
+    fn functions_of<'a>(&'a self, layers: &'a Layers) -> Vec<(&'a str, &'a Function)> {
+        let files = self
+            .rust
+            .iter()
+            .filter(|file| file.path.starts_with(layers.source));
+        files
+            .flat_map(|file| {
+                file.source
+                    .functions
+                    .iter()
+                    .map(move |function| (file.path.as_str(), function))
+            })
+            .collect()
+    }
+}
+
+fn files_below(root: &Path) -> impl Iterator<Item = PathBuf> {
+    WalkBuilder::new(root)
+        .hidden(false)
+        .filter_entry(|entry| entry.file_name() != ".git")
+        .sort_by_file_name(|a, b| a.cmp(b))
+        .build()
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
+        .map(|entry| entry.into_path())
+}
+
+fn check_rust_file(file: &RustFile) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if file.line_count > FILE_LINES_MAX {
+        complaints.push(format!(
+            "{}: {} lines; a file has at most {FILE_LINES_MAX}: give each noun its own",
+            file.path, file.line_count
+        ));
+    }
+    let allowed = UNSAFE_FILES.iter().any(|(path, _)| *path == file.path);
+    if let (Some(line), false) = (file.source.unsafe_lines.first(), allowed) {
+        complaints.push(format!(
+            "{}:{line}: unsafe outside the named files (xtask/src/rules.rs, UNSAFE_FILES)",
+            file.path
+        ));
+    }
+    complaints
+}
+
+fn stale_unsafe_entries(tree: &Tree) -> Vec<String> {
+    let holds_unsafe = |path: &str| {
+        tree.rust
+            .iter()
+            .any(|file| file.path == path && !file.source.unsafe_lines.is_empty())
+    };
+    UNSAFE_FILES
+        .iter()
+        .filter(|(path, _)| !holds_unsafe(path))
+        .map(|(path, _)| format!("{path}: listed in UNSAFE_FILES but holds no unsafe code"))
+        .collect()
+}
+
+fn check_words(file: &TextFile) -> Vec<String> {
+    if file.path.ends_with(".lock") || file.path.ends_with("package-lock.json") {
+        return Vec::new();
+    }
+    let mut complaints = Vec::new();
+    for (index, line) in file.text.lines().enumerate() {
+        for (word, why) in FORBIDDEN_WORDS
+            .iter()
+            .filter(|(word, _)| line.contains(word))
+        {
+            complaints.push(format!("{}:{}: `{word}`: {why}", file.path, index + 1));
+        }
+    }
+    complaints
+}
+
+fn check_layers(tree: &Tree, layers: &Layers) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in &tree.rust {
+        let Some(module) = module_of(&file.path, layers) else {
+            continue;
+        };
+        let Some(arrow) = layers.arrows.iter().find(|arrow| arrow.module == module) else {
+            complaints.push(format!(
+                "{}: module `{module}` has no arrows in xtask/src/rules.rs",
+                file.path
+            ));
+            continue;
+        };
+        for (used, line) in &file.source.crate_modules {
+            let known = used == module
+                || layers.base.contains(&used.as_str())
+                || arrow.may_use.contains(&used.as_str())
+                || !layers.arrows.iter().any(|arrow| arrow.module == used);
+            if !known {
+                complaints.push(format!(
+                    "{}:{line}: `{module}` may not know `{used}`",
+                    file.path
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// The top-level module a file belongs to; none for the crate's root files.
+fn module_of<'a>(path: &'a str, layers: &Layers) -> Option<&'a str> {
+    let inside = path.strip_prefix(layers.source)?.strip_prefix('/')?;
+    let module = inside.split('/').next()?.trim_end_matches(".rs");
+    (!matches!(module, "lib" | "main")).then_some(module)
+}
+
+fn check_median(tree: &Tree, layers: &Layers) -> Option<String> {
+    let median = median(&tree.functions_of(layers));
+    (median > FUNCTION_LINES_MEDIAN_MAX).then(|| {
+        format!(
+            "{}: functions' median length is {median} lines; at most {FUNCTION_LINES_MEDIAN_MAX}",
+            layers.source
+        )
+    })
+}
+
+fn median(functions: &[(&str, &Function)]) -> usize {
+    let mut lines: Vec<usize> = functions
+        .iter()
+        .map(|(_, function)| function.lines)
+        .collect();
+    lines.sort_unstable();
+    lines.get(lines.len() / 2).copied().unwrap_or(0)
+}
+
+fn check_example(root: &Path, station: &str) -> Option<String> {
+    let path = format!("crates/busyhour/examples/{station}.rs");
+    (!root.join(&path).is_file()).then(|| format!("{path}: station `{station}` has no example"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_tidy() {
+        let complaints = check(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());
+        assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+    }
+
+    #[test]
+    fn an_arrow_that_points_back_is_named() {
+        let mut tree = Tree {
+            rust: Vec::new(),
+            text: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        let path = "crates/busyhour/src/task/mod.rs".to_owned();
+        tree.add(path, "use crate::pool::TaskPool;".to_owned());
+        let complaints = check_layers(&tree, &LAYERS[0]);
+        assert_eq!(
+            complaints,
+            ["crates/busyhour/src/task/mod.rs:1: `task` may not know `pool`"]
+        );
+    }
+
+    #[test]
+    fn unsafe_outside_the_named_files_is_named() {
+        let mut tree = Tree {
+            rust: Vec::new(),
+            text: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        tree.add("x.rs".to_owned(), "fn f() { unsafe { g() } }".to_owned());
+        assert_eq!(tree.rust.iter().flat_map(check_rust_file).count(), 1);
+    }
+
+    #[test]
+    fn a_machine_path_is_named() {
+        let text = format!("see {}", concat!("/wo", "rk/x"));
+        let file = TextFile {
+            path: "a.md".to_owned(),
+            text,
+        };
+        assert_eq!(check_words(&file).len(), 1);
+    }
+}
