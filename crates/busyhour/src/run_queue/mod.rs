@@ -1,1 +1,359 @@
 //! The picker of each worker: Linux 2.2 goodness over runnable entities.
+//!
+//! An entity is whatever competes for a worker: a serializer with work, or all
+//! plain tasks of a worker together. Real-time entities go first, by priority.
+//! The others go by counter + priority, and the counter is what run time is
+//! charged to, so a heavy entity falls back behind light ones. When every
+//! runnable entity has used up its counter a new epoch begins, with
+//! counter/2 + priority for everybody: for the runnable ones at once, for the
+//! sleepers when they wake. So who slept comes back ahead.
+//!
+//! The queue is pure: it knows no clock, thread or lock. The caller owns each
+//! entity's [`Standing`] and says how long the entity ran. `README.md` beside
+//! this file has the policy and the structure at length.
+
+mod class;
+mod slots;
+mod standing;
+
+pub use class::{Class, Priority, RealTimePriority};
+pub use slots::Slot;
+pub use standing::Standing;
+
+use slots::Slots;
+use std::time::Duration;
+
+/// What an entity gains on the worker it last ran on: its data is there.
+///
+/// It is odd, so that two used-up entities renewed to the same goodness
+/// (2 × priority, and the bonus) have the same priority and the same bonus.
+const SAME_WORKER_BONUS: u8 = 15;
+
+const _: () = assert!(SAME_WORKER_BONUS % 2 == 1);
+
+/// The runnable entities of one worker, and the order to run them in.
+///
+/// `E` is a small handle of an entity: an index, a pointer, an `Arc`. The queue
+/// holds one for each runnable entity; how many may be runnable is the
+/// caller's bound to set.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::run_queue::{Class, Place, Priority, RunQueue, Standing, WorkerId};
+///
+/// let mut queue = RunQueue::new(WorkerId::new(0));
+/// let mut heavy = Standing::new(Class::Normal(Priority::new(20)));
+/// let mut light = Standing::new(Class::Normal(Priority::new(20)));
+/// queue.wake("heavy", &mut heavy, Place::Back);
+/// queue.wake("light", &mut light, Place::Back);
+///
+/// assert_eq!(queue.pick(), Some("heavy"));
+/// queue.put_back("heavy", &mut heavy, Duration::from_millis(2));
+/// assert_eq!(queue.pick(), Some("light"));
+/// queue.sleep(&mut light, Duration::from_micros(5));
+/// assert_eq!(queue.pick(), Some("heavy"));
+/// ```
+#[derive(Debug)]
+pub struct RunQueue<E> {
+    worker: WorkerId,
+    tick_ns: u32,
+    epoch: u32,
+    slots: Slots<E>,
+    /// In list order, which decides between equals.
+    list: Vec<Candidate>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    slot: Slot,
+    goodness: u16,
+    renewed_goodness: u16,
+}
+
+impl<E> RunQueue<E> {
+    /// The unit that run time is charged in, unless the caller says otherwise.
+    pub const DEFAULT_TICK: Duration = Duration::from_micros(100);
+
+    /// An empty queue for `worker`.
+    pub fn new(worker: WorkerId) -> Self {
+        Self::with_tick(worker, Self::DEFAULT_TICK)
+    }
+
+    /// An empty queue for `worker` that charges run time in units of `tick`
+    /// (at least a nanosecond, at most about four seconds).
+    pub fn with_tick(worker: WorkerId, tick: Duration) -> Self {
+        Self {
+            worker,
+            tick_ns: tick.as_nanos().clamp(1, u128::from(u32::MAX)) as u32,
+            epoch: 0,
+            slots: Slots::new(),
+            list: Vec::new(),
+        }
+    }
+
+    /// Makes an entity runnable: a new one, a sleeper, or one from another worker.
+    ///
+    /// An entity that slept here is first given the epochs it missed. One that
+    /// comes from another worker keeps the counter it brings; whoever takes it
+    /// there [settles](RunQueue::settle) it there first.
+    ///
+    /// The slot is for [`RunQueue::remove`] and is valid until the entity is picked.
+    ///
+    /// # Panics
+    ///
+    /// When four billion entities are runnable already.
+    #[inline]
+    pub fn wake(&mut self, entity: E, standing: &mut Standing, place: Place) -> Slot {
+        standing.arrive(self.worker, self.epoch);
+        self.enqueue(entity, standing, place)
+    }
+
+    /// Takes the entity with the greatest goodness out of the queue; the first
+    /// in the list among equals. `None` when nothing is runnable.
+    ///
+    /// The caller runs it, then calls [`put_back`](RunQueue::put_back) if it
+    /// has more to do, else [`sleep`](RunQueue::sleep).
+    #[inline]
+    pub fn pick(&mut self) -> Option<E> {
+        if self.list.is_empty() {
+            return None;
+        }
+        let mut best = self.best();
+        if self.list[best].goodness == 0 {
+            self.begin_epoch();
+            best = self.best();
+        }
+        let slot = self.list.remove(best).slot;
+        self.slots.take(slot)
+    }
+
+    /// Charges an entity for the time it `ran` and queues it again, behind its equals.
+    ///
+    /// # Panics
+    ///
+    /// When four billion entities are runnable already.
+    #[inline]
+    pub fn put_back(&mut self, entity: E, standing: &mut Standing, ran: Duration) -> Slot {
+        self.sleep(standing, ran);
+        self.enqueue(entity, standing, Place::Back)
+    }
+
+    /// Charges an entity that has no more to do for the time it `ran`.
+    ///
+    /// The queue keeps nothing of it; [`wake`](RunQueue::wake) gives it the
+    /// epochs it will have missed.
+    #[inline]
+    pub fn sleep(&self, standing: &mut Standing, ran: Duration) {
+        standing.arrive(self.worker, self.epoch);
+        let ran_ns = u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX);
+        standing.charge(self.worker, ran_ns, self.tick_ns);
+    }
+
+    /// Brings the counter of an entity of this worker up to date without
+    /// charging it: before another worker takes it, or to look at it.
+    #[inline]
+    pub fn settle(&self, standing: &mut Standing) {
+        if standing.home() == self.worker {
+            standing.catch_up(self.epoch);
+        }
+    }
+
+    /// Takes a queued entity out before its turn, to change its class or to
+    /// hand it to another worker.
+    ///
+    /// `None`, and nothing changes, when `slot` does not hold `entity` (any more).
+    pub fn remove(&mut self, slot: Slot, entity: &E) -> Option<E>
+    where
+        E: PartialEq,
+    {
+        if self.slots.get(slot) != Some(entity) {
+            return None;
+        }
+        self.list.retain(|candidate| candidate.slot != slot);
+        self.slots.take(slot)
+    }
+
+    /// How many entities are runnable.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether nothing is runnable.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many epochs have begun, modulo 2³².
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The worker that this queue is for.
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    #[inline]
+    fn enqueue(&mut self, entity: E, standing: &Standing, place: Place) -> Slot {
+        let slot = self.slots.put(entity);
+        let candidate = Candidate {
+            slot,
+            goodness: standing.goodness(self.worker),
+            renewed_goodness: standing.renewed_goodness(self.worker),
+        };
+        match place {
+            Place::Front => self.list.insert(0, candidate),
+            Place::Back => self.list.push(candidate),
+        }
+        slot
+    }
+
+    /// The first of the candidates with the greatest goodness.
+    fn best(&self) -> usize {
+        let mut best = 0;
+        for (index, candidate) in self.list.iter().enumerate() {
+            if candidate.goodness > self.list[best].goodness {
+                best = index;
+            }
+        }
+        best
+    }
+
+    /// Everybody here is used up, so counter/2 + priority is the priority.
+    fn begin_epoch(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        for candidate in &mut self.list {
+            candidate.goodness = candidate.renewed_goodness;
+        }
+    }
+}
+
+/// Where in the list an entity is queued, which decides between equals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Before all others, as Linux 2.2 queues who wakes: what woke it is still
+    /// in the cache. Under overload the latest comes first, and the earliest waits.
+    Front,
+    /// Behind all others, as Linux 2.2 queues who yields: equals take turns.
+    Back,
+}
+
+/// Names a worker: who an entity last ran on, and whose epochs it follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkerId(u16);
+
+impl WorkerId {
+    /// No worker has this number.
+    const NOBODY: Self = Self(u16::MAX);
+
+    /// The worker with this number, 0 to 65,534.
+    ///
+    /// # Panics
+    ///
+    /// With 65,535, which stands for nobody.
+    pub const fn new(number: u16) -> Self {
+        assert!(number != u16::MAX, "65,535 stands for nobody");
+        Self(number)
+    }
+
+    /// The worker's number.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: WorkerId = WorkerId::new(0);
+    const TICK: Duration = Duration::from_micros(100);
+
+    fn normal(priority: u8) -> Standing {
+        Standing::new(Class::Normal(Priority::new(priority)))
+    }
+
+    #[test]
+    fn an_empty_queue_picks_nothing_and_stays_in_its_epoch() {
+        let mut queue = RunQueue::<u32>::new(HERE);
+        assert_eq!((queue.pick(), queue.len(), queue.epoch()), (None, 0, 0));
+    }
+
+    #[test]
+    fn place_decides_between_equals() {
+        let mut queue = RunQueue::new(HERE);
+        queue.wake('b', &mut normal(20), Place::Back);
+        queue.wake('c', &mut normal(20), Place::Back);
+        queue.wake('a', &mut normal(20), Place::Front);
+        let order: Vec<_> = std::iter::from_fn(|| queue.pick()).collect();
+        assert_eq!(order, ['a', 'b', 'c']);
+    }
+
+    #[test]
+    fn real_time_goes_first_even_when_it_used_up_its_ticks() {
+        let mut queue = RunQueue::new(HERE);
+        let mut urgent = Standing::new(Class::RealTime(RealTimePriority::new(0)));
+        queue.wake("normal", &mut normal(40), Place::Back);
+        queue.wake("urgent", &mut urgent, Place::Back);
+        for _ in 0..100 {
+            assert_eq!(queue.pick(), Some("urgent"));
+            queue.put_back("urgent", &mut urgent, 10 * TICK);
+        }
+        assert_eq!(queue.epoch(), 0);
+    }
+
+    #[test]
+    fn a_sleeper_is_given_the_epochs_it_missed_when_it_wakes() {
+        let mut queue = RunQueue::new(HERE);
+        let (mut busy, mut sleeper) = (normal(20), normal(20));
+        queue.sleep(&mut sleeper, Duration::ZERO);
+        queue.wake(1, &mut sleeper, Place::Back);
+        assert_eq!(queue.pick(), Some(1));
+        queue.sleep(&mut sleeper, 20 * TICK);
+        assert_eq!(sleeper.counter(), 0);
+
+        queue.wake(0, &mut busy, Place::Back);
+        for epoch in 0..3 {
+            assert_eq!((queue.pick(), queue.epoch()), (Some(0), epoch));
+            queue.put_back(0, &mut busy, 20 * TICK);
+        }
+        queue.wake(1, &mut sleeper, Place::Back);
+        assert_eq!(sleeper.counter(), 30, "20, then 20 / 2 + 20");
+        assert_eq!(queue.pick(), Some(1));
+    }
+
+    #[test]
+    fn removal_leaves_the_order_of_the_others() {
+        let mut queue = RunQueue::new(HERE);
+        let slots: Vec<_> = (0..4)
+            .map(|entity| queue.wake(entity, &mut normal(20), Place::Back))
+            .collect();
+        assert_eq!(queue.remove(slots[1], &3), None, "not its slot");
+        assert_eq!(queue.remove(slots[1], &1), Some(1));
+        assert_eq!(queue.remove(slots[1], &1), None, "gone already");
+        let order: Vec<_> = std::iter::from_fn(|| queue.pick()).collect();
+        assert_eq!(order, [0, 2, 3]);
+    }
+
+    #[test]
+    fn who_comes_from_another_worker_has_no_bonus_and_brings_its_counter() {
+        let (mut here, mut there) = (RunQueue::new(HERE), RunQueue::new(WorkerId::new(1)));
+        let mut standing = normal(20);
+        there.wake(7, &mut standing, Place::Back);
+        there.pick();
+        there.put_back(7, &mut standing, 5 * TICK);
+        assert_eq!(there.pick(), Some(7));
+        there.settle(&mut standing);
+
+        here.wake(7, &mut standing, Place::Back);
+        assert_eq!(standing.counter(), 15);
+        assert_eq!(standing.goodness(HERE), 35);
+        here.pick();
+        here.put_back(7, &mut standing, Duration::ZERO);
+        assert_eq!(standing.goodness(HERE), 50);
+    }
+}

@@ -1,0 +1,58 @@
+//! The run queue: who runs next, and why a heavy entity does not starve light ones.
+//!
+//! `cargo run --example run_queue`
+
+use busyhour::run_queue::{Class, Place, Priority, RealTimePriority, RunQueue, Standing, WorkerId};
+use std::time::Duration;
+
+struct Entity {
+    name: &'static str,
+    run_time: Duration,
+    standing: Standing,
+    turns: u32,
+}
+
+fn entity(name: &'static str, class: Class, run_time_us: u64) -> Entity {
+    Entity {
+        name,
+        run_time: Duration::from_micros(run_time_us),
+        standing: Standing::new(class),
+        turns: 0,
+    }
+}
+
+fn main() {
+    let mut entities = [
+        entity("heavy", Class::Normal(Priority::DEFAULT), 1000),
+        entity("light", Class::Normal(Priority::DEFAULT), 50),
+        entity("favoured", Class::Normal(Priority::MAX), 50),
+        entity("alarm", Class::RealTime(RealTimePriority::new(1)), 10),
+    ];
+    let mut queue = RunQueue::new(WorkerId::new(0));
+    for (index, entity) in entities.iter_mut().enumerate() {
+        queue.wake(index, &mut entity.standing, Place::Back);
+    }
+    for _ in 0..10_000 {
+        let Some(index) = queue.pick() else { break };
+        let entity = &mut entities[index];
+        entity.turns += 1;
+        if entity.name == "alarm" {
+            queue.sleep(&mut entity.standing, entity.run_time);
+        } else {
+            queue.put_back(index, &mut entity.standing, entity.run_time);
+        }
+    }
+    println!("after {} epochs:", queue.epoch());
+    for Entity {
+        name,
+        run_time,
+        turns,
+        ..
+    } in entities
+    {
+        println!(
+            "{name:>9}: {turns:>5} turns, {:>7.1?} in all",
+            run_time * turns
+        );
+    }
+}

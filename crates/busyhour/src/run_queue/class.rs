@@ -1,0 +1,77 @@
+/// How an entity competes for its worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Shares the worker with its like, in proportion to the priority.
+    Normal(Priority),
+    /// Runs before every normal entity, for as long as it is runnable.
+    RealTime(RealTimePriority),
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        Self::Normal(Priority::DEFAULT)
+    }
+}
+
+/// The priority of a normal entity, 1 (least) to 40 (most).
+///
+/// It is the number of ticks that the entity may run in an epoch, and the
+/// larger part of its goodness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(u8);
+
+impl Priority {
+    /// The least: one tick an epoch.
+    pub const MIN: Self = Self(1);
+    /// What an entity has when nobody says otherwise: 20 ticks an epoch.
+    pub const DEFAULT: Self = Self(20);
+    /// The most: 40 ticks an epoch.
+    pub const MAX: Self = Self(40);
+
+    /// The priority `value`, or the nearest there is.
+    ///
+    /// ```
+    /// use busyhour::run_queue::Priority;
+    ///
+    /// assert_eq!(Priority::new(30).get(), 30);
+    /// assert_eq!(Priority::new(0), Priority::MIN);
+    /// assert_eq!(Priority::new(99), Priority::MAX);
+    /// ```
+    pub const fn new(value: u8) -> Self {
+        match value {
+            0 => Self::MIN,
+            1..40 => Self(value),
+            40.. => Self::MAX,
+        }
+    }
+
+    /// The priority as a number, 1 to 40.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// The priority of a real-time entity, 0 (least) to 99 (most).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RealTimePriority(u8);
+
+impl RealTimePriority {
+    /// The most.
+    pub const MAX: Self = Self(99);
+
+    /// The real-time priority `value`, or 99 when it is above.
+    pub const fn new(value: u8) -> Self {
+        if value < 99 { Self(value) } else { Self::MAX }
+    }
+
+    /// The priority as a number, 0 to 99.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}

@@ -1,0 +1,219 @@
+use super::{Class, Priority, RealTimePriority, SAME_WORKER_BONUS, WorkerId};
+
+/// What one entity has to say for itself when the next one is picked.
+///
+/// Sixteen bytes, owned by whoever owns the entity and lent to the run queue
+/// in each call, so that an entity that sleeps costs the queue nothing. It
+/// remembers the epoch it was last seen in; the epochs missed since are made
+/// up for at the next call ([`RunQueue::settle`](super::RunQueue::settle)).
+///
+/// # Examples
+///
+/// ```
+/// use busyhour::run_queue::{Class, Priority, RealTimePriority, Standing};
+///
+/// let mut standing = Standing::new(Class::Normal(Priority::new(5)));
+/// assert_eq!(standing.counter(), 5);
+/// standing.set_class(Class::RealTime(RealTimePriority::new(50)));
+/// assert_eq!(standing.class(), Class::RealTime(RealTimePriority::new(50)));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The epoch of `home` that the counter is true for.
+    epoch: u32,
+    /// Run time not yet charged, below one tick.
+    uncharged_ns: u32,
+    /// The worker whose epochs count.
+    home: WorkerId,
+    /// The worker it last ran on.
+    ran_on: WorkerId,
+    /// Ticks left in this epoch.
+    counter: u8,
+    priority: Priority,
+    real_time: Option<RealTimePriority>,
+}
+
+const _: () = assert!(size_of::<Standing>() <= 16);
+
+impl Standing {
+    /// The standing of an entity that has never run: a full counter.
+    pub const fn new(class: Class) -> Self {
+        let (priority, real_time) = split(class);
+        Self {
+            epoch: 0,
+            uncharged_ns: 0,
+            home: WorkerId::NOBODY,
+            ran_on: WorkerId::NOBODY,
+            counter: priority.get(),
+            priority,
+            real_time,
+        }
+    }
+
+    /// The class it competes in.
+    pub const fn class(&self) -> Class {
+        match self.real_time {
+            Some(priority) => Class::RealTime(priority),
+            None => Class::Normal(self.priority),
+        }
+    }
+
+    /// Moves the entity, which must not be queued, to another class.
+    ///
+    /// The counter stays: a change of class neither pays debts nor earns
+    /// time. To change a queued entity, [remove](super::RunQueue::remove) it,
+    /// change it, and wake it again; until then the queue goes by the old class.
+    pub const fn set_class(&mut self, class: Class) {
+        (self.priority, self.real_time) = split(class);
+    }
+
+    /// Ticks left to run, as of the last epoch it was seen in.
+    pub const fn counter(&self) -> u8 {
+        self.counter
+    }
+
+    /// The worker it last ran on, if it ever ran.
+    pub fn ran_on(&self) -> Option<WorkerId> {
+        (self.ran_on != WorkerId::NOBODY).then_some(self.ran_on)
+    }
+
+    /// How urgent the entity is to `worker`, as Linux 2.2 has it.
+    ///
+    /// 1000 + priority in the real-time class. Otherwise 0 when the counter is
+    /// used up, else counter + priority, and 15 more on the worker it last ran on.
+    pub fn goodness(&self, worker: WorkerId) -> u16 {
+        match (self.real_time, self.counter) {
+            (Some(priority), _) => 1000 + u16::from(priority.get()),
+            (None, 0) => 0,
+            (None, counter) => u16::from(counter) + self.base(worker),
+        }
+    }
+
+    /// The goodness that an entity with a used-up counter has in the next epoch.
+    pub(super) fn renewed_goodness(&self, worker: WorkerId) -> u16 {
+        u16::from(self.priority.get()) + self.base(worker)
+    }
+
+    fn base(&self, worker: WorkerId) -> u16 {
+        let is_same = u16::from(self.ran_on == worker);
+        u16::from(self.priority.get()) + is_same * u16::from(SAME_WORKER_BONUS)
+    }
+
+    /// The worker whose epochs the counter follows.
+    pub(super) fn home(&self) -> WorkerId {
+        self.home
+    }
+
+    /// Catches up with `worker`'s epochs; from another worker it brings its
+    /// counter as it is, and makes this one its home.
+    #[inline]
+    pub(super) fn arrive(&mut self, worker: WorkerId, epoch: u32) {
+        if self.home == worker {
+            self.catch_up(epoch);
+        } else {
+            self.home = worker;
+            self.epoch = epoch;
+        }
+    }
+
+    /// Gives it the counter it would have, had each epoch since the last call
+    /// renewed it: counter/2 + priority, over and over.
+    ///
+    /// That converges within eight steps, whatever the number of epochs.
+    #[inline]
+    pub(super) fn catch_up(&mut self, epoch: u32) {
+        let missed = epoch.wrapping_sub(self.epoch);
+        if missed != 0 {
+            self.epoch = epoch;
+            self.counter = renewed(self.counter, self.priority, missed);
+        }
+    }
+
+    /// Takes `ran_ns` off the counter in whole ticks, keeping the rest for later.
+    #[inline]
+    pub(super) fn charge(&mut self, worker: WorkerId, ran_ns: u64, tick_ns: u32) {
+        self.ran_on = worker;
+        let owed_ns = ran_ns.saturating_add(u64::from(self.uncharged_ns));
+        if owed_ns < u64::from(tick_ns) {
+            self.uncharged_ns = owed_ns as u32;
+        } else {
+            let ticks = owed_ns / u64::from(tick_ns);
+            self.uncharged_ns = (owed_ns % u64::from(tick_ns)) as u32;
+            self.counter = u64::from(self.counter).saturating_sub(ticks) as u8;
+        }
+    }
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self::new(Class::Normal(Priority::DEFAULT))
+    }
+}
+
+/// A real-time entity has a counter too, for the day it is a normal one again.
+const fn split(class: Class) -> (Priority, Option<RealTimePriority>) {
+    match class {
+        Class::Normal(priority) => (priority, None),
+        Class::RealTime(priority) => (Priority::DEFAULT, Some(priority)),
+    }
+}
+
+fn renewed(mut counter: u8, priority: Priority, epochs: u32) -> u8 {
+    for _ in 0..epochs {
+        let next = counter / 2 + priority.get();
+        if next == counter {
+            break;
+        }
+        counter = next;
+    }
+    counter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewal_converges_within_eight_steps_to_what_every_step_gives() {
+        for priority in (1..=40).map(Priority::new) {
+            for start in 0..=2 * Priority::MAX.get() {
+                let by_steps = (0..1000).fold(start, |c, _| c / 2 + priority.get());
+                assert_eq!(renewed(start, priority, 8), by_steps);
+                assert_eq!(renewed(start, priority, u32::MAX), by_steps);
+            }
+        }
+    }
+
+    #[test]
+    fn a_counter_never_exceeds_twice_the_highest_priority() {
+        for start in 0..=2 * Priority::MAX.get() {
+            assert!(renewed(start, Priority::MAX, 1) <= 2 * Priority::MAX.get());
+        }
+    }
+
+    #[test]
+    fn short_runs_add_up_to_ticks() {
+        let here = WorkerId::new(0);
+        let mut standing = Standing::default();
+        (0..25).for_each(|_| standing.charge(here, 100, 1000));
+        assert_eq!(standing.counter(), 18);
+        standing.charge(here, 500, 1000);
+        assert_eq!(standing.counter(), 17);
+        standing.charge(here, u64::MAX, 1000);
+        assert_eq!(standing.counter(), 0);
+    }
+
+    #[test]
+    fn goodness_is_that_of_linux_2_2() {
+        let (here, there) = (WorkerId::new(0), WorkerId::new(1));
+        let mut standing = Standing::new(Class::Normal(Priority::new(7)));
+        assert_eq!(standing.goodness(here), 14);
+        standing.charge(here, 3, 1);
+        assert_eq!(standing.goodness(here), 4 + 7 + 15);
+        assert_eq!(standing.goodness(there), 4 + 7);
+        standing.charge(here, 4, 1);
+        assert_eq!(standing.goodness(here), 0);
+        standing.set_class(Class::RealTime(RealTimePriority::new(9)));
+        assert_eq!(standing.goodness(here), 1009);
+    }
+}

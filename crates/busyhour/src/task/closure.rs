@@ -1,0 +1,101 @@
+//! Storage for one closure of any type: inline when it fits, boxed otherwise.
+
+use std::{
+    marker::PhantomData,
+    mem::{ManuallyDrop, MaybeUninit},
+};
+
+/// A type-erased `FnOnce() + Send + 'static`.
+///
+/// It is `Sync` as well, which is sound because a shared reference to it gives
+/// no access to the closure.
+pub(super) struct Closure {
+    storage: Storage,
+    code: &'static Code,
+}
+
+/// Room for the closure, aligned as nearly all of them want it.
+#[repr(C, align(8))]
+struct Storage(MaybeUninit<[u8; Closure::INLINE_BYTES]>);
+
+/// What can be done with the closure whose type was erased.
+struct Code {
+    /// Moves the closure out of the storage and calls it.
+    run: unsafe fn(*mut Storage),
+    /// Drops the closure in place.
+    drop: unsafe fn(*mut Storage),
+}
+
+impl Closure {
+    pub(super) const INLINE_BYTES: usize = 48;
+
+    #[inline]
+    pub(super) fn new<F: FnOnce() + Send + 'static>(run: F) -> Self {
+        if const { CodeOf::<F>::FITS } {
+            Self::stored(run)
+        } else {
+            // A box of a closure is itself a closure, of one word.
+            Self::stored(Box::new(run))
+        }
+    }
+
+    #[inline]
+    fn stored<F: FnOnce() + Send + 'static>(run: F) -> Self {
+        assert!(CodeOf::<F>::FITS);
+        let mut storage = Storage(MaybeUninit::uninit());
+        // SAFETY: the assertion above (a constant) says that the size and
+        // alignment of the storage suffice for an `F`.
+        unsafe { (&raw mut storage).cast::<F>().write(run) };
+        Self {
+            storage,
+            code: &CodeOf::<F>::CODE,
+        }
+    }
+
+    #[inline]
+    pub(super) fn run(self) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `stored` put a closure of the type that `code` is for into
+        // the storage; `ManuallyDrop` keeps `drop` from seeing it again.
+        unsafe { (this.code.run)(&raw mut this.storage) }
+    }
+}
+
+impl Drop for Closure {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `stored` put a closure of the type that `code` is for into
+        // the storage, and `run` has not taken it, since it forgets `self`.
+        unsafe { (self.code.drop)(&raw mut self.storage) }
+    }
+}
+
+/// Carries the [`Code`] of each closure type as a constant.
+struct CodeOf<F>(PhantomData<F>);
+
+impl<F: FnOnce() + Send + 'static> CodeOf<F> {
+    const FITS: bool =
+        size_of::<F>() <= Closure::INLINE_BYTES && align_of::<F>() <= align_of::<Storage>();
+
+    const CODE: Code = Code {
+        run: Self::run,
+        drop: Self::drop,
+    };
+
+    /// # Safety
+    ///
+    /// - `storage` holds an initialised `F`, which the caller gives up.
+    unsafe fn run(storage: *mut Storage) {
+        // SAFETY: by contract an `F` is there, and nobody else will use it.
+        let run = unsafe { storage.cast::<F>().read() };
+        run();
+    }
+
+    /// # Safety
+    ///
+    /// - `storage` holds an initialised `F`, which the caller gives up.
+    unsafe fn drop(storage: *mut Storage) {
+        // SAFETY: by contract an `F` is there, and nobody else will use it.
+        unsafe { storage.cast::<F>().drop_in_place() }
+    }
+}

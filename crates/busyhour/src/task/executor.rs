@@ -1,0 +1,104 @@
+use super::Task;
+use std::{fmt, sync::Arc};
+
+/// Something that runs tasks: a pool, a serializer, a host's own event loop.
+///
+/// # Examples
+///
+/// An executor that runs everything at once, on the caller's thread:
+///
+/// ```
+/// use busyhour::task::{Executor, Rejected, Task};
+///
+/// struct Inline;
+///
+/// impl Executor for Inline {
+///     fn execute(&self, task: Task) -> Result<(), Rejected> {
+///         task.run();
+///         Ok(())
+///     }
+/// }
+///
+/// Inline.execute(Task::new(|| println!("at once"))).unwrap();
+/// ```
+pub trait Executor: Send + Sync {
+    /// Takes a task to run it once.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] hands the task back, not run, with the reason.
+    fn execute(&self, task: Task) -> Result<(), Rejected>;
+}
+
+impl<T: Executor + ?Sized> Executor for Arc<T> {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        (**self).execute(task)
+    }
+}
+
+impl<T: Executor + ?Sized> Executor for &T {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        (**self).execute(task)
+    }
+}
+
+/// A task that was not accepted, handed back to whoever offered it.
+#[derive(Debug, thiserror::Error)]
+#[error("task rejected: {reason}")]
+pub struct Rejected {
+    /// The task, which has not run.
+    pub task: Task,
+    /// Why it was not accepted.
+    pub reason: Reason,
+}
+
+/// Why an [`Executor`] did not accept a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The queue is at its bound, and its policy is [`Overflow::Reject`](super::Overflow::Reject).
+    Full,
+    /// The executor is shutting down or has shut down.
+    ShutDown,
+    /// The executor is suspended and holds nothing back.
+    Suspended,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Full => "the queue is full",
+            Self::ShutDown => "the executor is shut down",
+            Self::Suspended => "the executor is suspended",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Closed;
+
+    impl Executor for Closed {
+        fn execute(&self, task: Task) -> Result<(), Rejected> {
+            let reason = Reason::ShutDown;
+            Err(Rejected { task, reason })
+        }
+    }
+
+    #[test]
+    fn a_rejected_task_comes_back_whole() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let task = Task::new(move || sender.send(()).unwrap());
+        let executor: Arc<dyn Executor> = Arc::new(Closed);
+
+        let rejected = executor.execute(task).unwrap_err();
+        assert_eq!(
+            rejected.to_string(),
+            "task rejected: the executor is shut down"
+        );
+        rejected.task.run();
+        assert!(receiver.recv().is_ok());
+    }
+}
