@@ -1,0 +1,5 @@
+//! The Busyhour server: SIP registrations, presence and device state on the
+//! `busyhour` library.
+
+pub mod store;
+pub mod server;

@@ -1,0 +1,137 @@
+//! The one snapshot that the command line, the page and the metrics read.
+
+use crate::store::StoreStats;
+use busyhour::stats::Snapshot;
+use serde::Serialize;
+
+/// Everything the server knows about itself at one moment.
+///
+/// Counters only grow, from the start of the process; gauges (`*_count`,
+/// `*_len`) go both ways. A rate is the difference of a counter between two
+/// snapshots over the difference of `runtime.taken_at_ns`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ServerStats {
+    /// Time since the start of the server, in nanoseconds.
+    pub uptime_ns: u64,
+    /// Datagrams in and out.
+    pub traffic: TrafficStats,
+    /// Registrations.
+    pub registrar: RegistrarStats,
+    /// Subscriptions and notifications.
+    pub watch: WatchStats,
+    /// The store.
+    pub store: StoreStats,
+    /// The stations of the library.
+    pub runtime: Snapshot,
+}
+
+/// Datagrams in and out, and what became of those that were no request of ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct TrafficStats {
+    /// Datagrams handed to the server.
+    pub received: u64,
+    /// Bytes in them.
+    pub received_bytes: u64,
+    /// Datagrams handed to the network.
+    pub sent: u64,
+    /// Datagrams that the network had no room for.
+    pub send_refused: u64,
+    /// Datagrams not sent because no buffer was free.
+    pub no_buffer: u64,
+    /// Keep-alives (CRLF or empty datagrams).
+    pub keepalives: u64,
+    /// Not SIP at all, and so unanswered.
+    pub malformed_silent: u64,
+    /// Requests answered with 400.
+    pub malformed_answered: u64,
+    /// Requests answered because nothing here does what they ask (405, 501, 416, 481).
+    pub unsupported: u64,
+    /// OPTIONS answered.
+    pub options: u64,
+    /// Responses that matched no request of ours.
+    pub stray_responses: u64,
+    /// Requests answered from the cache of responses.
+    pub retransmissions_answered: u64,
+    /// Retransmissions that came while the first was still in work.
+    pub retransmissions_absorbed: u64,
+    /// Responses kept for retransmissions now.
+    pub transaction_count: u64,
+    /// Kept responses given up early because the cache was full.
+    pub transactions_evicted: u64,
+    /// Requests dropped because their device's queue was full.
+    pub dropped_device_queue: u64,
+    /// Requests refused with 503 because a table was full.
+    pub refused_table_full: u64,
+    /// Requests that arrived after shutdown began.
+    pub dropped_shutdown: u64,
+}
+
+/// What the registrar holds and has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RegistrarStats {
+    /// Addresses of record in the table.
+    pub device_count: u64,
+    /// Bindings that are valid now.
+    pub binding_count: u64,
+    /// REGISTER requests that reached the registrar, retransmissions excluded.
+    pub requests: u64,
+    /// Answered with 200 after the commit.
+    pub accepted: u64,
+    /// Bindings added.
+    pub added: u64,
+    /// Bindings refreshed.
+    pub refreshed: u64,
+    /// Bindings removed by their device.
+    pub removed: u64,
+    /// Bindings that ran out.
+    pub expired: u64,
+    /// Bindings read back at the start.
+    pub restored: u64,
+    /// Answered with 401.
+    pub challenged: u64,
+    /// Answered with 403 or 404: wrong user, password or domain.
+    pub forbidden: u64,
+    /// Answered with 423.
+    pub interval_too_brief: u64,
+    /// Refused for another reason (400, 420, 500 for order).
+    pub rejected: u64,
+    /// Answered with 503 because the store refused or failed.
+    pub store_failures: u64,
+    /// From the datagram to the 200, median, in nanoseconds.
+    pub latency_p50_ns: u64,
+    /// From the datagram to the 200, 99th percentile, in nanoseconds.
+    pub latency_p99_ns: u64,
+    /// From the datagram to the 200, 99.9th percentile, in nanoseconds.
+    pub latency_p999_ns: u64,
+    /// From the datagram to the 200, the longest, in nanoseconds.
+    pub latency_max_ns: u64,
+}
+
+/// What the event server holds and has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct WatchStats {
+    /// Subscriptions that live now.
+    pub watcher_count: u64,
+    /// SUBSCRIBE requests, retransmissions excluded.
+    pub requests: u64,
+    /// Subscriptions created.
+    pub created: u64,
+    /// Subscriptions refreshed.
+    pub refreshed: u64,
+    /// Subscriptions ended by their watcher.
+    pub unsubscribed: u64,
+    /// Subscriptions that ran out.
+    pub expired: u64,
+    /// Subscriptions ended because a NOTIFY failed or stayed unanswered.
+    pub given_up: u64,
+    /// SUBSCRIBE requests refused (4xx, 503).
+    pub rejected: u64,
+    /// NOTIFY requests sent, retransmissions excluded.
+    pub notified: u64,
+    /// NOTIFY requests sent again.
+    pub retransmitted: u64,
+    /// NOTIFY requests answered with 2xx.
+    pub confirmed: u64,
+    /// States replaced by a newer one before they left.
+    pub conflated: u64,
+}

@@ -1,0 +1,98 @@
+//! Where registrations survive a crash.
+//!
+//! The server speaks to its disk through one seam, [`Store`]: it loads
+//! everything once at the start, and from then on hands over batches of
+//! [`Change`]s, each with a [`Completion`] that is called when the batch is
+//! durable. The acknowledgement of a registration waits for that call.
+//!
+//! Three stores stand behind the seam: [`SqliteStore`] (one file, group
+//! commit), [`MemoryStore`] (nothing survives, by explicit choice) and
+//! [`SimulatedDisk`] (virtual time, crashes on demand).
+
+mod change;
+mod error;
+mod memory;
+mod queue;
+mod simulated;
+mod sqlite;
+
+use serde::Serialize;
+use std::{collections::BTreeMap, time::Duration};
+
+pub use change::{Account, AccountHash, BindingId, Change, Contact, Lease, StoredBinding};
+pub use error::{CommitError, Refused, StoreError};
+pub use memory::MemoryStore;
+pub use simulated::{DiskBehaviour, SimulatedDisk, SimulatedStore};
+pub use sqlite::{Durability, SqliteOptions, SqliteStore};
+
+/// Durable bindings, accounts and secrets behind one seam.
+///
+/// Batches become durable in the order in which they were handed over, each
+/// whole or not at all.
+pub trait Store: Send + Sync {
+    /// Reads everything that is durable.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read, or holds something it cannot have written.
+    fn load(&self) -> Result<Contents, StoreError>;
+
+    /// Hands over a batch; `done` is called exactly once, from any thread,
+    /// when the batch is durable or has failed.
+    ///
+    /// Never blocks. The completion may run before this call returns.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is full or the store is closed; then `done` is dropped
+    /// without having been called and nothing of the batch is stored.
+    fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused>;
+
+    /// Counters and gauges of the store.
+    fn stats(&self) -> StoreStats;
+
+    /// Makes all that was handed over durable, then refuses whatever comes later.
+    /// Returns `false` when the deadline passed first.
+    fn close(&self, deadline: Duration) -> bool;
+}
+
+/// Called once with the fate of a batch.
+pub type Completion = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
+
+/// All that a store holds, as the server reads it at its start.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Contents {
+    /// Every stored binding in the order of its id, expired ones included.
+    pub bindings: Vec<StoredBinding>,
+    /// Accounts that may register.
+    pub accounts: Vec<Account>,
+    /// The server's own secrets by name, such as the key that signs nonces.
+    pub secrets: BTreeMap<String, Vec<u8>>,
+}
+
+/// What a store has done and holds in its queue.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct StoreStats {
+    /// Changes handed over and not yet durable.
+    pub queued_len: u64,
+    /// The highest `queued_len` seen.
+    pub queued_high_water: u64,
+    /// Most changes that may wait.
+    pub queue_capacity: u64,
+    /// Batches refused because the queue was full or the store closed.
+    pub refused: u64,
+    /// Changes made durable.
+    pub committed: u64,
+    /// Changes whose transaction failed.
+    pub failed: u64,
+    /// Transactions made durable; `committed / transactions` is the group size.
+    pub transactions: u64,
+    /// The largest group of changes in one transaction.
+    pub transaction_len_max: u64,
+    /// Time spent in transactions, in nanoseconds.
+    pub transaction_ns_total: u64,
+    /// The longest transaction, in nanoseconds.
+    pub transaction_ns_max: u64,
+    /// The last failure, empty when there was none.
+    pub last_error: String,
+}

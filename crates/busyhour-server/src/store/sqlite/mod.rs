@@ -1,0 +1,174 @@
+//! SQLite in WAL mode: one writer thread, group commit, one server a database.
+
+mod load;
+mod lock;
+mod schema;
+mod writer;
+
+use super::{
+    Change, Completion, Contents, Refused, Store, StoreError, StoreStats,
+    queue::{Batch, Queue},
+};
+use lock::DatabaseLock;
+use rusqlite::Connection;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+    time::Duration,
+};
+use writer::Writer;
+
+/// A database file that one server holds.
+///
+/// A commit is durable when its transaction has been synchronised to the disk
+/// ([`Durability::Full`]). All changes that arrive while one transaction is on
+/// its way go together into the next.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour_server::store::{SqliteOptions, SqliteStore, Store};
+///
+/// let folder = std::env::temp_dir().join(format!("busyhour-doc-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// let store = SqliteStore::open(SqliteOptions::new(folder.join("busyhour.db")))?;
+/// assert!(store.load()?.bindings.is_empty());
+/// drop(store);
+/// std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SqliteStore {
+    queue: Arc<Queue>,
+    path: PathBuf,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Where the database is and what a commit promises.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// The database file; its folder must exist and be writable.
+    pub path: PathBuf,
+    /// What an acknowledgement promises.
+    pub durability: Durability,
+    /// Most changes that may wait for the writer.
+    pub queue_capacity: usize,
+}
+
+/// What a commit promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Survives a power cut: the log is synchronised at each commit.
+    #[default]
+    Full,
+    /// Survives `kill -9` of the server, but a power cut may lose the last commits.
+    Process,
+}
+
+impl SqliteStore {
+    /// Opens or creates the database, brings its schema up to date and starts
+    /// the writer thread `bh-store`.
+    ///
+    /// # Errors
+    ///
+    /// When another server holds the database, the path cannot be written, the
+    /// file is not a database, or a newer program made its schema.
+    pub fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let lock = DatabaseLock::acquire(&options.path)?;
+        let connection = connect(&options)?;
+        let queue = Arc::new(Queue::new(options.queue_capacity));
+        let writer = Writer::new(connection, queue.clone(), lock);
+        let thread = std::thread::Builder::new()
+            .name(WRITER_THREAD.to_owned())
+            .spawn(move || writer.run())
+            .map_err(|source| StoreError::Path {
+                path: options.path.clone(),
+                source,
+            })?;
+        Ok(Self {
+            queue,
+            path: options.path,
+            writer: Mutex::new(Some(thread)),
+        })
+    }
+}
+
+impl SqliteOptions {
+    /// Full durability and a queue of 65,536 changes for the database at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            durability: Durability::default(),
+            queue_capacity: QUEUE_CAPACITY,
+        }
+    }
+}
+
+impl Store for SqliteStore {
+    fn load(&self) -> Result<Contents, StoreError> {
+        load::contents(&self.path)
+    }
+
+    fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
+        self.queue.push(Batch { changes, done })
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.queue.stats()
+    }
+
+    fn close(&self, deadline: Duration) -> bool {
+        self.queue.close(deadline)
+    }
+}
+
+impl Drop for SqliteStore {
+    /// Waits for the writer, so that the database is closed and its lock free.
+    fn drop(&mut self) {
+        self.queue.close(Duration::ZERO);
+        let thread = self
+            .writer
+            .get_mut()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .take();
+        if let Some(thread) = thread {
+            // The writer's own panic is already on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn connect(options: &SqliteOptions) -> Result<Connection, StoreError> {
+    let path = &options.path;
+    let wrap = |source| sqlite_error(path, source);
+    let mut connection = Connection::open(path).map_err(wrap)?;
+    let synchronous = match options.durability {
+        Durability::Full => "FULL",
+        Durability::Process => "OFF",
+    };
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(wrap)?;
+    for (pragma, value) in [("journal_mode", "WAL"), ("synchronous", synchronous)] {
+        connection
+            .pragma_update(None, pragma, value)
+            .map_err(wrap)?;
+    }
+    connection
+        .pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)
+        .map_err(wrap)?;
+    schema::migrate(&mut connection, path)?;
+    Ok(connection)
+}
+
+fn sqlite_error(path: &Path, source: rusqlite::Error) -> StoreError {
+    StoreError::Sqlite {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+const WRITER_THREAD: &str = "bh-store";
+const QUEUE_CAPACITY: usize = 65_536;
+/// How long the writer waits for a tool that holds the database for a moment.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// A checkpoint each 16 MiB of log: rare enough to stay out of the latency.
+const CHECKPOINT_PAGES: u32 = 4_096;

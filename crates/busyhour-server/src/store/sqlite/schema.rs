@@ -1,0 +1,88 @@
+//! The tables, and how older databases grow into them.
+
+use super::{StoreError, sqlite_error};
+use rusqlite::{Connection, Transaction};
+use std::path::Path;
+
+/// Runs every migration that the database has not seen, in one transaction.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let wrap = |source| sqlite_error(path, source);
+    let transaction = connection.transaction().map_err(wrap)?;
+    let found = version(&transaction).map_err(wrap)?;
+    let known = MIGRATIONS.len() as u32;
+    if found > known {
+        let path = path.to_owned();
+        return Err(StoreError::Newer { path, found, known });
+    }
+    for migration in &MIGRATIONS[found as usize..] {
+        transaction.execute_batch(migration).map_err(wrap)?;
+    }
+    transaction
+        .pragma_update(None, "user_version", known)
+        .map_err(wrap)?;
+    transaction.commit().map_err(wrap)
+}
+
+fn version(transaction: &Transaction<'_>) -> rusqlite::Result<u32> {
+    transaction.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Element `n` brings a database from version `n` to `n + 1`. Never edit one
+/// that has been released; append.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE contact (
+        id INTEGER PRIMARY KEY,
+        aor TEXT NOT NULL,
+        uri TEXT NOT NULL,
+        parameters TEXT NOT NULL,
+        q_milli INTEGER NOT NULL,
+        call_id TEXT NOT NULL,
+        path TEXT NOT NULL,
+        user_agent TEXT NOT NULL,
+        source TEXT NOT NULL,
+        local TEXT NOT NULL
+    );
+    CREATE TABLE lease (
+        id INTEGER PRIMARY KEY,
+        cseq INTEGER NOT NULL,
+        granted_s INTEGER NOT NULL,
+        expires_at_ns INTEGER NOT NULL,
+        removed INTEGER NOT NULL
+    );
+    CREATE TABLE account (
+        username TEXT NOT NULL,
+        realm TEXT NOT NULL,
+        algorithm TEXT NOT NULL,
+        hash TEXT NOT NULL,
+        PRIMARY KEY (username, realm, algorithm)
+    ) WITHOUT ROWID;
+    CREATE TABLE secret (
+        name TEXT PRIMARY KEY,
+        value BLOB NOT NULL
+    ) WITHOUT ROWID;
+"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrating_twice_changes_nothing() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let path = Path::new("memory");
+        migrate(&mut connection, path).unwrap();
+        migrate(&mut connection, path).unwrap();
+        let found: u32 = connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .unwrap();
+        assert_eq!(found as usize, MIGRATIONS.len());
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.pragma_update(None, "user_version", 99).unwrap();
+        let error = migrate(&mut connection, Path::new("memory")).unwrap_err();
+        assert!(matches!(error, StoreError::Newer { found: 99, .. }));
+    }
+}

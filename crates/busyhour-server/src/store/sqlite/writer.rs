@@ -1,0 +1,150 @@
+//! The one thread that writes: take what has arrived, one transaction, tell all.
+
+use super::lock::DatabaseLock;
+use crate::store::{
+    Account, BindingId, Change, CommitError, Contact, Lease,
+    queue::{Batch, Queue},
+};
+use rusqlite::{CachedStatement, Connection, ToSql, params};
+use std::{sync::Arc, time::Instant};
+
+/// Owns the connection, and the lock for as long as it runs.
+pub(super) struct Writer {
+    connection: Connection,
+    queue: Arc<Queue>,
+    _lock: DatabaseLock,
+}
+
+impl Writer {
+    pub(super) fn new(connection: Connection, queue: Arc<Queue>, lock: DatabaseLock) -> Self {
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Self {
+            connection,
+            queue,
+            _lock: lock,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        while let Some(group) = self.queue.take() {
+            self.write(group);
+        }
+    }
+
+    fn write(&mut self, group: Vec<Batch>) {
+        let begun = Instant::now();
+        let outcome = self
+            .transact(&group)
+            .map_err(|error| CommitError::new(error.to_string()));
+        let changes = group.iter().map(|batch| batch.changes.len() as u64).sum();
+        self.queue.finish(changes, begun.elapsed(), &outcome);
+        for batch in group {
+            (batch.done)(outcome.clone());
+        }
+    }
+
+    /// An error rolls the whole group back: the transaction is dropped uncommitted.
+    fn transact(&mut self, group: &[Batch]) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        for change in group.iter().flat_map(|batch| &batch.changes) {
+            apply(&transaction, change)?;
+        }
+        transaction.commit()
+    }
+}
+
+fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
+    match change {
+        Change::Put { id, contact, lease } => {
+            put_contact(connection, *id, contact)?;
+            put_lease(connection, *id, lease)
+        }
+        Change::Renew { id, lease } => put_lease(connection, *id, lease),
+        Change::Remove { id } => {
+            execute(
+                connection,
+                "DELETE FROM contact WHERE id = ?1",
+                &[&key(*id)],
+            )?;
+            execute(connection, "DELETE FROM lease WHERE id = ?1", &[&key(*id)])
+        }
+        Change::PutAccount(account) => put_account(connection, account),
+        Change::RemoveAccount { username, realm } => remove_account(connection, username, realm),
+        Change::PutSecret { name, value } => {
+            execute(connection, PUT_SECRET, &[name as &dyn ToSql, value])
+        }
+    }
+}
+
+fn put_contact(connection: &Connection, id: BindingId, contact: &Contact) -> rusqlite::Result<()> {
+    cached(connection, PUT_CONTACT)?.execute(params![
+        key(id),
+        &*contact.aor,
+        contact.uri,
+        contact.parameters,
+        contact.q_milli,
+        contact.call_id,
+        contact.path,
+        contact.user_agent,
+        contact.source.to_string(),
+        contact.local.to_string(),
+    ])?;
+    Ok(())
+}
+
+fn put_lease(connection: &Connection, id: BindingId, lease: &Lease) -> rusqlite::Result<()> {
+    cached(connection, PUT_LEASE)?.execute(params![
+        key(id),
+        lease.cseq,
+        lease.granted_s,
+        i64::try_from(lease.expires_at.as_nanos()).unwrap_or(i64::MAX),
+        lease.removed,
+    ])?;
+    Ok(())
+}
+
+fn put_account(connection: &Connection, account: &Account) -> rusqlite::Result<()> {
+    remove_account(connection, &account.username, &account.realm)?;
+    for hash in &account.hashes {
+        cached(connection, PUT_ACCOUNT)?.execute(params![
+            account.username,
+            account.realm,
+            hash.algorithm,
+            hash.hex,
+        ])?;
+    }
+    Ok(())
+}
+
+fn remove_account(connection: &Connection, username: &str, realm: &str) -> rusqlite::Result<()> {
+    execute(connection, REMOVE_ACCOUNT, &[&username, &realm])
+}
+
+fn execute(
+    connection: &Connection,
+    statement: &str,
+    values: &[&dyn ToSql],
+) -> rusqlite::Result<()> {
+    cached(connection, statement)?.execute(values).map(drop)
+}
+
+fn cached<'c>(connection: &'c Connection, sql: &str) -> rusqlite::Result<CachedStatement<'c>> {
+    connection.prepare_cached(sql)
+}
+
+/// SQLite's integers are signed; ids are counted up from one and never reach the sign.
+fn key(id: BindingId) -> i64 {
+    id.0.cast_signed()
+}
+
+const PUT_CONTACT: &str = "INSERT OR REPLACE INTO contact \
+    (id, aor, uri, parameters, q_milli, call_id, path, user_agent, source, local) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+const PUT_LEASE: &str = "INSERT OR REPLACE INTO lease \
+    (id, cseq, granted_s, expires_at_ns, removed) VALUES (?1, ?2, ?3, ?4, ?5)";
+const PUT_ACCOUNT: &str =
+    "INSERT INTO account (username, realm, algorithm, hash) VALUES (?1, ?2, ?3, ?4)";
+const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = ?1 AND realm = ?2";
+const PUT_SECRET: &str = "INSERT OR REPLACE INTO secret (name, value) VALUES (?1, ?2)";
+/// More than the statements above, so that none is ever compiled twice.
+const STATEMENTS: usize = 32;
