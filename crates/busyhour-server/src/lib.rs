@@ -1,5 +1,11 @@
 //! The Busyhour server: SIP registrations, presence and device state on the
 //! `busyhour` library.
+//!
+//! The binary `busyhour` is a thin shell around this crate.
+#![deny(missing_docs)]
+#![deny(rustdoc::broken_intra_doc_links)]
 
 pub mod store;
 pub mod server;
+pub mod config;
+pub mod cli;

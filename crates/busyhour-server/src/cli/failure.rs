@@ -1,0 +1,41 @@
+use crate::config::Problems;
+use std::{fmt::Display, process::ExitCode};
+
+/// Why the program ends with another code than 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    /// Something failed while starting or running: exit code 1.
+    pub fn running(message: impl Display) -> Self {
+        Self {
+            code: 1,
+            message: message.to_string(),
+        }
+    }
+
+    /// The program was used or configured wrongly: exit code 2.
+    pub fn usage(message: impl Display) -> Self {
+        Self {
+            code: 2,
+            message: message.to_string(),
+        }
+    }
+
+    /// Writes the message to standard error, each line marked, and gives the exit code.
+    pub(super) fn report(self) -> ExitCode {
+        for line in self.message.lines() {
+            eprintln!("busyhour: {line}");
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Self::usage(problems)
+    }
+}

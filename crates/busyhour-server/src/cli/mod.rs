@@ -1,0 +1,51 @@
+//! The command line: one subcommand a file, each an argument struct with a `run`.
+
+mod check_config;
+mod failure;
+
+pub use check_config::CheckConfig;
+pub use failure::Failure;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Parses the arguments, runs the subcommand and returns the program's exit code.
+pub fn main() -> ExitCode {
+    match Cli::parse().command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// A registration, presence and device-state server that stays flat through the busy hour.
+#[derive(Debug, Parser)]
+#[command(name = "busyhour", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+#[command(propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    CheckConfig(CheckConfig),
+}
+
+impl Command {
+    fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::CheckConfig(command) => command.run(),
+        }
+    }
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  busyhour serve                          serve SIP on 127.0.0.1:5060, the dashboard on :8080
+  busyhour serve --config busyhour.toml   the same, as the file says
+  busyhour check-config busyhour.toml     every mistake in the file, with line and column
+
+Exit codes:
+  0  done, or stopped by SIGTERM or SIGINT after draining
+  1  failed while starting or running: port in use, database unwritable or locked, …
+  2  wrong usage or configuration";

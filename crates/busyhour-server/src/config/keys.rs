@@ -1,0 +1,416 @@
+use super::{Auth, Config, LogFormat, LogLevel};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
+
+/// One setting: its row serves the file, the environment, the flags, the
+/// checks, the printed configuration and the reference alike.
+pub struct Key {
+    /// Section and name, such as `sip.listen`.
+    pub path: &'static str,
+    /// The values it may take.
+    pub allowed: Allowed,
+    /// What it does, in one sentence.
+    pub help: &'static str,
+    assign: fn(&mut Config, &str) -> Option<()>,
+    show: fn(&Config) -> String,
+}
+
+/// The values a setting may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowed {
+    /// A whole number between two bounds, both allowed, with its unit.
+    Whole {
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// One or more addresses with ports.
+    Addresses,
+    /// Free text, described.
+    Text(&'static str),
+}
+
+impl Key {
+    /// The row for `path`, if there is one.
+    pub fn find(path: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.path == path)
+    }
+
+    /// The section, such as `sip`.
+    pub fn section(&self) -> &'static str {
+        self.path.split('.').next().unwrap_or_default()
+    }
+
+    /// The name within the section, such as `listen`.
+    pub fn name(&self) -> &'static str {
+        self.path.split('.').nth(1).unwrap_or_default()
+    }
+
+    /// The environment variable, such as `BUSYHOUR_SIP_LISTEN`.
+    pub fn environment(&self) -> String {
+        format!("BUSYHOUR_{}", self.path.replace('.', "_").to_uppercase())
+    }
+
+    /// The long flag without its dashes, such as `sip-listen`.
+    pub fn flag(&self) -> String {
+        self.path.replace(['.', '_'], "-")
+    }
+
+    /// Sets the value from its text form; several addresses are parted by commas.
+    ///
+    /// # Errors
+    ///
+    /// The sentence for the operator when `text` is not allowed; nothing changes then.
+    pub fn set(&self, config: &mut Config, text: &str) -> Result<(), String> {
+        let admitted = self.allowed.admits(text.trim()).then_some(());
+        admitted
+            .and_then(|()| (self.assign)(config, text.trim()))
+            .ok_or_else(|| self.refusal(text))
+    }
+
+    /// The value in the form [`set`](Self::set) takes.
+    pub fn show(&self, config: &Config) -> String {
+        (self.show)(config)
+    }
+
+    pub(super) fn refusal(&self, found: &str) -> String {
+        format!(
+            "{}: `{found}` is not allowed; give {}",
+            self.path, self.allowed
+        )
+    }
+}
+
+impl Allowed {
+    fn admits(self, text: &str) -> bool {
+        match self {
+            Self::Whole { min, max, .. } => {
+                u64::from_str(text).is_ok_and(|number| (min..=max).contains(&number))
+            }
+            Self::OneOf(words) => words.contains(&text),
+            Self::Addresses | Self::Text(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole { min, max, unit } => {
+                write!(f, "a whole number of {unit} from {min} to {max}")
+            }
+            Self::OneOf(words) => write!(f, "one of: {}", words.join(", ")),
+            Self::Addresses => f.write_str(
+                "an IP address and port such as 127.0.0.1:5060 or [::1]:5060, or several",
+            ),
+            Self::Text(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Every setting, in the order of the reference.
+pub const KEYS: &[Key] = &[
+    Key {
+        path: "sip.listen",
+        allowed: Allowed::Addresses,
+        help: "Where SIP over UDP is served; port 0 takes a free one",
+        assign: |config, text| put(&mut config.sip.listen, addresses(text)),
+        show: |config| join(&config.sip.listen),
+    },
+    Key {
+        path: "sip.realm",
+        allowed: Allowed::Text("1 to 100 characters without quotes, backslashes or controls"),
+        help: "Realm of the digest challenges; hashed secrets depend on it",
+        assign: |config, text| put(&mut config.sip.realm, realm(text)),
+        show: |config| config.sip.realm.clone(),
+    },
+    Key {
+        path: "sip.auth",
+        allowed: Allowed::OneOf(&["digest", "open"]),
+        help: "Who may register: accounts that prove it, or (open) anybody",
+        assign: |config, text| put(&mut config.sip.auth, auth(text)),
+        show: |config| show_auth(config.sip.auth).into(),
+    },
+    Key {
+        path: "sip.min_expires_seconds",
+        allowed: SECONDS_OF_LIFE,
+        help: "Shortest life of a binding; a request for less is answered 423",
+        assign: |config, text| put(&mut config.sip.min_expires_seconds, text.parse().ok()),
+        show: |config| config.sip.min_expires_seconds.to_string(),
+    },
+    Key {
+        path: "sip.default_expires_seconds",
+        allowed: SECONDS_OF_LIFE,
+        help: "Life of a binding whose request names none",
+        assign: |config, text| put(&mut config.sip.default_expires_seconds, text.parse().ok()),
+        show: |config| config.sip.default_expires_seconds.to_string(),
+    },
+    Key {
+        path: "sip.max_expires_seconds",
+        allowed: SECONDS_OF_LIFE,
+        help: "Longest life of a binding; a request for more gets this",
+        assign: |config, text| put(&mut config.sip.max_expires_seconds, text.parse().ok()),
+        show: |config| config.sip.max_expires_seconds.to_string(),
+    },
+    Key {
+        path: "sip.max_contacts",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 1000,
+            unit: "contacts",
+        },
+        help: "Contacts one address of record may have at a time",
+        assign: |config, text| put(&mut config.sip.max_contacts, text.parse().ok()),
+        show: |config| config.sip.max_contacts.to_string(),
+    },
+    Key {
+        path: "sip.nonce_seconds",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 86_400,
+            unit: "seconds",
+        },
+        help: "How long a digest nonce stays fresh",
+        assign: |config, text| put(&mut config.sip.nonce_seconds, text.parse().ok()),
+        show: |config| config.sip.nonce_seconds.to_string(),
+    },
+    Key {
+        path: "sip.receive_buffer_kib",
+        allowed: Allowed::Whole {
+            min: 64,
+            max: 1_048_576,
+            unit: "KiB",
+        },
+        help: "Kernel receive buffer to ask for, for each socket",
+        assign: |config, text| put(&mut config.sip.receive_buffer_kib, text.parse().ok()),
+        show: |config| config.sip.receive_buffer_kib.to_string(),
+    },
+    Key {
+        path: "sip.send_queue",
+        allowed: Allowed::Whole {
+            min: 64,
+            max: 16_777_216,
+            unit: "datagrams",
+        },
+        help: "Datagrams that may wait to be sent, for each socket; more are dropped and counted",
+        assign: |config, text| put(&mut config.sip.send_queue, text.parse().ok()),
+        show: |config| config.sip.send_queue.to_string(),
+    },
+    Key {
+        path: "http.listen",
+        allowed: Allowed::Text("an IP address and port such as 127.0.0.1:8080, or off"),
+        help: "Where the dashboard, its API and the metrics are served, or off",
+        assign: |config, text| put(&mut config.http.listen, address_or(OFF, text)),
+        show: |config| {
+            config
+                .http
+                .listen
+                .map_or(OFF.into(), |address| address.to_string())
+        },
+    },
+    Key {
+        path: "http.max_connections",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 65_536,
+            unit: "connections",
+        },
+        help: "HTTP connections served at once; further ones wait",
+        assign: |config, text| put(&mut config.http.max_connections, text.parse().ok()),
+        show: |config| config.http.max_connections.to_string(),
+    },
+    Key {
+        path: "store.path",
+        allowed: Allowed::Text("the path of the SQLite file, or default"),
+        help: "The database of the bindings; its folder is created",
+        assign: |config, text| put(&mut config.store.path, path_or(DEFAULT, text)),
+        show: |config| {
+            let path = config.store.path.as_ref();
+            path.map_or(DEFAULT.into(), |path| path.display().to_string())
+        },
+    },
+    Key {
+        path: "runtime.workers",
+        allowed: Allowed::Text("a whole number of threads from 1 to 1024, or auto"),
+        help: "Worker threads; auto is one for each core",
+        assign: |config, text| put(&mut config.runtime.workers, workers(text)),
+        show: |config| {
+            config
+                .runtime
+                .workers
+                .map_or(AUTO.into(), |count| count.to_string())
+        },
+    },
+    Key {
+        path: "runtime.buffer_budget_mib",
+        allowed: Allowed::Whole {
+            min: 8,
+            max: 1_048_576,
+            unit: "MiB",
+        },
+        help: "Memory for packets; beyond it datagrams are dropped and counted",
+        assign: |config, text| put(&mut config.runtime.buffer_budget_mib, text.parse().ok()),
+        show: |config| config.runtime.buffer_budget_mib.to_string(),
+    },
+    Key {
+        path: "runtime.drain_seconds",
+        allowed: Allowed::Whole {
+            min: 0,
+            max: 3600,
+            unit: "seconds",
+        },
+        help: "How long a shutdown may take to finish what is queued",
+        assign: |config, text| put(&mut config.runtime.drain_seconds, text.parse().ok()),
+        show: |config| config.runtime.drain_seconds.to_string(),
+    },
+    Key {
+        path: "log.level",
+        allowed: Allowed::OneOf(&["error", "warn", "info", "debug", "trace"]),
+        help: "The least severe lines that are written to standard error",
+        assign: |config, text| put(&mut config.log.level, level(text)),
+        show: |config| format!("{:?}", config.log.level).to_lowercase(),
+    },
+    Key {
+        path: "log.format",
+        allowed: Allowed::OneOf(&["text", "json"]),
+        help: "Lines for people, or one JSON object a line",
+        assign: |config, text| put(&mut config.log.format, format(text)),
+        show: |config| format!("{:?}", config.log.format).to_lowercase(),
+    },
+];
+
+/// RFC 3261 allows up to 2^32-1; a year is more than any phone means.
+const SECONDS_OF_LIFE: Allowed = Allowed::Whole {
+    min: 1,
+    max: 31_536_000,
+    unit: "seconds",
+};
+const OFF: &str = "off";
+const DEFAULT: &str = "default";
+const AUTO: &str = "auto";
+
+fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
+    *place = value?;
+    Some(())
+}
+
+fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
+    text.split(',').map(|one| one.trim().parse().ok()).collect()
+}
+
+fn join(addresses: &[SocketAddr]) -> String {
+    let shown: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    shown.join(",")
+}
+
+fn address_or(word: &str, text: &str) -> Option<Option<SocketAddr>> {
+    if text == word {
+        return Some(None);
+    }
+    text.parse().ok().map(Some)
+}
+
+fn path_or(word: &str, text: &str) -> Option<Option<PathBuf>> {
+    match text {
+        "" => None,
+        text if text == word => Some(None),
+        text => Some(Some(text.into())),
+    }
+}
+
+/// A realm goes into a quoted string unescaped, so what would end it is refused here.
+fn realm(text: &str) -> Option<String> {
+    let plain = |c: char| !c.is_control() && c != '"' && c != '\\';
+    let fits = (1..=100).contains(&text.chars().count());
+    (fits && text.chars().all(plain)).then(|| text.to_owned())
+}
+
+fn auth(text: &str) -> Option<Auth> {
+    match text {
+        "digest" => Some(Auth::Digest),
+        "open" => Some(Auth::Open),
+        _ => None,
+    }
+}
+
+fn show_auth(auth: Auth) -> &'static str {
+    match auth {
+        Auth::Digest => "digest",
+        Auth::Open => "open",
+    }
+}
+
+fn workers(text: &str) -> Option<Option<usize>> {
+    if text == AUTO {
+        return Some(None);
+    }
+    let count = text.parse().ok()?;
+    (1..=1024).contains(&count).then_some(Some(count))
+}
+
+fn level(text: &str) -> Option<LogLevel> {
+    match text {
+        "error" => Some(LogLevel::Error),
+        "warn" => Some(LogLevel::Warn),
+        "info" => Some(LogLevel::Info),
+        "debug" => Some(LogLevel::Debug),
+        "trace" => Some(LogLevel::Trace),
+        _ => None,
+    }
+}
+
+fn format(text: &str) -> Option<LogFormat> {
+    match text {
+        "text" => Some(LogFormat::Text),
+        "json" => Some(LogFormat::Json),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_allowed_and_survives_its_text_form() {
+        for key in KEYS {
+            let mut config = Config::default();
+            let text = key.show(&config);
+            key.set(&mut config, &text).unwrap();
+            assert_eq!(config, Config::default(), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn a_refused_value_is_named_with_what_is_allowed() {
+        let mut config = Config::default();
+        let key = Key::find("sip.auth").unwrap();
+        let refusal = key.set(&mut config, "basic").unwrap_err();
+        assert_eq!(
+            refusal,
+            "sip.auth: `basic` is not allowed; give one of: digest, open"
+        );
+    }
+
+    #[test]
+    fn bounds_are_kept() {
+        let mut config = Config::default();
+        let key = Key::find("sip.max_contacts").unwrap();
+        for text in ["0", "1001", "-1", "ten", "", "1.5"] {
+            assert!(key.set(&mut config, text).is_err(), "{text}");
+        }
+        key.set(&mut config, "1000").unwrap();
+        assert_eq!(config.sip.max_contacts, 1000);
+    }
+
+    #[test]
+    fn every_setting_has_a_section_and_a_name() {
+        for key in KEYS {
+            assert_eq!(format!("{}.{}", key.section(), key.name()), key.path);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Configuration: embedded defaults, a TOML file, the environment and flags,
+//! each overriding the one before.
+//!
+//! One table, [`KEYS`], lists every setting. The file reader, the environment,
+//! the flags, `check-config` and `serve --print-config` all walk that table,
+//! so a setting cannot exist in one place only.
+//!
+//! ```
+//! use busyhour_server::config::{Config, Overrides};
+//!
+//! let text = "[sip]\nlisten = \"127.0.0.1:0\"\n";
+//! let loaded = Config::parse("busyhour.toml", text, &Overrides::default()).unwrap();
+//! assert_eq!(loaded.config.sip.listen[0].port(), 0);
+//!
+//! let text = "[sip]\nlisten = \"localhost\"\n";
+//! let problems = Config::parse("busyhour.toml", text, &Overrides::default()).unwrap_err();
+//! assert!(problems.to_string().starts_with("busyhour.toml:2:10: sip.listen: "));
+//! ```
+
+mod accounts;
+mod check;
+mod file;
+mod keys;
+mod overrides;
+mod paths;
+mod print;
+mod problem;
+
+pub use accounts::{Account, AccountRange, Accounts, Secret};
+pub use keys::{Allowed, KEYS, Key};
+pub use overrides::Overrides;
+pub use paths::default_database;
+pub use problem::{Origin, Problem, Problems};
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+/// Everything `busyhour serve` can be told.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    /// The SIP registrar and its transport.
+    pub sip: Sip,
+    /// The dashboard, its API and the metrics.
+    pub http: Http,
+    /// Where bindings are kept.
+    pub store: Store,
+    /// Workers, memory and shutdown.
+    pub runtime: Runtime,
+    /// What is logged, and how.
+    pub log: Log,
+    /// Who may register.
+    pub accounts: Accounts,
+}
+
+/// The `[sip]` section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sip {
+    /// UDP addresses to serve; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// The realm of digest challenges; account hashes depend on it.
+    pub realm: String,
+    /// Whether requests must prove who sent them.
+    pub auth: Auth,
+    /// The shortest life a binding may ask for, in seconds; less is answered 423.
+    pub min_expires_seconds: u32,
+    /// The life of a binding that asks for none, in seconds.
+    pub default_expires_seconds: u32,
+    /// The longest life granted, in seconds; more is shortened to it.
+    pub max_expires_seconds: u32,
+    /// Contacts one address of record may have.
+    pub max_contacts: usize,
+    /// How long a digest nonce stays fresh, in seconds.
+    pub nonce_seconds: u32,
+    /// Kernel receive buffer to ask for, in KiB, per socket.
+    pub receive_buffer_kib: usize,
+    /// Datagrams that may wait to be sent, per socket; more are dropped and counted.
+    pub send_queue: usize,
+}
+
+/// Whether a request must prove who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// RFC 7616 digest, for the configured accounts only.
+    Digest,
+    /// Anybody may register anything. For closed networks and load tests.
+    Open,
+}
+
+/// The `[http]` section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Http {
+    /// The address of the dashboard; `None` serves none.
+    pub listen: Option<SocketAddr>,
+    /// Connections served at once; further ones wait in the kernel's backlog.
+    pub max_connections: usize,
+}
+
+/// The `[store]` section.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Store {
+    /// The SQLite file; `None` is [`default_database`].
+    pub path: Option<PathBuf>,
+}
+
+/// The `[runtime]` section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Runtime {
+    /// Worker threads; `None` is one a core.
+    pub workers: Option<usize>,
+    /// Memory for packets, in MiB; beyond it datagrams are dropped and counted.
+    pub buffer_budget_mib: usize,
+    /// How long a shutdown may drain, in seconds.
+    pub drain_seconds: u32,
+}
+
+/// The `[log]` section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// The least severe level that is written.
+    pub level: LogLevel,
+    /// Lines for people or JSON for machines.
+    pub format: LogFormat,
+}
+
+/// Severity of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // the five names say it all
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One line for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// A valid configuration, and where each setting that is not a default came from.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// Setting path to origin; absent means the embedded default.
+    pub origins: BTreeMap<&'static str, Origin>,
+}
+
+impl Config {
+    /// Reads `path` if given, applies `overrides` on top of it and checks the whole.
+    ///
+    /// # Errors
+    ///
+    /// Every problem found, each with its place and with what is allowed there.
+    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Problems> {
+        let Some(path) = path else {
+            return Self::parse("(no file)", "", overrides);
+        };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Problems::from(Problem::unreadable(path, &error)))?;
+        Self::parse(&path.display().to_string(), &text, overrides)
+    }
+
+    /// As [`load`](Self::load), for text already read from the file called `name`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load).
+    pub fn parse(name: &str, text: &str, overrides: &Overrides) -> Result<Loaded, Problems> {
+        let mut loaded = Loaded {
+            config: Self::default(),
+            origins: BTreeMap::new(),
+        };
+        let mut problems = file::read(name, text, &mut loaded);
+        problems.extend(overrides.apply(&mut loaded));
+        // A relation between settings means something only once each is valid.
+        if problems.is_empty() {
+            problems.extend(check::relations(&loaded));
+        }
+        Problems::none_or(problems).map(|()| loaded)
+    }
+}
+
+impl Loaded {
+    /// The configuration in effect as TOML, each line with its origin, secrets masked.
+    pub fn print(&self) -> String {
+        print::print(self)
+    }
+}
+
+impl Default for Sip {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 5060))],
+            realm: "busyhour".into(),
+            auth: Auth::Digest,
+            min_expires_seconds: 60,
+            default_expires_seconds: 3600,
+            max_expires_seconds: 7200,
+            max_contacts: 10,
+            nonce_seconds: 300,
+            receive_buffer_kib: 8192,
+            send_queue: 65_536,
+        }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 8080))),
+            max_connections: 256,
+        }
+    }
+}
+
+impl Default for Runtime {
+    fn default() -> Self {
+        Self {
+            workers: None,
+            buffer_budget_mib: 256,
+            drain_seconds: 10,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: LogLevel::Info,
+            format: LogFormat::Text,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+use super::{KEYS, Key, Loaded, Origin, Problem};
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
+
+/// Settings given by environment variables and flags: one of each for every [`Key`].
+///
+/// A flag wins over its variable, and both over the file.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides(Vec<Override>);
+
+#[derive(Debug, Clone)]
+struct Override {
+    path: &'static str,
+    value: String,
+    origin: Origin,
+}
+
+impl Overrides {
+    pub(super) fn apply(&self, loaded: &mut Loaded) -> Vec<Problem> {
+        let applied = self.0.iter().map(|one| one.apply(loaded));
+        applied.filter_map(Result::err).collect()
+    }
+}
+
+impl Override {
+    fn read(key: &'static Key, matches: &ArgMatches) -> Option<Self> {
+        let value = matches.get_one::<String>(key.path)?.clone();
+        let origin = match matches.value_source(key.path)? {
+            ValueSource::EnvVariable => Origin::Environment(key.environment()),
+            _ => Origin::Flag(format!("--{}", key.flag())),
+        };
+        Some(Self {
+            path: key.path,
+            value,
+            origin,
+        })
+    }
+
+    fn apply(&self, loaded: &mut Loaded) -> Result<(), Problem> {
+        let refuse = |message| Problem::new(self.origin.clone(), message);
+        let key = Key::find(self.path).ok_or_else(|| refuse("unknown setting".into()))?;
+        key.set(&mut loaded.config, &self.value).map_err(refuse)?;
+        loaded.origins.insert(key.path, self.origin.clone());
+        Ok(())
+    }
+}
+
+impl Args for Overrides {
+    fn augment_args(command: Command) -> Command {
+        command.args(KEYS.iter().map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Overrides {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = KEYS.iter().filter_map(|key| Override::read(key, matches));
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Values are taken as text here and checked with the file's, so that one run reports all.
+fn argument(key: &'static Key) -> Arg {
+    Arg::new(key.path)
+        .long(key.flag())
+        .env(key.environment())
+        .value_name(key.name().to_uppercase())
+        .help(key.help)
+        .long_help(format!("{}\n\nAllowed: {}", key.help, key.allowed))
+        .help_heading(format!("Settings of [{}]", key.section()))
+        .hide_env_values(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn parse(words: &[&str]) -> Overrides {
+        let command = Overrides::augment_args(Command::new("t"));
+        let matches = command.try_get_matches_from(words).unwrap();
+        Overrides::from_arg_matches(&matches).unwrap()
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file() {
+        let overrides = parse(&["t", "--sip-realm", "flags"]);
+        let loaded = Config::parse("f", "[sip]\nrealm = \"file\"\n", &overrides).unwrap();
+        assert_eq!(loaded.config.sip.realm, "flags");
+        assert_eq!(loaded.origins["sip.realm"].to_string(), "--sip-realm");
+    }
+
+    #[test]
+    fn a_bad_flag_is_named() {
+        let overrides = parse(&["t", "--log-level", "loud"]);
+        let problems = Config::parse("f", "", &overrides).unwrap_err();
+        assert_eq!(
+            problems.to_string(),
+            "--log-level: log.level: `loud` is not allowed; give one of: error, warn, info, debug, trace"
+        );
+    }
+}

@@ -1,0 +1,93 @@
+use super::{Allowed, KEYS, Key, Loaded, Secret};
+use std::fmt::Write;
+
+/// The configuration as TOML: each line says where its value came from.
+pub(super) fn print(loaded: &Loaded) -> String {
+    let mut out = String::new();
+    let mut section = "";
+    for key in KEYS {
+        if key.section() != section {
+            section = key.section();
+            let _ = write!(out, "\n[{section}]\n");
+        }
+        setting(&mut out, loaded, key);
+    }
+    accounts(&mut out, loaded);
+    out.trim_start().to_owned()
+}
+
+fn setting(out: &mut String, loaded: &Loaded, key: &Key) {
+    let value = literal(key, &key.show(&loaded.config));
+    let origin = loaded.origins.get(key.path);
+    let origin = origin.map_or("default".to_owned(), |origin| origin.to_string());
+    let line = format!("{} = {value}", key.name());
+    let _ = writeln!(out, "{line:<42} # {origin}");
+}
+
+/// Text that is a number is written as one, several addresses as an array.
+fn literal(key: &Key, text: &str) -> String {
+    match key.allowed {
+        Allowed::Addresses => {
+            let quoted: Vec<String> = text.split(',').map(quote).collect();
+            format!("[{}]", quoted.join(", "))
+        }
+        _ if text.parse::<u64>().is_ok() => text.to_owned(),
+        _ => quote(text),
+    }
+}
+
+fn quote(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+fn accounts(out: &mut String, loaded: &Loaded) {
+    for (user, secret) in loaded.config.accounts.singles() {
+        let user = quote(user);
+        let _ = write!(out, "\n[[account]]\nuser = {user}\n{}\n", masked(secret));
+    }
+    for range in loaded.config.accounts.ranges() {
+        let prefix = quote(&range.prefix);
+        let _ = write!(
+            out,
+            "\n[[account_range]]\nprefix = {prefix}\nfirst = {}\ncount = {}\ndigits = {}\n{}\n",
+            range.first,
+            range.count,
+            range.digits,
+            masked(&range.secret)
+        );
+    }
+}
+
+fn masked(secret: &Secret) -> &'static str {
+    match secret {
+        Secret::Password(_) => "password = \"(not shown)\"",
+        Secret::Hashes { .. } => "# hashes not shown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Config, Overrides};
+
+    const FILE: &str = "[sip]\nlisten = [\"127.0.0.1:1\", \"[::1]:2\"]\nrealm = \"a 'b'\"\n\
+        [http]\nlisten = \"off\"\n[[account]]\nuser = \"alice\"\npassword = \"s3cret\"\n";
+
+    #[test]
+    fn what_is_printed_reads_back_as_the_same_settings() {
+        let loaded = Config::parse("f.toml", FILE, &Overrides::default()).unwrap();
+        let printed = loaded.print();
+        let again = Config::parse("again.toml", &printed, &Overrides::default()).unwrap();
+        assert_eq!(again.config.sip, loaded.config.sip);
+        assert_eq!(again.config.http, loaded.config.http);
+        assert_eq!(again.config.accounts.len(), 1);
+    }
+
+    #[test]
+    fn origins_are_shown_and_secrets_are_not() {
+        let loaded = Config::parse("f.toml", FILE, &Overrides::default()).unwrap();
+        let printed = loaded.print();
+        assert!(printed.contains("# f.toml:3:9"), "{printed}");
+        assert!(printed.contains("# default"), "{printed}");
+        assert!(!printed.contains("s3cret"), "{printed}");
+    }
+}
