@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 #![deny(rustdoc::broken_intra_doc_links)]
 
+pub mod proto;
 pub mod store;
 pub mod server;
 pub mod config;

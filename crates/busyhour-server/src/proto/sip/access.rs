@@ -1,0 +1,322 @@
+//! What headers mean: the typed accessors of a message.
+
+use super::index::Line;
+use super::lex::{ListIter, saturating_u32};
+use super::{
+    Address, CSeq, ContactIter, DigestChallenge, DigestCredentials, Event, HeaderName, MediaRange,
+    Message, ParseError, SubscriptionState, Via, ViaIter,
+};
+
+/// The Contact headers of a message.
+#[derive(Clone, Debug)]
+pub enum Contacts<'m, 'a> {
+    /// `*`: all bindings.
+    Star,
+    /// The contacts in order; none for a message without Contact.
+    List(ContactIter<'m, 'a>),
+}
+
+/// The values of all lines of one header name, in order, trimmed.
+#[derive(Clone, Debug)]
+pub struct Headers<'m, 'a> {
+    message: &'m Message<'a>,
+    next: Option<&'m Line>,
+}
+
+/// The elements of all comma-separated values of one header, in order.
+#[derive(Clone, Debug)]
+pub struct Elements<'m, 'a> {
+    lines: Headers<'m, 'a>,
+    list: ListIter<'a>,
+}
+
+impl<'a> Message<'a> {
+    /// The value of the first line of this name, folds included.
+    pub fn header(&self, name: HeaderName) -> Option<&'a str> {
+        self.index.first(name).map(|line| line.value(self.head))
+    }
+
+    /// The values of all lines of this name.
+    pub fn headers(&self, name: HeaderName) -> Headers<'_, 'a> {
+        Headers {
+            message: self,
+            next: self.index.first(name),
+        }
+    }
+
+    /// The value of the first line of a name that has no [`HeaderName`].
+    pub fn header_named(&self, name: &str) -> Option<&'a str> {
+        let mut headers = self.all_headers();
+        headers
+            .find(|(_, written, _)| written.eq_ignore_ascii_case(name))
+            .map(|(_, _, value)| value)
+    }
+
+    /// Every header line in order: what it is, its long name, its value.
+    pub fn all_headers(&self) -> impl Iterator<Item = (HeaderName, &'a str, &'a str)> + '_ {
+        (0..self.index.len())
+            .filter_map(|at| self.index.get(at))
+            .map(|line| {
+                let name = match line.name {
+                    HeaderName::Other => line.name_text(self.head),
+                    known => known.as_str(),
+                };
+                (line.name, name, line.value(self.head))
+            })
+    }
+
+    /// The comma-separated elements of all lines of this name, trimmed: the
+    /// tokens of Require, Supported, Allow, Allow-Events and their like. An
+    /// empty element between two commas is given as an empty text.
+    pub fn elements(&self, name: HeaderName) -> Elements<'_, 'a> {
+        Elements {
+            lines: self.headers(name),
+            list: ListIter::new(""),
+        }
+    }
+
+    /// Whether a list header holds `token`, in any case.
+    pub fn has_token(&self, name: HeaderName, token: &str) -> bool {
+        self.elements(name)
+            .any(|element| element.eq_ignore_ascii_case(token))
+    }
+
+    /// The topmost Via.
+    ///
+    /// # Errors
+    /// [`ParseError::Missing`] or [`ParseError::Malformed`].
+    pub fn via(&self) -> Result<Via<'a>, ParseError> {
+        self.vias()
+            .next()
+            .unwrap_or(Err(ParseError::Missing(HeaderName::Via)))
+    }
+
+    /// Every Via, the latest hop first.
+    pub fn vias(&self) -> ViaIter<'_, 'a> {
+        ViaIter::new(self.elements(HeaderName::Via))
+    }
+
+    /// From.
+    ///
+    /// # Errors
+    /// [`ParseError::Missing`], [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn from(&self) -> Result<Address<'a>, ParseError> {
+        self.required(HeaderName::From, Address::parse)
+    }
+
+    /// To.
+    ///
+    /// # Errors
+    /// [`ParseError::Missing`], [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn to(&self) -> Result<Address<'a>, ParseError> {
+        self.required(HeaderName::To, Address::parse)
+    }
+
+    /// Call-ID; compare it byte by byte.
+    ///
+    /// # Errors
+    /// [`ParseError::Missing`], [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn call_id(&self) -> Result<&'a str, ParseError> {
+        let visible = |text: &'a str| Some(text).filter(|text| is_word(text));
+        self.required(HeaderName::CallId, visible)
+    }
+
+    /// CSeq.
+    ///
+    /// # Errors
+    /// [`ParseError::Missing`], [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn cseq(&self) -> Result<CSeq<'a>, ParseError> {
+        self.required(HeaderName::CSeq, CSeq::parse)
+    }
+
+    /// The Contact headers. A `*` beside other contacts is malformed.
+    ///
+    /// # Errors
+    /// [`ParseError::Malformed`]; each contact of a list says so for itself.
+    pub fn contacts(&self) -> Result<Contacts<'_, 'a>, ParseError> {
+        let mut elements = self.elements(HeaderName::Contact);
+        if !elements.clone().any(|element| element == "*") {
+            return Ok(Contacts::List(ContactIter::new(elements)));
+        }
+        let alone = elements.next() == Some("*") && elements.next().is_none();
+        if alone {
+            Ok(Contacts::Star)
+        } else {
+            Err(ParseError::Malformed(HeaderName::Contact))
+        }
+    }
+
+    /// Expires in seconds; beyond `u32` it stays at the largest.
+    ///
+    /// # Errors
+    /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn expires(&self) -> Result<Option<u32>, ParseError> {
+        self.optional(HeaderName::Expires, saturating_u32)
+    }
+
+    /// Min-Expires in seconds.
+    ///
+    /// # Errors
+    /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn min_expires(&self) -> Result<Option<u32>, ParseError> {
+        self.optional(HeaderName::MinExpires, saturating_u32)
+    }
+
+    /// Max-Forwards, 0 to 255.
+    ///
+    /// # Errors
+    /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn max_forwards(&self) -> Result<Option<u8>, ParseError> {
+        self.optional(HeaderName::MaxForwards, |text| {
+            saturating_u32(text)?.try_into().ok()
+        })
+    }
+
+    /// Content-Length in bytes; lines that agree count as one.
+    ///
+    /// # Errors
+    /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn content_length(&self) -> Result<Option<u32>, ParseError> {
+        let mut values = self.headers(HeaderName::ContentLength);
+        let Some(first) = values.next() else {
+            return Ok(None);
+        };
+        if values.any(|other| other != first) {
+            return Err(ParseError::Repeated(HeaderName::ContentLength));
+        }
+        saturating_u32(first)
+            .map(Some)
+            .ok_or(ParseError::Malformed(HeaderName::ContentLength))
+    }
+
+    /// Content-Type.
+    ///
+    /// # Errors
+    /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn content_type(&self) -> Result<Option<MediaRange<'a>>, ParseError> {
+        self.optional(HeaderName::ContentType, MediaRange::parse)
+    }
+
+    /// Event.
+    ///
+    /// # Errors
+    /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn event(&self) -> Result<Option<Event<'a>>, ParseError> {
+        self.optional(HeaderName::Event, Event::parse)
+    }
+
+    /// Subscription-State.
+    ///
+    /// # Errors
+    /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn subscription_state(&self) -> Result<Option<SubscriptionState<'a>>, ParseError> {
+        self.optional(HeaderName::SubscriptionState, SubscriptionState::parse)
+    }
+
+    /// SIP-If-Match, an entity tag (RFC 3903 §11.3.2).
+    ///
+    /// # Errors
+    /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn sip_if_match(&self) -> Result<Option<&'a str>, ParseError> {
+        self.optional(HeaderName::SipIfMatch, |text| {
+            Some(text).filter(|text| is_word(text))
+        })
+    }
+
+    /// The ranges of all Accept headers; those with a broken grammar say so.
+    pub fn accept(&self) -> impl Iterator<Item = Result<MediaRange<'a>, ParseError>> + '_ {
+        let elements = self.elements(HeaderName::Accept);
+        elements
+            .map(|text| MediaRange::parse(text).ok_or(ParseError::Malformed(HeaderName::Accept)))
+    }
+
+    /// Whether a body of this type may be sent back: true also without Accept.
+    pub fn accepts(&self, kind: &str, subtype: &str) -> bool {
+        let silent = self.header(HeaderName::Accept).is_none();
+        silent
+            || self
+                .accept()
+                .flatten()
+                .any(|range| range.covers(kind, subtype))
+    }
+
+    /// The addresses of Route, Record-Route, Path, Service-Route or another
+    /// header that holds a list of them.
+    pub fn addresses(
+        &self,
+        name: HeaderName,
+    ) -> impl Iterator<Item = Result<Address<'a>, ParseError>> + '_ {
+        self.elements(name)
+            .map(move |text| Address::parse(text).ok_or(ParseError::Malformed(name)))
+    }
+
+    /// The digest credentials of Authorization or Proxy-Authorization, one a
+    /// line; other schemes are passed over.
+    pub fn credentials(
+        &self,
+        name: HeaderName,
+    ) -> impl Iterator<Item = Result<DigestCredentials<'a>, ParseError>> + '_ {
+        let values = self.headers(name).map(DigestCredentials::parse);
+        values.filter_map(move |value| value.ok_or(ParseError::Malformed(name)).transpose())
+    }
+
+    /// The digest challenges of WWW-Authenticate or Proxy-Authenticate.
+    pub fn challenges(
+        &self,
+        name: HeaderName,
+    ) -> impl Iterator<Item = Result<DigestChallenge<'a>, ParseError>> + '_ {
+        let values = self.headers(name).map(DigestChallenge::parse);
+        values.filter_map(move |value| value.ok_or(ParseError::Malformed(name)).transpose())
+    }
+
+    fn required<T>(
+        &self,
+        name: HeaderName,
+        read: impl Fn(&'a str) -> Option<T>,
+    ) -> Result<T, ParseError> {
+        self.optional(name, read)?.ok_or(ParseError::Missing(name))
+    }
+
+    fn optional<T>(
+        &self,
+        name: HeaderName,
+        read: impl Fn(&'a str) -> Option<T>,
+    ) -> Result<Option<T>, ParseError> {
+        let mut values = self.headers(name);
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
+        if values.next().is_some() {
+            return Err(ParseError::Repeated(name));
+        }
+        read(value).map(Some).ok_or(ParseError::Malformed(name))
+    }
+}
+
+impl<'a> Iterator for Headers<'_, 'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let line = self.next?;
+        self.next = self.message.index.next(line);
+        Some(line.value(self.message.head))
+    }
+}
+
+impl<'a> Iterator for Elements<'_, 'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        loop {
+            if let Some(element) = self.list.next() {
+                return Some(element);
+            }
+            self.list = ListIter::new(self.lines.next()?);
+        }
+    }
+}
+
+/// Visible characters alone, at least one.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}

@@ -1,0 +1,197 @@
+//! Where each header line lies: offsets instead of copies.
+
+use super::lex::{self, TOKEN};
+use super::{HeaderName, Limits, ParseError};
+
+/// The header lines in order, and for each name the chain of its lines.
+///
+/// The first [`INLINE`] lines live here, which is more than a usual message
+/// has; a longer message moves the rest to the heap.
+#[derive(Clone, Debug)]
+pub(super) struct Index {
+    inline: [Line; INLINE],
+    spilled: Vec<Line>,
+    count: u8,
+    first: [u8; HeaderName::COUNT],
+    last: [u8; HeaderName::COUNT],
+}
+
+/// One header line as offsets into the head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub name: HeaderName,
+    /// The next line of the same name, or [`NONE`].
+    next: u8,
+    start: u16,
+    value: u16,
+    end: u16,
+}
+
+impl Line {
+    /// The name as written.
+    pub fn name_text<'a>(&self, head: &'a str) -> &'a str {
+        let line = head
+            .get(self.start as usize..self.value as usize)
+            .unwrap_or("");
+        lex::trim(line.split(':').next().unwrap_or(""))
+    }
+
+    /// The trimmed value, folds included.
+    pub fn value<'a>(&self, head: &'a str) -> &'a str {
+        head.get(self.value as usize..self.end as usize)
+            .unwrap_or("")
+    }
+}
+
+impl Index {
+    pub fn new() -> Self {
+        Self {
+            inline: [BLANK; INLINE],
+            spilled: Vec::new(),
+            count: 0,
+            first: [NONE; HeaderName::COUNT],
+            last: [NONE; HeaderName::COUNT],
+        }
+    }
+
+    /// Reads the lines of `head` from `at` on.
+    ///
+    /// # Errors
+    /// The first line that breaks the grammar or a limit.
+    pub fn read(&mut self, head: &str, at: usize, limits: &Limits) -> Result<(), ParseError> {
+        let mut at = at;
+        while at < head.len() {
+            let end = logical_end(head.as_bytes(), at)?;
+            self.line(head, at, end, limits)?;
+            at = end + 2;
+        }
+        Ok(())
+    }
+
+    /// Reads what lines it can and skips the others.
+    pub fn salvage(&mut self, head: &str, at: usize, limits: &Limits) {
+        let mut at = at;
+        while let Ok(end) = logical_end(head.as_bytes(), at) {
+            let skipped = self.line(head, at, end, limits);
+            if skipped == Err(ParseError::TooManyHeaders) {
+                return;
+            }
+            at = end + 2;
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    pub fn get(&self, at: usize) -> Option<&Line> {
+        if at < INLINE {
+            self.inline[..self.len().min(INLINE)].get(at)
+        } else {
+            self.spilled.get(at - INLINE)
+        }
+    }
+
+    pub fn first(&self, name: HeaderName) -> Option<&Line> {
+        self.get(self.first[name as usize] as usize)
+    }
+
+    pub fn next(&self, line: &Line) -> Option<&Line> {
+        self.get(line.next as usize)
+    }
+
+    fn line(
+        &mut self,
+        head: &str,
+        start: usize,
+        end: usize,
+        limits: &Limits,
+    ) -> Result<(), ParseError> {
+        if end - start > limits.line_bytes {
+            return Err(ParseError::LineTooLong);
+        }
+        let text = head.get(start..end).ok_or(ParseError::HeaderLine)?;
+        let (name, value) = text.split_once(':').ok_or(ParseError::HeaderLine)?;
+        let name = name.trim_end_matches([' ', '\t']);
+        if name.is_empty() || !lex::all(name, TOKEN) {
+            return Err(ParseError::HeaderLine);
+        }
+        let value = lex::trim(value);
+        let value_start = value.as_ptr() as usize - head.as_ptr() as usize;
+        self.push(
+            HeaderName::new(name),
+            [start, value_start, value_start + value.len()],
+            limits,
+        )
+    }
+
+    fn push(
+        &mut self,
+        name: HeaderName,
+        offsets: [usize; 3],
+        limits: &Limits,
+    ) -> Result<(), ParseError> {
+        let number = self.count;
+        if number == LINES_MAX || self.len() >= limits.headers {
+            return Err(ParseError::TooManyHeaders);
+        }
+        let [start, value, end] = offsets.map(|offset| offset as u16);
+        let line = Line {
+            name,
+            next: NONE,
+            start,
+            value,
+            end,
+        };
+        match self.inline.get_mut(number as usize) {
+            Some(slot) => *slot = line,
+            None => self.spilled.push(line),
+        }
+        self.count += 1;
+        self.chain(name, number);
+        Ok(())
+    }
+
+    fn chain(&mut self, name: HeaderName, number: u8) {
+        let before = std::mem::replace(&mut self.last[name as usize], number) as usize;
+        let before = match before < INLINE {
+            true => self.inline.get_mut(before),
+            false => self.spilled.get_mut(before.wrapping_sub(INLINE)),
+        };
+        match before {
+            Some(line) => line.next = number,
+            None => self.first[name as usize] = number,
+        }
+    }
+}
+
+/// Where the line that starts at `at` ends, its folded continuations included
+/// and its last CRLF not.
+pub(super) fn logical_end(head: &[u8], at: usize) -> Result<usize, ParseError> {
+    let mut from = at;
+    loop {
+        let rest = head.get(from..).ok_or(ParseError::HeaderLine)?;
+        let feed = from + memchr::memchr(b'\n', rest).ok_or(ParseError::HeaderLine)?;
+        if feed == at || head.get(feed - 1) != Some(&b'\r') {
+            return Err(ParseError::HeaderLine);
+        }
+        if !matches!(head.get(feed + 1), Some(b' ' | b'\t')) {
+            return Ok(feed - 1);
+        }
+        from = feed + 1;
+    }
+}
+
+/// Lines kept without the heap.
+const INLINE: usize = 32;
+/// The highest number of lines; [`NONE`] is no line's number.
+const LINES_MAX: u8 = 250;
+const NONE: u8 = u8::MAX;
+const BLANK: Line = Line {
+    name: HeaderName::Other,
+    next: NONE,
+    start: 0,
+    value: 0,
+    end: 0,
+};
+const _: () = assert!(size_of::<Line>() == 8);

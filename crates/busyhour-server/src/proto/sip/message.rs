@@ -1,0 +1,279 @@
+//! The frame of a message: start line, header lines, body.
+
+use std::fmt;
+
+use super::index::{Index, logical_end};
+use super::lex::{self, DIGIT, SPACE, TOKEN};
+use super::{HeaderName, Limits, Method, Output, ParseError, Uri};
+
+/// A request or response that borrows the datagram it came in.
+#[derive(Clone)]
+pub struct Message<'a> {
+    pub(super) head: &'a str,
+    pub(super) index: Index,
+    start: Start<'a>,
+    body: &'a [u8],
+}
+
+/// The first line of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start<'a> {
+    /// A request line.
+    Request {
+        /// What is asked for.
+        method: Method<'a>,
+        /// The Request-URI as written; [`Message::request_uri`] reads it.
+        uri: &'a str,
+    },
+    /// A status line.
+    Response {
+        /// 100 to 699.
+        status: u16,
+        /// The reason phrase as written.
+        reason: &'a str,
+    },
+}
+
+impl<'a> Message<'a> {
+    /// Reads one datagram within the default [`Limits`].
+    ///
+    /// Line ends before the start line are skipped (RFC 3261 §7.5); bytes
+    /// after the body that Content-Length announces are ignored (§18.3).
+    ///
+    /// # Errors
+    /// [`ParseError`] says what the frame lacks. The values of headers other
+    /// than Content-Length are not looked at.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, ParseError> {
+        Self::parse_within(datagram, &Limits::default())
+    }
+
+    /// Reads one datagram within limits of your own.
+    ///
+    /// # Errors
+    /// As [`Message::parse`].
+    pub fn parse_within(datagram: &'a [u8], limits: &Limits) -> Result<Self, ParseError> {
+        let bytes = skip_line_ends(datagram);
+        if bytes.is_empty() {
+            return Err(ParseError::Empty);
+        }
+        if bytes.len() > limits.message_bytes.min(u16::MAX as usize) {
+            return Err(ParseError::TooLarge);
+        }
+        let (head, rest) = split_head(bytes)?;
+        let head = std::str::from_utf8(head).map_err(|_| ParseError::NotText)?;
+        let (line, headers) = split_start_line(head, limits)?;
+        let start = Start::parse(line)?;
+        let mut message = Self {
+            head,
+            index: Index::new(),
+            start,
+            body: &[],
+        };
+        message.index.read(head, headers, limits)?;
+        message.body = message.cut_body(rest, limits)?;
+        Ok(message)
+    }
+
+    /// Reads what a refusal needs from a request that [`Message::parse`]
+    /// refused: bad header lines are skipped, the body is left out. `None`
+    /// when not even a request line and a Via can be found.
+    pub fn salvage(datagram: &'a [u8]) -> Option<Self> {
+        let bytes = skip_line_ends(datagram);
+        let limits = Limits::default();
+        let bytes = bytes.get(..bytes.len().min(limits.message_bytes))?;
+        let head = lossy_head(bytes);
+        let (line, headers) = split_start_line(head, &limits).ok()?;
+        let start = Start::salvage(line)?;
+        let mut message = Self {
+            head,
+            index: Index::new(),
+            start,
+            body: &[],
+        };
+        message.index.salvage(head, headers, &limits);
+        message.header(HeaderName::Via).is_some().then_some(message)
+    }
+
+    /// The first line.
+    pub fn start(&self) -> Start<'a> {
+        self.start
+    }
+
+    /// The method, if this is a request.
+    pub fn method(&self) -> Option<Method<'a>> {
+        match self.start {
+            Start::Request { method, .. } => Some(method),
+            Start::Response { .. } => None,
+        }
+    }
+
+    /// The status, if this is a response.
+    pub fn status(&self) -> Option<u16> {
+        match self.start {
+            Start::Request { .. } => None,
+            Start::Response { status, .. } => Some(status),
+        }
+    }
+
+    /// The Request-URI, read.
+    ///
+    /// # Errors
+    /// [`ParseError::RequestUri`] when its grammar is broken,
+    /// [`ParseError::StartLine`] for a response.
+    pub fn request_uri(&self) -> Result<Uri<'a>, ParseError> {
+        match self.start {
+            Start::Request { uri, .. } => Uri::parse(uri).ok_or(ParseError::RequestUri),
+            Start::Response { .. } => Err(ParseError::StartLine),
+        }
+    }
+
+    /// The body, as long as Content-Length says, or the rest of the datagram.
+    pub fn body(&self) -> &'a [u8] {
+        self.body
+    }
+
+    /// Writes the message again: full header names, folds joined.
+    pub fn write(&self, out: &mut impl Output) {
+        match self.start {
+            Start::Request { method, uri } => {
+                out.put_all(&[method.as_str(), " ", uri, " SIP/2.0\r\n"]);
+            }
+            Start::Response { status, reason } => {
+                out.put_line(format_args!("SIP/2.0 {status} {reason}"))
+            }
+        }
+        for (_, name, value) in self.all_headers() {
+            out.put_header(name, value);
+        }
+        out.put(b"\r\n");
+        out.put(self.body);
+    }
+
+    fn cut_body(&self, rest: &'a [u8], limits: &Limits) -> Result<&'a [u8], ParseError> {
+        let length = match self.content_length()? {
+            Some(length) => length as usize,
+            None => rest.len(),
+        };
+        if length > limits.body_bytes {
+            return Err(ParseError::TooLarge);
+        }
+        rest.get(..length).ok_or(ParseError::BodyTruncated)
+    }
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("head", &self.head)
+            .field("body_bytes", &self.body.len())
+            .finish()
+    }
+}
+
+impl<'a> Start<'a> {
+    fn parse(line: &'a str) -> Result<Self, ParseError> {
+        match strip_version(line) {
+            Some(rest) => Self::response(rest).ok_or(ParseError::StartLine),
+            None => Self::request(line),
+        }
+    }
+
+    /// A request line whose method and version can be told, whatever lies between.
+    fn salvage(line: &'a str) -> Option<Self> {
+        let (method, rest) = line.split_once(' ')?;
+        let (uri, version) = rest.trim_end().rsplit_once(' ')?;
+        let protocol = version.get(..4)?;
+        let readable =
+            !method.is_empty() && lex::all(method, TOKEN) && protocol.eq_ignore_ascii_case("SIP/");
+        readable.then_some(Self::Request {
+            method: Method::new(method),
+            uri,
+        })
+    }
+
+    fn request(line: &'a str) -> Result<Self, ParseError> {
+        let (method, rest) = line.split_once(' ').ok_or(ParseError::StartLine)?;
+        let (uri, version) = rest.rsplit_once(' ').ok_or(ParseError::StartLine)?;
+        let blank = uri.is_empty() || uri.bytes().any(|byte| lex::is(byte, SPACE));
+        if blank || method.is_empty() || !lex::all(method, TOKEN) {
+            return Err(ParseError::StartLine);
+        }
+        check_version(version)?;
+        Ok(Self::Request {
+            method: Method::new(method),
+            uri,
+        })
+    }
+
+    fn response(rest: &'a str) -> Option<Self> {
+        let (digits, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+        let shaped = digits.len() == 3 && lex::all(digits, DIGIT);
+        let status = digits
+            .parse()
+            .ok()
+            .filter(|status| shaped && (100..700).contains(status))?;
+        Some(Self::Response { status, reason })
+    }
+}
+
+fn skip_line_ends(bytes: &[u8]) -> &[u8] {
+    let mut bytes = bytes;
+    while let Some(rest) = bytes.strip_prefix(b"\r\n") {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// The start line and headers with their line ends, and what follows.
+fn split_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
+    let end = memchr::memmem::find(bytes, b"\r\n\r\n").ok_or(ParseError::Unterminated)?;
+    let (head, rest) = bytes.split_at(end + 2);
+    Ok((head, rest.get(2..).unwrap_or(&[])))
+}
+
+/// The readable beginning of a message, up to its last whole line.
+fn lossy_head(bytes: &[u8]) -> &str {
+    let head = split_head(bytes).map_or(bytes, |(head, _)| head);
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) => {
+            std::str::from_utf8(head.get(..error.valid_up_to()).unwrap_or(&[])).unwrap_or("")
+        }
+    };
+    let end = text.rfind("\r\n").map_or(0, |at| at + 2);
+    text.get(..end).unwrap_or("")
+}
+
+/// The first line, and where the next begins. It can't be folded.
+fn split_start_line<'a>(head: &'a str, limits: &Limits) -> Result<(&'a str, usize), ParseError> {
+    let end = logical_end(head.as_bytes(), 0).map_err(|_| ParseError::StartLine)?;
+    if end > limits.line_bytes {
+        return Err(ParseError::LineTooLong);
+    }
+    Ok((head.get(..end).ok_or(ParseError::StartLine)?, end + 2))
+}
+
+fn strip_version(line: &str) -> Option<&str> {
+    let (version, rest) = line.split_at_checked(VERSION.len() + 1)?;
+    let (version, space) = version.split_at(VERSION.len());
+    (version.eq_ignore_ascii_case(VERSION) && space == " ").then_some(rest)
+}
+
+fn check_version(version: &str) -> Result<(), ParseError> {
+    if version.eq_ignore_ascii_case(VERSION) {
+        return Ok(());
+    }
+    let protocol = version.get(..4).unwrap_or("");
+    let number = version.get(4..).and_then(|number| number.split_once('.'));
+    let numbered = number.is_some_and(|(major, minor)| is_number(major) && is_number(minor));
+    match protocol.eq_ignore_ascii_case("SIP/") && numbered {
+        true => Err(ParseError::Version),
+        false => Err(ParseError::StartLine),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && lex::all(text, DIGIT)
+}
+
+const VERSION: &str = "SIP/2.0";

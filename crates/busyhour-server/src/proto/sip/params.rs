@@ -1,0 +1,102 @@
+//! Parameters behind a semicolon: `;name=value`, `;name="quoted"`, `;flag`.
+
+use super::lex::Cursor;
+
+/// The parameters of a header value, known to be well formed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Params<'a> {
+    text: &'a str,
+}
+
+/// The parameters in order: name, and the value where there is one, without
+/// its quotes.
+#[derive(Clone, Debug)]
+pub struct ParamIter<'a> {
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Params<'a> {
+    /// Reads `*( ; name [= value] )`; `None` when something else is there.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let mut cursor = Cursor::new(text);
+        cursor.skip_space();
+        while !cursor.is_end() {
+            next_param(&mut cursor)?;
+        }
+        Some(Self { text })
+    }
+
+    /// The parameters in order.
+    pub fn iter(&self) -> ParamIter<'a> {
+        let mut cursor = Cursor::new(self.text);
+        cursor.skip_space();
+        ParamIter { cursor }
+    }
+
+    /// The value of the first parameter of this name, in any case; `None`
+    /// also when it has no value.
+    pub fn value(&self, name: &str) -> Option<&'a str> {
+        self.find(name).flatten()
+    }
+
+    /// Whether a parameter of this name is there, with or without a value.
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// As written, the leading semicolon included.
+    pub fn as_str(&self) -> &'a str {
+        self.text
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Option<&'a str>> {
+        let mut params = self.iter();
+        params
+            .find(|(param, _)| param.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    }
+}
+
+impl<'a> Iterator for ParamIter<'a> {
+    type Item = (&'a str, Option<&'a str>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        next_param(&mut self.cursor)
+    }
+}
+
+fn next_param<'a>(cursor: &mut Cursor<'a>) -> Option<(&'a str, Option<&'a str>)> {
+    if !cursor.eat_spaced(b';') {
+        return None;
+    }
+    let name = cursor.token()?;
+    let value = match cursor.eat_spaced(b'=') {
+        true => Some(cursor.value()?),
+        false => None,
+    };
+    cursor.skip_space();
+    Some((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_any_case_values_with_and_without_quotes() {
+        let params = Params::parse(" ; Tag = a1 ;lr;x=\"a;b\\\"c\" ").expect("well formed");
+        assert_eq!(params.value("tag"), Some("a1"));
+        assert!(params.has("LR"));
+        assert_eq!(params.value("lr"), None);
+        assert_eq!(params.value("x"), Some("a;b\\\"c"));
+        assert_eq!(params.iter().count(), 3);
+    }
+
+    #[test]
+    fn empty_and_broken_parameters_are_refused() {
+        for broken in [";", ";;a", ";a=", ";a=\"", "a=b", ";a b", ";a=b,c", ";=b"] {
+            assert_eq!(Params::parse(broken), None, "{broken}");
+        }
+        assert_eq!(Params::parse(" \r\n "), Some(Params { text: " \r\n " }));
+    }
+}

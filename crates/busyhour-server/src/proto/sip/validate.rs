@@ -1,0 +1,49 @@
+//! Whether a message has what RFC 3261 §8.1.1 demands of all.
+
+use super::{Contacts, HeaderName, Message, ParseError, Start};
+
+impl Message<'_> {
+    /// Checks the headers that every message needs (To, From, Call-ID, CSeq,
+    /// Via), and the grammar of those that a registrar or notifier acts on:
+    /// Request-URI, Max-Forwards, Expires, Contact, Event, Content-Type.
+    ///
+    /// A request without From tag or Max-Forwards passes, as RFC 2543 clients
+    /// send such.
+    ///
+    /// # Errors
+    /// The first thing found wrong; [`ParseError::status`] is the answer to it.
+    pub fn validate(&self) -> Result<(), ParseError> {
+        if let Start::Request { .. } = self.start() {
+            self.request_uri()?;
+        }
+        self.validate_dialog()?;
+        self.vias().try_for_each(|via| via.map(drop))?;
+        self.validate_contacts()?;
+        self.expires()?;
+        self.max_forwards()?;
+        self.event()?;
+        self.content_type().map(drop)
+    }
+
+    fn validate_dialog(&self) -> Result<(), ParseError> {
+        self.via()?;
+        self.from()?;
+        self.to()?;
+        self.call_id()?;
+        let method = self.cseq()?.method;
+        match self.method() {
+            Some(of_request) if of_request != method => Err(ParseError::MethodMismatch),
+            _ => Ok(()),
+        }
+    }
+
+    fn validate_contacts(&self) -> Result<(), ParseError> {
+        if self.header(HeaderName::Contact).is_none() {
+            return Ok(());
+        }
+        match self.contacts()? {
+            Contacts::Star => Ok(()),
+            Contacts::List(mut contacts) => contacts.try_for_each(|contact| contact.map(drop)),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Via values (RFC 3261 §20.42, RFC 3581).
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::access::Elements;
+use super::lex::Cursor;
+use super::uri::take_port;
+use super::{HeaderName, Host, Params, ParseError};
+
+/// One hop that the message took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Via<'a> {
+    /// `UDP`, `TCP`, `TLS`, … as written.
+    pub transport: &'a str,
+    /// Where the hop says that it is.
+    pub host: Host<'a>,
+    /// The port it says, where one is written.
+    pub port: Option<u16>,
+    /// `branch`, `rport`, `received` and the others.
+    pub params: Params<'a>,
+    /// Protocol and sent-by as written.
+    pub(super) hop_text: &'a str,
+}
+
+/// The `rport` parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestedPort {
+    /// `;rport` in a request: answer to the source port.
+    Asked,
+    /// `;rport=N` in a response.
+    Answered(u16),
+}
+
+/// The Via values of a message, the latest hop first.
+#[derive(Clone, Debug)]
+pub struct ViaIter<'m, 'a> {
+    elements: Elements<'m, 'a>,
+}
+
+impl<'a> Via<'a> {
+    /// Reads one value; `None` when its grammar is broken.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let mut cursor = Cursor::new(text);
+        let transport = take_protocol(&mut cursor)?;
+        cursor.skip_space();
+        let host = Host::take(&mut cursor)?;
+        let port = take_port(&mut cursor)?;
+        let params = Params::parse(cursor.rest())?;
+        let hop_text = text.strip_suffix(cursor.rest())?;
+        Some(Self {
+            transport,
+            host,
+            port,
+            params,
+            hop_text,
+        })
+    }
+
+    /// The transaction's name (RFC 3261 §8.1.1.7).
+    pub fn branch(&self) -> Option<&'a str> {
+        self.params.value("branch")
+    }
+
+    /// RFC 3581; a value that is no port counts as asked.
+    pub fn rport(&self) -> Option<RequestedPort> {
+        let port = self
+            .params
+            .find("rport")?
+            .and_then(|port| port.parse().ok());
+        Some(port.map_or(RequestedPort::Asked, RequestedPort::Answered))
+    }
+
+    /// The address the next hop saw, IPv6 with or without brackets.
+    pub fn received(&self) -> Option<IpAddr> {
+        let text = self.params.value("received")?;
+        text.trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse()
+            .ok()
+    }
+
+    /// Where the response goes when the request came from `source` over UDP:
+    /// back to the port it came from if `rport` asks so (RFC 3581 §4), else to
+    /// the port of sent-by at that address (RFC 3261 §18.2.2). `maddr` is not
+    /// followed, since it would let anyone aim our responses.
+    pub fn reply_to(&self, source: SocketAddr) -> SocketAddr {
+        match self.rport() {
+            Some(_) => source,
+            None => SocketAddr::new(source.ip(), self.port.unwrap_or(5060)),
+        }
+    }
+
+    /// Whether sent-by names `address`.
+    pub(super) fn is_from(&self, address: IpAddr) -> bool {
+        match (self.host, address.to_canonical()) {
+            (Host::V4(host), IpAddr::V4(address)) => host == address,
+            (Host::V6(host), IpAddr::V6(address)) => host == address,
+            _ => false,
+        }
+    }
+}
+
+impl<'m, 'a> ViaIter<'m, 'a> {
+    pub(super) fn new(elements: Elements<'m, 'a>) -> Self {
+        Self { elements }
+    }
+}
+
+impl<'a> Iterator for ViaIter<'_, 'a> {
+    type Item = Result<Via<'a>, ParseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let text = self.elements.next()?;
+        Some(Via::parse(text).ok_or(ParseError::Malformed(HeaderName::Via)))
+    }
+}
+
+/// `SIP / 2.0 / transport`, white space allowed around the slashes.
+fn take_protocol<'a>(cursor: &mut Cursor<'a>) -> Option<&'a str> {
+    cursor.skip_space();
+    let protocol = cursor.token()?;
+    if !protocol.eq_ignore_ascii_case("SIP") || !cursor.eat_spaced(b'/') {
+        return None;
+    }
+    let version = cursor.token()?;
+    if version != "2.0" || !cursor.eat_spaced(b'/') {
+        return None;
+    }
+    cursor.token()
+}

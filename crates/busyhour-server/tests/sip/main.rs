@@ -1,0 +1,4 @@
+//! The SIP message layer against the situations of RFC 3261, 3581, 4475, 5118.
+
+mod message;
+mod response;
