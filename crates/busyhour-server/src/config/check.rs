@@ -2,23 +2,27 @@ use super::{Loaded, Origin, Problem};
 
 /// Relations between settings that are each valid alone.
 pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
-    let sip = &loaded.config.sip;
-    let mut problems = Vec::new();
-    if sip.min_expires_seconds > sip.default_expires_seconds {
-        problems.push(order(
-            loaded,
-            "sip.min_expires_seconds",
-            "sip.default_expires_seconds",
-        ));
-    }
-    if sip.default_expires_seconds > sip.max_expires_seconds {
-        problems.push(order(
-            loaded,
-            "sip.default_expires_seconds",
-            "sip.max_expires_seconds",
-        ));
-    }
-    problems
+    let (sip, watch) = (&loaded.config.registration, &loaded.config.watch);
+    let ordered = [
+        (SIP_MIN, sip.expires_min, SIP_DEFAULT, sip.expires_default),
+        (SIP_DEFAULT, sip.expires_default, SIP_MAX, sip.expires_max),
+        (
+            WATCH_MIN,
+            watch.expires_min,
+            WATCH_DEFAULT,
+            watch.expires_default,
+        ),
+        (
+            WATCH_DEFAULT,
+            watch.expires_default,
+            WATCH_MAX,
+            watch.expires_max,
+        ),
+    ];
+    let wrong = ordered.iter().filter(|(_, lower, _, upper)| lower > upper);
+    wrong
+        .map(|(lower, _, upper, _)| order(loaded, lower, upper))
+        .collect()
 }
 
 /// Both settings, with their values, at the place of one that somebody wrote.
@@ -36,6 +40,13 @@ fn order(loaded: &Loaded, lower: &'static str, upper: &'static str) -> Problem {
     );
     Problem::new(origin, message)
 }
+
+const SIP_MIN: &str = "sip.min_expires_seconds";
+const SIP_DEFAULT: &str = "sip.default_expires_seconds";
+const SIP_MAX: &str = "sip.max_expires_seconds";
+const WATCH_MIN: &str = "watch.min_expires_seconds";
+const WATCH_DEFAULT: &str = "watch.default_expires_seconds";
+const WATCH_MAX: &str = "watch.max_expires_seconds";
 
 #[cfg(test)]
 mod tests {

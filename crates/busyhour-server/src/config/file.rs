@@ -248,8 +248,8 @@ mod tests {
     fn numbers_may_be_written_in_any_radix() {
         let text = "[sip]\nmin_expires_seconds = 0x20\ndefault_expires_seconds = 1_000\n";
         let loaded = Config::parse("f.toml", text, &Overrides::default()).unwrap();
-        assert_eq!(loaded.config.sip.min_expires_seconds, 32);
-        assert_eq!(loaded.config.sip.default_expires_seconds, 1000);
+        assert_eq!(loaded.config.registration.expires_min.as_secs(), 32);
+        assert_eq!(loaded.config.registration.expires_default.as_secs(), 1000);
         let origin = &loaded.origins["sip.min_expires_seconds"];
         assert_eq!(origin.to_string(), "f.toml:2:23");
     }

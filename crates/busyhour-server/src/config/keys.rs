@@ -1,5 +1,11 @@
-use super::{Auth, Config, LogFormat, LogLevel};
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
+use super::{
+    Config,
+    values::{
+        AUTO, DEFAULT, OFF, address_or, addresses, auth, durability, format, hosts, join, level,
+        path_or, put, realm, seconds, workers,
+    },
+};
+use std::{fmt, str::FromStr};
 
 /// One setting: its row serves the file, the environment, the flags, the
 /// checks, the printed configuration and the reference alike.
@@ -30,6 +36,8 @@ pub enum Allowed {
     OneOf(&'static [&'static str]),
     /// One or more addresses with ports.
     Addresses,
+    /// Any number of host names.
+    Hosts,
     /// Free text, described.
     Text(&'static str),
 }
@@ -92,7 +100,7 @@ impl Allowed {
                 u64::from_str(text).is_ok_and(|number| (min..=max).contains(&number))
             }
             Self::OneOf(words) => words.contains(&text),
-            Self::Addresses | Self::Text(_) => true,
+            Self::Addresses | Self::Hosts | Self::Text(_) => true,
         }
     }
 }
@@ -107,6 +115,7 @@ impl fmt::Display for Allowed {
             Self::Addresses => f.write_str(
                 "an IP address and port such as 127.0.0.1:5060 or [::1]:5060, or several",
             ),
+            Self::Hosts => f.write_str("host names or IP addresses without ports, or none"),
             Self::Text(what) => f.write_str(what),
         }
     }
@@ -122,6 +131,25 @@ pub const KEYS: &[Key] = &[
         show: |config| join(&config.sip.listen),
     },
     Key {
+        path: "sip.domains",
+        allowed: Allowed::Hosts,
+        help: "Hosts whose addresses of record are ours; with none, whatever host a request names",
+        assign: |config, text| put(&mut config.sip.domains, hosts(text)),
+        show: |config| config.sip.domains.join(","),
+    },
+    Key {
+        path: "sip.advertised",
+        allowed: Allowed::Text("an IP address and port such as 192.0.2.1:5060, or off"),
+        help: "Address to name in Contact and Via, as behind a port forwarding; off names the socket's",
+        assign: |config, text| put(&mut config.sip.advertised, address_or(OFF, text)),
+        show: |config| {
+            config
+                .sip
+                .advertised
+                .map_or(OFF.into(), |address| address.to_string())
+        },
+    },
+    Key {
         path: "sip.realm",
         allowed: Allowed::Text("1 to 100 characters without quotes, backslashes or controls"),
         help: "Realm of the digest challenges; hashed secrets depend on it",
@@ -133,28 +161,28 @@ pub const KEYS: &[Key] = &[
         allowed: Allowed::OneOf(&["digest", "open"]),
         help: "Who may register: accounts that prove it, or (open) anybody",
         assign: |config, text| put(&mut config.sip.auth, auth(text)),
-        show: |config| show_auth(config.sip.auth).into(),
+        show: |config| format!("{:?}", config.sip.auth).to_lowercase(),
     },
     Key {
         path: "sip.min_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Shortest life of a binding; a request for less is answered 423",
-        assign: |config, text| put(&mut config.sip.min_expires_seconds, text.parse().ok()),
-        show: |config| config.sip.min_expires_seconds.to_string(),
+        assign: |config, text| put(&mut config.registration.expires_min, seconds(text)),
+        show: |config| config.registration.expires_min.as_secs().to_string(),
     },
     Key {
         path: "sip.default_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Life of a binding whose request names none",
-        assign: |config, text| put(&mut config.sip.default_expires_seconds, text.parse().ok()),
-        show: |config| config.sip.default_expires_seconds.to_string(),
+        assign: |config, text| put(&mut config.registration.expires_default, seconds(text)),
+        show: |config| config.registration.expires_default.as_secs().to_string(),
     },
     Key {
         path: "sip.max_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Longest life of a binding; a request for more gets this",
-        assign: |config, text| put(&mut config.sip.max_expires_seconds, text.parse().ok()),
-        show: |config| config.sip.max_expires_seconds.to_string(),
+        assign: |config, text| put(&mut config.registration.expires_max, seconds(text)),
+        show: |config| config.registration.expires_max.as_secs().to_string(),
     },
     Key {
         path: "sip.max_contacts",
@@ -164,19 +192,8 @@ pub const KEYS: &[Key] = &[
             unit: "contacts",
         },
         help: "Contacts one address of record may have at a time",
-        assign: |config, text| put(&mut config.sip.max_contacts, text.parse().ok()),
-        show: |config| config.sip.max_contacts.to_string(),
-    },
-    Key {
-        path: "sip.nonce_seconds",
-        allowed: Allowed::Whole {
-            min: 1,
-            max: 86_400,
-            unit: "seconds",
-        },
-        help: "How long a digest nonce stays fresh",
-        assign: |config, text| put(&mut config.sip.nonce_seconds, text.parse().ok()),
-        show: |config| config.sip.nonce_seconds.to_string(),
+        assign: |config, text| put(&mut config.registration.contacts_max, text.parse().ok()),
+        show: |config| config.registration.contacts_max.to_string(),
     },
     Key {
         path: "sip.receive_buffer_kib",
@@ -199,6 +216,71 @@ pub const KEYS: &[Key] = &[
         help: "Datagrams that may wait to be sent, for each socket; more are dropped and counted",
         assign: |config, text| put(&mut config.sip.send_queue, text.parse().ok()),
         show: |config| config.sip.send_queue.to_string(),
+    },
+    Key {
+        path: "watch.min_expires_seconds",
+        allowed: SECONDS_OF_LIFE,
+        help: "Shortest life of a subscription; a request for less is answered 423",
+        assign: |config, text| put(&mut config.watch.expires_min, seconds(text)),
+        show: |config| config.watch.expires_min.as_secs().to_string(),
+    },
+    Key {
+        path: "watch.default_expires_seconds",
+        allowed: SECONDS_OF_LIFE,
+        help: "Life of a subscription whose request names none",
+        assign: |config, text| put(&mut config.watch.expires_default, seconds(text)),
+        show: |config| config.watch.expires_default.as_secs().to_string(),
+    },
+    Key {
+        path: "watch.max_expires_seconds",
+        allowed: SECONDS_OF_LIFE,
+        help: "Longest life of a subscription; a request for more gets this",
+        assign: |config, text| put(&mut config.watch.expires_max, seconds(text)),
+        show: |config| config.watch.expires_max.as_secs().to_string(),
+    },
+    Key {
+        path: "limits.devices",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 100_000_000,
+            unit: "devices",
+        },
+        help: "Addresses of record with bindings or work in progress",
+        assign: |config, text| put(&mut config.limits.devices_max, text.parse().ok()),
+        show: |config| config.limits.devices_max.to_string(),
+    },
+    Key {
+        path: "limits.transactions",
+        allowed: Allowed::Whole {
+            min: 64,
+            max: 16_777_216,
+            unit: "responses",
+        },
+        help: "Responses kept for retransmitted requests",
+        assign: |config, text| put(&mut config.limits.transactions_max, text.parse().ok()),
+        show: |config| config.limits.transactions_max.to_string(),
+    },
+    Key {
+        path: "limits.watchers",
+        allowed: Allowed::Whole {
+            min: 0,
+            max: 100_000_000,
+            unit: "subscriptions",
+        },
+        help: "Subscriptions at a time",
+        assign: |config, text| put(&mut config.limits.watchers_max, text.parse().ok()),
+        show: |config| config.limits.watchers_max.to_string(),
+    },
+    Key {
+        path: "limits.device_queue",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 65536,
+            unit: "datagrams",
+        },
+        help: "Datagrams that may wait for one device; more are dropped and counted",
+        assign: |config, text| put(&mut config.limits.device_queue_max, text.parse().ok()),
+        show: |config| config.limits.device_queue_max.to_string(),
     },
     Key {
         path: "http.listen",
@@ -232,6 +314,24 @@ pub const KEYS: &[Key] = &[
             let path = config.store.path.as_ref();
             path.map_or(DEFAULT.into(), |path| path.display().to_string())
         },
+    },
+    Key {
+        path: "store.durability",
+        allowed: Allowed::OneOf(&["full", "process", "memory"]),
+        help: "What an acknowledged registration survives: a power cut, kill -9, or nothing",
+        assign: |config, text| put(&mut config.store.durability, durability(text)),
+        show: |config| format!("{:?}", config.store.durability).to_lowercase(),
+    },
+    Key {
+        path: "store.queue",
+        allowed: Allowed::Whole {
+            min: 64,
+            max: 16_777_216,
+            unit: "changes",
+        },
+        help: "Changes that may wait for the disk; beyond it registrations are answered 503",
+        assign: |config, text| put(&mut config.store.queue, text.parse().ok()),
+        show: |config| config.store.queue.to_string(),
     },
     Key {
         path: "runtime.workers",
@@ -289,88 +389,6 @@ const SECONDS_OF_LIFE: Allowed = Allowed::Whole {
     max: 31_536_000,
     unit: "seconds",
 };
-const OFF: &str = "off";
-const DEFAULT: &str = "default";
-const AUTO: &str = "auto";
-
-fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
-    *place = value?;
-    Some(())
-}
-
-fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
-    text.split(',').map(|one| one.trim().parse().ok()).collect()
-}
-
-fn join(addresses: &[SocketAddr]) -> String {
-    let shown: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    shown.join(",")
-}
-
-fn address_or(word: &str, text: &str) -> Option<Option<SocketAddr>> {
-    if text == word {
-        return Some(None);
-    }
-    text.parse().ok().map(Some)
-}
-
-fn path_or(word: &str, text: &str) -> Option<Option<PathBuf>> {
-    match text {
-        "" => None,
-        text if text == word => Some(None),
-        text => Some(Some(text.into())),
-    }
-}
-
-/// A realm goes into a quoted string unescaped, so what would end it is refused here.
-fn realm(text: &str) -> Option<String> {
-    let plain = |c: char| !c.is_control() && c != '"' && c != '\\';
-    let fits = (1..=100).contains(&text.chars().count());
-    (fits && text.chars().all(plain)).then(|| text.to_owned())
-}
-
-fn auth(text: &str) -> Option<Auth> {
-    match text {
-        "digest" => Some(Auth::Digest),
-        "open" => Some(Auth::Open),
-        _ => None,
-    }
-}
-
-fn show_auth(auth: Auth) -> &'static str {
-    match auth {
-        Auth::Digest => "digest",
-        Auth::Open => "open",
-    }
-}
-
-fn workers(text: &str) -> Option<Option<usize>> {
-    if text == AUTO {
-        return Some(None);
-    }
-    let count = text.parse().ok()?;
-    (1..=1024).contains(&count).then_some(Some(count))
-}
-
-fn level(text: &str) -> Option<LogLevel> {
-    match text {
-        "error" => Some(LogLevel::Error),
-        "warn" => Some(LogLevel::Warn),
-        "info" => Some(LogLevel::Info),
-        "debug" => Some(LogLevel::Debug),
-        "trace" => Some(LogLevel::Trace),
-        _ => None,
-    }
-}
-
-fn format(text: &str) -> Option<LogFormat> {
-    match text {
-        "text" => Some(LogFormat::Text),
-        "json" => Some(LogFormat::Json),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,7 +422,7 @@ mod tests {
             assert!(key.set(&mut config, text).is_err(), "{text}");
         }
         key.set(&mut config, "1000").unwrap();
-        assert_eq!(config.sip.max_contacts, 1000);
+        assert_eq!(config.registration.contacts_max, 1000);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod overrides;
 mod paths;
 mod print;
 mod problem;
+mod values;
 
 pub use accounts::{Account, AccountRange, Accounts, Secret};
 pub use keys::{Allowed, KEYS, Key};
@@ -32,6 +33,7 @@ pub use overrides::Overrides;
 pub use paths::default_database;
 pub use problem::{Origin, Problem, Problems};
 
+use crate::server::{Limits, RegistrationPolicy, WatchPolicy};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -43,6 +45,12 @@ use std::{
 pub struct Config {
     /// The SIP registrar and its transport.
     pub sip: Sip,
+    /// Lives and counts of bindings; part of the `[sip]` section.
+    pub registration: RegistrationPolicy,
+    /// Lives of subscriptions: the `[watch]` section.
+    pub watch: WatchPolicy,
+    /// Bounds of every table: the `[limits]` section.
+    pub limits: Limits,
     /// The dashboard, its API and the metrics.
     pub http: Http,
     /// Where bindings are kept.
@@ -60,20 +68,14 @@ pub struct Config {
 pub struct Sip {
     /// UDP addresses to serve; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
+    /// Hosts whose addresses of record are ours; empty takes whatever host a request names.
+    pub domains: Vec<String>,
+    /// The address to name in Contact and Via when it is not the socket's.
+    pub advertised: Option<SocketAddr>,
     /// The realm of digest challenges; account hashes depend on it.
     pub realm: String,
     /// Whether requests must prove who sent them.
     pub auth: Auth,
-    /// The shortest life a binding may ask for, in seconds; less is answered 423.
-    pub min_expires_seconds: u32,
-    /// The life of a binding that asks for none, in seconds.
-    pub default_expires_seconds: u32,
-    /// The longest life granted, in seconds; more is shortened to it.
-    pub max_expires_seconds: u32,
-    /// Contacts one address of record may have.
-    pub max_contacts: usize,
-    /// How long a digest nonce stays fresh, in seconds.
-    pub nonce_seconds: u32,
     /// Kernel receive buffer to ask for, in KiB, per socket.
     pub receive_buffer_kib: usize,
     /// Datagrams that may wait to be sent, per socket; more are dropped and counted.
@@ -99,10 +101,25 @@ pub struct Http {
 }
 
 /// The `[store]` section.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Store {
     /// The SQLite file; `None` is [`default_database`].
     pub path: Option<PathBuf>,
+    /// What an acknowledged registration survives.
+    pub durability: Durability,
+    /// Changes that may wait for the disk; more are answered 503.
+    pub queue: usize,
+}
+
+/// What an acknowledged registration survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut.
+    Full,
+    /// `kill -9` of the server, but perhaps not a power cut.
+    Process,
+    /// Nothing: bindings live in memory alone.
+    Memory,
 }
 
 /// The `[runtime]` section.
@@ -200,15 +217,22 @@ impl Default for Sip {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 5060))],
+            domains: Vec::new(),
+            advertised: None,
             realm: "busyhour".into(),
             auth: Auth::Digest,
-            min_expires_seconds: 60,
-            default_expires_seconds: 3600,
-            max_expires_seconds: 7200,
-            max_contacts: 10,
-            nonce_seconds: 300,
             receive_buffer_kib: 8192,
             send_queue: 65_536,
+        }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            path: None,
+            durability: Durability::Full,
+            queue: 65_536,
         }
     }
 }

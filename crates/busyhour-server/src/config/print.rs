@@ -27,8 +27,9 @@ fn setting(out: &mut String, loaded: &Loaded, key: &Key) {
 /// Text that is a number is written as one, several addresses as an array.
 fn literal(key: &Key, text: &str) -> String {
     match key.allowed {
-        Allowed::Addresses => {
-            let quoted: Vec<String> = text.split(',').map(quote).collect();
+        Allowed::Addresses | Allowed::Hosts => {
+            let values = text.split(',').filter(|value| !value.is_empty());
+            let quoted: Vec<String> = values.map(quote).collect();
             format!("[{}]", quoted.join(", "))
         }
         _ if text.parse::<u64>().is_ok() => text.to_owned(),

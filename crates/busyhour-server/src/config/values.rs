@@ -1,0 +1,112 @@
+//! Settings from their text form; `None` when it is not allowed.
+
+use super::{Auth, Durability, LogFormat, LogLevel};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+pub(super) fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
+    *place = value?;
+    Some(())
+}
+
+pub(super) fn seconds(text: &str) -> Option<Duration> {
+    text.parse().ok().map(Duration::from_secs)
+}
+
+pub(super) fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
+    text.split(',').map(|one| one.trim().parse().ok()).collect()
+}
+
+pub(super) fn hosts(text: &str) -> Option<Vec<String>> {
+    let named = text
+        .split(',')
+        .map(str::trim)
+        .filter(|host| !host.is_empty());
+    named.map(host).collect()
+}
+
+/// A name, an IPv4 address or an IPv6 address with or without its brackets.
+pub(super) fn host(text: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    let address = text.trim_start_matches('[').trim_end_matches(']');
+    let is_host = text.chars().all(plain) || address.parse::<IpAddr>().is_ok();
+    (is_host && text.len() <= 253).then(|| text.to_ascii_lowercase())
+}
+
+pub(super) fn join(addresses: &[SocketAddr]) -> String {
+    let shown: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    shown.join(",")
+}
+
+pub(super) fn address_or(word: &str, text: &str) -> Option<Option<SocketAddr>> {
+    if text == word {
+        return Some(None);
+    }
+    text.parse().ok().map(Some)
+}
+
+pub(super) fn path_or(word: &str, text: &str) -> Option<Option<PathBuf>> {
+    match text {
+        "" => None,
+        text if text == word => Some(None),
+        text => Some(Some(text.into())),
+    }
+}
+
+/// A realm goes into a quoted string unescaped, so what would end it is refused here.
+pub(super) fn realm(text: &str) -> Option<String> {
+    let plain = |c: char| !c.is_control() && c != '"' && c != '\\';
+    let fits = (1..=100).contains(&text.chars().count());
+    (fits && text.chars().all(plain)).then(|| text.to_owned())
+}
+
+pub(super) fn auth(text: &str) -> Option<Auth> {
+    match text {
+        "digest" => Some(Auth::Digest),
+        "open" => Some(Auth::Open),
+        _ => None,
+    }
+}
+
+pub(super) fn durability(text: &str) -> Option<Durability> {
+    match text {
+        "full" => Some(Durability::Full),
+        "process" => Some(Durability::Process),
+        "memory" => Some(Durability::Memory),
+        _ => None,
+    }
+}
+
+pub(super) fn workers(text: &str) -> Option<Option<usize>> {
+    if text == AUTO {
+        return Some(None);
+    }
+    let count = text.parse().ok()?;
+    (1..=1024).contains(&count).then_some(Some(count))
+}
+
+pub(super) fn level(text: &str) -> Option<LogLevel> {
+    match text {
+        "error" => Some(LogLevel::Error),
+        "warn" => Some(LogLevel::Warn),
+        "info" => Some(LogLevel::Info),
+        "debug" => Some(LogLevel::Debug),
+        "trace" => Some(LogLevel::Trace),
+        _ => None,
+    }
+}
+
+pub(super) fn format(text: &str) -> Option<LogFormat> {
+    match text {
+        "text" => Some(LogFormat::Text),
+        "json" => Some(LogFormat::Json),
+        _ => None,
+    }
+}
+
+pub(super) const OFF: &str = "off";
+pub(super) const DEFAULT: &str = "default";
+pub(super) const AUTO: &str = "auto";
