@@ -1,1 +1,113 @@
-//! Typed topics with a last-value cache.
+//! Typed topics with a last-value cache, replay without a gap, and bounded,
+//! serial delivery.
+//!
+//! A [`Topic`] carries the events of one type. Each event has a key; a cached
+//! topic keeps the last event of each key, so that a subscriber who comes late
+//! can be told the state of everything first ([`SubscriptionBuilder::replay`])
+//! and every change after that.
+//!
+//! # Guarantees
+//!
+//! - *Order by key.* The events of one key reach every subscriber, and the
+//!   cache, in one and the same order.
+//! - *No gap and no double.* A subscription with replay hears of each cached
+//!   key once and then of every later change, whatever is published meanwhile.
+//! - *Every loss is counted and announced.* A queue is bounded; what its
+//!   declared [`Overflow`](crate::task::Overflow) costs is returned to the
+//!   publisher in [`Published::lost`] and told to the subscriber as
+//!   [`Delivery::Lost`]. With replay the subscription is then brought up to
+//!   date from the cache.
+//! - *No later callback.* When [`Subscription::unsubscribe`] has returned, the
+//!   callback never runs again.
+//!
+//! There is no order between events of different keys.
+//!
+//! # Examples
+//!
+//! ```
+//! use busyhour::bus::{Delivery, Event, Name, Topic};
+//! use std::sync::mpsc;
+//!
+//! #[derive(Clone, Debug, PartialEq)]
+//! struct DeviceState { device: Name, in_use: bool }
+//!
+//! impl Event for DeviceState {
+//!     type Key = Name;
+//!     fn key(&self) -> &Name { &self.device }
+//! }
+//!
+//! let states = Topic::builder("device-state").cached().build();
+//! let device = Name::new("SIP/door");
+//! states.publish(DeviceState { device: device.clone(), in_use: true });
+//!
+//! let (sender, receiver) = mpsc::channel();
+//! let watcher = states.subscribe().key(device.clone()).replay().start(move |delivery| {
+//!     if let Delivery::Event(state) = delivery {
+//!         sender.send(state.in_use).unwrap();
+//!     }
+//! });
+//! states.publish(DeviceState { device: device.clone(), in_use: false });
+//! assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [true, false]);
+//! assert!(!states.get(&device).unwrap().in_use);
+//! watcher.unsubscribe();
+//! ```
+
+mod cache;
+mod consumer;
+mod listener;
+mod mailbox;
+mod name;
+mod queue;
+mod registry;
+mod shard;
+mod subscription;
+mod topic;
+
+pub use name::Name;
+pub use registry::Registry;
+pub use subscription::{Subscription, SubscriptionBuilder};
+pub use topic::{Published, Topic, TopicBuilder};
+
+use std::hash::Hash;
+
+/// Something that can be published on a [`Topic`].
+///
+/// `Clone`, and the key's `Eq` and `Hash`, run while a part of the topic is
+/// locked: they must be quick and must not call the bus.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour::bus::Event;
+///
+/// #[derive(Clone)]
+/// struct Waiting { mailbox: u32, messages: u32 }
+///
+/// impl Event for Waiting {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.mailbox }
+/// }
+///
+/// assert_eq!(*Waiting { mailbox: 7, messages: 2 }.key(), 7);
+/// ```
+pub trait Event: Clone + Send + Sync + 'static {
+    /// What the event is about: one last value is kept, and one order, per key.
+    type Key: Eq + Hash + Clone + Send + Sync + 'static;
+
+    /// The key of this event; the same at every call.
+    fn key(&self) -> &Self::Key;
+}
+
+/// What a subscription hears.
+#[derive(Debug)]
+pub enum Delivery<'a, E: Event> {
+    /// An event: replayed from the cache, or published.
+    Event(&'a E),
+    /// The key was cleared and has no last value any more.
+    Cleared(&'a E::Key),
+    /// Everything the cache held has been told: after the replay, and each
+    /// time a subscription that lagged is up to date again.
+    Replayed,
+    /// So many deliveries were lost since the last notice of this kind.
+    Lost(u64),
+}

@@ -1,0 +1,112 @@
+use super::{Delivery, Event};
+use hashbrown::HashTable;
+use std::{collections::VecDeque, mem};
+
+/// One thing that waits to be told to a subscriber.
+pub(super) enum Item<E: Event> {
+    Event(E),
+    Cleared(E::Key),
+    Replayed,
+    Lost(u64),
+}
+
+impl<E: Event> Item<E> {
+    pub(super) fn as_delivery(&self) -> Delivery<'_, E> {
+        match self {
+            Self::Event(event) => Delivery::Event(event),
+            Self::Cleared(key) => Delivery::Cleared(key),
+            Self::Replayed => Delivery::Replayed,
+            Self::Lost(count) => Delivery::Lost(*count),
+        }
+    }
+
+    fn key(&self) -> Option<&E::Key> {
+        match self {
+            Self::Event(event) => Some(event.key()),
+            Self::Cleared(key) => Some(key),
+            Self::Replayed | Self::Lost(_) => None,
+        }
+    }
+}
+
+/// The items a subscriber has not taken yet, oldest first.
+pub(super) struct Queue<E: Event> {
+    items: VecDeque<Item<E>>,
+    /// Where the item of a key waits; only a conflating queue keeps this.
+    places: Option<HashTable<Place>>,
+}
+
+struct Place {
+    hash: u64,
+    index: usize,
+}
+
+impl<E: Event> Queue<E> {
+    /// Capacity that an idle queue may keep.
+    const IDLE_CAPACITY: usize = 256;
+
+    pub(super) fn new(conflates: bool) -> Self {
+        Self {
+            items: VecDeque::new(),
+            places: conflates.then(HashTable::new),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(super) fn push(&mut self, hash: u64, item: Item<E>) {
+        if let Some(places) = &mut self.places {
+            let index = self.items.len();
+            places.insert_unique(hash, Place { hash, index }, |place| place.hash);
+        }
+        self.items.push_back(item);
+    }
+
+    /// Puts the item in the place of the one with the same key, if this queue
+    /// conflates and one waits; else hands it back.
+    pub(super) fn replace(&mut self, hash: u64, item: Item<E>) -> Option<Item<E>> {
+        let Some(places) = &self.places else {
+            return Some(item);
+        };
+        let items = &mut self.items;
+        let same_key =
+            |place: &Place| place.hash == hash && items[place.index].key() == item.key();
+        let Some(index) = places.find(hash, same_key).map(|place| place.index) else {
+            return Some(item);
+        };
+        items[index] = item;
+        None
+    }
+
+    pub(super) fn pop_oldest(&mut self) -> Option<Item<E>> {
+        debug_assert!(self.places.is_none(), "conflation leaves no oldest to drop");
+        self.items.pop_front()
+    }
+
+    /// Moves everything into `batch`, which is empty, and takes over its room.
+    pub(super) fn take(&mut self, batch: &mut VecDeque<Item<E>>) {
+        debug_assert!(batch.is_empty());
+        mem::swap(&mut self.items, batch);
+        if let Some(places) = &mut self.places {
+            places.clear();
+        }
+    }
+
+    /// Drops everything and gives the memory back.
+    pub(super) fn discard(&mut self) -> VecDeque<Item<E>> {
+        self.places = self.places.take().map(|_| HashTable::new());
+        mem::take(&mut self.items)
+    }
+
+    /// Gives back what a burst made grow.
+    pub(super) fn relax(&mut self) {
+        if self.items.capacity() > Self::IDLE_CAPACITY {
+            self.items.shrink_to(Self::IDLE_CAPACITY);
+            if let Some(places) = &mut self.places {
+                places.shrink_to(Self::IDLE_CAPACITY, |place| place.hash);
+            }
+        }
+    }
+}
