@@ -1,7 +1,7 @@
 use super::{
     Delivery, Event,
     mailbox::{Errand, Mailbox},
-    queue::Item,
+    queue::{Item, Queue},
     topic::Hub,
 };
 use crate::{
@@ -10,8 +10,11 @@ use crate::{
 };
 use std::{
     collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Weak},
 };
+
+pub(super) type Callback<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
 
 /// Which events a subscriber wants.
 pub(super) enum Filter<E: Event> {
@@ -33,7 +36,7 @@ pub(super) struct Subscriber<E: Event> {
 /// Touched only by the turn that is running.
 struct Consumer<E: Event> {
     batch: VecDeque<Item<E>>,
-    callback: Box<dyn FnMut(Delivery<'_, E>) + Send>,
+    callback: Callback<E>,
 }
 
 impl<E: Event> Subscriber<E> {
@@ -42,7 +45,7 @@ impl<E: Event> Subscriber<E> {
         filter: Filter<E>,
         mailbox: Mailbox<E>,
         executor: Option<Arc<dyn Executor>>,
-        callback: Box<dyn FnMut(Delivery<'_, E>) + Send>,
+        callback: Callback<E>,
     ) -> Self {
         let batch = VecDeque::new();
         Self {
@@ -88,19 +91,32 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// Hands out all there is; `true` when it stopped early to let others run.
-    fn run_turn(self: &Arc<Self>) -> bool {
+    /// Ends the turn here; the rest of the batch is for the next one.
+    fn continue_later(self: &Arc<Self>) {
+        self.mailbox.pause_turn();
+        if self.executor.is_some() {
+            Arc::clone(self).wake();
+        } else {
+            self.mailbox.lose_turn();
+        }
+    }
+
+    /// Hands out all there is, or as much as one turn may.
+    fn run_turn(self: &Arc<Self>) -> Outcome {
         let mut consumer = lock(&self.consumer);
         let mut delivered = 0;
         loop {
             delivered += consumer.hand_out(self);
-            if delivered >= Turn::DELIVERIES_MAX && self.executor.is_some() {
-                return true;
+            if delivered >= DELIVERIES_MAX && self.executor.is_some() {
+                return Outcome::OutOfTime;
             }
             match self.mailbox.next_errand(&mut consumer.batch) {
                 Errand::Deliver => {}
                 Errand::CatchUp(shard) => self.catch_up(shard, &mut consumer.batch),
-                Errand::Rest => return false,
+                Errand::Rest => {
+                    consumer.batch.shrink_to(Queue::<E>::IDLE_CAPACITY);
+                    return Outcome::Rested;
+                }
             }
         }
     }
@@ -124,7 +140,6 @@ impl<E: Event> Consumer<E> {
             (self.callback)(item.as_delivery());
             delivered += 1;
         }
-        self.batch.shrink_to(Turn::DELIVERIES_MAX);
         subscriber.count_delivered(delivered);
         delivered
     }
@@ -144,49 +159,47 @@ impl<E: Event> Subscriber<E> {
 /// callback, the subscriber is left so that it can be woken again.
 struct Turn<E: Event> {
     subscriber: Arc<Subscriber<E>>,
-    state: TurnState,
-}
-
-#[derive(PartialEq)]
-enum TurnState {
-    Waiting,
-    Running,
-    Finished,
+    started: bool,
 }
 
 impl<E: Event> Turn<E> {
     fn new(subscriber: Arc<Subscriber<E>>) -> Self {
         Self {
             subscriber,
-            state: TurnState::Waiting,
+            started: false,
         }
     }
 
     fn run(mut self) {
-        self.state = TurnState::Running;
-        self.subscriber.mailbox.begin_turn();
-        if !self.subscriber.run_turn() {
-            self.state = TurnState::Finished;
+        self.started = true;
+        let subscriber = &self.subscriber;
+        subscriber.mailbox.begin_turn();
+        match catch_unwind(AssertUnwindSafe(|| subscriber.run_turn())) {
+            Ok(Outcome::Rested) => {}
+            Ok(Outcome::OutOfTime) => subscriber.continue_later(),
+            Err(panic) => {
+                subscriber.continue_later();
+                resume_unwind(panic);
+            }
         }
     }
-}
-
-impl Turn<()> {
-    /// Deliveries after which a turn lets other tasks of its serializer run.
-    const DELIVERIES_MAX: usize = 1024;
 }
 
 impl<E: Event> Drop for Turn<E> {
     fn drop(&mut self) {
-        match self.state {
-            TurnState::Waiting => self.subscriber.mailbox.lose_turn(),
-            // Out of its time, or the callback panicked: the rest of the batch
-            // is for the next turn.
-            TurnState::Running => {
-                self.subscriber.mailbox.pause_turn();
-                Arc::clone(&self.subscriber).wake();
-            }
-            TurnState::Finished => {}
+        if !self.started {
+            self.subscriber.mailbox.lose_turn();
         }
     }
 }
+
+#[must_use]
+enum Outcome {
+    /// There was nothing left to do.
+    Rested,
+    /// Others should run first.
+    OutOfTime,
+}
+
+/// Deliveries after which a turn lets other tasks of its serializer run.
+const DELIVERIES_MAX: usize = 1024;

@@ -1,9 +1,4 @@
-use super::{
-    Event,
-    consumer::Subscriber,
-    mailbox::Offer,
-    queue::Item,
-};
+use super::{Event, consumer::Subscriber, mailbox::Offer, queue::Item};
 use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
 
@@ -69,7 +64,11 @@ impl<E: Event> Listeners<E> {
                     Entry::Occupied(keyed) => &mut keyed.into_mut().listeners,
                     Entry::Vacant(vacancy) => {
                         let (key, listeners) = (key.clone(), Vec::new());
-                        let keyed = Keyed { hash, key, listeners };
+                        let keyed = Keyed {
+                            hash,
+                            key,
+                            listeners,
+                        };
                         &mut vacancy.insert(keyed).into_mut().listeners
                     }
                 }
@@ -214,7 +213,12 @@ impl<E: Event> Listener<E> {
     }
 
     /// Offers an item; `true` when the listener begins to lag by it.
-    fn offer(&mut self, place: Place, item: impl FnOnce() -> Item<E>, tally: &mut Tally<E>) -> bool {
+    fn offer(
+        &mut self,
+        place: Place,
+        item: impl FnOnce() -> Item<E>,
+        tally: &mut Tally<E>,
+    ) -> bool {
         if let Some(lag) = &mut self.lag {
             // A newcomer is told this change by its replay: nothing is lost.
             let missed = u64::from(lag.lost > 0);

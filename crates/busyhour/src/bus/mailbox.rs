@@ -252,10 +252,6 @@ impl<E: Event> Mailbox<E> {
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
-
-    pub(super) fn reseeds(&self) -> bool {
-        self.reseeds
-    }
 }
 
 impl<E: Event> State<E> {

@@ -43,7 +43,7 @@ struct Place {
 
 impl<E: Event> Queue<E> {
     /// Capacity that an idle queue may keep.
-    const IDLE_CAPACITY: usize = 256;
+    pub(super) const IDLE_CAPACITY: usize = 1024;
 
     pub(super) fn new(conflates: bool) -> Self {
         Self {
@@ -71,8 +71,7 @@ impl<E: Event> Queue<E> {
             return Some(item);
         };
         let items = &mut self.items;
-        let same_key =
-            |place: &Place| place.hash == hash && items[place.index].key() == item.key();
+        let same_key = |place: &Place| place.hash == hash && items[place.index].key() == item.key();
         let Some(index) = places.find(hash, same_key).map(|place| place.index) else {
             return Some(item);
         };

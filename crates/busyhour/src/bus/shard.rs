@@ -52,10 +52,9 @@ impl<E: Event> Shard<E> {
     /// does nothing when one of them makes publishers wait and has no room.
     pub(super) fn publish(&self, hash: u64, event: E, may_wait: bool) -> Attempt<E> {
         let mut state = lock(&self.0);
-        if may_wait {
-            if let Some(full) = state.listeners.find_full(hash, &event) {
-                return Attempt::Wait(full, event);
-            }
+        let full = may_wait.then(|| state.listeners.find_full(hash, &event));
+        if let Some(full) = full.flatten() {
+            return Attempt::Wait(full, event);
         }
         Attempt::Done(state.publish(hash, event))
     }
@@ -128,7 +127,11 @@ impl<E: Event> Shard<E> {
     }
 }
 
-fn wanted_item<E: Event>(subscriber: &Subscriber<E>, lag: Lag, change: Change<E>) -> Option<Item<E>> {
+fn wanted_item<E: Event>(
+    subscriber: &Subscriber<E>,
+    lag: Lag,
+    change: Change<E>,
+) -> Option<Item<E>> {
     match change {
         Change::Event(event) => subscriber.wants(&event).then_some(Item::Event(event)),
         // Who has heard nothing yet does not need to hear that a key went.

@@ -98,10 +98,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// The callback may use the bus freely, publish on this topic included. A
     /// panic in it passes to the executor; the subscription goes on with the
     /// next event.
-    pub fn start(
-        self,
-        callback: impl FnMut(Delivery<'_, E>) + Send + 'static,
-    ) -> Subscription<E> {
+    pub fn start(self, callback: impl FnMut(Delivery<'_, E>) + Send + 'static) -> Subscription<E> {
         let topic = self.topic;
         let conflates = self.conflates || self.overflow == Overflow::Conflate;
         let reseeds = self.replays && topic.is_cached();

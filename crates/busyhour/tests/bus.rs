@@ -1,0 +1,400 @@
+//! Topics on the publisher's thread: what every subscription is promised.
+
+use busyhour::{
+    bus::{Delivery, Event, Published, Registry, Subscription, SubscriptionBuilder, Topic},
+    task::{Executor, Overflow, Reason, Rejected, Task},
+};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Level {
+    line: u32,
+    level: u32,
+}
+
+impl Event for Level {
+    type Key = u32;
+
+    fn key(&self) -> &u32 {
+        &self.line
+    }
+}
+
+fn level(line: u32, level: u32) -> Level {
+    Level { line, level }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Heard {
+    Level(u32, u32),
+    Cleared(u32),
+    Replayed,
+    Lost(u64),
+}
+
+impl From<Delivery<'_, Level>> for Heard {
+    fn from(delivery: Delivery<'_, Level>) -> Self {
+        match delivery {
+            Delivery::Event(event) => Self::Level(event.line, event.level),
+            Delivery::Cleared(line) => Self::Cleared(*line),
+            Delivery::Replayed => Self::Replayed,
+            Delivery::Lost(count) => Self::Lost(count),
+        }
+    }
+}
+
+/// Writes down what a subscription hears.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<Heard>>>);
+
+impl Log {
+    fn start(&self, builder: SubscriptionBuilder<Level>) -> Subscription<Level> {
+        let log = self.clone();
+        builder.start(move |delivery| log.0.lock().unwrap().push(delivery.into()))
+    }
+
+    fn take(&self) -> Vec<Heard> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// An executor that runs nothing until it is told to.
+#[derive(Clone, Default)]
+struct Later(Arc<Mutex<VecDeque<Task>>>);
+
+impl Later {
+    fn run_all(&self) {
+        loop {
+            let Some(task) = self.0.lock().unwrap().pop_front() else {
+                return;
+            };
+            task.run();
+        }
+    }
+
+    fn drop_all(&self) {
+        let tasks = std::mem::take(&mut *self.0.lock().unwrap());
+        drop(tasks);
+    }
+}
+
+impl Executor for Later {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        self.0.lock().unwrap().push_back(task);
+        Ok(())
+    }
+}
+
+fn cached() -> Topic<Level> {
+    Topic::builder("levels").cached().build()
+}
+
+const fn delivered(delivered: u64) -> Published {
+    Published { delivered, lost: 0 }
+}
+
+#[test]
+fn subscriptions_hear_what_they_asked_for() {
+    let topic = cached();
+    let (all, keyed, loud) = (Log::default(), Log::default(), Log::default());
+    let _all = all.start(topic.subscribe());
+    let _keyed = keyed.start(topic.subscribe().key(2));
+    let _loud = loud.start(topic.subscribe().matching(|event| event.level > 5));
+
+    assert_eq!(topic.publish(level(1, 1)), delivered(1));
+    assert_eq!(topic.publish(level(2, 9)), delivered(3));
+    assert_eq!(all.take(), [Heard::Level(1, 1), Heard::Level(2, 9)]);
+    assert_eq!(keyed.take(), [Heard::Level(2, 9)]);
+    assert_eq!(loud.take(), [Heard::Level(2, 9)]);
+}
+
+#[test]
+fn the_cache_keeps_the_last_value_of_each_key() {
+    let topic = cached();
+    for line in 0..1_000 {
+        assert_eq!(topic.publish(level(line, 0)), delivered(0));
+        assert_eq!(topic.publish(level(line, line + 1)), delivered(0));
+    }
+    assert_eq!(topic.len(), 1_000);
+    assert_eq!(topic.get(&500), Some(level(500, 501)));
+    assert!(topic.clear(&500));
+    assert!(!topic.clear(&500));
+    assert_eq!(topic.get(&500), None);
+
+    let mut lines: Vec<u32> = topic.snapshot().iter().map(|event| event.line).collect();
+    lines.sort_unstable();
+    let expected: Vec<u32> = (0..1_000).filter(|&line| line != 500).collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn snapshots_of_equal_histories_are_in_equal_order() {
+    let history = |topic: &Topic<Level>| {
+        for line in (0..3_000).rev() {
+            let _ = topic.publish(level(line, line));
+        }
+        topic.clear(&7);
+        topic.snapshot()
+    };
+    assert_eq!(history(&cached()), history(&cached()));
+}
+
+#[test]
+fn replay_tells_each_key_once_and_then_every_change() {
+    let topic = cached();
+    let _ = topic.publish(level(1, 1));
+    let _ = topic.publish(level(1, 2));
+    let log = Log::default();
+    let _watch = log.start(topic.subscribe().replay());
+    let _ = topic.publish(level(1, 3));
+    topic.clear(&1);
+    assert_eq!(
+        log.take(),
+        [
+            Heard::Level(1, 2),
+            Heard::Replayed,
+            Heard::Level(1, 3),
+            Heard::Cleared(1)
+        ]
+    );
+}
+
+#[test]
+fn a_change_during_the_replay_is_told_once() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    let _ = topic.publish(level(1, 1));
+    let _watch = log.start(topic.subscribe().replay().on(&later));
+    let _ = topic.publish(level(1, 2));
+    let _ = topic.publish(level(2, 1));
+    later.run_all();
+    let mut heard = log.take();
+    assert_eq!(heard.pop(), Some(Heard::Replayed));
+    heard.sort_by_key(|heard| format!("{heard:?}"));
+    assert_eq!(heard, [Heard::Level(1, 2), Heard::Level(2, 1)]);
+}
+
+#[test]
+fn replay_by_key_and_by_predicate_tells_only_what_matches() {
+    let topic = cached();
+    for line in 0..10 {
+        let _ = topic.publish(level(line, line));
+    }
+    let (keyed, loud) = (Log::default(), Log::default());
+    let _keyed = keyed.start(topic.subscribe().key(3).replay());
+    let _loud = loud.start(topic.subscribe().matching(|event| event.level > 8).replay());
+    assert_eq!(keyed.take(), [Heard::Level(3, 3), Heard::Replayed]);
+    assert_eq!(loud.take(), [Heard::Level(9, 9), Heard::Replayed]);
+}
+
+#[test]
+fn a_topic_without_a_cache_has_nothing_to_replay() {
+    let topic = Topic::<Level>::builder("plain").build();
+    assert_eq!(topic.publish(level(1, 1)), delivered(0));
+    assert_eq!(topic.get(&1), None);
+    assert!(!topic.would_deliver(&1));
+    let log = Log::default();
+    let _watch = log.start(topic.subscribe().key(1).replay());
+    assert!(topic.would_deliver(&1) && !topic.would_deliver(&2));
+    let _ = topic.publish(level(1, 2));
+    assert_eq!(log.take(), [Heard::Replayed, Heard::Level(1, 2)]);
+}
+
+#[test]
+fn reject_loses_the_newest_and_says_so() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    let _watch = log.start(topic.subscribe().capacity(2).on(&later));
+    for n in 0..5 {
+        let lost = u64::from(n >= 2);
+        let delivered = 1 - lost;
+        assert_eq!(topic.publish(level(1, n)), Published { delivered, lost });
+    }
+    later.run_all();
+    assert_eq!(
+        log.take(),
+        [Heard::Level(1, 0), Heard::Level(1, 1), Heard::Lost(3)]
+    );
+    assert_eq!(topic.stats().lost, 3);
+}
+
+#[test]
+fn drop_oldest_loses_the_oldest_and_says_so_first() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    let oldest = Overflow::DropOldest;
+    let _watch = log.start(topic.subscribe().capacity(2).overflow(oldest).on(&later));
+    for n in 0..5 {
+        let _ = topic.publish(level(1, n));
+    }
+    later.run_all();
+    assert_eq!(
+        log.take(),
+        [Heard::Lost(3), Heard::Level(1, 3), Heard::Level(1, 4)]
+    );
+}
+
+#[test]
+fn conflation_keeps_the_newest_in_the_place_of_the_oldest() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    let _watch = log.start(topic.subscribe().conflate().capacity(2).on(&later));
+    for (line, n) in [(1, 1), (2, 1), (1, 2), (3, 1), (2, 2)] {
+        let _ = topic.publish(level(line, n));
+    }
+    later.run_all();
+    assert_eq!(
+        log.take(),
+        [Heard::Level(1, 2), Heard::Level(2, 2), Heard::Lost(1)]
+    );
+    assert_eq!(topic.stats().conflated, 2);
+    let _ = topic.publish(level(2, 3));
+    topic.clear(&2);
+    later.run_all();
+    assert_eq!(log.take(), [Heard::Cleared(2)]);
+}
+
+#[test]
+fn a_laggard_with_replay_is_brought_up_to_date() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    for line in 0..3 {
+        let _ = topic.publish(level(line, 0));
+    }
+    let _watch = log.start(topic.subscribe().replay().capacity(1).on(&later));
+    later.run_all();
+    log.take();
+
+    let _ = topic.publish(level(9, 1));
+    let _ = topic.publish(level(0, 1));
+    let _ = topic.publish(level(0, 2));
+    topic.clear(&1);
+    later.run_all();
+    let heard = log.take();
+    assert_eq!(heard[0], Heard::Level(9, 1));
+    assert_eq!(heard.last(), Some(&Heard::Replayed));
+    let lost: u64 = heard.iter().map(lost_by).sum();
+    assert_eq!(lost, 3);
+    let told = |wanted: Heard| heard.iter().filter(|&heard| *heard == wanted).count();
+    assert_eq!(told(Heard::Level(0, 2)), 1);
+    assert_eq!(told(Heard::Level(0, 1)), 0);
+    assert_eq!(told(Heard::Cleared(1)), 1);
+    assert_eq!(told(Heard::Level(2, 0)), 0, "it knew that already");
+}
+
+fn lost_by(heard: &Heard) -> u64 {
+    match heard {
+        Heard::Lost(count) => *count,
+        _ => 0,
+    }
+}
+
+#[test]
+fn nothing_is_heard_after_unsubscribe() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    let watch = log.start(topic.subscribe().on(&later));
+    let _ = topic.publish(level(1, 1));
+    watch.unsubscribe();
+    later.run_all();
+    assert_eq!(log.take(), []);
+    assert_eq!(topic.publish(level(1, 2)), delivered(0));
+    assert_eq!(topic.stats().subscriber_count, 0);
+}
+
+#[test]
+fn a_callback_may_end_its_own_subscription() {
+    let (topic, later) = (cached(), Later::default());
+    let watch = Arc::new(Mutex::new(None::<Subscription<Level>>));
+    let (own, calls) = (Arc::clone(&watch), Arc::new(Mutex::new(0)));
+    let counted = Arc::clone(&calls);
+    let subscription = topic.subscribe().on(&later).start(move |_| {
+        *counted.lock().unwrap() += 1;
+        own.lock().unwrap().take().map(Subscription::unsubscribe);
+    });
+    *watch.lock().unwrap() = Some(subscription);
+    for n in 0..3 {
+        let _ = topic.publish(level(1, n));
+    }
+    later.run_all();
+    assert_eq!(*calls.lock().unwrap(), 1);
+}
+
+#[test]
+fn a_callback_may_publish_on_its_own_topic() {
+    let (topic, log) = (cached(), Log::default());
+    let _log = log.start(topic.subscribe());
+    let again = topic.clone();
+    let blocking = topic.subscribe().overflow(Overflow::Block).capacity(1);
+    let _echo = blocking.start(move |delivery| {
+        if let Delivery::Event(event) = delivery
+            && event.level < 3
+        {
+            let _ = again.publish(level(event.line, event.level + 1));
+            let _ = again.publish(level(event.line + 1, 9));
+        }
+    });
+    let _ = topic.publish(level(1, 1));
+    assert_eq!(topic.get(&1), Some(level(1, 3)));
+    assert_eq!(log.take().len(), 5);
+}
+
+#[test]
+fn a_panic_in_a_callback_costs_one_event() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    let seen = log.clone();
+    let _watch = topic.subscribe().on(&later).start(move |delivery| {
+        let heard = Heard::from(delivery);
+        assert_ne!(heard, Heard::Level(1, 1), "on purpose");
+        seen.0.lock().unwrap().push(heard);
+    });
+    for n in 0..3 {
+        let _ = topic.publish(level(1, n));
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| later.run_all())).is_err());
+    later.run_all();
+    assert_eq!(log.take(), [Heard::Level(1, 0), Heard::Level(1, 2)]);
+}
+
+#[test]
+fn an_event_whose_turn_was_lost_waits_for_the_next_one() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    let _watch = log.start(topic.subscribe().on(&later));
+    let _ = topic.publish(level(1, 1));
+    later.drop_all();
+    let _ = topic.publish(level(1, 2));
+    later.run_all();
+    assert_eq!(log.take(), [Heard::Level(1, 1), Heard::Level(1, 2)]);
+}
+
+#[test]
+fn a_refused_turn_leaves_the_events_in_the_mailbox() {
+    #[derive(Clone)]
+    struct Closed;
+    impl Executor for Closed {
+        fn execute(&self, task: Task) -> Result<(), Rejected> {
+            let reason = Reason::ShutDown;
+            Err(Rejected { task, reason })
+        }
+    }
+    let (topic, log) = (cached(), Log::default());
+    let watch = log.start(topic.subscribe().capacity(1).on(&Closed));
+    assert_eq!(topic.publish(level(1, 1)), delivered(1));
+    assert_eq!(topic.publish(level(1, 2)).lost, 1);
+    assert_eq!(watch.queued_len(), 1);
+    assert_eq!(log.take(), []);
+}
+
+#[test]
+fn a_registry_counts_for_every_topic() {
+    let registry = Registry::default();
+    let topic = Topic::builder("b").cached().registry(&registry).build();
+    let other = Topic::<Level>::builder("a").registry(&registry).build();
+    let log = Log::default();
+    let _watch = log.start(topic.subscribe());
+    let _ = topic.publish(level(1, 1));
+    let stats = registry.stats();
+    assert_eq!(stats[0].name, "a");
+    assert_eq!((stats[1].published, stats[1].delivered), (1, 1));
+    assert_eq!((stats[1].cached_count, stats[1].subscriber_count), (1, 1));
+    drop(other);
+    assert_eq!(registry.stats().len(), 1);
+}
