@@ -1,1 +1,0 @@
-//! A general indexed heap.

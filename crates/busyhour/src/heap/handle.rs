@@ -1,0 +1,105 @@
+/// Names one entry of a [`Heap`](super::Heap) as long as it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle {
+    place: u32,
+    generation: u32,
+}
+
+impl Handle {
+    pub(super) fn place(self) -> u32 {
+        self.place
+    }
+}
+
+/// Where each entry stands in the heap's order, found by its handle.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    places: Vec<Place>,
+    /// The places free to use again, the last released first.
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Clone)]
+struct Place {
+    generation: u32,
+    position: u32,
+}
+
+impl Places {
+    pub(super) const fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Takes a place for an entry at `position`.
+    pub(super) fn claim(&mut self, position: usize) -> Handle {
+        let place = self.free.pop().unwrap_or_else(|| self.grow());
+        self.moved(place, position);
+        self.handle(place)
+    }
+
+    fn grow(&mut self) -> u32 {
+        let place = u32::try_from(self.places.len()).expect("a heap holds fewer than 2^32 entries");
+        self.places.push(Place {
+            generation: 0,
+            position: VACANT,
+        });
+        place
+    }
+
+    /// Gives a place back. One whose generations are used up is kept out of
+    /// use, so that no old handle can ever match again.
+    pub(super) fn release(&mut self, place: u32) {
+        let entry = &mut self.places[place as usize];
+        entry.position = VACANT;
+        if entry.generation < u32::MAX {
+            entry.generation += 1;
+            self.free.push(place);
+        }
+    }
+
+    pub(super) fn moved(&mut self, place: u32, position: usize) {
+        self.places[place as usize].position = position as u32;
+    }
+
+    pub(super) fn handle(&self, place: u32) -> Handle {
+        let generation = self.places[place as usize].generation;
+        Handle { place, generation }
+    }
+
+    pub(super) fn position(&self, handle: Handle) -> Option<usize> {
+        let place = self.places.get(handle.place as usize)?;
+        let current = place.generation == handle.generation;
+        (current && place.position != VACANT).then_some(place.position as usize)
+    }
+
+    pub(super) fn position_of(&self, place: u32) -> Option<usize> {
+        self.position(self.handle(place))
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.places.shrink_to_fit();
+        self.free.shrink_to_fit();
+    }
+}
+
+/// The position of a place without an entry.
+const VACANT: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_with_no_generation_left_is_retired() {
+        let mut places = Places::new();
+        let first = places.claim(0);
+        places.places[0].generation = u32::MAX;
+        let last = places.handle(first.place());
+        places.release(last.place());
+        assert_eq!(places.position(last), None);
+        assert_ne!(places.claim(0).place(), last.place());
+    }
+}

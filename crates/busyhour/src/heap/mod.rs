@@ -1,0 +1,312 @@
+//! A general indexed heap: the entry at the top is known at once, and any
+//! entry can be changed or removed by the [`Handle`] that its push returned.
+//!
+//! ```
+//! use busyhour::heap::Heap;
+//!
+//! let mut jobs = Heap::min();
+//! let sweep = jobs.push((30, "sweep"));
+//! jobs.push((20, "report"));
+//! jobs.update(sweep, |job| job.0 = 10);
+//! assert_eq!(jobs.peek(), Some(&(10, "sweep")));
+//! assert_eq!(jobs.remove(sweep), Some((10, "sweep")));
+//! assert_eq!(jobs.pop(), Some((20, "report")));
+//! ```
+//!
+//! # Locking
+//!
+//! A [`Heap`] has no lock inside, on purpose. Some owners need none; others
+//! must keep the heap still across several calls, for example while they walk
+//! it by [`Heap::peek_at`], and a lock taken call by call could not give them
+//! that. Rust states the rule by itself: what changes the heap takes `&mut
+//! self`. Share it by whatever lock already guards the rest of your state, or
+//! by [`Locked`], which keeps a heap behind a mutex of its own.
+//!
+//! # Guarantees
+//!
+//! - Push, pop, update and remove take O(log n) comparisons, peek O(1).
+//! - Entries that compare equal come out in no defined order. Put a sequence
+//!   number into the entry where it matters.
+//! - A handle never names a later entry: it is checked by a generation, and a
+//!   place whose generations are used up is not used again.
+
+mod handle;
+mod locked;
+mod order;
+
+pub use handle::Handle;
+pub use locked::Locked;
+pub use order::{Max, Min, Order};
+
+use handle::Places;
+use std::{cmp::Ordering, fmt};
+
+/// A heap of `T`, ordered by `C`; see the [module](self) for an example.
+#[derive(Clone)]
+pub struct Heap<T, C = Min> {
+    nodes: Vec<Node<T>>,
+    places: Places,
+    order: C,
+}
+
+/// An entry where the heap's order puts it.
+#[derive(Clone)]
+struct Node<T> {
+    place: u32,
+    value: T,
+}
+
+impl<T: Ord> Heap<T, Min> {
+    /// A heap with the least entry on top.
+    pub const fn min() -> Self {
+        Self::ordered_by(Min)
+    }
+}
+
+impl<T: Ord> Heap<T, Max> {
+    /// A heap with the greatest entry on top.
+    pub const fn max() -> Self {
+        Self::ordered_by(Max)
+    }
+}
+
+impl<T, C> Heap<T, C> {
+    /// Children of a node: more make the heap flatter and a pop compare more.
+    pub const ARITY: usize = 4;
+
+    /// A heap with its entries ordered by `order`; what sorts first is on top.
+    ///
+    /// ```
+    /// use busyhour::heap::Heap;
+    ///
+    /// let mut names = Heap::ordered_by(|a: &&str, b: &&str| a.len().cmp(&b.len()));
+    /// names.push("conference");
+    /// names.push("fax");
+    /// assert_eq!(names.pop(), Some("fax"));
+    /// ```
+    pub const fn ordered_by(order: C) -> Self {
+        Self {
+            nodes: Vec::new(),
+            places: Places::new(),
+            order,
+        }
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The entry on top.
+    pub fn peek(&self) -> Option<&T> {
+        self.peek_at(0)
+    }
+
+    /// The entry at `position` in heap order, for a traversal without changes.
+    ///
+    /// Position 0 is the top; no entry sorts before its parent, which is at
+    /// `(position - 1) / Heap::ARITY`. Positions change with every change of
+    /// the heap. `None` from [`Heap::len`] on.
+    ///
+    /// ```
+    /// use busyhour::heap::Heap;
+    ///
+    /// let mut heap = Heap::min();
+    /// (1..=5).for_each(|n| { heap.push(n); });
+    /// let mut position = 0;
+    /// while let Some(entry) = heap.peek_at(position) {
+    ///     assert!(heap.peek() <= Some(entry));
+    ///     position += 1;
+    /// }
+    /// assert_eq!(position, heap.len());
+    /// ```
+    pub fn peek_at(&self, position: usize) -> Option<&T> {
+        self.nodes.get(position).map(|node| &node.value)
+    }
+
+    /// The handle of the entry on top.
+    pub fn peek_handle(&self) -> Option<Handle> {
+        let top = self.nodes.first()?;
+        Some(self.places.handle(top.place))
+    }
+
+    /// The entry that `handle` names; `None` once it has left the heap.
+    pub fn get(&self, handle: Handle) -> Option<&T> {
+        self.peek_at(self.places.position(handle)?)
+    }
+
+    /// Whether the entry that `handle` names is still here.
+    pub fn contains(&self, handle: Handle) -> bool {
+        self.places.position(handle).is_some()
+    }
+
+    /// All entries, in heap order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.nodes.iter().map(|node| &node.value)
+    }
+
+    /// Drops all entries; their handles name nothing from now on.
+    pub fn clear(&mut self) {
+        while let Some(node) = self.nodes.pop() {
+            self.places.release(node.place);
+        }
+    }
+
+    /// Gives unused memory back to the allocator.
+    pub fn shrink_to_fit(&mut self) {
+        self.nodes.shrink_to_fit();
+        self.places.shrink_to_fit();
+    }
+}
+
+impl<T, C: Order<T>> Heap<T, C> {
+    /// Adds an entry and returns the handle to find it again.
+    ///
+    /// # Panics
+    ///
+    /// At 2³² entries.
+    pub fn push(&mut self, value: T) -> Handle {
+        let position = self.nodes.len();
+        let handle = self.places.claim(position);
+        let place = handle.place();
+        self.nodes.push(Node { place, value });
+        self.rise(position);
+        handle
+    }
+
+    /// Takes the entry on top.
+    pub fn pop(&mut self) -> Option<T> {
+        self.remove_at(0)
+    }
+
+    /// Takes the entry that `handle` names; `None` if it has left before.
+    pub fn remove(&mut self, handle: Handle) -> Option<T> {
+        self.remove_at(self.places.position(handle)?)
+    }
+
+    /// Changes an entry in place and moves it to where it now belongs.
+    ///
+    /// Returns what `change` returned, or `None` if the entry has left before.
+    /// If `change` panics, the entry stays as `change` left it, and the order
+    /// is restored by the next update of the same entry.
+    pub fn update<R>(&mut self, handle: Handle, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let position = self.places.position(handle)?;
+        let result = change(&mut self.nodes[position].value);
+        self.settle(position);
+        Some(result)
+    }
+
+    /// Checks every parent against its children and every handle against its entry.
+    ///
+    /// # Errors
+    ///
+    /// The first violation found. Only a comparison that contradicts itself,
+    /// or a panic in an update, can bring one about.
+    pub fn verify(&self) -> Result<(), Violation> {
+        for position in 0..self.nodes.len() {
+            let violation = Violation { position };
+            let found = self.places.position_of(self.nodes[position].place);
+            if found != Some(position) || (position > 0 && self.sorts_before_parent(position)) {
+                return Err(violation);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_at(&mut self, position: usize) -> Option<T> {
+        if position >= self.nodes.len() {
+            return None;
+        }
+        let removed = self.nodes.swap_remove(position);
+        self.places.release(removed.place);
+        if position < self.nodes.len() {
+            self.place(position);
+            self.settle(position);
+        }
+        Some(removed.value)
+    }
+
+    fn settle(&mut self, position: usize) {
+        let risen = self.rise(position);
+        if risen == position {
+            self.sink(position);
+        }
+    }
+
+    fn rise(&mut self, mut position: usize) -> usize {
+        while position > 0 && self.sorts_before_parent(position) {
+            let parent = Self::parent(position);
+            self.swap(position, parent);
+            position = parent;
+        }
+        position
+    }
+
+    fn sink(&mut self, mut position: usize) {
+        while let Some(child) = self.first_child(position) {
+            if !self.sorts_before(child, position) {
+                break;
+            }
+            self.swap(position, child);
+            position = child;
+        }
+    }
+
+    /// The child that sorts first.
+    fn first_child(&self, position: usize) -> Option<usize> {
+        let begin = position * Self::ARITY + 1;
+        let end = (begin + Self::ARITY).min(self.nodes.len());
+        (begin..end).reduce(|first, other| match self.sorts_before(other, first) {
+            true => other,
+            false => first,
+        })
+    }
+
+    fn sorts_before_parent(&self, position: usize) -> bool {
+        self.sorts_before(position, Self::parent(position))
+    }
+
+    fn sorts_before(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.nodes[a].value, &self.nodes[b].value);
+        self.order.compare(a, b) == Ordering::Less
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        self.nodes.swap(a, b);
+        self.place(a);
+        self.place(b);
+    }
+
+    fn place(&mut self, position: usize) {
+        self.places.moved(self.nodes[position].place, position);
+    }
+
+    fn parent(position: usize) -> usize {
+        (position - 1) / Self::ARITY
+    }
+}
+
+impl<T: Ord> Default for Heap<T, Min> {
+    fn default() -> Self {
+        Self::min()
+    }
+}
+
+impl<T: fmt::Debug, C> fmt::Debug for Heap<T, C> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// What [`Heap::verify`] found: an entry that is out of order or out of reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the heap's entry at position {position} sorts before its parent or is lost to its handle")]
+pub struct Violation {
+    /// Where in heap order.
+    pub position: usize,
+}

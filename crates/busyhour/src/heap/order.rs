@@ -1,0 +1,39 @@
+use std::cmp::Ordering;
+
+/// Says which of two entries comes out first.
+///
+/// [`Min`] and [`Max`] follow [`Ord`]; a closure `Fn(&T, &T) -> Ordering` is an
+/// order too. What compares [`Ordering::Less`] is nearer to the top.
+pub trait Order<T> {
+    /// Compares two entries.
+    fn compare(&self, a: &T, b: &T) -> Ordering;
+}
+
+/// The least entry on top.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Min;
+
+/// The greatest entry on top.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Max;
+
+impl<T: Ord> Order<T> for Min {
+    #[inline]
+    fn compare(&self, a: &T, b: &T) -> Ordering {
+        a.cmp(b)
+    }
+}
+
+impl<T: Ord> Order<T> for Max {
+    #[inline]
+    fn compare(&self, a: &T, b: &T) -> Ordering {
+        b.cmp(a)
+    }
+}
+
+impl<T, F: Fn(&T, &T) -> Ordering> Order<T> for F {
+    #[inline]
+    fn compare(&self, a: &T, b: &T) -> Ordering {
+        self(a, b)
+    }
+}

@@ -1,0 +1,215 @@
+//! The indexed heap against a naive list, operation by operation.
+
+use std::collections::HashMap;
+
+use busyhour::heap::{Handle, Heap, Locked, Order};
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Push(u8),
+    Pop,
+    /// Removes the entry pushed as the n-th, whether it is still there or not.
+    Remove(usize),
+    /// Gives the entry pushed as the n-th another value.
+    Update(usize, u8),
+    Clear,
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = prop_oneof![
+        6 => any::<u8>().prop_map(Operation::Push),
+        3 => Just(Operation::Pop),
+        2 => any::<prop::sample::Index>().prop_map(|n| Operation::Remove(n.index(1 << 16))),
+        3 => (any::<prop::sample::Index>(), any::<u8>())
+            .prop_map(|(n, value)| Operation::Update(n.index(1 << 16), value)),
+        1 => Just(Operation::Clear),
+    ];
+    prop::collection::vec(operation, 1..300)
+}
+
+/// The heap and its oracle: what was pushed and has not left yet, by handle.
+struct Pair<C> {
+    heap: Heap<(u8, usize), C>,
+    pushed: Vec<Handle>,
+    present: HashMap<Handle, (u8, usize)>,
+}
+
+impl<C: Order<(u8, usize)>> Pair<C> {
+    fn new(heap: Heap<(u8, usize), C>) -> Self {
+        Self {
+            heap,
+            pushed: Vec::new(),
+            present: HashMap::new(),
+        }
+    }
+
+    fn apply(&mut self, operation: &Operation) {
+        match *operation {
+            Operation::Push(value) => self.push(value),
+            Operation::Pop => self.pop(),
+            Operation::Remove(index) => self.remove(index),
+            Operation::Update(index, value) => self.update(index, value),
+            Operation::Clear => {
+                self.heap.clear();
+                self.present.clear();
+            }
+        }
+        self.check();
+    }
+
+    fn push(&mut self, value: u8) {
+        let entry = (value, self.pushed.len());
+        let handle = self.heap.push(entry);
+        self.pushed.push(handle);
+        assert_eq!(self.present.insert(handle, entry), None);
+    }
+
+    fn pop(&mut self) {
+        let handle = self.heap.peek_handle();
+        let popped = self.heap.pop();
+        assert_eq!(
+            popped,
+            handle.and_then(|handle| self.present.remove(&handle))
+        );
+    }
+
+    fn remove(&mut self, index: usize) {
+        if let Some(handle) = self.any_handle(index) {
+            assert_eq!(self.heap.remove(handle), self.present.remove(&handle));
+        }
+    }
+
+    fn update(&mut self, index: usize, value: u8) {
+        if let Some(handle) = self.any_handle(index) {
+            let expected = self.present.get_mut(&handle).map(|entry| entry.0 = value);
+            assert_eq!(self.heap.update(handle, |entry| entry.0 = value), expected);
+        }
+    }
+
+    fn any_handle(&self, index: usize) -> Option<Handle> {
+        let count = self.pushed.len().max(1);
+        self.pushed.get(index % count).copied()
+    }
+
+    fn check(&self) {
+        self.heap.verify().unwrap();
+        assert_eq!(self.heap.len(), self.present.len());
+        assert!(
+            self.present
+                .iter()
+                .all(|(&handle, entry)| self.heap.get(handle) == Some(entry))
+        );
+        let stale = self
+            .pushed
+            .iter()
+            .filter(|handle| !self.present.contains_key(handle));
+        assert!(stale.into_iter().all(|&handle| !self.heap.contains(handle)));
+    }
+
+    fn drain(mut self) -> Vec<u8> {
+        std::iter::from_fn(|| self.heap.pop())
+            .map(|entry| entry.0)
+            .collect()
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_min_heap_agrees_with_a_list(operations in operations()) {
+        let mut pair = Pair::new(Heap::min());
+        operations.iter().for_each(|operation| pair.apply(operation));
+        assert!(pair.drain().is_sorted());
+    }
+
+    #[test]
+    fn a_max_heap_agrees_with_a_list(operations in operations()) {
+        let mut pair = Pair::new(Heap::max());
+        operations.iter().for_each(|operation| pair.apply(operation));
+        assert!(pair.drain().is_sorted_by(|a, b| a >= b));
+    }
+
+    #[test]
+    fn a_heap_sorts_by_any_comparison(values in prop::collection::vec(any::<i16>(), 0..200)) {
+        let mut heap = Heap::ordered_by(|a: &i16, b: &i16| a.unsigned_abs().cmp(&b.unsigned_abs()));
+        values.iter().for_each(|&value| { heap.push(value); });
+        let popped: Vec<_> = std::iter::from_fn(|| heap.pop()).collect();
+        prop_assert_eq!(popped.len(), values.len());
+        prop_assert!(popped.is_sorted_by_key(|value| value.unsigned_abs()));
+    }
+}
+
+#[test]
+fn the_traversal_sees_every_entry_once() {
+    let mut heap = Heap::min();
+    (0..100).rev().for_each(|n| {
+        heap.push(n);
+    });
+    let mut seen: Vec<i32> = (0..)
+        .map_while(|position| heap.peek_at(position).copied())
+        .collect();
+    assert_eq!(seen[0], 0);
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..100));
+}
+
+#[test]
+fn verify_reports_an_entry_out_of_order() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    let mut heap = Heap::min();
+    let first = heap.push(1);
+    heap.push(2);
+    let update = || {
+        heap.update(first, |value| {
+            *value = 3;
+            panic!("half-way");
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(update)).is_err());
+    assert_eq!(heap.verify().unwrap_err().position, 1);
+    heap.update(first, |_| ());
+    heap.verify().unwrap();
+}
+
+#[test]
+fn a_comparison_that_panics_loses_no_entry() {
+    use std::{
+        cell::Cell,
+        panic::{AssertUnwindSafe, catch_unwind},
+    };
+
+    let bomb = Cell::new(false);
+    let mut heap = Heap::ordered_by(|a: &u32, b: &u32| {
+        assert!(!bomb.get(), "the comparison fails");
+        a.cmp(b)
+    });
+    let handles: Vec<_> = (0..50).rev().map(|n| heap.push(n)).collect();
+    bomb.set(true);
+    assert!(catch_unwind(AssertUnwindSafe(|| heap.push(0))).is_err());
+    bomb.set(false);
+    assert_eq!(heap.len(), 51);
+    assert!(handles.iter().all(|&handle| heap.contains(handle)));
+}
+
+#[test]
+fn a_locked_heap_is_shared_by_threads() {
+    let heap = Locked::new(Heap::max());
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let heap = &heap;
+            scope.spawn(move || {
+                (0..250).for_each(|n| {
+                    let handle = heap.push(thread * 1000 + n);
+                    assert!(heap.update(handle, |value| *value += 1).is_some());
+                    if n % 2 == 0 {
+                        heap.remove(handle);
+                    }
+                })
+            });
+        }
+    });
+    assert_eq!(heap.len(), 500);
+    heap.lock().verify().unwrap();
+    assert_eq!(heap.pop(), Some(3250));
+}
