@@ -6,6 +6,7 @@
 #![deny(rustdoc::broken_intra_doc_links)]
 
 pub mod proto;
+pub mod auth;
 pub mod store;
 pub mod server;
 pub mod config;

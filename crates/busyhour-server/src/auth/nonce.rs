@@ -1,0 +1,132 @@
+//! Nonces that the server need not remember: time, salt and a signature.
+//!
+//! ```text
+//! 8 digits          8 digits   24 digits
+//! seconds since     salt       first 96 bits of HMAC-SHA-256(key,
+//! 1970, unsigned               seconds, salt, realm)
+//! ```
+
+use busyhour::clock::UnixTime;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+/// Makes and knows the nonces of one realm.
+#[derive(Clone)]
+pub(super) struct NonceKey {
+    /// Key and realm are already in, so each nonce costs two blocks.
+    keyed: Hmac<Sha256>,
+}
+
+/// What a nonce that came back is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Standing {
+    /// Ours, and its age in seconds.
+    Ours { age_s: u64 },
+    /// Not signed by this key for this realm.
+    Foreign,
+}
+
+impl NonceKey {
+    pub fn new(key: [u8; 32], realm: &str) -> Self {
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&key);
+        let mut keyed = Hmac::<Sha256>::new(&block.into());
+        keyed.update(&(realm.len() as u64).to_be_bytes());
+        keyed.update(realm.as_bytes());
+        Self { keyed }
+    }
+
+    pub fn issue(&self, now: UnixTime, salt: u32) -> String {
+        let stamp = format!("{:08x}{salt:08x}", seconds(now));
+        let signature = self.sign(stamp.as_bytes());
+        stamp + std::str::from_utf8(&signature).unwrap_or("")
+    }
+
+    /// A nonce from the future counts as made now: the calendar was set back.
+    pub fn check(&self, now: UnixTime, nonce: &str) -> Standing {
+        let Some((stamp, signature)) = nonce.as_bytes().split_at_checked(STAMP_DIGITS) else {
+            return Standing::Foreign;
+        };
+        let signed: bool = self.sign(stamp).ct_eq(signature).into();
+        let made = nonce
+            .get(..8)
+            .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        match made {
+            Some(made) if signed => Standing::Ours {
+                age_s: u64::from(seconds(now).saturating_sub(made)),
+            },
+            _ => Standing::Foreign,
+        }
+    }
+
+    fn sign(&self, stamp: &[u8]) -> [u8; SIGNATURE_DIGITS] {
+        let mut mac = self.keyed.clone();
+        mac.update(stamp);
+        let hash = mac.finalize().into_bytes();
+        let mut digits = [0; SIGNATURE_DIGITS];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(hash.iter()) {
+            pair.copy_from_slice(&[HEX[(byte >> 4) as usize], HEX[(byte & 15) as usize]]);
+        }
+        digits
+    }
+}
+
+/// Holds until the year 2106.
+fn seconds(now: UnixTime) -> u32 {
+    u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
+}
+
+const STAMP_DIGITS: usize = 16;
+const SIGNATURE_DIGITS: usize = 24;
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: UnixTime = UnixTime::from_secs(1_800_000_000);
+
+    #[test]
+    fn a_nonce_knows_its_age() {
+        let key = NonceKey::new([1; 32], "a");
+        let nonce = key.issue(NOON, 7);
+        assert_eq!(nonce.len(), STAMP_DIGITS + SIGNATURE_DIGITS);
+        let later = UnixTime::from_secs(1_800_000_090);
+        assert_eq!(key.check(later, &nonce), Standing::Ours { age_s: 90 });
+        let earlier = UnixTime::from_secs(1_700_000_000);
+        assert_eq!(key.check(earlier, &nonce), Standing::Ours { age_s: 0 });
+        assert_ne!(nonce, key.issue(NOON, 8));
+    }
+
+    #[test]
+    fn other_keys_realms_and_every_changed_digit_are_foreign() {
+        let key = NonceKey::new([1; 32], "a");
+        let nonce = key.issue(NOON, 7);
+        assert_eq!(
+            NonceKey::new([2; 32], "a").check(NOON, &nonce),
+            Standing::Foreign
+        );
+        assert_eq!(
+            NonceKey::new([1; 32], "b").check(NOON, &nonce),
+            Standing::Foreign
+        );
+        for at in 0..nonce.len() {
+            let mut forged = nonce.clone().into_bytes();
+            forged[at] = if forged[at] == b'0' { b'1' } else { b'0' };
+            let forged = String::from_utf8(forged).expect("digits");
+            assert_eq!(key.check(NOON, &forged), Standing::Foreign, "digit {at}");
+        }
+        for odd in [
+            "",
+            "00",
+            "é",
+            &nonce[1..],
+            &format!("{nonce}0"),
+            &nonce.to_uppercase(),
+        ] {
+            assert_eq!(key.check(NOON, odd), Standing::Foreign, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a server knows of an account's password.
+
+use std::fmt;
+
+use super::{Algorithm, HexDigest, digest};
+
+/// A password, or only its hashes for one realm and user name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Kind);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Kind {
+    Plaintext(Box<str>),
+    Hashed(Box<[(Algorithm, HexDigest)]>),
+}
+
+impl Secret {
+    /// A password; it works with every algorithm and realm.
+    pub fn plaintext(password: impl Into<Box<str>>) -> Self {
+        Self(Kind::Plaintext(password.into()))
+    }
+
+    /// Hashes of `user:realm:password` (HA1), one for each algorithm that may
+    /// be used. The password itself need not be kept.
+    ///
+    /// ```
+    /// use busyhour_server::auth::{Algorithm, HexDigest, Secret};
+    /// let ha1 = Algorithm::Md5.hash(&[b"alice", b"example.org", b"wonder"]);
+    /// let secret = Secret::hashed([(Algorithm::Md5, ha1)]);
+    /// assert!(secret.works_with(Algorithm::Md5));
+    /// assert!(!secret.works_with(Algorithm::Sha256));
+    /// ```
+    pub fn hashed(hashes: impl IntoIterator<Item = (Algorithm, HexDigest)>) -> Self {
+        Self(Kind::Hashed(hashes.into_iter().collect()))
+    }
+
+    /// Whether credentials of this algorithm can be checked.
+    pub fn works_with(&self, algorithm: Algorithm) -> bool {
+        match &self.0 {
+            Kind::Plaintext(_) => true,
+            Kind::Hashed(hashes) => hashes.iter().any(|(known, _)| *known == algorithm),
+        }
+    }
+
+    pub(super) fn ha1(
+        &self,
+        algorithm: Algorithm,
+        username: &str,
+        realm: &str,
+    ) -> Option<HexDigest> {
+        match &self.0 {
+            Kind::Plaintext(password) => Some(digest::ha1(algorithm, username, realm, password)),
+            Kind::Hashed(hashes) => hashes
+                .iter()
+                .find(|(known, _)| *known == algorithm)
+                .map(|(_, ha1)| *ha1),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}

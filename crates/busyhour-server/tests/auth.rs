@@ -1,0 +1,215 @@
+//! Digest authentication from challenge to verdict.
+
+use std::time::Duration;
+
+use busyhour::clock::UnixTime;
+use busyhour_server::auth::{
+    Algorithm, Answer, Authenticator, HexDigest, RealmError, Refusal, Secret, Verdict,
+};
+use busyhour_server::proto::sip::{DigestChallenge, DigestCredentials};
+
+const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
+const METHOD: &str = "REGISTER";
+const URI: &str = "sip:example.org";
+
+fn server() -> Authenticator {
+    Authenticator::new("example.org", [9; 32], &Algorithm::ALL).expect("a sound realm")
+}
+
+/// The credentials of `alice`, with the challenge's algorithm and `password`.
+fn credentials(algorithm: Algorithm, password: &str, counted: bool) -> String {
+    let server = server();
+    let challenges: Vec<_> = server
+        .challenges(NOW, 5, false)
+        .map(|challenge| challenge.to_string())
+        .collect();
+    let parsed = challenges
+        .iter()
+        .filter_map(|text| DigestChallenge::parse(text).flatten());
+    let challenge = parsed
+        .into_iter()
+        .find(|challenge| challenge.algorithm == algorithm.name())
+        .expect("offered");
+    let answer = Answer::new(&challenge, "alice", password, METHOD, URI).expect("known");
+    if counted {
+        answer.counted(3, "abc").to_string()
+    } else {
+        answer.to_string()
+    }
+}
+
+fn judge(text: &str, secret: Option<&Secret>) -> Verdict {
+    let credentials = DigestCredentials::parse(text)
+        .flatten()
+        .expect("credentials");
+    server().verify(NOW, METHOD, &credentials, secret)
+}
+
+#[test]
+fn every_algorithm_with_and_without_count() {
+    let plain = Secret::plaintext("wonder");
+    for algorithm in Algorithm::ALL {
+        let ha1 = algorithm.hash(&[b"alice", b"example.org", b"wonder"]);
+        let stored =
+            HexDigest::from_hex(algorithm, &ha1.to_string().to_uppercase()).expect("an HA1");
+        let hashed = Secret::hashed([(algorithm, stored)]);
+        for secret in [&plain, &hashed] {
+            let counted = judge(&credentials(algorithm, "wonder", true), Some(secret));
+            assert_eq!(
+                counted,
+                Verdict::Accepted {
+                    nonce_count: Some(3)
+                }
+            );
+            let old_form = judge(&credentials(algorithm, "wonder", false), Some(secret));
+            assert_eq!(old_form, Verdict::Accepted { nonce_count: None });
+        }
+        let wrong = judge(&credentials(algorithm, "wander", true), Some(&plain));
+        assert_eq!(wrong, Verdict::Refused(Refusal::Secret));
+    }
+}
+
+#[test]
+fn no_account_and_no_hash_are_a_wrong_secret() {
+    let text = credentials(Algorithm::Sha256, "", true);
+    assert_eq!(
+        judge(&text, None),
+        Verdict::Refused(Refusal::Secret),
+        "an empty password opens nothing"
+    );
+    let md5 = Algorithm::Md5.hash(&[b"alice", b"example.org", b""]);
+    let hashed = Secret::hashed([(Algorithm::Md5, md5)]);
+    assert_eq!(
+        judge(&text, Some(&hashed)),
+        Verdict::Refused(Refusal::Secret)
+    );
+}
+
+#[test]
+fn each_changed_field_is_refused() {
+    let secret = Secret::plaintext("wonder");
+    let text = credentials(Algorithm::Sha256, "wonder", true);
+    let cases = [
+        (
+            "realm=\"example.org\"",
+            "realm=\"example.com\"",
+            Refusal::Realm,
+        ),
+        (
+            "algorithm=SHA-256",
+            "algorithm=SHA-256-sess",
+            Refusal::Algorithm,
+        ),
+        ("qop=auth", "qop=auth-int", Refusal::Qop),
+        ("nc=00000003", "nc=3", Refusal::Qop),
+        ("nc=00000003", "nc=00000004", Refusal::Secret),
+        ("cnonce=\"abc\"", "cnonce=\"abd\"", Refusal::Secret),
+        (
+            "uri=\"sip:example.org\"",
+            "uri=\"sip:example.net\"",
+            Refusal::Secret,
+        ),
+        ("username=\"alice\"", "username=\"alicf\"", Refusal::Secret),
+        ("response=\"", "response=\"0", Refusal::Secret),
+    ];
+    for (from, to, refusal) in cases {
+        let changed = text.replace(from, to);
+        assert_ne!(changed, text, "{from}");
+        assert_eq!(
+            judge(&changed, Some(&secret)),
+            Verdict::Refused(refusal),
+            "{to}"
+        );
+    }
+}
+
+#[test]
+fn an_old_nonce_and_one_of_another_key_are_stale_only_for_the_right_secret() {
+    let text = credentials(Algorithm::Md5, "wonder", true);
+    let credentials = DigestCredentials::parse(&text)
+        .flatten()
+        .expect("credentials");
+    let secret = Secret::plaintext("wonder");
+    let at = |seconds| NOW + Duration::from_secs(seconds);
+    let server = server().nonce_life(Duration::from_secs(60));
+    let fresh = server.verify(at(60), METHOD, &credentials, Some(&secret));
+    assert_eq!(
+        fresh,
+        Verdict::Accepted {
+            nonce_count: Some(3)
+        }
+    );
+    assert_eq!(
+        server.verify(at(61), METHOD, &credentials, Some(&secret)),
+        Verdict::Stale
+    );
+    let restarted =
+        Authenticator::new("example.org", [8; 32], &Algorithm::ALL).expect("a sound realm");
+    assert_eq!(
+        restarted.verify(NOW, METHOD, &credentials, Some(&secret)),
+        Verdict::Stale
+    );
+    let wrong = Secret::plaintext("x");
+    assert_eq!(
+        server.verify(at(61), METHOD, &credentials, Some(&wrong)),
+        Verdict::Refused(Refusal::Secret)
+    );
+}
+
+#[test]
+fn challenges_come_in_the_order_of_preference() {
+    let texts: Vec<_> = server()
+        .challenges(NOW, 1, true)
+        .map(|challenge| challenge.to_string())
+        .collect();
+    let parsed: Vec<_> = texts
+        .iter()
+        .filter_map(|text| DigestChallenge::parse(text).flatten())
+        .collect();
+    let names: Vec<_> = parsed.iter().map(|challenge| challenge.algorithm).collect();
+    assert_eq!(names, ["SHA-512-256", "SHA-256", "MD5"]);
+    assert!(
+        parsed
+            .iter()
+            .all(|challenge| challenge.stale && challenge.offers_auth())
+    );
+}
+
+#[test]
+fn an_algorithm_that_is_not_offered_is_refused() {
+    let text = credentials(Algorithm::Md5, "wonder", true);
+    let credentials = DigestCredentials::parse(&text)
+        .flatten()
+        .expect("credentials");
+    let strict =
+        Authenticator::new("example.org", [9; 32], &[Algorithm::Sha256]).expect("a sound realm");
+    let verdict = strict.verify(
+        NOW,
+        METHOD,
+        &credentials,
+        Some(&Secret::plaintext("wonder")),
+    );
+    assert_eq!(verdict, Verdict::Refused(Refusal::Algorithm));
+}
+
+#[test]
+fn realms_that_would_break_the_quotes_are_refused() {
+    for realm in ["", "a\"b", "a\\b", "a\r\nb"] {
+        assert_eq!(
+            Authenticator::new(realm, [0; 32], &[]).map(drop),
+            Err(RealmError),
+            "{realm:?}"
+        );
+    }
+    assert!(Authenticator::new("Büro am Markt", [0; 32], &[]).is_ok());
+}
+
+#[test]
+fn secrets_never_show_in_debug_output() {
+    let secret = Secret::plaintext("wonder");
+    assert_eq!(format!("{secret:?}"), "Secret(…)");
+    assert_eq!(
+        format!("{:?}", Algorithm::Md5.hash(&[b"x"])),
+        "HexDigest(…)"
+    );
+}
