@@ -1,1 +1,22 @@
 //! Pinned, reference-counted buffers: pin and unpin by any interior address.
+//!
+//! A datagram lands in a [`BufferMut`], is frozen into a [`Buffer`], and every
+//! value decoded from it is a [`Buffer::slice_ref`] or a raw pointer that
+//! [`BufferPool::pin`] keeps alive. The protocol is in this module's
+//! `README.md`.
+
+mod error;
+mod free_map;
+mod granules;
+mod handle;
+mod pool;
+mod region;
+mod shelf;
+mod size_class;
+mod slot;
+mod store;
+mod table;
+
+pub use error::Error;
+pub use handle::{Buffer, BufferMut};
+pub use pool::{BufferPool, BufferPoolBuilder};

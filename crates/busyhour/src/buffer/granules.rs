@@ -1,0 +1,58 @@
+//! The free granules, for buffers longer than the biggest block.
+
+use std::collections::BTreeMap;
+
+/// Runs of free granules, first fit by address.
+#[derive(Debug)]
+pub(super) struct Granules {
+    /// Length of each free run by its first granule; no two runs touch.
+    free_runs: BTreeMap<usize, usize>,
+}
+
+impl Granules {
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            free_runs: BTreeMap::from([(0, count)]),
+        }
+    }
+
+    /// Takes `count` granules in a row; returns the first.
+    pub(super) fn take(&mut self, count: usize) -> Option<usize> {
+        let fits = |(_, len): &(&usize, &usize)| **len >= count;
+        let (&first, &len) = self.free_runs.iter().find(fits)?;
+        self.free_runs.remove(&first);
+        if len > count {
+            self.free_runs.insert(first + count, len - count);
+        }
+        Some(first)
+    }
+
+    /// Puts back `count` granules from `first` on.
+    pub(super) fn put(&mut self, first: usize, count: usize) {
+        let after = self.free_runs.remove(&(first + count)).unwrap_or(0);
+        let before = self.free_runs.range_mut(..first).next_back();
+        match before {
+            Some((&start, len)) if start + *len == first => *len += count + after,
+            _ => {
+                self.free_runs.insert(first, count + after);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_that_come_back_join_to_one_run() {
+        let mut granules = Granules::new(10);
+        let taken: Vec<_> = (0..5).map(|_| granules.take(2).unwrap()).collect();
+        assert_eq!(taken, [0, 2, 4, 6, 8]);
+        assert_eq!(granules.take(1), None);
+        for first in [2, 6, 4, 0, 8] {
+            granules.put(first, 2);
+        }
+        assert_eq!(granules.take(10), Some(0));
+    }
+}

@@ -1,0 +1,223 @@
+//! The address space of a pool, reserved once: one range of blocks to a size
+//! class, one of granules, and the table of their states.
+//!
+//! A reservation costs page-table entries only where it is touched. Because
+//! no range ever changes its class, an address of any age leads to the state
+//! of the same block, and a block that is free says so by a zero word.
+
+use memmap2::{MmapRaw, UncheckedAdvice};
+
+use super::{
+    Error,
+    size_class::{CLASS_COUNT, GRANULE_BYTES, SizeClass},
+    slot::Slot,
+    table::{Table, reserve_bytes},
+};
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+/// The reserved ranges, and the way from an address to its block and back.
+#[derive(Debug)]
+pub(super) struct Region {
+    blocks: MmapRaw,
+    slots: Table<Slot>,
+    /// For each granule the first granule of the buffer it belongs or belonged to.
+    heads: Table<AtomicU32>,
+    /// For each first granule how many belong together.
+    joined: Table<AtomicU32>,
+    range_shift: u32,
+}
+
+/// Which range: a size class, or the granules of long buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Range {
+    Blocks(SizeClass),
+    Granules,
+}
+
+/// One block or granule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) range: Range,
+    pub(super) index: usize,
+}
+
+impl Region {
+    /// Reserves room for `budget_bytes` in each class.
+    pub(super) fn reserve(budget_bytes: u64) -> Result<Self, Error> {
+        let refused = Error::NoAddressSpace { budget_bytes };
+        if budget_bytes > BUDGET_BYTES_MAX {
+            return Err(refused);
+        }
+        let range_bytes = (budget_bytes as usize + RANGE_BYTES_MIN).next_power_of_two();
+        let range_shift = range_bytes.trailing_zeros();
+        let slot_count = RANGE_COUNT << (range_shift - BLOCK_SHIFT_MIN);
+        let granule_count = GRANULE_RANGE_COUNT * range_bytes / GRANULE_BYTES;
+        Ok(Self {
+            blocks: reserve_bytes(RANGE_COUNT * range_bytes).ok_or(refused)?,
+            slots: Table::reserve(slot_count).ok_or(refused)?,
+            heads: Table::reserve(granule_count).ok_or(refused)?,
+            joined: Table::reserve(granule_count).ok_or(refused)?,
+            range_shift,
+        })
+    }
+
+    /// The block or granule at `address`, and the offset of `address` from its
+    /// start; `None` for an address outside the reservation.
+    #[inline]
+    pub(super) fn locate(&self, address: usize) -> Option<(Place, usize)> {
+        let offset = address.wrapping_sub(self.blocks.as_ptr() as usize);
+        let range_index = offset >> self.range_shift;
+        if range_index < CLASS_COUNT {
+            let class = SizeClass::at(range_index);
+            let offset = offset & (self.range_bytes() - 1);
+            let index = class.block_holding(offset);
+            let place = Place {
+                range: Range::Blocks(class),
+                index,
+            };
+            return Some((place, offset - index * class.block_bytes()));
+        }
+        self.locate_granule(offset)
+    }
+
+    /// The state of the block at `place`.
+    #[inline]
+    pub(super) fn slot(&self, place: Place) -> &Slot {
+        let number = (place.range.index() << (self.range_shift - BLOCK_SHIFT_MIN)) + place.index;
+        self.slots.get(number)
+    }
+
+    /// Makes the `count` granules from `head` on lead to `head`.
+    pub(super) fn join_granules(&self, head: usize, count: usize) {
+        for granule in head..head + count {
+            self.heads
+                .get(granule)
+                .store(head as u32, Ordering::Release);
+        }
+        self.joined.get(head).store(count as u32, Ordering::Relaxed);
+    }
+
+    /// How many granules were joined at `head`.
+    pub(super) fn granules_joined(&self, head: usize) -> usize {
+        self.joined.get(head).load(Ordering::Relaxed) as usize
+    }
+
+    /// The first byte of the block at `place`.
+    #[inline]
+    pub(super) fn block(&self, place: Place) -> *mut u8 {
+        let offset =
+            (place.range.index() << self.range_shift) + place.index * place.range.unit_bytes();
+        debug_assert!(offset < self.blocks.len());
+        self.blocks.as_mut_ptr().wrapping_add(offset)
+    }
+
+    /// Gives the memory of `len` bytes from the block at `place` back to the
+    /// operating system. The bytes read as zero afterwards.
+    ///
+    /// # Safety
+    ///
+    /// Nobody holds a block in there, and nobody can open one meanwhile.
+    pub(super) unsafe fn give_back(&self, place: Place, len: usize) {
+        let offset = self.block(place) as usize - self.blocks.as_ptr() as usize;
+        // SAFETY: the range is inside the mapping, and by the caller's word no
+        // reference into it exists.
+        let outcome = unsafe {
+            self.blocks
+                .unchecked_advise_range(UncheckedAdvice::DontNeed, offset, len)
+        };
+        // Advice that the system does not take leaves the memory resident:
+        // nothing is wrong but the resident size.
+        debug_assert!(outcome.is_ok(), "{outcome:?}");
+    }
+
+    /// Blocks or granules in `range`.
+    pub(super) fn capacity(&self, range: Range) -> usize {
+        match range {
+            Range::Blocks(class) => {
+                let extent_bytes = class.blocks_per_extent() * class.block_bytes();
+                self.range_bytes() / extent_bytes * class.blocks_per_extent()
+            }
+            Range::Granules => GRANULE_RANGE_COUNT * self.range_bytes() / GRANULE_BYTES,
+        }
+    }
+
+    #[inline]
+    fn range_bytes(&self) -> usize {
+        1 << self.range_shift
+    }
+
+    #[cold]
+    fn locate_granule(&self, offset: usize) -> Option<(Place, usize)> {
+        if offset >= self.blocks.len() {
+            return None;
+        }
+        let offset = offset - (CLASS_COUNT << self.range_shift);
+        let head = self
+            .heads
+            .get(offset / GRANULE_BYTES)
+            .load(Ordering::Acquire) as usize;
+        let place = Place {
+            range: Range::Granules,
+            index: head,
+        };
+        Some((place, offset.wrapping_sub(head * GRANULE_BYTES)))
+    }
+}
+
+impl Range {
+    #[inline]
+    pub(super) fn index(self) -> usize {
+        match self {
+            Self::Blocks(class) => class.index(),
+            Self::Granules => CLASS_COUNT,
+        }
+    }
+
+    #[inline]
+    pub(super) fn unit_bytes(self) -> usize {
+        match self {
+            Self::Blocks(class) => class.block_bytes(),
+            Self::Granules => GRANULE_BYTES,
+        }
+    }
+}
+
+/// Twice the budget, so that holes between long buffers do not use it up.
+const GRANULE_RANGE_COUNT: usize = 2;
+const RANGE_COUNT: usize = CLASS_COUNT + GRANULE_RANGE_COUNT;
+const BLOCK_SHIFT_MIN: u32 = 6;
+const RANGE_BYTES_MIN: usize = 1 << 20;
+/// Block numbers stay below 2^32.
+const BUDGET_BYTES_MAX: u64 = 1 << 38;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_of_neighbouring_blocks_leads_to_its_own_block() {
+        let region = Region::reserve(1 << 20).unwrap();
+        for class in SizeClass::all() {
+            let range = Range::Blocks(class);
+            for index in 0..region.capacity(range).min(9) {
+                let place = Place { range, index };
+                let start = region.block(place) as usize;
+                let last = class.block_bytes() - 1;
+                assert_eq!(region.locate(start), Some((place, 0)));
+                assert_eq!(region.locate(start + last), Some((place, last)));
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_around_the_reservation_are_foreign() {
+        let region = Region::reserve(1 << 20).unwrap();
+        let start = region.blocks.as_ptr() as usize;
+        let end = start + region.blocks.len();
+        assert!(region.locate(start).is_some());
+        assert!(region.locate(end - 1).is_some());
+        for address in [0, 1, start - 1, end, usize::MAX] {
+            assert_eq!(region.locate(address), None);
+        }
+    }
+}

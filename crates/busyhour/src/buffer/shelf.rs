@@ -1,0 +1,117 @@
+//! The free blocks of one size class, and which of them have memory behind them.
+
+use super::{
+    free_map::FreeMap,
+    region::{Place, Range, Region},
+    size_class::SizeClass,
+};
+
+/// Free blocks of one class, behind the class's lock.
+///
+/// Blocks get and give memory by extents. An extent that becomes wholly free
+/// stays resident while there are few of them, so that a pool that breathes
+/// does not call the operating system with every breath.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    class: SizeClass,
+    taken: FreeMap,
+    resident: Vec<u64>,
+    idle_extents: usize,
+}
+
+impl Shelf {
+    pub(super) fn new(class: SizeClass, region: &Region) -> Self {
+        let capacity = region.capacity(Range::Blocks(class));
+        Self {
+            class,
+            taken: FreeMap::new(capacity),
+            resident: vec![0; capacity.div_ceil(class.blocks_per_extent()).div_ceil(64)],
+            idle_extents: 0,
+        }
+    }
+
+    /// Takes the lowest free block.
+    pub(super) fn take(&mut self) -> Option<usize> {
+        let index = self.taken.lowest_free()?;
+        let was_idle = self.is_extent_free(index);
+        self.taken.mark_taken(index);
+        if was_idle {
+            self.wake_extent(index);
+        }
+        Some(index)
+    }
+
+    /// Puts back a block that nobody holds.
+    pub(super) fn put(&mut self, index: usize, region: &Region) {
+        let was_taken = self.taken.put(index);
+        debug_assert!(was_taken, "a block was put back twice");
+        if self.is_extent_free(index) {
+            self.idle_extents += 1;
+            if self.idle_extents * self.extent_bytes() > IDLE_BYTES_MAX {
+                self.give_back(self.extent_of(index), region);
+            }
+        }
+    }
+
+    /// Gives the memory of every wholly free extent back; returns the bytes.
+    pub(super) fn trim(&mut self, region: &Region) -> usize {
+        let mut given_extents = 0;
+        for extent in 0..self.resident.len() * 64 {
+            if self.idle_extents == 0 {
+                break;
+            }
+            let first = extent * self.class.blocks_per_extent();
+            if self.is_resident(extent) && self.is_extent_free(first) {
+                self.give_back(extent, region);
+                given_extents += 1;
+            }
+        }
+        given_extents * self.extent_bytes()
+    }
+
+    /// Bytes of the extents that have memory behind them.
+    pub(super) fn resident_bytes(&self) -> usize {
+        let extents: u32 = self.resident.iter().map(|word| word.count_ones()).sum();
+        extents as usize * self.extent_bytes()
+    }
+
+    fn wake_extent(&mut self, index: usize) {
+        let extent = self.extent_of(index);
+        if self.is_resident(extent) {
+            self.idle_extents -= 1;
+        }
+        self.resident[extent / 64] |= 1 << (extent % 64);
+    }
+
+    fn give_back(&mut self, extent: usize, region: &Region) {
+        let place = Place {
+            range: Range::Blocks(self.class),
+            index: extent * self.class.blocks_per_extent(),
+        };
+        // SAFETY: every block of the extent is on this shelf, and the shelf is
+        // locked, so nobody holds one and nobody can take one.
+        unsafe { region.give_back(place, self.extent_bytes()) };
+        self.resident[extent / 64] &= !(1 << (extent % 64));
+        self.idle_extents -= 1;
+    }
+
+    fn is_resident(&self, extent: usize) -> bool {
+        self.resident[extent / 64] >> (extent % 64) & 1 == 1
+    }
+
+    fn is_extent_free(&self, index: usize) -> bool {
+        self.taken
+            .is_group_free(index, self.class.blocks_per_extent())
+    }
+
+    fn extent_of(&self, index: usize) -> usize {
+        index / self.class.blocks_per_extent()
+    }
+
+    fn extent_bytes(&self) -> usize {
+        self.class.blocks_per_extent() * self.class.block_bytes()
+    }
+}
+
+/// Free memory that a class keeps for the next breath.
+const IDLE_BYTES_MAX: usize = 512 * 1024;

@@ -1,0 +1,65 @@
+//! A big table of atomics that costs memory only where it was touched.
+
+use std::marker::PhantomData;
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::slot::Slot;
+use crate::sync::atomic::AtomicU32;
+
+/// A fixed number of `T`, all zero to begin with.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    memory: MmapRaw,
+    len: usize,
+    entries: PhantomData<T>,
+}
+
+/// Types for which zeroed memory is a value, and which change only through
+/// atomics.
+///
+/// # Safety
+///
+/// - All-zero bytes are a valid value.
+/// - It is `Sync` and needs no drop and at most the alignment of a page.
+pub(super) unsafe trait Zeroable: Sync {}
+
+// SAFETY: it consists of atomic integers.
+unsafe impl Zeroable for Slot {}
+// SAFETY: it is an atomic integer.
+unsafe impl Zeroable for AtomicU32 {}
+
+impl<T: Zeroable> Table<T> {
+    /// A table of `len` zeroes; `None` when the address space is used up.
+    pub(super) fn reserve(len: usize) -> Option<Self> {
+        Some(Self {
+            memory: reserve_bytes(len.checked_mul(size_of::<T>())?)?,
+            len,
+            entries: PhantomData,
+        })
+    }
+
+    /// The entry at `index`.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> &T {
+        assert!(index < self.len);
+        // SAFETY: the index is inside the mapping, which lives as long as
+        // `self` and starts on a page; zeroed bytes are a valid `T`, and only
+        // a `T`'s own atomics write there.
+        unsafe { &*self.memory.as_ptr().cast::<T>().add(index) }
+    }
+}
+
+/// Reserves `len` bytes that read as zero and get memory when written.
+pub(super) fn reserve_bytes(len: usize) -> Option<MmapRaw> {
+    MmapOptions::new()
+        .len(len)
+        .no_reserve_swap()
+        .map_anon()
+        .ok()
+        .map(MmapRaw::from)
+}
