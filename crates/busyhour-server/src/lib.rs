@@ -7,6 +7,7 @@
 
 pub mod proto;
 pub mod auth;
+pub mod registrar;
 pub mod store;
 pub mod server;
 pub mod config;

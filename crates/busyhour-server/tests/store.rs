@@ -1,9 +1,10 @@
 //! The SQLite store: what was acknowledged is there again, and only one server at a time.
 
 use busyhour::clock::UnixTime;
+use busyhour_server::registrar::{BindingChange, BindingId, Contact, Lease};
 use busyhour_server::store::{
-    Account, AccountHash, BindingId, Change, CommitError, Contact, Lease, Refused, SqliteOptions,
-    SqliteStore, Store, StoreError,
+    Account, AccountHash, Change, CommitError, Refused, SqliteOptions, SqliteStore, Store,
+    StoreError,
 };
 use std::{
     fs,
@@ -33,11 +34,7 @@ fn what_was_committed_is_loaded_again() {
             secret,
         ];
         commit(&store, changes).unwrap();
-        commit(
-            &store,
-            vec![renew(1, 9), Change::Remove { id: BindingId(2) }],
-        )
-        .unwrap();
+        commit(&store, vec![renew(1, 9), remove(2)]).unwrap();
     }
     let contents = open(&folder).load().unwrap();
     assert_eq!(contents.bindings.len(), 1);
@@ -163,18 +160,22 @@ fn commit(store: &SqliteStore, changes: Vec<Change>) -> Result<(), CommitError> 
 }
 
 fn put(id: u64, cseq: u32) -> Change {
-    Change::Put {
+    Change::Binding(BindingChange::Put {
         id: BindingId(id),
         contact: contact(id),
         lease: lease(cseq),
-    }
+    })
 }
 
 fn renew(id: u64, cseq: u32) -> Change {
-    Change::Renew {
+    Change::Binding(BindingChange::Renew {
         id: BindingId(id),
         lease: lease(cseq),
-    }
+    })
+}
+
+fn remove(id: u64) -> Change {
+    Change::Binding(BindingChange::Remove { id: BindingId(id) })
 }
 
 fn contact(number: u64) -> Arc<Contact> {
@@ -182,7 +183,7 @@ fn contact(number: u64) -> Arc<Contact> {
         aor: format!("sip:user{number}@example.com").into(),
         uri: format!("sip:user{number}@192.0.2.1:5062").into(),
         parameters: ";+sip.instance=\"<urn:uuid:0>\"".into(),
-        q_milli: 500,
+        q_milli: Some(500),
         call_id: "call".into(),
         path: "".into(),
         user_agent: "phone".into(),

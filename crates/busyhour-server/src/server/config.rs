@@ -1,6 +1,6 @@
 //! What an operator may choose about the server, already checked and typed.
 
-use crate::store::Account;
+use crate::{registrar::Policy as RegistrationPolicy, store::Account};
 use std::{net::SocketAddr, time::Duration};
 
 /// The whole configuration of a server.
@@ -51,30 +51,6 @@ impl Default for Authentication {
     fn default() -> Self {
         Self::Digest {
             realm: "busyhour".to_owned(),
-        }
-    }
-}
-
-/// Lifetimes and counts of bindings (RFC 3261 §10.3).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RegistrationPolicy {
-    /// Granted to a contact that asks for nothing.
-    pub expires_default: Duration,
-    /// Shorter wishes, other than zero, are refused with 423.
-    pub expires_min: Duration,
-    /// Longer wishes are cut to this.
-    pub expires_max: Duration,
-    /// Most contacts of one address of record.
-    pub contacts_max: usize,
-}
-
-impl Default for RegistrationPolicy {
-    fn default() -> Self {
-        Self {
-            expires_default: Duration::from_secs(3600),
-            expires_min: Duration::from_secs(60),
-            expires_max: Duration::from_secs(7200),
-            contacts_max: 10,
         }
     }
 }

@@ -3,5 +3,7 @@
 mod config;
 mod stats;
 
-pub use config::{Authentication, Limits, RegistrationPolicy, ServerConfig, WatchPolicy};
+pub use config::{Authentication, Limits, ServerConfig, WatchPolicy};
 pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};
+
+pub use crate::registrar::Policy as RegistrationPolicy;

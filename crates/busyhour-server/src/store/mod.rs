@@ -19,7 +19,7 @@ mod sqlite;
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
 
-pub use change::{Account, AccountHash, BindingId, Change, Contact, Lease, StoredBinding};
+pub use change::{Account, AccountHash, Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
 pub use memory::MemoryStore;
 pub use simulated::{DiskBehaviour, SimulatedDisk, SimulatedStore};

@@ -5,9 +5,10 @@
 //! [`SimulatedDisk::next_due`] and calls [`SimulatedDisk::run_due`].
 
 use super::{
-    Account, BindingId, Change, CommitError, Completion, Contents, Refused, Store, StoreError,
-    StoreStats, StoredBinding, queue::Batch,
+    Account, Change, CommitError, Completion, Contents, Refused, Store, StoreError, StoreStats,
+    StoredBinding, queue::Batch,
 };
+use crate::registrar::{BindingChange, BindingId};
 use busyhour::clock::{Clock, Instant};
 use std::{
     collections::BTreeMap,
@@ -288,18 +289,7 @@ impl Durable {
 
     fn apply_change(&mut self, change: Change) {
         match change {
-            Change::Put { id, contact, lease } => {
-                self.bindings
-                    .insert(id, StoredBinding { id, contact, lease });
-            }
-            Change::Renew { id, lease } => {
-                if let Some(binding) = self.bindings.get_mut(&id) {
-                    binding.lease = lease;
-                }
-            }
-            Change::Remove { id } => {
-                self.bindings.remove(&id);
-            }
+            Change::Binding(change) => self.apply_binding(change),
             Change::PutAccount(account) => {
                 let key = (account.username.clone(), account.realm.clone());
                 self.accounts.insert(key, account);
@@ -309,6 +299,23 @@ impl Durable {
             }
             Change::PutSecret { name, value } => {
                 self.secrets.insert(name, value);
+            }
+        }
+    }
+
+    fn apply_binding(&mut self, change: BindingChange) {
+        match change {
+            BindingChange::Put { id, contact, lease } => {
+                self.bindings
+                    .insert(id, StoredBinding { id, contact, lease });
+            }
+            BindingChange::Renew { id, lease } => {
+                if let Some(binding) = self.bindings.get_mut(&id) {
+                    binding.lease = lease;
+                }
+            }
+            BindingChange::Remove { id } => {
+                self.bindings.remove(&id);
             }
         }
     }

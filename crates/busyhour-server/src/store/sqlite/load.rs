@@ -1,7 +1,8 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
 use super::{StoreError, sqlite_error};
-use crate::store::{Account, AccountHash, BindingId, Contact, Contents, Lease, StoredBinding};
+use crate::registrar::{BindingId, Contact, Lease};
+use crate::store::{Account, AccountHash, Contents, StoredBinding};
 use busyhour::clock::UnixTime;
 use rusqlite::{Connection, OpenFlags, Row, Transaction};
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc};

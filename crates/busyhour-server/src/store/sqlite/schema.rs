@@ -35,7 +35,7 @@ const MIGRATIONS: &[&str] = &["
         aor TEXT NOT NULL,
         uri TEXT NOT NULL,
         parameters TEXT NOT NULL,
-        q_milli INTEGER NOT NULL,
+        q_milli INTEGER,
         call_id TEXT NOT NULL,
         path TEXT NOT NULL,
         user_agent TEXT NOT NULL,

@@ -1,8 +1,9 @@
 //! The one thread that writes: take what has arrived, one transaction, tell all.
 
 use super::lock::DatabaseLock;
+use crate::registrar::{BindingChange, BindingId, Contact, Lease};
 use crate::store::{
-    Account, BindingId, Change, CommitError, Contact, Lease,
+    Account, Change, CommitError,
     queue::{Batch, Queue},
 };
 use rusqlite::{CachedStatement, Connection, ToSql, params};
@@ -55,23 +56,25 @@ impl Writer {
 
 fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
     match change {
-        Change::Put { id, contact, lease } => {
-            put_contact(connection, *id, contact)?;
-            put_lease(connection, *id, lease)
-        }
-        Change::Renew { id, lease } => put_lease(connection, *id, lease),
-        Change::Remove { id } => {
-            execute(
-                connection,
-                "DELETE FROM contact WHERE id = ?1",
-                &[&key(*id)],
-            )?;
-            execute(connection, "DELETE FROM lease WHERE id = ?1", &[&key(*id)])
-        }
+        Change::Binding(change) => apply_binding(connection, change),
         Change::PutAccount(account) => put_account(connection, account),
         Change::RemoveAccount { username, realm } => remove_account(connection, username, realm),
         Change::PutSecret { name, value } => {
             execute(connection, PUT_SECRET, &[name as &dyn ToSql, value])
+        }
+    }
+}
+
+fn apply_binding(connection: &Connection, change: &BindingChange) -> rusqlite::Result<()> {
+    match change {
+        BindingChange::Put { id, contact, lease } => {
+            put_contact(connection, *id, contact)?;
+            put_lease(connection, *id, lease)
+        }
+        BindingChange::Renew { id, lease } => renew_lease(connection, *id, lease),
+        BindingChange::Remove { id } => {
+            execute(connection, REMOVE_CONTACT, &[&key(*id)])?;
+            execute(connection, REMOVE_LEASE, &[&key(*id)])
         }
     }
 }
@@ -97,7 +100,18 @@ fn put_lease(connection: &Connection, id: BindingId, lease: &Lease) -> rusqlite:
         key(id),
         lease.cseq,
         lease.granted_s,
-        i64::try_from(lease.expires_at.as_nanos()).unwrap_or(i64::MAX),
+        nanos(lease),
+        lease.removed,
+    ])?;
+    Ok(())
+}
+
+fn renew_lease(connection: &Connection, id: BindingId, lease: &Lease) -> rusqlite::Result<()> {
+    cached(connection, RENEW_LEASE)?.execute(params![
+        key(id),
+        lease.cseq,
+        lease.granted_s,
+        nanos(lease),
         lease.removed,
     ])?;
     Ok(())
@@ -137,11 +151,19 @@ fn key(id: BindingId) -> i64 {
     id.0.cast_signed()
 }
 
+fn nanos(lease: &Lease) -> i64 {
+    i64::try_from(lease.expires_at.as_nanos()).unwrap_or(i64::MAX)
+}
+
 const PUT_CONTACT: &str = "INSERT OR REPLACE INTO contact \
     (id, aor, uri, parameters, q_milli, call_id, path, user_agent, source, local) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 const PUT_LEASE: &str = "INSERT OR REPLACE INTO lease \
     (id, cseq, granted_s, expires_at_ns, removed) VALUES (?1, ?2, ?3, ?4, ?5)";
+const RENEW_LEASE: &str = "UPDATE lease \
+    SET cseq = ?2, granted_s = ?3, expires_at_ns = ?4, removed = ?5 WHERE id = ?1";
+const REMOVE_CONTACT: &str = "DELETE FROM contact WHERE id = ?1";
+const REMOVE_LEASE: &str = "DELETE FROM lease WHERE id = ?1";
 const PUT_ACCOUNT: &str =
     "INSERT INTO account (username, realm, algorithm, hash) VALUES (?1, ?2, ?3, ?4)";
 const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = ?1 AND realm = ?2";

@@ -1,0 +1,68 @@
+//! Addresses of record, and whether they are ours.
+
+use super::Refusal;
+use crate::proto::sip::{Host, Scheme, Uri};
+
+/// The hosts whose addresses of record are ours.
+#[derive(Debug, Clone, Default)]
+pub struct Domains(Vec<String>);
+
+impl Domains {
+    /// These hosts, names without regard to case; none means any host.
+    pub fn new(hosts: impl IntoIterator<Item = String>) -> Self {
+        Self(hosts.into_iter().collect())
+    }
+
+    /// Whether `host` is ours.
+    ///
+    /// ```
+    /// use busyhour_server::{proto::sip::Host, registrar::Domains};
+    ///
+    /// let domains = Domains::new(["example.com".to_owned()]);
+    /// assert!(domains.contain(&Host::Name("EXAMPLE.com")));
+    /// assert!(!domains.contain(&Host::Name("example.org")));
+    /// assert!(Domains::default().contain(&Host::Name("example.org")));
+    /// ```
+    pub fn contain(&self, host: &Host<'_>) -> bool {
+        self.0.is_empty() || self.0.iter().any(|domain| names(domain, host))
+    }
+}
+
+/// The key of an address of record: `sip:user@host`, the user with needless
+/// escapes undone and the host in lower case (RFC 3261 §10.3, step 5).
+///
+/// Port, password, parameters and headers do not belong to it; `sip` and
+/// `sips` name the same one (RFC 5630 §3.3).
+///
+/// # Errors
+///
+/// [`Refusal::UnsupportedScheme`] for other schemes, [`Refusal::NotFound`]
+/// without a user or outside of `domains`.
+///
+/// ```
+/// use busyhour_server::{proto::sip::Uri, registrar::{Domains, address_of_record}};
+///
+/// let uri = Uri::parse("sips:%61lice@EXAMPLE.com:5061;transport=tcp").unwrap();
+/// let aor = address_of_record(&uri, &Domains::default()).unwrap();
+/// assert_eq!(aor, "sip:alice@example.com");
+/// ```
+pub fn address_of_record(uri: &Uri<'_>, domains: &Domains) -> Result<String, Refusal> {
+    let uri = uri.as_sip().ok_or(Refusal::UnsupportedScheme)?;
+    if uri.user.is_none() || !domains.contain(&uri.host) {
+        return Err(Refusal::NotFound);
+    }
+    let mut key = *uri;
+    key.scheme = Scheme::Sip;
+    key.port = None;
+    let mut aor = String::new();
+    key.canonical_aor(&mut aor);
+    Ok(aor)
+}
+
+fn names(domain: &str, host: &Host<'_>) -> bool {
+    match host {
+        Host::Name(name) => name.eq_ignore_ascii_case(domain),
+        Host::V4(address) => domain.parse() == Ok(*address),
+        Host::V6(address) => domain.trim_matches(['[', ']']).parse() == Ok(*address),
+    }
+}

@@ -1,0 +1,68 @@
+//! Writing the answers of the registrar.
+
+use super::{Binding, Bindings, HttpDate, Moment, Refusal, Registration, policy::seconds};
+use crate::proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status};
+use busyhour::clock::Instant;
+use std::{
+    fmt::{self, Display, Formatter},
+    net::SocketAddr,
+};
+
+/// Writes the 200 with every current binding (RFC 3261 §10.3, step 8).
+pub fn write_answer(
+    out: &mut impl Output,
+    request: &Message<'_>,
+    registration: &Registration<'_>,
+    bindings: &Bindings,
+    at: Moment,
+    to_tag: impl Display,
+) {
+    let source = Some(registration.origin.source);
+    let mut answer = ResponseBuilder::new(out, request, Status::OK, source).to_tag(to_tag);
+    for binding in bindings.active(at.now) {
+        let now = at.now;
+        answer = answer.header(HeaderName::Contact, ContactValue { binding, now });
+    }
+    if !registration.path.is_empty() {
+        answer = answer.copy(HeaderName::Path);
+    }
+    answer.header(HeaderName::Date, HttpDate(at.unix)).finish();
+}
+
+/// Writes the answer to a request that is refused.
+pub fn write_refusal(
+    out: &mut impl Output,
+    request: &Message<'_>,
+    refusal: &Refusal,
+    source: SocketAddr,
+    to_tag: impl Display,
+) {
+    let status = refusal.status();
+    let answer = ResponseBuilder::with_reason(out, request, status, refusal.reason(), Some(source))
+        .to_tag(to_tag);
+    match refusal {
+        Refusal::BadExtension(options) => answer.header(HeaderName::Unsupported, options),
+        Refusal::IntervalTooBrief(min) => answer.header(HeaderName::MinExpires, seconds(*min)),
+        Refusal::Overloaded(after) => answer.header(HeaderName::RetryAfter, seconds(*after)),
+        _ => answer,
+    }
+    .finish();
+}
+
+/// One Contact of the answer, with what is left of its lease.
+struct ContactValue<'b> {
+    binding: &'b Binding,
+    now: Instant,
+}
+
+impl Display for ContactValue<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let contact = &self.binding.contact;
+        write!(f, "<{}>{}", contact.uri, contact.parameters)?;
+        if let Some(q_milli) = contact.q_milli {
+            write!(f, ";q={}.{:03}", q_milli / 1000, q_milli % 1000)?;
+        }
+        let left = self.binding.expires_at - self.now;
+        write!(f, ";expires={}", seconds(left))
+    }
+}

@@ -1,0 +1,152 @@
+//! One binding: a contact, its lease, and the changes that make it durable.
+
+use busyhour::clock::{Instant, UnixTime};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+/// Identifies one binding for its whole life, across refreshes and restarts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BindingId(pub u64);
+
+/// A contact of an address of record, valid until its lease ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// Its id.
+    pub id: BindingId,
+    /// The part that a refresh leaves alone.
+    pub contact: Arc<Contact>,
+    /// The part that a refresh replaces.
+    pub lease: Lease,
+    /// When the lease ends, by this process's clock.
+    pub expires_at: Instant,
+}
+
+/// The part of a binding that a refresh leaves alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contact {
+    /// Canonical address of record, such as `sip:alice@example.com`.
+    pub aor: Arc<str>,
+    /// The contact URI as the device wrote it.
+    pub uri: Box<str>,
+    /// Contact parameters other than `q` and `expires`, each with its leading semicolon.
+    pub parameters: Box<str>,
+    /// Preference in thousandths, 0 to 1000; `None` when the device gave none.
+    pub q_milli: Option<u16>,
+    /// Call-ID of the registration that made the binding.
+    pub call_id: Box<str>,
+    /// The Path header values, comma separated; empty when there was none (RFC 3327).
+    pub path: Box<str>,
+    /// The User-Agent header, empty when there was none.
+    pub user_agent: Box<str>,
+    /// Where the registration came from.
+    pub source: SocketAddr,
+    /// Our own address on which it arrived, so that requests leave from there.
+    pub local: SocketAddr,
+}
+
+/// The part of a binding that each refresh replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// CSeq number of the registration that granted it.
+    pub cseq: u32,
+    /// Lifetime granted, in seconds: bounds the remaining life after a clock step.
+    pub granted_s: u32,
+    /// When it ends.
+    pub expires_at: UnixTime,
+    /// The device took the binding back. It stays until `expires_at` only so
+    /// that a late duplicate of an older registration cannot revive it.
+    pub removed: bool,
+}
+
+/// One durable change of a binding.
+///
+/// A refresh touches only the narrow [`Lease`], so that a storm of refreshes
+/// rewrites few pages; the wide [`Contact`] is written once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindingChange {
+    /// Stores a binding, replacing whatever had its id.
+    Put {
+        /// The binding's id.
+        id: BindingId,
+        /// Its lasting part.
+        contact: Arc<Contact>,
+        /// Its lease.
+        lease: Lease,
+    },
+    /// Replaces the lease of a stored binding; an unknown id changes nothing.
+    Renew {
+        /// The binding's id.
+        id: BindingId,
+        /// Its new lease.
+        lease: Lease,
+    },
+    /// Forgets a binding; an unknown id changes nothing.
+    Remove {
+        /// The binding's id.
+        id: BindingId,
+    },
+}
+
+/// Now, by both clocks: deadlines are monotonic, what is stored is calendar time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Monotonic time.
+    pub now: Instant,
+    /// Calendar time.
+    pub unix: UnixTime,
+}
+
+impl Lease {
+    /// What is left at `unix`. Never more than was granted, so that a calendar
+    /// stepped back does not make a binding immortal.
+    pub fn remaining(&self, unix: UnixTime) -> Duration {
+        let granted = Duration::from_secs(self.granted_s.into());
+        (self.expires_at - unix).min(granted)
+    }
+}
+
+impl Binding {
+    /// A binding whose lease begins at `moment`.
+    pub(super) fn begin(id: BindingId, contact: Arc<Contact>, grant: Grant, at: Moment) -> Self {
+        let life = Duration::from_secs(grant.granted_s.into());
+        let lease = Lease {
+            cseq: grant.cseq,
+            granted_s: grant.granted_s,
+            expires_at: at.unix + life,
+            removed: grant.removed,
+        };
+        Self {
+            id,
+            contact,
+            lease,
+            expires_at: at.now + life,
+        }
+    }
+
+    /// Whether a caller may be sent there.
+    pub fn is_active(&self, now: Instant) -> bool {
+        !self.lease.removed && self.expires_at > now
+    }
+
+    pub(super) fn put(&self) -> BindingChange {
+        BindingChange::Put {
+            id: self.id,
+            contact: self.contact.clone(),
+            lease: self.lease,
+        }
+    }
+
+    pub(super) fn renew(&self) -> BindingChange {
+        BindingChange::Renew {
+            id: self.id,
+            lease: self.lease,
+        }
+    }
+}
+
+/// What a registration gives a binding.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grant {
+    pub(super) cseq: u32,
+    pub(super) granted_s: u32,
+    pub(super) removed: bool,
+}

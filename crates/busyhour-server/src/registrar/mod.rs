@@ -1,0 +1,31 @@
+//! The registrar: which contacts an address of record has, and until when
+//! (RFC 3261 §10.3).
+//!
+//! Everything here is pure. [`Registration::read`] reads a REGISTER,
+//! [`Bindings::update`] turns it into the next set of bindings and the changes
+//! to be stored, and [`write_answer`] writes the 200 that may leave once they
+//! are. Time comes in as a [`Moment`]; nothing goes out but values.
+//!
+//! A binding that its device takes back is not forgotten at once: it stays as
+//! a removed lease for [`REMOVED_FOR`], so that a late duplicate of the
+//! registration that made it is recognised by its CSeq and revives nothing.
+
+mod policy;
+mod binding;
+mod refusal;
+mod address;
+mod registration;
+mod bindings;
+mod update;
+mod answer;
+mod date;
+
+pub use address::{Domains, address_of_record};
+pub use answer::{write_answer, write_refusal};
+pub use binding::{Binding, BindingChange, BindingId, Contact, Lease, Moment};
+pub use bindings::{Bindings, Expired, REMOVED_FOR};
+pub use date::HttpDate;
+pub use policy::Policy;
+pub use refusal::Refusal;
+pub use registration::{ContactWish, Origin, Registration, Wish};
+pub use update::{Tally, Update};

@@ -1,0 +1,49 @@
+//! What the operator allows.
+
+use std::time::Duration;
+
+/// Lifetimes and counts of bindings (RFC 3261 §10.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Granted to a contact that asks for nothing.
+    pub expires_default: Duration,
+    /// Shorter wishes, other than zero, are refused with 423. Wishes of an hour
+    /// and more never are (RFC 3261 §10.3, step 7), whatever stands here.
+    pub expires_min: Duration,
+    /// Longer wishes are cut to this.
+    pub expires_max: Duration,
+    /// Most contacts of one address of record.
+    pub contacts_max: usize,
+}
+
+impl Policy {
+    /// The lifetime in seconds for a wish, `None` when the wish is too short.
+    pub(super) fn grant(&self, wish_s: Option<u32>) -> Option<u32> {
+        let wish_s = wish_s.unwrap_or(seconds(self.expires_default));
+        let too_brief = wish_s < seconds(self.expires_min).min(AN_HOUR_S);
+        match (wish_s, too_brief) {
+            (0, _) => Some(0),
+            (_, true) => None,
+            (_, false) => Some(wish_s.min(seconds(self.expires_max).max(1))),
+        }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            expires_default: Duration::from_secs(3600),
+            expires_min: Duration::from_secs(60),
+            expires_max: Duration::from_secs(7200),
+            contacts_max: 10,
+        }
+    }
+}
+
+/// Whole seconds, rounded up, at most what `Expires` can carry.
+pub(super) fn seconds(duration: Duration) -> u32 {
+    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    u32::try_from(whole).unwrap_or(u32::MAX)
+}
+
+const AN_HOUR_S: u32 = 3600;

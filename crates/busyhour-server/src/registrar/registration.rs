@@ -1,0 +1,173 @@
+//! Reading a REGISTER: what its headers wish, before any binding is touched.
+
+use super::Refusal;
+use crate::proto::sip::{Contact as ContactHeader, ContactIter, Contacts, HeaderName, Message};
+use std::{borrow::Cow, fmt::Write, net::SocketAddr, sync::Arc};
+
+/// The wishes of one REGISTER.
+#[derive(Debug, Clone)]
+pub struct Registration<'a> {
+    /// Canonical address of record.
+    pub aor: Arc<str>,
+    /// Its Call-ID.
+    pub call_id: &'a str,
+    /// Its CSeq number.
+    pub cseq: u32,
+    /// What it asks for.
+    pub wish: Wish<'a>,
+    /// The Path header values, comma separated.
+    pub path: Cow<'a, str>,
+    /// The User-Agent header, empty when there was none.
+    pub user_agent: &'a str,
+    /// Which way it came.
+    pub origin: Origin,
+}
+
+/// Which way a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// Where it came from.
+    pub source: SocketAddr,
+    /// Our own address on which it arrived.
+    pub local: SocketAddr,
+}
+
+/// What a REGISTER asks for.
+#[derive(Debug, Clone)]
+pub enum Wish<'a> {
+    /// No Contact: tell the bindings.
+    Query,
+    /// `Contact: *` with `Expires: 0`: remove every binding.
+    RemoveAll,
+    /// Add, refresh or remove these contacts.
+    Update(Vec<ContactWish<'a>>),
+}
+
+/// The wish for one contact.
+#[derive(Debug, Clone)]
+pub struct ContactWish<'a> {
+    /// The contact URI as written.
+    pub uri: &'a str,
+    /// Parameters other than `q` and `expires`, each with its leading semicolon.
+    pub parameters: String,
+    /// Preference in thousandths.
+    pub q_milli: Option<u16>,
+    /// Lifetime in seconds: its own `expires`, else the Expires header.
+    pub expires_s: Option<u32>,
+}
+
+impl<'a> Registration<'a> {
+    /// Reads the headers that a registrar acts on (RFC 3261 §10.3, steps 2 and 6).
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::BadExtension`] when Require names something unknown, and
+    /// [`Refusal::BadRequest`] when a header is missing, repeated or broken, or
+    /// `*` stands without `Expires: 0`.
+    pub fn read(message: &Message<'a>, aor: Arc<str>, origin: Origin) -> Result<Self, Refusal> {
+        check_require(message)?;
+        Ok(Self {
+            aor,
+            call_id: message.call_id()?,
+            cseq: message.cseq()?.number,
+            wish: Wish::read(message)?,
+            path: path(message),
+            user_agent: message.header(HeaderName::UserAgent).unwrap_or(""),
+            origin,
+        })
+    }
+}
+
+impl<'a> Wish<'a> {
+    fn read(message: &Message<'a>) -> Result<Self, Refusal> {
+        let expires_s = message.expires()?;
+        match message.contacts()? {
+            Contacts::Star if expires_s == Some(0) => Ok(Self::RemoveAll),
+            Contacts::Star => Err(Refusal::BadRequest(STAR_NEEDS_ZERO.into())),
+            Contacts::List(contacts) => Self::list(contacts, expires_s),
+        }
+    }
+
+    fn list(contacts: ContactIter<'_, 'a>, expires_s: Option<u32>) -> Result<Self, Refusal> {
+        let wishes: Result<Vec<_>, Refusal> = contacts
+            .map(|contact| Ok(ContactWish::read(&contact?, expires_s)))
+            .collect();
+        let wishes = wishes?;
+        Ok(match wishes.is_empty() {
+            true => Self::Query,
+            false => Self::Update(wishes),
+        })
+    }
+}
+
+impl<'a> ContactWish<'a> {
+    fn read(contact: &ContactHeader<'a>, expires_s: Option<u32>) -> Self {
+        Self {
+            uri: contact.address.uri_text,
+            parameters: parameters(contact),
+            q_milli: contact.q.map(|q| q.thousandths()),
+            expires_s: contact.expires().or(expires_s),
+        }
+    }
+}
+
+fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
+    let unknown: Vec<_> = message
+        .elements(HeaderName::Require)
+        .filter(|option| {
+            !SUPPORTED
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(option))
+        })
+        .collect();
+    match unknown.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::BadExtension(unknown.join(", "))),
+    }
+}
+
+fn path<'a>(message: &Message<'a>) -> Cow<'a, str> {
+    let mut lines = message.headers(HeaderName::Path);
+    match (lines.next(), lines.next()) {
+        (None, _) => Cow::Borrowed(""),
+        (Some(only), None) => Cow::Borrowed(only),
+        _ => {
+            let all: Vec<_> = message.headers(HeaderName::Path).collect();
+            Cow::Owned(all.join(", "))
+        }
+    }
+}
+
+/// The parameters to be given back, quoted where their value needs it.
+fn parameters(contact: &ContactHeader<'_>) -> String {
+    let mut text = String::new();
+    for (name, value) in contact.address.params.iter() {
+        if !OF_THE_LEASE
+            .iter()
+            .any(|own| own.eq_ignore_ascii_case(name))
+        {
+            push_parameter(&mut text, name, value);
+        }
+    }
+    text
+}
+
+fn push_parameter(text: &mut String, name: &str, value: Option<&str>) {
+    let is_token = |value: &str| !value.is_empty() && value.bytes().all(is_token_byte);
+    // Writing to a String can't fail.
+    let _ = match value {
+        None => write!(text, ";{name}"),
+        Some(value) if is_token(value) => write!(text, ";{name}={value}"),
+        Some(value) => write!(text, ";{name}=\"{value}\""),
+    };
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-.!%*_+`'~[]:".contains(&byte)
+}
+
+/// Options that may stand in Require (RFC 3327).
+const SUPPORTED: [&str; 1] = ["path"];
+/// Parameters that the lease carries, and not the contact.
+const OF_THE_LEASE: [&str; 2] = ["q", "expires"];
+const STAR_NEEDS_ZERO: &str = "Contact: * Needs Expires: 0";

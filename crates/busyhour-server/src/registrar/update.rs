@@ -1,0 +1,257 @@
+//! Applying a registration: the rules of RFC 3261 §10.3, step 7, all or nothing.
+
+use super::{
+    Binding, BindingChange, BindingId, Bindings, Contact, ContactWish, Moment, Policy, REMOVED_FOR,
+    Refusal, Registration, Wish, binding::Grant,
+};
+use crate::proto::sip::Uri;
+use std::{cmp::Ordering, sync::Arc};
+
+/// The outcome of a registration that is accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Update {
+    /// The bindings as they will be once `changes` are durable.
+    pub bindings: Bindings,
+    /// What has to be stored first; empty when nothing changed.
+    pub changes: Vec<BindingChange>,
+    /// What happened, for the counters.
+    pub tally: Tally,
+}
+
+/// How many bindings a registration added, refreshed and removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Bindings added.
+    pub added: u64,
+    /// Bindings refreshed.
+    pub refreshed: u64,
+    /// Bindings removed.
+    pub removed: u64,
+}
+
+impl Bindings {
+    /// Applies a registration to a copy. Nothing of it holds if part of it cannot.
+    ///
+    /// A contact whose binding was made by the same Call-ID and CSeq is left as
+    /// it is: the request is a duplicate of the one that made it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::IntervalTooBrief`], [`Refusal::OutOfOrder`],
+    /// [`Refusal::Forbidden`] beyond the most contacts, [`Refusal::BadRequest`]
+    /// for a contact that is no URI.
+    pub fn update(
+        &self,
+        registration: &Registration<'_>,
+        policy: &Policy,
+        at: Moment,
+        next_id: &mut impl FnMut() -> BindingId,
+    ) -> Result<Update, Refusal> {
+        let mut draft = Draft {
+            registration,
+            policy,
+            at,
+            update: Update::of(self.clone()),
+        };
+        match &registration.wish {
+            Wish::Query => {}
+            Wish::RemoveAll => draft.remove_all()?,
+            Wish::Update(wishes) => {
+                for wish in wishes {
+                    draft.apply(wish, next_id)?;
+                }
+            }
+        }
+        draft.finish()
+    }
+}
+
+impl Update {
+    fn of(bindings: Bindings) -> Self {
+        Self {
+            bindings,
+            changes: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+}
+
+/// An update in the making.
+struct Draft<'d, 'a> {
+    registration: &'d Registration<'a>,
+    policy: &'d Policy,
+    at: Moment,
+    update: Update,
+}
+
+impl Draft<'_, '_> {
+    fn remove_all(&mut self) -> Result<(), Refusal> {
+        for index in 0..self.update.bindings.list.len() {
+            if self.order(index)? == Order::Newer {
+                self.remove(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        wish: &ContactWish<'_>,
+        next_id: &mut impl FnMut() -> BindingId,
+    ) -> Result<(), Refusal> {
+        let granted_s = self.policy.grant(wish.expires_s);
+        let granted_s = granted_s.ok_or(Refusal::IntervalTooBrief(self.policy.expires_min))?;
+        let Some(index) = self.find(wish.uri)? else {
+            if granted_s > 0 {
+                self.add(wish, granted_s, next_id());
+            }
+            return Ok(());
+        };
+        match (self.order(index)?, granted_s) {
+            (Order::Same, _) => {}
+            (Order::Newer, 0) => self.remove(index),
+            (Order::Newer, _) => self.renew(index, wish, granted_s),
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Update, Refusal> {
+        let now = self.at.now;
+        let active_count = self.update.bindings.active(now).count();
+        if active_count > self.policy.contacts_max && self.update.tally.added > 0 {
+            return Err(Refusal::Forbidden("Too Many Contacts"));
+        }
+        self.forget_oldest_removed();
+        Ok(self.update)
+    }
+
+    fn find(&self, uri: &str) -> Result<Option<usize>, Refusal> {
+        let list = &self.update.bindings.list;
+        if let Some(same_text) = list.iter().position(|b| *b.contact.uri == *uri) {
+            return Ok(Some(same_text));
+        }
+        let wanted = Uri::parse(uri).ok_or(Refusal::BadRequest("Bad Contact".into()))?;
+        let same = |stored: &str| Uri::parse(stored).is_some_and(|uri| uri.matches(&wanted));
+        Ok(list.iter().position(|b| same(&b.contact.uri)))
+    }
+
+    /// Where the registration stands against the one that made a binding.
+    fn order(&self, index: usize) -> Result<Order, Refusal> {
+        let binding = &self.update.bindings.list[index];
+        if *binding.contact.call_id != *self.registration.call_id {
+            return Ok(Order::Newer);
+        }
+        match self.registration.cseq.cmp(&binding.lease.cseq) {
+            Ordering::Less => Err(Refusal::OutOfOrder),
+            Ordering::Equal => Ok(Order::Same),
+            Ordering::Greater => Ok(Order::Newer),
+        }
+    }
+
+    fn add(&mut self, wish: &ContactWish<'_>, granted_s: u32, id: BindingId) {
+        let contact = Arc::new(self.contact(wish));
+        let binding = Binding::begin(id, contact, self.grant(granted_s), self.at);
+        self.update.changes.push(binding.put());
+        self.update.bindings.list.push(binding);
+        self.update.tally.added += 1;
+    }
+
+    fn renew(&mut self, index: usize, wish: &ContactWish<'_>, granted_s: u32) {
+        let old = &self.update.bindings.list[index];
+        let unchanged = self.describes(wish, &old.contact);
+        let contact = match unchanged {
+            true => old.contact.clone(),
+            false => Arc::new(self.contact(wish)),
+        };
+        let was_active = old.is_active(self.at.now);
+        let binding = Binding::begin(old.id, contact, self.grant(granted_s), self.at);
+        self.update.changes.push(match unchanged {
+            true => binding.renew(),
+            false => binding.put(),
+        });
+        self.update.bindings.list[index] = binding;
+        match was_active {
+            true => self.update.tally.refreshed += 1,
+            false => self.update.tally.added += 1,
+        }
+    }
+
+    /// The lease stays, marked, with the CSeq that a duplicate is judged by.
+    fn remove(&mut self, index: usize) {
+        let old = &self.update.bindings.list[index];
+        if old.lease.removed {
+            return;
+        }
+        let was_active = old.is_active(self.at.now);
+        let same_call = *old.contact.call_id == *self.registration.call_id;
+        let grant = Grant {
+            cseq: match same_call {
+                true => self.registration.cseq,
+                false => old.lease.cseq,
+            },
+            granted_s: REMOVED_FOR.as_secs() as u32,
+            removed: true,
+        };
+        let binding = Binding::begin(old.id, old.contact.clone(), grant, self.at);
+        self.update.changes.push(binding.renew());
+        self.update.bindings.list[index] = binding;
+        self.update.tally.removed += u64::from(was_active);
+    }
+
+    /// Removed leases are few, however often a device changes its contact.
+    fn forget_oldest_removed(&mut self) {
+        let list = &mut self.update.bindings.list;
+        let removed = |binding: &Binding| binding.lease.removed;
+        while list.iter().filter(|b| removed(b)).count() > self.policy.contacts_max {
+            let oldest = (0..list.len())
+                .filter(|&index| removed(&list[index]))
+                .min_by_key(|&index| list[index].expires_at);
+            let Some(oldest) = oldest else { return };
+            let id = list.remove(oldest).id;
+            self.update.changes.push(BindingChange::Remove { id });
+        }
+    }
+
+    fn grant(&self, granted_s: u32) -> Grant {
+        Grant {
+            cseq: self.registration.cseq,
+            granted_s,
+            removed: false,
+        }
+    }
+
+    fn contact(&self, wish: &ContactWish<'_>) -> Contact {
+        let registration = self.registration;
+        Contact {
+            aor: registration.aor.clone(),
+            uri: wish.uri.into(),
+            parameters: wish.parameters.as_str().into(),
+            q_milli: wish.q_milli,
+            call_id: registration.call_id.into(),
+            path: (*registration.path).into(),
+            user_agent: registration.user_agent.into(),
+            source: registration.origin.source,
+            local: registration.origin.local,
+        }
+    }
+
+    fn describes(&self, wish: &ContactWish<'_>, contact: &Contact) -> bool {
+        let registration = self.registration;
+        *contact.uri == *wish.uri
+            && *contact.parameters == *wish.parameters
+            && contact.q_milli == wish.q_milli
+            && *contact.call_id == *registration.call_id
+            && *contact.path == *registration.path
+            && *contact.user_agent == *registration.user_agent
+            && contact.source == registration.origin.source
+            && contact.local == registration.origin.local
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Order {
+    /// A duplicate of the registration that made the binding.
+    Same,
+    /// A later one, or one of another Call-ID, which has no order with it.
+    Newer,
+}

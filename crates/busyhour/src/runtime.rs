@@ -1,0 +1,1 @@
+//! The five stations wired as one.
