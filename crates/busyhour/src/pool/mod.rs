@@ -1,1 +1,217 @@
 //! A pool of workers; a task goes straight to one worker's queue.
+//!
+//! Tasks pushed to the pool run on any worker in any order, several at a time.
+//! Tasks that must keep an order go to a [`Serializer`](crate::serializer::Serializer)
+//! of the pool. A panic in a task ends that task only; it is counted.
+//!
+//! ```
+//! use std::time::Duration;
+//! use busyhour::pool::TaskPool;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = TaskPool::builder().name("calls").workers(2).build()?;
+//! let answer = pool.push_wait(|| 6 * 7)?;
+//! assert_eq!(answer, 42);
+//!
+//! let report = pool.shutdown(Duration::from_secs(5));
+//! assert!(report.is_clean());
+//! # Ok(())
+//! # }
+//! ```
+
+mod builder;
+mod context;
+mod drive;
+mod entity;
+mod error;
+mod join;
+mod random;
+mod registry;
+mod reply;
+mod shared;
+mod shutdown;
+mod waits;
+mod worker;
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+pub use builder::{BuildError, Builder, Selector};
+pub use error::{Cycle, PushError, WaitError};
+pub use join::{JoinError, JoinHandle};
+pub use shutdown::{Leftover, ShutdownReport};
+
+pub(crate) use context::current_entity;
+pub(crate) use entity::{Entity, downcast};
+pub(crate) use join::spawn_on;
+pub(crate) use random::Random;
+pub(crate) use reply::reply;
+pub(crate) use shared::Shared;
+
+use crate::{
+    clock::Clock,
+    stats::{PoolStats, SerializerStats},
+    task::{Executor, Rejected, Task},
+};
+use shared::Phase;
+
+/// Called when a worker's thread starts or stops.
+type Hook = Arc<dyn Fn() + Send + Sync>;
+
+/// A handle to a pool; clones are the same pool.
+///
+/// When the last handle is dropped (serializers hold one each), queued tasks
+/// still run, then the workers end in the background. Use
+/// [`shutdown`](Self::shutdown) to wait and to learn what happened.
+#[derive(Clone)]
+pub struct TaskPool {
+    handle: Arc<Handle>,
+}
+
+/// Seals the pool when the last handle is gone.
+struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.enter(Phase::Ending);
+    }
+}
+
+impl TaskPool {
+    /// Options of a new pool.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A pool without threads, whose tasks run in an order that depends on
+    /// `seed` alone, when [`step`](Self::step) says so.
+    ///
+    /// ```
+    /// use busyhour::{clock::{Clock, UnixTime}, pool::TaskPool};
+    ///
+    /// let pool = TaskPool::simulated(7, Clock::simulated(UnixTime::from_secs(0)));
+    /// pool.push(|| println!("now I run")).unwrap();
+    /// while pool.step() {}
+    /// assert_eq!(pool.stats().processed, 1);
+    /// ```
+    pub fn simulated(seed: u64, clock: Clock) -> Self {
+        Builder::new().clock(clock).build_simulated(seed)
+    }
+
+    fn from_shared(shared: Arc<Shared>) -> Self {
+        Self {
+            handle: Arc::new(Handle(shared)),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.0
+    }
+
+    /// Runs `f` on a worker, some time soon.
+    ///
+    /// # Errors
+    ///
+    /// [`PushError::Full`] when the pool's capacity is used up,
+    /// [`PushError::ShutDown`] once a shutdown has begun. `f` is dropped then.
+    pub fn push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
+        self.try_push(f).map_err(PushError::from)
+    }
+
+    /// As [`push`](Self::push), but a refused task comes back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] holds the task and the reason.
+    pub fn try_push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), Rejected> {
+        self.execute(Task::new(f))
+    }
+
+    /// Runs `f` on the pool and waits for its result.
+    ///
+    /// On one of the pool's own workers `f` runs at once, on this very worker:
+    /// plain tasks have no order to keep, and so this cannot deadlock.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Push`] when the task was refused, [`WaitError::Panicked`]
+    /// when it panicked, [`WaitError::Dropped`] when a shutdown dropped it.
+    pub fn push_wait<R, F>(&self, f: F) -> Result<R, WaitError>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let (promise, reply) = reply();
+        let task = Task::new(move || promise.fulfil(f));
+        if self.shared().is_inside() {
+            self.shared().run_now(task)?;
+        } else {
+            self.execute(task).map_err(PushError::from)?;
+        }
+        self.shared().await_reply(&reply)
+    }
+
+    /// Runs a future on the pool.
+    ///
+    /// A refused or dropped future ends its handle with [`JoinError::Dropped`].
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let sum = pool.spawn(async { 1 + 2 });
+    /// assert_eq!(sum.wait(), Ok(3));
+    /// ```
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let shared = Arc::clone(self.shared());
+        spawn_on(future, move |task| shared.push_task(task, true))
+    }
+
+    /// Runs one task of a simulated pool; `false` when none is runnable or the
+    /// pool has threads of its own.
+    pub fn step(&self) -> bool {
+        self.shared().step()
+    }
+
+    /// What the pool holds and has done.
+    pub fn stats(&self) -> PoolStats {
+        self.shared().stats()
+    }
+
+    /// The named serializers in the order of their names.
+    pub fn serializer_stats(&self) -> Vec<SerializerStats> {
+        self.shared().registry.stats()
+    }
+
+    /// Ends the pool in order, within `deadline`:
+    ///
+    /// 1. Pushes from outside are refused. Tasks of the pool may still push,
+    ///    so that what was accepted can finish its way.
+    /// 2. Everything queued runs, until nothing is left or the deadline passes.
+    /// 3. All pushes are refused; workers end after the task they are in.
+    /// 4. Workers are waited for until the deadline; one still inside a task is reported.
+    /// 5. Tasks left over are dropped, counted by serializer.
+    ///
+    /// A second call, or one from inside a task of the pool, waits for nothing
+    /// that waits for it. In a simulated pool each step counts as one microsecond.
+    pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
+        self.shared().shutdown(deadline)
+    }
+}
+
+impl Executor for TaskPool {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        self.shared().push_task(task, false)
+    }
+}
+
+impl fmt::Debug for TaskPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskPool")
+            .field("name", &self.shared().name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,1 +1,228 @@
 //! Ordered execution: FIFO, one task at a time, on any worker.
+//!
+//! A serializer belongs to a pool. Its tasks run in the order they were
+//! pushed, never two at once, on whichever worker picks the serializer: what
+//! they share needs no lock. Tasks of different serializers run in parallel.
+//!
+//! ```
+//! use std::sync::{Arc, Mutex};
+//! use busyhour::{pool::TaskPool, task::Overflow};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = TaskPool::builder().workers(2).build()?;
+//! let calls = pool.serializer("calls").capacity(1000).overflow(Overflow::Reject).build()?;
+//! let order = Arc::new(Mutex::new(Vec::new()));
+//! for number in 0..10 {
+//!     let order = Arc::clone(&order);
+//!     calls.push(move || order.lock().unwrap().push(number))?;
+//! }
+//! let count = calls.push_wait(move || order.lock().unwrap().len())?;
+//! assert_eq!(count, 10);
+//! # Ok(())
+//! # }
+//! ```
+
+mod builder;
+mod core;
+mod group;
+mod overload;
+mod suspension;
+mod wait;
+
+use std::{fmt, future::Future, sync::Arc};
+
+pub use builder::{BuildError, Builder};
+pub use group::ShutdownGroup;
+pub use overload::{Water, WaterHook, WaterMark};
+pub use suspension::Suspension;
+
+use self::core::Core;
+use crate::{
+    pool::{JoinHandle, PushError, TaskPool, WaitError, current_entity, downcast, spawn_on},
+    stats::SerializerStats,
+    task::{Executor, Rejected, Task},
+};
+
+/// A handle to an ordered queue of tasks; clones are the same serializer.
+///
+/// It lives until its last handle is gone and its last task has run.
+#[derive(Clone)]
+pub struct Serializer {
+    core: Arc<Core>,
+}
+
+impl Serializer {
+    /// The serializer whose task is running on this thread.
+    ///
+    /// ```
+    /// use busyhour::{pool::TaskPool, serializer::Serializer};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// let name = calls.push_wait(|| Serializer::current().unwrap().name().to_owned());
+    /// assert_eq!(name.as_deref(), Ok("calls"));
+    /// assert!(Serializer::current().is_none());
+    /// ```
+    pub fn current() -> Option<Self> {
+        let core = downcast(current_entity()?)?;
+        Some(Self { core })
+    }
+
+    /// Its unique name; empty for an ephemeral one.
+    pub fn name(&self) -> &str {
+        self.core.name()
+    }
+
+    /// Queues `f` behind everything pushed before.
+    ///
+    /// When the queue is full, the declared policy decides. With
+    /// [`Overflow::Block`](crate::task::Overflow::Block) this waits for room:
+    /// on a worker of the pool by running the serializer's own tasks.
+    ///
+    /// # Errors
+    ///
+    /// [`PushError::Full`] when the policy refuses, or when the caller itself
+    /// is what the room would have to wait for; [`PushError::ShutDown`] once
+    /// its pool or its group is shutting down. `f` is dropped then.
+    pub fn push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
+        self.core.push(Task::new(f), None).map_err(PushError::from)
+    }
+
+    /// As [`push`](Self::push), but never waits, and a refused task comes back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] holds the task and the reason.
+    pub fn try_push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), Rejected> {
+        self.core.try_push(Task::new(f), None)
+    }
+
+    /// As [`push`](Self::push), but with
+    /// [`Overflow::Conflate`](crate::task::Overflow::Conflate) `f` takes the
+    /// place of a waiting task with the same key. With other policies the key
+    /// has no meaning.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn push_keyed(&self, key: u64, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
+        let pushed = self.core.push(Task::new(f), Some(key));
+        pushed.map_err(PushError::from)
+    }
+
+    /// Queues `f` and waits for its result.
+    ///
+    /// Inside a task of the same pool the caller helps: it runs this
+    /// serializer's tasks itself until `f` has run, so no worker is lost.
+    /// Inside a simulation others run meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Deadlock`] names the cycle when waiting could never end,
+    /// as when a task waits for its own serializer; nothing was queued then.
+    /// See [`WaitError`] for the others.
+    ///
+    /// ```
+    /// use busyhour::pool::{TaskPool, WaitError};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// let same = calls.clone();
+    /// let inner = calls.push_wait(move || same.push_wait(|| ())).unwrap();
+    /// assert!(matches!(inner, Err(WaitError::Deadlock(_))));
+    /// ```
+    pub fn push_wait<R, F>(&self, f: F) -> Result<R, WaitError>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.core.push_wait(f)
+    }
+
+    /// Runs a future: each of its polls is a task of this serializer.
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let core = Arc::clone(&self.core);
+        spawn_on(future, move |task| core.push_forced(task))
+    }
+
+    /// Keeps further tasks from starting while the guard lives. Guards nest:
+    /// tasks go on when the last one is gone. A task that runs already ends
+    /// undisturbed.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// let suspension = calls.suspend();
+    /// calls.push(|| ()).unwrap();
+    /// assert_eq!(calls.len(), 1);
+    /// drop(suspension);
+    /// calls.push_wait(|| ()).unwrap();
+    /// assert_eq!(calls.len(), 0);
+    /// ```
+    pub fn suspend(&self) -> Suspension {
+        Suspension::new(Arc::clone(&self.core))
+    }
+
+    /// Tasks that wait; the one that runs does not count.
+    pub fn len(&self) -> usize {
+        self.core.len()
+    }
+
+    /// Whether no task waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether no task waits and none runs.
+    pub fn is_idle(&self) -> bool {
+        self.core.is_idle()
+    }
+
+    /// What it holds and has done.
+    pub fn stats(&self) -> SerializerStats {
+        self.core.stats_now()
+    }
+}
+
+impl TaskPool {
+    /// Options of a new serializer named `name`.
+    pub fn serializer(&self, name: &str) -> Builder {
+        Builder::new(self, Some(name))
+    }
+
+    /// A serializer without a name, which no listing shows: one for each
+    /// device, call or connection. It refuses tasks beyond 65,536 waiting.
+    pub fn ephemeral(&self) -> Serializer {
+        Builder::new(self, None).build_ephemeral()
+    }
+}
+
+/// Never waits, whatever the policy: a timer or a topic must not stand still.
+impl Executor for Serializer {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        self.core.try_push(task, None)
+    }
+}
+
+impl PartialEq for Serializer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+}
+
+impl Eq for Serializer {}
+
+impl fmt::Debug for Serializer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serializer")
+            .field("name", &self.name())
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

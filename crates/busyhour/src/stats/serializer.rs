@@ -21,6 +21,8 @@ pub struct SerializerStats {
     pub panicked: u64,
     /// Age of the oldest waiting task, in nanoseconds; 0 when none waits.
     pub oldest_waiting_ns: u64,
+    /// The label of the current task, if one runs and has one.
+    pub running: Option<String>,
     /// For how long the current task has been running, in nanoseconds; 0 when none runs.
     pub running_for_ns: u64,
     /// Suspensions not yet resumed.

@@ -1,0 +1,214 @@
+use std::{num::NonZeroUsize, sync::Arc, thread, time::Duration};
+
+use super::{Hook, TaskPool, shared::Shared};
+use crate::clock::Clock;
+
+/// How a push from outside the pool chooses a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Selector {
+    /// Whichever worker comes first: best throughput.
+    #[default]
+    Default,
+    /// The worker with the fewest tasks waiting.
+    LeastFull,
+    /// One worker after the other.
+    Sequential,
+}
+
+/// Why a pool could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The worker counts contradict each other.
+    #[error(
+        "workers must satisfy 1 ≤ minimum ≤ workers ≤ maximum ≤ {limit}, got {minimum} ≤ {workers} ≤ {maximum}"
+    )]
+    WorkerCounts {
+        /// The requested minimum.
+        minimum: usize,
+        /// The requested initial count.
+        workers: usize,
+        /// The requested maximum.
+        maximum: usize,
+        /// The most workers a pool can have.
+        limit: usize,
+    },
+    /// The operating system refused a thread.
+    #[error("cannot start a worker thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Options of a [`TaskPool`]; every one has a sensible default.
+#[derive(Clone)]
+#[must_use]
+pub struct Builder {
+    pub(super) name: String,
+    workers: Option<usize>,
+    minimum: Option<usize>,
+    maximum: Option<usize>,
+    pub(super) auto_increment: usize,
+    pub(super) growth_threshold: usize,
+    pub(super) idle_timeout: Duration,
+    pub(super) selector: Selector,
+    pub(super) on_thread_start: Option<Hook>,
+    pub(super) on_thread_stop: Option<Hook>,
+    pub(super) capacity: usize,
+    pub(super) clock: Clock,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self {
+            name: "busyhour".to_owned(),
+            workers: None,
+            minimum: None,
+            maximum: None,
+            auto_increment: 1,
+            growth_threshold: 200,
+            idle_timeout: Duration::from_secs(20),
+            selector: Selector::Default,
+            on_thread_start: None,
+            on_thread_stop: None,
+            capacity: DEFAULT_CAPACITY,
+            clock: Clock::machine(),
+        }
+    }
+
+    /// Names the pool; its threads are called `name-0`, `name-1`, …
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Workers at the start; default: the processors this process may use.
+    pub fn workers(mut self, count: usize) -> Self {
+        self.workers = Some(count);
+        self
+    }
+
+    /// Workers kept however idle; default: the initial count.
+    pub fn minimum(mut self, count: usize) -> Self {
+        self.minimum = Some(count);
+        self
+    }
+
+    /// Workers at most; default: the initial count, so that the pool does not grow.
+    pub fn maximum(mut self, count: usize) -> Self {
+        self.maximum = Some(count);
+        self
+    }
+
+    /// Workers added each time the pool grows; default 1.
+    pub fn auto_increment(mut self, count: usize) -> Self {
+        self.auto_increment = count.max(1);
+        self
+    }
+
+    /// Waiting tasks above which a push lets the pool grow; default 200.
+    pub fn growth_threshold(mut self, tasks: usize) -> Self {
+        self.growth_threshold = tasks;
+        self
+    }
+
+    /// How long a worker above the minimum stays without work; default 20 s.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
+    /// How pushes from outside choose a worker; default [`Selector::Default`].
+    pub fn selector(mut self, selector: Selector) -> Self {
+        self.selector = selector;
+        self
+    }
+
+    /// Called on each worker's thread before its first task.
+    pub fn on_thread_start(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_thread_start = Some(Arc::new(hook));
+        self
+    }
+
+    /// Called on each worker's thread after its last task.
+    pub fn on_thread_stop(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_thread_stop = Some(Arc::new(hook));
+        self
+    }
+
+    /// Plain tasks that may wait in the pool; default about a million.
+    pub fn capacity(mut self, tasks: usize) -> Self {
+        self.capacity = tasks;
+        self
+    }
+
+    /// The clock that ages and charges are measured with; default: the machine's.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Starts the workers.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::WorkerCounts`] when the counts contradict each other,
+    /// [`BuildError::Thread`] when the system refuses a thread; no thread is
+    /// left behind then.
+    pub fn build(self) -> Result<TaskPool, BuildError> {
+        let counts = self.counts()?;
+        let pool = TaskPool::from_shared(Shared::new(self, counts, None));
+        pool.shared().start()?;
+        Ok(pool)
+    }
+
+    pub(super) fn build_simulated(self, seed: u64) -> TaskPool {
+        let counts = WorkerCounts {
+            initial: 0,
+            minimum: 0,
+            maximum: 0,
+        };
+        TaskPool::from_shared(Shared::new(self, counts, Some(seed)))
+    }
+
+    fn counts(&self) -> Result<WorkerCounts, BuildError> {
+        let workers = self.workers.unwrap_or_else(available_parallelism);
+        let counts = WorkerCounts {
+            initial: workers,
+            minimum: self.minimum.unwrap_or(workers),
+            maximum: self.maximum.unwrap_or(workers),
+        };
+        counts.check()
+    }
+}
+
+/// Worker counts that agree with each other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WorkerCounts {
+    pub(super) initial: usize,
+    pub(super) minimum: usize,
+    pub(super) maximum: usize,
+}
+
+impl WorkerCounts {
+    fn check(self) -> Result<Self, BuildError> {
+        let ordered = 1 <= self.minimum
+            && self.minimum <= self.initial
+            && self.initial <= self.maximum
+            && self.maximum <= WORKERS_MAX;
+        ordered.then_some(self).ok_or(BuildError::WorkerCounts {
+            minimum: self.minimum,
+            workers: self.initial,
+            maximum: self.maximum,
+            limit: WORKERS_MAX,
+        })
+    }
+}
+
+fn available_parallelism() -> usize {
+    thread::available_parallelism().map_or(2, NonZeroUsize::get)
+}
+
+/// The most workers a pool can have.
+const WORKERS_MAX: usize = 1024;
+
+/// 64 MiB of task slots.
+const DEFAULT_CAPACITY: usize = 1 << 20;

@@ -1,0 +1,80 @@
+//! The place where a synchronous push finds its result.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+};
+
+use super::WaitError;
+use crate::sync::{Condvar, Mutex, lock};
+
+/// The reading half: filled exactly once, by the task's run or by its drop.
+pub(crate) struct Reply<R>(Arc<Cell<R>>);
+
+/// The writing half, owned by the task.
+pub(crate) struct Promise<R>(Option<Arc<Cell<R>>>);
+
+struct Cell<R> {
+    outcome: Mutex<Option<Result<R, WaitError>>>,
+    filled: Condvar,
+}
+
+/// A connected pair.
+pub(crate) fn reply<R>() -> (Promise<R>, Reply<R>) {
+    let cell = Arc::new(Cell {
+        outcome: Mutex::new(None),
+        filled: Condvar::new(),
+    });
+    (Promise(Some(Arc::clone(&cell))), Reply(cell))
+}
+
+impl<R> Reply<R> {
+    /// Whether the outcome is known.
+    pub(crate) fn is_filled(&self) -> bool {
+        lock(&self.0.outcome).is_some()
+    }
+
+    /// The outcome, if known.
+    pub(crate) fn take(&self) -> Option<Result<R, WaitError>> {
+        lock(&self.0.outcome).take()
+    }
+
+    /// Blocks the thread until the outcome is known.
+    pub(crate) fn wait(&self) -> Result<R, WaitError> {
+        let mut outcome = lock(&self.0.outcome);
+        loop {
+            if let Some(known) = outcome.take() {
+                return known;
+            }
+            outcome =
+                (self.0.filled.wait(outcome)).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+}
+
+impl<R> Promise<R> {
+    /// Runs `f` and stores its result; a panic is stored too, and goes on
+    /// unwinding so that the worker counts it.
+    pub(crate) fn fulfil(mut self, f: impl FnOnce() -> R) {
+        match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(result) => self.fill(Ok(result)),
+            Err(panic) => {
+                self.fill(Err(WaitError::Panicked));
+                resume_unwind(panic);
+            }
+        }
+    }
+
+    fn fill(&mut self, result: Result<R, WaitError>) {
+        if let Some(cell) = self.0.take() {
+            *lock(&cell.outcome) = Some(result);
+            cell.filled.notify_all();
+        }
+    }
+}
+
+impl<R> Drop for Promise<R> {
+    fn drop(&mut self) {
+        self.fill(Err(WaitError::Dropped));
+    }
+}

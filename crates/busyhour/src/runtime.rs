@@ -1,1 +1,0 @@
-//! The five stations wired as one.

@@ -1,0 +1,111 @@
+//! The five stations wired as one.
+//!
+//! [`Runtime::builder`] starts threads and uses the machine's clock.
+//! [`Runtime::simulated`] gives the same API without threads, in virtual time,
+//! in an order that depends on its seed alone: the same seed runs the same way
+//! on every machine.
+//!
+//! ```
+//! use std::time::Duration;
+//! use busyhour::runtime::Runtime;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = Runtime::builder().workers(2).build()?;
+//! let calls = runtime.serializer("calls").build()?;
+//! calls.push(|| println!("in order"))?;
+//! assert!(runtime.shutdown(Duration::from_secs(5)).is_clean());
+//! # Ok(())
+//! # }
+//! ```
+
+mod builder;
+mod simulation;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+pub use builder::{BuildError, Builder};
+pub use simulation::Simulation;
+
+use crate::{
+    clock::Clock,
+    pool::{ShutdownReport, TaskPool},
+    serializer,
+    stats::Snapshot,
+};
+
+/// All stations of one process (or of one simulated machine); clones are the same.
+#[derive(Clone)]
+pub struct Runtime {
+    stations: Arc<Stations>,
+}
+
+struct Stations {
+    clock: Clock,
+    pool: TaskPool,
+    simulation: Option<Simulation>,
+}
+
+impl Runtime {
+    /// Options of a new runtime.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A runtime without threads: its [`simulation`](Self::simulation) moves it.
+    ///
+    /// ```
+    /// use busyhour::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::simulated(42);
+    /// runtime.pool().push(|| ()).unwrap();
+    /// runtime.simulation().unwrap().run_until_idle();
+    /// assert_eq!(runtime.stats().pool.processed, 1);
+    /// ```
+    pub fn simulated(seed: u64) -> Self {
+        Builder::new().build_simulated(seed)
+    }
+
+    /// The worker pool.
+    pub fn pool(&self) -> &TaskPool {
+        &self.stations.pool
+    }
+
+    /// The clock that everything here reads.
+    pub fn clock(&self) -> &Clock {
+        &self.stations.clock
+    }
+
+    /// Options of a new serializer named `name`.
+    pub fn serializer(&self, name: &str) -> serializer::Builder {
+        self.pool().serializer(name)
+    }
+
+    /// The controls of a simulated runtime; `None` for a real one.
+    pub fn simulation(&self) -> Option<&Simulation> {
+        self.stations.simulation.as_ref()
+    }
+
+    /// Everything the runtime knows about itself at this moment.
+    pub fn stats(&self) -> Snapshot {
+        Snapshot {
+            taken_at_ns: self.clock().now().as_nanos(),
+            pool: self.pool().stats(),
+            serializers: self.pool().serializer_stats(),
+            ..Snapshot::default()
+        }
+    }
+
+    /// Ends the runtime in order, within `deadline`; see [`TaskPool::shutdown`].
+    pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
+        self.pool().shutdown(deadline)
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("clock", &self.stations.clock)
+            .field("pool", &self.stations.pool)
+            .finish_non_exhaustive()
+    }
+}

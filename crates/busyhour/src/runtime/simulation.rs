@@ -1,0 +1,120 @@
+use std::{fmt, time::Duration};
+
+use crate::{
+    clock::{Clock, Instant},
+    pool::{Random, TaskPool},
+    sync::{Mutex, lock},
+};
+
+/// Moves a simulated runtime: one task at a time, in an order chosen by the
+/// seed, in virtual time.
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::runtime::Runtime;
+///
+/// let trace = |seed| {
+///     let runtime = Runtime::simulated(seed);
+///     let simulation = runtime.simulation().unwrap();
+///     simulation.run_for(Duration::from_secs(60));
+///     simulation.trace_u64(simulation.random_u64());
+///     simulation.trace_hash()
+/// };
+/// assert_eq!(trace(1), trace(1));
+/// assert_ne!(trace(1), trace(2));
+/// ```
+pub struct Simulation {
+    clock: Clock,
+    pool: TaskPool,
+    state: Mutex<State>,
+}
+
+struct State {
+    random: Random,
+    hash: u64,
+}
+
+impl Simulation {
+    pub(super) fn new(seed: u64, clock: Clock, pool: TaskPool) -> Self {
+        let state = Mutex::new(State {
+            // Not the pool's sequence: what a test draws must not move the schedule.
+            random: Random::new(seed ^ STREAM),
+            hash: FNV_OFFSET,
+        });
+        Self { clock, pool, state }
+    }
+
+    /// Runs one task that is runnable now. If there is none, time jumps to the
+    /// next timer, which is delivered. `false` when there is no timer either.
+    pub fn step(&self) -> bool {
+        self.pool.step()
+    }
+
+    /// Runs everything that can run at this instant; time stands still.
+    pub fn run_until_idle(&self) {
+        while self.pool.step() {}
+    }
+
+    /// Runs for `span` of virtual time.
+    pub fn run_for(&self, span: Duration) {
+        self.run_until(self.clock.now() + span);
+    }
+
+    /// Runs until the virtual clock shows `end`, timers at `end` included.
+    pub fn run_until(&self, end: Instant) {
+        self.run_until_idle();
+        self.advance_to(end);
+    }
+
+    /// The next number of the seed's sequence, for faults, delays and choices
+    /// of the test itself.
+    pub fn random_u64(&self) -> u64 {
+        lock(&self.state).random.next_u64()
+    }
+
+    /// Adds what happened to the trace.
+    pub fn trace(&self, bytes: &[u8]) {
+        let mut state = lock(&self.state);
+        state.hash = bytes.iter().fold(state.hash, |hash, byte| mix(hash, *byte));
+    }
+
+    /// Adds a number to the trace.
+    pub fn trace_u64(&self, value: u64) {
+        self.trace(&value.to_le_bytes());
+    }
+
+    /// A hash of everything traced, of the number of tasks that ran and of the
+    /// time that passed: equal for equal runs.
+    pub fn trace_hash(&self) -> u64 {
+        let ran = self.pool.stats().processed.to_le_bytes();
+        let now = self.clock.now().as_nanos().to_le_bytes();
+        let traced = lock(&self.state).hash;
+        ran.iter()
+            .chain(&now)
+            .fold(traced, |hash, byte| mix(hash, *byte))
+    }
+
+    fn advance_to(&self, instant: Instant) {
+        if let Some(clock) = self.clock.as_virtual() {
+            clock.advance_to(instant);
+        }
+    }
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulation")
+            .field("now", &self.clock.now())
+            .field("trace_hash", &self.trace_hash())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One step of FNV-1a.
+fn mix(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+}
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+/// Sets the simulation's own sequence apart from the schedule's.
+const STREAM: u64 = 0x5851_f42d_4c95_7f2d;

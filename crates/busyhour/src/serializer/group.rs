@@ -1,0 +1,129 @@
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use super::core::Core;
+use crate::{
+    pool::{Entity, Leftover, ShutdownReport},
+    sync::{Mutex, lock},
+};
+
+/// Serializers that are shut down together, before their pool or without it.
+///
+/// ```
+/// use std::time::Duration;
+/// use busyhour::{pool::TaskPool, serializer::ShutdownGroup};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let group = ShutdownGroup::new();
+/// let calls = pool.serializer("calls").group(&group).build().unwrap();
+/// calls.push(|| ()).unwrap();
+///
+/// let report = group.shutdown(Duration::from_secs(5));
+/// assert!(report.is_clean());
+/// assert!(calls.push(|| ()).is_err());
+/// ```
+#[derive(Clone, Default)]
+pub struct ShutdownGroup {
+    members: Arc<Mutex<Members>>,
+}
+
+#[derive(Default)]
+struct Members {
+    is_closed: bool,
+    cores: Vec<Weak<Core>>,
+    /// Look for dead members when there are this many.
+    prune_at: usize,
+}
+
+impl ShutdownGroup {
+    /// A group without members.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Serializers of the group that still live.
+    pub fn len(&self) -> usize {
+        self.living().len()
+    }
+
+    /// Whether no serializer of the group lives.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends the group in order, within `deadline`:
+    ///
+    /// 1. Every member refuses further tasks, from whomever.
+    /// 2. What they hold runs, until nothing is left or the deadline passes.
+    ///    A suspended member holds its tasks until somebody resumes it.
+    /// 3. What is left is dropped, and reported by name.
+    ///
+    /// In a simulation each step counts as one microsecond of the deadline.
+    pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
+        let ends_at = Instant::now() + deadline;
+        lock(&self.members).is_closed = true;
+        let cores = self.living();
+        let ran_before = ran(&cores);
+        cores.iter().for_each(|core| core.close());
+        for core in &cores {
+            core.await_idle(deadline, ends_at);
+        }
+        let left: Vec<_> = cores.iter().filter_map(leftover).collect();
+        ShutdownReport {
+            ran: ran(&cores) - ran_before,
+            not_run: left.iter().map(|left| left.not_run).sum(),
+            left,
+            unfinished_workers: cores.iter().filter(|core| core.is_busy()).count() as u64,
+        }
+    }
+
+    /// Adds a member, unless the group is shut down.
+    pub(super) fn join(&self, core: &Arc<Core>) {
+        let mut members = lock(&self.members);
+        if members.is_closed {
+            drop(members);
+            core.close();
+            return;
+        }
+        members.prune();
+        members.cores.push(Arc::downgrade(core));
+    }
+
+    fn living(&self) -> Vec<Arc<Core>> {
+        let members = lock(&self.members);
+        members.cores.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl fmt::Debug for ShutdownGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShutdownGroup")
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+impl Members {
+    /// Forgets dead members, in constant time per member on average.
+    fn prune(&mut self) {
+        if self.cores.len() >= self.prune_at {
+            self.cores.retain(|core| core.strong_count() > 0);
+            self.prune_at = (self.cores.len() * 2).max(16);
+        }
+    }
+}
+
+fn ran(cores: &[Arc<Core>]) -> u64 {
+    cores.iter().map(|core| core.stats_now().processed).sum()
+}
+
+fn leftover(core: &Arc<Core>) -> Option<Leftover> {
+    let not_run = core.abandon();
+    (not_run > 0).then(|| Leftover {
+        serializer: core.name().to_owned(),
+        not_run,
+    })
+}

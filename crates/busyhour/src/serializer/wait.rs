@@ -1,0 +1,69 @@
+//! Waiting for a serializer without standing in its way.
+//!
+//! A thread inside a task of the same pool would take a worker away just when
+//! one is needed. So it *helps*: it runs the awaited serializer's own tasks
+//! until the one it waits for is done, and sleeps only while another thread
+//! runs them. It never runs anybody else (but in a simulation), so its stack
+//! holds no task that the awaited one could depend on.
+
+use std::sync::Arc;
+
+use super::core::Core;
+use crate::{
+    pool::{Entity, PushError, WaitError, current_entity, reply},
+    task::Task,
+};
+
+/// Waiting cannot help.
+pub(super) struct Hopeless(WaitError);
+
+impl Core {
+    pub(super) fn push_wait<R, F>(self: &Arc<Self>, f: F) -> Result<R, WaitError>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let _waiting = (self.pool().waits)
+            .begin(self.waiter(), self.clone())
+            .map_err(WaitError::Deadlock)?;
+        let (promise, reply) = reply();
+        let task = Task::new(move || promise.fulfil(f));
+        self.push(task, None).map_err(PushError::from)?;
+        if self.may_help() {
+            self.help_until(|| reply.is_filled())
+                .map_err(|hopeless| hopeless.0)?;
+        }
+        reply.wait()
+    }
+
+    /// Waits until there is room.
+    pub(super) fn await_room(self: &Arc<Self>) -> Result<(), Hopeless> {
+        let _waiting = (self.pool().waits)
+            .begin(self.waiter(), self.clone())
+            .map_err(|cycle| Hopeless(WaitError::Deadlock(cycle)))?;
+        self.help_until(|| self.has_room())
+    }
+
+    fn waiter(&self) -> Option<Arc<dyn Entity>> {
+        current_entity()
+    }
+
+    fn may_help(&self) -> bool {
+        self.pool().is_inside() || self.pool().is_simulated()
+    }
+
+    fn help_until(self: &Arc<Self>, done: impl Fn() -> bool) -> Result<(), Hopeless> {
+        let helps = self.may_help();
+        while !done() {
+            if helps && self.run_one() {
+                continue;
+            }
+            if !self.pool().is_simulated() {
+                self.await_change(&done);
+            } else if !self.pool().step() {
+                return Err(Hopeless(WaitError::Stalled));
+            }
+        }
+        Ok(())
+    }
+}
