@@ -27,6 +27,8 @@ pub use builder::{BuildError, Builder};
 pub use simulation::Simulation;
 
 use crate::{
+    buffer::BufferPool,
+    bus::{Event, Registry, Topic, TopicBuilder},
     clock::Clock,
     pool::{ShutdownReport, TaskPool},
     serializer,
@@ -41,7 +43,9 @@ pub struct Runtime {
 
 struct Stations {
     clock: Clock,
+    buffers: BufferPool,
     pool: TaskPool,
+    topics: Registry,
     simulation: Option<Simulation>,
 }
 
@@ -52,6 +56,11 @@ impl Runtime {
     }
 
     /// A runtime without threads: its [`simulation`](Self::simulation) moves it.
+    /// Its buffers have a budget of 64 MiB.
+    ///
+    /// # Panics
+    ///
+    /// When the system has no address space for the buffers.
     ///
     /// ```
     /// use busyhour::runtime::Runtime;
@@ -75,6 +84,16 @@ impl Runtime {
         &self.stations.clock
     }
 
+    /// The pinned buffers.
+    pub fn buffers(&self) -> &BufferPool {
+        &self.stations.buffers
+    }
+
+    /// Options of a new topic named `name`, which [`stats`](Self::stats) will list.
+    pub fn topic<E: Event>(&self, name: &str) -> TopicBuilder<E> {
+        Topic::builder(name).registry(&self.stations.topics)
+    }
+
     /// Options of a new serializer named `name`.
     pub fn serializer(&self, name: &str) -> serializer::Builder {
         self.pool().serializer(name)
@@ -89,8 +108,10 @@ impl Runtime {
     pub fn stats(&self) -> Snapshot {
         Snapshot {
             taken_at_ns: self.clock().now().as_nanos(),
+            buffers: self.buffers().stats(),
             pool: self.pool().stats(),
             serializers: self.pool().serializer_stats(),
+            topics: self.stations.topics.stats(),
             ..Snapshot::default()
         }
     }
