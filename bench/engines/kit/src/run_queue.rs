@@ -1,0 +1,42 @@
+//! The report of `run-queue`.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use crate::Output;
+
+/// What the entities counted.
+pub struct Switches {
+    pub counts: Vec<u64>,
+    pub spent: Duration,
+}
+
+impl Switches {
+    /// Prints the lines; `pick_ns` where the engine has picking as a part of its own.
+    pub fn report(&self, pick_ns: Option<f64>) {
+        let total: u64 = self.counts.iter().sum();
+        let mut output = Output::default();
+        output.figure("switch_ns", self.spent.as_nanos() as f64 / total.max(1) as f64);
+        if let Some(pick_ns) = pick_ns {
+            output.figure("pick_ns", pick_ns);
+        }
+        output.check("switches", total);
+        output.check("zero_work", self.counts.iter().filter(|count| **count == 0).count() as u64);
+        output.finish();
+    }
+}
+
+/// Picks and puts back in batches until `ms` have passed and every entity had a turn or two; ns of each.
+pub fn time_picks(rq: u64, ms: u64, mut pick: impl FnMut() -> usize) -> (f64, Vec<u64>) {
+    let mut counts = vec![0; rq as usize];
+    let (begin, mut total) = (Instant::now(), 0u64);
+    while begin.elapsed() < Duration::from_millis(ms) || total < 2 * rq {
+        for _ in 0..256 {
+            counts[black_box(pick())] += 1;
+        }
+        total += 256;
+    }
+    (begin.elapsed().as_nanos() as f64 / total as f64, counts)
+}

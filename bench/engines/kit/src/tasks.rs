@@ -1,0 +1,203 @@
+//! The scenarios of tasks: `pool-requeue`, `pool-external`, `serializer-pingpong`.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use crate::{Args, Output};
+
+/// A pool of workers. It lives until the process ends.
+pub trait Pool: Sync + 'static {
+    fn push(&'static self, task: impl FnOnce() + Send + 'static);
+}
+
+/// Ordered tasks: one at a time, first in, first out.
+pub trait Serial: Sync + 'static {
+    fn push(&'static self, task: impl FnOnce() + Send + 'static);
+}
+
+/// Runs `pool-requeue`.
+pub fn requeue<P: Pool>(args: &Args, pool: P) {
+    let pool: &'static P = Box::leak(Box::new(pool));
+    let load: &'static Load = Box::leak(Box::default());
+    (0..INITIAL_TASKS).for_each(|_| pool.push(move || again(pool, load, 1)));
+    let rate = load.let_run(args.number("ms"));
+    load.wait_for(INITIAL_TASKS);
+    load.report(rate);
+}
+
+fn again<P: Pool>(pool: &'static P, load: &'static Load, own_count: u64) {
+    if load.step() {
+        pool.push(move || again(pool, load, own_count + 1));
+    } else {
+        load.end_chain(own_count);
+    }
+}
+
+/// Runs `pool-external`.
+pub fn external<P: Pool>(args: &Args, pool: P) {
+    let pool: &'static P = Box::leak(Box::new(pool));
+    let load: &'static Load = Box::leak(Box::default());
+    let n = args.number("n");
+    let begin = Instant::now();
+    (0..n).for_each(|_| pool.push(move || load.add_one()));
+    load.report_external(n, begin);
+}
+
+/// Runs `serializer-pingpong`; `serializer` makes one of the 400.
+pub fn pingpong<S: Serial>(args: &Args, mut serializer: impl FnMut(u64) -> S) {
+    let load: &'static Load = Box::leak(Box::default());
+    let mut stations = Vec::new();
+    for pair in 0..PAIRS {
+        let [ping, pong] = [0, 1].map(|side| &*Box::leak(Box::new(Station::new(serializer(2 * pair + side)))));
+        ping.serial.push(move || bounce(ping, pong, load));
+        stations.extend([ping, pong]);
+    }
+    let rate = load.let_run(args.number("ms"));
+    load.wait_for(PAIRS);
+    stations.iter().for_each(|station| load.add_tasks(station.count()));
+    load.report(rate);
+}
+
+fn bounce<S: Serial>(here: &'static Station<S>, there: &'static Station<S>, load: &'static Load) {
+    if here.enter(load) {
+        there.serial.push(move || bounce(there, here, load));
+    } else {
+        load.end_chain(0);
+    }
+}
+
+/// Runs the ceiling of `pool-requeue`: threads that only add.
+pub fn ceiling(args: &Args) {
+    let load: &'static Load = Box::leak(Box::default());
+    for _ in 0..args.number("workers") {
+        std::thread::spawn(move || {
+            let mut own_count = 1;
+            while load.step() {
+                own_count += 1;
+            }
+            load.end_chain(own_count);
+        });
+    }
+    let rate = load.let_run(args.number("ms"));
+    load.wait_for(args.number("workers"));
+    load.report(rate);
+}
+
+const INITIAL_TASKS: u64 = 200;
+const PAIRS: u64 = 200;
+
+/// The shared counter, and what the tasks counted in places of their own.
+#[derive(Default)]
+struct Load {
+    stop: AtomicBool,
+    counter: Padded<AtomicU64>,
+    tasks: Padded<AtomicU64>,
+    overlaps: Padded<AtomicU64>,
+    ended_chains: AtomicU64,
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+impl Load {
+    fn add_one(&self) {
+        self.counter.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One task's work; whether it should push itself again.
+    #[inline]
+    fn step(&self) -> bool {
+        self.add_one();
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Adds tasks that were counted in a place of their own (a chain's, a serializer's).
+    fn add_tasks(&self, count: u64) {
+        self.tasks.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// A chain of tasks that push themselves has come to its end; it ran this many.
+    fn end_chain(&self, own_count: u64) {
+        self.add_tasks(own_count);
+        self.ended_chains.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Waits until that many chains have ended.
+    fn wait_for(&self, chains: u64) {
+        while self.ended_chains.load(Ordering::Acquire) < chains {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn overlap(&self) {
+        self.overlaps.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counter(&self) -> u64 {
+        self.counter.0.load(Ordering::Acquire)
+    }
+
+    /// Lets the tasks run for `ms`, then tells them to stop; tasks a second over that time.
+    fn let_run(&self, ms: u64) -> f64 {
+        let (begin, before) = (Instant::now(), self.counter());
+        std::thread::sleep(Duration::from_millis(ms));
+        let (count, spent) = (self.counter() - before, begin.elapsed());
+        self.stop.store(true, Ordering::Release);
+        count as f64 / spent.as_secs_f64()
+    }
+
+    /// Prints the lines of `pool-requeue`; call it when all tasks have ended.
+    fn report(&self, tasks_per_s: f64) {
+        let mut output = Output::default();
+        output.figure("tasks_per_s", tasks_per_s);
+        output.check("counter", self.counter());
+        output.check("tasks", self.tasks.0.load(Ordering::Acquire));
+        output.check("overlaps", self.overlaps.0.load(Ordering::Acquire));
+        output.finish();
+    }
+
+    /// Waits until `n` tasks have run, then prints the lines of `pool-external`.
+    fn report_external(&self, n: u64, begin: Instant) {
+        while self.counter() < n {
+            std::thread::yield_now();
+        }
+        let mut output = Output::default();
+        output.figure("tasks_per_s", n as f64 / begin.elapsed().as_secs_f64());
+        output.check("counter", self.counter());
+        output.finish();
+    }
+}
+
+/// One of a pair: its serializer, and what happened inside.
+struct Station<S> {
+    serial: S,
+    busy: AtomicBool,
+    count: AtomicU64,
+}
+
+impl<S> Station<S> {
+    fn new(serial: S) -> Self {
+        Self { serial, busy: AtomicBool::new(false), count: AtomicU64::new(0) }
+    }
+
+    /// Runs a task's work inside the serializer.
+    #[inline]
+    fn enter(&self, load: &Load) -> bool {
+        // Plain loads and stores: only one task at a time may be here, and if not, one of the two sees it.
+        if self.busy.load(Ordering::Relaxed) {
+            load.overlap();
+        }
+        self.busy.store(true, Ordering::Relaxed);
+        self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let again = load.step();
+        self.busy.store(false, Ordering::Relaxed);
+        again
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+}

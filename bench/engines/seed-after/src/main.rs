@@ -1,0 +1,29 @@
+//! The five structures that the seeds put in place. Each is written from the
+//! seed's description, as plainly as it was.
+
+use kit::{Args, args::refuse, buffers, bus, serial::Serializer, tasks, timers};
+
+mod cache;
+mod heap;
+mod pdu_tree;
+mod run_buckets;
+mod task_pool;
+
+fn main() {
+    let args = Args::from_command_line();
+    match args.variant_and_scenario().1 {
+        "timers" => timers::run(&args, heap::Scheduler::default),
+        "pool-requeue" => tasks::requeue(&args, task_pool::Pool::start(args.number("workers"))),
+        "pool-external" => tasks::external(&args, task_pool::Pool::start(args.number("workers"))),
+        "serializer-pingpong" => pingpong(&args),
+        "run-queue" => run_buckets::run(&args),
+        "bus-cache" => bus::run(&args, cache::HashedCache::start),
+        "buffers" => buffers::run(&args, &pdu_tree::PduTree::default(), None),
+        other => refuse(&format!("no scenario {other}")),
+    }
+}
+
+fn pingpong(args: &Args) {
+    let pool: &'static _ = Box::leak(Box::new(task_pool::Pool::start(args.number("workers"))));
+    tasks::pingpong(args, |_| Serializer::new(pool));
+}

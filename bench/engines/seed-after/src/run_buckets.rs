@@ -1,0 +1,46 @@
+//! Seed 3, after: the scan is shortened. Runnable tasks are kept in lists by
+//! what is left of their counter, and only the highest list that is not empty
+//! is looked at; with few tasks the list alone is a detour.
+
+use std::collections::VecDeque;
+
+use kit::{
+    Args,
+    run_queue::{Switches, time_picks},
+};
+
+const PRIORITY: usize = 20;
+const COUNTER_MAX: usize = 2 * PRIORITY;
+
+struct RunBuckets {
+    buckets: Vec<VecDeque<usize>>,
+}
+
+impl RunBuckets {
+    fn new(rq: usize) -> Self {
+        let mut buckets = vec![VecDeque::new(); COUNTER_MAX + 1];
+        buckets[PRIORITY].extend(0..rq);
+        Self { buckets }
+    }
+
+    fn pick(&mut self) -> usize {
+        loop {
+            for counter in (1..=COUNTER_MAX).rev() {
+                if let Some(task) = self.buckets[counter].pop_front() {
+                    self.buckets[counter - 1].push_back(task);
+                    return task;
+                }
+            }
+            let used_up = std::mem::take(&mut self.buckets[0]);
+            self.buckets[PRIORITY] = used_up;
+        }
+    }
+}
+
+pub fn run(args: &Args) {
+    let rq = args.number("rq");
+    let mut buckets = RunBuckets::new(rq as usize);
+    let begin = std::time::Instant::now();
+    let (pick_ns, counts) = time_picks(rq, args.number("ms"), || buckets.pick());
+    Switches { counts, spent: begin.elapsed() }.report(Some(pick_ns));
+}

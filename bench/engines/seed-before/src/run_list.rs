@@ -1,0 +1,71 @@
+//! Seed 3, before: the run queue is a linked list; each pick walks all of it
+//! for the greatest goodness, and a new epoch walks it once more.
+
+use kit::{
+    Args,
+    run_queue::{Switches, time_picks},
+};
+
+/// Priority of an ordinary task, in ticks.
+const PRIORITY: u32 = 20;
+
+struct RunList {
+    tasks: Vec<Task>,
+    head: usize,
+}
+
+struct Task {
+    counter: u32,
+    next: Option<usize>,
+}
+
+impl RunList {
+    fn new(rq: usize) -> Self {
+        // Linked in an order that is not the order in memory, as a list grown over time is.
+        let stride = (1..).map(|step| rq * 5 / 8 + step).find(|step| gcd(*step, rq) == 1).unwrap_or(1);
+        let mut tasks: Vec<Task> = (0..rq).map(|_| Task { counter: PRIORITY, next: None }).collect();
+        for place in 0..rq - 1 {
+            tasks[place * stride % rq].next = Some((place + 1) * stride % rq);
+        }
+        Self { tasks, head: 0 }
+    }
+
+    fn pick(&mut self) -> usize {
+        loop {
+            let (best, goodness) = self.scan();
+            if goodness > 0 {
+                self.tasks[best].counter -= 1;
+                return best;
+            }
+            for task in &mut self.tasks {
+                task.counter = task.counter / 2 + PRIORITY;
+            }
+        }
+    }
+
+    fn scan(&self) -> (usize, u32) {
+        let (mut best, mut best_goodness) = (self.head, 0);
+        let mut next = Some(self.head);
+        while let Some(index) = next {
+            let task = &self.tasks[index];
+            let goodness = if task.counter == 0 { 0 } else { task.counter + PRIORITY };
+            if goodness > best_goodness {
+                (best, best_goodness) = (index, goodness);
+            }
+            next = task.next;
+        }
+        (best, best_goodness)
+    }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+pub fn run(args: &Args) {
+    let rq = args.number("rq");
+    let mut list = RunList::new(rq as usize);
+    let begin = std::time::Instant::now();
+    let (pick_ns, counts) = time_picks(rq, args.number("ms"), || list.pick());
+    Switches { counts, spent: begin.elapsed() }.report(Some(pick_ns));
+}

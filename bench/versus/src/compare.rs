@@ -1,0 +1,97 @@
+//! Ratios from a record: one engine against every other, size by size.
+
+use std::io::IsTerminal;
+
+use comfy_table::{Attribute, Cell, Color, Table, presets::UTF8_FULL_CONDENSED};
+
+use crate::{
+    record::{Ratio, Row, Status, shown},
+    scenario::Better,
+};
+
+/// A table of `metric`: each row an engine at a size, with `base`'s figure as a
+/// multiple of it. Above 1× the base is ahead, whichever way the metric points.
+pub fn table(rows: &[Row], metric: &str, base: &str) -> Table {
+    let mut table = empty(&[
+        "scenario",
+        "parameters",
+        "engine",
+        "median",
+        "spread",
+        &format!("{base} is ahead by"),
+    ]);
+    for row in rows
+        .iter()
+        .filter(|row| row.metric == metric && row.engine != base)
+    {
+        let ours = rows.iter().find(|ours| {
+            ours.engine == base
+                && ours.metric == metric
+                && ours.scenario == row.scenario
+                && ours.params == row.params
+        });
+        table.add_row([
+            Cell::new(&row.scenario),
+            Cell::new(&row.params),
+            Cell::new(&row.engine),
+            Cell::new(figure(row)),
+            Cell::new(
+                row.spread()
+                    .map_or(String::new(), |spread| format!("±{:.0} %", spread * 50.0)),
+            ),
+            advantage(ours, row),
+        ]);
+    }
+    table
+}
+
+/// How far ahead `ours` is of `theirs`, larger than 1 meaning better.
+pub fn ahead_by(ours: &Row, theirs: &Row) -> Option<Ratio> {
+    match ours.better {
+        Better::Lower => Ratio::of(theirs, ours),
+        Better::Higher => Ratio::of(ours, theirs),
+    }
+}
+
+/// The median with its unit, or what became of the engine.
+pub fn figure(row: &Row) -> String {
+    match (row.status, row.median) {
+        (Status::Ok, Some(median)) => format!("{} {}", shown(median), row.unit),
+        (Status::Missing, _) => format!("missing: {}", row.reason),
+        _ => format!("failed: {}", row.reason),
+    }
+}
+
+/// The ratio in words: with its spread, and open when the spread crosses one.
+pub fn ratio_text(ratio: Ratio) -> String {
+    let open = if ratio.is_open() {
+        " (open: the spread crosses 1)"
+    } else {
+        ""
+    };
+    format!(
+        "{:.2}× ({:.2}–{:.2}){open}",
+        ratio.median, ratio.min, ratio.max
+    )
+}
+
+pub fn empty(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED).set_header(
+        header
+            .iter()
+            .map(|title| Cell::new(title).add_attribute(Attribute::Bold)),
+    );
+    if !std::io::stdout().is_terminal() {
+        table.force_no_tty();
+    }
+    table
+}
+
+fn advantage(ours: Option<&Row>, theirs: &Row) -> Cell {
+    match ours.and_then(|ours| ahead_by(ours, theirs)) {
+        Some(ratio) if ratio.max < 1.0 => Cell::new(ratio_text(ratio)).fg(Color::Red),
+        Some(ratio) => Cell::new(ratio_text(ratio)),
+        None => Cell::new("–"),
+    }
+}

@@ -1,0 +1,182 @@
+//! An engine: one folder below `engines/`, built by its own build file, run as
+//! a process of its own for each measurement.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::params::Params;
+
+/// Whether the engine does all that the scenario asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Contract {
+    Full,
+    Partial,
+}
+
+/// One way to run a folder's program: a name in the tables.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    pub name: String,
+    pub folder: PathBuf,
+    manifest: Manifest,
+    variant: Variant,
+}
+
+/// `engine.toml`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    /// What it is, for people.
+    about: String,
+    /// Commands that must exist before the build is tried.
+    #[serde(default)]
+    needs: Vec<String>,
+    /// Builds the program; run in the folder.
+    build: Vec<String>,
+    /// Runs the program, relative to the folder; scenario and parameters follow.
+    run: Vec<String>,
+    engine: Vec<Variant>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Variant {
+    name: String,
+    #[serde(default)]
+    args: Vec<String>,
+    scenarios: BTreeMap<String, Support>,
+}
+
+/// What an engine offers in one scenario.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Support {
+    pub contract: Contract,
+    /// What is missing, when the contract is partial.
+    #[serde(default)]
+    pub lacks: String,
+    /// Parameters above these values are left out, because they would take minutes.
+    #[serde(default)]
+    pub at_most: BTreeMap<String, u64>,
+}
+
+impl Engine {
+    /// Every engine below `engines`, by folder name.
+    pub fn load_all(engines: &Path) -> Result<Vec<Self>> {
+        let mut folders: Vec<PathBuf> = fs::read_dir(engines)
+            .with_context(|| format!("{}: no engines here", engines.display()))?
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|path| path.join("engine.toml").is_file())
+            .collect();
+        folders.sort();
+        let engines = folders.iter().map(|folder| Self::load(folder));
+        Ok(engines
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect())
+    }
+
+    fn load(folder: &Path) -> Result<Vec<Self>> {
+        let path = folder.join("engine.toml");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let manifest: Manifest =
+            toml::from_str(&text).with_context(|| path.display().to_string())?;
+        let engine = |variant: &Variant| Self {
+            name: variant.name.clone(),
+            folder: folder.to_path_buf(),
+            manifest: manifest.clone(),
+            variant: variant.clone(),
+        };
+        Ok(manifest.engine.iter().map(engine).collect())
+    }
+
+    pub fn about(&self) -> &str {
+        &self.manifest.about
+    }
+
+    pub fn support(&self, scenario: &str) -> Option<&Support> {
+        self.variant.scenarios.get(scenario)
+    }
+
+    /// Whether a run at these parameters is worth its time.
+    pub fn takes(&self, scenario: &str, params: &Params) -> bool {
+        self.support(scenario).is_some_and(|support| {
+            let below =
+                |(key, most): (&String, &u64)| params.get(key).is_none_or(|value| value <= *most);
+            support.at_most.iter().all(below)
+        })
+    }
+
+    /// Builds the folder's program; the error is the reason why it is missing.
+    pub fn build(&self) -> Result<()> {
+        if let Some(command) = self
+            .manifest
+            .needs
+            .iter()
+            .find(|command| !is_on_path(command))
+        {
+            bail!("`{command}` is not installed (make peers installs what Debian has)");
+        }
+        let Some((program, args)) = self.manifest.build.split_first() else {
+            return Ok(());
+        };
+        let output = Command::new(program)
+            .args(args)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("`{program}` cannot be started"))?;
+        if !output.status.success() {
+            bail!("build failed: {}", last_line(&output.stderr));
+        }
+        Ok(())
+    }
+
+    /// The command of one measurement.
+    pub fn command(&self, scenario: &str, params: &Params) -> Result<Command> {
+        let (program, args) = self
+            .manifest
+            .run
+            .split_first()
+            .context("engine.toml: `run` is empty")?;
+        let local = self.folder.join(program);
+        let mut command = Command::new(if local.is_file() {
+            local
+        } else {
+            PathBuf::from(program)
+        });
+        command
+            .args(args)
+            .args(&self.variant.args)
+            .arg(scenario)
+            .args(params.to_args());
+        command
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Ok(command)
+    }
+}
+
+fn is_on_path(command: &str) -> bool {
+    let Some(path) = std::env::var_os("PATH") else {
+        return false;
+    };
+    std::env::split_paths(&path).any(|folder| folder.join(command).is_file())
+}
+
+fn last_line(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    line.unwrap_or("no message").to_owned()
+}

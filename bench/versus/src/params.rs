@@ -1,0 +1,47 @@
+//! The parameters of one run, in the order in which they were given.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Params(Map<String, Value>);
+
+impl Params {
+    pub fn with(&self, key: &str, value: u64) -> Self {
+        let mut params = self.clone();
+        params.0.insert(key.to_owned(), Value::from(value));
+        params
+    }
+
+    pub fn get(&self, key: &str) -> Option<u64> {
+        self.0.get(key).and_then(Value::as_u64)
+    }
+
+    /// The parameter, or zero: expectations are written for known grids.
+    pub fn number(&self, key: &str) -> u64 {
+        self.get(key).unwrap_or(0)
+    }
+
+    pub fn without(&self, key: &str) -> Self {
+        let mut params = self.clone();
+        params.0.shift_remove(key);
+        params
+    }
+
+    /// As the words of a command line.
+    pub fn to_args(&self) -> Vec<String> {
+        self.0
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect()
+    }
+}
+
+impl fmt::Display for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_args().join(" "))
+    }
+}
