@@ -4,7 +4,7 @@ use busyhour::clock::{Instant, UnixTime};
 use busyhour_server::{
     proto::sip::Message,
     registrar::{
-        BindingChange, BindingId, Bindings, Moment, Origin, Policy, REMOVED_FOR, Refusal,
+        BindingChange, BindingId, Bindings, Flow, Moment, Policy, REMOVED_FOR, Refusal,
         Registration, Tally, write_answer, write_refusal,
     },
 };
@@ -355,13 +355,13 @@ impl Registrar {
             .map(|()| String::from_utf8(answer).unwrap())
             .map_err(|refusal| {
                 let mut answer = Vec::new();
-                write_refusal(&mut answer, &message, &refusal, origin().source, "t1");
+                write_refusal(&mut answer, &message, &refusal, flow().remote, "t1");
                 (refusal, String::from_utf8(answer).unwrap())
             })
     }
 
     fn update(&mut self, message: &Message<'_>, answer: &mut Vec<u8>) -> Result<(), Refusal> {
-        let registration = Registration::read(message, "sip:alice@example.com".into(), origin())?;
+        let registration = Registration::read(message, "sip:alice@example.com".into(), flow())?;
         let mut next_id = || {
             self.last_id += 1;
             BindingId(self.last_id)
@@ -395,9 +395,9 @@ fn request(call_id: &str, cseq: u32, headers: &str) -> String {
     )
 }
 
-fn origin() -> Origin {
-    Origin {
-        source: "192.0.2.1:5062".parse().unwrap(),
+fn flow() -> Flow {
+    Flow {
+        remote: "192.0.2.1:5062".parse().unwrap(),
         local: "192.0.2.9:5060".parse().unwrap(),
     }
 }

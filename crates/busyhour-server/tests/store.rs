@@ -1,7 +1,7 @@
 //! The SQLite store: what was acknowledged is there again, and only one server at a time.
 
 use busyhour::clock::UnixTime;
-use busyhour_server::registrar::{BindingChange, BindingId, Contact, Lease};
+use busyhour_server::registrar::{BindingChange, BindingId, Contact, Flow, Lease};
 use busyhour_server::store::{
     Account, AccountHash, Change, CommitError, Refused, SqliteOptions, SqliteStore, Store,
     StoreError,
@@ -187,8 +187,10 @@ fn contact(number: u64) -> Arc<Contact> {
         call_id: "call".into(),
         path: "".into(),
         user_agent: "phone".into(),
-        source: "[2001:db8::1]:5062".parse().unwrap(),
-        local: "192.0.2.2:5060".parse().unwrap(),
+        flow: Flow {
+            remote: "[2001:db8::1]:5062".parse().unwrap(),
+            local: "192.0.2.2:5060".parse().unwrap(),
+        },
     })
 }
 

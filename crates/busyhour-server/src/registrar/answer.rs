@@ -17,7 +17,7 @@ pub fn write_answer(
     at: Moment,
     to_tag: impl Display,
 ) {
-    let source = Some(registration.origin.source);
+    let source = Some(registration.flow.remote);
     let mut answer = ResponseBuilder::new(out, request, Status::OK, source).to_tag(to_tag);
     for binding in bindings.active(at.now) {
         let now = at.now;
@@ -42,6 +42,7 @@ pub fn write_refusal(
         .to_tag(to_tag);
     match refusal {
         Refusal::BadExtension(options) => answer.header(HeaderName::Unsupported, options),
+        Refusal::BadEvent => answer.header(HeaderName::AllowEvents, ALLOW_EVENTS),
         Refusal::IntervalTooBrief(min) => answer.header(HeaderName::MinExpires, seconds(*min)),
         Refusal::Overloaded(after) => answer.header(HeaderName::RetryAfter, seconds(*after)),
         _ => answer,
@@ -66,3 +67,6 @@ impl Display for ContactValue<'_> {
         write!(f, ";expires={}", seconds(left))
     }
 }
+
+/// The event packages of this server, as `Allow-Events` lists them.
+pub const ALLOW_EVENTS: &str = "presence, dialog";

@@ -1,7 +1,11 @@
 //! One binding: a contact, its lease, and the changes that make it durable.
 
-use busyhour::clock::{Instant, UnixTime};
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use super::Flow;
+use busyhour::{
+    bus::Name,
+    clock::{Instant, UnixTime},
+};
+use std::{sync::Arc, time::Duration};
 
 /// Identifies one binding for its whole life, across refreshes and restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +28,7 @@ pub struct Binding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contact {
     /// Canonical address of record, such as `sip:alice@example.com`.
-    pub aor: Arc<str>,
+    pub aor: Name,
     /// The contact URI as the device wrote it.
     pub uri: Box<str>,
     /// Contact parameters other than `q` and `expires`, each with its leading semicolon.
@@ -37,10 +41,8 @@ pub struct Contact {
     pub path: Box<str>,
     /// The User-Agent header, empty when there was none.
     pub user_agent: Box<str>,
-    /// Where the registration came from.
-    pub source: SocketAddr,
-    /// Our own address on which it arrived, so that requests leave from there.
-    pub local: SocketAddr,
+    /// Which way the registration came, and so which way the device is reached.
+    pub flow: Flow,
 }
 
 /// The part of a binding that each refresh replaces.

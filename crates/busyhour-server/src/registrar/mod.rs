@@ -11,6 +11,7 @@
 //! registration that made it is recognised by its CSeq and revives nothing.
 
 mod policy;
+mod flow;
 mod binding;
 mod refusal;
 mod address;
@@ -21,11 +22,12 @@ mod answer;
 mod date;
 
 pub use address::{Domains, address_of_record};
-pub use answer::{write_answer, write_refusal};
+pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, Contact, Lease, Moment};
 pub use bindings::{Bindings, Expired, REMOVED_FOR};
 pub use date::HttpDate;
+pub use flow::Flow;
 pub use policy::Policy;
 pub use refusal::Refusal;
-pub use registration::{ContactWish, Origin, Registration, Wish};
+pub use registration::{ContactWish, Registration, Wish};
 pub use update::{Tally, Update};

@@ -1,9 +1,9 @@
-//! Why a registration is refused, and with which answer.
+//! Why a request is refused, and with which answer.
 
 use crate::proto::sip::{ParseError, Status};
 use std::{borrow::Cow, time::Duration};
 
-/// A registration that changes nothing, and the answer that says why.
+/// A request that changes nothing, and the answer that says why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// 400: the request breaks a rule; the text stands in the reason phrase.
@@ -12,13 +12,19 @@ pub enum Refusal {
     Forbidden(&'static str),
     /// 404: no such address of record here.
     NotFound,
+    /// 406: no body that we can send is accepted.
+    NotAcceptable,
     /// 416: the scheme of the address of record is not SIP.
     UnsupportedScheme,
     /// 420: these options of Require are unknown.
     BadExtension(String),
     /// 423: the wish is shorter than this.
     IntervalTooBrief(Duration),
-    /// 500: an older registration of the same Call-ID came after a newer one.
+    /// 481: no such subscription, or no longer.
+    NoSubscription,
+    /// 489: an event package that is none of ours.
+    BadEvent,
+    /// 500: an older request of the same Call-ID came after a newer one.
     OutOfOrder,
     /// 503: no room, try again later.
     Overloaded(Duration),
@@ -31,6 +37,9 @@ impl Refusal {
             Self::BadRequest(_) => Status::BAD_REQUEST,
             Self::Forbidden(_) => Status::FORBIDDEN,
             Self::NotFound => Status::NOT_FOUND,
+            Self::NotAcceptable => Status::NOT_ACCEPTABLE,
+            Self::NoSubscription => Status::CALL_DOES_NOT_EXIST,
+            Self::BadEvent => Status::BAD_EVENT,
             Self::UnsupportedScheme => Status::UNSUPPORTED_URI_SCHEME,
             Self::BadExtension(_) => Status::BAD_EXTENSION,
             Self::IntervalTooBrief(_) => Status::INTERVAL_TOO_BRIEF,
@@ -44,6 +53,7 @@ impl Refusal {
         match self {
             Self::BadRequest(reason) => reason,
             Self::Forbidden(reason) => reason,
+            Self::NoSubscription => "Subscription Does Not Exist",
             Self::OutOfOrder => "CSeq Out Of Order",
             other => other.status().reason(),
         }

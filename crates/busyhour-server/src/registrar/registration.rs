@@ -1,14 +1,15 @@
 //! Reading a REGISTER: what its headers wish, before any binding is touched.
 
-use super::Refusal;
+use super::{Flow, Refusal};
 use crate::proto::sip::{Contact as ContactHeader, ContactIter, Contacts, HeaderName, Message};
-use std::{borrow::Cow, fmt::Write, net::SocketAddr, sync::Arc};
+use busyhour::bus::Name;
+use std::{borrow::Cow, fmt::Write};
 
 /// The wishes of one REGISTER.
 #[derive(Debug, Clone)]
 pub struct Registration<'a> {
     /// Canonical address of record.
-    pub aor: Arc<str>,
+    pub aor: Name,
     /// Its Call-ID.
     pub call_id: &'a str,
     /// Its CSeq number.
@@ -20,16 +21,7 @@ pub struct Registration<'a> {
     /// The User-Agent header, empty when there was none.
     pub user_agent: &'a str,
     /// Which way it came.
-    pub origin: Origin,
-}
-
-/// Which way a request came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
-    /// Where it came from.
-    pub source: SocketAddr,
-    /// Our own address on which it arrived.
-    pub local: SocketAddr,
+    pub flow: Flow,
 }
 
 /// What a REGISTER asks for.
@@ -64,7 +56,7 @@ impl<'a> Registration<'a> {
     /// [`Refusal::BadExtension`] when Require names something unknown, and
     /// [`Refusal::BadRequest`] when a header is missing, repeated or broken, or
     /// `*` stands without `Expires: 0`.
-    pub fn read(message: &Message<'a>, aor: Arc<str>, origin: Origin) -> Result<Self, Refusal> {
+    pub fn read(message: &Message<'a>, aor: Name, flow: Flow) -> Result<Self, Refusal> {
         check_require(message)?;
         Ok(Self {
             aor,
@@ -73,7 +65,7 @@ impl<'a> Registration<'a> {
             wish: Wish::read(message)?,
             path: path(message),
             user_agent: message.header(HeaderName::UserAgent).unwrap_or(""),
-            origin,
+            flow,
         })
     }
 }

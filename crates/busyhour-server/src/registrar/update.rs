@@ -230,8 +230,7 @@ impl Draft<'_, '_> {
             call_id: registration.call_id.into(),
             path: (*registration.path).into(),
             user_agent: registration.user_agent.into(),
-            source: registration.origin.source,
-            local: registration.origin.local,
+            flow: registration.flow,
         }
     }
 
@@ -243,8 +242,7 @@ impl Draft<'_, '_> {
             && *contact.call_id == *registration.call_id
             && *contact.path == *registration.path
             && *contact.user_agent == *registration.user_agent
-            && contact.source == registration.origin.source
-            && contact.local == registration.origin.local
+            && contact.flow == registration.flow
     }
 }
 

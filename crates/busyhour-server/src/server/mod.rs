@@ -1,9 +1,11 @@
 //! The server: the registrar, the watchers and the store wired to the runtime.
 
 mod config;
+mod network;
 mod stats;
 
 pub use config::{Authentication, Limits, ServerConfig, WatchPolicy};
+pub use network::{Network, SendError};
 pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};
 
-pub use crate::registrar::Policy as RegistrationPolicy;
+pub use crate::registrar::{Flow, Policy as RegistrationPolicy};

@@ -1,9 +1,9 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
 use super::{StoreError, sqlite_error};
-use crate::registrar::{BindingId, Contact, Lease};
+use crate::registrar::{BindingId, Contact, Flow, Lease};
 use crate::store::{Account, AccountHash, Contents, StoredBinding};
-use busyhour::clock::UnixTime;
+use busyhour::{bus::Name, clock::UnixTime};
 use rusqlite::{Connection, OpenFlags, Row, Transaction};
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc};
 
@@ -47,15 +47,17 @@ fn binding(row: &Row<'_>, id: i64) -> Result<StoredBinding, String> {
 fn contact(row: &Row<'_>) -> Result<Contact, String> {
     let text = |column| text(row, column);
     Ok(Contact {
-        aor: text(1)?.into(),
+        aor: Name::new(text(1)?),
         uri: text(2)?.into(),
         parameters: text(3)?.into(),
         q_milli: row.get(4).map_err(|error| error.to_string())?,
         call_id: text(5)?.into(),
         path: text(6)?.into(),
         user_agent: text(7)?.into(),
-        source: address(text(8)?)?,
-        local: address(text(9)?)?,
+        flow: Flow {
+            remote: address(text(8)?)?,
+            local: address(text(9)?)?,
+        },
     })
 }
 
@@ -108,7 +110,7 @@ fn secrets(snapshot: &Transaction<'_>) -> rusqlite::Result<BTreeMap<String, Vec<
 }
 
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
-    source, local, cseq, granted_s, expires_at_ns, removed \
+    remote, local, cseq, granted_s, expires_at_ns, removed \
     FROM contact JOIN lease USING (id) ORDER BY id";
 const ACCOUNTS: &str =
     "SELECT username, realm, algorithm, hash FROM account ORDER BY username, realm, algorithm";

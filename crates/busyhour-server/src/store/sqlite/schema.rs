@@ -39,7 +39,7 @@ const MIGRATIONS: &[&str] = &["
         call_id TEXT NOT NULL,
         path TEXT NOT NULL,
         user_agent TEXT NOT NULL,
-        source TEXT NOT NULL,
+        remote TEXT NOT NULL,
         local TEXT NOT NULL
     );
     CREATE TABLE lease (

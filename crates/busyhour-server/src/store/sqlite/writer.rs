@@ -82,15 +82,15 @@ fn apply_binding(connection: &Connection, change: &BindingChange) -> rusqlite::R
 fn put_contact(connection: &Connection, id: BindingId, contact: &Contact) -> rusqlite::Result<()> {
     cached(connection, PUT_CONTACT)?.execute(params![
         key(id),
-        &*contact.aor,
+        contact.aor.as_str(),
         contact.uri,
         contact.parameters,
         contact.q_milli,
         contact.call_id,
         contact.path,
         contact.user_agent,
-        contact.source.to_string(),
-        contact.local.to_string(),
+        contact.flow.remote.to_string(),
+        contact.flow.local.to_string(),
     ])?;
     Ok(())
 }
@@ -156,7 +156,7 @@ fn nanos(lease: &Lease) -> i64 {
 }
 
 const PUT_CONTACT: &str = "INSERT OR REPLACE INTO contact \
-    (id, aor, uri, parameters, q_milli, call_id, path, user_agent, source, local) \
+    (id, aor, uri, parameters, q_milli, call_id, path, user_agent, remote, local) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 const PUT_LEASE: &str = "INSERT OR REPLACE INTO lease \
     (id, cseq, granted_s, expires_at_ns, removed) VALUES (?1, ?2, ?3, ?4, ?5)";
