@@ -13,14 +13,20 @@
 //! this file has the policy and the structure at length.
 
 mod class;
-mod slots;
 mod standing;
+mod worker_id;
+mod rank;
+mod adaptive;
+mod short;
+mod long;
+mod ranks;
 
 pub use class::{Class, Priority, RealTimePriority};
-pub use slots::Slot;
 pub use standing::Standing;
+pub use worker_id::WorkerId;
 
-use slots::Slots;
+use adaptive::Adaptive;
+use rank::Rank;
 use std::time::Duration;
 
 /// What an entity gains on the worker it last ran on: its data is there.
@@ -60,16 +66,7 @@ pub struct RunQueue<E> {
     worker: WorkerId,
     tick_ns: u32,
     epoch: u32,
-    slots: Slots<E>,
-    /// In list order, which decides between equals.
-    list: Vec<Candidate>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    slot: Slot,
-    goodness: u16,
-    renewed_goodness: u16,
+    queued: Adaptive<E>,
 }
 
 impl<E> RunQueue<E> {
@@ -88,8 +85,7 @@ impl<E> RunQueue<E> {
             worker,
             tick_ns: tick.as_nanos().clamp(1, u128::from(u32::MAX)) as u32,
             epoch: 0,
-            slots: Slots::new(),
-            list: Vec::new(),
+            queued: Adaptive::new(),
         }
     }
 
@@ -99,15 +95,12 @@ impl<E> RunQueue<E> {
     /// comes from another worker keeps the counter it brings; whoever takes it
     /// there [settles](RunQueue::settle) it there first.
     ///
-    /// The slot is for [`RunQueue::remove`] and is valid until the entity is picked.
-    ///
-    /// # Panics
-    ///
-    /// When four billion entities are runnable already.
+    /// The standing must stay as it is while the entity is queued.
     #[inline]
-    pub fn wake(&mut self, entity: E, standing: &mut Standing, place: Place) -> Slot {
+    pub fn wake(&mut self, entity: E, standing: &mut Standing, place: Place) {
         standing.arrive(self.worker, self.epoch);
-        self.enqueue(entity, standing, place)
+        let rank = Rank::of(standing, self.worker);
+        self.queued.push(entity, rank, place);
     }
 
     /// Takes the entity with the greatest goodness out of the queue; the first
@@ -117,27 +110,19 @@ impl<E> RunQueue<E> {
     /// has more to do, else [`sleep`](RunQueue::sleep).
     #[inline]
     pub fn pick(&mut self) -> Option<E> {
-        if self.list.is_empty() {
-            return None;
-        }
-        let mut best = self.best();
-        if self.list[best].goodness == 0 {
+        if self.queued.top()?.is_used_up() {
             self.begin_epoch();
-            best = self.best();
         }
-        let slot = self.list.remove(best).slot;
-        self.slots.take(slot)
+        let (entity, _) = self.queued.pop()?;
+        Some(entity)
     }
 
     /// Charges an entity for the time it `ran` and queues it again, behind its equals.
-    ///
-    /// # Panics
-    ///
-    /// When four billion entities are runnable already.
     #[inline]
-    pub fn put_back(&mut self, entity: E, standing: &mut Standing, ran: Duration) -> Slot {
+    pub fn put_back(&mut self, entity: E, standing: &mut Standing, ran: Duration) {
         self.sleep(standing, ran);
-        self.enqueue(entity, standing, Place::Back)
+        let rank = Rank::of(standing, self.worker);
+        self.queued.push(entity, rank, Place::Back);
     }
 
     /// Charges an entity that has no more to do for the time it `ran`.
@@ -151,34 +136,34 @@ impl<E> RunQueue<E> {
         standing.charge(self.worker, ran_ns, self.tick_ns);
     }
 
-    /// Brings the counter of an entity of this worker up to date without
-    /// charging it: before another worker takes it, or to look at it.
+    /// Brings the counter of an entity up to date without charging it: before
+    /// another worker takes it, or to look at it.
     #[inline]
     pub fn settle(&self, standing: &mut Standing) {
-        if standing.home() == self.worker {
-            standing.catch_up(self.epoch);
-        }
+        standing.arrive(self.worker, self.epoch);
     }
 
-    /// Takes a queued entity out before its turn, to change its class or to
-    /// hand it to another worker.
+    /// Takes a queued entity out before its turn and [settles](RunQueue::settle)
+    /// it: to change its class, or to hand it to another worker.
     ///
-    /// `None`, and nothing changes, when `slot` does not hold `entity` (any more).
-    pub fn remove(&mut self, slot: Slot, entity: &E) -> Option<E>
+    /// `None`, and nothing changes, when it is not queued here. The cost is a
+    /// search among its equals.
+    pub fn remove(&mut self, entity: &E, standing: &mut Standing) -> Option<E>
     where
         E: PartialEq,
     {
-        if self.slots.get(slot) != Some(entity) {
-            return None;
-        }
-        self.list.retain(|candidate| candidate.slot != slot);
-        self.slots.take(slot)
+        let mut settled = standing.clone();
+        self.settle(&mut settled);
+        let rank = Rank::of(&settled, self.worker);
+        let removed = self.queued.remove(entity, rank)?;
+        *standing = settled;
+        Some(removed)
     }
 
     /// How many entities are runnable.
     #[inline]
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.queued.len()
     }
 
     /// Whether nothing is runnable.
@@ -192,43 +177,22 @@ impl<E> RunQueue<E> {
         self.epoch
     }
 
+    /// The structure in use now, for diagnostics.
+    pub fn mode(&self) -> Mode {
+        self.queued.mode()
+    }
+
     /// The worker that this queue is for.
     pub fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    #[inline]
-    fn enqueue(&mut self, entity: E, standing: &Standing, place: Place) -> Slot {
-        let slot = self.slots.put(entity);
-        let candidate = Candidate {
-            slot,
-            goodness: standing.goodness(self.worker),
-            renewed_goodness: standing.renewed_goodness(self.worker),
-        };
-        match place {
-            Place::Front => self.list.insert(0, candidate),
-            Place::Back => self.list.push(candidate),
-        }
-        slot
-    }
-
-    /// The first of the candidates with the greatest goodness.
-    fn best(&self) -> usize {
-        let mut best = 0;
-        for (index, candidate) in self.list.iter().enumerate() {
-            if candidate.goodness > self.list[best].goodness {
-                best = index;
-            }
-        }
-        best
-    }
-
-    /// Everybody here is used up, so counter/2 + priority is the priority.
+    /// Everybody here is used up, so counter/2 + priority is the priority, and
+    /// a standing is given it when its turn comes.
+    #[cold]
     fn begin_epoch(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
-        for candidate in &mut self.list {
-            candidate.goodness = candidate.renewed_goodness;
-        }
+        self.queued.renew();
     }
 }
 
@@ -242,33 +206,19 @@ pub enum Place {
     Back,
 }
 
-/// Names a worker: who an entity last ran on, and whose epochs it follows.
+/// The structure that a queue is in. The order is the same in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WorkerId(u16);
-
-impl WorkerId {
-    /// No worker has this number.
-    const NOBODY: Self = Self(u16::MAX);
-
-    /// The worker with this number, 0 to 65,534.
-    ///
-    /// # Panics
-    ///
-    /// With 65,535, which stands for nobody.
-    pub const fn new(number: u16) -> Self {
-        assert!(number != u16::MAX, "65,535 stands for nobody");
-        Self(number)
-    }
-
-    /// The worker's number.
-    pub const fn get(self) -> u16 {
-        self.0
-    }
+pub enum Mode {
+    /// A sorted ring, for up to 16 entities.
+    Short,
+    /// A list for each goodness, from 17 entities until 8 are left.
+    Long,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::iter;
 
     const HERE: WorkerId = WorkerId::new(0);
     const TICK: Duration = Duration::from_micros(100);
@@ -289,7 +239,7 @@ mod tests {
         queue.wake('b', &mut normal(20), Place::Back);
         queue.wake('c', &mut normal(20), Place::Back);
         queue.wake('a', &mut normal(20), Place::Front);
-        let order: Vec<_> = std::iter::from_fn(|| queue.pick()).collect();
+        let order: Vec<_> = iter::from_fn(|| queue.pick()).collect();
         assert_eq!(order, ['a', 'b', 'c']);
     }
 
@@ -327,16 +277,44 @@ mod tests {
     }
 
     #[test]
-    fn removal_leaves_the_order_of_the_others() {
+    fn removal_leaves_the_order_of_the_others_in_each_mode() {
+        for count in [4, 40] {
+            let mut queue = RunQueue::new(HERE);
+            let mut standings = vec![normal(20); count];
+            for (entity, standing) in standings.iter_mut().enumerate() {
+                queue.wake(entity, standing, Place::Back);
+            }
+            assert_eq!(queue.remove(&count, &mut normal(20)), None, "a stranger");
+            assert_eq!(queue.remove(&1, &mut standings[1]), Some(1));
+            assert_eq!(queue.remove(&1, &mut standings[1]), None, "gone already");
+            assert!(iter::from_fn(|| queue.pick()).eq((0..count).filter(|&entity| entity != 1)));
+        }
+    }
+
+    #[test]
+    fn an_entity_is_found_in_the_epoch_that_began_since_it_was_queued() {
         let mut queue = RunQueue::new(HERE);
-        let slots: Vec<_> = (0..4)
-            .map(|entity| queue.wake(entity, &mut normal(20), Place::Back))
-            .collect();
-        assert_eq!(queue.remove(slots[1], &3), None, "not its slot");
-        assert_eq!(queue.remove(slots[1], &1), Some(1));
-        assert_eq!(queue.remove(slots[1], &1), None, "gone already");
-        let order: Vec<_> = std::iter::from_fn(|| queue.pick()).collect();
-        assert_eq!(order, [0, 2, 3]);
+        let mut standings = vec![normal(20); 40];
+        for (entity, standing) in standings.iter_mut().enumerate() {
+            queue.sleep(standing, 20 * TICK);
+            queue.wake(entity, standing, Place::Back);
+        }
+        assert_eq!((queue.pick(), queue.epoch()), (Some(0), 1));
+        assert_eq!(queue.remove(&7, &mut standings[7]), Some(7));
+        assert_eq!(standings[7].counter(), 20);
+    }
+
+    #[test]
+    fn the_mode_turns_at_both_ends_of_the_hysteresis() {
+        let mut queue = RunQueue::new(HERE);
+        (0..16).for_each(|entity| queue.wake(entity, &mut normal(20), Place::Back));
+        assert_eq!(queue.mode(), Mode::Short);
+        queue.wake(16, &mut normal(20), Place::Back);
+        assert_eq!(queue.mode(), Mode::Long);
+        (0..8).for_each(|entity| assert_eq!(queue.pick(), Some(entity)));
+        assert_eq!((queue.mode(), queue.len()), (Mode::Long, 9));
+        assert_eq!((queue.pick(), queue.mode()), (Some(8), Mode::Short));
+        assert!(iter::from_fn(|| queue.pick()).eq(9..17));
     }
 
     #[test]

@@ -94,14 +94,19 @@ impl Standing {
         u16::from(self.priority.get()) + self.base(worker)
     }
 
+    /// A standing as a queue may meet it.
+    #[cfg(test)]
+    pub(super) fn fixture(class: Class, counter: u8, ran_on: WorkerId) -> Self {
+        Self {
+            counter,
+            ran_on,
+            ..Self::new(class)
+        }
+    }
+
     fn base(&self, worker: WorkerId) -> u16 {
         let is_same = u16::from(self.ran_on == worker);
         u16::from(self.priority.get()) + is_same * u16::from(SAME_WORKER_BONUS)
-    }
-
-    /// The worker whose epochs the counter follows.
-    pub(super) fn home(&self) -> WorkerId {
-        self.home
     }
 
     /// Catches up with `worker`'s epochs; from another worker it brings its
@@ -130,10 +135,14 @@ impl Standing {
     }
 
     /// Takes `ran_ns` off the counter in whole ticks, keeping the rest for later.
+    ///
+    /// A turn costs a thousandth of a tick at least. So even turns too short
+    /// for the clock add up, and nobody stays ahead for ever.
     #[inline]
     pub(super) fn charge(&mut self, worker: WorkerId, ran_ns: u64, tick_ns: u32) {
         self.ran_on = worker;
-        let owed_ns = ran_ns.saturating_add(u64::from(self.uncharged_ns));
+        let turn_ns = ran_ns.max(u64::from(tick_ns / TURNS_PER_TICK_MAX + 1));
+        let owed_ns = turn_ns.saturating_add(u64::from(self.uncharged_ns));
         if owed_ns < u64::from(tick_ns) {
             self.uncharged_ns = owed_ns as u32;
         } else {
@@ -149,6 +158,8 @@ impl Default for Standing {
         Self::new(Class::Normal(Priority::DEFAULT))
     }
 }
+
+const TURNS_PER_TICK_MAX: u32 = 1000;
 
 /// A real-time entity has a counter too, for the day it is a normal one again.
 const fn split(class: Class) -> (Priority, Option<RealTimePriority>) {
@@ -204,14 +215,21 @@ mod tests {
     }
 
     #[test]
+    fn turns_too_short_for_the_clock_add_up_too() {
+        let mut standing = Standing::default();
+        (0..1000).for_each(|_| standing.charge(WorkerId::new(0), 0, 100_000));
+        assert_eq!(standing.counter(), 19);
+    }
+
+    #[test]
     fn goodness_is_that_of_linux_2_2() {
         let (here, there) = (WorkerId::new(0), WorkerId::new(1));
         let mut standing = Standing::new(Class::Normal(Priority::new(7)));
         assert_eq!(standing.goodness(here), 14);
-        standing.charge(here, 3, 1);
+        standing.charge(here, 3000, 1000);
         assert_eq!(standing.goodness(here), 4 + 7 + 15);
         assert_eq!(standing.goodness(there), 4 + 7);
-        standing.charge(here, 4, 1);
+        standing.charge(here, 4000, 1000);
         assert_eq!(standing.goodness(here), 0);
         standing.set_class(Class::RealTime(RealTimePriority::new(9)));
         assert_eq!(standing.goodness(here), 1009);

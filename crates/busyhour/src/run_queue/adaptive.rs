@@ -1,0 +1,124 @@
+use super::{
+    Mode, Place,
+    long::Long,
+    rank::Rank,
+    short::{self, Short},
+};
+
+/// The queued entities in the structure that is fastest for their number.
+///
+/// It becomes long when the ring is full and short again when half a ring
+/// would do, so that entities which come and go at either length do not make
+/// it turn to and fro. The structure not in use is empty.
+#[derive(Debug)]
+pub(super) struct Adaptive<E> {
+    mode: Mode,
+    short: Short<E>,
+    long: Long<E>,
+}
+
+const SHORT_AGAIN: usize = short::CAPACITY / 2;
+
+impl<E> Adaptive<E> {
+    pub(super) fn new() -> Self {
+        Self {
+            mode: Mode::Short,
+            short: Short::new(),
+            long: Long::new(),
+        }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self.mode {
+            Mode::Short => self.short.len(),
+            Mode::Long => self.long.len(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
+        if self.mode == Mode::Short && self.short.is_full() {
+            self.lengthen();
+        }
+        match self.mode {
+            Mode::Short => self.short.push(entity, rank, place),
+            Mode::Long => self.long.push(entity, rank, place),
+        }
+    }
+
+    /// The rank of the next to run.
+    #[inline]
+    pub(super) fn top(&self) -> Option<Rank> {
+        match self.mode {
+            Mode::Short => self.short.top(),
+            Mode::Long => self.long.top(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
+        match self.mode {
+            Mode::Short => self.short.pop(),
+            Mode::Long => {
+                let popped = self.long.pop();
+                self.shorten_if_few();
+                popped
+            }
+        }
+    }
+
+    /// Begins an epoch; everybody here is used up.
+    #[cold]
+    pub(super) fn renew(&mut self) {
+        match self.mode {
+            Mode::Short => self.short.renew(),
+            Mode::Long => self.long.renew(),
+        }
+    }
+
+    pub(super) fn remove(&mut self, entity: &E, rank: Rank) -> Option<E>
+    where
+        E: PartialEq,
+    {
+        match self.mode {
+            Mode::Short => self.short.remove(entity),
+            Mode::Long => {
+                let removed = self.long.remove(entity, rank);
+                self.shorten_if_few();
+                removed
+            }
+        }
+    }
+
+    /// Moves all into lists by rank. They leave the ring in the order in which
+    /// they would run, so equals enter their list in order.
+    #[cold]
+    fn lengthen(&mut self) {
+        self.long.prepare();
+        while let Some((entity, rank)) = self.short.pop() {
+            self.long.push(entity, rank, Place::Back);
+        }
+        self.mode = Mode::Long;
+    }
+
+    #[inline]
+    fn shorten_if_few(&mut self) {
+        if self.long.len() <= SHORT_AGAIN {
+            self.shorten();
+        }
+    }
+
+    /// Moves all into the ring, likewise.
+    #[cold]
+    fn shorten(&mut self) {
+        while let Some((entity, rank)) = self.long.pop() {
+            self.short.push(entity, rank, Place::Back);
+        }
+        self.mode = Mode::Short;
+    }
+}

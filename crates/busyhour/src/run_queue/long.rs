@@ -1,0 +1,108 @@
+use super::{Place, rank::Rank, ranks::Ranks};
+use std::{collections::VecDeque, mem};
+
+/// Many entities in one list a rank, and a bitmap of the ranks that have any.
+///
+/// Picking and queueing cost the same at any length. An epoch swaps the lists
+/// of the used-up ranks with those of the ranks they become, which are empty:
+/// at most one swap for each priority, whatever the number of entities.
+#[derive(Debug)]
+pub(super) struct Long<E> {
+    /// One for each rank, once there was anything to hold.
+    lists: Vec<VecDeque<E>>,
+    occupied: Ranks,
+    /// The highest occupied rank.
+    top: Option<Rank>,
+    len: usize,
+}
+
+impl<E> Long<E> {
+    /// A list that empties gives its memory back if it has room for more.
+    const KEPT_CAPACITY: usize = 64;
+
+    pub(super) fn new() -> Self {
+        Self {
+            lists: Vec::new(),
+            occupied: Ranks::default(),
+            top: None,
+            len: 0,
+        }
+    }
+
+    /// Makes the lists, before the first entity is pushed.
+    pub(super) fn prepare(&mut self) {
+        self.lists.resize_with(Rank::COUNT, VecDeque::new);
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
+        let list = &mut self.lists[rank.index()];
+        match place {
+            Place::Front => list.push_front(entity),
+            Place::Back => list.push_back(entity),
+        }
+        if list.len() == 1 {
+            self.occupied.insert(rank);
+            self.top = self.top.max(Some(rank));
+        }
+        self.len += 1;
+    }
+
+    /// The rank of the next to run.
+    #[inline]
+    pub(super) fn top(&self) -> Option<Rank> {
+        self.top
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
+        let rank = self.top?;
+        let list = &mut self.lists[rank.index()];
+        let entity = list.pop_front()?;
+        if list.is_empty() {
+            self.vacate(rank);
+        }
+        self.len -= 1;
+        Some((entity, rank))
+    }
+
+    /// Begins an epoch; everybody here is used up.
+    #[cold]
+    pub(super) fn renew(&mut self) {
+        for used_up in mem::take(&mut self.occupied).iter() {
+            let renewed = used_up.renewed();
+            self.lists.swap(used_up.index(), renewed.index());
+            self.occupied.insert(renewed);
+        }
+        self.top = self.occupied.highest();
+    }
+
+    pub(super) fn remove(&mut self, entity: &E, rank: Rank) -> Option<E>
+    where
+        E: PartialEq,
+    {
+        let list = &mut self.lists[rank.index()];
+        let found = list.iter().position(|queued| queued == entity)?;
+        let removed = list.remove(found);
+        if list.is_empty() {
+            self.vacate(rank);
+        }
+        self.len -= 1;
+        removed
+    }
+
+    #[inline]
+    fn vacate(&mut self, rank: Rank) {
+        self.occupied.remove(rank);
+        self.top = self.occupied.highest();
+        let list = &mut self.lists[rank.index()];
+        if list.capacity() > Self::KEPT_CAPACITY {
+            *list = VecDeque::new();
+        }
+    }
+}

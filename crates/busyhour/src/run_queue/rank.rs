@@ -1,0 +1,103 @@
+use super::{Class, Priority, RealTimePriority, SAME_WORKER_BONUS, Standing, WorkerId};
+
+/// The place of an entity in the total order of a queue: goodness, with the
+/// used-up entities told apart by the goodness they will have.
+///
+/// From low to high: the used-up ones by the goodness that the next epoch
+/// gives them, the normal ones by goodness, the real-time ones by priority.
+/// An epoch therefore raises every used-up rank by the same amount, and that
+/// keeps their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank(u16);
+
+/// The first rank above all used-up ones; what an epoch adds to a used-up rank.
+const NORMAL: u16 = 2 * MAX_PRIORITY + BONUS + 1;
+/// The first rank above all normal ones.
+const REAL_TIME: u16 = NORMAL + 3 * MAX_PRIORITY + BONUS + 1;
+
+const MAX_PRIORITY: u16 = Priority::MAX.get() as u16;
+const BONUS: u16 = SAME_WORKER_BONUS as u16;
+
+impl Rank {
+    /// The rank that no entity has.
+    pub(super) const NOBODY: Self = Self(0);
+    /// How many ranks there are, the unused rank 0 included.
+    pub(super) const COUNT: usize = (REAL_TIME + RealTimePriority::MAX.get() as u16 + 1) as usize;
+
+    /// The rank of an entity in the queue of `worker`.
+    #[inline]
+    pub(super) fn of(standing: &Standing, worker: WorkerId) -> Self {
+        match standing.class() {
+            Class::RealTime(priority) => Self(REAL_TIME + u16::from(priority.get())),
+            Class::Normal(_) if standing.counter() == 0 => Self(standing.renewed_goodness(worker)),
+            Class::Normal(_) => Self(NORMAL + standing.goodness(worker)),
+        }
+    }
+
+    pub(super) fn from_index(index: usize) -> Self {
+        debug_assert!(0 < index && index < Self::COUNT);
+        Self(index as u16)
+    }
+
+    #[inline]
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Whether the entity must wait for the next epoch.
+    #[inline]
+    pub(super) fn is_used_up(self) -> bool {
+        self.0 < NORMAL
+    }
+
+    /// The rank that a used-up entity has in the next epoch.
+    pub(super) fn renewed(self) -> Self {
+        debug_assert!(self.is_used_up());
+        Self(self.0 + NORMAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeSet, HashMap};
+
+    const HERE: WorkerId = WorkerId::new(0);
+
+    /// Every standing a queue can meet, on its own worker or from another.
+    fn standings() -> impl Iterator<Item = Standing> {
+        let normal = (1..=40).map(|priority| Class::Normal(Priority::new(priority)));
+        let real_time = (0..=99).map(|priority| Class::RealTime(RealTimePriority::new(priority)));
+        normal.chain(real_time).flat_map(|class| {
+            (0..=2 * Priority::MAX.get()).flat_map(move |counter| {
+                [HERE, WorkerId::new(1)].map(|ran_on| Standing::fixture(class, counter, ran_on))
+            })
+        })
+    }
+
+    #[test]
+    fn ranks_order_as_goodness_does() {
+        let all: BTreeSet<_> = standings()
+            .map(|standing| (standing.goodness(HERE), Rank::of(&standing, HERE).index()))
+            .collect();
+        for &(goodness, rank) in &all {
+            assert!(rank < Rank::COUNT);
+            assert_eq!(Rank::from_index(rank).is_used_up(), goodness == 0);
+            for &(other_goodness, other_rank) in all.iter().filter(|(other, _)| *other > 0) {
+                let expected = goodness.cmp(&other_goodness);
+                assert_eq!(rank.cmp(&other_rank), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_used_up_rank_tells_priority_and_bonus_so_epochs_never_merge_two() {
+        let mut seen = HashMap::new();
+        for standing in standings().filter(|standing| standing.goodness(HERE) == 0) {
+            let who = (standing.class(), standing.ran_on());
+            let rank = Rank::of(&standing, HERE);
+            assert_eq!(*seen.entry(rank.index()).or_insert(who), who);
+        }
+        assert_eq!(seen.len(), 80);
+    }
+}

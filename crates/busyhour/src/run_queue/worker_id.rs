@@ -1,0 +1,23 @@
+/// Names a worker: who an entity last ran on, and whose epochs it follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkerId(u16);
+
+impl WorkerId {
+    /// No worker has this number.
+    pub(super) const NOBODY: Self = Self(u16::MAX);
+
+    /// The worker with this number, 0 to 65,534.
+    ///
+    /// # Panics
+    ///
+    /// With 65,535, which stands for nobody.
+    pub const fn new(number: u16) -> Self {
+        assert!(number != u16::MAX, "65,535 stands for nobody");
+        Self(number)
+    }
+
+    /// The worker's number.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
