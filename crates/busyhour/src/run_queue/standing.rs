@@ -61,8 +61,9 @@ impl Standing {
     /// Moves the entity, which must not be queued, to another class.
     ///
     /// The counter stays: a change of class neither pays debts nor earns
-    /// time. To change a queued entity, [remove](super::RunQueue::remove) it,
-    /// change it, and wake it again; until then the queue goes by the old class.
+    /// time. [Settle](super::RunQueue::settle) a sleeper first, or the epochs it
+    /// missed count at the new priority. [Remove](super::RunQueue::remove) a
+    /// queued entity first, and wake it again after.
     pub const fn set_class(&mut self, class: Class) {
         (self.priority, self.real_time) = split(class);
     }

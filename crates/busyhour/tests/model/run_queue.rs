@@ -1,0 +1,304 @@
+//! The run queue as Linux 2.2 has it: one list, scanned whole for each pick,
+//! and a walk over every task, asleep or not, when an epoch begins.
+
+use busyhour::run_queue::{Class, Mode, Place, Priority, RealTimePriority, RunQueue};
+use busyhour::run_queue::{Standing, WorkerId};
+use std::time::Duration;
+
+/// One step of a driven run. Steps that make no sense for the entity's state
+/// (waking who is awake) do nothing, so every sequence is a valid run.
+#[derive(Debug, Clone, Copy)]
+pub enum Operation {
+    Wake(usize, usize, Place),
+    /// Pick and put back, which is what a busy worker does.
+    Turn(usize, u32),
+    Pick(usize),
+    PutBack(usize, u32),
+    Sleep(usize, u32),
+    Remove(usize),
+    SetClass(usize, Class),
+}
+
+impl Operation {
+    /// Makes an operation of any 64 bits: for generators, shrinkers and fuzzers.
+    pub fn decode(bits: u64, entity_count: usize) -> Self {
+        let [kind, worker, value, ..] = bits.to_le_bytes();
+        let entity = (bits >> 32) as usize % entity_count;
+        let worker = usize::from(worker) % WORKERS;
+        // Often below a tick, sometimes many ticks.
+        let ran_ns = u32::from(value).pow(2) % (5 * TICK_NS);
+        match kind % 16 {
+            0..6 => Self::Turn(worker, ran_ns),
+            6..8 => Self::Wake(entity, worker, Place::Back),
+            8 => Self::Wake(entity, worker, Place::Front),
+            9..11 => Self::Pick(worker),
+            11..13 => Self::PutBack(entity, ran_ns),
+            13 => Self::Sleep(entity, ran_ns),
+            14 => Self::Remove(entity),
+            _ => Self::SetClass(entity, class(value)),
+        }
+    }
+}
+
+const WORKERS: usize = 2;
+const TICK_NS: u32 = 10_000;
+
+fn class(value: u8) -> Class {
+    match value {
+        0..8 => Class::RealTime(RealTimePriority::new(value)),
+        8..128 => Class::Normal(Priority::DEFAULT),
+        128.. => Class::Normal(Priority::new(value % 41)),
+    }
+}
+
+/// Applies each operation to the run queues and to the model, and compares.
+pub struct Driver {
+    queues: [RunQueue<usize>; WORKERS],
+    standings: Vec<Standing>,
+    model: Naive,
+    /// How often each mode was met, and how often it changed.
+    pub met: Met,
+}
+
+#[derive(Debug, Default)]
+pub struct Met {
+    pub picks: u64,
+    pub epochs: u64,
+    pub long: u64,
+    pub turns_of_mode: u64,
+}
+
+impl Driver {
+    pub fn new(entity_count: usize) -> Self {
+        Self {
+            queues: std::array::from_fn(|worker| {
+                let tick = Duration::from_nanos(u64::from(TICK_NS));
+                RunQueue::with_tick(WorkerId::new(worker as u16), tick)
+            }),
+            standings: vec![Standing::default(); entity_count],
+            model: Naive::new(entity_count),
+            met: Met::default(),
+        }
+    }
+
+    pub fn apply(&mut self, operation: Operation) {
+        let modes = self.modes();
+        match operation {
+            Operation::Wake(entity, worker, place) => self.wake(entity, worker, place),
+            Operation::Turn(worker, ran_ns) => {
+                if let Some(entity) = self.pick(worker) {
+                    self.put_back(entity, ran_ns);
+                }
+            }
+            Operation::Pick(worker) => drop(self.pick(worker)),
+            Operation::PutBack(entity, ran_ns) => self.put_back(entity, ran_ns),
+            Operation::Sleep(entity, ran_ns) => self.sleep(entity, ran_ns),
+            Operation::Remove(entity) => self.remove(entity),
+            Operation::SetClass(entity, class) => self.set_class(entity, class),
+        }
+        self.met.long += u64::from(modes.contains(&Mode::Long));
+        self.met.turns_of_mode += u64::from(modes != self.modes());
+    }
+
+    /// Compares all there is to see from outside.
+    pub fn check(&self) {
+        for (worker, queue) in self.queues.iter().enumerate() {
+            assert_eq!(queue.len(), self.model.lists[worker].len());
+            assert_eq!(queue.epoch(), self.model.epochs[worker]);
+        }
+        for (entity, task) in self.model.tasks.iter().enumerate() {
+            let mut standing = self.standings[entity].clone();
+            if let Some(home) = task.home {
+                self.queues[home].settle(&mut standing);
+            }
+            assert_eq!(i64::from(standing.counter()), task.counter, "{entity}");
+        }
+    }
+
+    fn modes(&self) -> [Mode; WORKERS] {
+        std::array::from_fn(|worker| self.queues[worker].mode())
+    }
+
+    fn wake(&mut self, entity: usize, worker: usize, place: Place) {
+        let task = &mut self.model.tasks[entity];
+        if task.state != State::Asleep {
+            return;
+        }
+        let standing = &mut self.standings[entity];
+        if let Some(home) = task.home {
+            self.queues[home].settle(standing);
+        }
+        self.queues[worker].wake(entity, standing, place);
+        self.model.wake(entity, worker, place);
+    }
+
+    fn pick(&mut self, worker: usize) -> Option<usize> {
+        let epoch = self.queues[worker].epoch();
+        let picked = self.queues[worker].pick();
+        assert_eq!(picked, self.model.pick(worker));
+        self.met.picks += u64::from(picked.is_some());
+        self.met.epochs += u64::from(epoch != self.queues[worker].epoch());
+        picked
+    }
+
+    fn put_back(&mut self, entity: usize, ran_ns: u32) {
+        if let State::Running(worker) = self.model.tasks[entity].state {
+            let ran = Duration::from_nanos(u64::from(ran_ns));
+            self.queues[worker].put_back(entity, &mut self.standings[entity], ran);
+            self.model.put_back(entity, worker, ran_ns);
+        }
+    }
+
+    fn sleep(&mut self, entity: usize, ran_ns: u32) {
+        if let State::Running(worker) = self.model.tasks[entity].state {
+            let ran = Duration::from_nanos(u64::from(ran_ns));
+            self.queues[worker].sleep(&mut self.standings[entity], ran);
+            self.model.charge(entity, worker, ran_ns);
+            self.model.tasks[entity].state = State::Asleep;
+        }
+    }
+
+    fn remove(&mut self, entity: usize) {
+        let state = self.model.tasks[entity].state;
+        for worker in 0..WORKERS {
+            let is_here = state == State::Queued(worker);
+            let before = self.standings[entity].clone();
+            let removed = self.queues[worker].remove(&entity, &mut self.standings[entity]);
+            assert_eq!(removed, is_here.then_some(entity));
+            assert!(is_here || before == self.standings[entity]);
+            if is_here {
+                self.model.remove(entity, worker);
+            }
+        }
+    }
+
+    fn set_class(&mut self, entity: usize, class: Class) {
+        let task = &self.model.tasks[entity];
+        if !matches!(task.state, State::Queued(_)) {
+            let standing = &mut self.standings[entity];
+            if let Some(home) = task.home {
+                self.queues[home].settle(standing);
+            }
+            standing.set_class(class);
+            self.model.set_class(entity, class);
+        }
+    }
+}
+
+/// All tasks and each worker's list of the runnable ones.
+pub struct Naive {
+    tasks: Vec<Task>,
+    lists: [Vec<usize>; WORKERS],
+    epochs: [u32; WORKERS],
+}
+
+#[derive(Clone)]
+struct Task {
+    counter: i64,
+    priority: i64,
+    real_time: Option<i64>,
+    uncharged_ns: u32,
+    /// Whose epochs it goes by: the worker that it was last woken for.
+    home: Option<usize>,
+    ran_on: Option<usize>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Asleep,
+    Queued(usize),
+    Running(usize),
+}
+
+impl Naive {
+    fn new(task_count: usize) -> Self {
+        let task = Task {
+            counter: 20,
+            priority: 20,
+            real_time: None,
+            uncharged_ns: 0,
+            home: None,
+            ran_on: None,
+            state: State::Asleep,
+        };
+        Self {
+            tasks: vec![task; task_count],
+            lists: Default::default(),
+            epochs: [0; WORKERS],
+        }
+    }
+
+    fn wake(&mut self, entity: usize, worker: usize, place: Place) {
+        match place {
+            Place::Front => self.lists[worker].insert(0, entity),
+            Place::Back => self.lists[worker].push(entity),
+        }
+        self.tasks[entity].home = Some(worker);
+        self.tasks[entity].state = State::Queued(worker);
+    }
+
+    fn pick(&mut self, worker: usize) -> Option<usize> {
+        let (mut best, mut best_goodness) = (None, -1000);
+        for (index, &entity) in self.lists[worker].iter().enumerate() {
+            let goodness = self.goodness(entity, worker);
+            if goodness > best_goodness {
+                (best, best_goodness) = (Some(index), goodness);
+            }
+        }
+        if best_goodness == 0 {
+            self.begin_epoch(worker);
+            return self.pick(worker);
+        }
+        let entity = self.lists[worker].remove(best?);
+        self.tasks[entity].state = State::Running(worker);
+        Some(entity)
+    }
+
+    fn goodness(&self, entity: usize, worker: usize) -> i64 {
+        let task = &self.tasks[entity];
+        match (task.real_time, task.counter) {
+            (Some(priority), _) => 1000 + priority,
+            (None, 0) => 0,
+            (None, counter) if task.ran_on == Some(worker) => counter + task.priority + 15,
+            (None, counter) => counter + task.priority,
+        }
+    }
+
+    fn begin_epoch(&mut self, worker: usize) {
+        self.epochs[worker] += 1;
+        for task in &mut self.tasks {
+            if task.home == Some(worker) {
+                task.counter = task.counter / 2 + task.priority;
+            }
+        }
+    }
+
+    fn put_back(&mut self, entity: usize, worker: usize, ran_ns: u32) {
+        self.charge(entity, worker, ran_ns);
+        self.wake(entity, worker, Place::Back);
+    }
+
+    fn charge(&mut self, entity: usize, worker: usize, ran_ns: u32) {
+        let task = &mut self.tasks[entity];
+        task.ran_on = Some(worker);
+        task.uncharged_ns += ran_ns.max(TICK_NS / 1000 + 1);
+        while task.uncharged_ns >= TICK_NS {
+            task.uncharged_ns -= TICK_NS;
+            task.counter = (task.counter - 1).max(0);
+        }
+    }
+
+    fn remove(&mut self, entity: usize, worker: usize) {
+        self.lists[worker].retain(|&queued| queued != entity);
+        self.tasks[entity].state = State::Asleep;
+    }
+
+    fn set_class(&mut self, entity: usize, class: Class) {
+        let task = &mut self.tasks[entity];
+        (task.priority, task.real_time) = match class {
+            Class::Normal(priority) => (i64::from(priority.get()), None),
+            Class::RealTime(priority) => (20, Some(i64::from(priority.get()))),
+        };
+    }
+}

@@ -1,0 +1,150 @@
+//! The run queue against the naive scan of Linux 2.2, in every mode and across
+//! the turns between modes; and what the policy promises: nobody starves.
+//!
+//! `BUSYHOUR_TEST_SCALE=50 cargo test --test run_queue` drives it for longer.
+
+#[path = "model/run_queue.rs"]
+mod model;
+
+use busyhour::run_queue::{Class, Mode, Place, Priority, RunQueue, Standing, WorkerId};
+use model::{Driver, Operation};
+use proptest::{collection::vec, prelude::*};
+use std::time::Duration;
+
+proptest! {
+    #[test]
+    fn short_histories_agree_with_the_naive_scan(
+        entity_count in 1..40_usize,
+        history in vec(any::<u64>(), 0..400),
+    ) {
+        let mut driver = Driver::new(entity_count);
+        for bits in history {
+            driver.apply(Operation::decode(bits, entity_count));
+            driver.check();
+        }
+    }
+}
+
+#[test]
+fn long_histories_agree_with_the_naive_scan_in_every_mode() {
+    let always_short = drive(16, 1_000_000);
+    assert_eq!(always_short.long, 0);
+
+    let to_and_fro = drive(160, 1_000_000);
+    assert!(to_and_fro.turns_of_mode > 1_000, "{to_and_fro:?}");
+
+    let mostly_long = drive(600, 1_000_000);
+    assert!(mostly_long.long > 900_000, "{mostly_long:?}");
+}
+
+/// Drives random operations and compares the whole state now and then.
+fn drive(entity_count: usize, operations: u64) -> model::Met {
+    let mut driver = Driver::new(entity_count);
+    let mut random = Random(entity_count as u64);
+    for step in 0..operations * scale() {
+        driver.apply(Operation::decode(random.next(), entity_count));
+        if step % 1_000 == 0 {
+            driver.check();
+        }
+    }
+    driver.check();
+    assert!(driver.met.picks > 0 && driver.met.epochs > 0);
+    driver.met
+}
+
+#[test]
+fn equals_share_the_worker_evenly() {
+    for count in [2, 3, 16, 17, 500] {
+        let turns = take_turns(&vec![(20, 30_000); count], 200 * count);
+        let (least, most) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
+        assert!(most - least <= 1, "{least}..{most} turns among {count}");
+    }
+}
+
+#[test]
+fn time_is_shared_in_proportion_to_priority_not_to_turns() {
+    let entities = [(10, 90_000), (20, 30_000), (40, 3_000)];
+    let turns = take_turns(&entities, 1_000_000);
+    let shares = [0, 1, 2].map(|index| {
+        let (priority, turn_ns) = entities[index];
+        turns[index] as f64 * turn_ns as f64 / f64::from(priority)
+    });
+    for share in shares {
+        assert!((0.95..1.05).contains(&(share / shares[1])), "{shares:?}");
+    }
+}
+
+#[test]
+fn turns_too_short_to_measure_starve_nobody() {
+    let turns = take_turns(&[(1, 0), (40, 0), (40, 0)], 300_000);
+    assert!(turns[0] > 1_000, "{turns:?}");
+}
+
+#[test]
+fn a_sleeper_is_picked_as_soon_as_it_wakes_among_busy_equals() {
+    let mut queue = RunQueue::new(WorkerId::new(0));
+    let mut standings = vec![Standing::default(); 1_000];
+    let sleeper = 0;
+    queue.sleep(&mut standings[sleeper], Duration::ZERO);
+    for entity in 1..standings.len() {
+        queue.wake(entity, &mut standings[entity], Place::Back);
+    }
+    for _ in 0..100 {
+        for _ in 0..50_000 {
+            let entity = queue.pick().unwrap();
+            queue.put_back(entity, &mut standings[entity], Duration::from_micros(250));
+        }
+        queue.wake(sleeper, &mut standings[sleeper], Place::Back);
+        assert_eq!(queue.pick(), Some(sleeper));
+        queue.sleep(&mut standings[sleeper], Duration::from_micros(5));
+    }
+}
+
+#[test]
+fn a_burst_gives_its_memory_back_and_leaves_the_order() {
+    let mut queue = RunQueue::new(WorkerId::new(0));
+    for entity in 0..100_000_u32 {
+        queue.wake(entity, &mut Standing::default(), Place::Back);
+    }
+    assert_eq!((queue.mode(), queue.len()), (Mode::Long, 100_000));
+    assert!((0..100_000).all(|entity| queue.pick() == Some(entity)));
+    assert_eq!((queue.mode(), queue.pick()), (Mode::Short, None));
+}
+
+/// Lets entities of a priority and a run time in nanoseconds take turns, and
+/// counts the turns of each.
+fn take_turns(entities: &[(u8, u64)], turn_count: usize) -> Vec<u64> {
+    let mut queue = RunQueue::new(WorkerId::new(0));
+    let class = |priority| Class::Normal(Priority::new(priority));
+    let mut standings: Vec<_> = entities
+        .iter()
+        .map(|&(priority, _)| Standing::new(class(priority)))
+        .collect();
+    for (entity, standing) in standings.iter_mut().enumerate() {
+        queue.wake(entity, standing, Place::Back);
+    }
+    let mut turns = vec![0; entities.len()];
+    for _ in 0..turn_count {
+        let entity = queue.pick().unwrap();
+        turns[entity] += 1;
+        let ran = Duration::from_nanos(entities[entity].1);
+        queue.put_back(entity, &mut standings[entity], ran);
+    }
+    turns
+}
+
+fn scale() -> u64 {
+    std::env::var("BUSYHOUR_TEST_SCALE").map_or(1, |scale| scale.parse().expect("a number"))
+}
+
+/// SplitMix64: the same history for the same seed, everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
