@@ -6,3 +6,5 @@ mod uri;
 mod torture_valid;
 mod torture_invalid;
 mod torture_ipv6;
+mod properties;
+mod seeds;

@@ -168,4 +168,9 @@ fn broken_uris_are_refused() {
     ] {
         assert_eq!(Uri::parse(text), None, "{text}");
     }
+    assert_eq!(Uri::parse("sip:h;a;A=1"), None, "no parameter stands twice");
+    let many =
+        |count: usize| (0..count).fold(String::from("sip:h"), |uri, at| format!("{uri};p{at}"));
+    assert!(Uri::parse(&many(32)).is_some());
+    assert_eq!(Uri::parse(&many(33)), None);
 }
