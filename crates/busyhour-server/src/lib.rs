@@ -12,4 +12,6 @@ pub mod watch;
 pub mod store;
 pub mod server;
 pub mod config;
+pub mod net;
+pub mod web;
 pub mod cli;

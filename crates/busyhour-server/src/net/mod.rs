@@ -1,0 +1,30 @@
+//! SIP's datagrams: batches in and out of UDP sockets.
+//!
+//! **In.** Each socket has a thread `bh-rx-<n>`. It asks the kernel for up to
+//! [`BATCH_LEN`] datagrams in one call (`recvmmsg`), straight into pinned
+//! buffers, and hands them on in order. Only when the socket is empty does it
+//! sleep in `poll`, together with the signal that ends it.
+//!
+//! **Out.** Each socket has a bounded queue and no thread. Whoever queues a
+//! datagram while nobody is sending, sends: its own and all that others queue
+//! meanwhile, up to [`BATCH_LEN`] a call (`sendmmsg`). So a lone answer leaves
+//! at once on the worker that made it, and under load the answers of all
+//! workers share calls.
+//!
+//! Generic segmentation offload was considered and left out: it batches
+//! datagrams to *one* destination, and ours go to as many as there are devices.
+//! So was `SO_REUSEPORT`: a second server on the same port would start without
+//! an error and take half the devices.
+
+mod bind;
+mod receive;
+mod send;
+mod stats;
+mod udp;
+
+pub use bind::BindError;
+pub use stats::NetworkStats;
+pub use udp::{Datagram, Udp, UdpOptions};
+
+/// Datagrams that one system call moves at most.
+pub const BATCH_LEN: usize = 64;

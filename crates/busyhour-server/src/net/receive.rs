@@ -1,0 +1,175 @@
+use super::{
+    BATCH_LEN, Datagram,
+    stats::{Counters, add},
+};
+use crate::registrar::Flow;
+use busyhour::buffer::{Buffer, BufferMut, BufferPool};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        eventfd::EventFd,
+        socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg},
+    },
+};
+use std::{
+    io::IoSliceMut,
+    net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket},
+    os::fd::{AsFd, AsRawFd},
+    sync::Arc,
+};
+
+/// The receiving half of one socket, run by its own thread.
+pub(super) struct Receiver {
+    pub(super) socket: Arc<UdpSocket>,
+    pub(super) local: SocketAddr,
+    pub(super) buffers: BufferPool,
+    pub(super) counters: Arc<Counters>,
+    /// Readable once the receiver shall end.
+    pub(super) stop: Arc<EventFd>,
+}
+
+/// Where the datagrams of one call land.
+struct Landing {
+    /// A pinned buffer for each datagram; `None` where the pool had none.
+    slots: Vec<Option<BufferMut>>,
+    /// Beside each slot, room for the rest of a datagram too long for it.
+    spill: Vec<u8>,
+    headers: MultiHeaders<SockaddrStorage>,
+    /// Length and source of each datagram of the last call.
+    arrivals: Vec<(usize, Option<SocketAddr>)>,
+}
+
+impl Receiver {
+    /// Hands every datagram to `deliver`, in order, until the stop signal.
+    pub(super) fn run(&self, deliver: &dyn Fn(Datagram)) {
+        let mut landing = Landing::new();
+        loop {
+            landing.refill(&self.buffers);
+            match landing.receive(&self.socket) {
+                Ok(()) => self.hand_on(&mut landing, deliver),
+                Err(Errno::EAGAIN) if self.wait() == Waited::Stop => return,
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(error) => self.failed(error),
+            }
+        }
+    }
+
+    fn hand_on(&self, landing: &mut Landing, deliver: &dyn Fn(Datagram)) {
+        add(&self.counters.receive_calls, 1);
+        for index in 0..landing.arrivals.len() {
+            let (len, source) = landing.arrivals[index];
+            add(&self.counters.received, 1);
+            add(&self.counters.received_bytes, len);
+            let payload = landing.payload(index, len, &self.buffers);
+            match (payload, source) {
+                (Some(payload), Some(remote)) => deliver(Datagram {
+                    flow: Flow {
+                        local: self.local,
+                        remote,
+                    },
+                    payload,
+                }),
+                (None, _) => add(&self.counters.dropped_no_buffer, 1),
+                // No family but IP ever arrives on an IP socket.
+                (_, None) => add(&self.counters.receive_errors, 1),
+            }
+        }
+    }
+
+    /// Sleeps until a datagram is there or the receiver shall end.
+    fn wait(&self) -> Waited {
+        let mut awaited = [
+            PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.stop.as_fd(), PollFlags::POLLIN),
+        ];
+        // An interrupted or failed poll only means that the socket is tried again.
+        let _ = poll(&mut awaited, PollTimeout::NONE);
+        match awaited[1].any() {
+            Some(true) => Waited::Stop,
+            _ => Waited::Datagram,
+        }
+    }
+
+    fn failed(&self, error: Errno) {
+        add(&self.counters.receive_errors, 1);
+        tracing::warn!(local = %self.local, %error, "receiving failed");
+    }
+}
+
+#[derive(PartialEq)]
+enum Waited {
+    Datagram,
+    Stop,
+}
+
+impl Landing {
+    fn new() -> Self {
+        Self {
+            slots: (0..BATCH_LEN).map(|_| None).collect(),
+            // Zeroed lazily by the operating system: untouched pages cost nothing.
+            spill: vec![0; BATCH_LEN * DATAGRAM_LEN_MAX],
+            headers: MultiHeaders::preallocate(BATCH_LEN, None),
+            arrivals: Vec::with_capacity(BATCH_LEN),
+        }
+    }
+
+    /// A fresh buffer wherever the last call's was handed on.
+    fn refill(&mut self, buffers: &BufferPool) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.is_none()) {
+            *slot = buffers.alloc(SLOT_LEN).ok();
+        }
+    }
+
+    /// One batch into the slots, without waiting.
+    fn receive(&mut self, socket: &UdpSocket) -> nix::Result<()> {
+        let spills = self.spill.chunks_exact_mut(DATAGRAM_LEN_MAX);
+        let mut slices: Vec<[IoSliceMut<'_>; 2]> = self
+            .slots
+            .iter_mut()
+            .zip(spills)
+            .map(|(slot, spill)| {
+                let slot = slot.as_deref_mut().unwrap_or_default();
+                [IoSliceMut::new(slot), IoSliceMut::new(spill)]
+            })
+            .collect();
+        let received = recvmmsg(
+            socket.as_raw_fd(),
+            &mut self.headers,
+            slices.iter_mut(),
+            MsgFlags::MSG_DONTWAIT,
+            None,
+        )?;
+        self.arrivals.clear();
+        let arrivals = received.map(|one| (one.bytes, one.address.as_ref().and_then(address)));
+        self.arrivals.extend(arrivals);
+        Ok(())
+    }
+
+    /// The bytes of datagram `index`, pinned; `None` when the pool is at its budget.
+    fn payload(&mut self, index: usize, len: usize, buffers: &BufferPool) -> Option<Buffer> {
+        let mut slot = self.slots.get_mut(index)?.take()?;
+        if len <= slot.len() {
+            slot.truncate(len);
+            return Some(slot.freeze());
+        }
+        let mut whole = buffers.alloc(len).ok()?;
+        let (head, tail) = whole.split_at_mut(slot.len());
+        head.copy_from_slice(&slot);
+        let spill = self.spill.get(index * DATAGRAM_LEN_MAX..)?;
+        tail.copy_from_slice(spill.get(..tail.len())?);
+        Some(whole.freeze())
+    }
+}
+
+fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = storage.as_sockaddr_in().copied();
+    let v6 = || storage.as_sockaddr_in6().copied();
+    v4.map(|v4| SocketAddrV4::from(v4).into())
+        .or_else(|| v6().map(|v6| SocketAddrV6::from(v6).into()))
+}
+
+/// Room for every SIP message but the rare giant, which costs a copy.
+const SLOT_LEN: usize = 2048;
+/// More than UDP can carry, so that nothing is ever cut off.
+const DATAGRAM_LEN_MAX: usize = 65_536;

@@ -1,0 +1,238 @@
+use super::{
+    BATCH_LEN,
+    stats::{Counters, add},
+};
+use busyhour::buffer::Buffer;
+use nix::{
+    errno::Errno,
+    sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg},
+};
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    io::IoSlice,
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// The bounded queue of datagrams that leave through one socket.
+pub(super) struct SendQueue {
+    waiting: Mutex<Waiting>,
+    /// Datagrams on their way into the kernel; only the thread that set `Waiting::sending` locks it.
+    batch: Mutex<Vec<Outgoing>>,
+    capacity: usize,
+}
+
+struct Waiting {
+    datagrams: VecDeque<Outgoing>,
+    len_high_water: usize,
+    /// A thread is sending, and will look again before it stops.
+    sending: bool,
+}
+
+struct Outgoing {
+    to: SocketAddr,
+    payload: Buffer,
+}
+
+impl SendQueue {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            waiting: Mutex::new(Waiting {
+                datagrams: VecDeque::new(),
+                len_high_water: 0,
+                sending: false,
+            }),
+            batch: Mutex::new(Vec::with_capacity(BATCH_LEN)),
+            capacity,
+        }
+    }
+
+    /// Queues one datagram and, unless another thread is sending, sends all that wait.
+    ///
+    /// Returns `false` when the queue was full; the datagram is dropped then.
+    pub(super) fn send(
+        &self,
+        socket: &UdpSocket,
+        counters: &Counters,
+        to: SocketAddr,
+        payload: Buffer,
+    ) -> bool {
+        match self.queue(Outgoing { to, payload }) {
+            Queued::Full => {
+                add(&counters.dropped_send_queue, 1);
+                return false;
+            }
+            Queued::Theirs => {}
+            Queued::Ours => self.drain(socket, counters),
+        }
+        true
+    }
+
+    /// Datagrams waiting now, and the most that ever did.
+    pub(super) fn len(&self) -> (usize, usize) {
+        let waiting = self.waiting();
+        (waiting.datagrams.len(), waiting.len_high_water)
+    }
+
+    fn queue(&self, outgoing: Outgoing) -> Queued {
+        let mut waiting = self.waiting();
+        if waiting.datagrams.len() >= self.capacity {
+            return Queued::Full;
+        }
+        waiting.datagrams.push_back(outgoing);
+        waiting.len_high_water = waiting.len_high_water.max(waiting.datagrams.len());
+        if std::mem::replace(&mut waiting.sending, true) {
+            Queued::Theirs
+        } else {
+            Queued::Ours
+        }
+    }
+
+    fn drain(&self, socket: &UdpSocket, counters: &Counters) {
+        let mut batch = lock(&self.batch);
+        let sender = Sender { socket, counters };
+        while self.take_batch(&mut batch) {
+            sender.send(&batch);
+            batch.clear();
+        }
+    }
+
+    /// Moves the next datagrams into `batch`; when there are none, sending has
+    /// ended before the lock is free again, so none is forgotten.
+    fn take_batch(&self, batch: &mut Vec<Outgoing>) -> bool {
+        let mut waiting = self.waiting();
+        let len = waiting.datagrams.len().min(BATCH_LEN);
+        batch.extend(waiting.datagrams.drain(..len));
+        waiting.sending = len > 0;
+        len > 0
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        lock(&self.waiting)
+    }
+}
+
+enum Queued {
+    /// There was no room.
+    Full,
+    /// Another thread is sending and will take it along.
+    Theirs,
+    /// Nobody was sending: the caller must.
+    Ours,
+}
+
+/// The socket, for as long as one thread drains the queue.
+struct Sender<'a> {
+    socket: &'a UdpSocket,
+    counters: &'a Counters,
+}
+
+impl Sender<'_> {
+    /// Sends the whole batch; a datagram that the kernel refuses is counted and passed over.
+    fn send(&self, mut batch: &[Outgoing]) {
+        while let Some(first) = batch.first() {
+            let done = match self.send_some(batch) {
+                Ok(count) => self.count(batch, count),
+                Err(Errno::EINTR) => 0,
+                Err(error) => self.pass_over(first, error),
+            };
+            batch = batch.get(done..).unwrap_or_default();
+        }
+    }
+
+    /// As many of the first ones as the kernel takes in one call; an error is the first one's.
+    fn send_some(&self, batch: &[Outgoing]) -> nix::Result<usize> {
+        match batch {
+            [one] => self.send_one(one),
+            several => HEADERS.with_borrow_mut(|headers| self.send_several(several, headers)),
+        }
+    }
+
+    fn send_one(&self, one: &Outgoing) -> nix::Result<usize> {
+        let sent = self.socket.send_to(&one.payload, one.to);
+        sent.map(|_| 1)
+            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))
+    }
+
+    fn send_several(
+        &self,
+        batch: &[Outgoing],
+        headers: &mut MultiHeaders<SockaddrStorage>,
+    ) -> nix::Result<usize> {
+        let slices: Vec<[IoSlice<'_>; 1]> = batch
+            .iter()
+            .map(|one| [IoSlice::new(&one.payload)])
+            .collect();
+        let addresses: Vec<Option<SockaddrStorage>> =
+            batch.iter().map(|one| Some(one.to.into())).collect();
+        let no_control_messages = [];
+        let sent = sendmmsg(
+            self.socket.as_raw_fd(),
+            headers,
+            &slices,
+            &addresses,
+            no_control_messages,
+            MsgFlags::empty(),
+        )?;
+        Ok(sent.count())
+    }
+
+    fn count(&self, batch: &[Outgoing], count: usize) -> usize {
+        let sent = batch.iter().take(count);
+        add(&self.counters.send_calls, 1);
+        add(&self.counters.sent, count);
+        add(
+            &self.counters.sent_bytes,
+            sent.map(|one| one.payload.len()).sum(),
+        );
+        count
+    }
+
+    fn pass_over(&self, refused: &Outgoing, error: Errno) -> usize {
+        add(&self.counters.send_errors, 1);
+        tracing::debug!(to = %refused.to, %error, "a datagram could not be sent");
+        1
+    }
+}
+
+thread_local! {
+    /// Room for one call's headers; it holds raw pointers, so each thread has its own.
+    static HEADERS: RefCell<MultiHeaders<SockaddrStorage>> =
+        RefCell::new(MultiHeaders::preallocate(BATCH_LEN, None));
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour::buffer::BufferPool;
+
+    #[test]
+    fn a_full_queue_refuses_and_the_first_to_queue_must_send() {
+        let buffers = BufferPool::builder().build().unwrap();
+        let queue = SendQueue::new(2);
+        let outgoing = || Outgoing {
+            to: SocketAddr::from(([127, 0, 0, 1], 9)),
+            payload: buffers.copy_from(b"x").unwrap(),
+        };
+        assert!(matches!(queue.queue(outgoing()), Queued::Ours));
+        assert!(matches!(queue.queue(outgoing()), Queued::Theirs));
+        assert!(matches!(queue.queue(outgoing()), Queued::Full));
+        assert_eq!(queue.len(), (2, 2));
+
+        let mut batch = Vec::new();
+        assert!(queue.take_batch(&mut batch));
+        assert!(matches!(queue.queue(outgoing()), Queued::Theirs));
+        assert!(queue.take_batch(&mut batch));
+        assert!(
+            !queue.take_batch(&mut batch),
+            "sending ends with an empty queue"
+        );
+        assert!(matches!(queue.queue(outgoing()), Queued::Ours));
+    }
+}

@@ -1,0 +1,240 @@
+use super::{
+    BindError, NetworkStats, bind::bind, receive::Receiver, send::SendQueue, stats::Counters,
+};
+use crate::{
+    registrar::Flow,
+    server::{Network, SendError},
+};
+use busyhour::buffer::{Buffer, BufferPool};
+use nix::{
+    getsockopt_impl, libc, sockopt_impl,
+    sys::{
+        eventfd::{EfdFlags, EventFd},
+        socket::getsockopt,
+    },
+};
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+/// The UDP sockets of a server.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour::buffer::BufferPool;
+/// use busyhour_server::net::{Udp, UdpOptions};
+/// use busyhour_server::{registrar::Flow, server::Network};
+/// use std::sync::mpsc;
+///
+/// let buffers = BufferPool::builder().build()?;
+/// let options = UdpOptions::new(["127.0.0.1:0".parse()?]);
+/// let udp = Udp::bind(&options)?;
+/// let here = udp.addresses()[0];
+///
+/// let (arrived, arrivals) = mpsc::channel();
+/// udp.start(&buffers, move |datagram| drop(arrived.send(datagram)))?;
+/// let flow = Flow { local: here, remote: here };
+/// udp.send(flow, buffers.copy_from(b"hello")?)?;
+/// let datagram = arrivals.recv()?;
+/// assert_eq!(&*datagram.payload, b"hello");
+/// assert_eq!(datagram.flow, flow);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Udp {
+    sockets: Vec<Port>,
+    addresses: Vec<SocketAddr>,
+    /// Readable once the receive threads shall end; never read, so all see it.
+    stop: Arc<EventFd>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Which addresses to serve, and with how much room.
+#[derive(Debug, Clone)]
+pub struct UdpOptions {
+    /// The addresses; port 0 takes a free one.
+    pub addresses: Vec<SocketAddr>,
+    /// The kernel's receive buffer of each socket, in bytes.
+    pub receive_buffer_bytes: usize,
+    /// Datagrams that may wait to be sent on each socket.
+    pub send_queue_len_max: usize,
+}
+
+/// One received datagram.
+#[derive(Debug, Clone)]
+pub struct Datagram {
+    /// Who sent it, and to which address of ours.
+    pub flow: Flow,
+    /// Its bytes, pinned where the kernel put them.
+    pub payload: Buffer,
+}
+
+/// One socket and all that belongs to it.
+struct Port {
+    socket: Arc<UdpSocket>,
+    local: SocketAddr,
+    queue: SendQueue,
+    counters: Arc<Counters>,
+}
+
+impl UdpOptions {
+    /// The default room for these addresses: 8 MiB in, 65,536 datagrams out.
+    pub fn new(addresses: impl Into<Vec<SocketAddr>>) -> Self {
+        Self {
+            addresses: addresses.into(),
+            receive_buffer_bytes: 8 << 20,
+            send_queue_len_max: 65_536,
+        }
+    }
+}
+
+impl Udp {
+    /// Binds every address; datagrams wait in the kernel until [`start`](Self::start).
+    ///
+    /// # Errors
+    ///
+    /// The first address that cannot be served, and why.
+    pub fn bind(options: &UdpOptions) -> Result<Self, BindError> {
+        let sockets: Vec<Port> = options
+            .addresses
+            .iter()
+            .map(|address| Port::bind(*address, options))
+            .collect::<Result<_, _>>()?;
+        let stop = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC);
+        let stop = stop.map_err(|error| BindError {
+            address: sockets.first().map_or(NO_ADDRESS, |port| port.local),
+            source: error.into(),
+        })?;
+        Ok(Self {
+            addresses: sockets.iter().map(|port| port.local).collect(),
+            sockets,
+            stop: Arc::new(stop),
+            threads: Mutex::default(),
+        })
+    }
+
+    /// Starts a thread `bh-rx-<n>` for each socket, which calls `deliver` for
+    /// each datagram, in the order of arrival at that socket.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses a thread.
+    pub fn start(
+        &self,
+        buffers: &BufferPool,
+        deliver: impl Fn(Datagram) + Send + Sync + 'static,
+    ) -> io::Result<()> {
+        let deliver = Arc::new(deliver);
+        for (index, port) in self.sockets.iter().enumerate() {
+            let receiver = port.receiver(buffers.clone(), self.stop.clone());
+            let deliver = deliver.clone();
+            let thread = thread::Builder::new().name(format!("bh-rx-{index}"));
+            let thread = thread.spawn(move || receiver.run(&*deliver))?;
+            self.threads().push(thread);
+        }
+        Ok(())
+    }
+
+    /// The addresses in use, in the order asked for, each with the port it got.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The sum of all sockets.
+    pub fn stats(&self) -> NetworkStats {
+        let mut sum = NetworkStats::default();
+        for port in &self.sockets {
+            sum += port.stats();
+        }
+        sum
+    }
+
+    /// Ends the receive threads and waits for them; sending stays possible.
+    pub fn stop_receiving(&self) {
+        // The counter of an eventfd overflows only after 2^64 - 2 writes.
+        let _ = self.stop.write(1);
+        for thread in self.threads().drain(..) {
+            // The thread's own panic is already on standard error.
+            let _ = thread.join();
+        }
+    }
+
+    fn threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Network for Udp {
+    /// Queues the datagram. When no other thread is sending, the caller sends it
+    /// at once, together with what others queue meanwhile; only a network card
+    /// that is megabytes behind can hold it up, for 50 ms a call at most.
+    fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        let port = self.sockets.iter().find(|port| port.local == flow.local);
+        port.ok_or(SendError::NoSocket)?.send(flow.remote, datagram)
+    }
+}
+
+impl Drop for Udp {
+    fn drop(&mut self) {
+        self.stop_receiving();
+    }
+}
+
+impl Port {
+    fn bind(address: SocketAddr, options: &UdpOptions) -> Result<Self, BindError> {
+        let socket = bind(address, options)?;
+        let local = socket.local_addr();
+        Ok(Self {
+            local: local.map_err(|source| BindError { address, source })?,
+            socket: Arc::new(socket),
+            queue: SendQueue::new(options.send_queue_len_max),
+            counters: Arc::default(),
+        })
+    }
+
+    fn receiver(&self, buffers: BufferPool, stop: Arc<EventFd>) -> Receiver {
+        Receiver {
+            socket: self.socket.clone(),
+            local: self.local,
+            buffers,
+            counters: self.counters.clone(),
+            stop,
+        }
+    }
+
+    fn send(&self, to: SocketAddr, payload: Buffer) -> Result<(), SendError> {
+        let queued = self.queue.send(&self.socket, &self.counters, to, payload);
+        queued.then_some(()).ok_or(SendError::Full)
+    }
+
+    fn stats(&self) -> NetworkStats {
+        let (len, high_water) = self.queue.len();
+        NetworkStats {
+            kernel_dropped: self.kernel_dropped(),
+            send_queued_len: len as u64,
+            send_queued_high_water: high_water as u64,
+            ..self.counters.read()
+        }
+    }
+
+    /// What the kernel counted since the socket was made; 0 where it does not say.
+    fn kernel_dropped(&self) -> u64 {
+        let info = getsockopt(&self.socket, MemoryInfo);
+        info.map_or(0, |info| u64::from(info[libc::SK_MEMINFO_DROPS as usize]))
+    }
+}
+
+sockopt_impl!(
+    /// The kernel's account of a socket's memory, one number an index.
+    MemoryInfo,
+    GetOnly,
+    libc::SOL_SOCKET,
+    libc::SO_MEMINFO,
+    [u32; 9]
+);
+
+const NO_ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);

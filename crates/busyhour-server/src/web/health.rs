@@ -1,0 +1,50 @@
+use super::sampler::Sample;
+use std::sync::Arc;
+
+/// `Ok` while the server serves, else the reason for the operator.
+///
+/// A store that has failed a change during the kept samples counts as ill:
+/// devices were told 503, and whoever watches should know before they all are.
+pub(super) fn verdict(draining: bool, kept: &[Arc<Sample>]) -> Result<(), String> {
+    if draining {
+        return Err("shutting down".into());
+    }
+    let (Some(first), Some(last)) = (kept.first(), kept.last()) else {
+        return Ok(());
+    };
+    let (before, now) = (&first.stats.store, &last.stats.store);
+    if now.failed > before.failed {
+        return Err(format!("the store fails: {}", now.last_error));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::ServerStats;
+
+    fn sample(failed: u64) -> Arc<Sample> {
+        let mut stats = ServerStats::default();
+        stats.store.failed = failed;
+        stats.store.last_error = "disk full".into();
+        Arc::new(Sample {
+            number: 1,
+            stats,
+            json: String::new(),
+        })
+    }
+
+    #[test]
+    fn a_store_that_failed_lately_is_ill_and_one_that_recovered_is_not() {
+        assert_eq!(verdict(false, &[]), Ok(()));
+        assert_eq!(verdict(false, &[sample(3), sample(3)]), Ok(()));
+        let ill = verdict(false, &[sample(3), sample(4)]);
+        assert_eq!(ill.unwrap_err(), "the store fails: disk full");
+    }
+
+    #[test]
+    fn a_server_that_drains_says_so() {
+        assert_eq!(verdict(true, &[]).unwrap_err(), "shutting down");
+    }
+}

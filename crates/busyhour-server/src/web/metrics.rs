@@ -1,0 +1,244 @@
+//! The snapshot for Prometheus, walked field by field, so that a statistic
+//! added to any station is a metric at once and under a name that says where
+//! it comes from.
+//!
+//! `registrar.accepted` of `/api/stats` is `busyhour_registrar_accepted_total`;
+//! `pool.queued_len` is the gauge `busyhour_runtime_pool_queued_len`; times are
+//! in seconds; what exists once for each serializer or topic has its name as a label.
+
+use crate::server::ServerStats;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, MetricEncoder, text},
+    metrics::MetricType,
+    registry::{Registry, Unit},
+};
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, fmt};
+
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The snapshot in the OpenMetrics text format.
+pub(super) fn text(stats: &ServerStats) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("busyhour");
+    registry.register_collector(Box::new(Families::of(stats)));
+    let mut out = String::new();
+    text::encode(&mut out, &registry)?;
+    Ok(out)
+}
+
+/// Every metric of one snapshot.
+#[derive(Debug, Default)]
+struct Families(BTreeMap<String, Family>);
+
+#[derive(Debug)]
+struct Family {
+    /// Path in the snapshot, as the help says it.
+    path: String,
+    kind: MetricType,
+    unit: Option<Unit>,
+    /// The owner's name, where there are several, and the value.
+    samples: Vec<(Option<String>, f64)>,
+}
+
+impl Families {
+    fn of(stats: &ServerStats) -> Self {
+        let mut families = Self::default();
+        if let Ok(Value::Object(fields)) = serde_json::to_value(stats) {
+            families.walk(&[], None, &fields);
+        }
+        families
+    }
+
+    fn walk(&mut self, path: &[&str], owner: Option<&str>, fields: &Map<String, Value>) {
+        for (name, value) in fields {
+            let path = &[path, &[name.as_str()]].concat();
+            match value {
+                Value::Number(number) => self.add(path, owner, number.as_f64().unwrap_or(0.0)),
+                Value::Object(fields) => self.walk(path, owner, fields),
+                Value::Array(elements) => self.walk_each(path, elements),
+                // Text belongs to /api/stats; Prometheus holds numbers.
+                Value::String(_) | Value::Bool(_) | Value::Null => {}
+            }
+        }
+    }
+
+    fn walk_each(&mut self, path: &[&str], elements: &[Value]) {
+        for fields in elements.iter().filter_map(Value::as_object) {
+            let owner = fields.get("name").and_then(Value::as_str);
+            self.walk(path, owner, fields);
+        }
+    }
+
+    fn add(&mut self, path: &[&str], owner: Option<&str>, value: f64) {
+        let Some((field, parents)) = path.split_last() else {
+            return;
+        };
+        let shape = Shape::of(field);
+        let name = [parents, &[shape.stem.as_str()]].concat().join("_");
+        let family = self.0.entry(name).or_insert_with(|| Family {
+            path: path.join("."),
+            kind: shape.kind,
+            unit: shape.unit,
+            samples: Vec::new(),
+        });
+        let owner = owner.map(str::to_owned);
+        family.samples.push((owner, value * shape.scale));
+    }
+}
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        for (name, family) in &self.0 {
+            let help = format!("{} of /api/stats", family.path);
+            let unit = family.unit.as_ref();
+            let mut metric = encoder.encode_descriptor(name, &help, unit, family.kind)?;
+            for (owner, value) in &family.samples {
+                family.encode(&mut metric, owner.as_deref(), *value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Family {
+    fn encode(&self, metric: &mut MetricEncoder, owner: Option<&str>, value: f64) -> fmt::Result {
+        match owner {
+            Some(owner) => self.value(&mut metric.encode_family(&[("name", owner)])?, value),
+            None => self.value(metric, value),
+        }
+    }
+
+    fn value(&self, metric: &mut MetricEncoder, value: f64) -> fmt::Result {
+        match self.kind {
+            MetricType::Counter => metric.encode_counter::<[(&str, &str); 0], _, f64>(&value, None),
+            _ => metric.encode_gauge(&value),
+        }
+    }
+}
+
+/// What the name of a field says about its values.
+struct Shape {
+    /// The name without its unit, which Prometheus wants last.
+    stem: String,
+    kind: MetricType,
+    unit: Option<Unit>,
+    /// From the field's unit to the metric's.
+    scale: f64,
+}
+
+impl Shape {
+    fn of(field: &str) -> Self {
+        let kind = if is_gauge(field) {
+            MetricType::Gauge
+        } else {
+            MetricType::Counter
+        };
+        let timed = field.ends_with("_ns") || field.contains("_ns_");
+        let stem = field
+            .replace("_ns", "")
+            .trim_end_matches("_total")
+            .to_owned();
+        Self {
+            stem,
+            kind,
+            unit: timed.then_some(Unit::Seconds),
+            scale: if timed { 1e-9 } else { 1.0 },
+        }
+    }
+}
+
+/// The naming rule of the snapshot: these go both ways, all else only grows.
+fn is_gauge(field: &str) -> bool {
+    if COUNTED_BYTES.contains(&field) {
+        return false;
+    }
+    let last = [
+        "_count",
+        "_len",
+        "_bytes",
+        "_ns",
+        "_max",
+        "_high_water",
+        "_capacity",
+    ];
+    last.iter().any(|suffix| field.ends_with(suffix))
+}
+
+/// Byte totals since the start, which the rule would take for gauges.
+const COUNTED_BYTES: [&str; 2] = ["received_bytes", "sent_bytes"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour::stats::SerializerStats;
+
+    fn stats() -> ServerStats {
+        let mut stats = ServerStats::default();
+        stats.registrar.accepted = 7;
+        stats.registrar.binding_count = 5;
+        stats.registrar.latency_p99_ns = 2_500_000;
+        stats.store.transaction_ns_total = 3_000_000_000;
+        stats.traffic.received_bytes = 9;
+        stats.runtime.serializers = ["a", "b\"\n"].map(named).into();
+        stats
+    }
+
+    fn named(name: &str) -> SerializerStats {
+        SerializerStats {
+            name: name.into(),
+            queued_len: name.len() as u64,
+            ..SerializerStats::default()
+        }
+    }
+
+    #[test]
+    fn counters_gauges_and_times_have_their_forms() {
+        let text = text(&stats()).unwrap();
+        for line in [
+            "# TYPE busyhour_registrar_accepted counter",
+            "busyhour_registrar_accepted_total 7.0",
+            "# TYPE busyhour_registrar_binding_count gauge",
+            "busyhour_registrar_binding_count 5.0",
+            "busyhour_registrar_latency_p99_seconds 0.0025",
+            "busyhour_store_transaction_seconds_total 3.0",
+            "busyhour_traffic_received_bytes_total 9.0",
+            "# HELP busyhour_registrar_accepted registrar.accepted of /api/stats",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn what_exists_several_times_is_one_family_with_names() {
+        let text = text(&stats()).unwrap();
+        let family = "busyhour_runtime_serializers_queued_len";
+        assert_eq!(text.matches(&format!("# TYPE {family} gauge")).count(), 1);
+        assert!(
+            text.contains(&format!("{family}{{name=\"a\"}} 1.0")),
+            "{text}"
+        );
+        assert!(text.contains("name=\"b\\\"\\n\""), "{text}");
+    }
+
+    #[test]
+    fn every_number_of_the_snapshot_is_a_metric() {
+        let numbers = count_numbers(&serde_json::to_value(stats()).unwrap());
+        let samples: usize = Families::of(&stats())
+            .0
+            .values()
+            .map(|f| f.samples.len())
+            .sum();
+        assert_eq!(samples, numbers);
+    }
+
+    fn count_numbers(value: &Value) -> usize {
+        match value {
+            Value::Number(_) => 1,
+            Value::Array(elements) => elements.iter().map(count_numbers).sum(),
+            Value::Object(fields) => fields.values().map(count_numbers).sum(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The dashboard, its API and the metrics: everything reads the one snapshot.
+//!
+//! | path | what |
+//! |---|---|
+//! | `/` | the dashboard: one page, nothing loaded from elsewhere |
+//! | `/api/stats` | the snapshot as JSON |
+//! | `/api/events` | a snapshot a second as server-sent events, the last two minutes first |
+//! | `/api/bindings` | registered contacts, a page at a time |
+//! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
+//! | `/healthz` | 200 while the server serves, 503 with the reason otherwise |
+//!
+//! One thread, `bh-http`, runs all of it, so that no reader of a page can take
+//! a worker's time. Everything is read-only.
+
+mod connections;
+mod health;
+mod metrics;
+mod page;
+mod routes;
+mod sampler;
+
+pub use routes::{BindingPage, BindingView};
+
+use crate::server::ServerStats;
+use connections::LimitedListener;
+use sampler::Sampler;
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+use tokio::{runtime, sync::oneshot, time};
+
+/// What the pages show: the server, or a stand-in in tests.
+pub trait Subject: Send + Sync + 'static {
+    /// The one snapshot.
+    fn stats(&self) -> ServerStats;
+
+    /// Up to `limit` bindings, ordered by address of record and then by id,
+    /// beginning after the address of record `after`.
+    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage;
+
+    /// Whether a shutdown has begun.
+    fn is_draining(&self) -> bool;
+}
+
+/// The running web server; dropping it stops it.
+pub struct Web {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Web {
+    /// Binds `address` and serves `subject` with at most `max_connections` at once.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be bound or no thread can be started.
+    pub fn start(
+        address: SocketAddr,
+        max_connections: usize,
+        subject: Arc<dyn Subject>,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name(THREAD.into())
+            .spawn(move || runtime.block_on(serve(listener, max_connections, subject, stopped)))?;
+        Ok(Self {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// The address in use, with the port the system chose where 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Web {
+    /// Ends the event streams, lets answers in progress leave and waits for the thread.
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread's own panic is already on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    max_connections: usize,
+    subject: Arc<dyn Subject>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => LimitedListener::new(listener, max_connections),
+        Err(error) => return tracing::error!(%error, "the dashboard cannot be served"),
+    };
+    let (sampler, sampling) = Sampler::start(subject.clone());
+    let (drain, draining) = oneshot::channel::<()>();
+    let server = axum::serve(listener, routes::router(subject, sampler))
+        .with_graceful_shutdown(async { drop(draining.await) });
+    let server = tokio::spawn(server.into_future());
+    // Either a stop was asked for or the owner is gone; both mean the same.
+    let _ = stopped.await;
+    sampling.abort();
+    drop(drain);
+    // A client that does not read its answer must not hold up the shutdown.
+    let _ = time::timeout(DRAIN, server).await;
+}
+
+const THREAD: &str = "bh-http";
+const DRAIN: Duration = Duration::from_secs(1);

@@ -1,0 +1,140 @@
+use super::{
+    Subject, health, metrics, page,
+    sampler::{Feed, Sample, Sampler},
+};
+use axum::{
+    Json, Router,
+    extract::{Query, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{
+        Html, IntoResponse, Response, Sse,
+        sse::{Event, KeepAlive},
+    },
+    routing::get,
+};
+use serde::{Deserialize, Serialize};
+use std::{convert::Infallible, sync::Arc};
+use tokio_stream::{self as stream, Stream, StreamExt, wrappers::BroadcastStream};
+
+/// A page of bindings, as `/api/bindings` gives it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct BindingPage {
+    /// The bindings; all those of an address of record are on the same page.
+    pub bindings: Vec<BindingView>,
+    /// Pass it as `after` for the next page; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// One registered contact, as `/api/bindings` gives it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BindingView {
+    /// Canonical address of record, such as `sip:alice@example.com`.
+    pub aor: String,
+    /// The contact URI as the device wrote it.
+    pub contact: String,
+    /// Preference in thousandths.
+    pub q_milli: u16,
+    /// Call-ID of the registration.
+    pub call_id: String,
+    /// CSeq of the last registration.
+    pub cseq: u32,
+    /// Where the registration came from.
+    pub source: String,
+    /// Seconds until it runs out.
+    pub expires_in_seconds: u64,
+    /// What the device calls itself.
+    pub user_agent: String,
+}
+
+/// What every handler may reach.
+#[derive(Clone)]
+struct Shared {
+    subject: Arc<dyn Subject>,
+    sampler: Arc<Sampler>,
+}
+
+/// All routes.
+pub(super) fn router(subject: Arc<dyn Subject>, sampler: Arc<Sampler>) -> Router {
+    Router::new()
+        .route("/", get(dashboard))
+        .route("/api/stats", get(stats))
+        .route("/api/events", get(events))
+        .route("/api/bindings", get(bindings))
+        .route("/metrics", get(prometheus))
+        .route("/healthz", get(healthz))
+        .with_state(Shared { subject, sampler })
+}
+
+async fn dashboard() -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, page::SECURITY_POLICY),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, Html(page::html()))
+}
+
+async fn stats(State(shared): State<Shared>) -> impl IntoResponse {
+    Json(shared.subject.stats())
+}
+
+async fn events(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let feed = shared.sampler.feed(last_seen(&headers));
+    let events = samples(feed).map(|sample| Ok(event(&sample)));
+    Sse::new(events).keep_alive(KeepAlive::default())
+}
+
+#[derive(Deserialize)]
+struct PageQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn bindings(State(shared): State<Shared>, Query(query): Query<PageQuery>) -> Response {
+    let limit = query.limit.unwrap_or(PAGE_LEN);
+    if !(1..=PAGE_LEN_MAX).contains(&limit) {
+        let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
+        return (StatusCode::BAD_REQUEST, message).into_response();
+    }
+    Json(shared.subject.bindings(query.after.as_deref(), limit)).into_response()
+}
+
+async fn prometheus(State(shared): State<Shared>) -> Response {
+    match metrics::text(&shared.subject.stats()) {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn healthz(State(shared): State<Shared>) -> (StatusCode, String) {
+    match health::verdict(shared.subject.is_draining(), &shared.sampler.kept()) {
+        Ok(()) => (StatusCode::OK, "ok\n".into()),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
+    }
+}
+
+/// A browser that reconnects says which sample it saw last.
+fn last_seen(headers: &HeaderMap) -> u64 {
+    let id = headers.get("last-event-id");
+    id.and_then(|id| id.to_str().ok()?.parse().ok())
+        .unwrap_or(0)
+}
+
+/// A reader too slow for the live samples skips those it missed.
+fn samples(feed: Feed) -> impl Stream<Item = Arc<Sample>> {
+    let live = BroadcastStream::new(feed.live).filter_map(Result::ok);
+    stream::iter(feed.past).chain(live)
+}
+
+fn event(sample: &Sample) -> Event {
+    Event::default()
+        .id(sample.number.to_string())
+        .event("stats")
+        .data(&sample.json)
+}
+
+const PAGE_LEN: usize = 1000;
+const PAGE_LEN_MAX: usize = 100_000;

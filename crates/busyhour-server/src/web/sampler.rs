@@ -1,0 +1,161 @@
+use super::Subject;
+use crate::server::ServerStats;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::broadcast,
+    task::JoinHandle,
+    time::{self, MissedTickBehavior},
+};
+
+/// Takes one snapshot a second, whoever looks, so that a hundred open pages
+/// cost the server what one costs. Keeps the last two minutes.
+pub(super) struct Sampler(Mutex<History>);
+
+struct History {
+    samples: VecDeque<Arc<Sample>>,
+    /// Taken away when sampling ends, which ends every subscriber's stream.
+    live: Option<broadcast::Sender<Arc<Sample>>>,
+    taken: u64,
+}
+
+/// One snapshot, with its text, which every reader shares.
+pub(super) struct Sample {
+    /// Counts from 1; the id of its event.
+    pub(super) number: u64,
+    pub(super) stats: ServerStats,
+    pub(super) json: String,
+}
+
+/// The samples that a new reader has missed, and all later ones.
+pub(super) struct Feed {
+    pub(super) past: Vec<Arc<Sample>>,
+    pub(super) live: broadcast::Receiver<Arc<Sample>>,
+}
+
+impl Sampler {
+    /// Samples from now on, until the task is aborted.
+    pub(super) fn start(subject: Arc<dyn Subject>) -> (Arc<Self>, Sampling) {
+        let sampler = Arc::new(Self(Mutex::new(History {
+            samples: VecDeque::with_capacity(HISTORY_LEN),
+            live: Some(broadcast::channel(LAG_MAX).0),
+            taken: 0,
+        })));
+        let task = tokio::spawn(sample_forever(sampler.clone(), subject));
+        let sampling = Sampling {
+            sampler: sampler.clone(),
+            task,
+        };
+        (sampler, sampling)
+    }
+
+    /// The kept samples after number `seen`, and the later ones: no gap, no duplicate.
+    pub(super) fn feed(&self, seen: u64) -> Feed {
+        let history = self.history();
+        let live = history.live.as_ref();
+        let missed = history.samples.iter().filter(|sample| sample.number > seen);
+        Feed {
+            past: missed.cloned().collect(),
+            // After the end: a stream that ends at once.
+            live: live.map_or_else(|| broadcast::channel(1).1, broadcast::Sender::subscribe),
+        }
+    }
+
+    /// The kept samples, oldest first.
+    pub(super) fn kept(&self) -> Vec<Arc<Sample>> {
+        self.history().samples.iter().cloned().collect()
+    }
+
+    fn take(&self, stats: ServerStats) {
+        let json = serde_json::to_string(&stats).unwrap_or_default();
+        let mut history = self.history();
+        history.taken += 1;
+        let number = history.taken;
+        let sample = Arc::new(Sample {
+            number,
+            stats,
+            json,
+        });
+        if history.samples.len() == HISTORY_LEN {
+            history.samples.pop_front();
+        }
+        history.samples.push_back(sample.clone());
+        if let Some(live) = &history.live {
+            // Nobody listening is no error.
+            let _ = live.send(sample);
+        }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The running sampler.
+pub(super) struct Sampling {
+    sampler: Arc<Sampler>,
+    task: JoinHandle<()>,
+}
+
+impl Sampling {
+    /// Ends the sampling, and with it every stream of samples.
+    pub(super) fn abort(self) {
+        self.task.abort();
+        self.sampler.history().live = None;
+    }
+}
+
+async fn sample_forever(sampler: Arc<Sampler>, subject: Arc<dyn Subject>) {
+    let mut ticks = time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        sampler.take(subject.stats());
+    }
+}
+
+const PERIOD: Duration = Duration::from_secs(1);
+const HISTORY_LEN: usize = 120;
+/// Samples a slow reader may fall behind before it skips some.
+const LAG_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampler() -> Sampler {
+        Sampler(Mutex::new(History {
+            samples: VecDeque::new(),
+            live: Some(broadcast::channel(LAG_MAX).0),
+            taken: 0,
+        }))
+    }
+
+    #[test]
+    fn a_reader_gets_what_it_missed_and_then_each_later_sample_once() {
+        let sampler = sampler();
+        for _ in 0..5 {
+            sampler.take(ServerStats::default());
+        }
+        let mut feed = sampler.feed(3);
+        sampler.take(ServerStats::default());
+        let past: Vec<u64> = feed.past.iter().map(|sample| sample.number).collect();
+        assert_eq!(past, [4, 5]);
+        assert_eq!(feed.live.try_recv().unwrap().number, 6);
+        assert!(feed.live.try_recv().is_err());
+    }
+
+    #[test]
+    fn history_is_bounded() {
+        let sampler = sampler();
+        for _ in 0..HISTORY_LEN + 7 {
+            sampler.take(ServerStats::default());
+        }
+        let kept = sampler.kept();
+        assert_eq!(kept.len(), HISTORY_LEN);
+        assert_eq!(kept[0].number, 8);
+    }
+}

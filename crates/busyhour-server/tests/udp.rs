@@ -1,0 +1,244 @@
+//! Real sockets on loopback: order, sizes, budgets, errors and shutdown.
+
+use busyhour::buffer::{Buffer, BufferPool};
+use busyhour_server::{
+    net::{BATCH_LEN, Datagram, Udp, UdpOptions},
+    registrar::Flow,
+    server::{Network, SendError},
+};
+use std::{
+    collections::HashSet,
+    net::{SocketAddr, UdpSocket},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+const LOOPBACK: &str = "127.0.0.1:0";
+/// Only a hang lasts this long; no test waits for it to pass.
+const HANG: Duration = Duration::from_secs(60);
+
+struct Fixture {
+    udp: Udp,
+    buffers: BufferPool,
+    arrivals: Receiver<Datagram>,
+}
+
+fn fixture(budget_bytes: u64) -> Fixture {
+    let buffers = BufferPool::builder()
+        .budget_bytes(budget_bytes)
+        .build()
+        .unwrap();
+    let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
+    let (arrived, arrivals) = channel();
+    udp.start(&buffers, move |datagram| drop(arrived.send(datagram)))
+        .unwrap();
+    Fixture {
+        udp,
+        buffers,
+        arrivals,
+    }
+}
+
+impl Fixture {
+    fn address(&self) -> SocketAddr {
+        self.udp.addresses()[0]
+    }
+
+    fn next(&self) -> Datagram {
+        self.arrivals.recv_timeout(HANG).expect("a datagram")
+    }
+}
+
+fn flow(local: SocketAddr, remote: SocketAddr) -> Flow {
+    Flow { local, remote }
+}
+
+fn client() -> UdpSocket {
+    let socket = UdpSocket::bind(LOOPBACK).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    socket
+}
+
+#[test]
+fn datagrams_of_one_sender_arrive_in_order_with_their_source() {
+    let fixture = fixture(64 << 20);
+    let client = client();
+    let count = 3 * BATCH_LEN as u32 + 1;
+    for number in 0..count {
+        client
+            .send_to(&number.to_be_bytes(), fixture.address())
+            .unwrap();
+    }
+    for number in 0..count {
+        let datagram = fixture.next();
+        assert_eq!(&*datagram.payload, number.to_be_bytes());
+        assert_eq!(datagram.flow.remote, client.local_addr().unwrap());
+        assert_eq!(datagram.flow.local, fixture.address());
+    }
+    let stats = fixture.udp.stats();
+    assert_eq!(stats.received, u64::from(count));
+    assert_eq!(stats.received_bytes, u64::from(count) * 4);
+}
+
+#[test]
+fn every_length_that_udp_can_carry_arrives_whole() {
+    let fixture = fixture(64 << 20);
+    let client = client();
+    for len in [0, 1, 2047, 2048, 2049, 4096, 65_507] {
+        let sent: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+        client.send_to(&sent, fixture.address()).unwrap();
+        assert_eq!(&*fixture.next().payload, sent, "{len} bytes");
+    }
+}
+
+#[test]
+fn datagrams_beyond_the_budget_are_dropped_and_counted_until_there_is_room() {
+    let fixture = fixture(1 << 20);
+    let client = client();
+    let mut held: Vec<Buffer> = Vec::new();
+    while let Ok(buffer) = fixture.buffers.copy_from(&[0; 2048]) {
+        held.push(buffer);
+    }
+    // The receiver holds one batch of slots from before; the rest finds no room.
+    while fixture.udp.stats().dropped_no_buffer == 0 {
+        client.send_to(b"too much", fixture.address()).unwrap();
+        held.extend(fixture.arrivals.try_iter().map(|datagram| datagram.payload));
+        thread::yield_now();
+    }
+    held.clear();
+    while fixture.arrivals.try_recv().is_err() {
+        client.send_to(b"room again", fixture.address()).unwrap();
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn datagrams_of_many_threads_all_leave_once() {
+    let fixture = fixture(64 << 20);
+    let receiver = fixture_receiver();
+    let to = receiver.local_addr().unwrap();
+    const THREADS: u32 = 4;
+    const EACH: u32 = 300;
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (udp, buffers) = (&fixture.udp, &fixture.buffers);
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let bytes = (thread * EACH + number).to_be_bytes();
+                    let payload = buffers.copy_from(&bytes).unwrap();
+                    udp.send(flow(udp.addresses()[0], to), payload).unwrap();
+                }
+            });
+        }
+    });
+    let mut seen = HashSet::new();
+    let mut buffer = [0; 16];
+    for _ in 0..THREADS * EACH {
+        let len = receiver.recv(&mut buffer).expect("a datagram");
+        assert!(seen.insert(buffer[..len].to_vec()), "sent twice");
+    }
+    let stats = fixture.udp.stats();
+    assert_eq!(stats.sent, u64::from(THREADS * EACH));
+    assert_eq!(stats.send_queued_len, 0);
+    fixture.udp.stop_receiving();
+    assert_eq!(fixture.buffers.live_count(), 0, "every pin is released");
+}
+
+/// With room for all that the test sends before it reads.
+fn fixture_receiver() -> UdpSocket {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+    socket.set_recv_buffer_size(4 << 20).unwrap();
+    let address: SocketAddr = LOOPBACK.parse().unwrap();
+    socket.bind(&address.into()).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    socket.into()
+}
+
+#[test]
+fn a_datagram_that_cannot_be_sent_holds_up_no_other() {
+    let fixture = fixture(64 << 20);
+    let receiver = client();
+    let to = receiver.local_addr().unwrap();
+    // Port 0 and another family are refused by the kernel.
+    for bad in ["127.0.0.1:0", "[::1]:9"] {
+        let payload = fixture.buffers.copy_from(b"lost").unwrap();
+        let flow = flow(fixture.address(), bad.parse().unwrap());
+        fixture.udp.send(flow, payload).unwrap();
+    }
+    let payload = fixture.buffers.copy_from(b"through").unwrap();
+    fixture
+        .udp
+        .send(flow(fixture.address(), to), payload)
+        .unwrap();
+    let mut buffer = [0; 16];
+    let len = receiver.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], b"through");
+    assert_eq!(fixture.udp.stats().send_errors, 2);
+    assert_eq!(fixture.udp.stats().sent, 1);
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = client();
+    let options = UdpOptions::new([taken.local_addr().unwrap()]);
+    let error = Udp::bind(&options).err().unwrap().to_string();
+    let address = taken.local_addr().unwrap();
+    assert!(
+        error.starts_with(&format!(
+            "SIP address {address} (UDP) cannot be served: the port is in use"
+        )),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_address_of_another_machine_is_named() {
+    let options = UdpOptions::new(["192.0.2.1:5060".parse().unwrap()]);
+    let error = Udp::bind(&options).err().unwrap().to_string();
+    assert!(
+        error.contains("no interface of this machine has the address"),
+        "{error}"
+    );
+}
+
+#[test]
+fn both_families_are_served_at_once() {
+    let addresses = ["0.0.0.0:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
+    let buffers = BufferPool::builder().build().unwrap();
+    let udp = Udp::bind(&UdpOptions::new(addresses)).unwrap();
+    let (arrived, arrivals) = channel();
+    udp.start(&buffers, move |datagram| drop(arrived.send(datagram)))
+        .unwrap();
+    let v6 = udp.addresses()[1];
+    udp.send(flow(v6, v6), buffers.copy_from(b"six").unwrap())
+        .unwrap();
+    let datagram = arrivals.recv_timeout(HANG).unwrap();
+    assert_eq!((datagram.flow.remote, datagram.flow.local), (v6, v6));
+}
+
+#[test]
+fn receiving_stops_and_sending_does_not() {
+    let fixture = fixture(64 << 20);
+    fixture.udp.stop_receiving();
+    let receiver = client();
+    let payload = fixture.buffers.copy_from(b"last words").unwrap();
+    let flow = flow(fixture.address(), receiver.local_addr().unwrap());
+    fixture.udp.send(flow, payload).unwrap();
+    let mut buffer = [0; 16];
+    assert_eq!(receiver.recv(&mut buffer).unwrap(), 10);
+    assert!(
+        fixture.arrivals.recv().is_err(),
+        "the receive thread is gone"
+    );
+    assert_eq!(fixture.buffers.live_count(), 0);
+}
+
+#[test]
+fn a_flow_that_is_none_of_ours_is_refused() {
+    let fixture = fixture(64 << 20);
+    let elsewhere = "127.0.0.1:1".parse().unwrap();
+    let payload = fixture.buffers.copy_from(b"x").unwrap();
+    let refused = fixture.udp.send(flow(elsewhere, elsewhere), payload);
+    assert_eq!(refused, Err(SendError::NoSocket));
+}

@@ -1,0 +1,224 @@
+//! The HTTP side over real connections, with a stand-in for the server.
+
+use busyhour_server::{
+    server::ServerStats,
+    web::{BindingPage, BindingView, Subject, Web},
+};
+use std::{
+    io::{BufRead, BufReader},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use ureq::{Agent, Body, http::Response};
+
+#[derive(Default)]
+struct StandIn {
+    snapshots: AtomicU64,
+    draining: AtomicBool,
+}
+
+impl Subject for StandIn {
+    fn stats(&self) -> ServerStats {
+        let mut stats = ServerStats::default();
+        stats.registrar.accepted = self.snapshots.fetch_add(1, Ordering::Relaxed);
+        stats.registrar.binding_count = 12_000;
+        stats
+    }
+
+    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage {
+        let first = after.map_or(0, |after| after[1..].parse::<usize>().unwrap() + 1);
+        let last = (first + limit).min(5);
+        BindingPage {
+            bindings: (first..last).map(binding).collect(),
+            next: (last < 5).then(|| format!("d{}", last - 1)),
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+fn binding(number: usize) -> BindingView {
+    BindingView {
+        aor: format!("d{number}"),
+        contact: format!("sip:d{number}@192.0.2.1"),
+        q_milli: 1000,
+        call_id: "c".into(),
+        cseq: 1,
+        source: "192.0.2.1:5060".into(),
+        expires_in_seconds: 60,
+        user_agent: "\"<phone>\"".into(),
+    }
+}
+
+struct Fixture {
+    stand_in: Arc<StandIn>,
+    web: Web,
+    agent: Agent,
+}
+
+fn fixture() -> Fixture {
+    let stand_in = Arc::new(StandIn::default());
+    let address = "127.0.0.1:0".parse().unwrap();
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(Duration::from_secs(60)));
+    Fixture {
+        web: Web::start(address, 16, stand_in.clone()).unwrap(),
+        stand_in,
+        agent: config.build().into(),
+    }
+}
+
+impl Fixture {
+    fn get(&self, path: &str) -> Response<Body> {
+        let url = format!("http://{}{path}", self.web.address());
+        self.agent.get(url).call().unwrap()
+    }
+
+    fn text(&self, path: &str) -> String {
+        self.get(path).into_body().read_to_string().unwrap()
+    }
+}
+
+fn header<'a>(response: &'a Response<Body>, name: &str) -> &'a str {
+    response.headers()[name].to_str().unwrap()
+}
+
+#[test]
+fn the_page_is_html_that_may_load_nothing_from_elsewhere() {
+    let fixture = fixture();
+    let page = fixture.get("/");
+    assert_eq!(page.status(), 200);
+    assert!(header(&page, "content-type").starts_with("text/html"));
+    assert!(header(&page, "content-security-policy").starts_with("default-src 'none';"));
+    let html = page.into_body().read_to_string().unwrap();
+    assert!(html.contains("id=\"cards\"") && html.contains("/api/events"));
+}
+
+#[test]
+fn the_snapshot_is_json_and_fresh() {
+    let fixture = fixture();
+    let read =
+        || -> serde_json::Value { serde_json::from_str(&fixture.text("/api/stats")).unwrap() };
+    let (first, second) = (read(), read());
+    assert_eq!(first["registrar"]["binding_count"], 12_000);
+    let accepted = |stats: &serde_json::Value| stats["registrar"]["accepted"].as_u64().unwrap();
+    assert!(accepted(&second) > accepted(&first));
+}
+
+/// The numbers and the accepted counters of the next `count` events.
+fn events(stream: &mut impl BufRead, count: usize) -> Vec<(u64, u64)> {
+    let mut events = Vec::new();
+    let mut number = None;
+    for line in stream.lines().map(Result::unwrap) {
+        if let Some(id) = line.strip_prefix("id: ") {
+            number = id.parse().ok();
+        } else if let Some(data) = line.strip_prefix("data: ") {
+            let stats: serde_json::Value = serde_json::from_str(data).unwrap();
+            events.push((
+                number.unwrap(),
+                stats["registrar"]["accepted"].as_u64().unwrap(),
+            ));
+        }
+        if events.len() == count {
+            break;
+        }
+    }
+    events
+}
+
+#[test]
+fn events_come_in_order_and_a_reader_that_returns_misses_none() {
+    let fixture = fixture();
+    let response = fixture.get("/api/events");
+    assert_eq!(header(&response, "content-type"), "text/event-stream");
+    let first = events(&mut BufReader::new(response.into_body().into_reader()), 2);
+    assert_eq!(first[0].0, 1);
+    assert_eq!(first[1].0, 2);
+    assert!(first[0].1 < first[1].1);
+
+    let url = format!("http://{}/api/events", fixture.web.address());
+    let resumed = fixture
+        .agent
+        .get(url)
+        .header("last-event-id", "1")
+        .call()
+        .unwrap();
+    let again = events(&mut BufReader::new(resumed.into_body().into_reader()), 1);
+    assert_eq!(again[0], first[1]);
+}
+
+#[test]
+fn metrics_are_in_the_openmetrics_format() {
+    let fixture = fixture();
+    let response = fixture.get("/metrics");
+    assert!(header(&response, "content-type").starts_with("application/openmetrics-text"));
+    let text = response.into_body().read_to_string().unwrap();
+    assert!(
+        text.contains("\nbusyhour_registrar_binding_count 12000.0\n"),
+        "{text}"
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn health_is_good_until_the_server_drains() {
+    let fixture = fixture();
+    assert_eq!(fixture.get("/healthz").status(), 200);
+    fixture.stand_in.draining.store(true, Ordering::Relaxed);
+    let draining = fixture.get("/healthz");
+    assert_eq!(draining.status(), 503);
+    assert_eq!(
+        draining.into_body().read_to_string().unwrap(),
+        "shutting down\n"
+    );
+}
+
+#[test]
+fn bindings_come_a_page_at_a_time() {
+    let fixture = fixture();
+    let mut seen = Vec::new();
+    let mut path = "/api/bindings?limit=2".to_owned();
+    loop {
+        let page: serde_json::Value = serde_json::from_str(&fixture.text(&path)).unwrap();
+        for binding in page["bindings"].as_array().unwrap() {
+            assert_eq!(binding["user_agent"], "\"<phone>\"");
+            seen.push(binding["aor"].as_str().unwrap().to_owned());
+        }
+        match page["next"].as_str() {
+            Some(next) => path = format!("/api/bindings?limit=2&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ["d0", "d1", "d2", "d3", "d4"]);
+}
+
+#[test]
+fn wrong_questions_are_answered_and_not_obeyed() {
+    let fixture = fixture();
+    assert_eq!(fixture.get("/api/bindings?limit=0").status(), 400);
+    assert_eq!(fixture.get("/api/bindings?limit=many").status(), 400);
+    assert_eq!(fixture.get("/nowhere").status(), 404);
+    let url = format!("http://{}/api/stats", fixture.web.address());
+    assert_eq!(fixture.agent.delete(url).call().unwrap().status(), 405);
+}
+
+#[test]
+fn a_stop_ends_the_streams_and_frees_the_port() {
+    let fixture = fixture();
+    let address = fixture.web.address();
+    let stream = fixture.get("/api/events").into_body();
+    drop(fixture.web);
+    // The stream ends; were it left open, the read would run into the timeout.
+    let mut rest = BufReader::new(stream.into_with_config().reader());
+    while !rest.fill_buf().unwrap().is_empty() {
+        let len = rest.buffer().len();
+        rest.consume(len);
+    }
+    std::net::TcpListener::bind(address).unwrap();
+}
