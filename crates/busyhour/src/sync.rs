@@ -9,14 +9,14 @@ pub(crate) use std::{
     cell::UnsafeCell as StdUnsafeCell,
     hint::spin_loop,
     sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic},
-    thread,
+    thread, thread_local,
 };
 
 #[cfg(loom)]
 pub(crate) use loom::{
     hint::spin_loop,
     sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic},
-    thread,
+    thread, thread_local,
 };
 
 /// An `UnsafeCell` with loom's access-tracking interface on both sides.

@@ -4,11 +4,8 @@ mod config;
 mod network;
 mod stats;
 
-pub use config::{Authentication, Limits, ServerConfig};
+pub use config::{Authentication, Limits, ServerConfig, WatchPolicy};
 pub use network::{Network, SendError};
 pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};
 
-pub use crate::{
-    registrar::{Flow, Policy as RegistrationPolicy},
-    watch::Policy as WatchPolicy,
-};
+pub use crate::registrar::{Flow, Policy as RegistrationPolicy};

@@ -10,7 +10,7 @@ pub use buffer::BufferStats;
 pub use bus::TopicStats;
 pub use pool::PoolStats;
 pub use serializer::SerializerStats;
-pub use timer::TimerStats;
+pub use timer::{TimerLabelStats, TimerStats};
 
 use serde::Serialize;
 

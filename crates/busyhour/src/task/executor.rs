@@ -28,6 +28,12 @@ pub trait Executor: Send + Sync {
     ///
     /// [`Rejected`] hands the task back, not run, with the reason.
     fn execute(&self, task: Task) -> Result<(), Rejected>;
+
+    /// This executor as a handle to keep for later deliveries, if it is one
+    /// reference count inside: whoever keeps it then allocates nothing.
+    fn to_shared(&self) -> Option<Arc<dyn Executor>> {
+        None
+    }
 }
 
 impl<T: Executor + ?Sized> Executor for Arc<T> {

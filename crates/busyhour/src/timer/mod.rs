@@ -1,10 +1,31 @@
 //! Timers: a pure queue and a service that delivers into serializers.
 //!
 //! [`Queue`] keeps values in the exact order of their deadlines and takes `now`
-//! from its owner.
+//! from its owner. [`Timers`] is the service on top: one-shot and periodic
+//! callbacks that a serializer or a pool runs.
 
 mod queue;
 mod slots;
+mod timers;
+mod builder;
+mod handle;
+mod service;
+mod shard;
+mod record;
+mod delivery;
+mod running;
+mod alarm;
+mod driver;
+mod rule;
+mod slack;
+mod labels;
+mod histogram;
+mod report;
 
+pub use builder::TimerBuilder;
+pub use driver::Driver;
+pub use handle::{Cancel, TimerHandle};
 pub use queue::Queue;
+pub use rule::MissedTicks;
 pub use slots::Handle;
+pub use timers::{AddError, Builder, DriverError, Timers};

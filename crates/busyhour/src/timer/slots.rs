@@ -11,6 +11,12 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// Names nothing, ever.
+    pub(super) const NEVER: Self = Self {
+        slot: u32::MAX,
+        generation: u32::MAX,
+    };
+
     pub(super) fn slot(self) -> u32 {
         self.slot
     }

@@ -1,0 +1,252 @@
+use super::{
+    handle::{Cancel, TimerHandle},
+    record::{Repeat, Work},
+    rule::{MissedTicks, Rule},
+    service::Add,
+    slack::coalesce,
+    timers::{AddError, Timers},
+};
+use crate::{
+    clock::Instant,
+    task::{Executor, Task},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Options of a new timer, from [`Timers::timer`].
+///
+/// Name an executor by [`TimerBuilder::on`], then end with the kind of timer:
+///
+/// | method | the callback runs |
+/// |---|---|
+/// | [`run`](TimerBuilder::run) | once |
+/// | [`run_every`](TimerBuilder::run_every) | at a fixed rate, see [`MissedTicks`] |
+/// | [`run_with_gap`](TimerBuilder::run_with_gap) | with a fixed pause after each run |
+/// | [`run_as_told`](TimerBuilder::run_as_told) | again after the delay it returns; zero stops it |
+#[derive(Debug)]
+#[must_use = "a timer starts when it is told what to run"]
+pub struct TimerBuilder<'a, On = ()> {
+    timers: &'a Timers,
+    label: &'static str,
+    owner: Option<u64>,
+    deadline: Option<Instant>,
+    slack: Duration,
+    missed: MissedTicks,
+    on: On,
+}
+
+impl<'a> TimerBuilder<'a> {
+    pub(super) fn new(timers: &'a Timers) -> Self {
+        Self {
+            timers,
+            label: "",
+            owner: None,
+            deadline: None,
+            slack: Duration::ZERO,
+            missed: MissedTicks::default(),
+            on: (),
+        }
+    }
+
+    /// Where the callback runs: a serializer, a pool, or any executor.
+    pub fn on<E>(self, executor: &E) -> TimerBuilder<'a, Arc<dyn Executor>>
+    where
+        E: Executor + Clone + 'static,
+    {
+        let shared = executor.to_shared();
+        self.on_shared(shared.unwrap_or_else(|| Arc::new(executor.clone())))
+    }
+
+    /// Where the callback runs, given as what the timer keeps.
+    pub fn on_shared(self, executor: Arc<dyn Executor>) -> TimerBuilder<'a, Arc<dyn Executor>> {
+        TimerBuilder {
+            timers: self.timers,
+            label: self.label,
+            owner: self.owner,
+            deadline: self.deadline,
+            slack: self.slack,
+            missed: self.missed,
+            on: executor,
+        }
+    }
+}
+
+impl<On> TimerBuilder<'_, On> {
+    /// The class of timers that this one belongs to in reports and for
+    /// [`Timers::clear_label`].
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.label = label;
+        self
+    }
+
+    /// Whose timer this is, for [`Timers::clear_owner`].
+    pub fn owner(mut self, owner: u64) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// The (first) run is due `delay` from now.
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.deadline = Some(self.timers.clock().now() + delay);
+        self
+    }
+
+    /// The (first) run is due at `deadline`.
+    pub fn at(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// How much later than due the callback may run, so that it shares a
+    /// wake-up with others: of the instants in that window the one is taken
+    /// that other timers with slack take as well.
+    pub fn slack(mut self, slack: Duration) -> Self {
+        self.slack = slack;
+        self
+    }
+
+    /// What [`TimerBuilder::run_every`] does about missed ticks.
+    pub fn missed(mut self, missed: MissedTicks) -> Self {
+        self.missed = missed;
+        self
+    }
+}
+
+impl TimerBuilder<'_, Arc<dyn Executor>> {
+    /// Runs `callback` once; without a deadline, at once.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`]: the service is full or closed; `callback` is dropped.
+    pub fn run(self, callback: impl FnOnce() + Send + 'static) -> Result<TimerHandle, AddError> {
+        let deadline = self.deadline_or(Duration::ZERO);
+        let work = Work::Once {
+            task: Task::new(callback),
+            executor: Some(self.on),
+        };
+        self.timers.service.add(Add {
+            deadline: coalesce(deadline, self.slack),
+            work,
+            label: self.label,
+            owner: self.owner,
+        })
+    }
+
+    /// Cancels the timer that `handle` names and runs `callback` once instead;
+    /// `handle` names the new timer then. Returns what became of the old one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{pool::TaskPool, timer::{Cancel, Timers}};
+    ///
+    /// # let timers = Timers::builder().build();
+    /// # let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let mut retry = timers.after(Duration::from_secs(1), &pool, || println!("first"));
+    /// let later = timers.timer().after(Duration::from_secs(2)).on(&pool);
+    /// let replaced = later.replace(&mut retry, || println!("second"));
+    /// assert_eq!(replaced, Ok(Cancel::Prevented));
+    /// assert_eq!(timers.stats().pending_count, 1);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`]: the service is full or closed; the old timer stays.
+    pub fn replace(
+        self,
+        handle: &mut TimerHandle,
+        callback: impl FnOnce() + Send + 'static,
+    ) -> Result<Cancel, AddError> {
+        let timers = self.timers;
+        let new = self.run(callback)?;
+        let old = std::mem::replace(handle, new);
+        Ok(timers.cancel(&old))
+    }
+
+    /// Runs `callback` at a fixed rate, on the grid that begins with the first
+    /// run; without a deadline, that is one period from now.
+    ///
+    /// A run that takes longer than a period is not overtaken: the ticks it
+    /// missed follow [`TimerBuilder::missed`]. A period of zero is taken as
+    /// one nanosecond.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`]: the service is full or closed; `callback` is dropped.
+    pub fn run_every(
+        self,
+        period: Duration,
+        mut callback: impl FnMut() + Send + 'static,
+    ) -> Result<TimerHandle, AddError> {
+        let rule = Rule::rate(period, self.missed);
+        let first = self.deadline_or(period);
+        self.repeat(rule, first, move || {
+            callback();
+            Duration::ZERO
+        })
+    }
+
+    /// Runs `callback` with a pause of `gap` between the end of a run and the
+    /// next; without a deadline, the first is one gap from now.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`]: the service is full or closed; `callback` is dropped.
+    pub fn run_with_gap(
+        self,
+        gap: Duration,
+        mut callback: impl FnMut() + Send + 'static,
+    ) -> Result<TimerHandle, AddError> {
+        let first = self.deadline_or(gap);
+        self.repeat(Rule::Gap(gap), first, move || {
+            callback();
+            Duration::ZERO
+        })
+    }
+
+    /// Runs `callback` again after the delay that it returns, counted from the
+    /// deadline it was due at (or from now, if that is past); zero ends it.
+    /// Without a deadline, the first run is at once.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`]: the service is full or closed; `callback` is dropped.
+    pub fn run_as_told(
+        self,
+        callback: impl FnMut() -> Duration + Send + 'static,
+    ) -> Result<TimerHandle, AddError> {
+        let first = self.deadline_or(Duration::ZERO);
+        self.repeat(Rule::Told, first, callback)
+    }
+
+    pub(super) fn run_or_drop(self, callback: impl FnOnce() + Send + 'static) -> TimerHandle {
+        let timers = self.timers;
+        self.run(callback).unwrap_or(timers.over())
+    }
+
+    fn repeat(
+        self,
+        rule: Rule,
+        due: Instant,
+        run: impl FnMut() -> Duration + Send + 'static,
+    ) -> Result<TimerHandle, AddError> {
+        let repeat = Repeat {
+            run: Box::new(run),
+            executor: self.on,
+            rule,
+            due,
+            slack: self.slack,
+        };
+        self.timers.service.add(Add {
+            deadline: repeat.deadline(),
+            work: Work::Repeat(Box::new(repeat)),
+            label: self.label,
+            owner: self.owner,
+        })
+    }
+}
+
+impl<On> TimerBuilder<'_, On> {
+    fn deadline_or(&self, delay: Duration) -> Instant {
+        let default = || self.timers.clock().now() + delay;
+        self.deadline.unwrap_or_else(default)
+    }
+}

@@ -1,0 +1,89 @@
+use super::timers::{DriverError, Timers};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle, Thread},
+    time::Duration,
+};
+
+/// The thread that drives a [`Timers`] service; dropping it stops the thread.
+#[derive(Debug)]
+#[must_use = "dropping the driver stops it"]
+pub struct Driver {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Timers {
+    /// Starts the thread that delivers due timers. It runs no callback itself.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError`]: driven already, a virtual clock, or no thread to be had.
+    pub fn spawn_driver(&self) -> Result<Driver, DriverError> {
+        if self.clock().as_virtual().is_some() {
+            return Err(DriverError::VirtualClock);
+        }
+        let (sender, receiver) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let timers = self.clone();
+        let stopped = Arc::clone(&stop);
+        let drive = move || {
+            // The channel closes when the hook could not be installed.
+            if receiver.recv().is_ok() {
+                timers.drive(&stopped);
+            }
+        };
+        let named = thread::Builder::new().name(String::from("busyhour-timer"));
+        let thread = named.spawn(drive).map_err(DriverError::Thread)?;
+        let driver = thread.thread().clone();
+        if !self.on_earlier(move || driver.unpark()) {
+            return Err(DriverError::Driven);
+        }
+        // The thread waits for this; it cannot have ended.
+        let _ = sender.send(());
+        let thread = Some(thread);
+        Ok(Driver { stop, thread })
+    }
+
+    fn drive(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) {
+            self.run_due(self.clock().now());
+            match self.next_wait() {
+                // More is due, or a host is inside `run_due` just now.
+                Some(Duration::ZERO) => thread::yield_now(),
+                Some(wait) => thread::park_timeout(wait),
+                None => thread::park(),
+            }
+        }
+    }
+}
+
+impl Driver {
+    /// Stops the thread and waits for its end. Timers that are pending stay so.
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    fn is_current(thread: &Thread) -> bool {
+        thread.id() == thread::current().id()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        thread.thread().unpark();
+        // A waker may drop the driver on its own thread, which then ends by itself.
+        if !Self::is_current(thread.thread()) {
+            // The thread runs no user code that could make it panic.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,108 @@
+use super::histogram::Histogram;
+use crate::stats::TimerLabelStats;
+
+/// What is known about the timers of each label, in one shard.
+#[derive(Debug, Default)]
+pub(super) struct Labels {
+    labels: Vec<Label>,
+}
+
+/// The number of a label in its shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LabelIndex(u16);
+
+/// The timers of one label. Those without a label share the empty one.
+#[derive(Debug)]
+pub(super) struct Label {
+    name: &'static str,
+    pending: u64,
+    pending_high_water: u64,
+    added: u64,
+    cancelled: u64,
+    expired: u64,
+    lateness: Histogram,
+}
+
+impl Labels {
+    /// Finds or makes the entry for `name`. A program has few labels, all of
+    /// them literals, so most searches end at the first equal pointer.
+    pub(super) fn index(&mut self, name: &'static str) -> LabelIndex {
+        let same = |label: &Label| std::ptr::eq(label.name, name) || label.name == name;
+        let found = self.labels.iter().position(same);
+        let index = found.unwrap_or_else(|| {
+            self.labels.push(Label::new(name));
+            self.labels.len() - 1
+        });
+        LabelIndex(u16::try_from(index).expect("a program has fewer than 65,536 labels"))
+    }
+
+    /// The entry for `name`, if a timer ever bore it.
+    pub(super) fn find(&self, name: &str) -> Option<LabelIndex> {
+        let found = self.labels.iter().position(|label| label.name == name)?;
+        Some(LabelIndex(found as u16))
+    }
+
+    pub(super) fn get_mut(&mut self, index: LabelIndex) -> &mut Label {
+        &mut self.labels[usize::from(index.0)]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Label> {
+        self.labels.iter()
+    }
+}
+
+impl Label {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            pending: 0,
+            pending_high_water: 0,
+            added: 0,
+            cancelled: 0,
+            expired: 0,
+            lateness: Histogram::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn added(&mut self) {
+        self.added += 1;
+        self.pending += 1;
+        self.pending_high_water = self.pending_high_water.max(self.pending);
+    }
+
+    #[inline]
+    pub(super) fn cancelled(&mut self) {
+        self.cancelled += 1;
+        self.pending -= 1;
+    }
+
+    #[inline]
+    pub(super) fn expired(&mut self, lateness_ns: u64) {
+        self.expired += 1;
+        self.lateness.record(lateness_ns);
+    }
+
+    /// The timer is over, not by a cancel.
+    #[inline]
+    pub(super) fn ended(&mut self) {
+        self.pending -= 1;
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn lateness(&self) -> &Histogram {
+        &self.lateness
+    }
+
+    /// Adds this shard's share to a report over all shards.
+    pub(super) fn add_to(&self, report: &mut TimerLabelStats) {
+        report.pending_count += self.pending;
+        report.pending_high_water += self.pending_high_water;
+        report.added += self.added;
+        report.cancelled += self.cancelled;
+        report.expired += self.expired;
+    }
+}

@@ -1,0 +1,123 @@
+use super::{
+    labels::LabelIndex,
+    rule::{Next, Rule},
+    slack::coalesce,
+};
+use crate::{
+    clock::Instant,
+    task::{Executor, Task},
+};
+use std::{mem, sync::Arc, task::Waker, time::Duration};
+
+/// One timer of the service, kept in its shard's queue from the add until it
+/// is over; held there (see [`Queue::hold_due`](super::Queue::hold_due))
+/// between its delivery and the end of its run.
+///
+/// Everything in it is guarded by the shard's lock.
+pub(super) struct Record {
+    pub(super) work: Work,
+    pub(super) phase: Phase,
+    /// Counts deliveries, so that a task of an earlier one does nothing.
+    pub(super) round: u32,
+    pub(super) label: LabelIndex,
+    pub(super) owner: Option<u64>,
+}
+
+/// Where a timer is on its way.
+///
+/// ```text
+///              hold_due            begin
+///    Waiting ───────────► Delivered ─────► Running ──► over
+///       ▲   ◄─────────────    │               │
+///       │     refused         ▼ cancel        │ periodic
+///       │                    over             │
+///       └─────────────────────────────────────┘
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// In the queue's order.
+    Waiting,
+    /// Handed to its executor, not begun.
+    Delivered,
+    /// On a worker. `stop` keeps a periodic timer from coming back; `awaited`
+    /// says that somebody waits for the end.
+    Running { stop: bool, awaited: bool },
+}
+
+/// What a timer does when it is due.
+pub(super) enum Work {
+    /// Runs a task; the executor is gone while a delivery is on its way.
+    Once {
+        task: Task,
+        executor: Option<Arc<dyn Executor>>,
+    },
+    Repeat(Box<Repeat>),
+    /// Wakes a future, on the driver's own thread: a waker only queues.
+    Wake(Waker),
+    /// Out with the worker that runs it.
+    Away,
+}
+
+/// A periodic timer's callback and its rule.
+pub(super) struct Repeat {
+    pub(super) run: Box<dyn FnMut() -> Duration + Send>,
+    pub(super) executor: Arc<dyn Executor>,
+    pub(super) rule: Rule,
+    /// When the present run is due, before slack.
+    pub(super) due: Instant,
+    pub(super) slack: Duration,
+}
+
+impl Record {
+    pub(super) fn new(work: Work, label: LabelIndex, owner: Option<u64>) -> Self {
+        Self {
+            work,
+            phase: Phase::Waiting,
+            round: 0,
+            label,
+            owner,
+        }
+    }
+
+    /// The executor to deliver to; `None` for a future's timer.
+    pub(super) fn take_executor(&mut self) -> Option<Arc<dyn Executor>> {
+        match &mut self.work {
+            Work::Once { executor, .. } => executor.take(),
+            Work::Repeat(repeat) => Some(Arc::clone(&repeat.executor)),
+            Work::Wake(_) | Work::Away => None,
+        }
+    }
+
+    /// Gives back what [`Record::take_executor`] took, after a refusal.
+    pub(super) fn restore_executor(&mut self, restored: Arc<dyn Executor>) {
+        if let Work::Once { executor, .. } = &mut self.work {
+            *executor = Some(restored);
+        }
+    }
+
+    /// Takes the work to run it if the delivery `round` is still the one.
+    pub(super) fn begin(&mut self, round: u32) -> Option<Work> {
+        if self.phase != Phase::Delivered || self.round != round {
+            return None;
+        }
+        self.phase = Phase::Running {
+            stop: false,
+            awaited: false,
+        };
+        Some(mem::replace(&mut self.work, Work::Away))
+    }
+}
+
+impl Repeat {
+    /// Moves on to the next run; `None` when it was the last.
+    pub(super) fn advance(&mut self, now: Instant, told: Duration) -> Option<Next> {
+        let next = self.rule.next(self.due, now, told)?;
+        self.due = next.due;
+        Some(next)
+    }
+
+    /// When to deliver the present run.
+    pub(super) fn deadline(&self) -> Instant {
+        coalesce(self.due, self.slack)
+    }
+}

@@ -1,0 +1,51 @@
+use super::{histogram::Histogram, labels::Label, shard::State};
+use crate::stats::{TimerLabelStats, TimerStats};
+use std::{collections::BTreeMap, ops::Deref};
+
+/// Adds up all shards.
+pub(super) fn collect(
+    shards: impl Iterator<Item = impl Deref<Target = State>>,
+    refused: u64,
+) -> TimerStats {
+    let mut stats = TimerStats {
+        refused,
+        ..TimerStats::default()
+    };
+    let mut labels = BTreeMap::new();
+    for shard in shards {
+        shard.add_to(&mut stats);
+        shard
+            .labels
+            .iter()
+            .for_each(|label| add_label(&mut labels, label));
+    }
+    let mut lateness = Histogram::new();
+    for (name, (mut label, histogram)) in labels {
+        lateness.merge(&histogram);
+        label.label = String::from(name);
+        stats.added += label.added;
+        stats.cancelled += label.cancelled;
+        stats.expired += label.expired;
+        stats.labels.push(with_lateness(label, &histogram));
+    }
+    stats.lateness_p50_ns = lateness.percentile(50);
+    stats.lateness_p99_ns = lateness.percentile(99);
+    stats.lateness_max_ns = lateness.max();
+    stats
+}
+
+type ByName = BTreeMap<&'static str, (TimerLabelStats, Histogram)>;
+
+fn add_label(labels: &mut ByName, label: &Label) {
+    let entry = labels.entry(label.name());
+    let (stats, lateness) = entry.or_insert_with(|| (TimerLabelStats::default(), Histogram::new()));
+    label.add_to(stats);
+    lateness.merge(label.lateness());
+}
+
+fn with_lateness(mut label: TimerLabelStats, lateness: &Histogram) -> TimerLabelStats {
+    label.lateness_p50_ns = lateness.percentile(50);
+    label.lateness_p99_ns = lateness.percentile(99);
+    label.lateness_max_ns = lateness.max();
+    label
+}

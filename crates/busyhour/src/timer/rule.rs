@@ -1,0 +1,143 @@
+use crate::clock::Instant;
+use std::time::Duration;
+
+/// What a fixed-rate timer does about ticks that came due while it could not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MissedTicks {
+    /// Runs every missed tick at once, one after the other, until it has caught up.
+    Burst,
+    /// Leaves missed ticks out and goes on with the next one of the same grid.
+    #[default]
+    Skip,
+    /// Leaves missed ticks out and starts a new grid one period from now.
+    Delay,
+}
+
+/// When a periodic timer comes due again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// A grid of ticks, one each `period_ns`, whatever the callback takes.
+    Rate { period_ns: u64, missed: MissedTicks },
+    /// A pause after the end of each run.
+    Gap(Duration),
+    /// The delay that the callback returned, from the deadline it was due at;
+    /// zero stops the timer.
+    Told,
+}
+
+/// The next run of a periodic timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Next {
+    pub(super) due: Instant,
+    /// Ticks left out on the way there.
+    pub(super) missed: u64,
+}
+
+impl Rule {
+    /// A grid; a period of zero is taken as one nanosecond.
+    pub(super) fn rate(period: Duration, missed: MissedTicks) -> Self {
+        let period = (Instant::ZERO + period).as_nanos();
+        let period_ns = period.max(1);
+        Self::Rate { period_ns, missed }
+    }
+
+    /// The next run after the one that was due at `due` and ended at `now`;
+    /// `None` when the callback's answer `told` stops the timer.
+    pub(super) fn next(self, due: Instant, now: Instant, told: Duration) -> Option<Next> {
+        match self {
+            Self::Rate { period_ns, missed } => Some(missed.next(due, now, period_ns)),
+            Self::Gap(gap) => Some(Next::at(now + gap)),
+            Self::Told if told.is_zero() => None,
+            Self::Told => Some(Next::at(now.max(due + told))),
+        }
+    }
+}
+
+impl MissedTicks {
+    pub(super) fn next(self, due: Instant, now: Instant, period_ns: u64) -> Next {
+        let ticks_behind = (now - due).as_nanos() as u64;
+        let ticks = ticks_behind.div_ceil(period_ns).max(1);
+        if ticks == 1 || self == Self::Burst {
+            return Next::at(due + Duration::from_nanos(period_ns));
+        }
+        let due = match self {
+            Self::Delay => now + Duration::from_nanos(period_ns),
+            _ => due + Duration::from_nanos(period_ns.saturating_mul(ticks)),
+        };
+        let missed = ticks - 1;
+        Next { due, missed }
+    }
+}
+
+impl Next {
+    fn at(due: Instant) -> Self {
+        Self { due, missed: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    fn next(missed: MissedTicks, due: u64, now: u64) -> (u64, u64) {
+        let next = missed.next(at(due), at(now), 10);
+        (next.due.as_nanos(), next.missed)
+    }
+
+    #[test]
+    fn in_time_every_policy_keeps_the_grid() {
+        for policy in [MissedTicks::Burst, MissedTicks::Skip, MissedTicks::Delay] {
+            assert_eq!(next(policy, 100, 100), (110, 0));
+            assert_eq!(next(policy, 100, 109), (110, 0));
+            assert_eq!(next(policy, 100, 110), (110, 0));
+        }
+    }
+
+    #[test]
+    fn late_each_policy_does_what_it_says() {
+        assert_eq!(next(MissedTicks::Burst, 100, 135), (110, 0));
+        assert_eq!(next(MissedTicks::Skip, 100, 135), (140, 3));
+        assert_eq!(next(MissedTicks::Skip, 100, 130), (130, 2));
+        assert_eq!(next(MissedTicks::Delay, 100, 135), (145, 3));
+    }
+
+    #[test]
+    fn a_clock_that_went_back_keeps_the_grid() {
+        assert_eq!(next(MissedTicks::Skip, 100, 20), (110, 0));
+    }
+
+    #[test]
+    fn the_end_of_time_saturates() {
+        let rule = Rule::rate(Duration::MAX, MissedTicks::Skip);
+        let next = rule.next(at(5), Instant::FAR_FUTURE, Duration::ZERO);
+        assert_eq!(next.map(|next| next.due), Some(Instant::FAR_FUTURE));
+    }
+
+    #[test]
+    fn a_period_of_zero_is_a_nanosecond() {
+        let rule = Rule::rate(Duration::ZERO, MissedTicks::Burst);
+        let next = rule.next(at(5), at(5), Duration::ZERO);
+        assert_eq!(next.map(|next| next.due), Some(at(6)));
+    }
+
+    #[test]
+    fn the_callback_says_when_and_whether() {
+        let told = |delay, now| Rule::Told.next(at(100), at(now), Duration::from_nanos(delay));
+        assert_eq!(told(0, 100), None);
+        assert_eq!(told(7, 103), Some(Next::at(at(107))));
+        assert_eq!(told(7, 120), Some(Next::at(at(120))));
+    }
+
+    #[test]
+    fn a_gap_counts_from_the_end_of_the_run() {
+        let gap = Rule::Gap(Duration::from_nanos(30));
+        assert_eq!(
+            gap.next(at(100), at(150), Duration::ZERO),
+            Some(Next::at(at(180)))
+        );
+    }
+}

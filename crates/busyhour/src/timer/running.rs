@@ -1,0 +1,111 @@
+//! Which timers' callbacks this thread is in, and who waits for whose end.
+
+use super::handle::TimerHandle;
+use crate::sync::{Mutex, lock, thread_local};
+use std::{
+    cell::{Cell, RefCell},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+// The model checker's macro knows no constant initialiser.
+thread_local! {
+    #[allow(clippy::missing_const_for_thread_local)]
+    static RUNNING: RefCell<Vec<TimerHandle>> = RefCell::new(Vec::new());
+    #[allow(clippy::missing_const_for_thread_local)]
+    static LANE: Cell<Option<usize>> = Cell::new(None);
+}
+
+/// The number of the calling thread, given in the order of their first use.
+pub(super) fn lane() -> usize {
+    LANE.with(|lane| {
+        let number = lane
+            .get()
+            .unwrap_or_else(|| LANES.fetch_add(1, Ordering::Relaxed));
+        lane.set(Some(number));
+        number
+    })
+}
+
+static LANES: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes that this thread is in the callback of `handle` while the guard lives.
+/// Callbacks nest where a wait helps by running other tasks.
+pub(super) fn enter(handle: TimerHandle) -> Entered {
+    RUNNING.with(|running| running.borrow_mut().push(handle));
+    Entered
+}
+
+pub(super) struct Entered;
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        RUNNING.with(|running| running.borrow_mut().pop());
+    }
+}
+
+/// The waits for the end of a callback that go on now, kept to refuse one that
+/// could never end.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    waits: Mutex<Vec<Wait>>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    /// The callbacks that the waiting thread is in.
+    inside: Vec<TimerHandle>,
+    for_end_of: TimerHandle,
+}
+
+impl Waits {
+    /// Registers a wait of this thread for the end of `target`'s callback;
+    /// `None` if that in turn waits, through whatever chain, for a callback
+    /// that this thread is in.
+    pub(super) fn enter(&self, target: TimerHandle) -> Option<Waiting<'_>> {
+        let inside = RUNNING.with(|running| running.borrow().clone());
+        let mut waits = lock(&self.waits);
+        if reaches(&waits, target, &inside) {
+            return None;
+        }
+        waits.push(Wait {
+            inside,
+            for_end_of: target,
+        });
+        Some(Waiting {
+            waits: self,
+            target,
+        })
+    }
+}
+
+/// Follows `target` from wait to wait. Each callback is in one thread, which
+/// waits for one other at most, so the chain has no forks; and it has no
+/// circle, since the wait that would close one is refused.
+fn reaches(waits: &[Wait], target: TimerHandle, inside: &[TimerHandle]) -> bool {
+    let mut next = Some(target);
+    while let Some(target) = next {
+        if inside.contains(&target) {
+            return true;
+        }
+        let wait = waits.iter().find(|wait| wait.inside.contains(&target));
+        next = wait.map(|wait| wait.for_end_of);
+    }
+    false
+}
+
+/// A registered wait.
+pub(super) struct Waiting<'a> {
+    waits: &'a Waits,
+    target: TimerHandle,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let inside = RUNNING.with(|running| running.borrow().clone());
+        let mut waits = lock(&self.waits.waits);
+        let own = |wait: &Wait| wait.for_end_of == self.target && wait.inside == inside;
+        if let Some(index) = waits.iter().position(own) {
+            waits.swap_remove(index);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+use super::{
+    alarm::Alarm,
+    labels::{LabelIndex, Labels},
+    queue::Queue,
+    record::{Phase, Record, Work},
+    slots::Handle,
+};
+use crate::{
+    clock::Instant,
+    stats::TimerStats,
+    sync::{
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+        lock,
+    },
+};
+
+/// A share of the timers, with a lock of its own. A thread adds to the shard
+/// that is its own, so its lock is free but for a cancel from elsewhere and
+/// for the driver that takes out what is due.
+///
+/// Callbacks, executors and whatever they captured are never run or dropped
+/// under the lock.
+pub(super) struct Shard {
+    state: Mutex<State>,
+    /// The earliest deadline in nanoseconds; `u64::MAX` when there is none.
+    /// Written under the lock, read by the driver without it.
+    next_ns: AtomicU64,
+    /// Told when an awaited run has ended.
+    ended: Condvar,
+}
+
+/// What the lock guards.
+pub(super) struct State {
+    pub(super) queue: Queue<Record>,
+    pub(super) labels: Labels,
+    pub(super) counters: Counters,
+    /// No timer is added any more.
+    pub(super) closed: bool,
+    pending_high_water: u64,
+}
+
+/// Counters that belong to no label.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) deferred: u64,
+    pub(super) lost: u64,
+    pub(super) missed: u64,
+    pub(super) panicked: u64,
+}
+
+impl Shard {
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::new(State::new()),
+            next_ns: AtomicU64::new(u64::MAX),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// The earliest deadline as last published.
+    pub(super) fn next_deadline(&self) -> Instant {
+        Instant::from_nanos(self.next_ns.load(Ordering::Acquire))
+    }
+
+    /// Locks the shard to look at it.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Changes the shard under its lock, publishes its next deadline, and
+    /// rings the alarm if that became earlier.
+    #[inline]
+    pub(super) fn change<R>(&self, alarm: &Alarm, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        let next = state.queue.next_deadline().unwrap_or(Instant::FAR_FUTURE);
+        let before = self.next_ns.load(Ordering::Relaxed);
+        if next.as_nanos() != before {
+            self.next_ns.store(next.as_nanos(), Ordering::Release);
+        }
+        drop(state);
+        if next.as_nanos() < before {
+            alarm.earlier(next);
+        }
+        result
+    }
+
+    /// Tells those who wait in [`Shard::await_end`].
+    pub(super) fn notify_ended(&self) {
+        self.ended.notify_all();
+    }
+
+    /// Waits until the timer is not running any more. A periodic one must have
+    /// been stopped.
+    pub(super) fn await_end(&self, timer: Handle) {
+        let mut state = self.lock();
+        while state.mark_awaited(timer) {
+            state = self
+                .ended
+                .wait(state)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            queue: Queue::new(),
+            labels: Labels::default(),
+            counters: Counters::default(),
+            closed: false,
+            pending_high_water: 0,
+        }
+    }
+
+    /// Adds a timer under the label of number `label`.
+    pub(super) fn add(
+        &mut self,
+        deadline: Instant,
+        work: Work,
+        label: LabelIndex,
+        owner: Option<u64>,
+    ) -> Handle {
+        let handle = self.queue.add(deadline, Record::new(work, label, owner));
+        self.labels.get_mut(label).added();
+        self.pending_high_water = self.pending_high_water.max(self.queue.len() as u64);
+        handle
+    }
+
+    /// Removes a timer that has not begun to run; its record is for the caller
+    /// to drop after unlocking.
+    pub(super) fn cancel(&mut self, timer: Handle) -> Result<Record, NotCancelled> {
+        let Some(record) = self.queue.get_mut(timer) else {
+            return Err(NotCancelled::Over);
+        };
+        if let Phase::Running { stop, .. } = &mut record.phase {
+            *stop = true;
+            return Err(NotCancelled::Running);
+        }
+        let label = record.label;
+        self.labels.get_mut(label).cancelled();
+        self.queue.cancel(timer).ok_or(NotCancelled::Over)
+    }
+
+    /// Removes a timer that has run for the last time.
+    pub(super) fn end(&mut self, timer: Handle) -> Option<Record> {
+        let record = self.queue.cancel(timer)?;
+        self.labels.get_mut(record.label).ended();
+        Some(record)
+    }
+
+    /// Takes the next due timer out of the order and counts its delivery.
+    pub(super) fn deliver_due(&mut self, due: Instant, now: Instant) -> Option<Handle> {
+        let (deadline, timer) = self.queue.hold_due(due)?;
+        let record = self.queue.get_mut(timer)?;
+        record.phase = Phase::Delivered;
+        record.round = record.round.wrapping_add(1);
+        let lateness_ns = (now - deadline).as_nanos() as u64;
+        self.labels.get_mut(record.label).expired(lateness_ns);
+        Some(timer)
+    }
+
+    /// Puts a held timer back in order.
+    pub(super) fn wait_until(&mut self, timer: Handle, deadline: Instant) {
+        if let Some(record) = self.queue.get_mut(timer) {
+            record.phase = Phase::Waiting;
+            self.queue.reschedule(timer, deadline);
+        }
+    }
+
+    /// Adds this shard's share to a report over all shards.
+    pub(super) fn add_to(&self, stats: &mut TimerStats) {
+        stats.pending_count += self.queue.len() as u64;
+        stats.pending_high_water += self.pending_high_water;
+        stats.deferred += self.counters.deferred;
+        stats.lost += self.counters.lost;
+        stats.missed += self.counters.missed;
+        stats.panicked += self.counters.panicked;
+    }
+
+    fn mark_awaited(&mut self, timer: Handle) -> bool {
+        match self.queue.get_mut(timer).map(|record| &mut record.phase) {
+            Some(Phase::Running { awaited, .. }) => {
+                *awaited = true;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Why a timer was not removed by a cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotCancelled {
+    /// It has run, or was cancelled or lost before.
+    Over,
+    /// It runs now, for the last time.
+    Running,
+}
