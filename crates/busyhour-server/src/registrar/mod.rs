@@ -27,7 +27,7 @@ pub use binding::{Binding, BindingChange, BindingId, Contact, Lease, Moment};
 pub use bindings::{Bindings, Expired, REMOVED_FOR};
 pub use date::HttpDate;
 pub use flow::Flow;
-pub use policy::Policy;
+pub use policy::{Policy, granted_seconds, seconds};
 pub use refusal::Refusal;
 pub use registration::{ContactWish, Registration, Wish};
 pub use update::{Tally, Update};

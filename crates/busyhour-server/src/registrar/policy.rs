@@ -19,13 +19,12 @@ pub struct Policy {
 impl Policy {
     /// The lifetime in seconds for a wish, `None` when the wish is too short.
     pub(super) fn grant(&self, wish_s: Option<u32>) -> Option<u32> {
-        let wish_s = wish_s.unwrap_or(seconds(self.expires_default));
-        let too_brief = wish_s < seconds(self.expires_min).min(AN_HOUR_S);
-        match (wish_s, too_brief) {
-            (0, _) => Some(0),
-            (_, true) => None,
-            (_, false) => Some(wish_s.min(seconds(self.expires_max).max(1))),
-        }
+        granted_seconds(
+            wish_s,
+            self.expires_default,
+            self.expires_min,
+            self.expires_max,
+        )
     }
 }
 
@@ -40,8 +39,25 @@ impl Default for Policy {
     }
 }
 
+/// The lifetime in seconds that a wish is granted; zero ends, and `None` says
+/// that the wish is too short. One rule for bindings and subscriptions.
+pub fn granted_seconds(
+    wish_s: Option<u32>,
+    default: Duration,
+    min: Duration,
+    max: Duration,
+) -> Option<u32> {
+    let wish_s = wish_s.unwrap_or(seconds(default));
+    let too_brief = wish_s < seconds(min).min(AN_HOUR_S);
+    match (wish_s, too_brief) {
+        (0, _) => Some(0),
+        (_, true) => None,
+        (_, false) => Some(wish_s.min(seconds(max).max(1))),
+    }
+}
+
 /// Whole seconds, rounded up, at most what `Expires` can carry.
-pub(super) fn seconds(duration: Duration) -> u32 {
+pub fn seconds(duration: Duration) -> u32 {
     let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     u32::try_from(whole).unwrap_or(u32::MAX)
 }

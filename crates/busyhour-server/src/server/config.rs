@@ -1,7 +1,9 @@
 //! What an operator may choose about the server, already checked and typed.
 
-use crate::{registrar::Policy as RegistrationPolicy, store::Account};
-use std::{net::SocketAddr, time::Duration};
+use crate::{
+    registrar::Policy as RegistrationPolicy, store::Account, watch::Policy as WatchPolicy,
+};
+use std::net::SocketAddr;
 
 /// The whole configuration of a server.
 ///
@@ -51,27 +53,6 @@ impl Default for Authentication {
     fn default() -> Self {
         Self::Digest {
             realm: "busyhour".to_owned(),
-        }
-    }
-}
-
-/// Lifetimes and retries of subscriptions (RFC 6665 §4.2).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WatchPolicy {
-    /// Granted to a subscription that asks for nothing.
-    pub expires_default: Duration,
-    /// Shorter wishes, other than zero, are refused with 423.
-    pub expires_min: Duration,
-    /// Longer wishes are cut to this.
-    pub expires_max: Duration,
-}
-
-impl Default for WatchPolicy {
-    fn default() -> Self {
-        Self {
-            expires_default: Duration::from_secs(3600),
-            expires_min: Duration::from_secs(60),
-            expires_max: Duration::from_secs(7200),
         }
     }
 }

@@ -4,8 +4,11 @@ mod config;
 mod network;
 mod stats;
 
-pub use config::{Authentication, Limits, ServerConfig, WatchPolicy};
+pub use config::{Authentication, Limits, ServerConfig};
 pub use network::{Network, SendError};
 pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};
 
-pub use crate::registrar::{Flow, Policy as RegistrationPolicy};
+pub use crate::{
+    registrar::{Flow, Policy as RegistrationPolicy},
+    watch::Policy as WatchPolicy,
+};

@@ -2,3 +2,9 @@
 
 mod message;
 mod response;
+mod uri;
+mod torture_valid;
+mod torture_invalid;
+mod torture_ipv6;
+mod properties;
+mod seeds;

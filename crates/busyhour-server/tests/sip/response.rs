@@ -36,7 +36,7 @@ fn vias_get_the_source_the_server_saw() {
     assert_eq!(response.validate(), Ok(()));
     let top = response.via().expect("sound");
     assert_eq!(top.received(), "198.51.100.4".parse().ok());
-    assert!(text.contains(";rport=40001\r\n"), "{text}");
+    assert!(text.contains(";rport=40001, SIP"), "{text}");
     assert_eq!(
         text.matches("received").count(),
         1,

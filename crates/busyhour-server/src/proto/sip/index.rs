@@ -167,7 +167,7 @@ impl Index {
 
 /// Where the line that starts at `at` ends, its folded continuations included
 /// and its last CRLF not.
-pub(super) fn logical_end(head: &[u8], at: usize) -> Result<usize, ParseError> {
+fn logical_end(head: &[u8], at: usize) -> Result<usize, ParseError> {
     let mut from = at;
     loop {
         let rest = head.get(from..).ok_or(ParseError::HeaderLine)?;

@@ -98,6 +98,11 @@ impl<'a> ListIter<'a> {
             rest: Some(value).filter(|value| !value.is_empty()),
         }
     }
+
+    /// What was not yet split.
+    pub(super) fn rest(&self) -> Option<&'a str> {
+        self.rest
+    }
 }
 
 impl<'a> Iterator for ListIter<'a> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::index::{Index, logical_end};
+use super::index::Index;
 use super::lex::{self, DIGIT, SPACE, TOKEN};
 use super::{HeaderName, Limits, Method, Output, ParseError, Uri};
 
@@ -244,19 +244,23 @@ fn lossy_head(bytes: &[u8]) -> &str {
     text.get(..end).unwrap_or("")
 }
 
-/// The first line, and where the next begins. It can't be folded.
+/// The first line, and where the next begins. It can't be folded, so a
+/// continuation fails as a header line without a name.
 fn split_start_line<'a>(head: &'a str, limits: &Limits) -> Result<(&'a str, usize), ParseError> {
-    let end = logical_end(head.as_bytes(), 0).map_err(|_| ParseError::StartLine)?;
+    let end = memchr::memchr(b'\r', head.as_bytes()).ok_or(ParseError::StartLine)?;
+    let (line, rest) = head.split_at_checked(end).ok_or(ParseError::StartLine)?;
+    if !rest.starts_with("\r\n") || line.contains('\n') {
+        return Err(ParseError::StartLine);
+    }
     if end > limits.line_bytes {
         return Err(ParseError::LineTooLong);
     }
-    Ok((head.get(..end).ok_or(ParseError::StartLine)?, end + 2))
+    Ok((line, end + 2))
 }
 
 fn strip_version(line: &str) -> Option<&str> {
-    let (version, rest) = line.split_at_checked(VERSION.len() + 1)?;
-    let (version, space) = version.split_at(VERSION.len());
-    (version.eq_ignore_ascii_case(VERSION) && space == " ").then_some(rest)
+    let (version, rest) = line.split_once(' ').unwrap_or((line, ""));
+    version.eq_ignore_ascii_case(VERSION).then_some(rest)
 }
 
 fn check_version(version: &str) -> Result<(), ParseError> {

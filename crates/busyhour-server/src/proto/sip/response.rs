@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::lex::{self, VALUE};
 use super::write::put_unfolded;
-use super::{Address, HeaderName, Message, Output, Status, Via};
+use super::{Address, HeaderName, ListIter, Message, Output, Status, Via};
 
 /// Writes the answer to a request: what the request dictates first, then the
 /// headers given, then the body.
@@ -137,27 +137,37 @@ fn copy(out: &mut impl Output, request: &Message<'_>, name: HeaderName) {
     }
 }
 
+/// The lines stay whole but for the topmost value: a line for each element of
+/// a long list would make the answer many times as long as the request.
 fn put_vias(out: &mut impl Output, request: &Message<'_>, source: Option<SocketAddr>) {
-    let mut vias = request.elements(HeaderName::Via);
-    if let (Some(source), Some(top)) = (source, vias.next()) {
-        match Via::parse(top) {
-            Some(via) => put_top_via(out, &via, source),
-            None => out.put_header("Via", top),
-        }
-    } else {
-        vias = request.elements(HeaderName::Via);
+    let mut lines = request.headers(HeaderName::Via);
+    if let Some(source) = source {
+        lines
+            .next()
+            .into_iter()
+            .for_each(|line| put_top_line(out, line, source));
     }
-    vias.for_each(|via| out.put_header("Via", via));
+    lines.for_each(|line| out.put_header("Via", line));
+}
+
+fn put_top_line(out: &mut impl Output, line: &str, source: SocketAddr) {
+    let mut list = ListIter::new(line);
+    let Some(via) = list.next().and_then(Via::parse) else {
+        return out.put_header("Via", line);
+    };
+    put_top_via(out, &via, source);
+    if let Some(rest) = list.rest() {
+        out.put(b",");
+        put_unfolded(out, rest);
+    }
+    out.put(b"\r\n");
 }
 
 fn put_top_via(out: &mut impl Output, via: &Via<'_>, source: SocketAddr) {
     out.put(b"Via: ");
     put_unfolded(out, via.hop_text);
-    for (name, value) in via.params.iter() {
-        if !is_ours(name) {
-            put_param(out, name, value);
-        }
-    }
+    let kept = via.params.iter().filter(|(name, _)| !is_ours(name));
+    kept.for_each(|(name, value)| put_param(out, name, value));
     let asked = via.rport().is_some();
     if asked || !via.is_from(source.ip()) {
         out.put_display(format_args!(";received={}", source.ip().to_canonical()));
@@ -165,7 +175,6 @@ fn put_top_via(out: &mut impl Output, via: &Via<'_>, source: SocketAddr) {
     if asked {
         out.put_display(format_args!(";rport={}", source.port()));
     }
-    out.put(b"\r\n");
 }
 
 fn is_ours(name: &str) -> bool {

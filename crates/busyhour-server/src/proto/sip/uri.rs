@@ -138,7 +138,7 @@ impl<'a> SipUri<'a> {
     }
 
     /// The URI parameters in order; a value is `None` where no `=` stands.
-    pub fn params(&self) -> impl Iterator<Item = (&'a str, Option<&'a str>)> + use<'a> {
+    pub fn params(&self) -> impl Iterator<Item = (&'a str, Option<&'a str>)> + Clone + use<'a> {
         let params = self
             .params
             .get(1..)
@@ -173,11 +173,30 @@ impl<'a> SipUri<'a> {
         })
     }
 
-    /// Parameters and headers hold only what may stand there, none is empty.
+    /// Parameters and headers hold only what may stand there, none is empty,
+    /// no parameter stands twice (RFC 3261 §19.1.1), and there are few enough
+    /// that comparing each with each stays cheap.
     fn tail_is_sound(&self) -> bool {
         let mut params = self.params.split(';').skip(1);
         let mut headers = self.headers.split('&').filter(|_| !self.headers.is_empty());
-        params.all(piece_is_sound) && headers.all(piece_is_sound)
+        let few =
+            self.params().nth(PIECES_MAX).is_none() && self.headers().nth(PIECES_MAX).is_none();
+        few && params.all(piece_is_sound)
+            && headers.all(piece_is_sound)
+            && self.params_are_distinct()
+    }
+
+    fn params_are_distinct(&self) -> bool {
+        let mut rest = self.params();
+        while let Some((name, _)) = rest.next() {
+            if rest
+                .clone()
+                .any(|(other, _)| other.eq_ignore_ascii_case(name))
+            {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -292,3 +311,6 @@ fn piece_is_sound(piece: &str) -> bool {
         .all(|byte| lex::is(byte, URI_PARAM) || byte == b'=');
     allowed && !piece.is_empty() && !piece.starts_with('=') && escapes_are_sound(piece)
 }
+
+/// Parameters, and headers, that one URI may have.
+const PIECES_MAX: usize = 32;

@@ -1,6 +1,6 @@
 //! Whether a message has what RFC 3261 §8.1.1 demands of all.
 
-use super::{Contacts, HeaderName, Message, ParseError, Start};
+use super::{Contacts, HeaderName, Message, ParseError, Start, Uri};
 
 impl Message<'_> {
     /// Checks the headers that every message needs (To, From, Call-ID, CSeq,
@@ -14,7 +14,7 @@ impl Message<'_> {
     /// The first thing found wrong; [`ParseError::status`] is the answer to it.
     pub fn validate(&self) -> Result<(), ParseError> {
         if let Start::Request { .. } = self.start() {
-            self.request_uri()?;
+            self.validate_request_uri()?;
         }
         self.validate_dialog()?;
         self.vias().try_for_each(|via| via.map(drop))?;
@@ -23,6 +23,14 @@ impl Message<'_> {
         self.max_forwards()?;
         self.event()?;
         self.content_type().map(drop)
+    }
+
+    /// Headers have no place in a Request-URI (RFC 3261 §19.1.1, table 1).
+    fn validate_request_uri(&self) -> Result<(), ParseError> {
+        match self.request_uri()? {
+            Uri::Sip(uri) if uri.headers().next().is_some() => Err(ParseError::RequestUri),
+            _ => Ok(()),
+        }
     }
 
     fn validate_dialog(&self) -> Result<(), ParseError> {

@@ -1,0 +1,26 @@
+//! Writing the answer to a SUBSCRIBE.
+
+use super::Subscription;
+use crate::proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status};
+use std::net::SocketAddr;
+
+/// Writes the 200 to a SUBSCRIBE that opened, refreshed or ended a
+/// subscription (RFC 6665 §4.2.1.1).
+pub fn write_accepted(
+    out: &mut impl Output,
+    request: &Message<'_>,
+    subscription: &Subscription,
+    granted_s: u32,
+    source: SocketAddr,
+) {
+    let dialog = subscription.dialog();
+    ResponseBuilder::new(out, request, Status::OK, Some(source))
+        .to_tag(dialog.local_tag())
+        .copy(HeaderName::RecordRoute)
+        .header(HeaderName::Expires, granted_s)
+        .header(
+            HeaderName::Contact,
+            format_args!("<sip:{}>", dialog.contact()),
+        )
+        .finish();
+}

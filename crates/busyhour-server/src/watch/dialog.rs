@@ -1,0 +1,143 @@
+//! The dialog of a subscription, and the head of the requests sent in it
+//! (RFC 3261 §12).
+
+use super::Subscribe;
+use crate::{
+    proto::sip::{Address, HeaderName, Method, Output, RequestBuilder},
+    registrar::{Flow, Refusal},
+};
+use std::net::SocketAddr;
+
+/// Our half of a dialog, opened by a watcher's SUBSCRIBE.
+#[derive(Debug, Clone)]
+pub struct Dialog {
+    call_id: Box<str>,
+    local_uri: Box<str>,
+    local_tag: Box<str>,
+    remote_uri: Box<str>,
+    remote_tag: Box<str>,
+    target: Box<str>,
+    routes: Box<[Box<str>]>,
+    local_cseq: u32,
+    remote_cseq: u32,
+    flow: Flow,
+    /// What our Contact and Via name, where that is not the socket's address.
+    advertised: Option<SocketAddr>,
+}
+
+impl Dialog {
+    pub(super) fn open(
+        subscribe: &Subscribe<'_>,
+        local_tag: &str,
+        advertised: Option<SocketAddr>,
+    ) -> Self {
+        let routes = subscribe.routes.iter().map(|route| Box::from(*route));
+        Self {
+            call_id: subscribe.call_id.into(),
+            local_uri: subscribe.to.into(),
+            local_tag: local_tag.into(),
+            remote_uri: subscribe.from.into(),
+            remote_tag: subscribe.from_tag.into(),
+            target: subscribe.target.into(),
+            routes: routes.collect(),
+            local_cseq: 0,
+            remote_cseq: subscribe.cseq,
+            flow: subscribe.flow,
+            advertised,
+        }
+    }
+
+    /// Takes in a later request of the watcher: its order is checked, its
+    /// Contact and its way become the target (RFC 3261 §12.2.2).
+    pub(super) fn follow(&mut self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
+        let ours = *self.call_id == *subscribe.call_id
+            && *self.remote_tag == *subscribe.from_tag
+            && subscribe.to_tag == Some(&self.local_tag);
+        if !ours {
+            return Err(Refusal::NoSubscription);
+        }
+        if subscribe.cseq <= self.remote_cseq {
+            return Err(Refusal::OutOfOrder);
+        }
+        self.remote_cseq = subscribe.cseq;
+        self.target = subscribe.target.into();
+        self.flow = subscribe.flow;
+        Ok(())
+    }
+
+    /// Where requests of this dialog go: back the way its last request came,
+    /// which holds through address translation.
+    pub fn flow(&self) -> Flow {
+        self.flow
+    }
+
+    /// Our tag.
+    pub fn local_tag(&self) -> &str {
+        &self.local_tag
+    }
+
+    /// The address that our Contact names.
+    pub fn contact(&self) -> SocketAddr {
+        self.advertised.unwrap_or(self.flow.local)
+    }
+
+    /// The CSeq number of the next request.
+    pub(super) fn next_cseq(&mut self) -> u32 {
+        self.local_cseq += 1;
+        self.local_cseq
+    }
+
+    /// Writes a NOTIFY up to where its own headers begin.
+    pub(super) fn notify<'o, O: Output>(&self, out: &'o mut O, cseq: u32) -> RequestBuilder<'o, O> {
+        let loose = self.routes.first().is_none_or(|route| is_loose(route));
+        let (uri, skipped, last) = match (loose, self.routes.first()) {
+            (false, Some(first)) => (uri_of(first), 1, Some(&self.target)),
+            _ => (&*self.target, 0, None),
+        };
+        let contact = self.contact();
+        let tag = &self.local_tag;
+        let via = format_args!("SIP/2.0/UDP {contact};branch={BRANCH}{tag}.{cseq};rport");
+        let mut request =
+            RequestBuilder::new(out, Method::Notify, uri).header(HeaderName::Via, via);
+        for route in self.routes.iter().skip(skipped) {
+            request = request.header(HeaderName::Route, route);
+        }
+        if let Some(target) = last {
+            request = request.header(HeaderName::Route, format_args!("<{target}>"));
+        }
+        request
+            .header(HeaderName::MaxForwards, 70)
+            .header(
+                HeaderName::From,
+                format_args!("<{}>;tag={tag}", self.local_uri),
+            )
+            .header(
+                HeaderName::To,
+                format_args!("<{}>;tag={}", self.remote_uri, self.remote_tag),
+            )
+            .header(HeaderName::CallId, &self.call_id)
+            .header(HeaderName::CSeq, format_args!("{cseq} NOTIFY"))
+            .header(HeaderName::Contact, format_args!("<sip:{contact}>"))
+    }
+
+    /// Our tag in the branch of a NOTIFY of ours.
+    pub fn tag_in_branch(branch: &str) -> Option<&str> {
+        let (tag, _) = branch.strip_prefix(BRANCH)?.rsplit_once('.')?;
+        Some(tag)
+    }
+}
+
+/// Whether the next hop keeps the Request-URI (RFC 3261 §12.2.1.1).
+fn is_loose(route: &str) -> bool {
+    Address::parse(route).is_some_and(|address| {
+        let uri = address.uri.as_sip();
+        uri.is_some_and(|uri| uri.param("lr").is_some())
+    })
+}
+
+fn uri_of(route: &str) -> &str {
+    Address::parse(route).map_or(route, |address| address.uri_text)
+}
+
+/// The cookie of RFC 3261 §8.1.1.7.
+const BRANCH: &str = "z9hG4bK";

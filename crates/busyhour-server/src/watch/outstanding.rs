@@ -1,0 +1,58 @@
+//! A NOTIFY on its way: the client transaction of RFC 3261 §17.1.2 over UDP.
+
+use busyhour::{buffer::Buffer, clock::Instant};
+use std::time::Duration;
+
+/// A request that waits for its final response.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    pub(super) cseq: u32,
+    /// It says that the subscription is over.
+    pub(super) is_last: bool,
+    pub(super) datagram: Buffer,
+    interval: Duration,
+    resend_at: Instant,
+    give_up_at: Instant,
+}
+
+impl Outstanding {
+    pub(super) fn new(cseq: u32, is_last: bool, datagram: Buffer, now: Instant) -> Self {
+        Self {
+            cseq,
+            is_last,
+            datagram,
+            interval: T1,
+            resend_at: now + T1,
+            give_up_at: now + 64 * T1,
+        }
+    }
+
+    /// When something has to be done next.
+    pub(super) fn deadline(&self) -> Instant {
+        self.resend_at.min(self.give_up_at)
+    }
+
+    pub(super) fn is_hopeless(&self, now: Instant) -> bool {
+        now >= self.give_up_at
+    }
+
+    /// The datagram, when it is time to send it again (timer E).
+    pub(super) fn resend(&mut self, now: Instant) -> Option<Buffer> {
+        if now < self.resend_at {
+            return None;
+        }
+        self.interval = (2 * self.interval).min(T2);
+        self.resend_at = now + self.interval;
+        Some(self.datagram.clone())
+    }
+
+    /// A provisional response slows the retransmissions down.
+    pub(super) fn slow_down(&mut self) {
+        self.interval = T2;
+    }
+}
+
+/// RFC 3261 §17.1.1.1.
+pub(super) const T1: Duration = Duration::from_millis(500);
+/// RFC 3261 §17.1.2.2.
+const T2: Duration = Duration::from_secs(4);

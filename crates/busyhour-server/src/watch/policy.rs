@@ -1,0 +1,38 @@
+//! What the operator allows.
+
+use crate::registrar::granted_seconds;
+use std::time::Duration;
+
+/// Lifetimes of subscriptions (RFC 6665 §4.2.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Granted to a subscription that asks for nothing.
+    pub expires_default: Duration,
+    /// Shorter wishes, other than zero, are refused with 423. Wishes of an hour
+    /// and more never are (RFC 6665 §4.2.1.1), whatever stands here.
+    pub expires_min: Duration,
+    /// Longer wishes are cut to this.
+    pub expires_max: Duration,
+}
+
+impl Policy {
+    /// The lifetime in seconds for a wish, `None` when the wish is too short.
+    pub(super) fn grant(&self, wish_s: Option<u32>) -> Option<u32> {
+        granted_seconds(
+            wish_s,
+            self.expires_default,
+            self.expires_min,
+            self.expires_max,
+        )
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            expires_default: Duration::from_secs(3600),
+            expires_min: Duration::from_secs(60),
+            expires_max: Duration::from_secs(7200),
+        }
+    }
+}

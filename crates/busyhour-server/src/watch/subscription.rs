@@ -1,0 +1,318 @@
+//! One subscription from its SUBSCRIBE to its end.
+
+use super::{
+    DeviceState, Dialog, Package, Subscribe,
+    outstanding::{Outstanding, T1},
+};
+use crate::{
+    proto::sip::HeaderName,
+    registrar::{Refusal, seconds},
+};
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    bus::Name,
+    clock::Instant,
+};
+use std::{
+    fmt::{self, Display, Formatter},
+    net::SocketAddr,
+    time::Duration,
+};
+
+/// A watcher's subscription to one device.
+///
+/// It sends nothing before it has been told the device's state for the first
+/// time ([`Subscription::device_is`]).
+#[derive(Debug)]
+pub struct Subscription {
+    dialog: Dialog,
+    device: Name,
+    package: Package,
+    event_id: Option<Box<str>>,
+    expires_at: Instant,
+    phase: Phase,
+    state: Known,
+    /// A NOTIFY is owed as soon as none is on its way.
+    owes_notify: bool,
+    outstanding: Option<Outstanding>,
+    /// When to try again after there was no buffer.
+    retry_at: Option<Instant>,
+    version: u32,
+}
+
+/// Why a subscription is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The watcher unsubscribed or only fetched the state.
+    Unsubscribed,
+    /// Its lifetime passed without a refresh.
+    Expired,
+    /// The server shuts down.
+    Deactivated,
+    /// The watcher answered a NOTIFY with this status.
+    Refused(u16),
+    /// The watcher did not answer a NOTIFY in 32 s.
+    Unanswered,
+}
+
+/// A datagram to be sent.
+#[derive(Debug, Clone)]
+pub struct Transmission {
+    /// A whole NOTIFY.
+    pub datagram: Buffer,
+    /// It was sent before.
+    pub is_again: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Active,
+    /// The last NOTIFY is owed or on its way.
+    Ending(End),
+    Over(End),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Known {
+    Nothing,
+    Offline,
+    Online(DeviceState),
+}
+
+impl Subscription {
+    /// Opens a subscription to `device`; `local_tag` becomes our half of the
+    /// dialog's name and must be new. A granted lifetime of zero is a fetch.
+    pub fn open(
+        subscribe: &Subscribe<'_>,
+        device: Name,
+        local_tag: &str,
+        advertised: Option<SocketAddr>,
+        now: Instant,
+    ) -> Self {
+        let mut subscription = Self {
+            dialog: Dialog::open(subscribe, local_tag, advertised),
+            device,
+            package: subscribe.package,
+            event_id: subscribe.event_id.map(Box::from),
+            expires_at: now,
+            phase: Phase::Active,
+            state: Known::Nothing,
+            owes_notify: true,
+            outstanding: None,
+            retry_at: None,
+            version: 0,
+        };
+        subscription.extend(subscribe.granted_s, now);
+        subscription
+    }
+
+    /// Takes in a SUBSCRIBE inside of the dialog: a refresh, or the end.
+    /// Either is followed by a NOTIFY.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NoSubscription`] when it belongs to another dialog or event,
+    /// or this one is over; [`Refusal::OutOfOrder`] when its CSeq is not newer.
+    pub fn refresh(&mut self, subscribe: &Subscribe<'_>, now: Instant) -> Result<(), Refusal> {
+        let same_event =
+            subscribe.package == self.package && subscribe.event_id == self.event_id.as_deref();
+        let alive = self.phase == Phase::Active && now < self.expires_at;
+        if !same_event || !alive {
+            return Err(Refusal::NoSubscription);
+        }
+        self.dialog.follow(subscribe)?;
+        self.extend(subscribe.granted_s, now);
+        Ok(())
+    }
+
+    /// Tells the device's state, `None` when it cannot be reached. Returns
+    /// whether an earlier state was replaced before it could leave.
+    pub fn device_is(&mut self, state: Option<DeviceState>) -> bool {
+        let state = state.map_or(Known::Offline, Known::Online);
+        if state == self.state {
+            return false;
+        }
+        let is_first = self.state == Known::Nothing;
+        let replaces = self.owes_notify && !is_first;
+        self.state = state;
+        self.owes_notify |= self.phase == Phase::Active;
+        replaces
+    }
+
+    /// Takes in a response to the NOTIFY of this CSeq number; any other is
+    /// stray, and `false`.
+    pub fn answered(&mut self, cseq: u32, status: u16) -> bool {
+        let Some(outstanding) = self.outstanding.as_mut() else {
+            return false;
+        };
+        if outstanding.cseq != cseq {
+            return false;
+        }
+        let is_last = outstanding.is_last;
+        match status {
+            ..200 => outstanding.slow_down(),
+            200..300 => self.confirmed(is_last),
+            300.. => self.over(End::Refused(status)),
+        }
+        true
+    }
+
+    /// Ends the subscription with a last NOTIFY.
+    pub fn end(&mut self, end: End) {
+        if self.phase == Phase::Active {
+            self.phase = Phase::Ending(end);
+            self.owes_notify = true;
+        }
+    }
+
+    /// What has to be sent at `now`, if anything. Ask again until there is
+    /// nothing, and then at [`Subscription::deadline`]. `scratch` is room to
+    /// write in and holds nothing afterwards.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        scratch: &mut Vec<u8>,
+        buffers: &BufferPool,
+    ) -> Option<Transmission> {
+        if let Some(outstanding) = self.outstanding.as_mut() {
+            if outstanding.is_hopeless(now) {
+                self.over(End::Unanswered);
+                return None;
+            }
+            let datagram = outstanding.resend(now)?;
+            let is_again = true;
+            return Some(Transmission { datagram, is_again });
+        }
+        if now >= self.expires_at {
+            self.end(End::Expired);
+        }
+        match self.may_notify() {
+            true => self.notify(now, scratch, buffers),
+            false => None,
+        }
+    }
+
+    /// When to poll again; `None` when only an event can bring something new.
+    pub fn deadline(&self) -> Option<Instant> {
+        match (&self.outstanding, self.phase) {
+            (_, Phase::Over(_)) => None,
+            (Some(outstanding), _) => Some(outstanding.deadline()),
+            (None, _) if self.retry_at.is_some() => self.retry_at,
+            (None, Phase::Active) => Some(self.expires_at),
+            (None, Phase::Ending(_)) => None,
+        }
+    }
+
+    /// How it ended; `None` while it lives or its last NOTIFY is on its way.
+    pub fn ended(&self) -> Option<End> {
+        match self.phase {
+            Phase::Over(end) => Some(end),
+            Phase::Active | Phase::Ending(_) => None,
+        }
+    }
+
+    /// The dialog it lives in.
+    pub fn dialog(&self) -> &Dialog {
+        &self.dialog
+    }
+
+    /// The device it watches.
+    pub fn device(&self) -> &Name {
+        &self.device
+    }
+
+    fn extend(&mut self, granted_s: u32, now: Instant) {
+        self.expires_at = now + Duration::from_secs(granted_s.into());
+        self.owes_notify = true;
+        if granted_s == 0 {
+            self.end(End::Unsubscribed);
+        }
+    }
+
+    fn confirmed(&mut self, is_last: bool) {
+        self.outstanding = None;
+        if let (true, Phase::Ending(end)) = (is_last, self.phase) {
+            self.over(end);
+        }
+    }
+
+    fn over(&mut self, end: End) {
+        self.phase = Phase::Over(end);
+        self.outstanding = None;
+        self.owes_notify = false;
+    }
+
+    fn may_notify(&self) -> bool {
+        let is_over = matches!(self.phase, Phase::Over(_));
+        self.owes_notify && self.state != Known::Nothing && !is_over
+    }
+
+    fn notify(
+        &mut self,
+        now: Instant,
+        scratch: &mut Vec<u8>,
+        buffers: &BufferPool,
+    ) -> Option<Transmission> {
+        let cseq = self.dialog.next_cseq();
+        scratch.clear();
+        self.write_notify(cseq, now, scratch);
+        let datagram = buffers.copy_from(scratch);
+        scratch.clear();
+        let Ok(datagram) = datagram else {
+            self.retry_at = Some(now + T1);
+            return None;
+        };
+        self.retry_at = None;
+        self.owes_notify = false;
+        self.version = self.version.wrapping_add(1);
+        let is_last = self.phase != Phase::Active;
+        self.outstanding = Some(Outstanding::new(cseq, is_last, datagram.clone(), now));
+        let is_again = false;
+        Some(Transmission { datagram, is_again })
+    }
+
+    fn write_notify(&self, cseq: u32, now: Instant, out: &mut Vec<u8>) {
+        let mut body = Vec::with_capacity(BODY_LEN_USUAL);
+        let state = match &self.state {
+            Known::Online(state) => Some(state),
+            Known::Offline | Known::Nothing => None,
+        };
+        self.package
+            .write_body(&mut body, &self.device, state, self.version);
+        self.dialog
+            .notify(out, cseq)
+            .header(HeaderName::Event, EventValue(self))
+            .header(HeaderName::SubscriptionState, StateValue(self, now))
+            .body(self.package.content_type(), &body);
+    }
+}
+
+struct EventValue<'s>(&'s Subscription);
+
+impl Display for EventValue<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.package.name())?;
+        match &self.0.event_id {
+            Some(id) => write!(f, ";id={id}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct StateValue<'s>(&'s Subscription, Instant);
+
+impl Display for StateValue<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(subscription, now) = self;
+        match subscription.phase {
+            Phase::Active => {
+                let left = seconds(subscription.expires_at - *now);
+                write!(f, "active;expires={left}")
+            }
+            Phase::Ending(End::Deactivated) => f.write_str("terminated;reason=deactivated"),
+            Phase::Ending(_) | Phase::Over(_) => f.write_str("terminated;reason=timeout"),
+        }
+    }
+}
+
+const BODY_LEN_USUAL: usize = 512;

@@ -1,0 +1,145 @@
+//! What must hold for any bytes at all: shared by the tests and the fuzzer.
+
+use busyhour_server::proto::sip::{
+    Address, Contact, HeaderName, Limits, Message, ParseError, ResponseBuilder, Start, Status, Uri,
+    Via,
+};
+
+/// Reads `bytes` as a message in every way there is and checks what was read.
+pub fn hold(bytes: &[u8]) {
+    if let Ok(message) = Message::parse(bytes) {
+        touch_everything(&message);
+        survives_writing(&message);
+    }
+    if let Some(message) = Message::salvage(bytes) {
+        touch_everything(&message);
+        answer_is_sound(&message, bytes.len());
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        values_hold(text);
+    }
+}
+
+/// Calls every accessor, so that one that panics is found.
+fn touch_everything(message: &Message<'_>) {
+    let _ = message.validate();
+    let _ = (
+        message.request_uri(),
+        message.min_expires(),
+        message.subscription_state(),
+        message.sip_if_match(),
+    );
+    let _ = (
+        message.accepts("a", "b"),
+        message.has_token(HeaderName::Require, "x"),
+        message.header_named("X"),
+    );
+    message
+        .vias()
+        .flatten()
+        .for_each(|via| drop((via.branch(), via.rport(), via.received())));
+    message.addresses(HeaderName::Route).for_each(drop);
+    message
+        .credentials(HeaderName::Authorization)
+        .flatten()
+        .for_each(|digest| drop(digest.nonce_count()));
+    message
+        .challenges(HeaderName::WwwAuthenticate)
+        .flatten()
+        .for_each(|challenge| drop(challenge.offers_auth()));
+    if let Ok(busyhour_server::proto::sip::Contacts::List(contacts)) = message.contacts() {
+        contacts.flatten().for_each(touch_contact);
+    }
+}
+
+fn touch_contact(contact: Contact<'_>) {
+    let _ = (contact.expires(), contact.instance(), contact.reg_id());
+    contact
+        .address
+        .uri
+        .as_sip()
+        .into_iter()
+        .for_each(|uri| uri.params().for_each(drop));
+}
+
+/// Writing a message and reading it again changes nothing but white space.
+fn survives_writing(message: &Message<'_>) {
+    let mut once = Vec::new();
+    message.write(&mut once);
+    if once.len() > usize::from(u16::MAX) {
+        return;
+    }
+    let unbounded = Limits {
+        line_bytes: usize::MAX,
+        ..Limits::default()
+    };
+    let again = Message::parse_within(&once, &unbounded).expect("what was written can be read");
+    assert_eq!(again.start(), message.start());
+    assert_eq!(again.body(), message.body());
+    assert_eq!(again.validate(), message.validate());
+    let lines = |message: &Message<'_>| message.all_headers().map(flat).collect::<Vec<_>>();
+    assert_eq!(lines(&again), lines(message));
+    let mut twice = Vec::new();
+    again.write(&mut twice);
+    assert_eq!(once, twice);
+}
+
+fn flat((header, name, value): (HeaderName, &str, &str)) -> (HeaderName, String, String) {
+    let words = value
+        .split(|c| matches!(c, ' ' | '\t' | '\r' | '\n'))
+        .filter(|word| !word.is_empty());
+    (header, name.to_owned(), words.collect::<Vec<_>>().join(" "))
+}
+
+/// An answer can be read, is for the same transaction, and is hardly longer
+/// than the request.
+fn answer_is_sound(request: &Message<'_>, request_bytes: usize) {
+    let Start::Request { .. } = request.start() else {
+        panic!("responses are not answered")
+    };
+    let source = "198.51.100.9:4000".parse().expect("an address");
+    let mut out = Vec::new();
+    ResponseBuilder::new(&mut out, request, Status::BAD_REQUEST, Some(source))
+        .to_tag("t")
+        .finish();
+    assert!(
+        out.len() <= 2 * request_bytes + 512,
+        "{} from {request_bytes}",
+        out.len()
+    );
+    if out.len() > usize::from(u16::MAX) {
+        return;
+    }
+    let unbounded = Limits {
+        line_bytes: usize::MAX,
+        ..Limits::default()
+    };
+    let response = Message::parse_within(&out, &unbounded).expect("an answer can be read");
+    assert_eq!(response.call_id().is_ok(), request.call_id().is_ok());
+    assert_eq!(response.cseq(), request.cseq());
+    if let Ok(via) = request.via() {
+        assert_eq!(response.via().map(|via| via.branch()), Ok(via.branch()));
+        assert_eq!(response.vias().count(), request.vias().count());
+    }
+}
+
+/// Single values out of the blue.
+fn values_hold(text: &str) {
+    let _ = (
+        Address::parse(text),
+        Via::parse(text),
+        ParseError::Empty.status(),
+    );
+    let Some(Uri::Sip(uri)) = Uri::parse(text) else {
+        return;
+    };
+    assert!(uri.matches(&uri), "{text}");
+    let (mut once, mut twice) = (String::new(), String::new());
+    uri.canonical_aor(&mut once);
+    let canonical = Uri::parse(&once).expect("a canonical address is an address");
+    canonical
+        .as_sip()
+        .expect("of the same scheme")
+        .canonical_aor(&mut twice);
+    assert_eq!(once, twice);
+}
