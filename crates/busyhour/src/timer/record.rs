@@ -95,6 +95,13 @@ impl Record {
         }
     }
 
+    /// Ends a timer that will not run: a future must see that it is over.
+    pub(super) fn discard(self) {
+        if let Work::Wake(waker) = self.work {
+            waker.wake();
+        }
+    }
+
     /// Takes the work to run it if the delivery `round` is still the one.
     pub(super) fn begin(&mut self, round: u32) -> Option<Work> {
         if self.phase != Phase::Delivered || self.round != round {

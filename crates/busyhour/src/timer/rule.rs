@@ -16,8 +16,11 @@ pub enum MissedTicks {
 /// When a periodic timer comes due again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// A grid of ticks, one each `period_ns`, whatever the callback takes.
-    Rate { period_ns: u64, missed: MissedTicks },
+    /// A grid of ticks, one each `period`, whatever the callback takes.
+    Rate {
+        period: Duration,
+        missed: MissedTicks,
+    },
     /// A pause after the end of each run.
     Gap(Duration),
     /// The delay that the callback returned, from the deadline it was due at;
@@ -36,16 +39,15 @@ pub(super) struct Next {
 impl Rule {
     /// A grid; a period of zero is taken as one nanosecond.
     pub(super) fn rate(period: Duration, missed: MissedTicks) -> Self {
-        let period = (Instant::ZERO + period).as_nanos();
-        let period_ns = period.max(1);
-        Self::Rate { period_ns, missed }
+        let period = period.max(Duration::from_nanos(1));
+        Self::Rate { period, missed }
     }
 
     /// The next run after the one that was due at `due` and ended at `now`;
     /// `None` when the callback's answer `told` stops the timer.
     pub(super) fn next(self, due: Instant, now: Instant, told: Duration) -> Option<Next> {
         match self {
-            Self::Rate { period_ns, missed } => Some(missed.next(due, now, period_ns)),
+            Self::Rate { period, missed } => Some(missed.next(due, now, period)),
             Self::Gap(gap) => Some(Next::at(now + gap)),
             Self::Told if told.is_zero() => None,
             Self::Told => Some(Next::at(now.max(due + told))),
@@ -54,14 +56,15 @@ impl Rule {
 }
 
 impl MissedTicks {
-    pub(super) fn next(self, due: Instant, now: Instant, period_ns: u64) -> Next {
-        let ticks_behind = (now - due).as_nanos() as u64;
-        let ticks = ticks_behind.div_ceil(period_ns).max(1);
+    pub(super) fn next(self, due: Instant, now: Instant, period: Duration) -> Next {
+        let period_ns = (Instant::ZERO + period).as_nanos();
+        let behind_ns = now.as_nanos().saturating_sub(due.as_nanos());
+        let ticks = behind_ns.div_ceil(period_ns).max(1);
         if ticks == 1 || self == Self::Burst {
-            return Next::at(due + Duration::from_nanos(period_ns));
+            return Next::at(due + period);
         }
         let due = match self {
-            Self::Delay => now + Duration::from_nanos(period_ns),
+            Self::Delay => now + period,
             _ => due + Duration::from_nanos(period_ns.saturating_mul(ticks)),
         };
         let missed = ticks - 1;
@@ -84,7 +87,7 @@ mod tests {
     }
 
     fn next(missed: MissedTicks, due: u64, now: u64) -> (u64, u64) {
-        let next = missed.next(at(due), at(now), 10);
+        let next = missed.next(at(due), at(now), Duration::from_nanos(10));
         (next.due.as_nanos(), next.missed)
     }
 

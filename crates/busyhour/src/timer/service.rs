@@ -134,7 +134,9 @@ impl Service {
                 let cancel = |timer| state.cancel(timer).ok();
                 chosen.into_iter().filter_map(cancel).collect()
             });
-            records.len()
+            let count = records.len();
+            records.into_iter().for_each(Record::discard);
+            count
         };
         self.shards.iter().map(cancel).sum()
     }
@@ -377,11 +379,7 @@ impl Due {
     fn deliver(self) {
         match self {
             Self::Callback(delivery, executor) => deliver(delivery, executor),
-            Self::Ended(record) => {
-                if let Work::Wake(waker) = record.work {
-                    waker.wake();
-                }
-            }
+            Self::Ended(record) => record.discard(),
         }
     }
 }
