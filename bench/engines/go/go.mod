@@ -1,0 +1,3 @@
+module engine-go
+
+go 1.21

@@ -1,0 +1,58 @@
+// oneTBB: a task group inside an arena, and an arena that is enqueued into.
+#include "kit.hpp"
+#include <tbb/global_control.h>
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+
+namespace {
+
+/// Tasks as members of one group; pushed from inside its own tasks.
+struct Group {
+    explicit Group(int workers) : arena(workers, 0) {}
+    template <class F> void push(F task) {
+        arena.execute([&] { group.run(std::move(task)); });
+    }
+    tbb::task_arena arena;
+    tbb::task_group group;
+};
+
+/// The same, for pushes that already are inside the arena.
+struct Inside {
+    template <class F> void push(F task) { outer->group.run(std::move(task)); }
+    Group *outer;
+};
+
+struct Arena {
+    explicit Arena(int workers) : arena(workers, 0) {}
+    template <class F> void push(F task) { arena.enqueue(std::move(task)); }
+    tbb::task_arena arena;
+};
+
+void requeue_in_group(const kit::Args &args, Group &group) {
+    static kit::Load load;
+    static Inside inside{&group};
+    for (int i = 0; i < 200; i++)
+        group.push([] { kit::again(inside, load, 1); });
+    const double rate = load.let_run(args.number("ms"));
+    load.wait_for(200);
+    load.report(rate);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    kit::Args args(argc, argv);
+    const std::string variant = args.plain(0), scenario = args.plain(1);
+    const int workers = int(args.number("workers"));
+    tbb::global_control limit(tbb::global_control::max_allowed_parallelism, size_t(workers) + 1);
+    if (variant == "group" && scenario == "pool-requeue") {
+        static Group group(workers);
+        requeue_in_group(args, group);
+    }
+    static Arena arena(workers);
+    if (variant == "arena" && scenario == "pool-requeue")
+        kit::run_requeue(args, arena);
+    if (variant == "arena" && scenario == "pool-external")
+        kit::run_external(args, arena);
+    kit::refuse(variant + " does not do " + scenario);
+}
