@@ -1,1 +1,27 @@
-fn main() {}
+//! Busyhour's stations, each behind the same small trait as its peers.
+
+use kit::{Args, args::refuse, bus, lookup, tasks, timers};
+
+mod buffers;
+mod run_queue;
+mod task_pool;
+mod timer_queue;
+mod topic;
+
+fn main() {
+    let args = Args::from_command_line();
+    match args.variant_and_scenario().1 {
+        "timers" => timers::run(&args, timer_queue::Timers::default),
+        "pool-requeue" => tasks::requeue(&args, task_pool::Pool::start(&args)),
+        "pool-external" => tasks::external(&args, task_pool::Pool::start(&args)),
+        "serializer-pingpong" => task_pool::pingpong(&args),
+        "run-queue" => run_queue::run(&args),
+        "bus-cache" => bus::run(&args, topic::Cached::start),
+        "bus-lookup" => lookup::run(&args, &topic::Lookup::new()),
+        "bus-fanout" => bus::run_fanout(&args, topic::Fanout::start),
+        "buffers" => buffers::run(&args),
+        other => refuse(&format!("no scenario {other}")),
+    }
+    // The pool's threads are still there: what was measured has been printed.
+    std::process::exit(0);
+}
