@@ -14,4 +14,5 @@ pub mod server;
 pub mod config;
 pub mod net;
 pub mod web;
+pub mod logs;
 pub mod cli;

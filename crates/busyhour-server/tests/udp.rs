@@ -3,8 +3,7 @@
 use busyhour::buffer::{Buffer, BufferPool};
 use busyhour_server::{
     net::{BATCH_LEN, Datagram, Udp, UdpOptions},
-    registrar::Flow,
-    server::{Network, SendError},
+    server::{Flow, Network, SendError},
 };
 use std::{
     collections::HashSet,

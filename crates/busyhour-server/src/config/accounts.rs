@@ -1,10 +1,14 @@
+use crate::{
+    auth::{Algorithm, HexDigest},
+    store::{self, AccountHash},
+};
 use serde::Deserialize;
-use std::{collections::HashMap, fmt};
+use std::{collections::HashSet, fmt};
 
 /// Who may register: single accounts and numbered ranges.
 ///
 /// ```
-/// use busyhour_server::config::{Accounts, AccountRange, Secret};
+/// use busyhour_server::config::{AccountRange, Accounts, Secret};
 ///
 /// let mut accounts = Accounts::default();
 /// accounts.add_range(AccountRange {
@@ -14,12 +18,15 @@ use std::{collections::HashMap, fmt};
 ///     digits: 0,
 ///     secret: Secret::Password("busyhour".into()),
 /// });
-/// assert!(accounts.secret_of("device12000").is_some());
-/// assert!(accounts.secret_of("device12001").is_none());
+/// let expanded = accounts.expand("busyhour");
+/// assert_eq!(expanded.len(), 12_000);
+/// assert_eq!(expanded[11_999].username, "device12000");
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Accounts {
-    by_user: HashMap<String, Secret>,
+    singles: Vec<Account>,
+    /// The users of `singles`.
+    users: HashSet<String>,
     ranges: Vec<AccountRange>,
 }
 
@@ -33,8 +40,6 @@ pub struct Account {
 }
 
 /// Many accounts that differ in a number only, as `[[account_range]]` gives them.
-///
-/// A range costs the same memory whatever its count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AccountRange {
     /// What stands before the number.
@@ -50,19 +55,12 @@ pub struct AccountRange {
 }
 
 /// What an account proves itself with; never shown by `Debug`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub enum Secret {
     /// The password itself: good for every algorithm.
     Password(String),
-    /// Digests of `user:realm:password` in lower-case hex, for the algorithms given.
-    Hashes {
-        /// For `algorithm=MD5`: 32 digits.
-        md5: Option<String>,
-        /// For `algorithm=SHA-256`: 64 digits.
-        sha256: Option<String>,
-        /// For `algorithm=SHA-512-256`: 64 digits.
-        sha512_256: Option<String>,
-    },
+    /// Digests of `user:realm:password`, for the algorithms given.
+    Hashes(Vec<(Algorithm, HexDigest)>),
 }
 
 impl Accounts {
@@ -72,30 +70,22 @@ impl Accounts {
     ///
     /// A sentence when the user is there already.
     pub fn add(&mut self, account: Account) -> Result<(), String> {
-        if self.by_user.contains_key(&account.user) {
+        if !self.users.insert(account.user.clone()) {
             return Err(format!("user `{}` is there already", account.user));
         }
-        self.by_user.insert(account.user, account.secret);
+        self.singles.push(account);
         Ok(())
     }
 
-    /// Adds a range; where ranges overlap the first one counts, and single accounts before any.
+    /// Adds a range.
     pub fn add_range(&mut self, range: AccountRange) {
         self.ranges.push(range);
     }
 
-    /// The secret of `user`, if there is such an account.
-    pub fn secret_of(&self, user: &str) -> Option<&Secret> {
-        self.by_user.get(user).or_else(|| {
-            let range = self.ranges.iter().find(|range| range.contains(user))?;
-            Some(&range.secret)
-        })
-    }
-
-    /// How many accounts there are, overlaps counted twice.
+    /// How many accounts there are; those in two ranges count twice.
     pub fn len(&self) -> u64 {
         let ranged: u64 = self.ranges.iter().map(|range| range.count).sum();
-        ranged + self.by_user.len() as u64
+        ranged + self.singles.len() as u64
     }
 
     /// Whether nobody can register.
@@ -103,10 +93,21 @@ impl Accounts {
         self.len() == 0
     }
 
-    pub(super) fn singles(&self) -> Vec<(&String, &Secret)> {
-        let mut singles: Vec<_> = self.by_user.iter().collect();
-        singles.sort_by_key(|(user, _)| *user);
+    /// Every account with its hashes in `realm`; of several for one user the
+    /// single one counts, or else the first range's.
+    pub fn expand(&self, realm: &str) -> Vec<store::Account> {
+        let mut seen = HashSet::new();
+        let singles = self.singles.iter().cloned();
+        let ranged = self.ranges.iter().flat_map(AccountRange::accounts);
         singles
+            .chain(ranged)
+            .filter(|account| seen.insert(account.user.clone()))
+            .map(|account| account.in_realm(realm))
+            .collect()
+    }
+
+    pub(super) fn singles(&self) -> &[Account] {
+        &self.singles
     }
 
     pub(super) fn ranges(&self) -> &[AccountRange] {
@@ -114,17 +115,46 @@ impl Accounts {
     }
 }
 
+impl Account {
+    fn in_realm(self, realm: &str) -> store::Account {
+        store::Account {
+            hashes: self.secret.hashes(&self.user, realm),
+            username: self.user,
+            realm: realm.to_owned(),
+        }
+    }
+}
+
 impl AccountRange {
-    /// Whether `user` is one of the range, written exactly as the range writes it.
-    pub fn contains(&self, user: &str) -> bool {
-        let Some(number) = user.strip_prefix(self.prefix.as_str()) else {
-            return false;
-        };
-        let Ok(value) = number.parse::<u64>() else {
-            return false;
-        };
-        let in_range = value >= self.first && value - self.first < self.count;
-        in_range && number == format!("{value:0width$}", width = self.digits)
+    fn accounts(&self) -> impl Iterator<Item = Account> {
+        let numbers = self.first..self.first + self.count;
+        numbers.map(|number| Account {
+            user: format!("{}{number:0width$}", self.prefix, width = self.digits),
+            secret: self.secret.clone(),
+        })
+    }
+}
+
+impl Secret {
+    fn hashes(&self, user: &str, realm: &str) -> Vec<AccountHash> {
+        match self {
+            Self::Password(password) => {
+                let parts = [user.as_bytes(), realm.as_bytes(), password.as_bytes()];
+                let hash = |algorithm: Algorithm| account_hash(algorithm, algorithm.hash(&parts));
+                Algorithm::ALL.into_iter().map(hash).collect()
+            }
+            Self::Hashes(hashes) => {
+                let hash = |(algorithm, digest): &_| account_hash(*algorithm, *digest);
+                hashes.iter().map(hash).collect()
+            }
+        }
+    }
+}
+
+fn account_hash(algorithm: Algorithm, digest: HexDigest) -> AccountHash {
+    AccountHash {
+        algorithm: algorithm.name().to_owned(),
+        hex: digest.as_str().to_owned(),
     }
 }
 
@@ -132,7 +162,7 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Password(_) => "Password(…)",
-            Self::Hashes { .. } => "Hashes(…)",
+            Self::Hashes(_) => "Hashes(…)",
         })
     }
 }
@@ -164,14 +194,14 @@ pub(super) struct RangeEntry {
 impl AccountEntry {
     pub(super) fn check(self) -> Result<Account, String> {
         let user = user(self.user)?;
-        let hashed = self.md5.is_some() || self.sha256.is_some() || self.sha512_256.is_some();
-        let secret = match (self.password, hashed) {
-            (Some(password), false) => Secret::Password(not_empty(password)?),
-            (None, true) => Secret::Hashes {
-                md5: hex("md5", 32, self.md5)?,
-                sha256: hex("sha256", 64, self.sha256)?,
-                sha512_256: hex("sha512_256", 64, self.sha512_256)?,
-            },
+        let hashes = hashes([
+            (Algorithm::Md5, "md5", self.md5),
+            (Algorithm::Sha256, "sha256", self.sha256),
+            (Algorithm::Sha512_256, "sha512_256", self.sha512_256),
+        ])?;
+        let secret = match (self.password, hashes.is_empty()) {
+            (Some(password), true) => Secret::Password(not_empty(password)?),
+            (None, false) => Secret::Hashes(hashes),
             _ => return Err(EITHER.into()),
         };
         Ok(Account { user, secret })
@@ -180,15 +210,9 @@ impl AccountEntry {
 
 impl RangeEntry {
     pub(super) fn check(self) -> Result<AccountRange, String> {
-        if !(1..=10_000_000).contains(&self.count) {
-            return Err("count: give a whole number from 1 to 10000000".into());
-        }
-        if self.first > 1 << 53 {
-            return Err("first: give a whole number from 0 to 9007199254740992".into());
-        }
-        if self.digits > 15 {
-            return Err("digits: give a whole number from 0 to 15".into());
-        }
+        within("count", self.count, 1, 10_000_000)?;
+        within("first", self.first, 0, 1 << 53)?;
+        within("digits", self.digits as u64, 0, 16)?;
         Ok(AccountRange {
             prefix: user(self.prefix)?,
             first: self.first,
@@ -199,20 +223,18 @@ impl RangeEntry {
     }
 }
 
-const EITHER: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
-
 fn one() -> u64 {
     1
 }
 
 /// RFC 3261 user characters that need no escape, so that a name compares as written.
 fn user(name: String) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.!~*'()&=+$,;?/".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || PLAIN.contains(c);
     if (1..=64).contains(&name.len()) && name.chars().all(plain) {
         return Ok(name);
     }
     Err(format!(
-        "`{name}` is not a user name; give 1 to 64 letters, digits or -_.!~*'()&=+$,;?/"
+        "`{name}` is not a user name; give 1 to 64 letters, digits or {PLAIN}"
     ))
 }
 
@@ -223,78 +245,98 @@ fn not_empty(password: String) -> Result<String, String> {
     Ok(password)
 }
 
-fn hex(field: &str, digits: usize, value: Option<String>) -> Result<Option<String>, String> {
-    let Some(value) = value else {
-        return Ok(None);
-    };
-    if value.len() == digits && value.chars().all(|c| c.is_ascii_hexdigit()) {
-        return Ok(Some(value.to_ascii_lowercase()));
+fn within(field: &str, value: u64, min: u64, max: u64) -> Result<(), String> {
+    if (min..=max).contains(&value) {
+        return Ok(());
     }
-    Err(format!("{field}: give {digits} hexadecimal digits"))
+    Err(format!("{field}: give a whole number from {min} to {max}"))
 }
+
+fn hashes(
+    given: [(Algorithm, &str, Option<String>); 3],
+) -> Result<Vec<(Algorithm, HexDigest)>, String> {
+    let mut hashes = Vec::new();
+    for (algorithm, field, value) in given {
+        if let Some(value) = value {
+            let digest = HexDigest::from_hex(algorithm, &value);
+            let refusal = || format!("{field}: give {} hexadecimal digits", algorithm.digits());
+            hashes.push((algorithm, digest.ok_or_else(refusal)?));
+        }
+    }
+    Ok(hashes)
+}
+
+const EITHER: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
+const PLAIN: &str = "-_.!~*'()&=+$,;?/";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn range(digits: usize) -> AccountRange {
-        AccountRange {
-            prefix: "d".into(),
-            first: 5,
-            count: 10,
-            digits,
-            secret: Secret::Password("x".into()),
+    fn single(user: &str, password: &str) -> Account {
+        Account {
+            user: user.into(),
+            secret: Secret::Password(password.into()),
         }
     }
 
-    #[test]
-    fn a_range_holds_its_bounds_and_one_spelling_each() {
-        assert!(range(0).contains("d5"));
-        assert!(range(0).contains("d14"));
-        for user in [
-            "d4",
-            "d15",
-            "d05",
-            "d+5",
-            "d",
-            "5",
-            "D5",
-            "d5 ",
-            "d99999999999999999999",
-        ] {
-            assert!(!range(0).contains(user), "{user}");
+    fn range(digits: usize) -> AccountRange {
+        AccountRange {
+            prefix: "d".into(),
+            first: 9,
+            count: 2,
+            digits,
+            secret: Secret::Password("range".into()),
         }
-        assert!(range(4).contains("d0005"));
-        assert!(!range(4).contains("d5"));
+    }
+
+    fn users(accounts: &Accounts) -> Vec<String> {
+        let expanded = accounts.expand("r");
+        expanded
+            .into_iter()
+            .map(|account| account.username)
+            .collect()
+    }
+
+    #[test]
+    fn a_range_numbers_its_users() {
+        let mut accounts = Accounts::default();
+        accounts.add_range(range(0));
+        accounts.add_range(range(4));
+        assert_eq!(users(&accounts), ["d9", "d10", "d0009", "d0010"]);
+    }
+
+    #[test]
+    fn a_single_account_wins_over_a_range() {
+        let mut accounts = Accounts::default();
+        accounts.add_range(range(0));
+        accounts.add(single("d9", "single")).unwrap();
+        assert_eq!(users(&accounts), ["d9", "d10"]);
+        let expected = Algorithm::Md5.hash(&[b"d9", b"r", b"single"]);
+        let hashes = &accounts.expand("r")[0].hashes;
+        assert!(hashes.iter().any(|hash| hash.hex == expected.as_str()));
     }
 
     #[test]
     fn a_user_can_be_there_once() {
-        let account = Account {
-            user: "alice".into(),
-            secret: Secret::Password("x".into()),
-        };
         let mut accounts = Accounts::default();
-        accounts.add(account.clone()).unwrap();
-        assert_eq!(
-            accounts.add(account).unwrap_err(),
-            "user `alice` is there already"
-        );
+        accounts.add(single("alice", "x")).unwrap();
+        let refusal = accounts.add(single("alice", "y")).unwrap_err();
+        assert_eq!(refusal, "user `alice` is there already");
     }
 
     #[test]
     fn secrets_stay_out_of_debug_output() {
-        let shown = format!("{:?}", Secret::Password("hunter2".into()));
-        assert!(!shown.contains("hunter2"));
+        let shown = format!("{:?}", single("alice", "hunter2"));
+        assert!(!shown.contains("hunter2"), "{shown}");
     }
 
     #[test]
     fn hashes_have_the_length_of_their_algorithm() {
-        assert!(hex("md5", 32, Some("0".repeat(31))).is_err());
-        assert!(hex("md5", 32, Some("g".repeat(32))).is_err());
-        assert_eq!(
-            hex("md5", 32, Some("A".repeat(32))),
-            Ok(Some("a".repeat(32)))
-        );
+        let of = |value: &str| hashes([(Algorithm::Md5, "md5", Some(value.into())), NONE, NONE]);
+        const NONE: (Algorithm, &str, Option<String>) = (Algorithm::Sha256, "", None);
+        assert!(of(&"0".repeat(31)).is_err());
+        assert!(of(&"g".repeat(32)).is_err());
+        assert_eq!(of(&"A".repeat(32)).unwrap()[0].1.as_str(), "a".repeat(32));
     }
 }

@@ -42,9 +42,9 @@ fn quote(text: &str) -> String {
 }
 
 fn accounts(out: &mut String, loaded: &Loaded) {
-    for (user, secret) in loaded.config.accounts.singles() {
-        let user = quote(user);
-        let _ = write!(out, "\n[[account]]\nuser = {user}\n{}\n", masked(secret));
+    for account in loaded.config.accounts.singles() {
+        let (user, secret) = (quote(&account.user), masked(&account.secret));
+        let _ = write!(out, "\n[[account]]\nuser = {user}\n{secret}\n");
     }
     for range in loaded.config.accounts.ranges() {
         let prefix = quote(&range.prefix);

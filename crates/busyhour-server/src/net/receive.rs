@@ -2,7 +2,7 @@ use super::{
     BATCH_LEN, Datagram,
     stats::{Counters, add},
 };
-use crate::registrar::Flow;
+use crate::server::Flow;
 use busyhour::buffer::{Buffer, BufferMut, BufferPool};
 use nix::{
     errno::Errno,

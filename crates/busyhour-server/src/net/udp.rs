@@ -1,10 +1,7 @@
 use super::{
     BindError, NetworkStats, bind::bind, receive::Receiver, send::SendQueue, stats::Counters,
 };
-use crate::{
-    registrar::Flow,
-    server::{Network, SendError},
-};
+use crate::server::{Flow, Network, SendError};
 use busyhour::buffer::{Buffer, BufferPool};
 use nix::{
     getsockopt_impl, libc, sockopt_impl,
@@ -27,7 +24,7 @@ use std::{
 /// ```
 /// use busyhour::buffer::BufferPool;
 /// use busyhour_server::net::{Udp, UdpOptions};
-/// use busyhour_server::{registrar::Flow, server::Network};
+/// use busyhour_server::{server::Flow, server::Network};
 /// use std::sync::mpsc;
 ///
 /// let buffers = BufferPool::builder().build()?;

@@ -1,0 +1,30 @@
+//! Log lines on standard error, for people or for machines.
+
+use std::io::{self, IsTerminal};
+use tracing_subscriber::{filter::LevelFilter, fmt};
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One line for people, coloured on a terminal unless `NO_COLOR` is set.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Sends the events of this process to standard error from now on.
+///
+/// The first call counts; later ones change nothing.
+pub fn start(level: LevelFilter, format: Format) {
+    let lines = fmt().with_max_level(level).with_writer(io::stderr);
+    // An error means that somebody, a test perhaps, listens already.
+    let _ = match format {
+        Format::Text => lines.with_ansi(coloured()).with_target(false).try_init(),
+        Format::Json => lines.json().flatten_event(true).try_init(),
+    };
+}
+
+fn coloured() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stderr().is_terminal() && !refused
+}
