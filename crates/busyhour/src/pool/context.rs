@@ -1,47 +1,127 @@
 //! What a thread knows about the task it is running.
 
-use std::{cell::RefCell, ptr, sync::Arc};
+use std::{
+    cell::Cell,
+    marker::PhantomData,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use super::{entity::Entity, shared::Shared};
 
 thread_local! {
-    static CONTEXT: RefCell<Context> = const { RefCell::new(Context { pool: ptr::null(), entity: None }) };
+    static NUMBER: usize = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+    static CONTEXT: Cell<Context> = const { Cell::new(Context::NONE) };
 }
 
-/// The pool whose task this thread runs (by address, never followed), and the
-/// entity the task belongs to.
+/// The pool that this thread works for (by address, never followed), its
+/// number if it is one of the workers, and the entity whose task it runs.
+#[derive(Clone, Copy)]
 struct Context {
     pool: *const Shared,
-    entity: Option<Arc<dyn Entity>>,
+    number: usize,
+    entity: Option<*const Arc<dyn Entity>>,
 }
 
-/// Runs `f` as a task of `entity`, or as a plain task, of `pool`.
+impl Context {
+    const NONE: Self = Self {
+        pool: ptr::null(),
+        number: NO_NUMBER,
+        entity: None,
+    };
+}
+
+/// Proof that this thread is a worker; it stays on the thread.
+#[derive(Clone, Copy)]
+pub(super) struct OnWorker {
+    number: usize,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl OnWorker {
+    #[inline(always)]
+    pub(super) fn number(self) -> usize {
+        self.number
+    }
+}
+
+/// Makes this thread the worker with this number.
+///
+/// # Safety
+///
+/// - Until `leave_worker`, no other thread is this worker of the pool.
+pub(super) unsafe fn become_worker(pool: &Shared, number: usize) {
+    CONTEXT.set(Context {
+        pool,
+        number,
+        entity: None,
+    });
+}
+
+pub(super) fn leave_worker() {
+    CONTEXT.set(Context::NONE);
+}
+
+/// The proof, if this thread is a worker of `pool`.
+#[inline(always)]
+pub(super) fn worker_of(pool: &Shared) -> Option<OnWorker> {
+    let context = CONTEXT.get();
+    let is_worker = ptr::eq(context.pool, pool) && context.number != NO_NUMBER;
+    is_worker.then_some(OnWorker {
+        number: context.number,
+        _not_send: PhantomData,
+    })
+}
+
+/// Whether this thread runs a task of `pool`.
+#[inline(always)]
+pub(crate) fn is_inside(pool: &Shared) -> bool {
+    ptr::eq(CONTEXT.get().pool, pool)
+}
+
+/// Runs `f` inside `pool`, as `entity` or as plain tasks.
+#[inline(always)]
 pub(crate) fn within<R>(
     pool: &Shared,
-    entity: Option<Arc<dyn Entity>>,
+    entity: Option<&Arc<dyn Entity>>,
     f: impl FnOnce() -> R,
 ) -> R {
-    let _restore = Restore(Some(CONTEXT.replace(Context { pool, entity })));
+    let outer = CONTEXT.get();
+    let is_same = ptr::eq(outer.pool, pool);
+    CONTEXT.set(Context {
+        pool,
+        number: if is_same { outer.number } else { NO_NUMBER },
+        entity: entity.map(ptr::from_ref),
+    });
+    let _restore = Restore(outer);
     f()
 }
 
 /// The entity whose task this thread runs.
 pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
-    CONTEXT.with_borrow(|context| context.entity.clone())
+    let entity = CONTEXT.get().entity?;
+    // SAFETY: `within` put it there, borrows it until `Restore`, and we are
+    // between the two.
+    Some(Arc::clone(unsafe { &*entity }))
 }
 
-/// Whether this thread runs a task of `pool`.
-pub(crate) fn is_inside(pool: &Shared) -> bool {
-    CONTEXT.with_borrow(|context| ptr::eq(context.pool, pool))
+/// A number that is this thread's own, so that it keeps to one worker.
+pub(super) fn thread_number() -> usize {
+    NUMBER.with(|number| *number)
 }
 
-/// Puts the former context back, also when the task unwinds.
-struct Restore(Option<Context>);
+/// Puts the outer context back, also when a task unwinds.
+struct Restore(Context);
 
 impl Drop for Restore {
+    #[inline(always)]
     fn drop(&mut self) {
-        if let Some(context) = self.0.take() {
-            drop(CONTEXT.replace(context));
-        }
+        CONTEXT.set(self.0);
     }
 }
+
+static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
+const NO_NUMBER: usize = usize::MAX;

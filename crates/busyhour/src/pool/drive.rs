@@ -4,50 +4,55 @@ use std::sync::Arc;
 
 use super::{
     PushError, WaitError,
-    context::current_entity,
+    context::{current_entity, within},
+    phase::Phase,
     reply::Reply,
-    shared::{Phase, Runnable, Shared},
+    shared::Shared,
+    simulated::Step,
+    turn::Turn,
     waits::Waiting,
 };
 use crate::task::Task;
 
 impl Shared {
     /// Runs one task of a simulated pool; `false` when there is none.
-    pub(crate) fn step(&self) -> bool {
-        let next = if self.is_simulated() {
-            self.try_next()
-        } else {
-            None
-        };
-        let stepped = next.is_some();
-        if let Some(runnable) = next {
-            let _beneath = self.stands_on(&runnable);
-            self.run(runnable, true);
+    pub(crate) fn step(self: &Arc<Self>) -> bool {
+        let step = self
+            .simulated
+            .as_ref()
+            .and_then(|simulated| simulated.take());
+        match step {
+            Some(Step::Task(task)) => {
+                within(self, None, || self.run_task(task));
+            }
+            Some(Step::Entity(token)) => {
+                let _beneath = self.stands_on(token.entity());
+                if token.entity().run(&token, &mut Turn::single(self)) {
+                    self.schedule(token);
+                }
+            }
+            None => return false,
         }
-        stepped
+        true
     }
 
     /// Whoever waits on this thread cannot end before the entity that is run on top.
-    fn stands_on(&self, runnable: &Runnable) -> Option<Waiting<'_>> {
-        let Runnable::Entity(entity) = runnable else {
-            return None;
-        };
-        let entity = Arc::clone(entity);
-        self.waits.begin(current_entity(), entity).ok()
+    fn stands_on(&self, entity: &Arc<dyn super::Entity>) -> Option<Waiting<'_>> {
+        self.waits.begin(current_entity(), Arc::clone(entity)).ok()
     }
 
     /// Runs a task at once on this thread, inside a task of the pool.
     pub(super) fn run_now(&self, task: Task) -> Result<(), PushError> {
-        if self.lock().phase == Phase::Sealed {
+        if self.phase.get() == Phase::Sealed {
             return Err(PushError::ShutDown);
         }
         self.count_pushed();
-        self.run_task(None, task);
+        within(self, None, || self.run_task(task));
         Ok(())
     }
 
     /// Waits for a reply that needs no help; a simulation runs others meanwhile.
-    pub(super) fn await_reply<R>(&self, reply: &Reply<R>) -> Result<R, WaitError> {
+    pub(super) fn await_reply<R>(self: &Arc<Self>, reply: &Reply<R>) -> Result<R, WaitError> {
         if !self.is_simulated() {
             return reply.wait();
         }

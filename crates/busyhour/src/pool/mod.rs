@@ -20,18 +20,32 @@
 //! ```
 
 mod builder;
-mod context;
-mod drive;
-mod entity;
 mod error;
-mod join;
+mod shared;
+mod worker;
+mod work;
+mod local;
+mod gate;
+mod fences;
+mod inbound;
+mod spin;
+mod sleep;
+mod crew;
+mod entity;
+mod turn;
+mod meter;
+mod context;
+mod tally;
+mod census;
+mod phase;
+mod shutdown;
+mod simulated;
+mod drive;
 mod random;
 mod registry;
-mod reply;
-mod shared;
-mod shutdown;
 mod waits;
-mod worker;
+mod reply;
+mod join;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -41,18 +55,20 @@ pub use join::{JoinError, JoinHandle};
 pub use shutdown::{Leftover, ShutdownReport};
 
 pub(crate) use context::current_entity;
-pub(crate) use entity::{Entity, downcast};
+pub(crate) use entity::{Entity, ShareCell, Token, downcast};
 pub(crate) use join::spawn_on;
 pub(crate) use random::Random;
 pub(crate) use reply::reply;
 pub(crate) use shared::Shared;
+pub(crate) use spin::{SpinGuard, SpinLock};
+pub(crate) use turn::Turn;
 
 use crate::{
     clock::Clock,
     stats::{PoolStats, SerializerStats},
     task::{Executor, Rejected, Task},
 };
-use shared::Phase;
+use phase::Phase;
 
 /// Called when a worker's thread starts or stops.
 type Hook = Arc<dyn Fn() + Send + Sync>;

@@ -1,36 +1,35 @@
 //! What the handles, the workers and the serializers of one pool share.
 
 use std::{
-    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use super::{
-    Hook,
+    Hook, Selector,
     builder::{Builder, WorkerCounts},
-    context,
-    entity::Entity,
-    random::Random,
+    context::{self, within},
+    crew::Crew,
+    entity::{Entity, Token},
+    fences,
+    inbound::Closed,
+    phase::{Phase, PhaseCell},
     registry::Registry,
+    simulated::{Simulated, Step},
+    sleep::Sleepers,
+    tally::{Tallier, Tally},
     waits::Waits,
+    worker::{Seat, Worker},
 };
 use crate::{
     clock::Clock,
-    stats::PoolStats,
-    sync::{Condvar, Mutex, MutexGuard, lock},
+    sync::{CachePadded, Condvar, Mutex, MutexGuard, lock},
     task::{Reason, Rejected, Task},
 };
-
-/// Something a worker can run.
-pub(crate) enum Runnable {
-    Task(Task),
-    Entity(Arc<dyn Entity>),
-}
 
 /// One pool. Workers and serializers hold it; handles close it when the last one goes.
 pub(crate) struct Shared {
@@ -38,15 +37,19 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(super) counts: WorkerCounts,
     pub(super) options: Options,
-    /// Everything that decides who runs next.
-    queue: Mutex<Queue>,
-    /// Signalled once per push while a worker is parked, and to all on a change of phase.
-    work: Condvar,
-    /// Signalled when the pool may have become quiet, or a worker has ended.
-    pub(super) quiet: Condvar,
-    pub(super) counters: Counters,
+    /// All places, taken or not.
+    pub(super) workers: Box<[Worker]>,
+    pub(super) crew: Crew,
+    pub(super) sleepers: Sleepers,
+    pub(super) phase: PhaseCell,
+    /// In the place of workers, in a simulation.
+    pub(super) simulated: Option<Simulated>,
+    /// What threads that are no worker of this pool did.
+    pub(super) others: CachePadded<Tally>,
+    pub(super) ends: Ends,
     pub(crate) registry: Registry,
     pub(crate) waits: Waits,
+    next_worker: AtomicUsize,
 }
 
 /// The builder's choices that stay of interest.
@@ -54,54 +57,45 @@ pub(super) struct Options {
     pub(super) auto_increment: usize,
     pub(super) growth_threshold: usize,
     pub(super) idle_timeout: Duration,
+    pub(super) selector: Selector,
     pub(super) on_thread_start: Option<Hook>,
     pub(super) on_thread_stop: Option<Hook>,
-    capacity: usize,
+    pub(super) capacity: usize,
 }
 
-/// Who may push, and whether workers go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-pub(super) enum Phase {
-    /// Everybody may push.
-    Open,
-    /// Only tasks of the pool may push, so that what was accepted can finish.
-    Draining,
-    /// As draining, and workers end once nothing is left.
-    Ending,
-    /// Nobody may push; workers end after their task.
-    Sealed,
+/// Signalled when something ends that a thread may wait for.
+#[derive(Default)]
+pub(super) struct Ends {
+    pub(super) state: Mutex<EndState>,
+    pub(super) changed: Condvar,
 }
 
-/// Guarded by `Shared::queue`.
-pub(super) struct Queue {
-    pub(super) phase: Phase,
-    runnable: VecDeque<Runnable>,
-    high_water: usize,
-    /// Runnables handed to a thread and not yet given back.
-    pub(super) running: usize,
+impl Ends {
+    pub(super) fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, EndState>,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'a, EndState> {
+        let unpoisoned = match timeout {
+            Some(timeout) => match self.changed.wait_timeout(state, timeout) {
+                Ok((state, _)) => return state,
+                Err(poisoned) => return poisoned.into_inner().0,
+            },
+            None => self.changed.wait(state),
+        };
+        unpoisoned.unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[derive(Default)]
+pub(super) struct EndState {
     /// Tasks that wait inside a shutdown for the others.
     pub(super) closing: usize,
-    pub(super) workers: usize,
-    pub(super) idle: usize,
-    /// The next worker's number, for its thread's name.
-    pub(super) started: usize,
-    /// Set in a simulated pool only: chooses who runs next.
-    random: Option<Random>,
-}
-
-/// Counters only grow.
-#[derive(Default)]
-pub(super) struct Counters {
-    pub(super) pushed: AtomicU64,
-    pub(super) started: AtomicU64,
-    pub(super) processed: AtomicU64,
-    pub(super) panicked: AtomicU64,
-    pub(super) rejected: AtomicU64,
-    pub(super) dropped: AtomicU64,
 }
 
 impl Shared {
     pub(super) fn new(builder: Builder, counts: WorkerCounts, seed: Option<u64>) -> Arc<Self> {
+        fences::prepare();
         Arc::new(Self {
             name: builder.name,
             clock: builder.clock,
@@ -110,240 +104,314 @@ impl Shared {
                 auto_increment: builder.auto_increment,
                 growth_threshold: builder.growth_threshold,
                 idle_timeout: builder.idle_timeout,
+                selector: builder.selector,
                 on_thread_start: builder.on_thread_start,
                 on_thread_stop: builder.on_thread_stop,
                 capacity: builder.capacity,
             },
-            queue: Mutex::new(Queue::new(seed.map(Random::new))),
-            work: Condvar::new(),
-            quiet: Condvar::new(),
-            counters: Counters::default(),
+            workers: (0..counts.maximum).map(Worker::new).collect(),
+            crew: Crew::new(counts.maximum),
+            sleepers: Sleepers::default(),
+            phase: PhaseCell::open(),
+            simulated: seed.map(Simulated::new),
+            others: CachePadded::default(),
+            ends: Ends::default(),
             registry: Registry::default(),
             waits: Waits::default(),
+            next_worker: AtomicUsize::new(0),
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
-        lock(&self.queue)
-    }
-
+    #[inline(always)]
     pub(crate) fn is_simulated(&self) -> bool {
-        self.lock().random.is_some()
+        self.simulated.is_some()
     }
 
-    /// Queues a plain task; `forced` ignores the bound (a future's wake-up must not get lost).
-    pub(crate) fn push_task(self: &Arc<Self>, task: Task, forced: bool) -> Result<(), Rejected> {
-        let mut queue = self.lock();
-        if let Some(reason) = self.refusal(&queue, forced) {
-            drop(queue);
-            self.counters.rejected.fetch_add(1, Ordering::Relaxed);
-            return Err(Rejected { task, reason });
-        }
-        self.counters.pushed.fetch_add(1, Ordering::Relaxed);
-        queue.insert(Runnable::Task(task));
-        self.after_insert(queue);
-        Ok(())
-    }
-
-    fn refusal(&self, queue: &Queue, forced: bool) -> Option<Reason> {
-        if !self.admits_in(queue.phase) {
-            Some(Reason::ShutDown)
-        } else if !forced && queue.runnable.len() >= self.options.capacity {
-            Some(Reason::Full)
-        } else {
-            None
-        }
+    /// Whether this thread runs a task of this pool.
+    #[inline(always)]
+    pub(crate) fn is_inside(&self) -> bool {
+        context::is_inside(self)
     }
 
     /// Whether the caller may add tasks now.
+    #[inline(always)]
     pub(crate) fn admits(&self) -> bool {
-        self.admits_in(self.lock().phase)
-    }
-
-    fn admits_in(&self, phase: Phase) -> bool {
-        match phase {
+        match self.phase.get() {
             Phase::Open => true,
             Phase::Draining | Phase::Ending => self.is_inside(),
             Phase::Sealed => false,
         }
     }
 
-    /// Whether this thread runs a task of this pool.
-    pub(crate) fn is_inside(&self) -> bool {
-        context::is_inside(self)
+    /// Whether no task may start any more.
+    #[inline(always)]
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.phase.get() == Phase::Sealed
+    }
+
+    /// The counters of this thread.
+    #[inline(always)]
+    pub(super) fn tallier(&self) -> Tallier<'_> {
+        match Seat::of(self) {
+            Some(seat) => Tallier {
+                tally: &seat.worker.published.tally,
+                is_alone: true,
+            },
+            None => Tallier {
+                tally: &self.others,
+                is_alone: false,
+            },
+        }
+    }
+
+    /// Queues a plain task; `forced` ignores the bound (a future's wake-up must not get lost).
+    #[inline]
+    pub(crate) fn push_task(self: &Arc<Self>, task: Task, forced: bool) -> Result<(), Rejected> {
+        if !self.admits() {
+            return Err(self.reject(task, Reason::ShutDown));
+        }
+        if let Some(seat) = Seat::of(self) {
+            return self.push_here(seat, task, forced);
+        }
+        self.push_from_outside(task, forced)
+    }
+
+    #[inline(always)]
+    fn push_here(
+        self: &Arc<Self>,
+        seat: Seat<'_>,
+        task: Task,
+        forced: bool,
+    ) -> Result<(), Rejected> {
+        if !forced && self.is_full(seat.worker) {
+            return Err(self.reject(task, Reason::Full));
+        }
+        let len = seat.local(|local| {
+            local.push(task);
+            local.lane_len()
+        });
+        self.tallier().add(|tally| &tally.pushed, 1);
+        self.after_push(None, len);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn push_from_outside(self: &Arc<Self>, task: Task, forced: bool) -> Result<(), Rejected> {
+        if let Some(simulated) = &self.simulated {
+            if !forced && simulated.len() >= self.options.capacity {
+                return Err(self.reject(task, Reason::Full));
+            }
+            self.count_pushed();
+            simulated.push(Step::Task(task));
+            return Ok(());
+        }
+        let mut task = task;
+        for worker in self.from_selected() {
+            if !forced && self.is_full(worker) {
+                return Err(self.reject(task, Reason::Full));
+            }
+            match worker.inbound.push(task) {
+                Ok(len) => {
+                    self.count_pushed();
+                    self.after_push(Some(worker.number), len);
+                    return Ok(());
+                }
+                Err(Closed(back)) => task = back,
+            }
+        }
+        Err(self.reject(task, Reason::ShutDown))
+    }
+
+    /// Whether the pool holds as many plain tasks as it may. One worker's share
+    /// is looked at first, so that the others are asked only when it is used up.
+    #[inline(always)]
+    fn is_full(&self, worker: &Worker) -> bool {
+        let share = self.options.capacity / self.workers.len();
+        worker.task_len() >= share && self.task_len() >= self.options.capacity
+    }
+
+    #[cold]
+    fn task_len(&self) -> usize {
+        self.workers.iter().map(Worker::task_len).sum()
     }
 
     /// Makes an entity that has tasks visible to the workers.
-    pub(crate) fn schedule(self: &Arc<Self>, entity: Arc<dyn Entity>) {
-        let mut queue = self.lock();
-        queue.insert(Runnable::Entity(entity));
-        self.after_insert(queue);
+    #[inline]
+    pub(crate) fn schedule(self: &Arc<Self>, token: Token) {
+        let Some(seat) = Seat::of(self) else {
+            return self.schedule_from_outside(token);
+        };
+        let len = seat.local(|local| {
+            local.wake(token);
+            local.entity_len()
+        });
+        self.after_push(None, len);
     }
 
-    fn after_insert(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
-        let idle = queue.idle > 0;
-        let growth = if idle { 0 } else { self.growth(&queue) };
-        queue.workers += growth;
-        drop(queue);
-        if idle {
-            self.work.notify_one();
+    #[inline(never)]
+    fn schedule_from_outside(self: &Arc<Self>, token: Token) {
+        if let Some(simulated) = &self.simulated {
+            return simulated.push(Step::Entity(token));
         }
-        self.grow(growth);
-    }
-
-    fn growth(&self, queue: &Queue) -> usize {
-        if queue.runnable.len() <= self.options.growth_threshold || queue.phase != Phase::Open {
-            return 0;
-        }
-        let room = self.counts.maximum.saturating_sub(queue.workers);
-        self.options.auto_increment.min(room)
-    }
-
-    /// Waits for something to run; `None` tells the worker to end.
-    pub(super) fn next(&self) -> Option<Runnable> {
-        let mut queue = self.lock();
-        loop {
-            if queue.phase == Phase::Sealed {
-                return None;
+        let mut token = token;
+        for worker in self.from_selected() {
+            match worker.inbound.push_token(token) {
+                Ok(len) => return self.after_push(Some(worker.number), len),
+                Err(Closed(back)) => token = back,
             }
-            if let Some(runnable) = queue.take() {
-                return Some(runnable);
-            }
-            if queue.phase == Phase::Ending && queue.running == 0 {
-                return None;
-            }
-            queue.idle += 1;
-            let timeout = self.options.idle_timeout;
-            let (mut woken, waited) = (self.work.wait_timeout(queue, timeout))
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
-            woken.idle -= 1;
-            let surplus = woken.workers > self.counts.minimum;
-            if waited.timed_out() && surplus && woken.runnable.is_empty() {
-                return None;
-            }
-            queue = woken;
+        }
+        // Every inbound queue is closed, so the pool is sealed.
+        token.entity().abandon();
+    }
+
+    /// All workers, beginning with the one that the selector chooses.
+    fn from_selected(&self) -> impl Iterator<Item = &Worker> {
+        let selected = self.select();
+        let (before, from_there) = self.workers.split_at(selected);
+        from_there.iter().chain(before)
+    }
+
+    fn select(&self) -> usize {
+        let len = self.crew.len().clamp(1, self.workers.len());
+        match self.options.selector {
+            Selector::Default => context::thread_number() % len,
+            Selector::Sequential => self.next_worker.fetch_add(1, Ordering::Relaxed) % len,
+            Selector::LeastFull => (0..len)
+                .min_by_key(|number| self.workers[*number].waiting_len())
+                .unwrap_or(0),
         }
     }
 
-    /// Something to run, if there is any now.
-    pub(super) fn try_next(&self) -> Option<Runnable> {
-        self.lock().take()
+    /// Wakes a worker if one is needed for what was just published, or adds one.
+    #[inline(always)]
+    fn after_push(self: &Arc<Self>, preferred: Option<usize>, len: usize) {
+        if self.sleepers.should_wake() {
+            self.wake_one(preferred);
+        } else if len > self.options.growth_threshold && self.crew.len() < self.workers.len() {
+            self.grow_if_needed();
+        }
     }
 
-    /// Runs what `next` gave out.
-    pub(super) fn run(&self, runnable: Runnable, single: bool) {
-        match runnable {
-            Runnable::Task(task) => {
-                self.run_task(None, task);
+    #[cold]
+    fn grow_if_needed(self: &Arc<Self>) {
+        if self.sleepers.asleep_len() == 0 && self.phase.get() == Phase::Open {
+            self.grow(self.options.auto_increment);
+        }
+    }
+
+    #[cold]
+    pub(super) fn wake_one(&self, preferred: Option<usize>) {
+        if let Some(number) = self.sleepers.take_sleeper(preferred) {
+            self.workers[number].unpark();
+        }
+    }
+
+    pub(super) fn wake_all(&self) {
+        for number in self.sleepers.take_all() {
+            self.workers[number].unpark();
+        }
+    }
+
+    /// Runs plain tasks of the own lane; how many.
+    #[inline(always)]
+    pub(super) fn run_lane(&self, seat: Seat<'_>, tasks_max: u32) -> u32 {
+        within(self, None, || {
+            let mut ran = 0;
+            while ran < tasks_max && !self.is_sealed() {
+                let Some(task) = seat.local(|local| local.pop()) else {
+                    break;
+                };
+                self.run_task(task);
+                ran += 1;
             }
-            Runnable::Entity(entity) => entity.run(single),
-        }
-        self.after_run(self.lock());
+            ran
+        })
     }
 
-    fn after_run(&self, mut queue: MutexGuard<'_, Queue>) {
-        queue.running -= 1;
-        if queue.is_quiet() {
-            self.quiet.notify_all();
-        }
-        if queue.phase == Phase::Ending {
-            self.work.notify_all();
-        }
-    }
-
-    /// Runs one task; its panic is counted and goes no further.
-    pub(crate) fn run_task(&self, entity: Option<Arc<dyn Entity>>, task: Task) -> bool {
-        self.counters.started.fetch_add(1, Ordering::Relaxed);
-        let panicked = self.isolate(|| context::within(self, entity, || task.run()));
-        self.counters.processed.fetch_add(1, Ordering::Relaxed);
+    /// Runs one task; whether it panicked, which is counted and goes no further.
+    #[inline(always)]
+    pub(crate) fn run_task(&self, task: Task) -> bool {
+        let tallier = self.tallier();
+        tallier.add(|tally| &tally.started, 1);
+        let panicked = self.isolate(|| task.run());
+        tallier.add(|tally| &tally.processed, 1);
         panicked
     }
 
     /// Calls foreign code; whether it panicked, which is counted.
+    #[inline(always)]
     pub(crate) fn isolate(&self, foreign: impl FnOnce()) -> bool {
         let panicked = catch_unwind(AssertUnwindSafe(foreign)).is_err();
-        self.counters
-            .panicked
-            .fetch_add(u64::from(panicked), Ordering::Relaxed);
+        if panicked {
+            self.tallier().add(|tally| &tally.panicked, 1);
+        }
         panicked
     }
 
-    /// Counts a task that an entity accepted.
+    /// Runs `f`, which runs tasks of `entity`.
+    #[inline(always)]
+    pub(crate) fn as_entity<R>(&self, entity: &Arc<dyn Entity>, f: impl FnOnce() -> R) -> R {
+        within(self, Some(entity), f)
+    }
+
+    /// Counts a task that was accepted.
+    #[inline(always)]
     pub(crate) fn count_pushed(&self) {
-        self.counters.pushed.fetch_add(1, Ordering::Relaxed);
+        self.tallier().add(|tally| &tally.pushed, 1);
     }
 
     /// Counts accepted tasks that will never run.
     pub(crate) fn count_dropped(&self, tasks: u64) {
-        self.counters.dropped.fetch_add(tasks, Ordering::Relaxed);
+        self.tallier().add(|tally| &tally.dropped, tasks);
+    }
+
+    #[cold]
+    fn reject(&self, task: Task, reason: Reason) -> Rejected {
+        self.tallier().add(|tally| &tally.rejected, 1);
+        Rejected { task, reason }
+    }
+
+    pub(super) fn has_spare_worker(&self) -> bool {
+        self.crew.len() > self.counts.minimum
     }
 
     /// Changes the phase (never backwards) and wakes whoever must know.
     pub(super) fn enter(&self, phase: Phase) {
-        let mut queue = self.lock();
-        if queue.phase < phase {
-            queue.phase = phase;
-        }
-        drop(queue);
-        self.work.notify_all();
-        self.quiet.notify_all();
+        self.phase.enter(phase);
+        self.wake_all();
+        self.tell_end();
     }
 
-    /// Takes everything still queued out of the queue.
-    pub(super) fn take_all(&self) -> VecDeque<Runnable> {
-        std::mem::take(&mut self.lock().runnable)
+    /// Wakes threads that wait for an end.
+    pub(crate) fn tell_end(&self) {
+        drop(lock(&self.ends.state));
+        self.ends.changed.notify_all();
     }
 
-    pub(super) fn stats(&self) -> PoolStats {
-        let queue = self.lock();
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        PoolStats {
-            worker_count: queue.workers as u64,
-            idle_worker_count: queue.idle as u64,
-            queued_len: queue.runnable.len() as u64,
-            queued_high_water: queue.high_water as u64,
-            pushed: count(&self.counters.pushed),
-            processed: count(&self.counters.processed),
-            rejected: count(&self.counters.rejected),
-            dropped: count(&self.counters.dropped),
-            panicked: count(&self.counters.panicked),
-            stolen: 0,
-        }
+    pub(super) fn ends(&self) -> MutexGuard<'_, EndState> {
+        lock(&self.ends.state)
     }
-}
 
-impl Queue {
-    fn new(random: Option<Random>) -> Self {
-        Self {
-            phase: Phase::Open,
-            runnable: VecDeque::new(),
-            high_water: 0,
-            running: 0,
-            closing: 0,
-            workers: 0,
-            idle: 0,
-            started: 0,
-            random,
+    /// The last one to fall asleep tells those who wait for quiet.
+    pub(super) fn after_falling_asleep(&self, asleep: usize) {
+        if self.phase.get() == Phase::Open || asleep + self.ends().closing < self.crew.len() {
+            return;
         }
+        if self.phase.get() == Phase::Ending && self.is_quiet(0) {
+            self.enter(Phase::Sealed);
+        }
+        self.tell_end();
     }
 
     /// Nothing waits, and nothing runs that does not itself wait for this.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.runnable.is_empty() && self.running <= self.closing
+    pub(super) fn is_quiet(&self, closing: usize) -> bool {
+        self.sleepers
+            .look(|asleep| asleep + closing >= self.crew.len() && !self.any_work())
     }
 
-    fn insert(&mut self, runnable: Runnable) {
-        self.runnable.push_back(runnable);
-        self.high_water = self.high_water.max(self.runnable.len());
-    }
-
-    fn take(&mut self) -> Option<Runnable> {
-        let taken = match &mut self.random {
-            Some(_) if self.runnable.is_empty() => None,
-            Some(random) => self.runnable.remove(random.below(self.runnable.len())),
-            None => self.runnable.pop_front(),
-        };
-        self.running += usize::from(taken.is_some());
-        taken
+    /// A worker's thread has ended.
+    pub(super) fn leave(&self, number: usize) {
+        self.crew.leave(number);
+        self.tell_end();
     }
 }

@@ -4,8 +4,7 @@ use std::{
 };
 
 use super::{
-    entity::Entity,
-    shared::{Phase, Queue, Runnable, Shared},
+    entity::Entity, local::Loot, phase::Phase, shared::Shared, simulated::Step, tally::Tally,
 };
 
 /// What a shutdown did, and what it left undone.
@@ -38,16 +37,18 @@ pub struct Leftover {
 }
 
 impl Shared {
-    pub(super) fn shutdown(&self, deadline: Duration) -> ShutdownReport {
+    pub(super) fn shutdown(self: &Arc<Self>, deadline: Duration) -> ShutdownReport {
         let ends_at = Instant::now() + deadline;
         let ran_before = self.started();
         self.enter(Phase::Draining);
         self.drain(deadline, ends_at);
         self.enter(Phase::Sealed);
         let unfinished_workers = self.await_workers(ends_at);
+        self.close_inbound();
         let not_run = self.unstarted();
+        let ran = self.started() - ran_before;
         ShutdownReport {
-            ran: self.started() - ran_before,
+            ran,
             not_run,
             left: self.drop_leftovers(),
             unfinished_workers,
@@ -55,58 +56,92 @@ impl Shared {
     }
 
     /// Until nothing waits and nothing runs, or the time is up.
-    fn drain(&self, deadline: Duration, ends_at: Instant) {
+    fn drain(self: &Arc<Self>, deadline: Duration, ends_at: Instant) {
         if self.is_simulated() {
             let steps_max = deadline.as_micros();
             let _drained = (0..steps_max).find(|_| !self.step());
         } else {
             let own = usize::from(self.is_inside());
-            self.lock().closing += own;
-            self.wait_until(ends_at, Queue::is_quiet);
-            self.lock().closing -= own;
+            self.ends().closing += own;
+            self.tell_end();
+            self.wait_until(Some(ends_at), |closing| self.is_quiet(closing));
+            self.ends().closing -= own;
         }
     }
 
     /// Workers that are still inside a task when the time is up.
     fn await_workers(&self, ends_at: Instant) -> u64 {
         let own = usize::from(self.is_inside() && !self.is_simulated());
-        self.wait_until(ends_at, |queue| queue.workers <= own);
-        self.lock().workers.saturating_sub(own) as u64
+        self.wait_until(Some(ends_at), |_| self.crew.len() <= own);
+        self.crew.len().saturating_sub(own) as u64
     }
 
-    fn wait_until(&self, ends_at: Instant, done: impl Fn(&Queue) -> bool) {
-        let mut queue = self.lock();
-        while !done(&queue) {
-            let left = ends_at.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+    /// Blocks until `done`, which is asked again at each end that is told, or
+    /// until the time is up.
+    pub(crate) fn await_end(&self, ends_at: Option<Instant>, done: impl Fn() -> bool) {
+        self.wait_until(ends_at, |_| done());
+    }
+
+    fn wait_until(&self, ends_at: Option<Instant>, done: impl Fn(usize) -> bool) {
+        let mut state = self.ends();
+        while !done(state.closing) {
+            let left = ends_at.map(|end| end.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
                 return;
             }
-            let (woken, _) = (self.quiet.wait_timeout(queue, left))
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
-            queue = woken;
+            state = self.ends.wait(state, left);
         }
     }
 
-    fn started(&self) -> u64 {
-        self.counters.started.load(Ordering::Relaxed)
+    fn close_inbound(&self) {
+        self.workers
+            .iter()
+            .for_each(|worker| worker.inbound.close());
     }
 
     /// Accepted, and neither begun nor lost by a declared policy.
     fn unstarted(&self) -> u64 {
-        let dropped = self.counters.dropped.load(Ordering::Relaxed);
-        let pushed = self.counters.pushed.load(Ordering::Relaxed);
-        pushed - self.started() - dropped
+        let begun = self.started() + self.sum(|tally| tally.dropped.load(Ordering::SeqCst));
+        let pushed = self.sum(|tally| tally.pushed.load(Ordering::SeqCst));
+        pushed.saturating_sub(begun)
+    }
+
+    fn started(&self) -> u64 {
+        self.sum(|tally| tally.started.load(Ordering::SeqCst))
+    }
+
+    /// Over all workers, and the threads that are none.
+    pub(super) fn sum(&self, count: impl Fn(&Tally) -> u64) -> u64 {
+        let workers = self.workers.iter().map(|worker| &worker.published.tally);
+        workers.map(&count).sum::<u64>() + count(&self.others)
     }
 
     fn drop_leftovers(&self) -> Vec<Leftover> {
         let left: Vec<_> = self.registry.living().iter().filter_map(leftover).collect();
-        for runnable in self.take_all() {
-            match runnable {
-                Runnable::Task(_) => self.count_dropped(1),
-                Runnable::Entity(entity) => drop(entity.abandon()),
+        for worker in &self.workers {
+            self.drop_loot(worker.as_stranger(|local| local.give_all()));
+            while worker.inbound.len() > 0 {
+                self.drop_loot(worker.inbound.take());
+            }
+        }
+        while let Some(step) = self
+            .simulated
+            .as_ref()
+            .and_then(|simulated| simulated.take())
+        {
+            match step {
+                Step::Task(task) => self.drop_loot(Loot::of_task(task)),
+                Step::Entity(token) => drop(token.entity().abandon()),
             }
         }
         left
+    }
+
+    fn drop_loot(&self, loot: Loot) {
+        self.count_dropped(loot.tasks.len() as u64);
+        for token in loot.tokens {
+            token.entity().abandon();
+        }
     }
 }
 

@@ -1,21 +1,175 @@
-//! A worker's thread: from its first task to its last.
+//! A worker's place in the pool, and the thread that takes it.
 
-use std::{io, sync::Arc, thread};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, Thread},
+    time::Duration,
+};
 
-use super::{Hook, shared::Shared};
+use super::{
+    Hook,
+    context::{self, OnWorker},
+    gate::Gate,
+    inbound::Inbound,
+    local::Local,
+    shared::Shared,
+    tally::Tally,
+};
+use crate::{
+    run_queue::WorkerId,
+    sync::{CachePadded, Mutex, lock},
+};
+
+/// One place. It stays when its thread leaves; see README.md for who touches what.
+pub(super) struct Worker {
+    pub(super) number: usize,
+    gate: CachePadded<Gate<Local>>,
+    pub(super) published: CachePadded<Published>,
+    pub(super) inbound: CachePadded<Inbound>,
+    parking: CachePadded<Parking>,
+}
+
+/// Written by the worker alone, whenever it leaves its gate.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    lane_len: AtomicUsize,
+    entity_len: AtomicUsize,
+    high_water: AtomicUsize,
+    pub(super) tally: Tally,
+}
+
+#[derive(Debug, Default)]
+struct Parking {
+    is_woken: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+}
+
+impl Worker {
+    pub(super) fn new(number: usize) -> Self {
+        // Worker counts are at most WORKERS_MAX.
+        let id = WorkerId::new(number as u16);
+        Self {
+            number,
+            gate: CachePadded(Gate::new(Local::new(id))),
+            published: CachePadded::default(),
+            inbound: CachePadded::default(),
+            parking: CachePadded::default(),
+        }
+    }
+
+    /// Tasks and entities that wait here.
+    #[inline]
+    pub(super) fn waiting_len(&self) -> usize {
+        let lane_len = self.published.lane_len.load(Ordering::Relaxed);
+        let entity_len = self.published.entity_len.load(Ordering::Relaxed);
+        lane_len + entity_len + self.inbound.len()
+    }
+
+    /// Plain tasks that wait here.
+    #[inline]
+    pub(super) fn task_len(&self) -> usize {
+        self.published.lane_len.load(Ordering::Relaxed) + self.inbound.len()
+    }
+
+    /// Enters the gate as a thief or a shutdown does.
+    pub(super) fn as_stranger<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
+        self.gate.as_stranger(|local| {
+            let result = work(local);
+            self.publish(local);
+            result
+        })
+    }
+
+    #[inline(always)]
+    fn publish(&self, local: &Local) {
+        let published = &self.published;
+        published
+            .lane_len
+            .store(local.lane_len(), Ordering::Relaxed);
+        (published.entity_len).store(local.entity_len(), Ordering::Relaxed);
+        let len = local.lane_len() + local.entity_len();
+        if len > published.high_water.load(Ordering::Relaxed) {
+            published.high_water.store(len, Ordering::Relaxed);
+        }
+    }
+
+    /// The most that ever waited here.
+    pub(super) fn high_water(&self) -> usize {
+        let own = self.published.high_water.load(Ordering::Relaxed);
+        own.max(self.inbound.high_water())
+    }
+
+    pub(super) fn unpark(&self) {
+        self.parking.is_woken.store(true, Ordering::Release);
+        if let Some(thread) = &*lock(&self.parking.thread) {
+            thread.unpark();
+        }
+    }
+
+    /// Parks until woken, at most for `timeout`; whether it was woken.
+    pub(super) fn park(&self, timeout: Option<Duration>) -> bool {
+        let is_woken = || self.parking.is_woken.swap(false, Ordering::Acquire);
+        match timeout {
+            _ if is_woken() => return true,
+            Some(timeout) => thread::park_timeout(timeout),
+            None => thread::park(),
+        }
+        is_woken()
+    }
+}
+
+/// A worker, seen from its own thread.
+#[derive(Clone, Copy)]
+pub(super) struct Seat<'a> {
+    pub(super) worker: &'a Worker,
+    /// Keeps the seat on its thread.
+    _proof: OnWorker,
+}
+
+impl<'a> Seat<'a> {
+    /// The seat of this thread, if it is a worker of `shared`.
+    #[inline(always)]
+    pub(super) fn of(shared: &'a Shared) -> Option<Self> {
+        let on_worker = context::worker_of(shared)?;
+        let worker = shared.workers.get(on_worker.number())?;
+        Some(Self {
+            worker,
+            _proof: on_worker,
+        })
+    }
+
+    /// Enters the own gate. `work` must not come back here, nor run foreign code.
+    #[inline(always)]
+    pub(super) fn local<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
+        let worker = self.worker;
+        // SAFETY: the proof says that this thread is the worker, and it
+        // cannot leave the thread; closures given here do not nest.
+        unsafe {
+            worker.gate.as_owner(|local| {
+                let result = work(local);
+                worker.publish(local);
+                result
+            })
+        }
+    }
+}
 
 impl Shared {
     /// Starts the initial workers; on failure those already started end again.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
         for _ in 0..self.counts.initial {
-            self.lock().workers += 1;
             self.start_worker()?;
         }
         Ok(())
     }
 
-    /// Starts workers already counted. A refused thread is no error here: the
-    /// pool goes on with those it has, and the next push tries again.
+    /// Starts more workers. A refused thread is no error here: the pool goes
+    /// on with those it has, and a later push tries again.
+    #[cold]
     pub(super) fn grow(self: &Arc<Self>, count: usize) {
         for _ in 0..count {
             let _refused = self.start_worker();
@@ -23,28 +177,29 @@ impl Shared {
     }
 
     fn start_worker(self: &Arc<Self>) -> io::Result<()> {
-        let number = {
-            let mut queue = self.lock();
-            queue.started += 1;
-            queue.started - 1
+        let Some(number) = self.crew.take_place() else {
+            return Ok(());
         };
+        self.workers[number].inbound.open();
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().name(format!("{}-{number}", self.name));
-        let started = thread.spawn(move || shared.work());
+        let started = thread.spawn(move || shared.occupy(number));
         if started.is_err() {
-            self.lock().workers -= 1;
+            self.workers[number].inbound.close();
+            self.leave(number);
         }
         started.map(drop)
     }
 
-    fn work(&self) {
-        let ended = Ended(self);
+    fn occupy(&self, number: usize) {
+        let _left = Left(self, number);
+        *lock(&self.workers[number].parking.thread) = Some(thread::current());
+        // SAFETY: `take_place` gave this place to this thread alone, until `Left`.
+        unsafe { context::become_worker(self, number) };
         self.call(&self.options.on_thread_start);
-        while let Some(runnable) = self.next() {
-            self.run(runnable, false);
-        }
+        self.work();
         self.call(&self.options.on_thread_stop);
-        drop(ended);
+        context::leave_worker();
     }
 
     fn call(&self, hook: &Option<Hook>) {
@@ -54,12 +209,12 @@ impl Shared {
     }
 }
 
-/// Reports the end of a worker, also when a hook panics.
-struct Ended<'a>(&'a Shared);
+/// Reports the end of a worker's thread.
+struct Left<'a>(&'a Shared, usize);
 
-impl Drop for Ended<'_> {
+impl Drop for Left<'_> {
     fn drop(&mut self) {
-        self.0.lock().workers -= 1;
-        self.0.quiet.notify_all();
+        *lock(&self.0.workers[self.1].parking.thread) = None;
+        self.0.leave(self.1);
     }
 }

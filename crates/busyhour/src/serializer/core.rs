@@ -10,10 +10,9 @@ use std::{
 use super::overload::{Marks, Water};
 use crate::{
     clock::Instant,
-    pool::{Entity, Shared, TaskPool},
-    run_queue::Priority,
+    pool::{Entity, ShareCell, Shared, SpinGuard, SpinLock, TaskPool, Token, Turn},
+    run_queue::{Class, Priority, Standing},
     stats::SerializerStats,
-    sync::{Condvar, Mutex, MutexGuard, lock},
     task::{Overflow, Reason, Rejected, Task},
 };
 
@@ -29,21 +28,18 @@ pub(crate) struct Core {
     pool: TaskPool,
     name: Arc<str>,
     pub(super) bound: Bound,
-    #[expect(dead_code)]
-    priority: Priority,
-    state: Mutex<State>,
-    /// Signalled to all when a task has ended or the serializer was closed,
-    /// if somebody waits.
-    changed: Condvar,
+    share: ShareCell,
+    state: SpinLock<State>,
 }
 
 struct State {
     waiting: VecDeque<Waiting>,
-    /// An entry in the pool's queue stands for this serializer.
+    /// The token exists.
     is_scheduled: bool,
     running: Option<Running>,
     suspend_count: u32,
     is_closed: bool,
+    /// Threads to be told when something here has ended.
     waiters: u32,
     marks: Option<Marks>,
     counters: Counters,
@@ -92,9 +88,8 @@ impl Core {
             pool,
             name,
             bound,
-            priority,
-            state: Mutex::new(State::new(marks)),
-            changed: Condvar::new(),
+            share: ShareCell::new(Standing::new(Class::Normal(priority))),
+            state: SpinLock::new(State::new(marks)),
         })
     }
 
@@ -107,20 +102,20 @@ impl Core {
     }
 
     pub(super) fn len(&self) -> usize {
-        lock(&self.state).waiting.len()
+        self.state.lock().waiting.len()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        lock(&self.state).is_idle()
+        self.state.lock().is_idle()
     }
 
     /// Whether a task runs.
     pub(super) fn is_busy(&self) -> bool {
-        lock(&self.state).running.is_some()
+        self.state.lock().running.is_some()
     }
 
     pub(super) fn has_room(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.is_closed || state.waiting.len() < self.bound.capacity
     }
 
@@ -164,7 +159,7 @@ impl Core {
     }
 
     fn refuse(&self, task: Task, reason: Reason) -> Rejected {
-        lock(&self.state).counters.rejected += 1;
+        self.state.lock().counters.rejected += 1;
         Rejected { task, reason }
     }
 
@@ -175,7 +170,7 @@ impl Core {
             key,
             since: self.pool().clock.now(),
         };
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !admitted || state.is_closed {
             state.counters.rejected += 1;
             let (task, reason) = (waiting.task, Reason::ShutDown);
@@ -190,14 +185,31 @@ impl Core {
         offer
     }
 
-    /// Schedules the serializer if it has become runnable, and tells crossed marks.
-    fn after_change(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    /// Schedules the serializer if it has become runnable, and tells crossed
+    /// marks and waiting threads.
+    #[inline]
+    fn after_change(self: &Arc<Self>, mut state: SpinGuard<'_, State>) {
         let schedule = state.must_be_scheduled();
         state.is_scheduled |= schedule;
-        let told = self.water(&mut state);
-        drop(state);
+        self.leave(state);
         if schedule {
-            self.pool().schedule(self.clone());
+            // SAFETY: `is_scheduled` was false, under the lock.
+            let token = unsafe { Token::new(self.clone()) };
+            self.pool().schedule(token);
+        }
+    }
+
+    /// Unlocks, then tells crossed marks and waiting threads.
+    #[inline]
+    fn leave(&self, mut state: SpinGuard<'_, State>) {
+        let is_awaited = state.waiters > 0;
+        let told = match state.marks {
+            Some(_) => self.water(&mut state),
+            None => None,
+        };
+        drop(state);
+        if is_awaited {
+            self.pool().tell_end();
         }
         if let Some((hook, water)) = told {
             self.pool().isolate(|| hook(&water));
@@ -220,74 +232,54 @@ impl Core {
     }
 
     /// Takes the oldest task to run it, unless somebody runs one or may not.
-    fn begin(&self) -> Option<Task> {
-        let now = self.pool().clock.now();
-        let mut state = lock(&self.state);
-        if state.running.is_some() || state.suspend_count > 0 {
+    #[inline]
+    fn begin(&self, now: Instant) -> Option<Task> {
+        let mut state = self.state.lock();
+        if state.running.is_some() {
             return None;
         }
-        let waiting = state.waiting.pop_front()?;
-        state.running = Some(Running {
-            label: waiting.task.label(),
-            since: now,
-        });
-        Some(waiting.task)
+        state.take(now)
     }
 
-    fn end(self: &Arc<Self>, panicked: bool) {
-        let mut state = lock(&self.state);
-        state.running = None;
-        state.counters.processed += 1;
-        state.counters.panicked += u64::from(panicked);
-        if state.waiters > 0 {
-            self.changed.notify_all();
-        }
-        self.after_change(state);
-    }
-
-    /// Runs one task on this thread, if one may start now.
+    /// Runs one task on this thread, without the token, if one may start now.
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
-        let Some(task) = self.begin() else {
+        let Some(task) = self.begin(self.pool().clock.now()) else {
             return false;
         };
-        let panicked = self.pool().run_task(Some(self.clone()), task);
-        self.end(panicked);
+        let this: Arc<dyn Entity> = self.clone();
+        let panicked = self.pool().as_entity(&this, || self.pool().run_task(task));
+        let mut state = self.state.lock();
+        state.end(panicked);
+        self.after_change(state);
         true
     }
 
     pub(super) fn suspend(&self) {
-        lock(&self.state).suspend_count += 1;
+        self.state.lock().suspend_count += 1;
     }
 
     pub(super) fn resume(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.suspend_count -= 1;
         self.after_change(state);
     }
 
     /// Refuses further tasks; what waits still runs.
     pub(super) fn close(&self) {
-        lock(&self.state).is_closed = true;
-        self.changed.notify_all();
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        self.leave(state);
     }
 
-    /// Blocks until `done`, or until something in this serializer has changed.
+    /// Blocks until `done`, or until this thread could run a task here.
     pub(super) fn await_change(&self, done: impl Fn() -> bool) {
-        let mut state = lock(&self.state);
-        state.waiters += 1;
-        drop(state);
-        while !done() {
-            state = lock(&self.state);
-            if state.running.is_none() && state.suspend_count == 0 {
-                drop(state);
-                break;
-            }
-            drop(
-                (self.changed.wait_timeout(state, RECHECK))
-                    .unwrap_or_else(|poisoned| poisoned.into_inner()),
-            );
-        }
-        lock(&self.state).waiters -= 1;
+        self.state.lock().waiters += 1;
+        self.pool().await_end(None, || done() || self.may_begin());
+        self.state.lock().waiters -= 1;
+    }
+
+    fn may_begin(&self) -> bool {
+        self.state.lock().may_begin()
     }
 
     /// Waits until nothing waits and nothing runs, or the time is up.
@@ -297,23 +289,14 @@ impl Core {
             let _idle = (0..steps_max).find(|_| self.is_idle() || !self.pool().step());
             return;
         }
-        let mut state = lock(&self.state);
-        state.waiters += 1;
-        while !state.is_idle() {
-            let left = ends_at.saturating_duration_since(MachineInstant::now());
-            if left.is_zero() {
-                break;
-            }
-            let (woken, _) = (self.changed.wait_timeout(state, left))
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
-            state = woken;
-        }
-        state.waiters -= 1;
+        self.state.lock().waiters += 1;
+        self.pool().await_end(Some(ends_at), || self.is_idle());
+        self.state.lock().waiters -= 1;
     }
 
     pub(super) fn stats_now(&self) -> SerializerStats {
         let now = self.pool().clock.now();
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let counters = state.counters;
         SerializerStats {
             name: self.name.to_string(),
@@ -337,6 +320,47 @@ impl Core {
     }
 }
 
+/// What a worker does after a task.
+enum Next {
+    Run(Task),
+    /// There is more, but the turn is over.
+    Later,
+    /// The token is spent.
+    Done,
+}
+
+impl Core {
+    /// Ends a task and begins the next one, if the turn allows.
+    #[inline]
+    fn go_on(&self, panicked: bool, token: &Token, turn: &mut Turn<'_>) -> Next {
+        let mut state = self.state.lock();
+        state.end(panicked);
+        if state.may_begin() && !self.pool().is_sealed() && turn.take() {
+            let next = state.take(turn.began);
+            self.leave(state);
+            return next.map_or(Next::Later, Next::Run);
+        }
+        self.stop(state, token, turn)
+    }
+
+    /// Ends a turn in which nothing ran: somebody else runs, or nobody may.
+    fn put_aside(&self, token: &Token, turn: &mut Turn<'_>) -> bool {
+        let state = self.state.lock();
+        matches!(self.stop(state, token, turn), Next::Later)
+    }
+
+    #[inline]
+    fn stop(&self, mut state: SpinGuard<'_, State>, token: &Token, turn: &mut Turn<'_>) -> Next {
+        let more = state.may_begin();
+        if !more {
+            turn.charge(token);
+            state.is_scheduled = false;
+        }
+        self.leave(state);
+        if more { Next::Later } else { Next::Done }
+    }
+}
+
 impl Entity for Core {
     fn name(&self) -> String {
         if self.name.is_empty() {
@@ -346,12 +370,25 @@ impl Entity for Core {
         }
     }
 
-    fn run(self: Arc<Self>, single: bool) {
-        let quantum = if single { 1 } else { QUANTUM_TASKS };
-        let _stopped = (0..quantum).find(|_| !self.run_one());
-        let mut state = lock(&self.state);
-        state.is_scheduled = false;
-        self.after_change(state);
+    fn share(&self) -> &ShareCell {
+        &self.share
+    }
+
+    fn run(&self, token: &Token, turn: &mut Turn<'_>) -> bool {
+        let first = turn.take().then(|| self.begin(turn.began)).flatten();
+        let Some(mut task) = first else {
+            return self.put_aside(token, turn);
+        };
+        self.pool().as_entity(token.entity(), || {
+            loop {
+                let panicked = self.pool().run_task(task);
+                match self.go_on(panicked, token, turn) {
+                    Next::Run(next) => task = next,
+                    Next::Later => return true,
+                    Next::Done => return false,
+                }
+            }
+        })
     }
 
     fn stats(&self) -> SerializerStats {
@@ -359,14 +396,18 @@ impl Entity for Core {
     }
 
     fn abandon(&self) -> u64 {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.is_closed = true;
         let waiting = mem::take(&mut state.waiting);
         let not_run = waiting.len() as u64;
         state.counters.dropped += not_run;
-        drop(state);
-        self.changed.notify_all();
         self.pool().count_dropped(not_run);
+        let is_awaited = state.waiters > 0;
+        drop(state);
+        drop(waiting);
+        if is_awaited {
+            self.pool().tell_end();
+        }
         not_run
     }
 }
@@ -376,7 +417,7 @@ impl Drop for Core {
         if !self.name.is_empty() {
             self.pool.shared().registry.release(&self.name);
         }
-        let not_run = lock(&self.state).waiting.len() as u64;
+        let not_run = self.state.lock().waiting.len() as u64;
         self.pool.shared().count_dropped(not_run);
     }
 }
@@ -400,8 +441,32 @@ impl State {
     }
 
     fn must_be_scheduled(&self) -> bool {
-        let free = !self.is_scheduled && self.running.is_none() && self.suspend_count == 0;
-        free && !self.waiting.is_empty()
+        !self.is_scheduled && self.may_begin()
+    }
+
+    /// Whether a task may start now.
+    fn may_begin(&self) -> bool {
+        self.running.is_none() && self.suspend_count == 0 && !self.waiting.is_empty()
+    }
+
+    #[inline]
+    fn take(&mut self, now: Instant) -> Option<Task> {
+        if self.suspend_count > 0 {
+            return None;
+        }
+        let waiting = self.waiting.pop_front()?;
+        self.running = Some(Running {
+            label: waiting.task.label(),
+            since: now,
+        });
+        Some(waiting.task)
+    }
+
+    #[inline]
+    fn end(&mut self, panicked: bool) {
+        self.running = None;
+        self.counters.processed += 1;
+        self.counters.panicked += u64::from(panicked);
     }
 
     fn oldest_waiting_ns(&self, now: Instant) -> u64 {
@@ -448,8 +513,3 @@ impl State {
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
-
-/// Tasks run before another serializer gets its turn.
-const QUANTUM_TASKS: usize = 32;
-/// A waiting thread looks again after this time, whatever it was told.
-const RECHECK: Duration = Duration::from_millis(10);

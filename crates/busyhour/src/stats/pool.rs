@@ -11,7 +11,7 @@ pub struct PoolStats {
     pub idle_worker_count: u64,
     /// Tasks and serializers waiting for a worker.
     pub queued_len: u64,
-    /// The highest `queued_len` seen.
+    /// The highest `queued_len` of each worker, added up.
     pub queued_high_water: u64,
     /// Tasks accepted, serializers' included.
     pub pushed: u64,

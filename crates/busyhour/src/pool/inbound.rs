@@ -1,0 +1,109 @@
+//! Where other threads leave work for a worker. See README.md, "The inbound queue".
+
+use std::{collections::VecDeque, mem};
+
+use super::{entity::Token, local::Loot, spin::SpinLock};
+use crate::{
+    sync::atomic::{AtomicUsize, Ordering},
+    task::Task,
+};
+
+/// The inbound queue of one worker.
+#[derive(Default)]
+pub(super) struct Inbound {
+    /// What waits; written under the lock, for whoever wonders whether to take it.
+    len: AtomicUsize,
+    high_water: AtomicUsize,
+    queue: SpinLock<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    is_open: bool,
+    /// Full chunks first, so that no push moves what others pushed.
+    full: VecDeque<VecDeque<Task>>,
+    tasks: VecDeque<Task>,
+    tokens: Vec<Token>,
+    len: usize,
+}
+
+/// The worker has left.
+pub(super) struct Closed<T>(pub(super) T);
+
+impl Inbound {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn high_water(&self) -> usize {
+        self.high_water.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn push(&self, task: Task) -> Result<usize, Closed<Task>> {
+        let mut queue = self.queue.lock();
+        if !queue.is_open {
+            return Err(Closed(task));
+        }
+        if queue.tasks.len() == CHUNK_LEN {
+            let fresh = VecDeque::with_capacity(CHUNK_LEN);
+            let full = mem::replace(&mut queue.tasks, fresh);
+            queue.full.push_back(full);
+        }
+        queue.tasks.push_back(task);
+        Ok(self.publish(&mut queue, 1))
+    }
+
+    pub(super) fn push_token(&self, token: Token) -> Result<usize, Closed<Token>> {
+        let mut queue = self.queue.lock();
+        if !queue.is_open {
+            return Err(Closed(token));
+        }
+        queue.tokens.push(token);
+        Ok(self.publish(&mut queue, 1))
+    }
+
+    fn publish(&self, queue: &mut Queue, more: usize) -> usize {
+        queue.len += more;
+        if queue.len > self.high_water.load(Ordering::Relaxed) {
+            self.high_water.store(queue.len, Ordering::Relaxed);
+        }
+        self.len.store(queue.len, Ordering::Relaxed);
+        queue.len
+    }
+
+    /// The oldest chunk of tasks, and all entities.
+    pub(super) fn take(&self) -> Loot {
+        let mut queue = self.queue.lock();
+        let tasks = match queue.full.pop_front() {
+            Some(chunk) => chunk,
+            None => mem::take(&mut queue.tasks),
+        };
+        let loot = Loot {
+            tasks,
+            tokens: mem::take(&mut queue.tokens),
+        };
+        queue.len -= loot.len();
+        self.len.store(queue.len, Ordering::Relaxed);
+        loot
+    }
+
+    pub(super) fn open(&self) {
+        self.queue.lock().is_open = true;
+    }
+
+    /// Closes an empty queue; `false` if it is not empty.
+    pub(super) fn close_if_empty(&self) -> bool {
+        let mut queue = self.queue.lock();
+        queue.is_open &= queue.len > 0;
+        !queue.is_open
+    }
+
+    /// Closes the queue; what is in it can still be taken.
+    pub(super) fn close(&self) {
+        self.queue.lock().is_open = false;
+    }
+}
+
+/// 16 KiB of tasks.
+const CHUNK_LEN: usize = 256;

@@ -1,0 +1,173 @@
+//! What a worker has before it: its lane of plain tasks and its run queue.
+
+use std::{collections::VecDeque, mem, time::Duration};
+
+use super::entity::Token;
+use crate::{
+    run_queue::{Place, RunQueue, Standing, WorkerId},
+    task::Task,
+};
+
+/// Guarded by the worker's gate.
+pub(super) struct Local {
+    lane: VecDeque<Task>,
+    lane_standing: Standing,
+    /// The lane stands in the run queue.
+    lane_is_queued: bool,
+    pub(super) run_queue: RunQueue<Runnable>,
+}
+
+/// Whose turn it is.
+pub(super) enum Runnable {
+    /// The worker's plain tasks.
+    Lane,
+    Entity(Token),
+}
+
+/// What a thief carries home, or a shutdown away.
+#[derive(Default)]
+pub(super) struct Loot {
+    pub(super) tasks: VecDeque<Task>,
+    pub(super) tokens: Vec<Token>,
+}
+
+impl Local {
+    pub(super) fn new(worker: WorkerId) -> Self {
+        Self {
+            lane: VecDeque::new(),
+            lane_standing: Standing::default(),
+            lane_is_queued: false,
+            run_queue: RunQueue::new(worker),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, task: Task) {
+        self.lane.push_back(task);
+    }
+
+    #[inline(always)]
+    pub(super) fn pop(&mut self) -> Option<Task> {
+        self.lane.pop_front()
+    }
+
+    #[inline(always)]
+    pub(super) fn wake(&mut self, token: Token) {
+        token.wake(&mut self.run_queue);
+    }
+
+    /// Plain tasks that wait.
+    #[inline(always)]
+    pub(super) fn lane_len(&self) -> usize {
+        self.lane.len()
+    }
+
+    /// Entities that wait.
+    #[inline(always)]
+    pub(super) fn entity_len(&self) -> usize {
+        self.run_queue.len() - usize::from(self.lane_is_queued)
+    }
+
+    /// Charges who ran last, and says whose turn it is now.
+    #[inline]
+    pub(super) fn switch(&mut self, last: Option<(Runnable, Duration)>) -> Option<Runnable> {
+        match last {
+            Some((Runnable::Entity(token), ran)) => token.put_back(&mut self.run_queue, ran),
+            Some((Runnable::Lane, ran)) => self.put_back_lane(ran),
+            None => {}
+        }
+        self.next()
+    }
+
+    #[inline]
+    fn put_back_lane(&mut self, ran: Duration) {
+        if self.lane.is_empty() || self.run_queue.is_empty() {
+            self.run_queue.sleep(&mut self.lane_standing, ran);
+        } else {
+            self.lane_is_queued = true;
+            (self.run_queue).put_back(Runnable::Lane, &mut self.lane_standing, ran);
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Runnable> {
+        if self.run_queue.is_empty() {
+            return (!self.lane.is_empty()).then_some(Runnable::Lane);
+        }
+        if !self.lane.is_empty() && !self.lane_is_queued {
+            self.lane_is_queued = true;
+            (self.run_queue).wake(Runnable::Lane, &mut self.lane_standing, Place::Back);
+        }
+        let next = self.run_queue.pick();
+        if matches!(next, Some(Runnable::Lane)) {
+            self.lane_is_queued = false;
+        }
+        next
+    }
+
+    /// Takes over what came from outside or was stolen.
+    pub(super) fn take_over(&mut self, loot: Loot) {
+        self.lane.extend(loot.tasks);
+        loot.tokens.into_iter().for_each(|token| self.wake(token));
+    }
+
+    /// Half of what waits, at most a fixed number: the oldest tasks, and the
+    /// entities that would be next.
+    pub(super) fn give_half(&mut self) -> Loot {
+        let tasks = self.lane.len().div_ceil(2).min(LOOT_MAX);
+        let mut loot = Loot {
+            tasks: self.lane.drain(..tasks).collect(),
+            tokens: Vec::new(),
+        };
+        let tokens = self.entity_len().div_ceil(2).min(LOOT_MAX);
+        while loot.tokens.len() < tokens {
+            let Some(token) = self.pick_entity() else {
+                break;
+            };
+            token.with_share(|share| self.run_queue.settle(&mut share.standing));
+            loot.tokens.push(token);
+        }
+        loot
+    }
+
+    /// Everything, for a shutdown.
+    pub(super) fn give_all(&mut self) -> Loot {
+        let tokens = std::iter::from_fn(|| self.pick_entity()).collect();
+        self.lane_is_queued = false;
+        Loot {
+            tasks: mem::take(&mut self.lane),
+            tokens,
+        }
+    }
+
+    fn pick_entity(&mut self) -> Option<Token> {
+        loop {
+            match self.run_queue.pick()? {
+                Runnable::Entity(token) => return Some(token),
+                Runnable::Lane => self.lane_is_queued = false,
+            }
+        }
+    }
+}
+
+impl Loot {
+    pub(super) fn of_task(task: Task) -> Self {
+        Self {
+            tasks: VecDeque::from([task]),
+            tokens: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tasks.is_empty() && self.tokens.is_empty()
+    }
+
+    /// Tasks and entities.
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len() + self.tokens.len()
+    }
+}
+
+/// The most that is stolen at once, of each kind: a thief holds the gate for
+/// so many moves.
+const LOOT_MAX: usize = 128;

@@ -1,0 +1,138 @@
+//! Measures turns with few clock reads. See README.md, "Time".
+
+use std::time::Duration;
+
+use crate::clock::{Clock, Instant};
+
+/// The stop watch of one worker.
+#[derive(Debug)]
+pub(super) struct Meter {
+    clock: Clock,
+    /// The last reading.
+    now: Instant,
+    /// Turns that ended since, and what they were charged already.
+    unread_turns: u32,
+    charged: Duration,
+    /// The last measured share of a turn.
+    share: Duration,
+    /// Turns still to be read one by one.
+    precise_turns: u32,
+}
+
+impl Meter {
+    pub(super) fn new(clock: &Clock) -> Self {
+        Self {
+            clock: clock.clone(),
+            now: clock.now(),
+            unread_turns: 0,
+            charged: Duration::ZERO,
+            share: Duration::ZERO,
+            precise_turns: PRECISE_TURNS,
+        }
+    }
+
+    /// The last reading: exact within a few short turns.
+    pub(super) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Forgets time that nobody ran in.
+    pub(super) fn restart(&mut self) {
+        self.now = self.clock.now();
+        self.unread_turns = 0;
+        self.charged = Duration::ZERO;
+    }
+
+    /// Ends a turn; returns what to charge it. `is_exhausted` if it used up its allowance.
+    #[inline]
+    pub(super) fn end_turn(&mut self, is_exhausted: bool) -> Duration {
+        let read = is_exhausted || self.precise_turns > 0 || self.unread_turns >= UNREAD_TURNS_MAX;
+        if read {
+            return self.read();
+        }
+        self.unread_turns += 1;
+        self.charged += self.share;
+        self.share
+    }
+
+    /// What was not charged to the unread turns goes to the one that just ended.
+    fn read(&mut self) -> Duration {
+        let now = self.clock.now();
+        let elapsed = now - self.now;
+        let turns = self.unread_turns + 1;
+        self.share = elapsed / turns;
+        let is_long = self.share > SHORT_TURN;
+        let owed = elapsed.saturating_sub(self.charged);
+        self.precise_turns = match is_long {
+            true => PRECISE_TURNS,
+            false => self.precise_turns.saturating_sub(1),
+        };
+        self.now = now;
+        self.unread_turns = 0;
+        self.charged = Duration::ZERO;
+        owed
+    }
+}
+
+/// The next allowance of an entity that used one up in `ran`.
+pub(super) fn next_allowance_log2(allowance_log2: u8, ran: Duration) -> u8 {
+    if ran < QUANTUM {
+        (allowance_log2 + 1).min(ALLOWANCE_LOG2_MAX)
+    } else {
+        0
+    }
+}
+
+/// A turn that costs no more is not worth a clock read.
+const SHORT_TURN: Duration = Duration::from_micros(2);
+const UNREAD_TURNS_MAX: u32 = 15;
+/// So many short turns in a row before they are no longer read one by one.
+const PRECISE_TURNS: u32 = 64;
+/// Others get their turn after about this time.
+const QUANTUM: Duration = Duration::from_micros(50);
+const ALLOWANCE_LOG2_MAX: u8 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::UnixTime;
+
+    fn meter() -> (Meter, Clock) {
+        let clock = Clock::simulated(UnixTime::from_secs(0));
+        (Meter::new(&clock), clock)
+    }
+
+    fn turn(meter: &mut Meter, clock: &Clock, ran: Duration) -> Duration {
+        clock.as_virtual().unwrap().advance(ran);
+        meter.end_turn(false)
+    }
+
+    #[test]
+    fn a_long_turn_is_charged_to_whoever_ran_it() {
+        let (mut meter, clock) = meter();
+        let long = Duration::from_millis(1);
+        assert_eq!(turn(&mut meter, &clock, long), long);
+        let short = Duration::from_nanos(100);
+        assert_eq!(turn(&mut meter, &clock, short), short);
+        assert_eq!(turn(&mut meter, &clock, long), long);
+    }
+
+    #[test]
+    fn charges_add_up_to_the_time_that_passed() {
+        let (mut meter, clock) = meter();
+        let ran = |turn: u64| Duration::from_nanos(50 + turn % 7);
+        let charged: Duration = (0..16 * 100 + 64)
+            .map(|number| turn(&mut meter, &clock, ran(number)))
+            .sum();
+        let passed = clock.now() - Instant::ZERO;
+        assert!(charged.abs_diff(passed) < Duration::from_micros(1));
+    }
+
+    #[test]
+    fn the_allowance_grows_while_turns_are_short() {
+        let after =
+            |times: usize, ran| (0..times).fold(0, |log2, _| next_allowance_log2(log2, ran));
+        assert_eq!(after(20, Duration::from_micros(10)), 6);
+        assert_eq!(next_allowance_log2(6, Duration::from_millis(1)), 0);
+    }
+}

@@ -1,0 +1,40 @@
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Who may push, and whether workers go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Phase {
+    /// Everybody may push.
+    Open,
+    /// Only tasks of the pool may push, so that what was accepted can finish.
+    Draining,
+    /// As draining, and workers end once the pool is quiet.
+    Ending,
+    /// Nobody may push; workers end after their task.
+    Sealed,
+}
+
+/// The phase of one pool; it never goes back.
+#[derive(Debug)]
+pub(super) struct PhaseCell(AtomicU8);
+
+impl PhaseCell {
+    pub(super) fn open() -> Self {
+        Self(AtomicU8::new(Phase::Open as u8))
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> Phase {
+        match self.0.load(Ordering::Acquire) {
+            0 => Phase::Open,
+            1 => Phase::Draining,
+            2 => Phase::Ending,
+            _ => Phase::Sealed,
+        }
+    }
+
+    /// Goes on to `phase`, if it is a later one.
+    pub(super) fn enter(&self, phase: Phase) {
+        self.0.fetch_max(phase as u8, Ordering::SeqCst);
+    }
+}

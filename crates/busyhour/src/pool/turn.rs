@@ -1,0 +1,56 @@
+//! One turn of an entity: what it may run, and what it is charged.
+
+use super::{entity::Token, meter::Meter, shared::Shared, worker::Seat};
+use crate::clock::Instant;
+
+/// Handed to an entity that runs.
+pub(crate) struct Turn<'a> {
+    /// The worker, unless this is a simulation's step.
+    on: Option<(Seat<'a>, &'a mut Meter)>,
+    tasks_left: u32,
+    /// When the turn began, within a few microseconds.
+    pub(crate) began: Instant,
+}
+
+impl<'a> Turn<'a> {
+    /// One task, charged to nobody.
+    pub(super) fn single(shared: &Shared) -> Self {
+        Self {
+            on: None,
+            tasks_left: 1,
+            began: shared.clock.now(),
+        }
+    }
+
+    pub(super) fn on_worker(seat: Seat<'a>, meter: &'a mut Meter, allowance_log2: u8) -> Self {
+        let began = meter.now();
+        Self {
+            on: Some((seat, meter)),
+            tasks_left: 1 << allowance_log2,
+            began,
+        }
+    }
+
+    /// Whether one task more may run, which the caller then does.
+    #[inline]
+    pub(crate) fn take(&mut self) -> bool {
+        let may = self.tasks_left > 0;
+        self.tasks_left -= u32::from(may);
+        may
+    }
+
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.tasks_left == 0
+    }
+
+    /// Charges the turn to an entity that has no more to do.
+    #[inline]
+    pub(crate) fn charge(&mut self, token: &Token) {
+        if let Some((seat, meter)) = &mut self.on {
+            let ran = meter.end_turn(false);
+            token.with_share(|share| {
+                seat.local(|local| local.run_queue.sleep(&mut share.standing, ran));
+            });
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A worker's day: switch, run, search, sleep.
+
+use std::time::Duration;
+
+use super::{
+    entity::Token,
+    local::{Loot, Runnable},
+    meter::{Meter, next_allowance_log2},
+    phase::Phase,
+    shared::Shared,
+    turn::Turn,
+    worker::{Seat, Worker},
+};
+
+impl Shared {
+    /// Until the pool is sealed, or this worker is one too many.
+    pub(super) fn work(&self) {
+        let Some(seat) = Seat::of(self) else { return };
+        let mut day = Day {
+            shared: self,
+            seat,
+            meter: Meter::new(&self.clock),
+            lane_allowance_log2: 0,
+            last: None,
+        };
+        while self.phase.get() != Phase::Sealed && (day.turn() || day.find_work()) {}
+        day.hand_over();
+    }
+
+    /// Whether any queue shows work. Exact only after a heavy fence.
+    pub(super) fn any_work(&self) -> bool {
+        self.workers.iter().any(|worker| worker.waiting_len() > 0)
+    }
+}
+
+/// One worker at work.
+struct Day<'a> {
+    shared: &'a Shared,
+    seat: Seat<'a>,
+    meter: Meter,
+    lane_allowance_log2: u8,
+    /// Who ran last and has more to do, and what it is charged.
+    last: Option<(Runnable, Duration)>,
+}
+
+impl Day<'_> {
+    /// Runs whoever is next; `false` when nobody is.
+    #[inline]
+    fn turn(&mut self) -> bool {
+        if self.seat.worker.inbound.len() > 0 {
+            self.take_over(self.seat.worker.inbound.take());
+        }
+        let last = self.last.take();
+        let next = self.seat.local(|local| local.switch(last));
+        match next {
+            Some(Runnable::Lane) => self.run_lane(),
+            Some(Runnable::Entity(token)) => self.run_entity(token),
+            None => return false,
+        }
+        true
+    }
+
+    fn take_over(&self, loot: Loot) {
+        self.seat.local(|local| local.take_over(loot));
+    }
+
+    fn run_lane(&mut self) {
+        let allowance = 1 << self.lane_allowance_log2;
+        let ran = self.shared.run_lane(self.seat, allowance);
+        let is_exhausted = ran == allowance;
+        let charge = self.meter.end_turn(is_exhausted);
+        if is_exhausted {
+            self.lane_allowance_log2 = next_allowance_log2(self.lane_allowance_log2, charge);
+        }
+        self.last = Some((Runnable::Lane, charge));
+    }
+
+    fn run_entity(&mut self, token: Token) {
+        let allowance_log2 = token.with_share(|share| share.allowance_log2);
+        let mut turn = Turn::on_worker(self.seat, &mut self.meter, allowance_log2);
+        if !token.entity().run(&token, &mut turn) {
+            return;
+        }
+        let is_exhausted = turn.is_exhausted();
+        let charge = self.meter.end_turn(is_exhausted);
+        if is_exhausted {
+            let next = next_allowance_log2(allowance_log2, charge);
+            token.with_share(|share| share.allowance_log2 = next);
+        }
+        self.last = Some((Runnable::Entity(token), charge));
+    }
+
+    /// Searches, then sleeps, then searches again; `false` to end the day.
+    #[cold]
+    fn find_work(&mut self) -> bool {
+        self.shared.sleepers.begin_search();
+        let found = self.search_or_sleep();
+        if self.shared.sleepers.end_search() && self.shared.any_work() {
+            self.shared.wake_one(None);
+        }
+        self.meter.restart();
+        found
+    }
+
+    fn search_or_sleep(&self) -> bool {
+        loop {
+            if self.shared.phase.get() == Phase::Sealed {
+                return false;
+            }
+            if self.search() {
+                return true;
+            }
+            if !self.sleep() {
+                return false;
+            }
+        }
+    }
+
+    /// Looks at everybody's queues a few times.
+    fn search(&self) -> bool {
+        (0..SEARCH_ROUNDS).any(|_| {
+            std::hint::spin_loop();
+            self.victims().any(|victim| self.steal(victim))
+        })
+    }
+
+    /// All workers, beginning with oneself.
+    fn victims(&self) -> impl Iterator<Item = &Worker> {
+        let (before, from_here) = self.shared.workers.split_at(self.seat.worker.number);
+        from_here.iter().chain(before)
+    }
+
+    fn steal(&self, victim: &Worker) -> bool {
+        if victim.waiting_len() == 0 {
+            return false;
+        }
+        let mut loot = victim.inbound.take();
+        let is_own = victim.number == self.seat.worker.number;
+        if loot.is_empty() && !is_own {
+            loot = victim.as_stranger(|local| local.give_half());
+        }
+        if !is_own {
+            let tally = self.shared.tallier();
+            tally.add(|tally| &tally.stolen, loot.len() as u64);
+        }
+        let found = is_own || !loot.is_empty();
+        self.take_over(loot);
+        found
+    }
+
+    /// Sleeps until woken; `false` to end the day.
+    fn sleep(&self) -> bool {
+        let (shared, worker) = (self.shared, self.seat.worker);
+        let asleep = shared.sleepers.fall_asleep(worker.number);
+        if shared.any_work() || shared.phase.get() == Phase::Sealed {
+            self.wake_up();
+            return true;
+        }
+        shared.after_falling_asleep(asleep);
+        let timeout = shared.options.idle_timeout;
+        while !worker.park(shared.has_spare_worker().then_some(timeout)) {
+            if shared.has_spare_worker() && shared.sleepers.rouse(worker.number) {
+                return !self.retire();
+            }
+        }
+        true
+    }
+
+    /// Is searching again, of its own accord or because somebody was faster.
+    fn wake_up(&self) {
+        let worker = self.seat.worker;
+        if !self.shared.sleepers.rouse(worker.number) {
+            while !worker.park(None) {}
+        }
+    }
+
+    /// Leaves for want of work, unless there is some after all.
+    fn retire(&self) -> bool {
+        let crew = &self.shared.crew;
+        if !crew.may_leave(self.shared.counts.minimum) {
+            return false;
+        }
+        let leaves = self.seat.worker.inbound.close_if_empty();
+        if !leaves {
+            crew.stay();
+        }
+        leaves
+    }
+
+    /// What this worker still holds goes where somebody will find it.
+    fn hand_over(&mut self) {
+        let last = self.last.take();
+        let next = self.seat.local(|local| local.switch(last));
+        if let Some(Runnable::Entity(token)) = next {
+            self.seat.local(|local| local.wake(token));
+        }
+    }
+}
+
+const SEARCH_ROUNDS: usize = 4;
