@@ -1,11 +1,13 @@
 //! The pool's promises to those who push.
 
 use std::{
+    future::poll_fn,
     sync::{
-        Arc, Barrier,
+        Arc, Barrier, Mutex,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -179,7 +181,13 @@ fn futures_run_wake_and_abort() {
     let outer = pool.spawn(async move { inner.await.unwrap() + 1 });
     assert_eq!(outer.wait(), Ok(21));
 
-    let never = pool.spawn(std::future::pending::<()>());
+    // Somebody holds the waker, so the future is not given up for lost.
+    let kept = Arc::new(Mutex::new(None));
+    let keep = Arc::clone(&kept);
+    let never = pool.spawn(poll_fn(move |context| {
+        *keep.lock().unwrap() = Some(context.waker().clone());
+        Poll::<()>::Pending
+    }));
     never.abort();
     assert_eq!(never.wait(), Err(JoinError::Aborted));
 

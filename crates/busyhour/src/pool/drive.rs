@@ -36,6 +36,16 @@ impl Shared {
         true
     }
 
+    /// Runs one task of a simulated pool, or lets time pass if there is none.
+    pub(crate) fn step_or_pass_time(self: &Arc<Self>) -> bool {
+        let passed = || {
+            self.simulated
+                .as_ref()
+                .is_some_and(|simulated| simulated.call_idle_hook())
+        };
+        self.step() || passed()
+    }
+
     /// Whoever waits on this thread cannot end before the entity that is run on top.
     fn stands_on(&self, entity: &Arc<dyn super::Entity>) -> Option<Waiting<'_>> {
         self.waits.begin(current_entity(), Arc::clone(entity)).ok()
@@ -60,7 +70,7 @@ impl Shared {
             if let Some(outcome) = reply.take() {
                 return outcome;
             }
-            if !self.step() {
+            if !self.step_or_pass_time() {
                 return Err(WaitError::Stalled);
             }
         }

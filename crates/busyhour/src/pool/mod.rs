@@ -192,6 +192,14 @@ impl TaskPool {
         self.shared().step()
     }
 
+    /// Called in a simulation when a task waits and nobody can run; says
+    /// whether somebody can now.
+    pub(crate) fn set_idle_hook(&self, hook: impl Fn() -> bool + Send + Sync + 'static) {
+        if let Some(simulated) = &self.shared().simulated {
+            simulated.set_idle_hook(Box::new(hook));
+        }
+    }
+
     /// What the pool holds and has done.
     pub fn stats(&self) -> PoolStats {
         self.shared().stats()

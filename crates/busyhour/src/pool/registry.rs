@@ -1,7 +1,7 @@
 //! Names of serializers: unique while their owner lives.
 
 use std::{
-    collections::{BTreeMap, btree_map},
+    collections::BTreeMap,
     sync::{Arc, Weak},
 };
 
@@ -23,15 +23,16 @@ impl Registry {
         make: impl FnOnce() -> Arc<E>,
     ) -> Option<Arc<E>> {
         let mut names = lock(&self.0);
-        match names.entry(name.to_owned()) {
-            btree_map::Entry::Occupied(taken) if taken.get().strong_count() > 0 => None,
-            entry => {
-                let entity = make();
-                let as_entity: Arc<dyn Entity> = entity.clone();
-                entry.insert_entry(Arc::downgrade(&as_entity));
-                Some(entity)
-            }
+        if names
+            .get(name)
+            .is_some_and(|entity| entity.strong_count() > 0)
+        {
+            return None;
         }
+        let entity = make();
+        let as_entity: Arc<dyn Entity> = entity.clone();
+        names.insert(name.to_owned(), Arc::downgrade(&as_entity));
+        Some(entity)
     }
 
     /// Forgets a name whose entity is gone; a successor of the same name stays.

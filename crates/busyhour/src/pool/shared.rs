@@ -206,7 +206,7 @@ impl Shared {
             return Ok(());
         }
         let mut task = task;
-        for worker in self.from_selected() {
+        for worker in self.selected_first() {
             if !forced && self.is_full(worker) {
                 return Err(self.reject(task, Reason::Full));
             }
@@ -254,7 +254,7 @@ impl Shared {
             return simulated.push(Step::Entity(token));
         }
         let mut token = token;
-        for worker in self.from_selected() {
+        for worker in self.selected_first() {
             match worker.inbound.push_token(token) {
                 Ok(len) => return self.after_push(Some(worker.number), len),
                 Err(Closed(back)) => token = back,
@@ -265,7 +265,7 @@ impl Shared {
     }
 
     /// All workers, beginning with the one that the selector chooses.
-    fn from_selected(&self) -> impl Iterator<Item = &Worker> {
+    fn selected_first(&self) -> impl Iterator<Item = &Worker> {
         let selected = self.select();
         let (before, from_there) = self.workers.split_at(selected);
         from_there.iter().chain(before)

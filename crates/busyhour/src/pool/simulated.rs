@@ -1,5 +1,7 @@
 //! The queue of a pool without threads: who runs next is the seed's choice.
 
+use std::sync::OnceLock;
+
 use super::{entity::Token, random::Random};
 use crate::{
     sync::{Mutex, lock},
@@ -12,7 +14,14 @@ pub(super) enum Step {
     Entity(Token),
 }
 
-pub(super) struct Simulated(Mutex<Queue>);
+pub(super) struct Simulated {
+    queue: Mutex<Queue>,
+    /// What to do when a task waits and nobody can run: let time pass.
+    idle_hook: OnceLock<IdleHook>,
+}
+
+/// Whether it brought work.
+pub(super) type IdleHook = Box<dyn Fn() -> bool + Send + Sync>;
 
 struct Queue {
     waiting: Vec<Step>,
@@ -22,29 +31,40 @@ struct Queue {
 
 impl Simulated {
     pub(super) fn new(seed: u64) -> Self {
-        Self(Mutex::new(Queue {
-            waiting: Vec::new(),
-            random: Random::new(seed),
-            high_water: 0,
-        }))
+        Self {
+            queue: Mutex::new(Queue {
+                waiting: Vec::new(),
+                random: Random::new(seed),
+                high_water: 0,
+            }),
+            idle_hook: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn set_idle_hook(&self, hook: IdleHook) {
+        let _only_the_first_counts = self.idle_hook.set(hook);
+    }
+
+    pub(super) fn call_idle_hook(&self) -> bool {
+        self.idle_hook.get().is_some_and(|hook| hook())
     }
 
     pub(super) fn len(&self) -> usize {
-        lock(&self.0).waiting.len()
+        lock(&self.queue).waiting.len()
     }
 
     pub(super) fn high_water(&self) -> usize {
-        lock(&self.0).high_water
+        lock(&self.queue).high_water
     }
 
     pub(super) fn push(&self, step: Step) {
-        let mut queue = lock(&self.0);
+        let mut queue = lock(&self.queue);
         queue.waiting.push(step);
         queue.high_water = queue.high_water.max(queue.waiting.len());
     }
 
     pub(super) fn take(&self) -> Option<Step> {
-        let mut queue = lock(&self.0);
+        let mut queue = lock(&self.queue);
         let len = queue.waiting.len();
         (len > 0).then(|| {
             let index = queue.random.below(len);

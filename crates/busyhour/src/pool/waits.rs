@@ -14,9 +14,16 @@ use crate::sync::{Mutex, lock};
 #[derive(Default)]
 pub(crate) struct Waits(Mutex<Vec<Edge>>);
 
+#[derive(Clone)]
 struct Edge {
     waiter: Arc<dyn Entity>,
     awaited: Arc<dyn Entity>,
+}
+
+impl Edge {
+    fn is(&self, other: &Self) -> bool {
+        is(&self.waiter, &other.waiter) && is(&self.awaited, &other.awaited)
+    }
 }
 
 impl Waits {
@@ -28,23 +35,21 @@ impl Waits {
     ) -> Result<Waiting<'_>, Cycle> {
         let mut edges = lock(&self.0);
         let Some(waiter) = waiter else {
-            return Ok(Waiting(None));
+            let edge = None;
+            return Ok(Waiting { waits: self, edge });
         };
         if let Some(path) = path(&edges, &awaited, &waiter) {
             return Err(cycle(&waiter, &path));
         }
-        edges.push(Edge {
-            waiter: Arc::clone(&waiter),
-            awaited: Arc::clone(&awaited),
-        });
-        Ok(Waiting(Some((self, waiter, awaited))))
+        let edge = Edge { waiter, awaited };
+        edges.push(edge.clone());
+        let edge = Some(edge);
+        Ok(Waiting { waits: self, edge })
     }
 
-    fn end(&self, waiter: &Arc<dyn Entity>, awaited: &Arc<dyn Entity>) {
+    fn end(&self, ending: &Edge) {
         let mut edges = lock(&self.0);
-        let position = edges
-            .iter()
-            .position(|edge| is(&edge.waiter, waiter) && is(&edge.awaited, awaited));
+        let position = edges.iter().position(|edge| edge.is(ending));
         let ended = position.map(|index| edges.swap_remove(index));
         drop(edges);
         drop(ended);
@@ -53,12 +58,15 @@ impl Waits {
 
 /// The edge exists while this lives.
 #[must_use]
-pub(crate) struct Waiting<'a>(Option<(&'a Waits, Arc<dyn Entity>, Arc<dyn Entity>)>);
+pub(crate) struct Waiting<'a> {
+    waits: &'a Waits,
+    edge: Option<Edge>,
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some((waits, waiter, awaited)) = self.0.take() {
-            waits.end(&waiter, &awaited);
+        if let Some(edge) = &self.edge {
+            self.waits.end(edge);
         }
     }
 }

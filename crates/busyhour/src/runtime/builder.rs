@@ -6,6 +6,8 @@ use crate::{
     bus::Registry,
     clock::{Clock, UnixTime},
     pool::{self, TaskPool},
+    sync::Mutex,
+    timer::{DriverError, Timers},
 };
 
 /// Why a runtime could not be built.
@@ -18,6 +20,9 @@ pub enum BuildError {
     /// The buffers could not be reserved.
     #[error(transparent)]
     Buffers(#[from] buffer::Error),
+    /// The timers' thread could not be started.
+    #[error(transparent)]
+    Timers(#[from] DriverError),
 }
 
 /// Options of a [`Runtime`]; every one has a sensible default.
@@ -70,7 +75,22 @@ impl Builder {
     pub fn build(self) -> Result<Runtime, BuildError> {
         let buffers = self.buffers()?;
         let pool = self.pool.clock(self.clock.clone()).build()?;
-        Ok(wire(self.clock, buffers, pool, None))
+        let timers = Timers::builder().clock(self.clock.clone()).build();
+        let driver = match self.clock.as_virtual() {
+            // Whoever moves the clock calls `run_due`.
+            Some(_) => None,
+            None => Some(timers.spawn_driver()?),
+        };
+        let stations = Stations {
+            clock: self.clock,
+            buffers,
+            pool,
+            timers,
+            driver: Mutex::new(driver),
+            topics: Registry::default(),
+            simulation: None,
+        };
+        Ok(stations.into_runtime())
     }
 
     pub(super) fn build_simulated(self, seed: u64) -> Runtime {
@@ -78,8 +98,18 @@ impl Builder {
         let options = self.buffer_budget(SIMULATION_BUDGET_BYTES);
         let buffers = options.buffers().expect("64 MiB of address space");
         let pool = TaskPool::simulated(seed, clock.clone());
-        let simulation = Simulation::new(seed, clock.clone(), pool.clone());
-        wire(clock, buffers, pool, Some(simulation))
+        let timers = Timers::builder().clock(clock.clone()).shards(1).build();
+        let simulation = Simulation::new(seed, clock.clone(), pool.clone(), timers.clone());
+        let stations = Stations {
+            clock,
+            buffers,
+            pool,
+            timers,
+            driver: Mutex::new(None),
+            topics: Registry::default(),
+            simulation: Some(simulation),
+        };
+        stations.into_runtime()
     }
 
     fn buffers(&self) -> Result<BufferPool, buffer::Error> {
@@ -91,20 +121,17 @@ impl Builder {
     }
 }
 
-fn wire(
-    clock: Clock,
-    buffers: BufferPool,
-    pool: TaskPool,
-    simulation: Option<Simulation>,
-) -> Runtime {
-    Runtime {
-        stations: Arc::new(Stations {
-            clock,
-            buffers,
-            pool,
-            topics: Registry::default(),
-            simulation,
-        }),
+impl Stations {
+    fn into_runtime(self) -> Runtime {
+        let stations = Arc::new(self);
+        let weak = Arc::downgrade(&stations);
+        // A task that waits in a simulation lets time pass when nobody can run.
+        stations.pool.set_idle_hook(move || {
+            let stations = weak.upgrade();
+            let simulation = stations.as_ref().and_then(|all| all.simulation.as_ref());
+            simulation.is_some_and(Simulation::jump)
+        });
+        Runtime { stations }
     }
 }
 

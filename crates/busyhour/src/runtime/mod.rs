@@ -33,6 +33,8 @@ use crate::{
     pool::{ShutdownReport, TaskPool},
     serializer,
     stats::Snapshot,
+    sync::{Mutex, lock},
+    timer::{Driver, Timers},
 };
 
 /// All stations of one process (or of one simulated machine); clones are the same.
@@ -45,6 +47,9 @@ struct Stations {
     clock: Clock,
     buffers: BufferPool,
     pool: TaskPool,
+    timers: Timers,
+    /// Until the shutdown; none in a simulation.
+    driver: Mutex<Option<Driver>>,
     topics: Registry,
     simulation: Option<Simulation>,
 }
@@ -84,6 +89,11 @@ impl Runtime {
         &self.stations.clock
     }
 
+    /// The timer service.
+    pub fn timers(&self) -> &Timers {
+        &self.stations.timers
+    }
+
     /// The pinned buffers.
     pub fn buffers(&self) -> &BufferPool {
         &self.stations.buffers
@@ -111,13 +121,19 @@ impl Runtime {
             buffers: self.buffers().stats(),
             pool: self.pool().stats(),
             serializers: self.pool().serializer_stats(),
+            timers: self.timers().stats(),
             topics: self.stations.topics.stats(),
-            ..Snapshot::default()
         }
     }
 
-    /// Ends the runtime in order, within `deadline`; see [`TaskPool::shutdown`].
+    /// Ends the runtime in order, within `deadline`:
+    ///
+    /// 1. The timers are closed: those that wait are dropped, none is added.
+    /// 2. The pool is shut down; see [`TaskPool::shutdown`].
     pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
+        self.timers().close();
+        let driver = lock(&self.stations.driver).take();
+        drop(driver);
         self.pool().shutdown(deadline)
     }
 }

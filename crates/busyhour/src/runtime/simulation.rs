@@ -4,6 +4,7 @@ use crate::{
     clock::{Clock, Instant},
     pool::{Random, TaskPool},
     sync::{Mutex, lock},
+    timer::Timers,
 };
 
 /// Moves a simulated runtime: one task at a time, in an order chosen by the
@@ -26,6 +27,7 @@ use crate::{
 pub struct Simulation {
     clock: Clock,
     pool: TaskPool,
+    timers: Timers,
     state: Mutex<State>,
 }
 
@@ -35,24 +37,30 @@ struct State {
 }
 
 impl Simulation {
-    pub(super) fn new(seed: u64, clock: Clock, pool: TaskPool) -> Self {
+    pub(super) fn new(seed: u64, clock: Clock, pool: TaskPool, timers: Timers) -> Self {
         let state = Mutex::new(State {
             // Not the pool's sequence: what a test draws must not move the schedule.
             random: Random::new(seed ^ STREAM),
             hash: FNV_OFFSET,
         });
-        Self { clock, pool, state }
+        Self {
+            clock,
+            pool,
+            timers,
+            state,
+        }
     }
 
     /// Runs one task that is runnable now. If there is none, time jumps to the
     /// next timer, which is delivered. `false` when there is no timer either.
     pub fn step(&self) -> bool {
-        self.pool.step()
+        self.pool.step() || self.jump()
     }
 
-    /// Runs everything that can run at this instant; time stands still.
+    /// Runs everything that can run at this instant, due timers included;
+    /// time stands still.
     pub fn run_until_idle(&self) {
-        while self.pool.step() {}
+        self.run_until(self.clock.now());
     }
 
     /// Runs for `span` of virtual time.
@@ -62,7 +70,10 @@ impl Simulation {
 
     /// Runs until the virtual clock shows `end`, timers at `end` included.
     pub fn run_until(&self, end: Instant) {
-        self.run_until_idle();
+        self.run_tasks();
+        while self.next_deadline().is_some_and(|next| next <= end) && self.jump() {
+            self.run_tasks();
+        }
         self.advance_to(end);
     }
 
@@ -92,6 +103,24 @@ impl Simulation {
         ran.iter()
             .chain(&now)
             .fold(traced, |hash, byte| mix(hash, *byte))
+    }
+
+    /// Moves time to the next timer and delivers what is due then; `false` if
+    /// nothing was.
+    pub(super) fn jump(&self) -> bool {
+        let Some(next) = self.next_deadline() else {
+            return false;
+        };
+        self.advance_to(next);
+        self.timers.run_due(self.clock.now()) > 0
+    }
+
+    fn run_tasks(&self) {
+        while self.pool.step() {}
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next_deadline()
     }
 
     fn advance_to(&self, instant: Instant) {

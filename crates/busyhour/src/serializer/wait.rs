@@ -60,7 +60,7 @@ impl Core {
             }
             if !self.pool().is_simulated() {
                 self.await_change(&done);
-            } else if !self.pool().step() {
+            } else if !self.pool().step_or_pass_time() {
                 return Err(Hopeless(WaitError::Stalled));
             }
         }
