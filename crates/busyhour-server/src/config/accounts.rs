@@ -1,14 +1,17 @@
-use crate::{
-    auth::{Algorithm, HexDigest},
-    store::{self, AccountHash},
-};
+use crate::auth::{Algorithm, HexDigest, Secret};
 use serde::Deserialize;
-use std::{collections::HashSet, fmt};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+};
 
 /// Who may register: single accounts and numbered ranges.
 ///
 /// ```
-/// use busyhour_server::config::{AccountRange, Accounts, Secret};
+/// use busyhour_server::{
+///     auth::Secret,
+///     config::{AccountRange, Accounts},
+/// };
 ///
 /// let mut accounts = Accounts::default();
 /// accounts.add_range(AccountRange {
@@ -16,22 +19,19 @@ use std::{collections::HashSet, fmt};
 ///     first: 1,
 ///     count: 12_000,
 ///     digits: 0,
-///     secret: Secret::Password("busyhour".into()),
+///     secret: Secret::plaintext("busyhour"),
 /// });
-/// let expanded = accounts.expand("busyhour");
-/// assert_eq!(expanded.len(), 12_000);
-/// assert_eq!(expanded[11_999].username, "device12000");
+/// assert!(accounts.secret("device12000").is_some());
+/// assert!(accounts.secret("device12001").is_none());
 /// ```
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct Accounts {
-    singles: Vec<Account>,
-    /// The users of `singles`.
-    users: HashSet<String>,
+    by_user: HashMap<String, Secret>,
     ranges: Vec<AccountRange>,
 }
 
 /// One account, as `[[account]]` gives it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Account {
     /// The user part of its address of record, which is its digest user name too.
     pub user: String,
@@ -40,7 +40,9 @@ pub struct Account {
 }
 
 /// Many accounts that differ in a number only, as `[[account_range]]` gives them.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// A range costs the same memory whatever its count.
+#[derive(Clone, PartialEq)]
 pub struct AccountRange {
     /// What stands before the number.
     pub prefix: String,
@@ -54,15 +56,6 @@ pub struct AccountRange {
     pub secret: Secret,
 }
 
-/// What an account proves itself with; never shown by `Debug`.
-#[derive(Clone, PartialEq)]
-pub enum Secret {
-    /// The password itself: good for every algorithm.
-    Password(String),
-    /// Digests of `user:realm:password`, for the algorithms given.
-    Hashes(Vec<(Algorithm, HexDigest)>),
-}
-
 impl Accounts {
     /// Adds one account.
     ///
@@ -70,22 +63,32 @@ impl Accounts {
     ///
     /// A sentence when the user is there already.
     pub fn add(&mut self, account: Account) -> Result<(), String> {
-        if !self.users.insert(account.user.clone()) {
-            return Err(format!("user `{}` is there already", account.user));
+        match self.by_user.entry(account.user) {
+            Entry::Occupied(known) => Err(format!("user `{}` is there already", known.key())),
+            Entry::Vacant(place) => {
+                place.insert(account.secret);
+                Ok(())
+            }
         }
-        self.singles.push(account);
-        Ok(())
     }
 
-    /// Adds a range.
+    /// Adds a range; where ranges overlap the first one counts, and single accounts before any.
     pub fn add_range(&mut self, range: AccountRange) {
         self.ranges.push(range);
     }
 
-    /// How many accounts there are; those in two ranges count twice.
+    /// The secret of `user`, if there is such an account.
+    pub fn secret(&self, user: &str) -> Option<&Secret> {
+        self.by_user.get(user).or_else(|| {
+            let range = self.ranges.iter().find(|range| range.contains(user))?;
+            Some(&range.secret)
+        })
+    }
+
+    /// How many accounts there are; those given twice count twice.
     pub fn len(&self) -> u64 {
         let ranged: u64 = self.ranges.iter().map(|range| range.count).sum();
-        ranged + self.singles.len() as u64
+        ranged + self.by_user.len() as u64
     }
 
     /// Whether nobody can register.
@@ -93,21 +96,11 @@ impl Accounts {
         self.len() == 0
     }
 
-    /// Every account with its hashes in `realm`; of several for one user the
-    /// single one counts, or else the first range's.
-    pub fn expand(&self, realm: &str) -> Vec<store::Account> {
-        let mut seen = HashSet::new();
-        let singles = self.singles.iter().cloned();
-        let ranged = self.ranges.iter().flat_map(AccountRange::accounts);
-        singles
-            .chain(ranged)
-            .filter(|account| seen.insert(account.user.clone()))
-            .map(|account| account.in_realm(realm))
-            .collect()
-    }
-
-    pub(super) fn singles(&self) -> &[Account] {
-        &self.singles
+    /// The users of single accounts, in alphabetical order.
+    pub(super) fn users(&self) -> Vec<&str> {
+        let mut users: Vec<&str> = self.by_user.keys().map(String::as_str).collect();
+        users.sort_unstable();
+        users
     }
 
     pub(super) fn ranges(&self) -> &[AccountRange] {
@@ -115,55 +108,24 @@ impl Accounts {
     }
 }
 
-impl Account {
-    fn in_realm(self, realm: &str) -> store::Account {
-        store::Account {
-            hashes: self.secret.hashes(&self.user, realm),
-            username: self.user,
-            realm: realm.to_owned(),
-        }
-    }
-}
-
 impl AccountRange {
-    fn accounts(&self) -> impl Iterator<Item = Account> {
-        let numbers = self.first..self.first + self.count;
-        numbers.map(|number| Account {
-            user: format!("{}{number:0width$}", self.prefix, width = self.digits),
-            secret: self.secret.clone(),
-        })
+    /// Whether `user` is one of the range, written exactly as the range writes it.
+    pub fn contains(&self, user: &str) -> bool {
+        let Some(number) = user.strip_prefix(self.prefix.as_str()) else {
+            return false;
+        };
+        let Ok(value) = number.parse::<u64>() else {
+            return false;
+        };
+        let in_range = value >= self.first && value - self.first < self.count;
+        in_range && number == format!("{value:0width$}", width = self.digits)
     }
 }
 
-impl Secret {
-    fn hashes(&self, user: &str, realm: &str) -> Vec<AccountHash> {
-        match self {
-            Self::Password(password) => {
-                let parts = [user.as_bytes(), realm.as_bytes(), password.as_bytes()];
-                let hash = |algorithm: Algorithm| account_hash(algorithm, algorithm.hash(&parts));
-                Algorithm::ALL.into_iter().map(hash).collect()
-            }
-            Self::Hashes(hashes) => {
-                let hash = |(algorithm, digest): &_| account_hash(*algorithm, *digest);
-                hashes.iter().map(hash).collect()
-            }
-        }
-    }
-}
-
-fn account_hash(algorithm: Algorithm, digest: HexDigest) -> AccountHash {
-    AccountHash {
-        algorithm: algorithm.name().to_owned(),
-        hex: digest.as_str().to_owned(),
-    }
-}
-
-impl fmt::Debug for Secret {
+impl fmt::Debug for Accounts {
+    /// How many there are; who they are is nobody's business.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Password(_) => "Password(…)",
-            Self::Hashes(_) => "Hashes(…)",
-        })
+        write!(f, "Accounts({})", self.len())
     }
 }
 
@@ -200,8 +162,8 @@ impl AccountEntry {
             (Algorithm::Sha512_256, "sha512_256", self.sha512_256),
         ])?;
         let secret = match (self.password, hashes.is_empty()) {
-            (Some(password), true) => Secret::Password(not_empty(password)?),
-            (None, false) => Secret::Hashes(hashes),
+            (Some(password), true) => Secret::plaintext(not_empty(password)?),
+            (None, false) => Secret::hashed(hashes),
             _ => return Err(EITHER.into()),
         };
         Ok(Account { user, secret })
@@ -218,7 +180,7 @@ impl RangeEntry {
             first: self.first,
             count: self.count,
             digits: self.digits,
-            secret: Secret::Password(not_empty(self.password)?),
+            secret: Secret::plaintext(not_empty(self.password)?),
         })
     }
 }
@@ -273,68 +235,66 @@ const PLAIN: &str = "-_.!~*'()&=+$,;?/";
 mod tests {
     use super::*;
 
-    fn single(user: &str, password: &str) -> Account {
-        Account {
-            user: user.into(),
-            secret: Secret::Password(password.into()),
-        }
-    }
-
     fn range(digits: usize) -> AccountRange {
         AccountRange {
             prefix: "d".into(),
-            first: 9,
-            count: 2,
+            first: 5,
+            count: 10,
             digits,
-            secret: Secret::Password("range".into()),
+            secret: Secret::plaintext("range"),
         }
     }
 
-    fn users(accounts: &Accounts) -> Vec<String> {
-        let expanded = accounts.expand("r");
-        expanded
-            .into_iter()
-            .map(|account| account.username)
-            .collect()
+    fn single(user: &str) -> Account {
+        Account {
+            user: user.into(),
+            secret: Secret::plaintext("single"),
+        }
     }
 
     #[test]
-    fn a_range_numbers_its_users() {
-        let mut accounts = Accounts::default();
-        accounts.add_range(range(0));
-        accounts.add_range(range(4));
-        assert_eq!(users(&accounts), ["d9", "d10", "d0009", "d0010"]);
+    fn a_range_holds_its_bounds_and_one_spelling_each() {
+        assert!(range(0).contains("d5"));
+        assert!(range(0).contains("d14"));
+        let strangers = [
+            "d4",
+            "d15",
+            "d05",
+            "d+5",
+            "d",
+            "5",
+            "D5",
+            "d5 ",
+            "d99999999999999999999",
+        ];
+        for user in strangers {
+            assert!(!range(0).contains(user), "{user}");
+        }
+        assert!(range(4).contains("d0005"));
+        assert!(!range(4).contains("d5"));
     }
 
     #[test]
     fn a_single_account_wins_over_a_range() {
         let mut accounts = Accounts::default();
         accounts.add_range(range(0));
-        accounts.add(single("d9", "single")).unwrap();
-        assert_eq!(users(&accounts), ["d9", "d10"]);
-        let expected = Algorithm::Md5.hash(&[b"d9", b"r", b"single"]);
-        let hashes = &accounts.expand("r")[0].hashes;
-        assert!(hashes.iter().any(|hash| hash.hex == expected.as_str()));
+        accounts.add(single("d9")).unwrap();
+        assert!(accounts.secret("d9") == Some(&Secret::plaintext("single")));
+        assert!(accounts.secret("d10") == Some(&Secret::plaintext("range")));
     }
 
     #[test]
     fn a_user_can_be_there_once() {
         let mut accounts = Accounts::default();
-        accounts.add(single("alice", "x")).unwrap();
-        let refusal = accounts.add(single("alice", "y")).unwrap_err();
+        accounts.add(single("alice")).unwrap();
+        let refusal = accounts.add(single("alice")).unwrap_err();
         assert_eq!(refusal, "user `alice` is there already");
     }
 
     #[test]
-    fn secrets_stay_out_of_debug_output() {
-        let shown = format!("{:?}", single("alice", "hunter2"));
-        assert!(!shown.contains("hunter2"), "{shown}");
-    }
-
-    #[test]
     fn hashes_have_the_length_of_their_algorithm() {
-        let of = |value: &str| hashes([(Algorithm::Md5, "md5", Some(value.into())), NONE, NONE]);
         const NONE: (Algorithm, &str, Option<String>) = (Algorithm::Sha256, "", None);
+        let of = |value: &str| hashes([(Algorithm::Md5, "md5", Some(value.into())), NONE, NONE]);
         assert!(of(&"0".repeat(31)).is_err());
         assert!(of(&"g".repeat(32)).is_err());
         assert_eq!(of(&"A".repeat(32)).unwrap()[0].1.as_str(), "a".repeat(32));

@@ -27,7 +27,7 @@ mod print;
 mod problem;
 mod values;
 
-pub use accounts::{Account, AccountRange, Accounts, Secret};
+pub use accounts::{Account, AccountRange, Accounts};
 pub use keys::{Allowed, KEYS, Key};
 pub use overrides::Overrides;
 pub use paths::default_database;
