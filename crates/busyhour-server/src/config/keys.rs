@@ -1,8 +1,8 @@
 use super::{
     Config,
     values::{
-        AUTO, DEFAULT, OFF, address_or, addresses, auth, durability, format, hosts, join, level,
-        path_or, put, realm, seconds, workers,
+        AUTO, DEFAULT, OFF, address_or, addresses, algorithms, auth, durability, format, hosts,
+        join, level, path_or, put, realm, seconds, workers,
     },
 };
 use std::{fmt, str::FromStr};
@@ -34,6 +34,8 @@ pub enum Allowed {
     },
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// One or more of these words, the first one first.
+    SomeOf(&'static [&'static str]),
     /// One or more addresses with ports.
     Addresses,
     /// Any number of host names.
@@ -100,6 +102,7 @@ impl Allowed {
                 u64::from_str(text).is_ok_and(|number| (min..=max).contains(&number))
             }
             Self::OneOf(words) => words.contains(&text),
+            Self::SomeOf(words) => text.split(',').all(|word| words.contains(&word.trim())),
             Self::Addresses | Self::Hosts | Self::Text(_) => true,
         }
     }
@@ -112,6 +115,7 @@ impl fmt::Display for Allowed {
                 write!(f, "a whole number of {unit} from {min} to {max}")
             }
             Self::OneOf(words) => write!(f, "one of: {}", words.join(", ")),
+            Self::SomeOf(words) => write!(f, "one or more of: {}", words.join(", ")),
             Self::Addresses => f.write_str(
                 "an IP address and port such as 127.0.0.1:5060 or [::1]:5060, or several",
             ),
@@ -162,6 +166,13 @@ pub const KEYS: &[Key] = &[
         help: "Who may register: accounts that prove it, or (open) anybody",
         assign: |config, text| put(&mut config.sip.auth, auth(text)),
         show: |config| format!("{:?}", config.sip.auth).to_lowercase(),
+    },
+    Key {
+        path: "sip.algorithms",
+        allowed: Allowed::SomeOf(&["MD5", "SHA-256", "SHA-512-256"]),
+        help: "Digest algorithms offered, the preferred one first; many phones know only MD5",
+        assign: |config, text| put(&mut config.sip.algorithms, algorithms(text)),
+        show: |config| join(&config.sip.algorithms),
     },
     Key {
         path: "sip.min_expires_seconds",

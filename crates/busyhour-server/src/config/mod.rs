@@ -33,6 +33,7 @@ pub use overrides::Overrides;
 pub use paths::default_database;
 pub use problem::{Origin, Problem, Problems};
 
+use crate::auth::Algorithm;
 use crate::server::{Limits, RegistrationPolicy, WatchPolicy};
 use std::{
     collections::BTreeMap,
@@ -76,6 +77,8 @@ pub struct Sip {
     pub realm: String,
     /// Whether requests must prove who sent them.
     pub auth: Auth,
+    /// Digest algorithms offered, the preferred one first.
+    pub algorithms: Vec<Algorithm>,
     /// Kernel receive buffer to ask for, in KiB, per socket.
     pub receive_buffer_kib: usize,
     /// Datagrams that may wait to be sent, per socket; more are dropped and counted.
@@ -221,6 +224,7 @@ impl Default for Sip {
             advertised: None,
             realm: "busyhour".into(),
             auth: Auth::Digest,
+            algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             receive_buffer_kib: 8192,
             send_queue: 65_536,
         }

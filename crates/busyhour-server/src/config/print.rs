@@ -1,9 +1,10 @@
 use super::{Allowed, KEYS, Key, Loaded};
 use std::fmt::Write;
 
-/// The configuration as TOML: each line says where its value came from.
+/// The configuration as TOML: each setting is explained, and says where its
+/// value came from.
 pub(super) fn print(loaded: &Loaded) -> String {
-    let mut out = String::new();
+    let mut out = String::from(HEAD);
     let mut section = "";
     for key in KEYS {
         if key.section() != section {
@@ -13,7 +14,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
         setting(&mut out, loaded, key);
     }
     accounts(&mut out, loaded);
-    out.trim_start().to_owned()
+    out
 }
 
 fn setting(out: &mut String, loaded: &Loaded, key: &Key) {
@@ -21,13 +22,17 @@ fn setting(out: &mut String, loaded: &Loaded, key: &Key) {
     let origin = loaded.origins.get(key.path);
     let origin = origin.map_or("default".to_owned(), |origin| origin.to_string());
     let line = format!("{} = {value}", key.name());
-    let _ = writeln!(out, "{line:<42} # {origin}");
+    let (help, allowed) = (key.help, key.allowed);
+    let _ = write!(
+        out,
+        "\n# {help}.\n# Allowed: {allowed}.\n{line:<40} # {origin}\n"
+    );
 }
 
 /// Text that is a number is written as one, several addresses as an array.
 fn literal(key: &Key, text: &str) -> String {
     match key.allowed {
-        Allowed::Addresses | Allowed::Hosts => {
+        Allowed::Addresses | Allowed::Hosts | Allowed::SomeOf(_) => {
             let values = text.split(',').filter(|value| !value.is_empty());
             let quoted: Vec<String> = values.map(quote).collect();
             format!("[{}]", quoted.join(", "))
@@ -42,6 +47,9 @@ fn quote(text: &str) -> String {
 }
 
 fn accounts(out: &mut String, loaded: &Loaded) {
+    if loaded.config.accounts.is_empty() {
+        out.push_str(NO_ACCOUNTS);
+    }
     for user in loaded.config.accounts.users() {
         let user = quote(user);
         let _ = write!(out, "\n[[account]]\nuser = {user}\n{MASKED}\n");
@@ -57,6 +65,26 @@ fn accounts(out: &mut String, loaded: &Loaded) {
     }
 }
 
+const HEAD: &str = "\
+# The configuration of `busyhour serve`. Behind each value stands where it came from.
+";
+const NO_ACCOUNTS: &str = "
+# Who may register. Instead of a password an account may have its hashes: md5,
+# sha256 and sha512_256 of user:realm:password, in hexadecimal digits.
+#
+# [[account]]
+# user = \"alice\"
+# password = \"something long\"
+#
+# Numbered accounts that share a password, as for a load test: device1 to device12000.
+#
+# [[account_range]]
+# prefix = \"device\"
+# first = 1
+# count = 12000
+# digits = 0
+# password = \"busyhour\"
+";
 const MASKED: &str = "password = \"(not shown)\"";
 
 #[cfg(test)]
@@ -74,6 +102,17 @@ mod tests {
         assert_eq!(again.config.sip, loaded.config.sip);
         assert_eq!(again.config.http, loaded.config.http);
         assert_eq!(again.config.accounts.len(), 1);
+    }
+
+    #[test]
+    fn the_packaged_file_is_what_the_defaults_print() {
+        let packaged = include_str!("../../../../packaging/busyhour.toml");
+        let loaded = Config::parse("busyhour.toml", "", &Overrides::default()).unwrap();
+        assert_eq!(
+            packaged,
+            loaded.print(),
+            "update it with: busyhour serve --print-config"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Settings from their text form; `None` when it is not allowed.
 
 use super::{Auth, Durability, LogFormat, LogLevel};
+use crate::auth::Algorithm;
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -36,8 +37,13 @@ pub(super) fn host(text: &str) -> Option<String> {
     (is_host && text.len() <= 253).then(|| text.to_ascii_lowercase())
 }
 
-pub(super) fn join(addresses: &[SocketAddr]) -> String {
-    let shown: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+pub(super) fn algorithms(text: &str) -> Option<Vec<Algorithm>> {
+    let names = text.split(',').map(str::trim);
+    names.map(Algorithm::from_name).collect()
+}
+
+pub(super) fn join<T: ToString>(values: &[T]) -> String {
+    let shown: Vec<String> = values.iter().map(T::to_string).collect();
     shown.join(",")
 }
 

@@ -1,0 +1,37 @@
+//! The reference in docs/ names every setting as the program knows it.
+
+use busyhour_server::config::{Config, KEYS};
+
+const REFERENCE: &str = include_str!("../../../docs/busyhour.md");
+
+#[test]
+fn every_setting_stands_in_the_reference() {
+    let defaults = Config::default();
+    let expected: Vec<String> = KEYS
+        .iter()
+        .map(|key| {
+            let (path, default) = (key.path, key.show(&defaults));
+            let default = if default.is_empty() {
+                "(none)"
+            } else {
+                &default
+            };
+            format!(
+                "| `{path}` | `{default}` | {} | {} |",
+                key.allowed, key.help
+            )
+        })
+        .collect();
+    let written: Vec<&str> = REFERENCE
+        .lines()
+        .filter(|line| {
+            line.starts_with("| `") && line.contains('.') && line.matches('|').count() == 5
+        })
+        .collect();
+    assert_eq!(
+        written,
+        expected,
+        "the table should be:\n{}",
+        expected.join("\n")
+    );
+}
