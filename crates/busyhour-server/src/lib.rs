@@ -11,6 +11,7 @@ pub mod registrar;
 pub mod watch;
 pub mod store;
 pub mod server;
+pub mod storm;
 pub mod config;
 pub mod net;
 pub mod web;

@@ -6,6 +6,7 @@ mod failure;
 pub use check_config::CheckConfig;
 pub use failure::Failure;
 
+use crate::storm::Storm;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -29,12 +30,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     CheckConfig(CheckConfig),
+    Storm(Box<Storm>),
 }
 
 impl Command {
     fn run(self) -> Result<(), Failure> {
         match self {
             Self::CheckConfig(command) => command.run(),
+            Self::Storm(command) => command.run().map_err(Failure::running),
         }
     }
 }

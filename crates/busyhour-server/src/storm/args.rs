@@ -1,0 +1,147 @@
+//! The command line of the storm.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::Pattern;
+use crate::auth::Algorithm;
+
+/// Register many devices at a SIP server and measure how it takes it
+#[derive(Clone, Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Storm {
+    /// The server
+    #[arg(long, default_value = "127.0.0.1:5060", value_name = "ADDRESS:PORT")]
+    pub target: SocketAddr,
+
+    /// How many devices
+    #[arg(long, default_value_t = 12_000, value_parser = clap::value_parser!(u32).range(1..=MOST_DEVICES))]
+    pub devices: u32,
+
+    /// The number of the first device
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    pub first: u64,
+
+    /// The time over which the registrations are spread evenly
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub over: Duration,
+
+    /// Registrations a second, instead of all devices over the time
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
+    pub rate: Option<f64>,
+
+    /// Keep this many registrations under way instead of following the clock
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["rate", "ramp"],
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub closed: Option<u32>,
+
+    /// Raise the rate step by step until something fails, and name the ceiling
+    #[arg(long)]
+    pub ramp: bool,
+
+    /// How long each step of a ramp lasts
+    #[arg(long, default_value = "3s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub step: Duration,
+
+    /// New registrations, or refreshes of registrations made beforehand
+    #[arg(long, value_enum, default_value_t = Kind::Insert)]
+    pub kind: Kind,
+
+    /// User name and password; {n} is the device's number
+    #[arg(long, value_name = "USER:PASSWORD")]
+    pub auth: Option<String>,
+
+    /// User name for a server that asks for no password
+    #[arg(
+        long,
+        default_value = "device{n}",
+        value_name = "USER",
+        conflicts_with = "auth"
+    )]
+    pub user: Pattern,
+
+    /// Answer only challenges of this algorithm: MD5, SHA-256 or SHA-512-256
+    #[arg(long, value_name = "NAME", value_parser = algorithm)]
+    pub algorithm: Option<Algorithm>,
+
+    /// The domain of the addresses of record [default: the server's address]
+    #[arg(long, value_name = "NAME")]
+    pub domain: Option<String>,
+
+    /// The life to ask for
+    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub expires: Duration,
+
+    /// RFC 3261's T1: the first retransmission; the last try is 64 times later
+    #[arg(long, default_value = "500ms", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub t1: Duration,
+
+    /// Threads, each with a socket of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: u32,
+
+    /// Process id of the server, to measure its CPU time and memory
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+
+    /// Append what was offered and what was acknowledged to this file
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a registration is to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Each device registers once.
+    Insert,
+    /// Devices that are registered register again, round and round.
+    Refresh,
+}
+
+impl Kind {
+    /// As it stands in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Refresh => "refresh",
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().map_err(|_| "a number is needed")?;
+    let sound = f64::is_finite(rate) && rate > 0.0 && rate <= 10_000_000.0;
+    if sound {
+        Ok(rate)
+    } else {
+        Err("more than 0, at most 10000000".into())
+    }
+}
+
+fn algorithm(text: &str) -> Result<Algorithm, String> {
+    let known = || Algorithm::ALL.map(Algorithm::name).join(", ");
+    let named = Algorithm::from_name(text).filter(|_| !text.is_empty());
+    named.ok_or_else(|| format!("known are {}", known()))
+}
+
+/// A device is numbered in 32 bits and takes some 40 bytes.
+const MOST_DEVICES: i64 = 100_000_000;
+
+const AFTER_HELP: &str = "\
+Examples:
+  busyhour storm                                 12,000 devices over one minute
+  busyhour storm --auth 'device{n}:busyhour'     with digest authentication
+  busyhour storm --rate 10000 --pid $(pidof busyhour)
+  busyhour storm --closed 64 --kind refresh --over 10s
+  busyhour storm --ramp --kind refresh           find the highest rate without a failure
+
+Exit codes:
+  0  every registration was acknowledged
+  1  some failed, or the network did";

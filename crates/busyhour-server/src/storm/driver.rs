@@ -1,0 +1,132 @@
+//! Moves bytes between one engine and one socket until a phase is over.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use busyhour::clock::{Clock, Instant};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::batch::{BATCH, Inbox, Outbox};
+use super::engine::Engine;
+use super::pace::{Phase, Schedule};
+use super::progress::Counters;
+use super::tally::Tally;
+
+/// One thread's share of the storm.
+pub(super) struct Driver {
+    socket: UdpSocket,
+    engine: Engine,
+    clock: Clock,
+    outbox: Outbox,
+}
+
+impl Driver {
+    /// `engine` makes the machine for the local address of the new socket.
+    ///
+    /// # Errors
+    /// When no socket can be had or the target can't be reached from here.
+    pub fn new(
+        target: SocketAddr,
+        clock: Clock,
+        engine: impl FnOnce(SocketAddr) -> Engine,
+    ) -> io::Result<Self> {
+        let socket = connect(target)?;
+        let engine = engine(socket.local_addr()?);
+        Ok(Self {
+            socket,
+            engine,
+            clock,
+            outbox: Outbox::default(),
+        })
+    }
+
+    /// Runs one phase to its end: all registrations begun and ended. Gives the
+    /// counts and the time of the end.
+    ///
+    /// # Errors
+    /// When the journal can't be written.
+    pub fn run(&mut self, phase: Phase, counters: &Counters) -> io::Result<(Tally, Instant)> {
+        let mut schedule = Schedule::new(phase, self.clock.now());
+        let mut inbox = Inbox::new();
+        loop {
+            let now = self.clock.now();
+            self.begin_due(&mut schedule, now);
+            self.engine.expire(now, &mut self.outbox);
+            self.send();
+            let idle = self.receive(&mut inbox) == 0;
+            self.engine.flush_journal()?;
+            counters.show(&self.engine.tally);
+            if schedule.is_over(now) && self.engine.in_flight() == 0 {
+                return Ok((self.engine.take_tally(), self.clock.now()));
+            }
+            if idle {
+                self.wait(&schedule);
+            }
+        }
+    }
+
+    fn begin_due(&mut self, schedule: &mut Schedule, now: Instant) {
+        for _ in 0..BATCH {
+            let Some((index, due)) = schedule.next(now, self.engine.in_flight()) else {
+                return;
+            };
+            self.engine.register(now, due, index, &mut self.outbox);
+        }
+    }
+
+    fn send(&mut self) {
+        if !self.outbox.is_empty() {
+            self.engine.tally.socket_errors += self.outbox.send(&self.socket);
+        }
+    }
+
+    /// A refused port is what a server that was killed looks like; its
+    /// answers may still come after a restart, so it is counted and no more.
+    fn receive(&mut self, inbox: &mut Inbox) -> usize {
+        let Ok(count) = inbox.receive(&self.socket) else {
+            self.engine.tally.socket_errors += 1;
+            return 0;
+        };
+        let now = self.clock.now();
+        inbox
+            .iter()
+            .for_each(|datagram| self.engine.receive(now, datagram, &mut self.outbox));
+        self.send();
+        count
+    }
+
+    /// Sleeps until a datagram comes or something is due.
+    fn wait(&self, schedule: &Schedule) {
+        let now = self.clock.now();
+        let due = schedule.next_due(now, self.engine.in_flight());
+        let next = [due, self.engine.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min();
+        let timeout = next.map_or(LONGEST_WAIT, |next| (next - now).min(LONGEST_WAIT));
+        let mut sockets = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        // A signal or an error ends the wait early, and the loop looks again.
+        let _ = ppoll(&mut sockets, Some(TimeSpec::from_duration(timeout)), None);
+    }
+}
+
+fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(
+        Domain::for_address(target),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    // The system may grant less; what does not fit is retransmitted.
+    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
+    let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
+    socket.connect(&target.into())?;
+    Ok(socket.into())
+}
+
+/// The progress is shown meanwhile.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;

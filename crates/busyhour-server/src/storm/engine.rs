@@ -1,0 +1,352 @@
+//! The devices as one pure machine: time and datagrams in, datagrams out.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use busyhour::clock::Instant;
+use busyhour::timer::Queue;
+
+use super::batch::Outbox;
+use super::fleet::Fleet;
+use super::flight::{Expired, Flight, Timing};
+use super::journal::Journal;
+use super::register::Register;
+use super::tally::{Failure, Tally};
+use crate::auth::{Algorithm, Answer};
+use crate::proto::sip::{Contacts, DigestChallenge, HeaderName, Message, Method};
+
+/// All devices of one socket.
+#[derive(Debug)]
+pub(super) struct Engine {
+    fleet: Fleet,
+    local: SocketAddr,
+    timing: Timing,
+    devices: Vec<Device>,
+    flights: HashMap<u32, Flight>,
+    timers: Queue<u32>,
+    pub tally: Tally,
+    journal: Option<Journal>,
+}
+
+/// What a device keeps between two registrations.
+#[derive(Debug, Default)]
+struct Device {
+    cseq: u32,
+    nonce: Option<Box<Nonce>>,
+}
+
+/// A challenge that a device may use again, as a telephone does.
+#[derive(Debug)]
+struct Nonce {
+    realm: String,
+    nonce: String,
+    opaque: String,
+    algorithm: Algorithm,
+    counted: bool,
+    uses: u32,
+}
+
+impl Engine {
+    pub fn new(fleet: Fleet, local: SocketAddr, timing: Timing, journal: Option<Journal>) -> Self {
+        Self {
+            fleet,
+            local,
+            timing,
+            devices: Vec::new(),
+            flights: HashMap::new(),
+            timers: Queue::new(),
+            tally: Tally::new(),
+            journal,
+        }
+    }
+
+    /// Begins a registration that was due at `due`. A device that is still at
+    /// its last one is passed over: `false`.
+    pub fn register(&mut self, now: Instant, due: Instant, index: u32, out: &mut Outbox) -> bool {
+        if self.flights.contains_key(&index) {
+            return false;
+        }
+        let cseq = self.next_cseq(index);
+        let timer = self.timers.add(Instant::FAR_FUTURE, index);
+        let mut flight = Flight::new(due, cseq, self.fleet.expires_s, timer);
+        flight.authorization = self.authorize_again(index);
+        self.flights.insert(index, flight);
+        self.tally.sent += 1;
+        if let Some(journal) = &mut self.journal {
+            journal.offered(self.fleet.aor(index));
+        }
+        self.transmit(now, index, out);
+        true
+    }
+
+    /// Takes one datagram that came back.
+    pub fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox) {
+        let Ok(response) = Message::parse(datagram) else {
+            self.tally.unexpected += 1;
+            return;
+        };
+        let Some((index, cseq)) = self.transaction_of(&response) else {
+            self.tally.unexpected += 1;
+            return;
+        };
+        let current = self
+            .flights
+            .get(&index)
+            .is_some_and(|flight| flight.cseq == cseq);
+        if current {
+            self.answered(now, index, &response, out)
+        } else {
+            self.tally.late += 1
+        }
+    }
+
+    /// Sends again what was not answered in time, or gives it up.
+    pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some((_, handle)) = self.timers.hold_due(now) {
+            let Some(&index) = self.timers.get(handle) else {
+                return;
+            };
+            let Some(flight) = self.flights.get_mut(&index) else {
+                continue;
+            };
+            match flight.expire(now, &self.timing) {
+                Expired::GiveUp => self.fail(index, Failure::Timeout),
+                Expired::Retransmit(next) => {
+                    self.timers.reschedule(handle, next);
+                    self.tally.retransmitted += 1;
+                    self.write(index, out);
+                }
+            }
+        }
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next_deadline()
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Hands out the counts so far and begins anew.
+    pub fn take_tally(&mut self) -> Tally {
+        std::mem::replace(&mut self.tally, Tally::new())
+    }
+
+    /// Writes out what the journal holds back.
+    pub fn flush_journal(&mut self) -> std::io::Result<()> {
+        self.journal.as_mut().map_or(Ok(()), Journal::flush)
+    }
+
+    fn answered(&mut self, now: Instant, index: u32, response: &Message<'_>, out: &mut Outbox) {
+        match response.status().unwrap_or(0) {
+            100..200 => self.proceed(index),
+            200..300 => self.accepted(now, index, response),
+            401 => self.challenged(now, index, response, HeaderName::WwwAuthenticate, out),
+            407 => self.challenged(now, index, response, HeaderName::ProxyAuthenticate, out),
+            423 => self.too_brief(now, index, response, out),
+            status => self.fail(index, Failure::Status(status)),
+        }
+    }
+
+    fn proceed(&mut self, index: u32) {
+        if let Some(flight) = self.flights.get_mut(&index) {
+            flight.proceed(&self.timing);
+        }
+    }
+
+    fn accepted(&mut self, now: Instant, index: u32, response: &Message<'_>) {
+        if !self.lists_contact(index, response) {
+            return self.fail(index, Failure::NotListed);
+        }
+        if let Some(flight) = self.end(index) {
+            self.tally.acknowledge(now - flight.due);
+            if let Some(journal) = &mut self.journal {
+                journal.acknowledged(self.fleet.aor(index), flight.cseq);
+            }
+        }
+    }
+
+    fn challenged(
+        &mut self,
+        now: Instant,
+        index: u32,
+        response: &Message<'_>,
+        header: HeaderName,
+        out: &mut Outbox,
+    ) {
+        let status = Failure::Status(response.status().unwrap_or(0));
+        let answerable = |challenge: &DigestChallenge<'_>| self.knows(challenge.algorithm);
+        let Some(challenge) = response.challenges(header).flatten().find(answerable) else {
+            return self.fail(index, status);
+        };
+        let spent = self
+            .flights
+            .get(&index)
+            .is_none_or(|flight| flight.answered && !challenge.stale);
+        if spent || self.fleet.password.is_none() {
+            return self.fail(index, status);
+        }
+        self.devices[index as usize].nonce = Nonce::new(&challenge);
+        let authorization = self.authorize_again(index);
+        self.tally.challenged += 1;
+        self.again(now, index, out, |flight| {
+            flight.answered = true;
+            flight.authorization = authorization;
+        });
+    }
+
+    /// Asks for the life the server wants, once.
+    fn too_brief(&mut self, now: Instant, index: u32, response: &Message<'_>, out: &mut Outbox) {
+        let least = response.min_expires().ok().flatten().map(u64::from);
+        let asked = self
+            .flights
+            .get(&index)
+            .map_or(0, |flight| flight.expires_s);
+        match least.filter(|least| *least > asked) {
+            Some(least) => self.again(now, index, out, |flight| flight.expires_s = least),
+            None => self.fail(index, Failure::Status(423)),
+        }
+    }
+
+    /// Another transaction of the same registration.
+    fn again(
+        &mut self,
+        now: Instant,
+        index: u32,
+        out: &mut Outbox,
+        change: impl FnOnce(&mut Flight),
+    ) {
+        let cseq = self.next_cseq(index);
+        if let Some(flight) = self.flights.get_mut(&index) {
+            flight.cseq = cseq;
+            change(flight);
+        }
+        self.transmit(now, index, out);
+    }
+
+    fn transmit(&mut self, now: Instant, index: u32, out: &mut Outbox) {
+        if let Some(flight) = self.flights.get_mut(&index) {
+            let next = flight.begin(now, &self.timing);
+            self.timers.reschedule(flight.timer, next);
+            self.write(index, out);
+        }
+    }
+
+    fn write(&self, index: u32, out: &mut Outbox) {
+        let Some(flight) = self.flights.get(&index) else {
+            return;
+        };
+        let register = Register {
+            index,
+            cseq: flight.cseq,
+            expires_s: flight.expires_s,
+            authorization: flight.authorization.as_deref(),
+        };
+        out.push(|bytes| register.write(&self.fleet, self.local, bytes));
+    }
+
+    fn fail(&mut self, index: u32, failure: Failure) {
+        self.end(index);
+        self.devices[index as usize].nonce = None;
+        self.tally.fail(failure);
+    }
+
+    fn end(&mut self, index: u32) -> Option<Flight> {
+        let flight = self.flights.remove(&index)?;
+        self.timers.cancel(flight.timer);
+        Some(flight)
+    }
+
+    fn next_cseq(&mut self, index: u32) -> u32 {
+        let index = index as usize;
+        if self.devices.len() <= index {
+            self.devices.resize_with(index + 1, Device::default);
+        }
+        self.devices[index].cseq += 1;
+        self.devices[index].cseq
+    }
+
+    /// Uses the nonce of the last challenge, if there was one.
+    fn authorize_again(&mut self, index: u32) -> Option<Box<str>> {
+        let password = self.fleet.password(index)?;
+        let nonce = self.devices.get_mut(index as usize)?.nonce.as_deref_mut()?;
+        nonce.uses += 1;
+        let user = self.fleet.user(index).to_string();
+        let uri = format!("sip:{}", self.fleet.domain);
+        let challenge = nonce.challenge();
+        let answer = Answer::new(
+            &challenge,
+            &user,
+            &password,
+            Method::Register.as_str(),
+            &uri,
+        )?;
+        let cnonce = format!("{:08x}{index:x}", self.fleet.run);
+        Some(answer.counted(nonce.uses, &cnonce).to_string().into())
+    }
+
+    fn knows(&self, algorithm: &str) -> bool {
+        let known = Algorithm::from_name(algorithm);
+        known.is_some_and(|known| self.fleet.algorithm.is_none_or(|wanted| wanted == known))
+    }
+
+    /// The transaction of a response to a REGISTER of this run.
+    fn transaction_of(&self, response: &Message<'_>) -> Option<(u32, u32)> {
+        response.status()?;
+        let (index, number) = self.fleet.of_branch(response.via().ok()?.branch()?)?;
+        let cseq = response.cseq().ok()?;
+        let known = (index as usize) < self.devices.len();
+        let same = cseq.number == number && cseq.method == Method::Register;
+        let call_id = response.call_id().ok()?;
+        let ours = known && same && shows(self.fleet.call_id(index), call_id);
+        ours.then_some((index, number))
+    }
+
+    fn lists_contact(&self, index: u32, response: &Message<'_>) -> bool {
+        let Ok(Contacts::List(contacts)) = response.contacts() else {
+            return false;
+        };
+        let ours = self.fleet.contact(index, self.local).to_string();
+        contacts
+            .flatten()
+            .any(|contact| contact.address.uri_text == ours && contact.expires() != Some(0))
+    }
+}
+
+impl Nonce {
+    fn new(challenge: &DigestChallenge<'_>) -> Option<Box<Self>> {
+        Some(Box::new(Self {
+            realm: challenge.realm.to_owned(),
+            nonce: challenge.nonce.to_owned(),
+            opaque: challenge.opaque.to_owned(),
+            algorithm: Algorithm::from_name(challenge.algorithm)?,
+            counted: challenge.offers_auth(),
+            uses: 0,
+        }))
+    }
+
+    fn challenge(&self) -> DigestChallenge<'_> {
+        DigestChallenge {
+            realm: &self.realm,
+            nonce: &self.nonce,
+            opaque: &self.opaque,
+            algorithm: self.algorithm.name(),
+            qop: if self.counted { "auth" } else { "" },
+            stale: false,
+        }
+    }
+}
+
+/// Whether `shown` reads as `text`, without building it.
+fn shows(shown: impl std::fmt::Display, text: &str) -> bool {
+    struct Rest<'a>(&'a str);
+    impl std::fmt::Write for Rest<'_> {
+        fn write_str(&mut self, piece: &str) -> std::fmt::Result {
+            self.0 = self.0.strip_prefix(piece).ok_or(std::fmt::Error)?;
+            Ok(())
+        }
+    }
+    let mut rest = Rest(text);
+    std::fmt::Write::write_fmt(&mut rest, format_args!("{shown}")).is_ok() && rest.0.is_empty()
+}

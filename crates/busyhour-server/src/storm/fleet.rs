@@ -1,0 +1,76 @@
+//! Who the devices are: everything about them that no message changes.
+
+use std::fmt::{self, Display};
+use std::net::SocketAddr;
+
+use super::Pattern;
+use crate::auth::Algorithm;
+
+/// The devices of one run, told apart by their index.
+#[derive(Clone, Debug)]
+pub(super) struct Fleet {
+    pub user: Pattern,
+    pub password: Option<Pattern>,
+    pub domain: String,
+    /// The number of device 0.
+    pub first: u64,
+    /// From one device's number to the next: threads take turns.
+    pub stride: u32,
+    /// Answer challenges of this algorithm alone.
+    pub algorithm: Option<Algorithm>,
+    pub expires_s: u64,
+    /// Tells this run's Call-IDs, tags and branches from any other's.
+    pub run: u32,
+}
+
+impl Fleet {
+    /// The devices that one thread of several plays.
+    pub fn of_thread(&self, thread: u32) -> Self {
+        let first = self.first.saturating_add(u64::from(thread));
+        Self {
+            first,
+            run: self.run.wrapping_add(thread),
+            ..self.clone()
+        }
+    }
+
+    pub fn user(&self, index: u32) -> impl Display + '_ {
+        self.user.with(self.number(index))
+    }
+
+    pub fn password(&self, index: u32) -> Option<String> {
+        let password = self.password.as_ref()?;
+        Some(password.with(self.number(index)).to_string())
+    }
+
+    /// The address of record.
+    pub fn aor(&self, index: u32) -> impl Display + '_ {
+        fmt::from_fn(move |f| write!(f, "sip:{}@{}", self.user(index), self.domain))
+    }
+
+    pub fn contact(&self, index: u32, local: SocketAddr) -> impl Display + '_ {
+        fmt::from_fn(move |f| write!(f, "sip:{}@{local}", self.user(index)))
+    }
+
+    pub fn call_id(&self, index: u32) -> impl Display + '_ {
+        fmt::from_fn(move |f| write!(f, "{:08x}.{index}@storm", self.run))
+    }
+
+    /// The transaction's name; [`Fleet::of_branch`] reads it.
+    pub fn branch(&self, index: u32, cseq: u32) -> impl Display + '_ {
+        fmt::from_fn(move |f| write!(f, "z9hG4bK{:08x}.{index}.{cseq}", self.run))
+    }
+
+    /// Device and CSeq of a branch of this run.
+    pub fn of_branch(&self, branch: &str) -> Option<(u32, u32)> {
+        let (run, rest) = branch.strip_prefix("z9hG4bK")?.split_once('.')?;
+        let (index, cseq) = rest.split_once('.')?;
+        let ours = u32::from_str_radix(run, 16) == Ok(self.run);
+        Some((index.parse().ok()?, cseq.parse().ok()?)).filter(|_| ours)
+    }
+
+    fn number(&self, index: u32) -> u64 {
+        self.first
+            .saturating_add(u64::from(index) * u64::from(self.stride))
+    }
+}

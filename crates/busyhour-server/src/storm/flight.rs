@@ -1,0 +1,90 @@
+//! A registration under way, and when it is sent again.
+
+use std::time::Duration;
+
+use busyhour::clock::Instant;
+use busyhour::timer::Handle;
+
+/// A registration that waits for its final answer.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// When it was due, which is where its latency begins.
+    pub due: Instant,
+    pub cseq: u32,
+    /// How long until the next retransmission.
+    interval: Duration,
+    /// When the transaction under way is given up.
+    give_up: Instant,
+    pub timer: Handle,
+    pub expires_s: u64,
+    pub authorization: Option<Box<str>>,
+    /// A challenge was answered: a second one means the secret is wrong.
+    pub answered: bool,
+}
+
+/// The timers of a transaction over UDP (RFC 3261 §17.1.2.2).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    /// Timer E's first value.
+    pub t1: Duration,
+    /// Timer E's largest value.
+    pub t2: Duration,
+    /// Timer F.
+    pub give_up: Duration,
+}
+
+impl Timing {
+    pub fn with_t1(t1: Duration) -> Self {
+        Self {
+            t1,
+            t2: t1 * 8,
+            give_up: t1 * 64,
+        }
+    }
+}
+
+/// What a timer that ran out means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Expired {
+    /// Send again, and wait until then.
+    Retransmit(Instant),
+    /// Timer F.
+    GiveUp,
+}
+
+impl Flight {
+    pub fn new(due: Instant, cseq: u32, expires_s: u64, timer: Handle) -> Self {
+        Self {
+            due,
+            cseq,
+            interval: Duration::ZERO,
+            give_up: Instant::FAR_FUTURE,
+            timer,
+            expires_s,
+            authorization: None,
+            answered: false,
+        }
+    }
+
+    /// A transaction begins; gives the time of its first retransmission.
+    pub fn begin(&mut self, now: Instant, timing: &Timing) -> Instant {
+        self.interval = timing.t1;
+        self.give_up = now + timing.give_up;
+        now + timing.t1
+    }
+
+    /// Timer E doubles up to T2; nothing is sent once timer F has run out.
+    pub fn expire(&mut self, now: Instant, timing: &Timing) -> Expired {
+        if now >= self.give_up {
+            return Expired::GiveUp;
+        }
+        self.interval = (self.interval * 2).min(timing.t2);
+        Expired::Retransmit((now + self.interval).min(self.give_up))
+    }
+
+    /// A provisional answer: from here on T2 apart.
+    pub fn proceed(&mut self, timing: &Timing) {
+        self.interval = timing.t2;
+    }
+}

@@ -1,0 +1,58 @@
+//! The record for crash tests: what was offered, what was acknowledged.
+//!
+//! One line each, `offered AOR` before the first datagram leaves and
+//! `acknowledged AOR CSEQ` when the 200 is in. Lines reach the file before the
+//! next batch of datagrams is read, without an fsync: the storm outlives the
+//! server that a test kills.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One thread's end of the journal.
+#[derive(Debug, Clone)]
+pub(super) struct Journal {
+    file: Arc<Mutex<BufWriter<File>>>,
+    lines: String,
+}
+
+impl Journal {
+    /// Appends to `path`, which is created if need be.
+    ///
+    /// # Errors
+    /// When it can't be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().create(true).append(true).open(path)?;
+        Ok(Self {
+            file: Arc::new(Mutex::new(BufWriter::new(file))),
+            lines: String::new(),
+        })
+    }
+
+    pub fn offered(&mut self, aor: impl Display) {
+        self.line(format_args!("offered {aor}\n"));
+    }
+
+    pub fn acknowledged(&mut self, aor: impl Display, cseq: u32) {
+        self.line(format_args!("acknowledged {aor} {cseq}\n"));
+    }
+
+    /// # Errors
+    /// When the file can't be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.lines.is_empty() {
+            return Ok(());
+        }
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(self.lines.as_bytes())?;
+        self.lines.clear();
+        file.flush()
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a String can't fail.
+        let _ = std::fmt::Write::write_fmt(&mut self.lines, line);
+    }
+}

@@ -1,0 +1,37 @@
+//! `busyhour storm`: the load of the busy hour, made on one thread or a few.
+//!
+//! ```text
+//! pace ──► engine ──► outbox ──► socket     every batch is one system call
+//!            ▲  ▲
+//!   timers ──┘  └──── inbox  ◄── socket
+//! ```
+//!
+//! The [`engine`] is pure: it takes the time and datagrams and gives
+//! datagrams, so its rules (retransmission as RFC 3261 §17.1.2 has it, digest,
+//! what counts as an answer) are tested without a socket. The driver moves
+//! bytes. Latency runs from the moment a registration was *due*, so a server
+//! that stalls the storm can't hide the wait.
+
+mod args;
+mod pattern;
+mod fleet;
+mod register;
+mod flight;
+mod engine;
+mod tally;
+mod pace;
+mod batch;
+mod driver;
+mod journal;
+mod process;
+mod progress;
+mod report;
+mod run;
+
+#[cfg(test)]
+mod engine_tests;
+
+pub use args::{Kind, Storm};
+pub use pattern::{Pattern, PatternError};
+pub use report::{Report, ServerUse};
+pub use run::StormError;

@@ -1,0 +1,104 @@
+//! Names with a number in them: `device{n}`, `10{n:06}`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A text in which `{n}` stands for a device's number, `{n:06}` for the number
+/// filled with zeros to six digits. Without either, all devices share the text.
+///
+/// ```
+/// use busyhour_server::storm::Pattern;
+/// let user: Pattern = "10{n:04}".parse()?;
+/// assert_eq!(user.with(7).to_string(), "100007");
+/// # Ok::<(), busyhour_server::storm::PatternError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    before: String,
+    number: Option<Number>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Number {
+    digits: usize,
+    after: String,
+}
+
+/// Braces that are no `{n}` or `{n:DIGITS}`, or more than one pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write {{n}} for the device's number, or {{n:06}} for six digits, once at most")]
+pub struct PatternError;
+
+impl Pattern {
+    /// The text for one number, shown without building a string.
+    pub fn with(&self, number: u64) -> impl fmt::Display + '_ {
+        fmt::from_fn(move |f| {
+            f.write_str(&self.before)?;
+            match &self.number {
+                Some(Number { digits, after }) => write!(f, "{number:0digits$}{after}"),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let Some((before, rest)) = text.split_once('{') else {
+            return plain(text);
+        };
+        let (inside, after) = rest.split_once('}').ok_or(PatternError)?;
+        let digits = match inside.strip_prefix('n').ok_or(PatternError)? {
+            "" => 0,
+            width => digits(width).ok_or(PatternError)?,
+        };
+        let (before, after) = (plain(before)?.before, plain(after)?.before);
+        Ok(Self {
+            before,
+            number: Some(Number { digits, after }),
+        })
+    }
+}
+
+/// `:06` and `:6` both mean six digits.
+fn digits(width: &str) -> Option<usize> {
+    width
+        .strip_prefix(':')?
+        .parse()
+        .ok()
+        .filter(|digits| *digits <= 20)
+}
+
+fn plain(text: &str) -> Result<Pattern, PatternError> {
+    if text.contains(['{', '}']) {
+        return Err(PatternError);
+    }
+    Ok(Pattern {
+        before: text.to_owned(),
+        number: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_where_they_are_asked_for() {
+        let show = |pattern: &str| {
+            pattern
+                .parse::<Pattern>()
+                .map(|pattern| pattern.with(42).to_string())
+        };
+        assert_eq!(show("device{n}"), Ok("device42".into()));
+        assert_eq!(show("a{n:05}-x"), Ok("a00042-x".into()));
+        assert_eq!(show("same"), Ok("same".into()));
+        for broken in [
+            "{", "}", "{m}", "{n", "{n:}", "{n:x}", "{n:21}", "{n}{n}", "a}b{n}",
+        ] {
+            assert_eq!(show(broken), Err(PatternError), "{broken}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! CPU time and memory of the server, from /proc.
+
+use std::fs;
+use std::time::Duration;
+
+/// A running process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Process {
+    pid: u32,
+}
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub cpu: Duration,
+    pub rss_bytes: u64,
+    pub rss_bytes_max: u64,
+}
+
+impl Process {
+    pub fn new(pid: u32) -> Self {
+        Self { pid }
+    }
+
+    /// `None` when the process is gone or may not be looked at.
+    pub fn usage(self) -> Option<Usage> {
+        let status = self.read("status")?;
+        let kib = |key: &str| Some(field(&status, key)?.parse::<u64>().ok()? * 1024);
+        Some(Usage {
+            cpu: self.cpu()?,
+            rss_bytes: kib("VmRSS:")?,
+            rss_bytes_max: kib("VmHWM:")?,
+        })
+    }
+
+    /// The scheduler's nanoseconds of every thread where the kernel keeps
+    /// them, else its ticks. Threads that ended are only in the ticks.
+    fn cpu(self) -> Option<Duration> {
+        let ticks = ticks(&self.read("stat")?)?;
+        let precise = self.scheduled().unwrap_or_default();
+        let same = precise.abs_diff(ticks) <= TICKS_TOLERANCE;
+        Some(if same { precise } else { ticks })
+    }
+
+    fn scheduled(self) -> Option<Duration> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?;
+        let of_thread = |path: std::path::PathBuf| {
+            let text = fs::read_to_string(path.join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        let nanos = threads
+            .flatten()
+            .map(|thread| of_thread(thread.path()).unwrap_or(0));
+        Some(Duration::from_nanos(nanos.sum()))
+    }
+
+    fn read(self, file: &str) -> Option<String> {
+        fs::read_to_string(format!("/proc/{}/{file}", self.pid)).ok()
+    }
+}
+
+/// User and system time, fields 14 and 15. The name in brackets may hold
+/// anything, so counting begins behind it.
+fn ticks(stat: &str) -> Option<Duration> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    let ticks = next()? + next()?;
+    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+}
+
+fn field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
+    let line = status.lines().find(|line| line.starts_with(key))?;
+    line.get(key.len()..)?.split_whitespace().next()
+}
+
+/// Fixed in Linux's interface, whatever the kernel's own clock does.
+const TICKS_PER_SECOND: u64 = 100;
+/// Two clocks that differ by more than this don't count the same threads.
+const TICKS_TOLERANCE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_is_stepped_over() {
+        let stat = "7 (a) b (c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 5";
+        assert_eq!(ticks(stat), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn this_process_can_be_looked_at_and_none_cannot() {
+        let usage = Process::new(std::process::id())
+            .usage()
+            .expect("we are here");
+        assert!(usage.rss_bytes > 0 && usage.rss_bytes_max >= usage.rss_bytes);
+        assert_eq!(Process::new(u32::MAX).usage(), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! Writes a device's REGISTER.
+
+use std::net::SocketAddr;
+
+use super::fleet::Fleet;
+use crate::proto::sip::{HeaderName, Method, RequestBuilder};
+
+/// One REGISTER of one device; the same words give the same bytes, so a
+/// retransmission need not be kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Register<'a> {
+    pub index: u32,
+    pub cseq: u32,
+    pub expires_s: u64,
+    pub authorization: Option<&'a str>,
+}
+
+impl Register<'_> {
+    pub fn write(&self, fleet: &Fleet, local: SocketAddr, out: &mut Vec<u8>) {
+        let Self { index, cseq, .. } = *self;
+        let aor = fleet.aor(index);
+        let request =
+            RequestBuilder::new(out, Method::Register, format_args!("sip:{}", fleet.domain))
+                .header(
+                    HeaderName::Via,
+                    format_args!(
+                        "SIP/2.0/UDP {local};branch={};rport",
+                        fleet.branch(index, cseq)
+                    ),
+                )
+                .header(HeaderName::MaxForwards, 70)
+                .header(
+                    HeaderName::From,
+                    format_args!("<{aor}>;tag={:08x}{index}", fleet.run),
+                )
+                .header(HeaderName::To, format_args!("<{aor}>"))
+                .header(HeaderName::CallId, fleet.call_id(index))
+                .header(HeaderName::CSeq, format_args!("{cseq} REGISTER"))
+                .header(
+                    HeaderName::Contact,
+                    format_args!("<{}>", fleet.contact(index, local)),
+                )
+                .header(HeaderName::Expires, self.expires_s)
+                .header(HeaderName::UserAgent, USER_AGENT);
+        match self.authorization {
+            Some(value) => request.header(HeaderName::Authorization, value).finish(),
+            None => request.finish(),
+        }
+    }
+}
+
+const USER_AGENT: &str = concat!("busyhour-storm/", env!("CARGO_PKG_VERSION"));

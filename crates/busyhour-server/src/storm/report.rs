@@ -1,0 +1,275 @@
+//! What a storm found out, as a table and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::tally::Tally;
+
+/// The figures of one phase: a whole storm, or one step of a ramp.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `sip`.
+    pub protocol: &'static str,
+    /// Whether the devices proved who they are.
+    pub auth: bool,
+    /// `insert` or `refresh`.
+    pub kind: &'static str,
+    /// Registrations a second that were offered; absent in a closed loop.
+    pub offered: Option<f64>,
+    /// Registrations kept under way; absent in an open loop.
+    pub closed: Option<u32>,
+    /// How long it took, to the last answer.
+    pub seconds: f64,
+    /// Registrations begun.
+    pub sent: u64,
+    /// Registrations that a 200 with the device's contact ended.
+    pub acknowledged: u64,
+    /// Datagrams sent again.
+    pub retransmitted: u64,
+    /// Challenges answered.
+    pub challenged: u64,
+    /// Registrations that failed.
+    pub failed: u64,
+    /// How many failed by each reason.
+    pub failures: BTreeMap<String, u64>,
+    /// Answers that came after their registration had ended.
+    pub late: u64,
+    /// Datagrams that answer nothing of ours.
+    pub unexpected: u64,
+    /// Sends and receives that the system refused.
+    pub socket_errors: u64,
+    /// Acknowledged a second.
+    pub register_per_s: f64,
+    /// Latency from due to acknowledged, in microseconds.
+    pub p50_us: f64,
+    /// 99 of 100 were faster.
+    pub p99_us: f64,
+    /// 999 of 1,000 were faster.
+    pub p99_9_us: f64,
+    /// The slowest.
+    pub max_us: f64,
+    /// What it cost the server, where its process id was given.
+    #[serde(flatten)]
+    pub server: Option<ServerUse>,
+}
+
+/// What a phase cost the server.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ServerUse {
+    /// CPU time in seconds.
+    pub cpu_s: f64,
+    /// CPU time over elapsed time: 100 is one core.
+    pub cpu_percent: f64,
+    /// CPU time for each acknowledged registration, in microseconds.
+    pub cpu_us_per_register: f64,
+    /// Resident memory at the end.
+    pub rss_bytes: u64,
+    /// The most there ever was.
+    pub rss_bytes_max: u64,
+}
+
+/// What was asked for, as a report repeats it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub auth: bool,
+    pub kind: &'static str,
+    pub offered: Option<f64>,
+    pub closed: Option<u32>,
+}
+
+impl Report {
+    pub(super) fn new(setting: Setting, tally: &Tally, took: Duration) -> Self {
+        let seconds = took.as_secs_f64();
+        let micros = |quantile: f64| tally.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            protocol: "sip",
+            auth: setting.auth,
+            kind: setting.kind,
+            offered: setting.offered,
+            closed: setting.closed,
+            seconds,
+            sent: tally.sent,
+            acknowledged: tally.acknowledged,
+            retransmitted: tally.retransmitted,
+            challenged: tally.challenged,
+            failed: tally.failures(),
+            failures: tally
+                .failed
+                .iter()
+                .map(|(failure, count)| (failure.name(), *count))
+                .collect(),
+            late: tally.late,
+            unexpected: tally.unexpected,
+            socket_errors: tally.socket_errors,
+            register_per_s: tally.acknowledged as f64 / seconds.max(f64::MIN_POSITIVE),
+            p50_us: micros(0.5),
+            p99_us: micros(0.99),
+            p99_9_us: micros(0.999),
+            max_us: tally.latency_ns.max() as f64 / 1e3,
+            server: None,
+        }
+    }
+
+    /// Whether every registration was acknowledged.
+    pub fn is_clean(&self) -> bool {
+        self.failed == 0 && self.acknowledged == self.sent
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = vec![
+            ("sent", count(self.sent)),
+            ("acknowledged", count(self.acknowledged)),
+            ("retransmitted", count(self.retransmitted)),
+            ("failed", self.failed_text()),
+            (
+                "acknowledged a second",
+                format!("{:.0}", self.register_per_s),
+            ),
+            ("latency p50", latency(self.p50_us)),
+            ("latency p99", latency(self.p99_us)),
+            ("latency p99.9", latency(self.p99_9_us)),
+            ("latency max", latency(self.max_us)),
+        ];
+        let odd = [
+            ("challenges answered", self.challenged),
+            ("late answers", self.late),
+            ("unexpected datagrams", self.unexpected),
+            ("socket errors", self.socket_errors),
+        ];
+        rows.extend(
+            odd.into_iter()
+                .filter(|(_, value)| *value > 0)
+                .map(|(name, value)| (name, count(value))),
+        );
+        rows.extend(self.server.iter().flat_map(ServerUse::rows));
+        rows
+    }
+
+    fn failed_text(&self) -> String {
+        let reasons: Vec<_> = self
+            .failures
+            .iter()
+            .map(|(reason, count)| format!("{reason}: {count}"))
+            .collect();
+        match reasons.is_empty() {
+            true => count(self.failed),
+            false => format!("{} ({})", count(self.failed), reasons.join(", ")),
+        }
+    }
+}
+
+impl ServerUse {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+        vec![
+            (
+                "server CPU",
+                format!("{:.2} s, {:.1} % of a core", self.cpu_s, self.cpu_percent),
+            ),
+            (
+                "server CPU each",
+                format!("{:.1} µs", self.cpu_us_per_register),
+            ),
+            (
+                "server memory",
+                format!(
+                    "{}, at most {}",
+                    mib(self.rss_bytes),
+                    mib(self.rss_bytes_max)
+                ),
+            ),
+        ]
+    }
+}
+
+impl fmt::Display for Report {
+    /// Two columns: what, and how much.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        self.rows()
+            .into_iter()
+            .for_each(|(name, value)| drop(table.add_row([name.to_owned(), value])));
+        table.fmt(f)
+    }
+}
+
+/// The steps of a ramp as one table, a step a row.
+pub(super) fn ramp_table(steps: &[Report]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "offered/s",
+        "acknowledged/s",
+        "retransmitted",
+        "failed",
+        "p50",
+        "p99",
+        "max",
+        "server CPU",
+    ]);
+    for step in steps {
+        table.add_row(ramp_row(step));
+    }
+    table
+        .column_iter_mut()
+        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+fn ramp_row(step: &Report) -> [String; 8] {
+    [
+        step.offered
+            .map_or_else(String::new, |offered| format!("{offered:.0}")),
+        format!("{:.0}", step.register_per_s),
+        count(step.retransmitted),
+        count(step.failed),
+        latency(step.p50_us),
+        latency(step.p99_us),
+        latency(step.max_us),
+        step.server
+            .map_or_else(String::new, |server| format!("{:.1} %", server.cpu_percent)),
+    ]
+}
+
+/// 12,345
+fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// 850 µs, 1.25 ms, 3.10 s
+fn latency(micros: f64) -> String {
+    match micros {
+        micros if micros < 1e3 => format!("{micros:.0} µs"),
+        micros if micros < 1e6 => format!("{:.2} ms", micros / 1e3),
+        micros => format!("{:.2} s", micros / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(12_000), "12,000");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(latency(850.4), "850 µs");
+        assert_eq!(latency(1_250.0), "1.25 ms");
+        assert_eq!(latency(3_100_000.0), "3.10 s");
+    }
+}

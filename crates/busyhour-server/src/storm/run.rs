@@ -1,0 +1,374 @@
+//! A storm from its arguments to its report.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::net::IpAddr;
+use std::thread;
+use std::time::Duration;
+
+use busyhour::clock::{Clock, Instant};
+use serde::Serialize;
+
+use super::Pattern;
+
+use super::args::{Kind, Storm};
+use super::driver::Driver;
+use super::engine::Engine;
+use super::fleet::Fleet;
+use super::flight::Timing;
+use super::journal::Journal;
+use super::pace::{Pace, Phase};
+use super::pattern::PatternError;
+use super::process::{Process, Usage};
+use super::progress::{Counters, Progress};
+use super::report::{Report, ServerUse, Setting, ramp_table};
+use super::tally::Tally;
+
+/// Why a storm ends with a failure.
+#[derive(Debug, thiserror::Error)]
+pub enum StormError {
+    /// No socket towards the target.
+    #[error("no way to {target}: {source}")]
+    Unreachable {
+        /// The target.
+        target: std::net::SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The journal can't be opened or written.
+    #[error("journal: {0}")]
+    Journal(io::Error),
+    /// `--auth` lacks its colon.
+    #[error("--auth wants USER:PASSWORD")]
+    NoColon,
+    /// A pattern in `--auth` is broken.
+    #[error("--auth: {0}")]
+    Auth(#[from] PatternError),
+    /// The report was printed, and not all is well in it.
+    #[error("{failed} of {sent} registrations failed")]
+    Failed {
+        /// Registrations that failed.
+        failed: u64,
+        /// Registrations begun.
+        sent: u64,
+    },
+    /// A ramp whose first step failed already.
+    #[error("even the first step of the ramp failed")]
+    NoCeiling,
+}
+
+impl Storm {
+    /// Runs the storm, prints the report on standard output and judges it.
+    ///
+    /// # Errors
+    /// When the storm could not be made, or a registration failed.
+    pub fn run(self) -> Result<(), StormError> {
+        let mut storm = Running::new(self)?;
+        storm.warm_up()?;
+        if storm.args.ramp {
+            storm.ramp()
+        } else {
+            storm.once()
+        }
+    }
+
+    /// The pace that the arguments ask for.
+    fn pace(&self) -> Pace {
+        let even = || f64::from(self.devices) / self.over.as_secs_f64().max(1e-6);
+        match self.closed {
+            Some(slots) => Pace::Closed {
+                slots: slots as usize,
+            },
+            None => Pace::Open {
+                per_second: self.rate.unwrap_or_else(even),
+            },
+        }
+    }
+
+    fn fleet(&self) -> Result<Fleet, StormError> {
+        let (user, password) = self.names()?;
+        Ok(Fleet {
+            user,
+            password,
+            domain: self
+                .domain
+                .clone()
+                .unwrap_or_else(|| bracketed(self.target.ip())),
+            first: self.first,
+            stride: self.threads,
+            algorithm: self.algorithm,
+            expires_s: self.expires.as_secs(),
+            run: random(),
+        })
+    }
+
+    fn names(&self) -> Result<(Pattern, Option<Pattern>), StormError> {
+        let Some(auth) = &self.auth else {
+            return Ok((self.user.clone(), None));
+        };
+        let (user, password) = auth.split_once(':').ok_or(StormError::NoColon)?;
+        Ok((user.parse()?, Some(password.parse()?)))
+    }
+
+    fn timing(&self) -> Timing {
+        let timing = Timing::with_t1(self.t1);
+        // A step that is over the ceiling need not wait for timer F to say so.
+        let give_up = if self.ramp {
+            timing.give_up.min(RAMP_PATIENCE)
+        } else {
+            timing.give_up
+        };
+        Timing { give_up, ..timing }
+    }
+}
+
+/// A storm with its sockets.
+struct Running {
+    args: Storm,
+    clock: Clock,
+    drivers: Vec<Driver>,
+    /// Devices used by new registrations so far, over all threads.
+    used: u32,
+}
+
+impl Running {
+    fn new(args: Storm) -> Result<Self, StormError> {
+        let clock = Clock::machine();
+        let journal = args
+            .journal
+            .as_deref()
+            .map(Journal::open)
+            .transpose()
+            .map_err(StormError::Journal)?;
+        let fleet = args.fleet()?;
+        let driver = |thread| {
+            let fleet = fleet.of_thread(thread);
+            let engine = |local| Engine::new(fleet, local, args.timing(), journal.clone());
+            Driver::new(args.target, clock.clone(), engine)
+        };
+        let drivers = (0..args.threads).map(driver).collect::<io::Result<_>>();
+        let drivers = drivers.map_err(|source| StormError::Unreachable {
+            target: args.target,
+            source,
+        })?;
+        Ok(Self {
+            args,
+            clock,
+            drivers,
+            used: 0,
+        })
+    }
+
+    /// Refreshes need something to refresh.
+    fn warm_up(&mut self) -> Result<(), StormError> {
+        if self.args.kind == Kind::Insert {
+            return Ok(());
+        }
+        let pace = Pace::Closed {
+            slots: WARM_UP_SLOTS,
+        };
+        let (tally, _) = self.blow(self.each_device_once(pace))?;
+        judge(tally.acknowledged, tally.sent)
+    }
+
+    fn once(&mut self) -> Result<(), StormError> {
+        let once = self.each_device_once(self.args.pace());
+        let paced = self.args.closed.is_some() || self.args.rate.is_some();
+        let repeats = paced && self.args.kind == Kind::Refresh;
+        let phase = if repeats {
+            Phase {
+                count: u64::MAX,
+                duration: self.args.over,
+                ..once
+            }
+        } else {
+            once
+        };
+        let report = self.measured(phase)?;
+        self.print(&report, || report.to_string());
+        judge(report.acknowledged, report.sent)
+    }
+
+    /// Raises the rate until a step fails; the step before it is the ceiling.
+    fn ramp(&mut self) -> Result<(), StormError> {
+        let mut steps: Vec<Report> = Vec::new();
+        let mut per_second = self.args.rate.unwrap_or(RAMP_START_PER_SECOND);
+        while steps.last().is_none_or(holds) {
+            let phase = self.step(per_second);
+            steps.push(self.measured(phase)?);
+            per_second *= RAMP_FACTOR;
+        }
+        let ceiling = steps.iter().rev().nth(1).and_then(|step| step.offered);
+        self.print(&steps, || match ceiling {
+            Some(ceiling) => format!("{}\nceiling: {ceiling:.0} a second", ramp_table(&steps)),
+            None => ramp_table(&steps).to_string(),
+        });
+        ceiling.map(drop).ok_or(StormError::NoCeiling)
+    }
+
+    fn each_device_once(&self, pace: Pace) -> Phase {
+        let devices = self.args.devices;
+        let count = u64::from(devices);
+        Phase {
+            pace,
+            after: Duration::ZERO,
+            count,
+            duration: Duration::MAX,
+            first: 0,
+            devices,
+        }
+    }
+
+    /// New registrations take new devices at each step, refreshes the same.
+    fn step(&mut self, per_second: f64) -> Phase {
+        let count = (per_second * self.args.step.as_secs_f64()).ceil() as u64;
+        let once = self.each_device_once(Pace::Open { per_second });
+        if self.args.kind == Kind::Refresh {
+            return Phase { count, ..once };
+        }
+        let devices = u32::try_from(count).unwrap_or(u32::MAX);
+        let first = self.used;
+        self.used = self
+            .used
+            .saturating_add(devices.div_ceil(self.args.threads));
+        Phase {
+            count,
+            devices,
+            first,
+            ..once
+        }
+    }
+
+    /// A phase, with the server's use of CPU and memory beside it.
+    fn measured(&mut self, phase: Phase) -> Result<Report, StormError> {
+        let process = self.args.pid.map(Process::new);
+        let before = process.and_then(Process::usage);
+        let (tally, took) = self.blow(phase)?;
+        let after = process.and_then(Process::usage);
+        let mut report = Report::new(self.setting(phase.pace), &tally, took);
+        report.server = before
+            .zip(after)
+            .map(|(before, after)| server_use(before, after, &report));
+        Ok(report)
+    }
+
+    /// Runs a phase on all threads.
+    fn blow(&mut self, phase: Phase) -> Result<(Tally, Duration), StormError> {
+        let threads = self.drivers.len() as u32;
+        let counters: Vec<Counters> = self.drivers.iter().map(|_| Counters::default()).collect();
+        let progress = Progress::new(phase.expected());
+        let begin = self.clock.now();
+        let ends = thread::scope(|scope| {
+            let waiting = thread::current();
+            let work = self.drivers.iter_mut().zip(&counters).zip(0..);
+            let running: Vec<_> = work
+                .map(|((driver, counters), thread)| {
+                    let waiting = waiting.clone();
+                    scope.spawn(move || {
+                        let end = driver.run(phase.share(thread, threads), counters);
+                        waiting.unpark();
+                        end
+                    })
+                })
+                .collect();
+            progress.follow(&counters, || {
+                running.iter().all(thread::ScopedJoinHandle::is_finished)
+            });
+            running.into_iter().map(joined).collect::<Vec<_>>()
+        });
+        progress.finish();
+        let mut sum = (Tally::new(), begin);
+        for end in ends {
+            let (tally, ended) = end.map_err(StormError::Journal)?;
+            sum.0.merge(&tally);
+            sum.1 = sum.1.max(ended);
+        }
+        Ok((sum.0, sum.1 - begin))
+    }
+
+    fn setting(&self, pace: Pace) -> Setting {
+        let (offered, closed) = match pace {
+            Pace::Open { per_second } => (Some(per_second), None),
+            Pace::Closed { slots } => (None, u32::try_from(slots).ok()),
+        };
+        Setting {
+            auth: self.args.auth.is_some(),
+            kind: self.args.kind.as_str(),
+            offered,
+            closed,
+        }
+    }
+
+    fn print(&self, value: &impl Serialize, table: impl FnOnce() -> String) {
+        match self.args.json {
+            // Reports hold numbers and names alone, which JSON can always take.
+            true => println!(
+                "{}",
+                serde_json::to_string_pretty(value).unwrap_or_default()
+            ),
+            false => println!("{}", table()),
+        }
+    }
+}
+
+/// Whether a step of a ramp kept up.
+fn holds(step: &Report) -> bool {
+    let offered = step.offered.unwrap_or(0.0);
+    step.is_clean()
+        && step.register_per_s >= offered * RAMP_KEEPS_UP
+        && step.p99_us < RAMP_P99_US_MAX
+}
+
+fn judge(acknowledged: u64, sent: u64) -> Result<(), StormError> {
+    if acknowledged == sent {
+        Ok(())
+    } else {
+        Err(StormError::Failed {
+            failed: sent - acknowledged,
+            sent,
+        })
+    }
+}
+
+fn server_use(before: Usage, after: Usage, report: &Report) -> ServerUse {
+    let cpu_s = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+    ServerUse {
+        cpu_s,
+        cpu_percent: 100.0 * cpu_s / report.seconds.max(f64::MIN_POSITIVE),
+        cpu_us_per_register: 1e6 * cpu_s / (report.acknowledged.max(1) as f64),
+        rss_bytes: after.rss_bytes,
+        rss_bytes_max: after.rss_bytes_max,
+    }
+}
+
+type End = io::Result<(Tally, Instant)>;
+
+fn joined(thread: thread::ScopedJoinHandle<'_, End>) -> End {
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("a storm thread panicked")))
+}
+
+fn bracketed(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+/// The standard library's hasher keys are the operating system's random numbers.
+fn random() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}
+
+/// Registrations under way while devices that shall refresh are registered.
+const WARM_UP_SLOTS: usize = 64;
+const RAMP_START_PER_SECOND: f64 = 1_000.0;
+const RAMP_FACTOR: f64 = 1.5;
+/// A step whose last answer comes this much later than its time is behind.
+const RAMP_KEEPS_UP: f64 = 0.9;
+/// Nor does a step count whose devices wait longer than for one retransmission.
+const RAMP_P99_US_MAX: f64 = 500_000.0;
+/// Timer F of a ramp.
+const RAMP_PATIENCE: Duration = Duration::from_secs(4);

@@ -1,0 +1,106 @@
+//! What happened, counted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// The counts of one phase, mergeable over threads.
+#[derive(Clone, Debug)]
+pub(super) struct Tally {
+    /// Registrations begun.
+    pub sent: u64,
+    /// Registrations that ended with a 200 that lists the device's contact.
+    pub acknowledged: u64,
+    /// Datagrams that were sent again.
+    pub retransmitted: u64,
+    /// Challenges that were answered.
+    pub challenged: u64,
+    /// Registrations that ended otherwise.
+    pub failed: BTreeMap<Failure, u64>,
+    /// Answers to a transaction that was over.
+    pub late: u64,
+    /// Datagrams that answer nothing of ours.
+    pub unexpected: u64,
+    /// Sends and receives that the system refused.
+    pub socket_errors: u64,
+    /// From due to acknowledged, in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+}
+
+/// Why a registration failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Failure {
+    /// No final answer in time.
+    Timeout,
+    /// A 200 without the device's contact.
+    NotListed,
+    /// Any other final status.
+    Status(u16),
+}
+
+impl Failure {
+    /// For a table: `timeout`, `200 without the contact`, `403`.
+    pub fn name(self) -> String {
+        match self {
+            Self::Timeout => "timeout".into(),
+            Self::NotListed => "200 without the contact".into(),
+            Self::Status(status) => status.to_string(),
+        }
+    }
+}
+
+impl Tally {
+    pub fn new() -> Self {
+        Self {
+            sent: 0,
+            acknowledged: 0,
+            retransmitted: 0,
+            challenged: 0,
+            failed: BTreeMap::new(),
+            late: 0,
+            unexpected: 0,
+            socket_errors: 0,
+            latency_ns: Histogram::new(SIGNIFICANT_DIGITS)
+                .unwrap_or_else(|_| unreachable!("3 digits are allowed")),
+        }
+    }
+
+    pub fn fail(&mut self, failure: Failure) {
+        *self.failed.entry(failure).or_default() += 1;
+    }
+
+    pub fn acknowledge(&mut self, latency: Duration) {
+        self.acknowledged += 1;
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        // The histogram grows as needed, so no value is beyond it.
+        let _ = self.latency_ns.record(nanos);
+    }
+
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
+
+    pub fn finished(&self) -> u64 {
+        self.acknowledged + self.failures()
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.acknowledged += other.acknowledged;
+        self.retransmitted += other.retransmitted;
+        self.challenged += other.challenged;
+        self.late += other.late;
+        self.unexpected += other.unexpected;
+        self.socket_errors += other.socket_errors;
+        other
+            .failed
+            .iter()
+            .for_each(|(failure, count)| *self.failed.entry(*failure).or_default() += count);
+        // Both histograms grow as needed, so adding one to the other can't fail.
+        let _ = self.latency_ns.add(&other.latency_ns);
+    }
+}
+
+/// Latencies are kept to a thousandth of their value.
+const SIGNIFICANT_DIGITS: u8 = 3;
