@@ -41,9 +41,19 @@ impl Local {
         }
     }
 
+    /// Queues the task that `make` makes; returns how many wait.
     #[inline(always)]
-    pub(super) fn push(&mut self, task: Task) {
-        self.lane.push_back(task);
+    pub(super) fn push(&mut self, make: impl FnOnce() -> Task) -> usize {
+        if self.lane.len() == self.lane.capacity() {
+            self.make_room();
+        }
+        self.lane.push_back(make());
+        self.lane.len()
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.lane.reserve(LANE_LEN_MIN);
     }
 
     #[inline(always)]
@@ -168,6 +178,8 @@ impl Loot {
     }
 }
 
+/// 16 KiB of tasks.
+const LANE_LEN_MIN: usize = 256;
 /// The most that is stolen at once, of each kind: a thief holds the gate for
 /// so many moves.
 const LOOT_MAX: usize = 128;

@@ -129,8 +129,10 @@ impl TaskPool {
     ///
     /// [`PushError::Full`] when the pool's capacity is used up,
     /// [`PushError::ShutDown`] once a shutdown has begun. `f` is dropped then.
+    #[inline]
     pub fn push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
-        self.try_push(f).map_err(PushError::from)
+        let pushed = self.shared().push_made(|| Task::new(f));
+        pushed.map_err(PushError::from)
     }
 
     /// As [`push`](Self::push), but a refused task comes back.
@@ -139,7 +141,7 @@ impl TaskPool {
     ///
     /// [`Rejected`] holds the task and the reason.
     pub fn try_push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), Rejected> {
-        self.execute(Task::new(f))
+        self.shared().push_made(|| Task::new(f))
     }
 
     /// Runs `f` on the pool and waits for its result.

@@ -26,7 +26,7 @@ use super::{
     worker::{Seat, Worker},
 };
 use crate::{
-    clock::Clock,
+    clock::{Clock, Instant},
     sync::{CachePadded, Condvar, Mutex, MutexGuard, lock},
     task::{Reason, Rejected, Task},
 };
@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) waits: Waits,
     next_worker: AtomicUsize,
+    /// Each worker's share of the capacity.
+    capacity_share: usize,
 }
 
 /// The builder's choices that stay of interest.
@@ -119,6 +121,7 @@ impl Shared {
             registry: Registry::default(),
             waits: Waits::default(),
             next_worker: AtomicUsize::new(0),
+            capacity_share: builder.capacity / counts.maximum.max(1),
         })
     }
 
@@ -164,8 +167,35 @@ impl Shared {
         }
     }
 
+    /// Queues a plain task, which `make` makes where it will lie: moving a task
+    /// from hand to hand costs more than all the rest.
+    #[inline(always)]
+    pub(crate) fn push_made(self: &Arc<Self>, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
+        match Seat::of(self) {
+            Some(seat) if self.admits() && !self.is_full(seat.worker) => {
+                self.make_here(seat, make);
+                Ok(())
+            }
+            _ => self.push_task(make(), false),
+        }
+    }
+
+    #[inline(always)]
+    fn make_here(self: &Arc<Self>, seat: Seat<'_>, make: impl FnOnce() -> Task) {
+        let len = seat.local(|local| local.push(make));
+        self.count_here(seat);
+        self.after_push(None, len);
+    }
+
+    #[inline(always)]
+    fn count_here(&self, seat: Seat<'_>) {
+        let tally = &seat.worker.published.tally;
+        let is_alone = true;
+        Tallier { tally, is_alone }.add(|tally| &tally.pushed, 1);
+    }
+
     /// Queues a plain task; `forced` ignores the bound (a future's wake-up must not get lost).
-    #[inline]
+    #[inline(never)]
     pub(crate) fn push_task(self: &Arc<Self>, task: Task, forced: bool) -> Result<(), Rejected> {
         if !self.admits() {
             return Err(self.reject(task, Reason::ShutDown));
@@ -176,7 +206,6 @@ impl Shared {
         self.push_from_outside(task, forced)
     }
 
-    #[inline(always)]
     fn push_here(
         self: &Arc<Self>,
         seat: Seat<'_>,
@@ -186,12 +215,7 @@ impl Shared {
         if !forced && self.is_full(seat.worker) {
             return Err(self.reject(task, Reason::Full));
         }
-        let len = seat.local(|local| {
-            local.push(task);
-            local.lane_len()
-        });
-        self.tallier().add(|tally| &tally.pushed, 1);
-        self.after_push(None, len);
+        self.make_here(seat, || task);
         Ok(())
     }
 
@@ -226,8 +250,7 @@ impl Shared {
     /// is looked at first, so that the others are asked only when it is used up.
     #[inline(always)]
     fn is_full(&self, worker: &Worker) -> bool {
-        let share = self.options.capacity / self.workers.len();
-        worker.task_len() >= share && self.task_len() >= self.options.capacity
+        worker.task_len() >= self.capacity_share && self.task_len() >= self.options.capacity
     }
 
     #[cold]
@@ -333,9 +356,17 @@ impl Shared {
     pub(crate) fn run_task(&self, task: Task) -> bool {
         let tallier = self.tallier();
         tallier.add(|tally| &tally.started, 1);
-        let panicked = self.isolate(|| task.run());
+        let panicked = task.run_caught().is_err();
+        if panicked {
+            self.count_panic();
+        }
         tallier.add(|tally| &tally.processed, 1);
         panicked
+    }
+
+    #[cold]
+    fn count_panic(&self) {
+        self.tallier().add(|tally| &tally.panicked, 1);
     }
 
     /// Calls foreign code; whether it panicked, which is counted.
@@ -343,7 +374,7 @@ impl Shared {
     pub(crate) fn isolate(&self, foreign: impl FnOnce()) -> bool {
         let panicked = catch_unwind(AssertUnwindSafe(foreign)).is_err();
         if panicked {
-            self.tallier().add(|tally| &tally.panicked, 1);
+            self.count_panic();
         }
         panicked
     }
@@ -363,6 +394,21 @@ impl Shared {
     /// Counts accepted tasks that will never run.
     pub(crate) fn count_dropped(&self, tasks: u64) {
         self.tallier().add(|tally| &tally.dropped, tasks);
+    }
+
+    /// Counts a task that an entity refused.
+    pub(crate) fn count_rejected(&self) {
+        self.tallier().add(|tally| &tally.rejected, 1);
+    }
+
+    /// The time, exact from outside; on a worker as of a few short turns ago,
+    /// or of the beginning of the turn that runs.
+    #[inline(always)]
+    pub(crate) fn coarse_now(&self) -> Instant {
+        match Seat::of(self) {
+            Some(seat) => seat.worker.published.now(),
+            None => self.clock.now(),
+        }
     }
 
     #[cold]

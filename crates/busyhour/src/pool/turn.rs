@@ -48,6 +48,7 @@ impl<'a> Turn<'a> {
     pub(crate) fn charge(&mut self, token: &Token) {
         if let Some((seat, meter)) = &mut self.on {
             let ran = meter.end_turn(false);
+            seat.worker.published.set_now(meter.now());
             token.with_share(|share| {
                 seat.local(|local| local.run_queue.sleep(&mut share.standing, ran));
             });

@@ -23,6 +23,7 @@ impl Shared {
             lane_allowance_log2: 0,
             last: None,
         };
+        day.publish_now();
         while self.phase.get() != Phase::Sealed && (day.turn() || day.find_work()) {}
         day.hand_over();
     }
@@ -68,7 +69,7 @@ impl Day<'_> {
         let allowance = 1 << self.lane_allowance_log2;
         let ran = self.shared.run_lane(self.seat, allowance);
         let is_exhausted = ran == allowance;
-        let charge = self.meter.end_turn(is_exhausted);
+        let charge = self.end_turn(is_exhausted);
         if is_exhausted {
             self.lane_allowance_log2 = next_allowance_log2(self.lane_allowance_log2, charge);
         }
@@ -82,12 +83,22 @@ impl Day<'_> {
             return;
         }
         let is_exhausted = turn.is_exhausted();
-        let charge = self.meter.end_turn(is_exhausted);
+        let charge = self.end_turn(is_exhausted);
         if is_exhausted {
             let next = next_allowance_log2(allowance_log2, charge);
             token.with_share(|share| share.allowance_log2 = next);
         }
         self.last = Some((Runnable::Entity(token), charge));
+    }
+
+    fn end_turn(&mut self, is_exhausted: bool) -> Duration {
+        let charge = self.meter.end_turn(is_exhausted);
+        self.publish_now();
+        charge
+    }
+
+    fn publish_now(&self) {
+        self.seat.worker.published.set_now(self.meter.now());
     }
 
     /// Searches, then sleeps, then searches again; `false` to end the day.
@@ -99,6 +110,7 @@ impl Day<'_> {
             self.shared.wake_one(None);
         }
         self.meter.restart();
+        self.publish_now();
         found
     }
 

@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
     time::Duration,
@@ -20,6 +20,7 @@ use super::{
     tally::Tally,
 };
 use crate::{
+    clock::Instant,
     run_queue::WorkerId,
     sync::{CachePadded, Mutex, lock},
 };
@@ -39,7 +40,20 @@ pub(super) struct Published {
     lane_len: AtomicUsize,
     entity_len: AtomicUsize,
     high_water: AtomicUsize,
+    now_ns: AtomicU64,
     pub(super) tally: Tally,
+}
+
+impl Published {
+    /// The worker's last look at the clock.
+    #[inline(always)]
+    pub(super) fn now(&self) -> Instant {
+        Instant::from_nanos(self.now_ns.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_now(&self, now: Instant) {
+        self.now_ns.store(now.as_nanos(), Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]

@@ -1,9 +1,8 @@
 use std::sync::Arc;
 
 use super::{
-    Serializer, ShutdownGroup, Water, WaterHook,
-    core::{Bound, Core},
-    overload::Marks,
+    Serializer, ShutdownGroup, Water, WaterHook, core::Core, details::Details, overload::Marks,
+    state::Bound,
 };
 use crate::{pool::TaskPool, run_queue::Priority, task::Overflow};
 
@@ -29,7 +28,7 @@ pub enum BuildError {
 #[must_use]
 pub struct Builder {
     pool: TaskPool,
-    name: Arc<str>,
+    name: Option<Arc<str>>,
     bound: Bound,
     priority: Priority,
     group: Option<ShutdownGroup>,
@@ -40,7 +39,7 @@ impl Builder {
     pub(super) fn new(pool: &TaskPool, name: Option<&str>) -> Self {
         Self {
             pool: pool.clone(),
-            name: name.unwrap_or_default().into(),
+            name: name.map(Arc::from),
             bound: Bound {
                 capacity: DEFAULT_CAPACITY,
                 overflow: Overflow::Reject,
@@ -51,9 +50,9 @@ impl Builder {
         }
     }
 
-    /// Tasks that may wait; default 65,536.
+    /// Tasks that may wait, at most 4,294,967,295; default 65,536.
     pub fn capacity(mut self, tasks: usize) -> Self {
-        self.bound.capacity = tasks;
+        self.bound.capacity = u32::try_from(tasks).unwrap_or(u32::MAX);
         self
     }
 
@@ -99,13 +98,13 @@ impl Builder {
     ///
     /// See [`BuildError`].
     pub fn build(self) -> Result<Serializer, BuildError> {
-        self.check()?;
-        let (pool, name) = (self.pool.clone(), Arc::clone(&self.name));
-        let registry = &pool.shared().registry;
-        let built = registry.claim(&name, || self.create());
-        built
-            .ok_or_else(|| BuildError::NameTaken(name.to_string()))
-            .map(|core| Serializer { core })
+        let name = self.check()?;
+        let pool = self.pool.clone();
+        let built = (pool.shared().registry).claim(&name, || self.create());
+        match built {
+            Some(core) => Ok(Serializer { core }),
+            None => Err(BuildError::NameTaken(name.to_string())),
+        }
     }
 
     pub(super) fn build_ephemeral(self) -> Serializer {
@@ -114,23 +113,26 @@ impl Builder {
         }
     }
 
-    fn check(&self) -> Result<(), BuildError> {
-        let name = || self.name.to_string();
-        let capacity = self.bound.capacity;
+    /// The name, if it and everything else is in order.
+    fn check(&self) -> Result<Arc<str>, BuildError> {
+        let name = self.name.clone().unwrap_or_default();
+        let capacity = self.bound.capacity as usize;
         let fits = |marks: &Marks| marks.low < marks.high && marks.high <= capacity;
-        if self.name.is_empty() {
+        if name.is_empty() {
             Err(BuildError::NameEmpty)
         } else if capacity == 0 {
-            Err(BuildError::CapacityZero(name()))
+            Err(BuildError::CapacityZero(name.to_string()))
         } else if !self.marks.as_ref().is_none_or(fits) {
-            Err(BuildError::WaterMarks(name()))
+            Err(BuildError::WaterMarks(name.to_string()))
         } else {
-            Ok(())
+            Ok(name)
         }
     }
 
     fn create(self) -> Arc<Core> {
-        let core = Core::new(self.pool, self.name, self.bound, self.priority, self.marks);
+        let has_marks = self.marks.is_some();
+        let details = self.name.map(|name| Details::new(name, self.marks));
+        let core = Core::new(self.pool, self.bound, self.priority, details, has_marks);
         if let Some(group) = self.group {
             group.join(&core);
         }
@@ -139,4 +141,4 @@ impl Builder {
 }
 
 /// 4 MiB of task slots when full.
-const DEFAULT_CAPACITY: usize = 1 << 16;
+const DEFAULT_CAPACITY: u32 = 1 << 16;

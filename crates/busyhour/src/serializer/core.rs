@@ -1,13 +1,18 @@
 //! One serializer: its queue, who runs it, and what it has done.
 
 use std::{
-    collections::VecDeque,
     mem,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant as MachineInstant},
 };
 
-use super::overload::{Marks, Water};
+use super::{
+    details::Details,
+    state::{Bound, Offer, State},
+};
 use crate::{
     clock::Instant,
     pool::{Entity, ShareCell, Shared, SpinGuard, SpinLock, TaskPool, Token, Turn},
@@ -16,93 +21,42 @@ use crate::{
     task::{Overflow, Reason, Rejected, Task},
 };
 
-/// How many tasks may wait, and what happens to one more.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bound {
-    pub(super) capacity: usize,
-    pub(super) overflow: Overflow,
-}
-
 /// What the handles of one serializer share.
 pub(crate) struct Core {
     pool: TaskPool,
-    name: Arc<str>,
-    pub(super) bound: Bound,
     share: ShareCell,
+    details: Option<Box<Details>>,
     state: SpinLock<State>,
-}
-
-struct State {
-    waiting: VecDeque<Waiting>,
-    /// The token exists.
-    is_scheduled: bool,
-    running: Option<Running>,
-    suspend_count: u32,
-    is_closed: bool,
-    /// Threads to be told when something here has ended.
-    waiters: u32,
-    marks: Option<Marks>,
-    counters: Counters,
-}
-
-struct Waiting {
-    task: Task,
-    key: Option<u64>,
-    since: Instant,
-}
-
-#[derive(Clone, Copy)]
-struct Running {
-    label: Option<&'static str>,
-    since: Instant,
-}
-
-#[derive(Default, Clone, Copy)]
-struct Counters {
-    high_water: usize,
-    processed: u64,
-    rejected: u64,
-    dropped: u64,
-    conflated: u64,
-    panicked: u64,
-}
-
-/// What became of an offered task.
-enum Offer {
-    /// It waits; the one it displaced is to be dropped outside the lock.
-    Queued(Option<Task>),
-    /// There is no room now.
-    NoRoom(Task),
-    Refused(Rejected),
 }
 
 impl Core {
     pub(super) fn new(
         pool: TaskPool,
-        name: Arc<str>,
         bound: Bound,
         priority: Priority,
-        marks: Option<Marks>,
+        details: Option<Details>,
+        has_marks: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             pool,
-            name,
-            bound,
             share: ShareCell::new(Standing::new(Class::Normal(priority))),
-            state: SpinLock::new(State::new(marks)),
+            details: details.map(Box::new),
+            state: SpinLock::new(State::new(bound, has_marks)),
         })
     }
 
+    #[inline(always)]
     pub(super) fn pool(&self) -> &Arc<Shared> {
         self.pool.shared()
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.name
+        let details = self.details.as_ref();
+        details.map_or("", |details| &*details.name)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.state.lock().waiting.len()
+        self.state.lock().queue.len()
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -111,25 +65,43 @@ impl Core {
 
     /// Whether a task runs.
     pub(super) fn is_busy(&self) -> bool {
-        self.state.lock().running.is_some()
+        self.state.lock().is_running
     }
 
     pub(super) fn has_room(&self) -> bool {
         let state = self.state.lock();
-        state.is_closed || state.waiting.len() < self.bound.capacity
+        state.is_closed || state.has_room()
+    }
+
+    /// Queues a task, waiting for room if that is the policy. The usual way:
+    /// the task is made where it will lie.
+    #[inline(always)]
+    pub(super) fn push(self: &Arc<Self>, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
+        let now = self.pool().coarse_now();
+        let admitted = self.pool().admits();
+        let mut state = self.state.lock();
+        if admitted && state.is_plain() {
+            state.append(now, make);
+            self.pool().count_pushed();
+            self.after_change(state);
+            return Ok(());
+        }
+        drop(state);
+        self.push_or_wait(make(), None)
     }
 
     /// Queues a task, waiting for room if that is the policy.
-    pub(super) fn push(self: &Arc<Self>, task: Task, key: Option<u64>) -> Result<(), Rejected> {
+    #[inline(never)]
+    pub(super) fn push_or_wait(
+        self: &Arc<Self>,
+        task: Task,
+        key: Option<u64>,
+    ) -> Result<(), Rejected> {
         let mut task = task;
         loop {
-            match self.offer(task, key, false) {
-                Offer::Queued(displaced) => {
-                    drop(displaced);
-                    return Ok(());
-                }
-                Offer::Refused(rejected) => return Err(rejected),
-                Offer::NoRoom(back) => task = back,
+            match self.try_push(task, key) {
+                Err(rejected) if self.waits_for_room(&rejected) => task = rejected.task,
+                outcome => return outcome,
             }
             if self.await_room().is_err() {
                 return Err(self.refuse(task, Reason::Full));
@@ -137,57 +109,83 @@ impl Core {
         }
     }
 
+    fn waits_for_room(&self, rejected: &Rejected) -> bool {
+        rejected.reason == Reason::Full && self.state.lock().bound.overflow == Overflow::Block
+    }
+
     /// Queues a task, or gives it back at once.
     pub(super) fn try_push(self: &Arc<Self>, task: Task, key: Option<u64>) -> Result<(), Rejected> {
-        match self.offer(task, key, false) {
-            Offer::Queued(displaced) => {
-                drop(displaced);
-                Ok(())
-            }
-            Offer::Refused(rejected) => Err(rejected),
-            Offer::NoRoom(task) => Err(self.refuse(task, Reason::Full)),
+        if !self.pool().admits() {
+            return Err(self.refuse(task, Reason::ShutDown));
         }
+        let now = self.pool().coarse_now();
+        let mut state = self.state.lock();
+        let offer = state.offer(task, key, now);
+        if matches!(
+            offer,
+            Offer::Queued | Offer::Replaced(_) | Offer::Displaced(_)
+        ) {
+            self.pool().count_pushed();
+            self.after_change(state);
+        } else {
+            drop(state);
+        }
+        self.settle(offer)
+    }
+
+    /// Counts and drops what an offer cost.
+    fn settle(&self, offer: Offer) -> Result<(), Rejected> {
+        match offer {
+            Offer::Queued => return Ok(()),
+            Offer::Closed(task) => return Err(self.refuse(task, Reason::ShutDown)),
+            Offer::NoRoom(task) => return Err(self.refuse(task, Reason::Full)),
+            Offer::Replaced(older) => {
+                self.count(|details| &details.conflated, 1);
+                drop(older);
+            }
+            Offer::Displaced(oldest) => {
+                self.count(|details| &details.dropped, 1);
+                drop(oldest);
+            }
+        }
+        self.pool().count_dropped(1);
+        self.tell_waiters();
+        Ok(())
     }
 
     /// Queues a task beyond the bound: a future's wake-up, at most one a future.
     pub(super) fn push_forced(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
-        match self.offer(task, None, true) {
-            Offer::Queued(_) => Ok(()),
-            Offer::Refused(rejected) => Err(rejected),
-            Offer::NoRoom(task) => Err(self.refuse(task, Reason::Full)),
+        if !self.pool().admits() {
+            return Err(self.refuse(task, Reason::ShutDown));
         }
+        let now = self.pool().coarse_now();
+        let mut state = self.state.lock();
+        if state.is_closed {
+            drop(state);
+            return Err(self.refuse(task, Reason::ShutDown));
+        }
+        state.append(now, || task);
+        self.pool().count_pushed();
+        self.after_change(state);
+        Ok(())
     }
 
+    #[cold]
     fn refuse(&self, task: Task, reason: Reason) -> Rejected {
-        self.state.lock().counters.rejected += 1;
+        self.count(|details| &details.rejected, 1);
+        self.pool().count_rejected();
         Rejected { task, reason }
     }
 
-    fn offer(self: &Arc<Self>, task: Task, key: Option<u64>, forced: bool) -> Offer {
-        let admitted = self.pool().admits();
-        let waiting = Waiting {
-            task,
-            key,
-            since: self.pool().clock.now(),
-        };
-        let mut state = self.state.lock();
-        if !admitted || state.is_closed {
-            state.counters.rejected += 1;
-            let (task, reason) = (waiting.task, Reason::ShutDown);
-            return Offer::Refused(Rejected { task, reason });
+    fn count(&self, counter: impl Fn(&Details) -> &AtomicU64, count: u64) {
+        if let Some(details) = &self.details {
+            counter(details).fetch_add(count, Ordering::Relaxed);
         }
-        let offer = state.offer(waiting, self.bound, forced);
-        if let Offer::Queued(displaced) = &offer {
-            self.pool().count_pushed();
-            self.pool().count_dropped(u64::from(displaced.is_some()));
-        }
-        self.after_change(state);
-        offer
     }
 
     /// Schedules the serializer if it has become runnable, and tells crossed
     /// marks and waiting threads.
-    #[inline]
+    #[inline(always)]
     fn after_change(self: &Arc<Self>, mut state: SpinGuard<'_, State>) {
         let schedule = state.must_be_scheduled();
         state.is_scheduled |= schedule;
@@ -200,58 +198,67 @@ impl Core {
     }
 
     /// Unlocks, then tells crossed marks and waiting threads.
-    #[inline]
-    fn leave(&self, mut state: SpinGuard<'_, State>) {
-        let is_awaited = state.waiters > 0;
-        let told = match state.marks {
-            Some(_) => self.water(&mut state),
-            None => None,
-        };
+    #[inline(always)]
+    fn leave(&self, state: SpinGuard<'_, State>) {
+        if state.has_marks || state.waiters > 0 {
+            self.leave_and_tell(state);
+        }
+    }
+
+    #[cold]
+    fn leave_and_tell(&self, state: SpinGuard<'_, State>) {
+        let (is_awaited, queued_len) = (state.waiters > 0, state.queue.len());
+        let oldest_waiting = state.oldest_waiting(self.pool().coarse_now());
         drop(state);
         if is_awaited {
             self.pool().tell_end();
         }
-        if let Some((hook, water)) = told {
+        let details = self.details.as_ref();
+        let crossed = details.and_then(|all| all.cross(queued_len, nanos(oldest_waiting)));
+        if let Some((hook, water)) = crossed {
             self.pool().isolate(|| hook(&water));
         }
     }
 
-    fn water(&self, state: &mut State) -> Option<(super::WaterHook, Water)> {
-        let queued_len = state.waiting.len();
-        let marks = state.marks.as_mut()?;
-        let mark = marks.cross(queued_len)?;
-        let hook = Arc::clone(&marks.hook);
-        let water = Water {
-            mark,
-            serializer: Arc::clone(&self.name),
-            queued_len,
-            oldest_waiting_ns: state.oldest_waiting_ns(self.pool().clock.now()),
-            running: state.running.and_then(|running| running.label),
-        };
-        Some((hook, water))
-    }
-
-    /// Takes the oldest task to run it, unless somebody runs one or may not.
-    #[inline]
-    fn begin(&self, now: Instant) -> Option<Task> {
-        let mut state = self.state.lock();
-        if state.running.is_some() {
-            return None;
+    fn tell_waiters(&self) {
+        if self.state.lock().waiters > 0 {
+            self.pool().tell_end();
         }
-        state.take(now)
     }
 
     /// Runs one task on this thread, without the token, if one may start now.
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
-        let Some(task) = self.begin(self.pool().clock.now()) else {
+        let now = self.pool().clock.now();
+        let Some(task) = self.state.lock().begin(now) else {
             return false;
         };
         let this: Arc<dyn Entity> = self.clone();
-        let panicked = self.pool().as_entity(&this, || self.pool().run_task(task));
+        self.pool().as_entity(&this, || self.run_task(task));
         let mut state = self.state.lock();
-        state.end(panicked);
+        state.end();
         self.after_change(state);
         true
+    }
+
+    #[inline(always)]
+    fn run_task(&self, task: Task) {
+        let label = task.label();
+        if label.is_some() {
+            self.set_label(label);
+        }
+        if self.pool().run_task(task) {
+            self.count(|details| &details.panicked, 1);
+        }
+        if label.is_some() {
+            self.set_label(None);
+        }
+    }
+
+    #[cold]
+    fn set_label(&self, label: Option<&'static str>) {
+        if let Some(details) = &self.details {
+            details.set_label(label);
+        }
     }
 
     pub(super) fn suspend(&self) {
@@ -274,12 +281,8 @@ impl Core {
     /// Blocks until `done`, or until this thread could run a task here.
     pub(super) fn await_change(&self, done: impl Fn() -> bool) {
         self.state.lock().waiters += 1;
-        self.pool().await_end(None, || done() || self.may_begin());
+        (self.pool()).await_end(None, || done() || self.state.lock().may_begin());
         self.state.lock().waiters -= 1;
-    }
-
-    fn may_begin(&self) -> bool {
-        self.state.lock().may_begin()
     }
 
     /// Waits until nothing waits and nothing runs, or the time is up.
@@ -296,26 +299,23 @@ impl Core {
 
     pub(super) fn stats_now(&self) -> SerializerStats {
         let now = self.pool().clock.now();
+        let mut stats = self.state_stats(now);
+        if let Some(details) = &self.details {
+            details.report(&mut stats);
+        }
+        stats
+    }
+
+    fn state_stats(&self, now: Instant) -> SerializerStats {
         let state = self.state.lock();
-        let counters = state.counters;
         SerializerStats {
-            name: self.name.to_string(),
-            queued_len: state.waiting.len() as u64,
-            queued_high_water: counters.high_water as u64,
-            processed: counters.processed,
-            rejected: counters.rejected,
-            dropped: counters.dropped,
-            conflated: counters.conflated,
-            panicked: counters.panicked,
-            oldest_waiting_ns: state.oldest_waiting_ns(now),
-            running: state
-                .running
-                .and_then(|running| running.label)
-                .map(str::to_owned),
-            running_for_ns: state
-                .running
-                .map_or(0, |running| nanos(now - running.since)),
+            queued_len: state.queue.len() as u64,
+            queued_high_water: u64::from(state.high_water),
+            processed: state.processed,
+            oldest_waiting_ns: nanos(state.oldest_waiting(now)),
+            running_for_ns: nanos(state.running_for(now)),
             suspend_count: u64::from(state.suspend_count),
+            ..SerializerStats::default()
         }
     }
 }
@@ -331,25 +331,19 @@ enum Next {
 
 impl Core {
     /// Ends a task and begins the next one, if the turn allows.
-    #[inline]
-    fn go_on(&self, panicked: bool, token: &Token, turn: &mut Turn<'_>) -> Next {
+    #[inline(always)]
+    fn go_on(&self, token: &Token, turn: &mut Turn<'_>) -> Next {
         let mut state = self.state.lock();
-        state.end(panicked);
+        state.end();
         if state.may_begin() && !self.pool().is_sealed() && turn.take() {
-            let next = state.take(turn.began);
+            let next = state.begin(turn.began);
             self.leave(state);
             return next.map_or(Next::Later, Next::Run);
         }
         self.stop(state, token, turn)
     }
 
-    /// Ends a turn in which nothing ran: somebody else runs, or nobody may.
-    fn put_aside(&self, token: &Token, turn: &mut Turn<'_>) -> bool {
-        let state = self.state.lock();
-        matches!(self.stop(state, token, turn), Next::Later)
-    }
-
-    #[inline]
+    #[inline(always)]
     fn stop(&self, mut state: SpinGuard<'_, State>, token: &Token, turn: &mut Turn<'_>) -> Next {
         let more = state.may_begin();
         if !more {
@@ -363,10 +357,9 @@ impl Core {
 
 impl Entity for Core {
     fn name(&self) -> String {
-        if self.name.is_empty() {
-            "(ephemeral)".to_owned()
-        } else {
-            self.name.to_string()
+        match &self.details {
+            Some(details) => details.name.to_string(),
+            None => "(ephemeral)".to_owned(),
         }
     }
 
@@ -375,14 +368,16 @@ impl Entity for Core {
     }
 
     fn run(&self, token: &Token, turn: &mut Turn<'_>) -> bool {
-        let first = turn.take().then(|| self.begin(turn.began)).flatten();
+        let mut state = self.state.lock();
+        let first = turn.take().then(|| state.begin(turn.began)).flatten();
         let Some(mut task) = first else {
-            return self.put_aside(token, turn);
+            return matches!(self.stop(state, token, turn), Next::Later);
         };
+        self.leave(state);
         self.pool().as_entity(token.entity(), || {
             loop {
-                let panicked = self.pool().run_task(task);
-                match self.go_on(panicked, token, turn) {
+                self.run_task(task);
+                match self.go_on(token, turn) {
                     Next::Run(next) => task = next,
                     Next::Later => return true,
                     Next::Done => return false,
@@ -398,118 +393,32 @@ impl Entity for Core {
     fn abandon(&self) -> u64 {
         let mut state = self.state.lock();
         state.is_closed = true;
-        let waiting = mem::take(&mut state.waiting);
-        let not_run = waiting.len() as u64;
-        state.counters.dropped += not_run;
-        self.pool().count_dropped(not_run);
-        let is_awaited = state.waiters > 0;
+        let waiting = mem::take(&mut state.queue);
         drop(state);
+        let not_run = waiting.len() as u64;
+        self.count(|details| &details.dropped, not_run);
+        self.pool().count_dropped(not_run);
         drop(waiting);
-        if is_awaited {
-            self.pool().tell_end();
-        }
+        self.tell_waiters();
         not_run
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
-        if !self.name.is_empty() {
-            self.pool.shared().registry.release(&self.name);
+        if let Some(details) = &self.details {
+            self.pool().registry.release(&details.name);
         }
-        let not_run = self.state.lock().waiting.len() as u64;
-        self.pool.shared().count_dropped(not_run);
-    }
-}
-
-impl State {
-    fn new(marks: Option<Marks>) -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            is_scheduled: false,
-            running: None,
-            suspend_count: 0,
-            is_closed: false,
-            waiters: 0,
-            marks,
-            counters: Counters::default(),
+        let not_run = self.state.lock().queue.len() as u64;
+        if not_run > 0 {
+            self.pool().count_dropped(not_run);
         }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_none()
-    }
-
-    fn must_be_scheduled(&self) -> bool {
-        !self.is_scheduled && self.may_begin()
-    }
-
-    /// Whether a task may start now.
-    fn may_begin(&self) -> bool {
-        self.running.is_none() && self.suspend_count == 0 && !self.waiting.is_empty()
-    }
-
-    #[inline]
-    fn take(&mut self, now: Instant) -> Option<Task> {
-        if self.suspend_count > 0 {
-            return None;
-        }
-        let waiting = self.waiting.pop_front()?;
-        self.running = Some(Running {
-            label: waiting.task.label(),
-            since: now,
-        });
-        Some(waiting.task)
-    }
-
-    #[inline]
-    fn end(&mut self, panicked: bool) {
-        self.running = None;
-        self.counters.processed += 1;
-        self.counters.panicked += u64::from(panicked);
-    }
-
-    fn oldest_waiting_ns(&self, now: Instant) -> u64 {
-        let oldest = self.waiting.front();
-        oldest.map_or(0, |waiting| nanos(now - waiting.since))
-    }
-
-    fn offer(&mut self, waiting: Waiting, bound: Bound, forced: bool) -> Offer {
-        if bound.overflow == Overflow::Conflate
-            && let Some(older) = self.same_key(waiting.key)
-        {
-            let displaced = mem::replace(&mut older.task, waiting.task);
-            self.counters.conflated += 1;
-            return Offer::Queued(Some(displaced));
-        }
-        let displaced = match bound.overflow {
-            _ if forced || self.waiting.len() < bound.capacity => None,
-            Overflow::DropOldest => self.drop_oldest(),
-            Overflow::Block => return Offer::NoRoom(waiting.task),
-            Overflow::Reject | Overflow::Conflate => return self.full(waiting.task),
-        };
-        self.waiting.push_back(waiting);
-        self.counters.high_water = self.counters.high_water.max(self.waiting.len());
-        Offer::Queued(displaced)
-    }
-
-    fn same_key(&mut self, key: Option<u64>) -> Option<&mut Waiting> {
-        key?;
-        self.waiting.iter_mut().find(|waiting| waiting.key == key)
-    }
-
-    fn drop_oldest(&mut self) -> Option<Task> {
-        self.counters.dropped += 1;
-        self.waiting.pop_front().map(|oldest| oldest.task)
-    }
-
-    fn full(&mut self, task: Task) -> Offer {
-        self.counters.rejected += 1;
-        let reason = Reason::Full;
-        Offer::Refused(Rejected { task, reason })
     }
 }
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// An idle serializer costs this and the counts of its `Arc`.
+const _: () = assert!(size_of::<Core>() + 2 * size_of::<usize>() <= 200);

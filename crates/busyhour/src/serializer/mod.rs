@@ -24,6 +24,9 @@
 
 mod builder;
 mod core;
+mod state;
+mod queue;
+mod details;
 mod group;
 mod overload;
 mod suspension;
@@ -84,8 +87,9 @@ impl Serializer {
     /// [`PushError::Full`] when the policy refuses, or when the caller itself
     /// is what the room would have to wait for; [`PushError::ShutDown`] once
     /// its pool or its group is shutting down. `f` is dropped then.
+    #[inline]
     pub fn push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
-        self.core.push(Task::new(f), None).map_err(PushError::from)
+        self.core.push(|| Task::new(f)).map_err(PushError::from)
     }
 
     /// As [`push`](Self::push), but never waits, and a refused task comes back.
@@ -106,7 +110,7 @@ impl Serializer {
     ///
     /// As [`push`](Self::push).
     pub fn push_keyed(&self, key: u64, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
-        let pushed = self.core.push(Task::new(f), Some(key));
+        let pushed = self.core.push_or_wait(Task::new(f), Some(key));
         pushed.map_err(PushError::from)
     }
 

@@ -28,7 +28,7 @@ impl Core {
             .map_err(WaitError::Deadlock)?;
         let (promise, reply) = reply();
         let task = Task::new(move || promise.fulfil(f));
-        self.push(task, None).map_err(PushError::from)?;
+        self.push_or_wait(task, None).map_err(PushError::from)?;
         if self.may_help() {
             self.help_until(|| reply.is_filled())
                 .map_err(|hopeless| hopeless.0)?;

@@ -1,8 +1,10 @@
 //! Storage for one closure of any type: inline when it fits, boxed otherwise.
 
 use std::{
+    any::Any,
     marker::PhantomData,
     mem::{ManuallyDrop, MaybeUninit},
+    panic::{AssertUnwindSafe, catch_unwind},
 };
 
 /// A type-erased `FnOnce() + Send + 'static`.
@@ -58,6 +60,20 @@ impl Closure {
         // SAFETY: `stored` put a closure of the type that `code` is for into
         // the storage; `ManuallyDrop` keeps `drop` from seeing it again.
         unsafe { (this.code.run)(&raw mut this.storage) }
+    }
+}
+
+impl Closure {
+    /// Runs the closure where it lies; a panic of it comes back.
+    #[inline(always)]
+    pub(super) fn run_caught(self) -> Result<(), Box<dyn Any + Send>> {
+        let mut this = ManuallyDrop::new(self);
+        let place = &mut *this;
+        // SAFETY: as in `run`. The closure of `catch_unwind` borrows the
+        // storage, so that 48 bytes are not moved into it.
+        catch_unwind(AssertUnwindSafe(|| unsafe {
+            (place.code.run)(&raw mut place.storage);
+        }))
     }
 }
 

@@ -17,7 +17,7 @@ pub use executor::{Executor, Reason, Rejected};
 pub use overflow::Overflow;
 
 use closure::Closure;
-use std::fmt;
+use std::{any::Any, fmt};
 
 /// A closure that runs once, on whichever thread takes it.
 ///
@@ -86,6 +86,14 @@ impl Task {
     #[inline]
     pub fn run(self) {
         self.closure.run();
+    }
+}
+
+impl Task {
+    /// Runs the closure for a worker, which a panic must not end.
+    #[inline(always)]
+    pub(crate) fn run_caught(self) -> Result<(), Box<dyn Any + Send>> {
+        self.closure.run_caught()
     }
 }
 

@@ -1,0 +1,118 @@
+//! The waiting tasks of one serializer, oldest first.
+
+use std::{collections::VecDeque, mem};
+
+use crate::task::Task;
+
+/// The first waiting task lies in the serializer itself, for most have one or
+/// none. The others have a list, which goes when it is empty.
+#[derive(Default)]
+pub(super) struct Queue {
+    first: Option<Task>,
+    rest: Option<Box<VecDeque<Keyed>>>,
+}
+
+pub(super) struct Keyed {
+    task: Task,
+    key: Option<u64>,
+}
+
+impl Queue {
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.rest.is_none()
+    }
+
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.len());
+        usize::from(self.first.is_some()) + rest
+    }
+
+    /// Appends the task that `make` makes where it will lie.
+    #[inline(always)]
+    pub(super) fn push(&mut self, make: impl FnOnce() -> Task) {
+        if self.is_empty() {
+            self.first = Some(make());
+        } else {
+            self.append(make(), None);
+        }
+    }
+
+    /// Appends a task that a later one with the same key may replace.
+    pub(super) fn push_keyed(&mut self, task: Task, key: u64) {
+        self.append(task, Some(key));
+    }
+
+    #[inline(never)]
+    fn append(&mut self, task: Task, key: Option<u64>) {
+        self.rest
+            .get_or_insert_default()
+            .push_back(Keyed { task, key });
+    }
+
+    #[inline(always)]
+    pub(super) fn pop(&mut self) -> Option<Task> {
+        match self.first.take() {
+            Some(task) => Some(task),
+            None => self.pop_rest(),
+        }
+    }
+
+    #[inline]
+    fn pop_rest(&mut self) -> Option<Task> {
+        let rest = self.rest.as_mut()?;
+        let oldest = rest.pop_front();
+        if rest.is_empty() {
+            self.rest = None;
+        }
+        oldest.map(|keyed| keyed.task)
+    }
+
+    /// Puts `task` in the place of the waiting one with the same key, and
+    /// returns that; gives `task` back if there is none.
+    pub(super) fn replace(&mut self, task: Task, key: u64) -> Result<Task, Task> {
+        let mut rest = self.rest.iter_mut().flat_map(|rest| rest.iter_mut());
+        match rest.find(|keyed| keyed.key == Some(key)) {
+            Some(keyed) => Ok(mem::replace(&mut keyed.task, task)),
+            None => Err(task),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn it_is_first_in_first_out_and_holds_nothing_when_empty() {
+        let (sender, receiver) = mpsc::channel();
+        let mut queue = Queue::default();
+        let push = |queue: &mut Queue, number: i32| {
+            let sender = sender.clone();
+            queue.push(|| Task::new(move || sender.send(number).unwrap()));
+        };
+        (0..3).for_each(|number| push(&mut queue, number));
+        queue.pop().unwrap().run();
+        (3..5).for_each(|number| push(&mut queue, number));
+        assert_eq!(queue.len(), 4);
+        while let Some(task) = queue.pop() {
+            task.run();
+        }
+        assert!(receiver.try_iter().eq(0..5));
+        assert!(queue.is_empty() && queue.rest.is_none());
+    }
+
+    #[test]
+    fn a_key_replaces_in_place() {
+        let mut queue = Queue::default();
+        queue.push_keyed(Task::labelled(&"old", || ()), 1);
+        queue.push_keyed(Task::labelled(&"other", || ()), 2);
+        let old = queue.replace(Task::labelled(&"new", || ()), 1).unwrap();
+        assert_eq!(old.label(), Some("old"));
+        assert!(queue.replace(Task::new(|| ()), 3).is_err());
+        assert_eq!(queue.pop().unwrap().label(), Some("new"));
+        assert_eq!(queue.len(), 1);
+    }
+}

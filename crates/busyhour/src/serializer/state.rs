@@ -1,0 +1,170 @@
+//! What changes in a serializer, guarded by its lock.
+
+use std::time::Duration;
+
+use super::queue::Queue;
+use crate::{
+    clock::Instant,
+    task::{Overflow, Task},
+};
+
+/// How many tasks may wait, and what happens to one more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    pub(super) capacity: u32,
+    pub(super) overflow: Overflow,
+}
+
+/// Kept small: there may be a million of them, idle.
+pub(super) struct State {
+    pub(super) queue: Queue,
+    /// Since when the oldest task waits, at least: since it was pushed, or
+    /// since the one before it was taken.
+    head_since: Instant,
+    running_since: Instant,
+    pub(super) processed: u64,
+    pub(super) high_water: u32,
+    pub(super) suspend_count: u32,
+    /// Threads to be told when something here has ended.
+    pub(super) waiters: u32,
+    pub(super) bound: Bound,
+    /// The token exists.
+    pub(super) is_scheduled: bool,
+    pub(super) is_running: bool,
+    pub(super) is_closed: bool,
+    /// The details have marks to look at.
+    pub(super) has_marks: bool,
+}
+
+/// What became of an offered task.
+pub(super) enum Offer {
+    Queued,
+    /// It waits in the place of this one, which had the same key.
+    Replaced(Task),
+    /// It waits; this one was dropped to make room.
+    Displaced(Option<Task>),
+    /// There is no room; the policy says whether to wait for it.
+    NoRoom(Task),
+    Closed(Task),
+}
+
+impl State {
+    pub(super) fn new(bound: Bound, has_marks: bool) -> Self {
+        Self {
+            queue: Queue::default(),
+            head_since: Instant::ZERO,
+            running_since: Instant::ZERO,
+            processed: 0,
+            high_water: 0,
+            suspend_count: 0,
+            waiters: 0,
+            bound,
+            is_scheduled: false,
+            is_running: false,
+            is_closed: false,
+            has_marks,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && !self.is_running
+    }
+
+    /// Whether a task may start now.
+    #[inline(always)]
+    pub(super) fn may_begin(&self) -> bool {
+        !self.is_running && self.suspend_count == 0 && !self.queue.is_empty()
+    }
+
+    #[inline(always)]
+    pub(super) fn must_be_scheduled(&self) -> bool {
+        !self.is_scheduled && self.may_begin()
+    }
+
+    #[inline(always)]
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() < self.bound.capacity as usize
+    }
+
+    /// Whether a task without a key can simply be appended.
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        !self.is_closed && self.has_room()
+    }
+
+    #[inline(always)]
+    pub(super) fn append(&mut self, now: Instant, make: impl FnOnce() -> Task) {
+        if self.queue.is_empty() {
+            self.head_since = now;
+        }
+        self.queue.push(make);
+        self.high_water = self.high_water.max(self.queue.len() as u32);
+    }
+
+    pub(super) fn offer(&mut self, task: Task, key: Option<u64>, now: Instant) -> Offer {
+        if self.is_closed {
+            return Offer::Closed(task);
+        }
+        match (self.bound.overflow, key) {
+            (Overflow::Conflate, Some(key)) => self.conflate(task, key, now),
+            (Overflow::DropOldest, _) if !self.has_room() => {
+                let oldest = self.queue.pop();
+                self.head_since = now;
+                self.append(now, || task);
+                Offer::Displaced(oldest)
+            }
+            _ if !self.has_room() => Offer::NoRoom(task),
+            _ => {
+                self.append(now, || task);
+                Offer::Queued
+            }
+        }
+    }
+
+    fn conflate(&mut self, task: Task, key: u64, now: Instant) -> Offer {
+        let task = match self.queue.replace(task, key) {
+            Ok(older) => return Offer::Replaced(older),
+            Err(task) if !self.has_room() => return Offer::NoRoom(task),
+            Err(task) => task,
+        };
+        if self.queue.is_empty() {
+            self.head_since = now;
+        }
+        self.queue.push_keyed(task, key);
+        self.high_water = self.high_water.max(self.queue.len() as u32);
+        Offer::Queued
+    }
+
+    /// Takes the oldest task to run it, unless somebody runs one or may not.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, now: Instant) -> Option<Task> {
+        if self.is_running || self.suspend_count > 0 {
+            return None;
+        }
+        let task = self.queue.pop()?;
+        self.is_running = true;
+        self.running_since = now;
+        self.head_since = now;
+        Some(task)
+    }
+
+    #[inline(always)]
+    pub(super) fn end(&mut self) {
+        self.is_running = false;
+        self.processed += 1;
+    }
+
+    pub(super) fn oldest_waiting(&self, now: Instant) -> Duration {
+        match self.queue.is_empty() {
+            true => Duration::ZERO,
+            false => now - self.head_since,
+        }
+    }
+
+    pub(super) fn running_for(&self, now: Instant) -> Duration {
+        match self.is_running {
+            true => now - self.running_since,
+            false => Duration::ZERO,
+        }
+    }
+}
