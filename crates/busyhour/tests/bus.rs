@@ -308,7 +308,9 @@ fn a_callback_may_end_its_own_subscription() {
     let counted = Arc::clone(&calls);
     let subscription = topic.subscribe().on(&later).start(move |_| {
         *counted.lock().unwrap() += 1;
-        own.lock().unwrap().take().map(Subscription::unsubscribe);
+        if let Some(watch) = own.lock().unwrap().take() {
+            watch.unsubscribe();
+        }
     });
     *watch.lock().unwrap() = Some(subscription);
     for n in 0..3 {

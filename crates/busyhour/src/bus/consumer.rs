@@ -1,13 +1,11 @@
 use super::{
     Delivery, Event,
+    lock::Lock,
     mailbox::{Errand, Mailbox},
     queue::{Item, Queue},
     topic::Hub,
 };
-use crate::{
-    sync::{Mutex, lock},
-    task::{Executor, Rejected, Task},
-};
+use crate::task::{Executor, Rejected, Task};
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -30,7 +28,7 @@ pub(super) struct Subscriber<E: Event> {
     topic: Weak<Hub<E>>,
     /// Where turns run; none means on the thread that publishes.
     executor: Option<Arc<dyn Executor>>,
-    consumer: Mutex<Consumer<E>>,
+    consumer: Lock<Consumer<E>>,
 }
 
 /// Touched only by the turn that is running.
@@ -53,7 +51,7 @@ impl<E: Event> Subscriber<E> {
             mailbox,
             topic: Arc::downgrade(topic),
             executor,
-            consumer: Mutex::new(Consumer { batch, callback }),
+            consumer: Lock::new(Consumer { batch, callback }),
         }
     }
 
@@ -91,6 +89,15 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
+    /// Waits until the mailbox has room; `false` when that is hopeless.
+    pub(super) fn wait_for_room(&self) -> bool {
+        match &self.executor {
+            Some(executor) => self.mailbox.wait_for_room(executor),
+            // The publisher who found it empty is emptying it now.
+            None => self.mailbox.wait_for_room(&Publisher),
+        }
+    }
+
     /// Ends the turn here; the rest of the batch is for the next one.
     fn continue_later(self: &Arc<Self>) {
         self.mailbox.pause_turn();
@@ -103,10 +110,14 @@ impl<E: Event> Subscriber<E> {
 
     /// Hands out all there is, or as much as one turn may.
     fn run_turn(self: &Arc<Self>) -> Outcome {
-        let mut consumer = lock(&self.consumer);
+        let mut consumer = self.consumer.lock();
         let mut delivered = 0;
         loop {
-            delivered += consumer.hand_out(self);
+            let batch_len = consumer.hand_out(self);
+            if batch_len >= LARGE_BATCH_LEN {
+                self.mailbox.linger();
+            }
+            delivered += batch_len;
             if delivered >= DELIVERIES_MAX && self.executor.is_some() {
                 return Outcome::OutOfTime;
             }
@@ -140,16 +151,17 @@ impl<E: Event> Consumer<E> {
             (self.callback)(item.as_delivery());
             delivered += 1;
         }
-        subscriber.count_delivered(delivered);
         delivered
     }
 }
 
-impl<E: Event> Subscriber<E> {
-    fn count_delivered(&self, count: usize) {
-        if let (1.., Some(topic)) = (count, self.topic.upgrade()) {
-            topic.count_delivered(count as u64);
-        }
+/// Runs turns on the thread that publishes, at once.
+struct Publisher;
+
+impl Executor for Publisher {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        task.run();
+        Ok(())
     }
 }
 
@@ -203,3 +215,6 @@ enum Outcome {
 
 /// Deliveries after which a turn lets other tasks of its serializer run.
 const DELIVERIES_MAX: usize = 1024;
+
+/// Deliveries of a batch after which more of them are to be expected at once.
+const LARGE_BATCH_LEN: usize = 8;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 pub(super) struct Listeners<E: Event> {
     everything: Vec<Listener<E>>,
     keyed: HashTable<Keyed<E>>,
+    /// Listeners that make publishers wait for room.
+    blocking_count: usize,
     /// Listeners that lag and so may have seen keys that are cleared meanwhile.
     laggard_count: usize,
     newest_lag: u64,
@@ -40,9 +42,13 @@ pub(super) struct Tally<E: Event> {
     pub(super) delivered: u64,
     pub(super) lost: u64,
     pub(super) conflated: u64,
-    /// The one subscriber to wake, in the usual case.
-    wake_first: Option<Arc<Subscriber<E>>>,
-    wake_rest: Vec<Arc<Subscriber<E>>>,
+    /// What is to do when no lock is held; usually nothing.
+    afterwards: Option<Box<Afterwards<E>>>,
+}
+
+struct Afterwards<E: Event> {
+    wake: Vec<Arc<Subscriber<E>>>,
+    drop: Vec<Item<E>>,
 }
 
 impl<E: Event> Listeners<E> {
@@ -50,12 +56,14 @@ impl<E: Event> Listeners<E> {
         Self {
             everything: Vec::new(),
             keyed: HashTable::new(),
+            blocking_count: 0,
             laggard_count: 0,
             newest_lag: 0,
         }
     }
 
     pub(super) fn add(&mut self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
+        self.blocking_count += usize::from(subscriber.mailbox().blocks());
         let place = match subscriber.key() {
             None => &mut self.everything,
             Some((hash, key)) => {
@@ -78,19 +86,17 @@ impl<E: Event> Listeners<E> {
     }
 
     /// Takes the subscriber off; its lag, if it had one, no longer counts.
-    pub(super) fn remove(&mut self, subscriber: &Arc<Subscriber<E>>) {
-        let Some(list) = self.list_of(subscriber) else {
-            return;
-        };
-        let Some(index) = list.iter().position(|listener| listener.is(subscriber)) else {
-            return;
-        };
+    pub(super) fn remove(&mut self, subscriber: &Arc<Subscriber<E>>) -> Option<Listener<E>> {
+        let list = self.list_of(subscriber)?;
+        let index = list.iter().position(|listener| listener.is(subscriber))?;
         let listener = list.remove(index);
         let is_last = list.is_empty();
+        self.blocking_count -= usize::from(subscriber.mailbox().blocks());
         self.forget_lag(listener.lag);
         if let (true, Some((hash, key))) = (is_last, subscriber.key()) {
             self.remove_key(hash, key);
         }
+        Some(listener)
     }
 
     fn remove_key(&mut self, hash: u64, key: &E::Key) {
@@ -136,22 +142,40 @@ impl<E: Event> Listeners<E> {
     }
 
     /// The first matching subscriber that publishers have to wait for.
+    #[inline(always)]
     pub(super) fn find_full(&self, hash: u64, event: &E) -> Option<Arc<Subscriber<E>>> {
-        self.matching(hash, event.key())
-            .find(|listener| listener.is_full_for(event))
-            .map(|listener| Arc::clone(&listener.subscriber))
+        if self.blocking_count == 0 {
+            return None;
+        }
+        let full = |listener: &&Listener<E>| listener.is_full_for(event);
+        let mut everything = self.everything.iter();
+        let full = everything
+            .find(full)
+            .or_else(|| self.keyed(hash, event.key())?.iter().find(full))?;
+        Some(Arc::clone(&full.subscriber))
     }
 
-    fn matching(&self, hash: u64, key: &E::Key) -> impl Iterator<Item = &Listener<E>> {
+    #[inline(always)]
+    fn keyed(&self, hash: u64, key: &E::Key) -> Option<&[Listener<E>]> {
+        if self.keyed.is_empty() {
+            return None;
+        }
         let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
-        let keyed = self.keyed.find(hash, same_key);
-        let keyed = keyed.into_iter().flat_map(|keyed| &keyed.listeners);
-        self.everything.iter().chain(keyed)
+        Some(&self.keyed.find(hash, same_key)?.listeners)
+    }
+
+    #[inline(always)]
+    fn keyed_mut(&mut self, hash: u64, key: &E::Key) -> Option<&mut [Listener<E>]> {
+        if self.keyed.is_empty() {
+            return None;
+        }
+        let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
+        Some(&mut self.keyed.find_mut(hash, same_key)?.listeners)
     }
 
     /// Whether anybody might want an event of this key.
     pub(super) fn want(&self, hash: u64, key: &E::Key) -> bool {
-        self.matching(hash, key).next().is_some()
+        !self.everything.is_empty() || self.keyed(hash, key).is_some()
     }
 
     /// Offers the event to everybody who wants it. `version` is that of the
@@ -172,24 +196,20 @@ impl<E: Event> Listeners<E> {
 
     /// Calls `offer` for each listener of the key; it says whether the
     /// listener began to lag.
+    #[inline(always)]
     fn each(&mut self, hash: u64, key: &E::Key, mut offer: impl FnMut(&mut Listener<E>) -> bool) {
-        let (mut fell_behind, mut newest) = (0, self.newest_lag);
-        let mut visit = |listener: &mut Listener<E>| {
+        let mut lags = (self.laggard_count, self.newest_lag);
+        for listener in &mut self.everything {
             if offer(listener) {
-                let since = listener.lag.map_or(0, |lag| lag.since);
-                fell_behind += usize::from(since > 0);
-                newest = newest.max(since);
-            }
-        };
-        self.everything.iter_mut().for_each(&mut visit);
-        if !self.keyed.is_empty() {
-            let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
-            if let Some(keyed) = self.keyed.find_mut(hash, same_key) {
-                keyed.listeners.iter_mut().for_each(&mut visit);
+                listener.add_lag(&mut lags);
             }
         }
-        self.laggard_count += fell_behind;
-        self.newest_lag = newest;
+        for listener in self.keyed_mut(hash, key).into_iter().flatten() {
+            if offer(listener) {
+                listener.add_lag(&mut lags);
+            }
+        }
+        (self.laggard_count, self.newest_lag) = lags;
     }
 }
 
@@ -207,81 +227,113 @@ impl<E: Event> Listener<E> {
         Arc::ptr_eq(&self.subscriber, subscriber)
     }
 
+    /// Counts a lag that has just begun, unless no key can have been heard of.
+    #[cold]
+    fn add_lag(&self, (count, newest): &mut (usize, u64)) {
+        let since = self.lag.map_or(0, |lag| lag.since);
+        *count += usize::from(since > 0);
+        *newest = since.max(*newest);
+    }
+
     fn is_full_for(&self, event: &E) -> bool {
         let mailbox = self.subscriber.mailbox();
         mailbox.blocks() && mailbox.is_full() && self.subscriber.wants(event)
     }
 
     /// Offers an item; `true` when the listener begins to lag by it.
+    #[inline(always)]
     fn offer(
         &mut self,
         place: Place,
         item: impl FnOnce() -> Item<E>,
         tally: &mut Tally<E>,
     ) -> bool {
+        if self.lag.is_some() {
+            self.miss(tally);
+            return false;
+        }
+        let mailbox = self.subscriber.mailbox();
+        match mailbox.offer(place.shard, place.hash, item()) {
+            Offer::Queued => {
+                tally.delivered += 1;
+                false
+            }
+            Offer::QueuedFirst => {
+                tally.delivered += 1;
+                tally.wake(&self.subscriber);
+                false
+            }
+            other => self.take_note(other, place, tally),
+        }
+    }
+
+    #[cold]
+    fn miss(&mut self, tally: &mut Tally<E>) {
         if let Some(lag) = &mut self.lag {
             // A newcomer is told this change by its replay: nothing is lost.
             let missed = u64::from(lag.lost > 0);
             lag.lost += missed;
             tally.lost += missed;
-            return false;
         }
-        let mailbox = self.subscriber.mailbox();
-        let (offer, wake) = mailbox.offer(place.shard, place.hash, item());
-        if wake {
-            tally.wake(&self.subscriber);
-        }
-        tally.count(&offer);
-        if matches!(offer, Offer::FellBehind) {
-            self.lag = Some(Lag {
-                since: place.version,
-                lost: 1,
-            });
-            return true;
+    }
+
+    #[cold]
+    fn take_note(&mut self, offer: Offer<E>, place: Place, tally: &mut Tally<E>) -> bool {
+        match offer {
+            Offer::Closed | Offer::Queued | Offer::QueuedFirst => {}
+            Offer::Conflated(old) => {
+                tally.delivered += 1;
+                tally.conflated += 1;
+                tally.afterwards().drop.push(old);
+            }
+            Offer::DroppedOldest(old) => {
+                tally.delivered += 1;
+                tally.lost += 1;
+                tally.afterwards().drop.extend(old);
+            }
+            Offer::Refused => tally.lost += 1,
+            Offer::FellBehind { wake } => {
+                tally.lost += 1;
+                if wake {
+                    tally.wake(&self.subscriber);
+                }
+                let (since, lost) = (place.version, 1);
+                self.lag = Some(Lag { since, lost });
+                return true;
+            }
         }
         false
     }
 }
 
 impl<E: Event> Tally<E> {
+    #[inline(always)]
     pub(super) fn new() -> Self {
         Self {
             delivered: 0,
             lost: 0,
             conflated: 0,
-            wake_first: None,
-            wake_rest: Vec::new(),
+            afterwards: None,
         }
     }
 
-    fn count(&mut self, offer: &Offer) {
-        match offer {
-            Offer::Closed => {}
-            Offer::Queued => self.delivered += 1,
-            Offer::Conflated => {
-                self.delivered += 1;
-                self.conflated += 1;
-            }
-            Offer::DroppedOldest => {
-                self.delivered += 1;
-                self.lost += 1;
-            }
-            Offer::Refused | Offer::FellBehind => self.lost += 1,
-        }
+    fn afterwards(&mut self) -> &mut Afterwards<E> {
+        self.afterwards.get_or_insert_with(|| {
+            let (wake, drop) = (Vec::new(), Vec::new());
+            Box::new(Afterwards { wake, drop })
+        })
     }
 
+    #[cold]
     fn wake(&mut self, subscriber: &Arc<Subscriber<E>>) {
-        let subscriber = Arc::clone(subscriber);
-        match self.wake_first {
-            None => self.wake_first = Some(subscriber),
-            Some(_) => self.wake_rest.push(subscriber),
-        }
+        self.afterwards().wake.push(Arc::clone(subscriber));
     }
 
     /// Wakes whom the publish gave something to do. No lock may be held.
+    #[inline(always)]
     pub(super) fn wake_all(self) {
-        let wake = |subscriber: Arc<Subscriber<E>>| subscriber.wake();
-        self.wake_first.into_iter().for_each(wake);
-        self.wake_rest.into_iter().for_each(wake);
+        if let Some(afterwards) = self.afterwards {
+            afterwards.wake.into_iter().for_each(Subscriber::wake);
+        }
     }
 }

@@ -1,16 +1,17 @@
 use super::{
     Event,
+    bell::Bell,
+    lock::{Guard, Lock},
     queue::{Item, Queue},
 };
 use crate::{
     sync::{
-        Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        lock, thread,
+        spin_loop, thread_token,
     },
-    task::Overflow,
+    task::{Assistance, Executor, Overflow},
 };
-use std::{collections::VecDeque, mem, thread::ThreadId};
+use std::{collections::VecDeque, mem};
 
 /// What waits for one subscriber, and whether somebody is on the way to take it.
 ///
@@ -18,9 +19,9 @@ use std::{collections::VecDeque, mem, thread::ThreadId};
 /// everything at once and hands it out without the lock, so it costs the
 /// publishers one visit a batch. Lock order: a shard, then a mailbox.
 pub(super) struct Mailbox<E: Event> {
-    state: Mutex<State<E>>,
-    /// Signalled when room appears and when a turn ends.
-    changed: Condvar,
+    state: Lock<State<E>>,
+    /// Rung when room appears and when a turn ends, if somebody waits.
+    bell: Bell,
     /// The queue's length, for publishers who wait for room.
     len: AtomicUsize,
     closed: AtomicBool,
@@ -35,30 +36,35 @@ struct State<E: Event> {
     /// A consumer's turn is running or on its way.
     scheduled: bool,
     /// The thread that is handing out a batch now.
-    runner: Option<ThreadId>,
+    runner: Option<usize>,
     /// Shards whose changes have to be fetched from the cache.
     behind: VecDeque<usize>,
     /// Losses not yet announced.
     lost: u64,
     /// The consumer has something to announce although nothing is queued.
     announce_replayed: bool,
-    blocked_publishers: usize,
+    /// Threads that wait for the bell.
+    waiting_count: usize,
 }
 
 /// What became of an item that was offered.
 #[must_use]
-pub(super) enum Offer {
+pub(super) enum Offer<E: Event> {
+    Queued,
+    /// The same, and the caller must wake the consumer.
+    QueuedFirst,
     /// The subscription has ended.
     Closed,
-    Queued,
-    /// It replaced an older item of its key.
-    Conflated,
+    /// It replaced this older item of its key.
+    Conflated(Item<E>),
     /// It was queued, and the oldest one was lost for it.
-    DroppedOldest,
+    DroppedOldest(Option<Item<E>>),
     /// It is lost.
     Refused,
     /// It is lost, and the shard has to be fetched from the cache.
-    FellBehind,
+    FellBehind {
+        wake: bool,
+    },
 }
 
 /// What the consumer has to do next.
@@ -73,18 +79,23 @@ pub(super) enum Errand {
 }
 
 impl<E: Event> Mailbox<E> {
+    /// Looks before a waiter goes to sleep, and pauses between two of them:
+    /// some microseconds, about what going to sleep and being woken costs.
+    const SPINS: u32 = 16;
+    const PAUSES: u32 = 4;
+
     pub(super) fn new(capacity: usize, overflow: Overflow, conflates: bool, reseeds: bool) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Lock::new(State {
                 queue: Queue::new(conflates),
                 scheduled: false,
                 runner: None,
                 behind: VecDeque::new(),
                 lost: 0,
                 announce_replayed: false,
-                blocked_publishers: 0,
+                waiting_count: 0,
             }),
-            changed: Condvar::new(),
+            bell: Bell::new(),
             len: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             capacity,
@@ -93,30 +104,53 @@ impl<E: Event> Mailbox<E> {
         }
     }
 
-    /// Offers an item of `shard`; `true` beside the outcome means that the
-    /// caller must wake the consumer.
-    pub(super) fn offer(&self, shard: usize, hash: u64, item: Item<E>) -> (Offer, bool) {
-        let mut state = lock(&self.state);
-        if self.is_closed() {
-            return (Offer::Closed, false);
+    /// Offers an item of `shard`.
+    #[inline(always)]
+    pub(super) fn offer(&self, shard: usize, hash: u64, item: Item<E>) -> Offer<E> {
+        let mut state = self.state.lock();
+        let has_room = state.queue.len() < self.capacity || self.blocks();
+        if !has_room || state.queue.conflates() || self.is_closed() {
+            return self.offer_carefully(state, shard, hash, item);
         }
-        let Some(item) = state.queue.replace(hash, item) else {
-            return (Offer::Conflated, false);
-        };
-        let offer = if state.queue.len() < self.capacity || self.blocks() {
-            state.queue.push(hash, item);
-            Offer::Queued
-        } else {
-            self.overflow(&mut state, shard, hash, item)
-        };
-        self.len.store(state.queue.len(), Ordering::Relaxed);
-        (offer, !mem::replace(&mut state.scheduled, true))
+        self.queue(&mut state, hash, item)
     }
 
-    fn overflow(&self, state: &mut State<E>, shard: usize, hash: u64, item: Item<E>) -> Offer {
+    #[inline(always)]
+    fn queue(&self, state: &mut State<E>, hash: u64, item: Item<E>) -> Offer<E> {
+        state.queue.push(hash, item);
+        self.len.store(state.queue.len(), Ordering::Relaxed);
+        if mem::replace(&mut state.scheduled, true) {
+            Offer::Queued
+        } else {
+            Offer::QueuedFirst
+        }
+    }
+
+    #[cold]
+    fn offer_carefully(
+        &self,
+        mut state: Guard<'_, State<E>>,
+        shard: usize,
+        hash: u64,
+        item: Item<E>,
+    ) -> Offer<E> {
+        if self.is_closed() {
+            return Offer::Closed;
+        }
+        match state.queue.replace(hash, item) {
+            Ok(older) => Offer::Conflated(older),
+            Err(item) if state.queue.len() < self.capacity || self.blocks() => {
+                self.queue(&mut state, hash, item)
+            }
+            Err(item) => self.overflow(&mut state, shard, hash, item),
+        }
+    }
+
+    fn overflow(&self, state: &mut State<E>, shard: usize, hash: u64, item: Item<E>) -> Offer<E> {
         if self.reseeds {
             state.behind.push_back(shard);
-            return Offer::FellBehind;
+            let wake = !mem::replace(&mut state.scheduled, true);
+            return Offer::FellBehind { wake };
         }
         state.lost += 1;
         if self.overflow != Overflow::DropOldest {
@@ -124,8 +158,7 @@ impl<E: Event> Mailbox<E> {
         }
         let oldest = state.queue.pop_oldest();
         state.queue.push(hash, item);
-        drop(oldest);
-        Offer::DroppedOldest
+        Offer::DroppedOldest(oldest)
     }
 
     pub(super) fn blocks(&self) -> bool {
@@ -137,25 +170,48 @@ impl<E: Event> Mailbox<E> {
         self.len.load(Ordering::Relaxed) >= self.capacity
     }
 
-    /// Waits until there is room or the subscription ends; `false` when only
-    /// the caller itself, which is the consumer, could make room.
-    pub(super) fn wait_for_room(&self) -> bool {
-        let mut state = lock(&self.state);
-        if state.is_run_by_caller() {
-            return false;
+    /// Waits until there is room or the subscription ends; `false` when that
+    /// is hopeless, because the consumer cannot run while the caller waits.
+    pub(super) fn wait_for_room(&self, executor: &dyn Executor) -> bool {
+        let has_room = || !self.is_full() || self.is_closed();
+        while !has_room() {
+            if self.state.lock().is_run_by_caller() {
+                return false;
+            }
+            match executor.assist() {
+                Assistance::Helped => {}
+                Assistance::Wait => self.wait_until(|_| has_room()),
+                Assistance::Hopeless => return false,
+            }
         }
-        state.blocked_publishers += 1;
-        while self.is_full() && !self.is_closed() {
-            state = wait(&self.changed, state);
-        }
-        state.blocked_publishers -= 1;
         true
+    }
+
+    fn wait_until(&self, is_reached: impl Fn(&State<E>) -> bool) {
+        for _ in 0..Self::SPINS {
+            if is_reached(&self.state.lock()) {
+                return;
+            }
+            (0..Self::PAUSES).for_each(|_| spin_loop());
+        }
+        self.state.lock().waiting_count += 1;
+        self.bell.wait_until(|| is_reached(&self.state.lock()));
+        self.state.lock().waiting_count -= 1;
+    }
+
+    /// Leaves the lock and wakes whoever waits for what changed.
+    fn announce(&self, state: Guard<'_, State<E>>) {
+        let is_awaited = state.waiting_count > 0;
+        drop(state);
+        if is_awaited {
+            self.bell.ring();
+        }
     }
 
     /// Lets the consumer fetch these shards and then announce that it did;
     /// `true` when the caller must wake it.
     pub(super) fn order_replay(&self, shards: impl Iterator<Item = usize>) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.behind.extend(shards);
         state.announce_replayed = true;
         !mem::replace(&mut state.scheduled, true)
@@ -163,25 +219,26 @@ impl<E: Event> Mailbox<E> {
 
     /// The consumer's turn begins on this thread.
     pub(super) fn begin_turn(&self) {
-        lock(&self.state).runner = Some(thread::current().id());
+        self.state.lock().runner = Some(thread_token());
     }
 
     /// The consumer's turn is interrupted; another one is on its way.
     pub(super) fn pause_turn(&self) {
-        lock(&self.state).runner = None;
-        self.changed.notify_all();
+        let mut state = self.state.lock();
+        state.runner = None;
+        self.announce(state);
     }
 
     /// The turn that was on its way will not come.
     pub(super) fn lose_turn(&self) {
-        lock(&self.state).scheduled = false;
+        self.state.lock().scheduled = false;
     }
 
     /// What to do next; fills `batch`, which is empty, when that is to deliver.
     pub(super) fn next_errand(&self, batch: &mut VecDeque<Item<E>>) -> Errand {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if self.is_closed() {
-            return self.rest(&mut state);
+            return self.rest(state);
         }
         if let Some(shard) = state.behind.pop_front() {
             return Errand::CatchUp(shard);
@@ -191,23 +248,37 @@ impl<E: Event> Mailbox<E> {
             batch.push_front(Item::Replayed);
         }
         if batch.is_empty() {
-            return self.rest(&mut state);
+            return self.rest(state);
         }
+        self.announce(state);
         Errand::Deliver
     }
 
-    fn rest(&self, state: &mut State<E>) -> Errand {
+    /// Waits a little for more, some microseconds at most: after a large batch
+    /// more is probably on its way, and a consumer who rests has to be woken.
+    pub(super) fn linger(&self) {
+        for _ in 0..Self::SPINS {
+            if self.len() > 0 {
+                return;
+            }
+            (0..Self::PAUSES).for_each(|_| spin_loop());
+        }
+    }
+
+    fn rest(&self, mut state: Guard<'_, State<E>>) -> Errand {
         state.scheduled = false;
         state.runner = None;
         state.queue.relax();
-        self.changed.notify_all();
+        self.announce(state);
         Errand::Rest
     }
 
     /// Takes what is queued. With the lock of a shard held, everything of that
     /// shard that was offered so far is in the batch.
     pub(super) fn take_all(&self, batch: &mut VecDeque<Item<E>>) {
-        self.take(&mut lock(&self.state), batch);
+        let mut state = self.state.lock();
+        self.take(&mut state, batch);
+        self.announce(state);
     }
 
     fn take(&self, state: &mut State<E>, batch: &mut VecDeque<Item<E>>) {
@@ -219,14 +290,11 @@ impl<E: Event> Mailbox<E> {
             batch.push_back(Item::Lost(lost));
         }
         self.len.store(0, Ordering::Relaxed);
-        if state.blocked_publishers > 0 {
-            self.changed.notify_all();
-        }
     }
 
     /// A shard was fetched; once none is left to fetch, that is announced.
     pub(super) fn caught_up(&self) {
-        lock(&self.state).announce_replayed = true;
+        self.state.lock().announce_replayed = true;
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -236,16 +304,18 @@ impl<E: Event> Mailbox<E> {
     /// Ends deliveries. On return no callback is running, unless it is the
     /// caller's own, and none will run.
     pub(super) fn close(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         self.closed.store(true, Ordering::Release);
         self.len.store(0, Ordering::Relaxed);
         let abandoned = state.queue.discard();
-        self.changed.notify_all();
-        while state.runner.is_some() && !state.is_run_by_caller() {
-            state = wait(&self.changed, state);
-        }
-        drop(state);
+        self.announce(state);
         drop(abandoned);
+        self.wait_until(|state| state.runner.is_none() || state.is_run_by_caller());
+    }
+
+    /// Whether no turn is running or on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.state.lock().scheduled
     }
 
     /// Items waiting.
@@ -256,12 +326,6 @@ impl<E: Event> Mailbox<E> {
 
 impl<E: Event> State<E> {
     fn is_run_by_caller(&self) -> bool {
-        self.runner == Some(thread::current().id())
+        self.runner == Some(thread_token())
     }
-}
-
-fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condvar
-        .wait(guard)
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }

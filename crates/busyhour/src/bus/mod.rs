@@ -52,16 +52,21 @@
 //! watcher.unsubscribe();
 //! ```
 
-mod cache;
+mod bell;
 mod consumer;
+mod epoch;
+mod garbage;
 mod listener;
+mod lock;
 mod mailbox;
 mod name;
 mod queue;
 mod registry;
 mod shard;
 mod subscription;
+mod table;
 mod topic;
+mod word;
 
 pub use name::Name;
 pub use registry::Registry;

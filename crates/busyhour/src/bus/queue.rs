@@ -56,6 +56,7 @@ impl<E: Event> Queue<E> {
         self.items.len()
     }
 
+    #[inline(always)]
     pub(super) fn push(&mut self, hash: u64, item: Item<E>) {
         if let Some(places) = &mut self.places {
             let index = self.items.len();
@@ -64,19 +65,24 @@ impl<E: Event> Queue<E> {
         self.items.push_back(item);
     }
 
-    /// Puts the item in the place of the one with the same key, if this queue
-    /// conflates and one waits; else hands it back.
-    pub(super) fn replace(&mut self, hash: u64, item: Item<E>) -> Option<Item<E>> {
+    /// Whether a new item takes the place of an older one of its key.
+    #[inline(always)]
+    pub(super) fn conflates(&self) -> bool {
+        self.places.is_some()
+    }
+
+    /// Puts the item in the place of the one with the same key, if one waits;
+    /// hands back the older one, or else the item.
+    pub(super) fn replace(&mut self, hash: u64, item: Item<E>) -> Result<Item<E>, Item<E>> {
         let Some(places) = &self.places else {
-            return Some(item);
+            return Err(item);
         };
         let items = &mut self.items;
         let same_key = |place: &Place| place.hash == hash && items[place.index].key() == item.key();
-        let Some(index) = places.find(hash, same_key).map(|place| place.index) else {
-            return Some(item);
-        };
-        items[index] = item;
-        None
+        match places.find(hash, same_key).map(|place| place.index) {
+            Some(index) => Ok(mem::replace(&mut items[index], item)),
+            None => Err(item),
+        }
     }
 
     pub(super) fn pop_oldest(&mut self) -> Option<Item<E>> {

@@ -1,11 +1,13 @@
 use super::{
     Event,
-    cache::{Cache, Change},
     consumer::Subscriber,
+    epoch::{Pin, pinned},
     listener::{Lag, Listeners, Place, Tally},
+    lock::Lock,
     queue::Item,
+    table::{Frozen, Table, Writer},
 };
-use crate::sync::{Mutex, lock};
+use crate::sync::CachePadded;
 use std::{collections::VecDeque, sync::Arc};
 
 /// A part of a topic: the keys whose hash falls to it, and who listens.
@@ -13,91 +15,147 @@ use std::{collections::VecDeque, sync::Arc};
 /// One lock covers the change of the cache and the offer to the subscribers.
 /// That is what makes both see the events of a key in one order, and what
 /// lets a subscriber change from catching up to following without a gap.
-pub(super) struct Shard<E: Event>(Mutex<State<E>>);
+/// Lookups take no lock.
+pub(super) struct Shard<E: Event> {
+    state: CachePadded<Lock<State<E>>>,
+    /// Read by lookups; none when the topic is not cached.
+    table: Option<Table<E>>,
+}
 
 struct State<E: Event> {
     /// This shard's index in the topic.
     index: usize,
-    cache: Option<Cache<E>>,
+    writer: Option<Writer<E>>,
     listeners: Listeners<E>,
     counters: Counters,
 }
 
-/// What one shard has done.
+/// What one shard holds and has done.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
     pub(super) published: u64,
+    pub(super) delivered: u64,
     pub(super) lost: u64,
     pub(super) conflated: u64,
+    pub(super) cached_count: u64,
+    pub(super) retired_count: u64,
 }
 
-/// The outcome of trying to publish.
-pub(super) enum Attempt<E: Event> {
-    Done(Tally<E>),
-    /// Nothing happened: this subscriber makes publishers wait for room.
-    Wait(Arc<Subscriber<E>>, E),
+/// Nothing happened: this subscriber makes publishers wait for room.
+pub(super) struct Wait<E: Event> {
+    pub(super) full: Arc<Subscriber<E>>,
+    pub(super) event: E,
 }
 
 impl<E: Event> Shard<E> {
     pub(super) fn new(index: usize, cached: bool) -> Self {
-        Self(Mutex::new(State {
+        let (table, writer) = cached.then(Table::new).unzip();
+        let state = State {
             index,
-            cache: cached.then(Cache::new),
+            writer,
             listeners: Listeners::new(),
             counters: Counters::default(),
-        }))
+        };
+        Self {
+            state: CachePadded(Lock::new(state)),
+            table,
+        }
+    }
+
+    /// The table and the right to write it.
+    fn cache<'a>(&'a self, state: &'a mut State<E>) -> Option<(&'a Table<E>, &'a mut Writer<E>)> {
+        self.table.as_ref().zip(state.writer.as_mut())
     }
 
     /// Caches the event and offers it to its subscribers. With `may_wait` it
     /// does nothing when one of them makes publishers wait and has no room.
-    pub(super) fn publish(&self, hash: u64, event: E, may_wait: bool) -> Attempt<E> {
-        let mut state = lock(&self.0);
-        let full = may_wait.then(|| state.listeners.find_full(hash, &event));
-        if let Some(full) = full.flatten() {
-            return Attempt::Wait(full, event);
+    #[inline]
+    pub(super) fn publish(
+        &self,
+        hash: u64,
+        event: E,
+        may_wait: bool,
+        tally: &mut Tally<E>,
+    ) -> Result<(), Wait<E>> {
+        let mut state = self.state.lock();
+        if may_wait && let Some(full) = state.listeners.find_full(hash, &event) {
+            return Err(Wait { full, event });
         }
-        Attempt::Done(state.publish(hash, event))
+        let place = state.place(hash);
+        state.listeners.offer_event(place, &event, tally);
+        let newest_lag = state.listeners.newest_lag();
+        let over = self.cache(&mut state).map(|(table, writer)| {
+            table.put(writer, hash, event, newest_lag);
+            writer.sweep()
+        });
+        state.count(tally);
+        state.counters.published += 1;
+        drop(state);
+        drop(over);
+        Ok(())
     }
 
     /// Takes the key's last value away and tells its subscribers; none when
     /// there is no last value.
     pub(super) fn clear(&self, hash: u64, key: &E::Key) -> Option<Tally<E>> {
-        lock(&self.0).clear(hash, key)
+        let mut state = self.state.lock();
+        let (table, writer) = self.cache(&mut state)?;
+        if !table.contains(writer, hash, key) {
+            return None;
+        }
+        let mut tally = Tally::new();
+        let place = state.place(hash);
+        state.listeners.offer_cleared(place, key, &mut tally);
+        let newest_lag = state.listeners.newest_lag();
+        let over = self.cache(&mut state).map(|(table, writer)| {
+            table.clear(writer, hash, key, newest_lag);
+            writer.sweep()
+        });
+        state.count(&tally);
+        drop(state);
+        drop(over);
+        Some(tally)
     }
 
+    #[inline]
     pub(super) fn get(&self, hash: u64, key: &E::Key) -> Option<E> {
-        lock(&self.0).cache.as_ref()?.get(hash, key).cloned()
+        let table = self.table.as_ref()?;
+        pinned(|pin| table.get(hash, key, pin))
     }
 
     /// Keys with a last value.
     pub(super) fn len(&self) -> usize {
-        lock(&self.0).cache.as_ref().map_or(0, Cache::len)
+        self.state.lock().writer.as_ref().map_or(0, Writer::len)
     }
 
     /// Appends the last events, oldest change first.
     pub(super) fn snapshot(&self, events: &mut Vec<E>) {
-        let state = lock(&self.0);
-        let changes = state.cache.as_ref().map(|cache| cache.changes_since(0));
-        drop(state);
-        let event = |change| match change {
-            Change::Event(event) => Some(event),
-            Change::Cleared(_) => None,
-        };
-        events.extend(changes.into_iter().flatten().filter_map(event));
+        pinned(|pin| {
+            let mut state = self.state.lock();
+            let Some((table, writer)) = self.cache(&mut state) else {
+                return;
+            };
+            let changes = table.changes_since(writer, 0, pin);
+            drop(state);
+            let live = in_order(changes).filter(|event| !event.is_cleared());
+            events.extend(live.map(|event| E::clone(&event)));
+        });
     }
 
     pub(super) fn want(&self, hash: u64, key: &E::Key) -> bool {
-        lock(&self.0).listeners.want(hash, key)
+        self.state.lock().listeners.want(hash, key)
     }
 
     pub(super) fn add(&self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
-        lock(&self.0).listeners.add(subscriber, lag);
+        self.state.lock().listeners.add(subscriber, lag);
     }
 
     pub(super) fn remove(&self, subscriber: &Arc<Subscriber<E>>) {
-        let mut state = lock(&self.0);
-        state.listeners.remove(subscriber);
-        state.bury();
+        let mut state = self.state.lock();
+        let removed = state.listeners.remove(subscriber);
+        let over = self.bury(&mut state);
+        drop(state);
+        drop((removed, over));
     }
 
     /// Fills the batch with everything of this shard that the subscriber has
@@ -107,89 +165,96 @@ impl<E: Event> Shard<E> {
     /// first; what changed since comes from the cache; what changes later will
     /// be offered again. The lock makes the three meet without a gap.
     pub(super) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut VecDeque<Item<E>>) {
-        let mut state = lock(&self.0);
-        subscriber.mailbox().take_all(batch);
-        let Some(lag) = state.listeners.follow(subscriber) else {
-            return;
+        pinned(|pin| {
+            let mut state = self.state.lock();
+            subscriber.mailbox().take_all(batch);
+            let Some(lag) = state.listeners.follow(subscriber) else {
+                return;
+            };
+            let changes = self.changes_for(&mut state, subscriber, lag.since, pin);
+            state.counters.delivered += changes.len() as u64;
+            let over = self.bury(&mut state);
+            drop(state);
+            drop(over);
+            if lag.lost > 0 {
+                batch.push_back(Item::Lost(lag.lost));
+            }
+            let wanted = in_order(changes).filter_map(|event| wanted_item(subscriber, lag, &event));
+            batch.extend(wanted);
+        });
+    }
+
+    fn changes_for<'a>(
+        &self,
+        state: &mut State<E>,
+        subscriber: &Subscriber<E>,
+        since: u64,
+        pin: &'a Pin<'a>,
+    ) -> Vec<Frozen<'a, E>> {
+        let Some((table, writer)) = self.cache(state) else {
+            return Vec::new();
         };
-        let changes = state.changes_for(subscriber, lag.since);
-        state.bury();
-        drop(state);
-        if lag.lost > 0 {
-            batch.push_back(Item::Lost(lag.lost));
+        match subscriber.key() {
+            Some(key) => Vec::from_iter(table.change_of(writer, key, since, pin)),
+            None => table.changes_since(writer, since, pin),
         }
-        let wanted = |change| wanted_item(subscriber, lag, change);
-        batch.extend(changes.into_iter().filter_map(wanted));
+    }
+
+    /// Removes what was kept for laggards, once there is none.
+    fn bury(&self, state: &mut State<E>) -> impl Sized + use<E> {
+        if state.listeners.newest_lag() > 0 {
+            return None;
+        }
+        self.cache(state).map(|(table, writer)| {
+            table.bury(writer);
+            writer.sweep()
+        })
     }
 
     pub(super) fn counters(&self) -> Counters {
-        lock(&self.0).counters
+        let state = self.state.lock();
+        let writer = state.writer.as_ref();
+        Counters {
+            cached_count: writer.map_or(0, |writer| writer.len() as u64),
+            retired_count: writer.map_or(0, |writer| writer.retired_len() as u64),
+            ..state.counters
+        }
     }
+}
+
+impl<E: Event> State<E> {
+    #[inline(always)]
+    fn place(&self, hash: u64) -> Place {
+        Place {
+            shard: self.index,
+            hash,
+            version: self.writer.as_ref().map_or(0, Writer::version),
+        }
+    }
+
+    #[inline(always)]
+    fn count(&mut self, tally: &Tally<E>) {
+        self.counters.delivered += tally.delivered;
+        self.counters.lost += tally.lost;
+        self.counters.conflated += tally.conflated;
+    }
+}
+
+fn in_order<E>(mut changes: Vec<Frozen<'_, E>>) -> impl Iterator<Item = Frozen<'_, E>> {
+    changes.sort_unstable_by_key(Frozen::version);
+    changes.into_iter()
 }
 
 fn wanted_item<E: Event>(
     subscriber: &Subscriber<E>,
     lag: Lag,
-    change: Change<E>,
+    event: &Frozen<'_, E>,
 ) -> Option<Item<E>> {
-    match change {
-        Change::Event(event) => subscriber.wants(&event).then_some(Item::Event(event)),
+    if event.is_cleared() {
         // Who has heard nothing yet does not need to hear that a key went.
-        Change::Cleared(key) => (lag.since > 0).then_some(Item::Cleared(key)),
+        return (lag.since > 0).then(|| Item::Cleared(event.key().clone()));
     }
-}
-
-impl<E: Event> State<E> {
-    fn publish(&mut self, hash: u64, event: E) -> Tally<E> {
-        let mut tally = Tally::new();
-        let place = self.place(hash);
-        self.listeners.offer_event(place, &event, &mut tally);
-        if let Some(cache) = &mut self.cache {
-            cache.put(hash, event, self.listeners.newest_lag());
-        }
-        self.count(&tally);
-        self.counters.published += 1;
-        tally
-    }
-
-    fn clear(&mut self, hash: u64, key: &E::Key) -> Option<Tally<E>> {
-        self.cache.as_ref()?.get(hash, key)?;
-        let mut tally = Tally::new();
-        let place = self.place(hash);
-        self.listeners.offer_cleared(place, key, &mut tally);
-        let newest_lag = self.listeners.newest_lag();
-        self.cache.as_mut()?.clear(hash, key, newest_lag);
-        self.count(&tally);
-        Some(tally)
-    }
-
-    fn place(&self, hash: u64) -> Place {
-        Place {
-            shard: self.index,
-            hash,
-            version: self.cache.as_ref().map_or(0, Cache::version),
-        }
-    }
-
-    fn count(&mut self, tally: &Tally<E>) {
-        self.counters.lost += tally.lost;
-        self.counters.conflated += tally.conflated;
-    }
-
-    fn changes_for(&self, subscriber: &Subscriber<E>, since: u64) -> Vec<Change<E>> {
-        let Some(cache) = &self.cache else {
-            return Vec::new();
-        };
-        match subscriber.key() {
-            Some((hash, key)) => cache.change_of(hash, key, since).into_iter().collect(),
-            None => cache.changes_since(since),
-        }
-    }
-
-    /// Removes what was kept for laggards, once there is none.
-    fn bury(&mut self) {
-        if let (0, Some(cache)) = (self.listeners.newest_lag(), &mut self.cache) {
-            cache.bury();
-        }
-    }
+    subscriber
+        .wants(event)
+        .then(|| Item::Event(E::clone(event)))
 }

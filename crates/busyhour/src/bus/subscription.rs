@@ -125,6 +125,11 @@ impl<E: Event> Subscription<E> {
     /// Dropping the subscription does the same.
     pub fn unsubscribe(self) {}
 
+    /// Whether nothing waits and no callback is running or on its way.
+    pub fn is_idle(&self) -> bool {
+        self.subscriber.mailbox().is_idle()
+    }
+
     /// Events waiting.
     pub fn queued_len(&self) -> usize {
         self.subscriber.mailbox().len()

@@ -3,9 +3,9 @@ use super::{
     consumer::Subscriber,
     listener::{Lag, Tally},
     queue::Item,
-    shard::{Attempt, Shard},
+    shard::{Shard, Wait},
 };
-use crate::{stats::TopicStats, sync::CachePadded};
+use crate::stats::TopicStats;
 use foldhash::fast::{FixedState, RandomState};
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use std::{
     hash::BuildHasher,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -54,11 +54,8 @@ pub(super) struct Hub<E: Event> {
     sharding: FixedState,
     /// Chooses the place in a table; nobody outside can guess it.
     placing: RandomState,
-    shards: Box<[CachePadded<Shard<E>>]>,
+    shards: Box<[Shard<E>]>,
     subscriber_count: AtomicUsize,
-    /// Subscribers that make publishers wait for room.
-    blocking_count: AtomicUsize,
-    delivered: AtomicU64,
 }
 
 /// What a publish did.
@@ -89,7 +86,7 @@ impl<E: Event> Topic<E> {
     }
 
     fn new(name: String, cached: bool, shard_count: usize) -> Self {
-        let shard = |index| CachePadded(Shard::new(index, cached));
+        let shard = |index| Shard::new(index, cached);
         Self(Arc::new(Hub {
             name,
             cached,
@@ -97,8 +94,6 @@ impl<E: Event> Topic<E> {
             placing: RandomState::default(),
             shards: (0..shard_count).map(shard).collect(),
             subscriber_count: AtomicUsize::new(0),
-            blocking_count: AtomicUsize::new(0),
-            delivered: AtomicU64::new(0),
         }))
     }
 
@@ -248,19 +243,15 @@ impl<E: Event> Hub<E> {
         (shard, self.hash(key))
     }
 
-    fn publish(&self, mut event: E) -> Tally<E> {
+    #[inline]
+    fn publish(&self, event: E) -> Tally<E> {
         let (shard, hash) = self.locate(event.key());
+        let mut tally = Tally::new();
         let shard = &self.shards[shard];
-        let mut may_wait = self.blocking_count.load(Ordering::Relaxed) > 0;
-        loop {
-            match shard.publish(hash, event, may_wait) {
-                Attempt::Done(tally) => return tally,
-                Attempt::Wait(subscriber, unpublished) => {
-                    event = unpublished;
-                    may_wait = subscriber.mailbox().wait_for_room();
-                }
-            }
+        if let Err(wait) = shard.publish(hash, event, true, &mut tally) {
+            publish_when_there_is_room(shard, hash, wait, &mut tally);
         }
+        tally
     }
 
     fn subscriber_count(&self) -> usize {
@@ -282,9 +273,6 @@ impl<E: Event> Hub<E> {
     /// it replays, everything there is.
     pub(super) fn add(&self, subscriber: &Arc<Subscriber<E>>, replays: bool) {
         self.subscriber_count.fetch_add(1, Ordering::AcqRel);
-        if subscriber.mailbox().blocks() {
-            self.blocking_count.fetch_add(1, Ordering::AcqRel);
-        }
         let from_cache = replays && self.cached;
         for shard in self.shards_of(subscriber) {
             let lag = from_cache.then_some(Lag::NEW);
@@ -306,9 +294,6 @@ impl<E: Event> Hub<E> {
         for shard in self.shards_of(subscriber) {
             self.shards[shard].remove(subscriber);
         }
-        if subscriber.mailbox().blocks() {
-            self.blocking_count.fetch_sub(1, Ordering::AcqRel);
-        }
         self.subscriber_count.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -321,24 +306,38 @@ impl<E: Event> Hub<E> {
         self.shards[shard].catch_up(subscriber, batch);
     }
 
-    pub(super) fn count_delivered(&self, count: u64) {
-        self.delivered.fetch_add(count, Ordering::Relaxed);
-    }
-
     pub(super) fn stats(&self) -> TopicStats {
         let mut stats = TopicStats {
             name: self.name.clone(),
             subscriber_count: self.subscriber_count() as u64,
-            delivered: self.delivered.load(Ordering::Relaxed),
             ..TopicStats::default()
         };
         for shard in &self.shards {
             let counters = shard.counters();
-            stats.cached_count += shard.len() as u64;
+            stats.cached_count += counters.cached_count;
+            stats.retired_count += counters.retired_count;
             stats.published += counters.published;
+            stats.delivered += counters.delivered;
             stats.lost += counters.lost;
             stats.conflated += counters.conflated;
         }
         stats
+    }
+}
+
+/// Waits for whoever has no room, and tries again.
+#[cold]
+fn publish_when_there_is_room<E: Event>(
+    shard: &Shard<E>,
+    hash: u64,
+    mut wait: Wait<E>,
+    tally: &mut Tally<E>,
+) {
+    loop {
+        let may_wait = wait.full.wait_for_room();
+        match shard.publish(hash, wait.event, may_wait, tally) {
+            Ok(()) => return,
+            Err(again) => wait = again,
+        }
     }
 }

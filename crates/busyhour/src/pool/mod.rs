@@ -66,7 +66,7 @@ pub(crate) use turn::Turn;
 use crate::{
     clock::Clock,
     stats::{PoolStats, SerializerStats},
-    task::{Executor, Rejected, Task},
+    task::{Assistance, Executor, Rejected, Task},
 };
 use phase::Phase;
 
@@ -231,6 +231,16 @@ impl TaskPool {
 impl Executor for TaskPool {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         self.shared().push_task(task, false)
+    }
+
+    fn assist(&self) -> Assistance {
+        if self.shared().step() {
+            Assistance::Helped
+        } else if self.shared().is_simulated() {
+            Assistance::Hopeless
+        } else {
+            Assistance::Wait
+        }
     }
 }
 

@@ -43,7 +43,7 @@ use self::core::Core;
 use crate::{
     pool::{JoinHandle, PushError, TaskPool, WaitError, current_entity, downcast, spawn_on},
     stats::SerializerStats,
-    task::{Executor, Rejected, Task},
+    task::{Assistance, Executor, Rejected, Task},
 };
 
 /// A handle to an ordered queue of tasks; clones are the same serializer.
@@ -211,6 +211,13 @@ impl TaskPool {
 impl Executor for Serializer {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         self.core.try_push(task, None)
+    }
+
+    fn assist(&self) -> Assistance {
+        if Self::current().as_ref() == Some(self) {
+            return Assistance::Hopeless;
+        }
+        self.core.assist()
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::core::Core;
 use crate::{
     pool::{Entity, PushError, WaitError, current_entity, reply},
-    task::Task,
+    task::{Assistance, Task},
 };
 
 /// Waiting cannot help.
@@ -42,6 +42,18 @@ impl Core {
             .begin(self.waiter(), self.clone())
             .map_err(|cycle| Hopeless(WaitError::Deadlock(cycle)))?;
         self.help_until(|| self.has_room())
+    }
+
+    /// Runs one of its tasks for a thread that has to wait for them.
+    pub(super) fn assist(self: &Arc<Self>) -> Assistance {
+        let helped = self.may_help() && self.run_one();
+        if helped || self.pool().step() {
+            Assistance::Helped
+        } else if self.pool().is_simulated() {
+            Assistance::Hopeless
+        } else {
+            Assistance::Wait
+        }
     }
 
     fn waiter(&self) -> Option<Arc<dyn Entity>> {

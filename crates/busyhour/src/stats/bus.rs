@@ -11,10 +11,12 @@ pub struct TopicStats {
     pub subscriber_count: u64,
     /// Events published.
     pub published: u64,
-    /// Deliveries handed to subscribers.
+    /// Deliveries put into subscribers' queues, those of replays included.
     pub delivered: u64,
     /// Deliveries lost by a declared overflow policy.
     pub lost: u64,
     /// Deliveries replaced by a newer event of the same key before they left.
     pub conflated: u64,
+    /// Replaced events that wait for the end of a lookup that may be reading them.
+    pub retired_count: u64,
 }

@@ -34,17 +34,44 @@ pub trait Executor: Send + Sync {
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
         None
     }
+
+    /// Helps along what this executor has been given, on behalf of a thread
+    /// that has to wait for it; says how to go on.
+    ///
+    /// The default says that other threads see to it.
+    fn assist(&self) -> Assistance {
+        Assistance::Wait
+    }
+}
+
+/// How to go on waiting for an [`Executor`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Assistance {
+    /// A task was run on the waiting thread: look again.
+    Helped,
+    /// Other threads run the tasks: sleep until there is a change.
+    Wait,
+    /// The caller would wait for itself, or for tasks that nobody will run.
+    Hopeless,
 }
 
 impl<T: Executor + ?Sized> Executor for Arc<T> {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         (**self).execute(task)
     }
+
+    fn assist(&self) -> Assistance {
+        (**self).assist()
+    }
 }
 
 impl<T: Executor + ?Sized> Executor for &T {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         (**self).execute(task)
+    }
+
+    fn assist(&self) -> Assistance {
+        (**self).assist()
     }
 }
 

@@ -13,7 +13,7 @@ mod closure;
 mod executor;
 mod overflow;
 
-pub use executor::{Executor, Reason, Rejected};
+pub use executor::{Assistance, Executor, Reason, Rejected};
 pub use overflow::Overflow;
 
 use closure::Closure;

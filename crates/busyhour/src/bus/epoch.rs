@@ -1,0 +1,158 @@
+//! When is nobody reading what was replaced? Epochs answer that without a
+//! write to anything that readers share.
+//!
+//! A reader notes the epoch in a record of its own thread while it reads. Who
+//! replaces something stamps it with the epoch of that moment, and frees it
+//! two epochs later; the epoch moves on only when every reader has noted the
+//! newest. README.md beside this file has the proof.
+
+use crate::sync::{
+    CachePadded, Mutex,
+    atomic::{AtomicU64, Ordering, fence},
+    lock,
+};
+use std::{
+    marker::PhantomData,
+    sync::{Arc, LazyLock},
+};
+
+/// An epoch and everybody who may be reading in it.
+pub(super) struct Epochs {
+    now: CachePadded<AtomicU64>,
+    readers: Mutex<Vec<Arc<Reader>>>,
+}
+
+/// One thread's note of what it reads.
+pub(super) struct Reader {
+    /// The epoch in which this thread began to read; [`Reader::IDLE`] while it
+    /// does not. Written by its thread, read by whoever moves the epoch on.
+    noted: CachePadded<AtomicU64>,
+}
+
+/// While this lives, nothing that its thread can find in a table is freed.
+pub(super) struct Pin<'a> {
+    /// None for a pin within a pin.
+    reader: Option<&'a Reader>,
+    /// The note is this thread's.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Reader {
+    const IDLE: u64 = 0;
+
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            noted: CachePadded(AtomicU64::new(Self::IDLE)),
+        })
+    }
+}
+
+impl Epochs {
+    pub(super) fn new() -> Self {
+        Self {
+            now: CachePadded(AtomicU64::new(Reader::IDLE + 1)),
+            readers: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(super) fn register(&self) -> Arc<Reader> {
+        let reader = Reader::new();
+        lock(&self.readers).push(Arc::clone(&reader));
+        reader
+    }
+
+    fn unregister(&self, reader: &Arc<Reader>) {
+        lock(&self.readers).retain(|other| !Arc::ptr_eq(other, reader));
+    }
+
+    /// Begins to read, on the thread whose record this is.
+    #[inline]
+    pub(super) fn pin<'a>(&self, reader: &'a Reader) -> Pin<'a> {
+        let nested = reader.noted.load(Ordering::Relaxed) != Reader::IDLE;
+        if !nested {
+            let now = self.now.load(Ordering::Relaxed);
+            reader.noted.store(now, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+        Pin {
+            reader: (!nested).then_some(reader),
+            _not_send: PhantomData,
+        }
+    }
+
+    /// The stamp for what has just been made impossible to find.
+    pub(super) fn stamp(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody reads any more what got this stamp.
+    pub(super) fn is_over(&self, stamp: u64) -> bool {
+        self.now.load(Ordering::Acquire) >= stamp + 2
+    }
+
+    /// Moves the epoch on if every reader has noted it; never waits.
+    pub(super) fn try_advance(&self) {
+        let Ok(readers) = self.readers.try_lock() else {
+            return;
+        };
+        let now = self.now.load(Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let is_behind = |reader: &Arc<Reader>| {
+            let noted = reader.noted.load(Ordering::Relaxed);
+            noted != Reader::IDLE && noted != now
+        };
+        if !readers.iter().any(is_behind) {
+            fence(Ordering::Acquire);
+            self.now.store(now + 1, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Pin<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader {
+            reader.noted.store(Reader::IDLE, Ordering::Release);
+        }
+    }
+}
+
+/// The epochs of the process.
+pub(super) fn epochs() -> &'static Epochs {
+    static EPOCHS: LazyLock<Epochs> = LazyLock::new(Epochs::new);
+    &EPOCHS
+}
+
+/// Runs `read` pinned, on this thread's record.
+#[inline]
+pub(super) fn pinned<R>(read: impl FnOnce(&Pin<'_>) -> R) -> R {
+    let mut read = Some(read);
+    let run = |reader: &Registered| Some(read.take()?(&epochs().pin(&reader.0)));
+    let done = THREAD.try_with(run).ok().flatten();
+    match (done, read) {
+        (Some(result), _) => result,
+        // The thread is ending and has given its record back.
+        (None, Some(read)) => read(&epochs().pin(&Registered::new().0)),
+        (None, None) => unreachable!("a read that was taken has a result"),
+    }
+}
+
+/// A record that leaves the list with its thread.
+struct Registered(Arc<Reader>);
+
+impl Registered {
+    fn new() -> Self {
+        Self(epochs().register())
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        epochs().unregister(&self.0);
+    }
+}
+
+thread_local! {
+    static THREAD: Registered = Registered::new();
+}

@@ -1,0 +1,108 @@
+use super::epoch::Epochs;
+use std::{
+    collections::VecDeque,
+    mem::{self, MaybeUninit, needs_drop},
+};
+
+/// What was replaced in a table and may still be being read.
+///
+/// It is collected in bags; a full bag gets the stamp of the epoch and is
+/// handed back to be dropped when that epoch is over. The number of bags is
+/// bounded only by how long readers read, which is one clone of an event.
+pub(super) struct Garbage<E, A> {
+    open: Bag<E, A>,
+    sealed: VecDeque<(u64, Bag<E, A>)>,
+}
+
+/// Dropped only when nobody reads what is in it.
+pub(super) struct Bag<E, A> {
+    /// Each is the only owner of a value.
+    values: Vec<MaybeUninit<E>>,
+    arrays: Vec<A>,
+}
+
+/// The bytes of a value that nobody can find any more, but somebody may be
+/// reading. They stay bytes, so that nothing claims them for itself alone.
+pub(super) struct Retired<E>(MaybeUninit<E>);
+
+impl<E> Retired<E> {
+    /// # Safety
+    ///
+    /// - The bytes are a value, and from now on this is its only owner;
+    ///   readers may have copies, under a pin.
+    #[inline(always)]
+    pub(super) unsafe fn new(value: MaybeUninit<E>) -> Self {
+        Self(value)
+    }
+}
+
+impl<E, A> Garbage<E, A> {
+    /// Values in a full bag: enough to make the price of a stamp small.
+    const BAG_LEN: usize = 64;
+
+    pub(super) fn new() -> Self {
+        Self {
+            open: Bag::new(),
+            sealed: VecDeque::new(),
+        }
+    }
+
+    /// Values waiting to be dropped.
+    pub(super) fn len(&self) -> usize {
+        let sealed = self.sealed.iter().map(|(_, bag)| bag.values.len());
+        self.open.values.len() + sealed.sum::<usize>()
+    }
+
+    #[inline(always)]
+    pub(super) fn retire_value(&mut self, value: Retired<E>) {
+        if needs_drop::<E>() {
+            self.open.values.push(value.0);
+        }
+    }
+
+    pub(super) fn retire_array(&mut self, array: A) {
+        self.open.arrays.push(array);
+    }
+
+    /// Hands out what nobody reads any more.
+    #[inline(always)]
+    pub(super) fn sweep(&mut self, epochs: &Epochs) -> Option<VecDeque<(u64, Bag<E, A>)>> {
+        let full = self.open.values.len() >= Self::BAG_LEN || !self.open.arrays.is_empty();
+        full.then(|| self.seal(epochs))
+    }
+
+    #[cold]
+    fn seal(&mut self, epochs: &Epochs) -> VecDeque<(u64, Bag<E, A>)> {
+        let bag = mem::replace(&mut self.open, Bag::new());
+        self.sealed.push_back((epochs.stamp(), bag));
+        // Twice: where nobody reads, that ends the epoch of the stamp.
+        epochs.try_advance();
+        epochs.try_advance();
+        let over = self
+            .sealed
+            .iter()
+            .take_while(|(stamp, _)| epochs.is_over(*stamp));
+        let over = over.count();
+        self.sealed.drain(..over).collect()
+    }
+}
+
+impl<E, A> Bag<E, A> {
+    fn new() -> Self {
+        Self {
+            values: Vec::new(),
+            arrays: Vec::new(),
+        }
+    }
+}
+
+impl<E, A> Drop for Bag<E, A> {
+    fn drop(&mut self) {
+        for mut value in self.values.drain(..) {
+            // SAFETY: the bag is the only owner of the value, and it is
+            // dropped only when nobody can be reading any more: when the epoch
+            // of its stamp is over, or with the table.
+            unsafe { value.assume_init_drop() };
+        }
+    }
+}

@@ -1,0 +1,113 @@
+use std::fmt;
+
+/// The state of one table slot in one word: what it holds, whether it is being
+/// written, and the version of its last change.
+///
+/// Every write ends with a word that this slot never had before, so a reader
+/// who finds the same word before and after has read no torn value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Word(u64);
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing, and nothing ever was: a search ends here.
+    Empty,
+    /// The last event of a key.
+    Live,
+    /// The event of a key that was cleared, for who has not been told.
+    Cleared,
+    /// Nothing any more: a search goes on.
+    Vacated,
+}
+
+impl Word {
+    pub(super) const EMPTY: Self = Self(0);
+    const KIND_MASK: u64 = 0b11;
+    const WRITING: u64 = 1 << 2;
+    const KNOWN_TO_LAGGARD: u64 = 1 << 3;
+    const VERSION_SHIFT: u32 = 4;
+
+    pub(super) const fn new(kind: Kind, version: u64) -> Self {
+        Self(version << Self::VERSION_SHIFT | kind as u64)
+    }
+
+    pub(super) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub(super) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(super) fn kind(self) -> Kind {
+        match self.0 & Self::KIND_MASK {
+            0 => Kind::Empty,
+            1 => Kind::Live,
+            2 => Kind::Cleared,
+            _ => Kind::Vacated,
+        }
+    }
+
+    pub(super) const fn version(self) -> u64 {
+        self.0 >> Self::VERSION_SHIFT
+    }
+
+    #[must_use]
+    pub(super) const fn writing(self) -> Self {
+        Self(self.0 | Self::WRITING)
+    }
+
+    #[inline(always)]
+    pub(super) const fn is_writing(self) -> bool {
+        self.0 & Self::WRITING != 0
+    }
+
+    /// Somebody who lags has heard of this key.
+    pub(super) const fn is_known_to_laggard(self) -> bool {
+        self.0 & Self::KNOWN_TO_LAGGARD != 0
+    }
+
+    /// The word after a change. `laggards_since` is the newest version at
+    /// which somebody began to lag, 0 when nobody does.
+    #[must_use]
+    pub(super) const fn changed(self, kind: Kind, version: u64, laggards_since: u64) -> Self {
+        let mut known = self.0 & Self::KNOWN_TO_LAGGARD;
+        if self.version() <= laggards_since {
+            known = Self::KNOWN_TO_LAGGARD;
+        }
+        Self(Self::new(kind, version).0 | known)
+    }
+}
+
+const _: () = assert!(Word::new(Kind::Empty, 0).0 == Word::EMPTY.0);
+
+impl fmt::Debug for Word {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?} at {}", self.kind(), self.version())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_notes_what_a_laggard_has_heard_and_keeps_the_note() {
+        let word = Word::new(Kind::Live, 5);
+        assert!(!word.changed(Kind::Live, 6, 4).is_known_to_laggard());
+        let known = word.changed(Kind::Live, 6, 5);
+        assert!(known.is_known_to_laggard());
+        assert!(known.changed(Kind::Cleared, 9, 5).is_known_to_laggard());
+    }
+
+    #[test]
+    fn the_writing_bit_leaves_kind_and_version_alone() {
+        for kind in [Kind::Live, Kind::Cleared, Kind::Vacated] {
+            let word = Word::new(kind, 7).writing();
+            assert!(word.is_writing());
+            assert_eq!((word.kind(), word.version()), (kind, 7));
+        }
+    }
+}
