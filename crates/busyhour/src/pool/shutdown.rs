@@ -137,7 +137,7 @@ impl Shared {
         left
     }
 
-    fn drop_loot(&self, loot: Loot) {
+    pub(super) fn drop_loot(&self, loot: Loot) {
         self.count_dropped(loot.tasks.len() as u64);
         for token in loot.tokens {
             token.entity().abandon();

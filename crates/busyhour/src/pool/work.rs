@@ -199,13 +199,14 @@ impl Day<'_> {
         leaves
     }
 
-    /// What this worker still holds goes where somebody will find it.
+    /// What this worker still holds when the pool is sealed is dropped: the
+    /// shutdown may have looked here already.
     fn hand_over(&mut self) {
-        let last = self.last.take();
-        let next = self.seat.local(|local| local.switch(last));
-        if let Some(Runnable::Entity(token)) = next {
+        if let Some((Runnable::Entity(token), _)) = self.last.take() {
             self.seat.local(|local| local.wake(token));
         }
+        let left = self.seat.local(|local| local.give_all());
+        self.shared.drop_loot(left);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::task::Task;
 #[derive(Default)]
 pub(super) struct Queue {
     first: Option<Task>,
+    #[expect(clippy::box_collection, reason = "an idle one must be one word")]
     rest: Option<Box<VecDeque<Keyed>>>,
 }
 
