@@ -6,7 +6,7 @@
 //!   timers ──┘  └──── inbox  ◄── socket
 //! ```
 //!
-//! The [`engine`] is pure: it takes the time and datagrams and gives
+//! The engine is pure: it takes the time and datagrams and gives
 //! datagrams, so its rules (retransmission as RFC 3261 §17.1.2 has it, digest,
 //! what counts as an answer) are tested without a socket. The driver moves
 //! bytes. Latency runs from the moment a registration was *due*, so a server

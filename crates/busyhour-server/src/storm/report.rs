@@ -191,9 +191,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        self.rows()
-            .into_iter()
-            .for_each(|(name, value)| drop(table.add_row([name.to_owned(), value])));
+        for (name, value) in self.rows() {
+            table.add_row([name.to_owned(), value]);
+        }
         table.fmt(f)
     }
 }

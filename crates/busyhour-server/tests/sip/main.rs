@@ -6,5 +6,7 @@ mod uri;
 mod torture_valid;
 mod torture_invalid;
 mod torture_ipv6;
+mod frame;
+mod against_ezk;
 mod properties;
 mod seeds;

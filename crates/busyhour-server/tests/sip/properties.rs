@@ -1,8 +1,8 @@
 //! What must hold for any bytes at all: shared by the tests and the fuzzer.
 
 use busyhour_server::proto::sip::{
-    Address, Contact, HeaderName, Limits, Message, ParseError, ResponseBuilder, Start, Status, Uri,
-    Via,
+    Address, Contact, Frame, HeaderName, Limits, Message, ParseError, ResponseBuilder, Start,
+    Status, Uri, Via,
 };
 
 /// Reads `bytes` as a message in every way there is and checks what was read.
@@ -11,6 +11,7 @@ pub fn hold(bytes: &[u8]) {
         touch_everything(&message);
         survives_writing(&message);
     }
+    frames_advance(bytes);
     if let Some(message) = Message::salvage(bytes) {
         touch_everything(&message);
         answer_is_sound(&message, bytes.len());
@@ -120,6 +121,25 @@ fn answer_is_sound(request: &Message<'_>, request_bytes: usize) {
     if let Ok(via) = request.via() {
         assert_eq!(response.via().map(|via| via.branch()), Ok(via.branch()));
         assert_eq!(response.vias().count(), request.vias().count());
+    }
+}
+
+/// A stream is cut into pieces that lie within it, and a piece that is called
+/// a message has one in it.
+fn frames_advance(bytes: &[u8]) {
+    let limits = Limits::default();
+    let mut rest = bytes;
+    while let Ok(frame) = Frame::first(rest, &limits) {
+        let length = match frame {
+            Frame::Incomplete => return,
+            Frame::KeepAlive { bytes, .. } => bytes,
+            Frame::Message { bytes } => {
+                Message::parse(&rest[..bytes]).expect("a framed message can be read");
+                bytes
+            }
+        };
+        assert!(length > 0);
+        rest = &rest[length..];
     }
 }
 

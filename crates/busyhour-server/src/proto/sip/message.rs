@@ -53,14 +53,21 @@ impl<'a> Message<'a> {
     /// As [`Message::parse`].
     pub fn parse_within(datagram: &'a [u8], limits: &Limits) -> Result<Self, ParseError> {
         let bytes = skip_line_ends(datagram);
+        let mut message = Self::parse_head(bytes, limits)?;
+        let rest = bytes.get(message.head.len() + 2..).unwrap_or(&[]);
+        message.body = message.cut_body(rest, limits)?;
+        Ok(message)
+    }
+
+    /// Reads start line and headers of `bytes`, and leaves the body alone.
+    pub(super) fn parse_head(bytes: &'a [u8], limits: &Limits) -> Result<Self, ParseError> {
         if bytes.is_empty() {
             return Err(ParseError::Empty);
         }
         if bytes.len() > limits.message_bytes.min(u16::MAX as usize) {
             return Err(ParseError::TooLarge);
         }
-        let (head, rest) = split_head(bytes)?;
-        let head = std::str::from_utf8(head).map_err(|_| ParseError::NotText)?;
+        let head = std::str::from_utf8(split_head(bytes)?).map_err(|_| ParseError::NotText)?;
         let (line, headers) = split_start_line(head, limits)?;
         let start = Start::parse(line)?;
         let mut message = Self {
@@ -70,7 +77,6 @@ impl<'a> Message<'a> {
             body: &[],
         };
         message.index.read(head, headers, limits)?;
-        message.body = message.cut_body(rest, limits)?;
         Ok(message)
     }
 
@@ -224,16 +230,16 @@ fn skip_line_ends(bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// The start line and headers with their line ends, and what follows.
-fn split_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
+/// The start line and headers with their line ends. The line end that makes
+/// the blank line follows, then the body.
+fn split_head(bytes: &[u8]) -> Result<&[u8], ParseError> {
     let end = memchr::memmem::find(bytes, b"\r\n\r\n").ok_or(ParseError::Unterminated)?;
-    let (head, rest) = bytes.split_at(end + 2);
-    Ok((head, rest.get(2..).unwrap_or(&[])))
+    bytes.get(..end + 2).ok_or(ParseError::Unterminated)
 }
 
 /// The readable beginning of a message, up to its last whole line.
 fn lossy_head(bytes: &[u8]) -> &str {
-    let head = split_head(bytes).map_or(bytes, |(head, _)| head);
+    let head = split_head(bytes).unwrap_or(bytes);
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(error) => {
