@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 pub(super) struct Granules {
     /// Length of each free run by its first granule; no two runs touch.
     free_runs: BTreeMap<usize, usize>,
+    touched_end: usize,
 }
 
 impl Granules {
     pub(super) fn new(count: usize) -> Self {
         Self {
             free_runs: BTreeMap::from([(0, count)]),
+            touched_end: 0,
         }
     }
 
@@ -24,7 +26,13 @@ impl Granules {
         if len > count {
             self.free_runs.insert(first + count, len - count);
         }
+        self.touched_end = self.touched_end.max(first + count);
         Some(first)
+    }
+
+    /// No granule from this one on was ever taken.
+    pub(super) fn touched_end(&self) -> usize {
+        self.touched_end
     }
 
     /// Puts back `count` granules from `first` on.

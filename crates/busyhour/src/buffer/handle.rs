@@ -1,16 +1,11 @@
 use std::{
     fmt,
     ops::{Bound, Deref, DerefMut, RangeBounds},
+    ptr::NonNull,
     slice,
 };
 
-use super::{
-    Error,
-    region::Place,
-    slot::{Hold, Slot},
-    store::Store,
-};
-use crate::sync::Arc;
+use super::{Error, region::Place, slot::Slot, store::Store, word::Hold};
 
 /// A buffer that one owner writes. [`BufferMut::freeze`] makes it shareable.
 ///
@@ -29,16 +24,19 @@ use crate::sync::Arc;
 /// # Ok::<(), busyhour::buffer::Error>(())
 /// ```
 pub struct BufferMut {
-    block: Block,
+    data: *mut u8,
     len: usize,
+    block: Block,
 }
 
 impl BufferMut {
-    pub(super) fn open(store: &Arc<Store>, len: usize) -> Result<Self, Error> {
+    #[inline]
+    pub(super) fn open(store: &Store, len: usize) -> Result<Self, Error> {
         let place = store.open(len, Hold::Handle)?;
         Ok(Self {
-            block: Block::held(store, place),
+            data: store.block(place),
             len,
+            block: Block::held(store, place),
         })
     }
 
@@ -49,15 +47,22 @@ impl BufferMut {
 
     /// Ends the writing. The bytes can be shared and pinned from now on, and
     /// never change again.
+    #[inline]
     pub fn freeze(self) -> Buffer {
         self.block.slot().publish(self.len);
         Buffer {
-            data: self.block.start(),
+            data: self.data,
             len: self.len,
             block: self.block,
         }
     }
 }
+
+// SAFETY: the bytes are reached through this value alone, and its block is
+// held by atomics.
+unsafe impl Send for BufferMut {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for BufferMut {}
 
 impl Deref for BufferMut {
     type Target = [u8];
@@ -66,14 +71,14 @@ impl Deref for BufferMut {
         // SAFETY: the block is held by `self`, at least `len` bytes long, and
         // initialised (fresh memory is zero). Nobody else can reach an
         // unpublished block.
-        unsafe { slice::from_raw_parts(self.block.start(), self.len) }
+        unsafe { slice::from_raw_parts(self.data, self.len) }
     }
 }
 
 impl DerefMut for BufferMut {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `self` is borrowed exclusively.
-        unsafe { slice::from_raw_parts_mut(self.block.start(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.data, self.len) }
     }
 }
 
@@ -153,12 +158,11 @@ impl Buffer {
     }
 
     /// The whole buffer of a block that the caller got a handle on.
-    pub(super) fn of_held(store: &Arc<Store>, place: Place) -> Self {
-        let block = Block::held(store, place);
+    pub(super) fn of_held(store: &Store, place: Place) -> Self {
         Self {
-            data: block.start(),
-            len: block.slot().len(),
-            block,
+            data: store.block(place),
+            len: store.slot(place).len(),
+            block: Block::held(store, place),
         }
     }
 
@@ -216,37 +220,44 @@ impl fmt::Debug for Buffer {
 
 /// One handle on a block.
 struct Block {
-    store: Arc<Store>,
-    place: Place,
+    slot: NonNull<Slot>,
+    store: NonNull<Store>,
 }
 
 impl Block {
-    fn held(store: &Arc<Store>, place: Place) -> Self {
+    /// Of a block on which the caller got a handle.
+    #[inline]
+    fn held(store: &Store, place: Place) -> Self {
         Self {
-            store: Arc::clone(store),
-            place,
+            slot: NonNull::from(store.slot(place)),
+            store: NonNull::from(store),
         }
     }
 
+    #[inline]
     fn slot(&self) -> &Slot {
-        self.store.slot(self.place)
-    }
-
-    fn start(&self) -> *mut u8 {
-        self.store.block(self.place)
+        // SAFETY: the slot is part of the store, and this handle keeps the
+        // store alive: a pool that ends leaves it to its last holder.
+        unsafe { self.slot.as_ref() }
     }
 }
 
 impl Clone for Block {
+    #[inline]
     fn clone(&self) -> Self {
         self.slot().add_handle();
-        Self::held(&self.store, self.place)
+        Self {
+            slot: self.slot,
+            store: self.store,
+        }
     }
 }
 
 impl Drop for Block {
+    #[inline]
     fn drop(&mut self) {
-        let remaining = self.slot().drop_handle();
-        self.store.put_if_last(self.place, remaining);
+        // SAFETY: as for the slot. The store stays alive for the whole call,
+        // although the handle goes in the middle of it: it takes a lease first.
+        unsafe { self.store.as_ref() }.drop_handle(self.slot());
     }
 }

@@ -5,6 +5,9 @@
 //! [`BufferPool::pin`] keeps alive. The protocol is in this module's
 //! `README.md`.
 
+mod budget;
+mod cache;
+mod counters;
 mod error;
 mod free_map;
 mod granules;
@@ -15,7 +18,9 @@ mod shelf;
 mod size_class;
 mod slot;
 mod store;
+mod stripes;
 mod table;
+mod word;
 
 pub use error::Error;
 pub use handle::{Buffer, BufferMut};

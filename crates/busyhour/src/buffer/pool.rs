@@ -1,5 +1,7 @@
-use super::{Buffer, BufferMut, Error, slot::Hold, store::Store};
-use crate::{stats::BufferStats, sync::Arc};
+use std::{ops::Deref, sync::Arc};
+
+use super::{Buffer, BufferMut, Error, store::Store, word::Hold};
+use crate::stats::BufferStats;
 
 /// Hands out pinned, reference-counted buffers; a clone is another handle on
 /// the same pool.
@@ -28,7 +30,7 @@ use crate::{stats::BufferStats, sync::Arc};
 /// ```
 #[derive(Debug, Clone)]
 pub struct BufferPool {
-    store: Arc<Store>,
+    store: Arc<Open>,
 }
 
 impl BufferPool {
@@ -85,9 +87,7 @@ impl BufferPool {
     /// there, [`Error::TooManyPins`]. Nothing has changed then.
     #[inline]
     pub fn pin(&self, address: *const u8) -> Result<(), Error> {
-        self.store
-            .hold_address(address.addr(), Hold::Pin)
-            .map(|_| ())
+        self.store.pin(address.addr())
     }
 
     /// Takes one pin off the buffer that has a byte at `address`; the last
@@ -109,7 +109,7 @@ impl BufferPool {
     ///
     /// As [`BufferPool::pin`].
     pub fn buffer_at(&self, address: *const u8) -> Result<Buffer, Error> {
-        let place = self.store.hold_address(address.addr(), Hold::Handle)?;
+        let place = self.store.handle(address.addr())?;
         Ok(Buffer::of_held(&self.store, place))
     }
 
@@ -151,8 +151,29 @@ impl BufferPoolBuilder {
     ///
     /// [`Error::NoAddressSpace`].
     pub fn build(self) -> Result<BufferPool, Error> {
-        let store = Arc::new(Store::new(self.budget_bytes)?);
-        Ok(BufferPool { store })
+        let store = Open(Store::new(self.budget_bytes)?);
+        Ok(BufferPool {
+            store: Arc::new(store),
+        })
+    }
+}
+
+/// The store as long as the pool has a handle; closed after the last.
+#[derive(Debug)]
+struct Open(Arc<Store>);
+
+impl Deref for Open {
+    type Target = Store;
+
+    #[inline]
+    fn deref(&self) -> &Store {
+        &self.0
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     Error,
     size_class::{CLASS_COUNT, GRANULE_BYTES, SizeClass},
     slot::Slot,
+    stripes::{STRIPE_COUNT, Stripes},
     table::{Table, reserve_bytes},
 };
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,8 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 pub(super) struct Region {
     blocks: MmapRaw,
     slots: Table<Slot>,
+    /// One part for each stripe, each as long as `slots`.
+    pins: Table<AtomicU32>,
     /// For each granule the first granule of the buffer it belongs or belonged to.
     heads: Table<AtomicU32>,
     /// For each first granule how many belong together.
@@ -34,12 +37,9 @@ pub(super) enum Range {
     Granules,
 }
 
-/// One block or granule.
+/// One block or granule: its number in the table of states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) range: Range,
-    pub(super) index: usize,
-}
+pub(super) struct Place(usize);
 
 impl Region {
     /// Reserves room for `budget_bytes` in each class.
@@ -55,6 +55,7 @@ impl Region {
         Ok(Self {
             blocks: reserve_bytes(RANGE_COUNT * range_bytes).ok_or(refused)?,
             slots: Table::reserve(slot_count).ok_or(refused)?,
+            pins: Table::reserve(STRIPE_COUNT * slot_count).ok_or(refused)?,
             heads: Table::reserve(granule_count).ok_or(refused)?,
             joined: Table::reserve(granule_count).ok_or(refused)?,
             range_shift,
@@ -71,20 +72,54 @@ impl Region {
             let class = SizeClass::at(range_index);
             let offset = offset & (self.range_bytes() - 1);
             let index = class.block_holding(offset);
-            let place = Place {
-                range: Range::Blocks(class),
-                index,
-            };
+            let place = self.place_at(range_index, index);
             return Some((place, offset - index * class.block_bytes()));
         }
         self.locate_granule(offset)
     }
 
+    /// The block or granule at `index` of `range`.
+    #[inline]
+    pub(super) fn place(&self, range: Range, index: usize) -> Place {
+        self.place_at(range.index(), index)
+    }
+
+    /// The range in which `place` is.
+    #[inline]
+    pub(super) fn range_of(&self, place: Place) -> Range {
+        let range_index = place.0 >> self.slots_shift();
+        match range_index < CLASS_COUNT {
+            true => Range::Blocks(SizeClass::at(range_index)),
+            false => Range::Granules,
+        }
+    }
+
+    /// The index of `place` in its range.
+    #[inline]
+    pub(super) fn index_of(&self, place: Place) -> usize {
+        place.0 - (self.range_of(place).index() << self.slots_shift())
+    }
+
     /// The state of the block at `place`.
     #[inline]
     pub(super) fn slot(&self, place: Place) -> &Slot {
-        let number = (place.range.index() << (self.range_shift - BLOCK_SHIFT_MIN)) + place.index;
-        self.slots.get(number)
+        self.slots.get(place.0)
+    }
+
+    /// The block whose state is `slot`.
+    #[inline]
+    pub(super) fn place_of(&self, slot: &Slot) -> Place {
+        Place(self.slots.index_of(slot))
+    }
+
+    /// The pin counters of the block at `place`.
+    #[inline]
+    pub(super) fn stripes(&self, place: Place) -> BlockStripes<'_> {
+        BlockStripes {
+            pins: &self.pins,
+            stride: self.slots.len(),
+            place,
+        }
     }
 
     /// Makes the `count` granules from `head` on lead to `head`.
@@ -105,8 +140,9 @@ impl Region {
     /// The first byte of the block at `place`.
     #[inline]
     pub(super) fn block(&self, place: Place) -> *mut u8 {
+        let range = self.range_of(place);
         let offset =
-            (place.range.index() << self.range_shift) + place.index * place.range.unit_bytes();
+            (range.index() << self.range_shift) + self.index_of(place) * range.unit_bytes();
         debug_assert!(offset < self.blocks.len());
         self.blocks.as_mut_ptr().wrapping_add(offset)
     }
@@ -142,6 +178,16 @@ impl Region {
     }
 
     #[inline]
+    fn place_at(&self, range_index: usize, index: usize) -> Place {
+        Place((range_index << self.slots_shift()) + index)
+    }
+
+    #[inline]
+    fn slots_shift(&self) -> u32 {
+        self.range_shift - BLOCK_SHIFT_MIN
+    }
+
+    #[inline]
     fn range_bytes(&self) -> usize {
         1 << self.range_shift
     }
@@ -156,10 +202,7 @@ impl Region {
             .heads
             .get(offset / GRANULE_BYTES)
             .load(Ordering::Acquire) as usize;
-        let place = Place {
-            range: Range::Granules,
-            index: head,
-        };
+        let place = self.place(Range::Granules, head);
         Some((place, offset.wrapping_sub(head * GRANULE_BYTES)))
     }
 }
@@ -182,6 +225,20 @@ impl Range {
     }
 }
 
+/// The pin counters of one block of a region.
+pub(super) struct BlockStripes<'a> {
+    pins: &'a Table<AtomicU32>,
+    stride: usize,
+    place: Place,
+}
+
+impl Stripes for BlockStripes<'_> {
+    #[inline]
+    fn stripe(&self, stripe: usize) -> &AtomicU32 {
+        self.pins.get(stripe * self.stride + self.place.0)
+    }
+}
+
 /// Twice the budget, so that holes between long buffers do not use it up.
 const GRANULE_RANGE_COUNT: usize = 2;
 const RANGE_COUNT: usize = CLASS_COUNT + GRANULE_RANGE_COUNT;
@@ -200,7 +257,7 @@ mod tests {
         for class in SizeClass::all() {
             let range = Range::Blocks(class);
             for index in 0..region.capacity(range).min(9) {
-                let place = Place { range, index };
+                let place = region.place(range, index);
                 let start = region.block(place) as usize;
                 let last = class.block_bytes() - 1;
                 assert_eq!(region.locate(start), Some((place, 0)));

@@ -2,7 +2,7 @@
 
 use super::{
     free_map::FreeMap,
-    region::{Place, Range, Region},
+    region::{Range, Region},
     size_class::SizeClass,
 };
 
@@ -17,6 +17,7 @@ pub(super) struct Shelf {
     taken: FreeMap,
     resident: Vec<u64>,
     idle_extents: usize,
+    touched_end: usize,
 }
 
 impl Shelf {
@@ -27,6 +28,7 @@ impl Shelf {
             taken: FreeMap::new(capacity),
             resident: vec![0; capacity.div_ceil(class.blocks_per_extent()).div_ceil(64)],
             idle_extents: 0,
+            touched_end: 0,
         }
     }
 
@@ -35,6 +37,7 @@ impl Shelf {
         let index = self.taken.lowest_free()?;
         let was_idle = self.is_extent_free(index);
         self.taken.mark_taken(index);
+        self.touched_end = self.touched_end.max(index + 1);
         if was_idle {
             self.wake_extent(index);
         }
@@ -69,6 +72,11 @@ impl Shelf {
         given_extents * self.extent_bytes()
     }
 
+    /// No block from this index on was ever taken.
+    pub(super) fn touched_end(&self) -> usize {
+        self.touched_end
+    }
+
     /// Bytes of the extents that have memory behind them.
     pub(super) fn resident_bytes(&self) -> usize {
         let extents: u32 = self.resident.iter().map(|word| word.count_ones()).sum();
@@ -84,10 +92,8 @@ impl Shelf {
     }
 
     fn give_back(&mut self, extent: usize, region: &Region) {
-        let place = Place {
-            range: Range::Blocks(self.class),
-            index: extent * self.class.blocks_per_extent(),
-        };
+        let first = extent * self.class.blocks_per_extent();
+        let place = region.place(Range::Blocks(self.class), first);
         // SAFETY: every block of the extent is on this shelf, and the shelf is
         // locked, so nobody holds one and nobody can take one.
         unsafe { region.give_back(place, self.extent_bytes()) };

@@ -30,6 +30,11 @@ impl SizeClass {
         self.0 as usize
     }
 
+    /// Bytes in each block of the class at `index`; 0 when there is no such class.
+    pub(super) fn block_bytes_at(index: usize) -> u64 {
+        BLOCK_BYTES.get(index).map_or(0, |bytes| *bytes as u64)
+    }
+
     /// Bytes in each of its blocks.
     #[inline]
     pub(super) const fn block_bytes(self) -> usize {

@@ -1,10 +1,16 @@
 //! The state of one block: who holds it, and how many of its bytes are in use.
-//!
-//! The protocol is in this module's `README.md`. In short: the word counts
-//! handles (Rust's `Buffer`, `BufferMut`) and pins (by raw address) apart, and
-//! a word of zero is a free block, so fresh memory is a table of free blocks.
+//! This module's `README.md` tells the protocol and why it holds.
 
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::cell::Cell;
+
+use super::{
+    stripes::{Count, Stripes},
+    word::{HANDLE_COUNT_MAX, Hold, Word},
+};
+use crate::sync::{
+    atomic::{AtomicU32, AtomicU64, Ordering},
+    load_sequential_u64,
+};
 
 /// What is known about one block.
 ///
@@ -23,14 +29,15 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Takes a free block, which the caller got from its shelf, for one holder.
+    /// Takes a free block, which the caller got from a shelf, for one holder.
     /// No address inside it can be pinned before [`Slot::publish`].
     #[inline]
     pub(super) fn open(&self, hold: Hold, born: u32) {
-        debug_assert_eq!(self.word.load(Ordering::Relaxed), FREE);
+        let free = Word(self.word.load(Ordering::Relaxed));
+        debug_assert!(!free.is_live());
         self.len.store(0, Ordering::Relaxed);
         self.born.store(born, Ordering::Relaxed);
-        self.word.store(hold.unit(), Ordering::Release);
+        self.word.store(free.opened(hold).0, Ordering::Release);
     }
 
     /// Lets the first `len` bytes be pinned by address from now on.
@@ -39,69 +46,106 @@ impl Slot {
         self.len.store(len as u32, Ordering::Release);
     }
 
-    /// Adds a hold for whoever knows an address `offset` bytes into the block.
-    #[inline]
-    pub(super) fn hold_byte(&self, offset: usize, hold: Hold) -> HoldByte {
-        let mut word = self.word.load(Ordering::Acquire);
-        loop {
-            if word == FREE || !self.covers(offset) {
-                return HoldByte::NotLive;
-            }
-            if hold.count(word) == hold.count_max() {
-                return HoldByte::TooMany;
-            }
-            match self.swap(word, word + hold.unit()) {
-                Ok(()) => return self.confirm(offset, hold),
-                Err(now) => word = now,
-            }
-        }
-    }
-
     /// Adds a handle beside one that the caller has.
     #[inline]
     pub(super) fn add_handle(&self) {
-        let before = self.word.fetch_add(HANDLE, Ordering::Relaxed);
-        if Hold::Handle.count(before) >= HANDLE_COUNT_MAX / 2 {
+        let before = Word(self.word.fetch_add(Hold::Handle.unit(), Ordering::Relaxed));
+        if before.handles() >= HANDLE_COUNT_MAX {
             too_many_handles();
         }
     }
 
     /// Drops a handle that the caller has.
     #[inline]
-    pub(super) fn drop_handle(&self) -> Remaining {
-        let before = self.word.fetch_sub(HANDLE, Ordering::AcqRel);
-        debug_assert!(Hold::Handle.count(before) > 0);
-        Remaining::after(before - HANDLE)
+    pub(super) fn drop_handle(&self, stripes: &impl Stripes) -> Remaining {
+        let before = self.word.fetch_sub(Hold::Handle.unit(), Ordering::SeqCst);
+        self.settle(Word(before).dropped(Hold::Handle), stripes)
     }
 
-    /// Drops a pin, if the block is live, covers the byte at `offset` and has one.
-    #[inline]
-    pub(super) fn drop_pin(&self, offset: usize) -> DropPin {
-        let mut word = self.word.load(Ordering::Acquire);
+    /// Adds a handle for whoever knows an address `offset` bytes into the block.
+    pub(super) fn handle_byte(&self, offset: usize, stripes: &impl Stripes) -> HoldByte {
+        let mut word = self.load();
         loop {
-            if word == FREE || !self.covers(offset) {
-                return DropPin::NotLive;
+            if !word.is_live() || !self.covers(offset) {
+                return HoldByte::NotLive;
             }
-            if Hold::Pin.count(word) == 0 {
-                return DropPin::NotPinned;
+            if word.handles() >= HANDLE_COUNT_MAX {
+                return HoldByte::TooMany;
             }
-            match self.swap(word, word - PIN) {
-                Ok(()) => return DropPin::Dropped(Remaining::after(word - PIN)),
+            let next = match word.is_open() {
+                true => word.with_handle(),
+                false => word.reopened(Hold::Handle),
+            };
+            match self.swap(word, next) {
+                Ok(()) if self.covers(offset) => return HoldByte::Held,
+                Ok(()) => return HoldByte::Withdrawn(self.drop_handle(stripes)),
                 Err(now) => word = now,
             }
         }
     }
 
-    /// How many handles and pins the block has now.
-    pub(super) fn holds(&self) -> Holds {
-        let word = self.word.load(Ordering::Acquire);
-        Holds {
-            handles: Hold::Handle.count(word),
-            pins: Hold::Pin.count(word),
+    /// Adds a pin for whoever knows an address `offset` bytes into the block.
+    #[inline]
+    pub(super) fn pin_byte(
+        &self,
+        offset: usize,
+        pinner: &Pinner,
+        stripes: &impl Stripes,
+    ) -> HoldByte {
+        let word = self.load();
+        if word.is_open() && word.is_striped() && self.covers(offset) {
+            return self.pin_stripe(offset, pinner, stripes);
+        }
+        self.pin_first(word, offset, pinner, stripes)
+    }
+
+    /// Drops a pin, if the block is live, covers the byte at `offset` and has one.
+    #[inline]
+    pub(super) fn drop_pin(
+        &self,
+        offset: usize,
+        pinner: &Pinner,
+        stripes: &impl Stripes,
+    ) -> DropPin {
+        let mut word = self.load();
+        loop {
+            if !word.is_live() || !self.covers(offset) {
+                return DropPin::NotLive;
+            }
+            if word.is_striped() {
+                return self.take_pin(pinner, stripes);
+            }
+            if !word.has_pin() {
+                return DropPin::NotPinned;
+            }
+            let next = word.dropped(Hold::Pin);
+            match self.swap(word, next) {
+                Ok(()) => return DropPin::Dropped(self.settle(next, stripes)),
+                Err(now) => word = now,
+            }
         }
     }
 
+    /// Sets a mark on a live block; `false` when it is free.
+    pub(super) fn mark(&self, mark: impl Fn(Word) -> Word) -> bool {
+        let mut word = self.load();
+        while word.is_live() {
+            match self.swap(word, mark(word)) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// The word now.
+    #[inline]
+    pub(super) fn load(&self) -> Word {
+        Word(self.word.load(Ordering::Acquire))
+    }
+
     /// The bytes in use, 0 while they are still being written.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire) as usize
     }
@@ -117,52 +161,162 @@ impl Slot {
     }
 
     #[inline]
-    fn swap(&self, from: u64, to: u64) -> Result<(), u64> {
+    fn swap(&self, from: Word, to: Word) -> Result<(), Word> {
         self.word
-            .compare_exchange_weak(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange_weak(from.0, to.0, Ordering::SeqCst, Ordering::Acquire)
             .map(|_| ())
+            .map_err(Word)
     }
 
-    /// The block may have been freed and opened again between the look at its
-    /// length and the hold. Now that it is held the length stands still.
+    /// Pins a block that is not both open and striped: the first pin of a life
+    /// sends all others to the stripes, and one on a closed block reopens it.
+    #[cold]
+    fn pin_first(
+        &self,
+        mut word: Word,
+        offset: usize,
+        pinner: &Pinner,
+        stripes: &impl Stripes,
+    ) -> HoldByte {
+        loop {
+            if !word.is_live() || !self.covers(offset) {
+                return HoldByte::NotLive;
+            }
+            if word.is_closed() {
+                match self.swap(word, word.reopened(Hold::Pin)) {
+                    Ok(()) if self.covers(offset) => return HoldByte::Held,
+                    Ok(()) => return HoldByte::Withdrawn(self.withdraw(pinner, stripes)),
+                    Err(now) => word = now,
+                }
+                continue;
+            }
+            match self.swap(word, word.striped()) {
+                Ok(()) => return self.pin_stripe(offset, pinner, stripes),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Counts a pin in its stripe, which holds only if the block is open and
+    /// striped afterwards: then whoever closes it will read the stripes. The
+    /// block may also have been freed and opened again since the look at its
+    /// length; now that it is held the length stands still.
     #[inline]
-    fn confirm(&self, offset: usize, hold: Hold) -> HoldByte {
-        if self.covers(offset) {
+    fn pin_stripe(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> HoldByte {
+        let Some(count) = stripes.add(pinner.stripe) else {
+            return HoldByte::TooMany;
+        };
+        let word = Word(load_sequential_u64(&self.word));
+        if word.is_open() && word.is_striped() && self.covers(offset) {
+            pinner.remember(self, count);
             return HoldByte::Held;
         }
-        let before = self.word.fetch_sub(hold.unit(), Ordering::AcqRel);
-        HoldByte::Withdrawn(Remaining::after(before - hold.unit()))
+        HoldByte::Withdrawn(self.withdraw(pinner, stripes))
     }
-}
 
-/// The two kinds of hold on a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hold {
-    /// By a Rust value, which drops it exactly once.
-    Handle,
-    /// By address, to be dropped by address.
-    Pin,
-}
-
-impl Hold {
-    const fn unit(self) -> u64 {
-        match self {
-            Self::Handle => HANDLE,
-            Self::Pin => PIN,
+    #[cold]
+    fn withdraw(&self, pinner: &Pinner, stripes: &impl Stripes) -> Remaining {
+        match self.take_pin(pinner, stripes) {
+            DropPin::Dropped(remaining) => remaining,
+            // Somebody took off a pin that was not theirs: this one.
+            DropPin::NotLive | DropPin::NotPinned => Remaining::Some,
         }
     }
 
-    const fn count(self, word: u64) -> u64 {
-        match self {
-            Self::Handle => word & HANDLE_COUNT_MAX,
-            Self::Pin => word >> PIN.trailing_zeros(),
+    /// Takes a pin off the own stripe, the word, or another stripe.
+    #[inline]
+    fn take_pin(&self, pinner: &Pinner, stripes: &impl Stripes) -> DropPin {
+        if stripes.take(pinner.stripe, pinner.recall(self)) {
+            return DropPin::Dropped(self.settle_stripe(stripes));
+        }
+        self.take_strange_pin(stripes)
+    }
+
+    #[cold]
+    fn take_strange_pin(&self, stripes: &impl Stripes) -> DropPin {
+        loop {
+            let word = self.load();
+            if word.has_pin() {
+                let next = word.dropped(Hold::Pin);
+                if self.swap(word, next).is_ok() {
+                    return DropPin::Dropped(self.settle(next, stripes));
+                }
+            } else if stripes.take_any() {
+                return DropPin::Dropped(self.settle_stripe(stripes));
+            } else if self.has_no_pin(word, stripes) {
+                return DropPin::NotPinned;
+            }
         }
     }
 
-    const fn count_max(self) -> u64 {
-        match self {
-            Self::Handle => HANDLE_COUNT_MAX / 2,
-            Self::Pin => PIN_COUNT_MAX,
+    /// Whether, at one moment, no pin was in the word or in a stripe: all are
+    /// read twice, and nothing was added in between.
+    fn has_no_pin(&self, word: Word, stripes: &impl Stripes) -> bool {
+        let first = stripes.read();
+        first.is_zero() && first == stripes.read() && word == self.load()
+    }
+
+    /// Whether anybody holds the block, after the caller took a pin off the stripes.
+    #[inline]
+    fn settle_stripe(&self, stripes: &impl Stripes) -> Remaining {
+        self.finish(Word(load_sequential_u64(&self.word)), stripes)
+    }
+
+    /// Whether anybody holds the block, after the caller dropped a hold from
+    /// its word and `word` was the outcome.
+    #[inline]
+    fn settle(&self, word: Word, stripes: &impl Stripes) -> Remaining {
+        if word.is_open() {
+            return Remaining::Some;
+        }
+        if !word.is_striped() {
+            return Remaining::None(word);
+        }
+        self.finish(word, stripes)
+    }
+
+    /// Frees the block if it is closed and its stripes are empty.
+    #[inline]
+    fn finish(&self, mut word: Word, stripes: &impl Stripes) -> Remaining {
+        while word.is_closed() && stripes.read().is_zero() {
+            match self.swap(word, word.finished()) {
+                Ok(()) => return Remaining::None(word),
+                Err(now) => word = now,
+            }
+        }
+        Remaining::Some
+    }
+}
+
+/// A thread as one that pins: its stripe, and what it knows of its latest pin.
+#[derive(Debug)]
+pub(super) struct Pinner {
+    stripe: usize,
+    latest_slot: Cell<usize>,
+    latest_count: Cell<Count>,
+}
+
+impl Pinner {
+    pub(super) const fn new(stripe: usize) -> Self {
+        Self {
+            stripe,
+            latest_slot: Cell::new(0),
+            latest_count: Cell::new(Count::UNKNOWN),
+        }
+    }
+
+    #[inline]
+    fn remember(&self, slot: &Slot, count: Count) {
+        self.latest_slot.set((&raw const *slot).addr());
+        self.latest_count.set(count);
+    }
+
+    /// What the own counter for `slot` probably says.
+    #[inline]
+    fn recall(&self, slot: &Slot) -> Count {
+        match self.latest_slot.get() == (&raw const *slot).addr() {
+            true => self.latest_count.get(),
+            false => Count::UNKNOWN,
         }
     }
 }
@@ -177,8 +331,9 @@ pub(super) enum HoldByte {
     NotLive,
     /// The count is full; nothing changed.
     TooMany,
-    /// No live buffer has that byte any more; the hold taken meanwhile is
-    /// given back, which may have been the last one.
+    /// The block was released or reopened meanwhile; the hold is given back,
+    /// which may have been the last one. Whether the byte is a buffer's now is
+    /// for another try to find out.
     Withdrawn(Remaining),
 }
 
@@ -198,70 +353,15 @@ pub(super) enum DropPin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Remaining {
-    /// Somebody does.
+    /// Somebody does, or somebody else was the last.
     Some,
-    /// The caller was the last: the block is free, and the caller's to put back.
-    None,
-}
-
-impl Remaining {
-    #[inline]
-    fn after(word: u64) -> Self {
-        if word == FREE { Self::None } else { Self::Some }
-    }
-}
-
-/// How many hold a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Holds {
-    /// Rust values.
-    pub(super) handles: u64,
-    /// Pins by address.
-    pub(super) pins: u64,
+    /// The caller was the last: the block is the caller's to put back. The
+    /// word has the marks of the life that ended.
+    None(Word),
 }
 
 #[cold]
 fn too_many_handles() -> ! {
     // As `Arc` does: going on would free memory in use.
     std::process::abort()
-}
-
-const FREE: u64 = 0;
-const HANDLE: u64 = 1;
-const HANDLE_COUNT_MAX: u64 = u32::MAX as u64;
-const PIN: u64 = 1 << 32;
-const PIN_COUNT_MAX: u64 = u32::MAX as u64;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_free_block_refuses_every_hold() {
-        let slot = Slot::default();
-        assert_eq!(slot.hold_byte(0, Hold::Pin), HoldByte::NotLive);
-        assert_eq!(slot.drop_pin(0), DropPin::NotLive);
-    }
-
-    #[test]
-    fn a_byte_past_the_length_is_not_the_buffers() {
-        let slot = Slot::default();
-        slot.open(Hold::Handle, 0);
-        assert_eq!(slot.hold_byte(0, Hold::Pin), HoldByte::NotLive);
-        slot.publish(10);
-        assert_eq!(slot.hold_byte(9, Hold::Pin), HoldByte::Held);
-        assert_eq!(slot.hold_byte(10, Hold::Pin), HoldByte::NotLive);
-    }
-
-    #[test]
-    fn a_handle_can_not_be_dropped_by_address() {
-        let slot = Slot::default();
-        slot.open(Hold::Handle, 0);
-        slot.publish(10);
-        assert_eq!(slot.drop_pin(0), DropPin::NotPinned);
-        assert_eq!(slot.hold_byte(0, Hold::Pin), HoldByte::Held);
-        assert_eq!(slot.drop_handle(), Remaining::Some);
-        assert_eq!(slot.drop_pin(0), DropPin::Dropped(Remaining::None));
-        assert_eq!(slot.drop_pin(0), DropPin::NotLive);
-    }
 }

@@ -1,18 +1,24 @@
 //! What all handles of one pool share: the region, the free blocks, the budget.
 
+use std::sync::{Arc, Weak};
+
 use super::{
     Error,
+    budget::Budget,
+    cache::{self, Cache},
+    counters::{Counters, Total},
     granules::Granules,
-    region::{Place, Range, Region},
+    region::{BlockStripes, Place, Range, Region},
     shelf::Shelf,
-    size_class::{BLOCK_BYTES_MAX, GRANULE_BYTES, SizeClass},
-    slot::{DropPin, Hold, HoldByte, Remaining, Slot},
+    size_class::{GRANULE_BYTES, SizeClass},
+    slot::{DropPin, HoldByte, Remaining, Slot},
+    word::{Hold, Word},
 };
 use crate::{
     stats::BufferStats,
     sync::{
         CachePadded, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         lock,
     },
 };
@@ -22,94 +28,110 @@ use crate::{
 /// | field | touched by | when |
 /// |---|---|---|
 /// | `region` | everybody | through the protocol of `Slot` |
-/// | `shelves`, `granules` | whoever takes or puts back a block | under their lock |
-/// | `used_bytes` | the same | before taking, after putting back |
-/// | counters | everybody | any time |
+/// | `shelves`, `granules` | whoever takes or puts back blocks | under their lock |
+/// | `budget` | the same | before taking, after putting back |
+/// | `orphans`, `keep` | the last handle; then the last holders | after closing |
+/// | `threads` | a thread that starts or ends using the pool, readers | under its lock |
 #[derive(Debug)]
 pub(super) struct Store {
+    id: u64,
+    me: Weak<Store>,
     region: Region,
     shelves: Vec<CachePadded<Mutex<Shelf>>>,
     granules: CachePadded<Mutex<Granules>>,
-    budget_bytes: u64,
-    used_bytes: CachePadded<AtomicU64>,
-    used_bytes_high_water: AtomicU64,
-    allocated: AtomicU64,
-    released: AtomicU64,
+    budget: Budget,
+    granule_bytes: AtomicU64,
+    threads: Mutex<Vec<Arc<Counters>>>,
+    /// Threads that have ended, or have no cache.
+    other_threads: Counters,
     refused: AtomicU64,
     foreign_addresses: AtomicU64,
+    is_closed: AtomicBool,
+    orphans: AtomicU64,
+    keep: Mutex<Option<Arc<Store>>>,
 }
 
 impl Store {
-    pub(super) fn new(budget_bytes: u64) -> Result<Self, Error> {
+    pub(super) fn new(budget_bytes: u64) -> Result<Arc<Self>, Error> {
         let region = Region::reserve(budget_bytes)?;
         let shelf = |class| CachePadded(Mutex::new(Shelf::new(class, &region)));
         let shelves = SizeClass::all().map(shelf).collect();
         let granules = Granules::new(region.capacity(Range::Granules));
-        Ok(Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            id: next_id(),
+            me: me.clone(),
             region,
             shelves,
             granules: CachePadded(Mutex::new(granules)),
-            budget_bytes,
-            used_bytes: CachePadded::default(),
-            used_bytes_high_water: AtomicU64::new(0),
-            allocated: AtomicU64::new(0),
-            released: AtomicU64::new(0),
+            budget: Budget::new(budget_bytes),
+            granule_bytes: AtomicU64::new(0),
+            threads: Mutex::new(Vec::new()),
+            other_threads: Counters::default(),
             refused: AtomicU64::new(0),
             foreign_addresses: AtomicU64::new(0),
-        })
+            is_closed: AtomicBool::new(false),
+            orphans: AtomicU64::new(0),
+            keep: Mutex::new(None),
+        }))
     }
 
     /// Opens a block for `len` bytes, not yet published.
+    #[inline]
     pub(super) fn open(&self, len: usize, hold: Hold) -> Result<Place, Error> {
-        if len > LEN_MAX {
-            return Err(self.too_long(len));
-        }
         let place = match SizeClass::of(len) {
             Some(class) => self.take_block(class),
-            None => self.take_granules(len.div_ceil(GRANULE_BYTES)),
+            None => self.take_granules(len)?,
         };
         let place = place.ok_or_else(|| self.over_budget(len))?;
-        self.allocated.fetch_add(1, Ordering::Relaxed);
         self.slot(place).open(hold, 0);
         Ok(place)
     }
 
-    /// Adds a hold by an address inside a buffer; returns its block.
-    pub(super) fn hold_address(&self, address: usize, hold: Hold) -> Result<Place, Error> {
-        let (place, offset) = self.locate(address)?;
-        match self.slot(place).hold_byte(offset, hold) {
-            HoldByte::Held => Ok(place),
-            HoldByte::NotLive => Err(self.not_live(address)),
-            HoldByte::TooMany => Err(Error::TooManyPins { address }),
-            HoldByte::Withdrawn(remaining) => {
-                self.put_if_last(place, remaining);
-                Err(self.not_live(address))
-            }
-        }
+    /// Adds a pin by an address inside a buffer.
+    #[inline]
+    pub(super) fn pin(&self, address: usize) -> Result<(), Error> {
+        cache::with_pinner(|pinner| {
+            self.hold(address, |slot, offset, stripes| {
+                slot.pin_byte(offset, pinner, stripes)
+            })
+        })
+        .map(|_| ())
+    }
+
+    /// Adds a handle by an address inside a buffer; returns its block.
+    pub(super) fn handle(&self, address: usize) -> Result<Place, Error> {
+        self.hold(address, |slot, offset, stripes| {
+            slot.handle_byte(offset, stripes)
+        })
     }
 
     /// Drops a pin by an address inside a buffer.
+    #[inline]
     pub(super) fn unpin(&self, address: usize) -> Result<(), Error> {
         let (place, offset) = self.locate(address)?;
-        match self.slot(place).drop_pin(offset) {
-            DropPin::Dropped(remaining) => {
-                self.put_if_last(place, remaining);
+        let (slot, stripes) = (self.slot(place), self.region.stripes(place));
+        match cache::with_pinner(|pinner| slot.drop_pin(offset, pinner, &stripes)) {
+            DropPin::Dropped(Remaining::Some) => Ok(()),
+            DropPin::Dropped(Remaining::None(word)) => {
+                self.put(place, word);
                 Ok(())
             }
             DropPin::NotLive => Err(self.not_live(address)),
-            DropPin::NotPinned => {
-                self.foreign_addresses.fetch_add(1, Ordering::Relaxed);
-                Err(Error::NotPinned { address })
-            }
+            DropPin::NotPinned => Err(self.not_pinned(address)),
         }
     }
 
-    /// Puts the block back when its last holder has gone.
+    /// Drops a handle on the block at `place`, whose slot is `slot`.
     #[inline]
-    pub(super) fn put_if_last(&self, place: Place, remaining: Remaining) {
-        if remaining == Remaining::None {
-            self.put(place);
-        }
+    pub(super) fn drop_handle(&self, slot: &Slot) {
+        // The cache comes first: it keeps the store alive past the drop.
+        cache::with(self, |cache| {
+            let place = self.region.place_of(slot);
+            let stripes = self.region.stripes(place);
+            if let Remaining::None(word) = slot.drop_handle(&stripes) {
+                self.put_with(cache, place, word);
+            }
+        });
     }
 
     #[inline]
@@ -122,93 +144,257 @@ impl Store {
         self.region.block(place)
     }
 
-    /// Gives all memory without a live buffer back to the operating system.
+    #[inline]
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// A reference that keeps the store alive; the caller has a hold in it.
+    pub(super) fn lease(&self) -> Arc<Store> {
+        let lease = self.me.upgrade();
+        lease.expect("a store with a holder is alive")
+    }
+
+    /// What a thread may keep of free blocks.
+    #[inline]
+    pub(super) fn cached_bytes_max(&self) -> usize {
+        self.budget.cached_bytes_max()
+    }
+
+    /// Gives all memory without a live buffer back to the operating system,
+    /// except what other threads keep.
     pub(super) fn trim(&self) -> usize {
+        cache::with(self, |cache| {
+            if let Some(cache) = cache {
+                cache.flush();
+            }
+        });
         let trim = |shelf: &CachePadded<Mutex<Shelf>>| lock(shelf).trim(&self.region);
         self.shelves.iter().map(trim).sum()
     }
 
     pub(super) fn stats(&self) -> BufferStats {
-        let released = self.released.load(Ordering::Acquire);
-        let allocated = self.allocated.load(Ordering::Acquire);
-        BufferStats {
-            live_count: allocated.saturating_sub(released),
-            live_bytes: self.used_bytes.load(Ordering::Relaxed),
-            live_bytes_high_water: self.used_bytes_high_water.load(Ordering::Relaxed),
-            budget_bytes: self.budget_bytes,
-            allocated,
+        let mut stats = BufferStats {
+            live_bytes: self.granule_bytes.load(Ordering::Relaxed),
+            used_bytes: self.budget.used_bytes(),
+            used_bytes_high_water: self.budget.used_bytes_high_water(),
+            budget_bytes: self.budget.bytes(),
+            resident_bytes: self.resident_bytes(),
             refused: self.refused.load(Ordering::Relaxed),
             foreign_addresses: self.foreign_addresses.load(Ordering::Relaxed),
-        }
-    }
-
-    fn take_block(&self, class: SizeClass) -> Option<Place> {
-        self.charge(class.block_bytes())?;
-        let Some(index) = lock(&self.shelves[class.index()]).take() else {
-            self.discharge(class.block_bytes());
-            return None;
+            ..BufferStats::default()
         };
-        Some(Place {
-            range: Range::Blocks(class),
-            index,
-        })
-    }
-
-    fn take_granules(&self, count: usize) -> Option<Place> {
-        self.charge(count * GRANULE_BYTES)?;
-        let Some(head) = lock(&self.granules).take(count) else {
-            self.discharge(count * GRANULE_BYTES);
-            return None;
-        };
-        self.region.join_granules(head, count);
-        Some(Place {
-            range: Range::Granules,
-            index: head,
-        })
-    }
-
-    #[cold]
-    fn put(&self, place: Place) {
-        self.released.fetch_add(1, Ordering::Release);
-        match place.range {
-            Range::Blocks(class) => {
-                lock(&self.shelves[class.index()]).put(place.index, &self.region);
-                self.discharge(class.block_bytes());
-            }
-            Range::Granules => self.put_granules(place),
+        for (range_index, total) in self.totals().into_iter().enumerate() {
+            stats.allocated += total.opened;
+            stats.live_count += total.live;
+            stats.live_bytes += total.live * SizeClass::block_bytes_at(range_index);
         }
+        stats
     }
 
-    fn put_granules(&self, place: Place) {
-        let count = self.region.granules_joined(place.index);
-        // SAFETY: nobody holds the buffer, and its granules are not free yet.
-        unsafe { self.region.give_back(place, count * GRANULE_BYTES) };
-        lock(&self.granules).put(place.index, count);
-        self.discharge(count * GRANULE_BYTES);
+    /// Registers the counters of a thread that starts to use the pool.
+    pub(super) fn enlist(&self) -> Arc<Counters> {
+        let counters = Arc::default();
+        lock(&self.threads).push(Arc::clone(&counters));
+        counters
     }
 
-    fn charge(&self, bytes: usize) -> Option<()> {
-        let within = |used: u64| Some(used + bytes as u64).filter(|sum| *sum <= self.budget_bytes);
-        let before = self
-            .used_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
-            .ok()?;
-        self.used_bytes_high_water
-            .fetch_max(before + bytes as u64, Ordering::Relaxed);
+    /// Keeps the counts of a thread that has ended.
+    pub(super) fn discharge_thread(&self, counters: &Arc<Counters>) {
+        let mut threads = lock(&self.threads);
+        threads.retain(|thread| !Arc::ptr_eq(thread, counters));
+        self.other_threads.absorb(counters);
+    }
+
+    /// Takes `count` blocks of `class` from their shelf, or none.
+    pub(super) fn take_blocks(
+        &self,
+        class: SizeClass,
+        count: usize,
+        mut taken: impl FnMut(usize),
+    ) -> Option<()> {
+        self.budget.charge(count * class.block_bytes())?;
+        let mut shelf = lock(&self.shelves[class.index()]);
+        for _ in 0..count {
+            let index = shelf.take();
+            taken(index.expect("a class has blocks for the whole budget"));
+        }
         Some(())
     }
 
-    fn discharge(&self, bytes: usize) {
-        self.used_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    /// Puts blocks of `class` back on their shelf.
+    pub(super) fn put_blocks(&self, class: SizeClass, blocks: Vec<u32>) {
+        let bytes = blocks.len() * class.block_bytes();
+        let mut shelf = lock(&self.shelves[class.index()]);
+        for index in blocks {
+            shelf.put(index as usize, &self.region);
+        }
+        drop(shelf);
+        self.budget.discharge(bytes);
+    }
+
+    /// Whether the last handle on the pool has gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Ends the pool: nobody can open a block any more. Buffers that are still
+    /// live become orphans and keep the store until the last of them goes.
+    pub(super) fn close(&self) {
+        *lock(&self.keep) = Some(self.lease());
+        self.orphans.store(1, Ordering::Relaxed);
+        self.is_closed.store(true, Ordering::Release);
+        for place in self.touched_places() {
+            self.orphans.fetch_add(1, Ordering::Relaxed);
+            if !self.slot(place).mark(Word::orphaned) {
+                self.release_orphan();
+            }
+        }
+        self.release_orphan();
+    }
+
+    fn release_orphan(&self) {
+        if self.orphans.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // The caller has a lease, so the store outlives this call.
+            lock(&self.keep).take();
+        }
+    }
+
+    #[inline]
+    fn take_block(&self, class: SizeClass) -> Option<Place> {
+        let index = cache::with(self, |cache| match cache {
+            Some(cache) => cache.take(class),
+            None => self.take_uncached(class),
+        })?;
+        Some(self.region.place(Range::Blocks(class), index))
+    }
+
+    #[cold]
+    fn take_uncached(&self, class: SizeClass) -> Option<usize> {
+        let mut taken = None;
+        self.take_blocks(class, 1, |index| taken = Some(index))?;
+        self.other_threads.opened_shared(class.index());
+        taken
+    }
+
+    #[cold]
+    fn take_granules(&self, len: usize) -> Result<Option<Place>, Error> {
+        if len > LEN_MAX {
+            return Err(self.too_long(len));
+        }
+        let count = len.div_ceil(GRANULE_BYTES);
+        let bytes = count * GRANULE_BYTES;
+        if self.budget.charge(bytes).is_none() {
+            self.trim();
+            if self.budget.charge(bytes).is_none() {
+                return Ok(None);
+            }
+        }
+        let Some(head) = lock(&self.granules).take(count) else {
+            self.budget.discharge(bytes);
+            return Ok(None);
+        };
+        self.region.join_granules(head, count);
+        self.granule_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+        self.other_threads.opened_shared(Range::Granules.index());
+        Ok(Some(self.region.place(Range::Granules, head)))
+    }
+
+    #[inline]
+    fn put(&self, place: Place, word: Word) {
+        cache::with(self, |cache| self.put_with(cache, place, word));
+    }
+
+    /// Puts back a block that nobody holds; `word` ended its life.
+    #[inline]
+    fn put_with(&self, cache: Option<&mut Cache>, place: Place, word: Word) {
+        let index = self.region.index_of(place);
+        match (self.region.range_of(place), cache) {
+            (Range::Blocks(class), Some(cache)) => cache.put(class, index),
+            (Range::Blocks(class), None) => self.put_uncached(class, index),
+            (Range::Granules, _) => self.put_granules(place, index),
+        }
+        if word.is_orphan() {
+            self.release_orphan();
+        }
+    }
+
+    #[cold]
+    fn put_uncached(&self, class: SizeClass, index: usize) {
+        self.other_threads.released_shared(class.index());
+        self.put_blocks(class, vec![index as u32]);
+    }
+
+    #[cold]
+    fn put_granules(&self, place: Place, head: usize) {
+        let count = self.region.granules_joined(head);
+        let bytes = count * GRANULE_BYTES;
+        // SAFETY: nobody holds the buffer, and its granules are not free yet.
+        unsafe { self.region.give_back(place, bytes) };
+        self.other_threads.released_shared(Range::Granules.index());
+        self.granule_bytes
+            .fetch_sub(bytes as u64, Ordering::Relaxed);
+        lock(&self.granules).put(head, count);
+        self.budget.discharge(bytes);
+    }
+
+    /// Every block that was ever handed out, and every granule.
+    fn touched_places(&self) -> impl Iterator<Item = Place> {
+        let blocks = SizeClass::all().flat_map(move |class| {
+            let end = lock(&self.shelves[class.index()]).touched_end();
+            (0..end).map(move |index| self.region.place(Range::Blocks(class), index))
+        });
+        let end = lock(&self.granules).touched_end();
+        let granules = (0..end).map(move |index| self.region.place(Range::Granules, index));
+        blocks.chain(granules)
+    }
+
+    /// The totals of all threads, by range.
+    fn totals(&self) -> Vec<Total> {
+        let threads = lock(&self.threads);
+        let sums = Counters::default();
+        sums.absorb(&self.other_threads);
+        for thread in threads.iter() {
+            sums.absorb(thread);
+        }
+        sums.totals().collect()
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        let blocks: usize = self.shelves.iter().map(|s| lock(s).resident_bytes()).sum();
+        blocks as u64 + self.granule_bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn hold(
+        &self,
+        address: usize,
+        hold_byte: impl Fn(&Slot, usize, &BlockStripes) -> HoldByte,
+    ) -> Result<Place, Error> {
+        let (place, offset) = self.locate(address)?;
+        let stripes = self.region.stripes(place);
+        loop {
+            match hold_byte(self.slot(place), offset, &stripes) {
+                HoldByte::Held => return Ok(place),
+                HoldByte::NotLive => return Err(self.not_live(address)),
+                HoldByte::TooMany => return Err(Error::TooManyPins { address }),
+                HoldByte::Withdrawn(Remaining::Some) => {}
+                HoldByte::Withdrawn(Remaining::None(word)) => self.put(place, word),
+            }
+        }
     }
 
     #[inline]
     fn locate(&self, address: usize) -> Result<(Place, usize), Error> {
         let found = self.region.locate(address);
-        found.ok_or_else(|| {
-            self.foreign_addresses.fetch_add(1, Ordering::Relaxed);
-            Error::Foreign { address }
-        })
+        found.ok_or_else(|| self.foreign(address))
+    }
+
+    #[cold]
+    fn foreign(&self, address: usize) -> Error {
+        self.foreign_addresses.fetch_add(1, Ordering::Relaxed);
+        Error::Foreign { address }
     }
 
     #[cold]
@@ -218,12 +404,18 @@ impl Store {
     }
 
     #[cold]
+    fn not_pinned(&self, address: usize) -> Error {
+        self.foreign_addresses.fetch_add(1, Ordering::Relaxed);
+        Error::NotPinned { address }
+    }
+
+    #[cold]
     fn over_budget(&self, requested_bytes: usize) -> Error {
         self.refused.fetch_add(1, Ordering::Relaxed);
         Error::OverBudget {
             requested_bytes,
-            used_bytes: self.used_bytes.load(Ordering::Relaxed),
-            budget_bytes: self.budget_bytes,
+            used_bytes: self.budget.used_bytes(),
+            budget_bytes: self.budget.bytes(),
         }
     }
 
@@ -237,7 +429,12 @@ impl Store {
     }
 }
 
+/// Ids are never used twice, so that a thread's cache of a pool that has ended
+/// can not be taken for that of a new pool at the same address.
+fn next_id() -> u64 {
+    static IDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    IDS.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Lengths are kept in 32 bits.
 const LEN_MAX: usize = u32::MAX as usize;
-
-const _: () = assert!(BLOCK_BYTES_MAX <= LEN_MAX);

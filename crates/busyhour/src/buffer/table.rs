@@ -39,6 +39,19 @@ impl<T: Zeroable> Table<T> {
         })
     }
 
+    /// How many entries there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where in the table `entry` is, which must be from this table.
+    #[inline]
+    pub(super) fn index_of(&self, entry: &T) -> usize {
+        let offset = (&raw const *entry).addr() - self.memory.as_ptr().addr();
+        offset / size_of::<T>()
+    }
+
     /// The entry at `index`.
     ///
     /// # Panics

@@ -1,0 +1,69 @@
+//! The most that buffers may hold together.
+
+use super::size_class::BLOCK_BYTES_MAX;
+use crate::sync::{
+    CachePadded,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Charged when blocks leave their shelf, discharged when they come back, so
+/// what threads keep counts as well.
+#[derive(Debug)]
+pub(super) struct Budget {
+    bytes: u64,
+    cached_bytes_max: usize,
+    used_bytes: CachePadded<AtomicU64>,
+    used_bytes_high_water: AtomicU64,
+}
+
+impl Budget {
+    pub(super) fn new(bytes: u64) -> Self {
+        Self {
+            bytes,
+            cached_bytes_max: CACHED_BYTES_MAX.min((bytes / CACHED_PART) as usize),
+            used_bytes: CachePadded::default(),
+            used_bytes_high_water: AtomicU64::new(0),
+        }
+    }
+
+    /// Reserves `bytes`; `None` when they exceed the budget.
+    pub(super) fn charge(&self, bytes: usize) -> Option<()> {
+        let within = |used: u64| Some(used + bytes as u64).filter(|sum| *sum <= self.bytes);
+        let before = self
+            .used_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
+            .ok()?;
+        let used = before + bytes as u64;
+        if used > self.used_bytes_high_water.load(Ordering::Relaxed) {
+            self.used_bytes_high_water
+                .fetch_max(used, Ordering::Relaxed);
+        }
+        Some(())
+    }
+
+    pub(super) fn discharge(&self, bytes: usize) {
+        self.used_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn used_bytes_high_water(&self) -> u64 {
+        self.used_bytes_high_water.load(Ordering::Relaxed)
+    }
+
+    /// What one thread may keep of free blocks.
+    #[inline]
+    pub(super) fn cached_bytes_max(&self) -> usize {
+        self.cached_bytes_max
+    }
+}
+
+const CACHED_BYTES_MAX: usize = 16 * BLOCK_BYTES_MAX;
+/// A thread keeps at most this part of the budget.
+const CACHED_PART: u64 = 64;

@@ -1,0 +1,227 @@
+//! Free blocks that a thread keeps for its next allocations.
+//!
+//! A thread's cache is its lease on the pool's memory as well: whoever drops
+//! the last hold on a block touches the pool afterwards, and the pool may have
+//! lost its last handle in that moment.
+
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::{
+    counters::Counters,
+    size_class::{CLASS_COUNT, SizeClass},
+    slot::Pinner,
+    store::Store,
+    stripes::STRIPE_COUNT,
+};
+
+/// The free blocks that one thread keeps of one pool.
+#[derive(Debug)]
+pub(super) struct Cache {
+    store_id: u64,
+    cached_bytes: usize,
+    stacks: Box<[Stack; CLASS_COUNT]>,
+    counters: Arc<Counters>,
+    store: Arc<Store>,
+}
+
+impl Cache {
+    fn new(store: Arc<Store>) -> Self {
+        Self {
+            store_id: store.id(),
+            cached_bytes: 0,
+            stacks: Box::new(std::array::from_fn(|_| Stack::new())),
+            counters: store.enlist(),
+            store,
+        }
+    }
+
+    /// Takes a free block of `class`; `None` when the budget has no room.
+    #[inline]
+    pub(super) fn take(&mut self, class: SizeClass) -> Option<usize> {
+        let index = match self.stacks[class.index()].pop() {
+            Some(index) => index,
+            None => self.refill(class)?,
+        };
+        self.cached_bytes -= class.block_bytes();
+        self.counters.opened(class.index());
+        Some(index)
+    }
+
+    /// Keeps a free block of `class`, or a few less when that is too much.
+    #[inline]
+    pub(super) fn put(&mut self, class: SizeClass, index: usize) {
+        self.counters.released(class.index());
+        self.cached_bytes += class.block_bytes();
+        let stack = &mut self.stacks[class.index()];
+        stack.push(index);
+        if stack.len() >= Stack::limit(class) {
+            self.spill(class);
+        } else if self.cached_bytes > self.store.cached_bytes_max() {
+            self.flush();
+        }
+    }
+
+    /// Puts every block back on its shelf.
+    pub(super) fn flush(&mut self) {
+        for class in SizeClass::all() {
+            self.put_back(class, 0);
+        }
+    }
+
+    /// Gets some blocks from the shelf, and takes one of them.
+    #[cold]
+    fn refill(&mut self, class: SizeClass) -> Option<usize> {
+        self.refill_with(class, Stack::limit(class).div_ceil(2))
+            .or_else(|| self.refill_with(class, 1))
+            .or_else(|| {
+                self.flush();
+                self.refill_with(class, 1)
+            })
+    }
+
+    fn refill_with(&mut self, class: SizeClass, count: usize) -> Option<usize> {
+        let bytes = count * class.block_bytes();
+        if count > 1 && self.cached_bytes + bytes > self.store.cached_bytes_max() {
+            return None;
+        }
+        let stack = &mut self.stacks[class.index()];
+        self.store
+            .take_blocks(class, count, |index| stack.push(index))?;
+        self.cached_bytes += bytes;
+        stack.pop()
+    }
+
+    /// Puts the older half back on the shelf.
+    #[cold]
+    fn spill(&mut self, class: SizeClass) {
+        self.put_back(class, Stack::limit(class) / 2);
+    }
+
+    fn put_back(&mut self, class: SizeClass, kept: usize) {
+        let surplus = self.stacks[class.index()].cut(kept);
+        if !surplus.is_empty() {
+            self.cached_bytes -= surplus.len() * class.block_bytes();
+            self.store.put_blocks(class, surplus);
+        }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.flush();
+        self.store.discharge_thread(&self.counters);
+    }
+}
+
+/// Runs `work` with this thread's cache of `store`; without one when the
+/// thread is ending. The store stays alive until `work` returns.
+#[inline]
+pub(super) fn with<R>(store: &Store, work: impl FnOnce(Option<&mut Cache>) -> R) -> R {
+    let mut work = Some(work);
+    let done = CACHES.try_with(|caches| {
+        let mut caches = caches.borrow_mut();
+        if caches
+            .first()
+            .is_none_or(|cache| cache.store_id != store.id())
+        {
+            bring_to_front(&mut caches, store);
+        }
+        work.take().map(|work| work(caches.first_mut()))
+    });
+    match (done, work) {
+        (Ok(Some(result)), _) => result,
+        (_, Some(work)) => {
+            let _lease = store.lease();
+            work(None)
+        }
+        (_, None) => unreachable!("the work runs once"),
+    }
+}
+
+/// Runs `work` with this thread as one that pins.
+#[inline]
+pub(super) fn with_pinner<R>(work: impl FnOnce(&Pinner) -> R) -> R {
+    PINNER.with(work)
+}
+
+#[cold]
+fn bring_to_front(caches: &mut Vec<Cache>, store: &Store) {
+    let found = caches.iter().position(|cache| cache.store_id == store.id());
+    let position = found.unwrap_or_else(|| {
+        caches.retain(|cache| !cache.store.is_closed());
+        caches.push(Cache::new(store.lease()));
+        caches.len() - 1
+    });
+    caches.swap(0, position);
+}
+
+/// Stripes are dealt in turn, so that few threads share one.
+fn deal_pinner() -> Pinner {
+    static DEALT: AtomicUsize = AtomicUsize::new(0);
+    Pinner::new(DEALT.fetch_add(1, Ordering::Relaxed) % STRIPE_COUNT)
+}
+
+thread_local! {
+    static CACHES: RefCell<Vec<Cache>> = const { RefCell::new(Vec::new()) };
+    static PINNER: Pinner = deal_pinner();
+}
+
+/// Free blocks of one class, the latest released on top: its memory is warm.
+#[derive(Debug)]
+struct Stack {
+    len: u32,
+    blocks: [u32; STACK_LEN_MAX],
+}
+
+impl Stack {
+    fn new() -> Self {
+        Self {
+            len: 0,
+            blocks: [0; STACK_LEN_MAX],
+        }
+    }
+
+    /// How many blocks of `class` make a stack full.
+    #[inline]
+    fn limit(class: SizeClass) -> usize {
+        (STACK_BYTES_MAX / class.block_bytes()).min(STACK_LEN_MAX)
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    #[inline]
+    fn push(&mut self, index: usize) {
+        self.blocks[self.len()] = index as u32;
+        self.len += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<usize> {
+        let len = self.len.checked_sub(1)?;
+        self.len = len;
+        Some(self.blocks[len as usize] as usize)
+    }
+
+    /// Cuts off all but the `kept` latest.
+    fn cut(&mut self, kept: usize) -> Vec<u32> {
+        let len = self.len();
+        let cut_len = len.saturating_sub(kept);
+        let cut = self.blocks[..cut_len].to_vec();
+        self.blocks.copy_within(cut_len..len, 0);
+        self.len = (len - cut_len) as u32;
+        cut
+    }
+}
+
+const STACK_LEN_MAX: usize = 64;
+/// At least two of the biggest blocks.
+const STACK_BYTES_MAX: usize = 128 * 1024;

@@ -1,0 +1,100 @@
+//! Pins counted apart by thread, for blocks that several threads pin.
+
+use crate::sync::{
+    atomic::{AtomicU32, Ordering},
+    load_sequential_u32,
+};
+
+/// The pin counters of one block, one to a stripe; each in a table of its own,
+/// so that threads of different stripes never write the same cache line.
+pub(super) trait Stripes {
+    /// The counter of `stripe`, which is below [`STRIPE_COUNT`].
+    fn stripe(&self, stripe: usize) -> &AtomicU32;
+
+    /// Adds a pin to `stripe`; `None` when its counter is full. Otherwise what
+    /// the counter says now.
+    #[inline]
+    fn add(&self, stripe: usize) -> Option<Count> {
+        let before = self.stripe(stripe).fetch_add(ADDED, Ordering::SeqCst);
+        if before & COUNT_MASK >= PIN_COUNT_MAX {
+            return self.refuse(stripe);
+        }
+        Some(Count(before.wrapping_add(ADDED)))
+    }
+
+    /// Takes a pin off `stripe`; `false` when it has none. `guess` is what the
+    /// counter probably says: reading it right after a write would stall.
+    #[inline]
+    #[must_use]
+    fn take(&self, stripe: usize, guess: Count) -> bool {
+        let counter = self.stripe(stripe);
+        let mut count = guess.0;
+        if count & COUNT_MASK == 0 {
+            count = counter.load(Ordering::Relaxed);
+        }
+        while count & COUNT_MASK != 0 {
+            match counter.compare_exchange_weak(
+                count,
+                count - 1,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// Takes a pin off any stripe.
+    fn take_any(&self) -> bool {
+        (0..STRIPE_COUNT).any(|stripe| self.take(stripe, Count::UNKNOWN))
+    }
+
+    /// The counter is full by half: the other half is for those who find out.
+    #[cold]
+    fn refuse(&self, stripe: usize) -> Option<Count> {
+        self.stripe(stripe).fetch_sub(1, Ordering::SeqCst);
+        None
+    }
+
+    /// What all counters say, read one after the other.
+    fn read(&self) -> Reading {
+        Reading(std::array::from_fn(|stripe| {
+            load_sequential_u32(self.stripe(stripe))
+        }))
+    }
+}
+
+/// All counters of a block, with their versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reading([u32; STRIPE_COUNT]);
+
+impl Reading {
+    /// Whether no counter had a pin when it was read.
+    pub(super) fn is_zero(self) -> bool {
+        self.pins() == 0
+    }
+
+    /// The pins of all counters together.
+    pub(super) fn pins(self) -> u64 {
+        self.0.iter().map(|count| (count & COUNT_MASK) as u64).sum()
+    }
+}
+
+/// What a counter said: in the low 20 bits how many pins, in the others how
+/// often one was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Count(u32);
+
+impl Count {
+    /// Nothing is known.
+    pub(super) const UNKNOWN: Self = Self(0);
+}
+
+/// Stripes of a block; threads are dealt to them in turn.
+pub(super) const STRIPE_COUNT: usize = if cfg!(loom) { 2 } else { 8 };
+
+const COUNT_MASK: u32 = (1 << 20) - 1;
+const ADDED: u32 = (1 << 20) + 1;
+const PIN_COUNT_MAX: u32 = COUNT_MASK / 2;

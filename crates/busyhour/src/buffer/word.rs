@@ -1,0 +1,145 @@
+//! The packed word that says who holds a block. Pure: [`super::slot`] does the
+//! atomics, and this module's `README.md` tells the protocol.
+
+/// One value of a block's word.
+///
+/// | bits | meaning |
+/// |---|---|
+/// | 0–30 | handles |
+/// | 31 | one pin that is not in a stripe: of `find`, or the one that reopened |
+/// | 32 | striped: the other pins are in the stripes |
+/// | 33 | traced: somebody keeps a trace of where the block was opened |
+/// | 34 | orphan: the pool's last handle has gone before this block |
+/// | 35–63 | version: how often the block was reopened or finished while striped |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Word(pub(super) u64);
+
+impl Word {
+    /// The word of a block that somebody opens, from the free one it had.
+    #[inline]
+    pub(super) fn opened(self, hold: Hold) -> Self {
+        Self(self.0 & VERSION_MASK | hold.unit())
+    }
+
+    /// Whether a hold may be added or a pin taken off.
+    #[inline]
+    pub(super) fn is_live(self) -> bool {
+        self.0 & (COUNT_MASK | STRIPED) != 0
+    }
+
+    /// Whether the word itself counts a holder. If not, a striped block is
+    /// closed: it lives only as long as its stripes count one.
+    #[inline]
+    pub(super) fn is_open(self) -> bool {
+        self.0 & COUNT_MASK != 0
+    }
+
+    #[inline]
+    pub(super) fn is_striped(self) -> bool {
+        self.0 & STRIPED != 0
+    }
+
+    #[inline]
+    pub(super) fn is_closed(self) -> bool {
+        self.is_striped() && !self.is_open()
+    }
+
+    #[inline]
+    pub(super) fn is_traced(self) -> bool {
+        self.0 & TRACED != 0
+    }
+
+    #[inline]
+    pub(super) fn is_orphan(self) -> bool {
+        self.0 & ORPHAN != 0
+    }
+
+    #[inline]
+    pub(super) fn handles(self) -> u64 {
+        self.0 & HANDLE_MASK
+    }
+
+    /// Whether the pin that is not in a stripe is there.
+    #[inline]
+    pub(super) fn has_pin(self) -> bool {
+        self.0 & PIN != 0
+    }
+
+    /// With one more handle on an open block.
+    #[inline]
+    pub(super) fn with_handle(self) -> Self {
+        Self(self.0 + HANDLE)
+    }
+
+    /// With a first hold on a closed block.
+    #[inline]
+    pub(super) fn reopened(self, hold: Hold) -> Self {
+        Self(self.next_version().0 + hold.unit())
+    }
+
+    /// Free, from a closed block whose stripes count nobody. The marks stay
+    /// for whoever reads this word; opening clears them.
+    #[inline]
+    pub(super) fn finished(self) -> Self {
+        Self(self.next_version().0 & !STRIPED)
+    }
+
+    #[inline]
+    pub(super) fn dropped(self, hold: Hold) -> Self {
+        Self(self.0 - hold.unit())
+    }
+
+    #[inline]
+    pub(super) fn striped(self) -> Self {
+        Self(self.0 | STRIPED)
+    }
+
+    #[inline]
+    pub(super) fn traced(self) -> Self {
+        Self(self.0 | TRACED)
+    }
+
+    #[inline]
+    pub(super) fn orphaned(self) -> Self {
+        Self(self.0 | ORPHAN)
+    }
+
+    #[inline]
+    fn next_version(self) -> Self {
+        Self(self.0.wrapping_add(VERSION))
+    }
+}
+
+/// The two kinds of hold on a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// By a Rust value, which drops it exactly once.
+    Handle,
+    /// By address, to be dropped by address.
+    Pin,
+}
+
+impl Hold {
+    /// What one such hold adds to the word.
+    #[inline]
+    pub(super) const fn unit(self) -> u64 {
+        match self {
+            Self::Handle => HANDLE,
+            Self::Pin => PIN,
+        }
+    }
+}
+
+/// The most handles a block can have; the field holds twice as many, so that
+/// threads that pass the limit at once do not overflow it.
+pub(super) const HANDLE_COUNT_MAX: u64 = HANDLE_MASK / 2;
+
+const HANDLE: u64 = 1;
+const HANDLE_MASK: u64 = PIN - 1;
+const PIN: u64 = 1 << 31;
+const COUNT_MASK: u64 = HANDLE_MASK | PIN;
+const STRIPED: u64 = 1 << 32;
+const TRACED: u64 = 1 << 33;
+const ORPHAN: u64 = 1 << 34;
+const VERSION: u64 = 1 << 35;
+const VERSION_MASK: u64 = !(VERSION - 1);
