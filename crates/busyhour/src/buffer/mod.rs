@@ -12,6 +12,8 @@ mod error;
 mod free_map;
 mod granules;
 mod handle;
+#[cfg(all(test, loom))]
+mod model;
 mod pool;
 mod region;
 mod shelf;
