@@ -50,23 +50,25 @@ impl<T> UnsafeCell<T> {
 
 /// Loads in the one order of all sequentially consistent operations.
 ///
-/// loom knows no such order for plain loads, so its models read by a
-/// read-modify-write, which sees the latest value.
+/// loom takes a sequentially consistent load for an acquiring one, so its
+/// models put the fence in front that the load stands for.
 #[inline(always)]
 pub(crate) fn load_sequential_u64(from: &atomic::AtomicU64) -> u64 {
-    match cfg!(loom) {
-        true => from.fetch_add(0, atomic::Ordering::SeqCst),
-        false => from.load(atomic::Ordering::SeqCst),
-    }
+    fence_for_loom();
+    from.load(atomic::Ordering::SeqCst)
 }
 
 /// As [`load_sequential_u64`].
 #[inline(always)]
 pub(crate) fn load_sequential_u32(from: &atomic::AtomicU32) -> u32 {
-    match cfg!(loom) {
-        true => from.fetch_add(0, atomic::Ordering::SeqCst),
-        false => from.load(atomic::Ordering::SeqCst),
-    }
+    fence_for_loom();
+    from.load(atomic::Ordering::SeqCst)
+}
+
+#[inline(always)]
+fn fence_for_loom() {
+    #[cfg(loom)]
+    atomic::fence(atomic::Ordering::SeqCst);
 }
 
 /// Locks a mutex whose protected state stays valid when a holder panics.

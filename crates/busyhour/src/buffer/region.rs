@@ -247,7 +247,7 @@ const RANGE_BYTES_MIN: usize = 1 << 20;
 /// Block numbers stay below 2^32.
 const BUDGET_BYTES_MAX: u64 = 1 << 38;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
