@@ -51,15 +51,7 @@ impl<E> Adaptive<E> {
         }
     }
 
-    /// The rank of the next to run.
-    #[inline]
-    pub(super) fn top(&self) -> Option<Rank> {
-        match self.mode {
-            Mode::Short => self.short.top(),
-            Mode::Long => self.long.top(),
-        }
-    }
-
+    /// Takes out the next to run.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
         match self.mode {

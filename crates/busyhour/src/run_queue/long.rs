@@ -10,8 +10,9 @@ use std::{collections::VecDeque, mem};
 pub(super) struct Long<E> {
     /// One for each rank, once there was anything to hold.
     lists: Vec<VecDeque<E>>,
+    /// The ranks whose lists hold something, or did until lately.
     occupied: Ranks,
-    /// The highest occupied rank.
+    /// The highest of these.
     top: Option<Rank>,
     len: usize,
 }
@@ -53,25 +54,24 @@ impl<E> Long<E> {
         self.len += 1;
     }
 
-    /// The rank of the next to run.
-    #[inline]
-    pub(super) fn top(&self) -> Option<Rank> {
-        self.top
-    }
-
+    /// Takes out the next to run.
+    ///
+    /// Lists that have emptied are struck off here and not when their last
+    /// entity leaves, since that one is often put back before the next pick.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
-        let rank = self.top?;
-        let list = &mut self.lists[rank.index()];
-        let entity = list.pop_front()?;
-        if list.is_empty() {
-            self.vacate(rank);
+        loop {
+            let rank = self.top?;
+            if let Some(entity) = self.lists[rank.index()].pop_front() {
+                self.len -= 1;
+                return Some((entity, rank));
+            }
+            self.strike_off(rank);
         }
-        self.len -= 1;
-        Some((entity, rank))
     }
 
-    /// Begins an epoch; everybody here is used up.
+    /// Begins an epoch; everybody here is used up, and the lists of all
+    /// other ranks are struck off.
     #[cold]
     pub(super) fn renew(&mut self) {
         for used_up in mem::take(&mut self.occupied).iter() {
@@ -88,16 +88,12 @@ impl<E> Long<E> {
     {
         let list = &mut self.lists[rank.index()];
         let found = list.iter().position(|queued| queued == entity)?;
-        let removed = list.remove(found);
-        if list.is_empty() {
-            self.vacate(rank);
-        }
         self.len -= 1;
-        removed
+        list.remove(found)
     }
 
     #[inline]
-    fn vacate(&mut self, rank: Rank) {
+    fn strike_off(&mut self, rank: Rank) {
         self.occupied.remove(rank);
         self.top = self.occupied.highest();
         let list = &mut self.lists[rank.index()];

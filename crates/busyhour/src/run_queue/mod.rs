@@ -110,10 +110,10 @@ impl<E> RunQueue<E> {
     /// has more to do, else [`sleep`](RunQueue::sleep).
     #[inline]
     pub fn pick(&mut self) -> Option<E> {
-        if self.queued.top()?.is_used_up() {
+        let (entity, rank) = self.queued.pop()?;
+        if rank.is_used_up() {
             self.begin_epoch();
         }
-        let (entity, _) = self.queued.pop()?;
         Some(entity)
     }
 
@@ -187,8 +187,9 @@ impl<E> RunQueue<E> {
         self.worker
     }
 
-    /// Everybody here is used up, so counter/2 + priority is the priority, and
-    /// a standing is given it when its turn comes.
+    /// The best is used up, so everybody is, and counter/2 + priority is the
+    /// priority; each standing is given it when its turn comes. That keeps the
+    /// order, so the one just picked is still the one to run.
     #[cold]
     fn begin_epoch(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);

@@ -56,12 +56,7 @@ impl<E> Short<E> {
         self.len += 1;
     }
 
-    /// The rank of the next to run.
-    #[inline]
-    pub(super) fn top(&self) -> Option<Rank> {
-        (self.len > 0).then(|| self.at(0).rank)
-    }
-
+    /// Takes out the next to run.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
         if self.len == 0 {
