@@ -81,6 +81,29 @@ fn turns_too_short_to_measure_starve_nobody() {
 }
 
 #[test]
+fn nobody_waits_longer_than_two_epochs_of_the_others() {
+    const TICK_NS: u64 = 100_000;
+    let entities: Vec<_> = (1..=40)
+        .map(|p| (p, TICK_NS / 4 * u64::from(p % 7)))
+        .collect();
+    // Twice twice the priority in ticks, and in each epoch one turn begun late.
+    let bound = |&(priority, turn_ns): &(u8, u64)| 4 * u64::from(priority) * TICK_NS + 2 * turn_ns;
+    let bound_ns: u64 = entities.iter().map(bound).sum();
+
+    let mut waited_ns = vec![0; entities.len()];
+    take_turns_watched(&entities, 500_000, |picked| {
+        for (entity, waited_ns) in waited_ns.iter_mut().enumerate() {
+            *waited_ns = if entity == picked {
+                0
+            } else {
+                *waited_ns + entities[picked].1
+            };
+            assert!(*waited_ns <= bound_ns, "{entity} waited for {waited_ns} ns");
+        }
+    });
+}
+
+#[test]
 fn a_sleeper_is_picked_as_soon_as_it_wakes_among_busy_equals() {
     let mut queue = RunQueue::new(WorkerId::new(0));
     let mut standings = vec![Standing::default(); 1_000];
@@ -111,9 +134,15 @@ fn a_burst_gives_its_memory_back_and_leaves_the_order() {
     assert_eq!((queue.mode(), queue.pick()), (Mode::Short, None));
 }
 
-/// Lets entities of a priority and a run time in nanoseconds take turns, and
-/// counts the turns of each.
+/// Lets entities take turns, and counts the turns of each.
 fn take_turns(entities: &[(u8, u64)], turn_count: usize) -> Vec<u64> {
+    let mut turns = vec![0; entities.len()];
+    take_turns_watched(entities, turn_count, |entity| turns[entity] += 1);
+    turns
+}
+
+/// Lets entities of a priority and a run time in nanoseconds take turns.
+fn take_turns_watched(entities: &[(u8, u64)], turn_count: usize, mut watch: impl FnMut(usize)) {
     let mut queue = RunQueue::new(WorkerId::new(0));
     let class = |priority| Class::Normal(Priority::new(priority));
     let mut standings: Vec<_> = entities
@@ -123,14 +152,12 @@ fn take_turns(entities: &[(u8, u64)], turn_count: usize) -> Vec<u64> {
     for (entity, standing) in standings.iter_mut().enumerate() {
         queue.wake(entity, standing, Place::Back);
     }
-    let mut turns = vec![0; entities.len()];
     for _ in 0..turn_count {
         let entity = queue.pick().unwrap();
-        turns[entity] += 1;
+        watch(entity);
         let ran = Duration::from_nanos(entities[entity].1);
         queue.put_back(entity, &mut standings[entity], ran);
     }
-    turns
 }
 
 fn scale() -> u64 {
