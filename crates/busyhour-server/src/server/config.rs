@@ -1,11 +1,12 @@
 //! What an operator may choose about the server, already checked and typed.
 
+use super::{Accounts, NoAccounts};
 use crate::{
-    registrar::Policy as RegistrationPolicy, store::Account, watch::Policy as WatchPolicy,
+    auth::Algorithm, registrar::Policy as RegistrationPolicy, watch::Policy as WatchPolicy,
 };
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
-/// The whole configuration of a server.
+/// The whole configuration of a [`Server`](super::Server).
 ///
 /// ```
 /// use busyhour_server::server::{Authentication, ServerConfig};
@@ -17,7 +18,7 @@ use std::net::SocketAddr;
 /// };
 /// assert_eq!(config.registration.expires_default.as_secs(), 3600);
 /// ```
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Clone)]
 pub struct ServerConfig {
     /// Hosts whose addresses of record are ours. Empty: whatever host a
     /// request names, as a server without a configured domain must.
@@ -25,7 +26,7 @@ pub struct ServerConfig {
     /// Who may register and watch.
     pub authentication: Authentication,
     /// Accounts beside those in the store; the store's win.
-    pub accounts: Vec<Account>,
+    pub accounts: Arc<dyn Accounts>,
     /// Address to name in Contact and Via when ours differs from the socket's,
     /// as it does behind a port forwarding.
     pub advertised: Option<SocketAddr>,
@@ -37,6 +38,20 @@ pub struct ServerConfig {
     pub limits: Limits,
 }
 
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            domains: Vec::new(),
+            authentication: Authentication::default(),
+            accounts: Arc::new(NoAccounts),
+            advertised: None,
+            registration: RegistrationPolicy::default(),
+            watch: WatchPolicy::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
 /// Who may register and watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authentication {
@@ -46,13 +61,34 @@ pub enum Authentication {
     Digest {
         /// The realm named in the challenge.
         realm: String,
+        /// The algorithms offered, the preferred one first.
+        algorithms: Vec<Algorithm>,
     },
+}
+
+impl Authentication {
+    /// The realm; empty for an open server.
+    pub fn realm(&self) -> &str {
+        match self {
+            Self::Open => "",
+            Self::Digest { realm, .. } => realm,
+        }
+    }
+
+    /// The algorithms offered, the preferred one first; none for an open server.
+    pub fn algorithms(&self) -> &[Algorithm] {
+        match self {
+            Self::Open => &[],
+            Self::Digest { algorithms, .. } => algorithms,
+        }
+    }
 }
 
 impl Default for Authentication {
     fn default() -> Self {
         Self::Digest {
             realm: "busyhour".to_owned(),
+            algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
         }
     }
 }

@@ -1,14 +1,172 @@
 //! The server: the registrar, the watchers and the store wired to the runtime.
+//!
+//! A datagram goes this way:
+//!
+//! 1. `receive`: on the network's thread it is parsed in place, in its pinned
+//!    buffer; retransmissions are answered from the transactions at once.
+//! 2. `route`: is it for us, may its sender (`admission`), which device is it?
+//! 3. `device`: on the device's serializer the registrar computes the next
+//!    bindings and the 200; the changes go to the store.
+//! 4. When the commit is durable the 200 leaves, and the device's state goes
+//!    to the cached topic `device-state`.
+//! 5. `watcher`: each watcher is a subscriber of that topic; on its own
+//!    serializer a NOTIFY is written and sent.
+//!
+//! Locks are taken in this order: a device's or a watcher's state, then one
+//! shard of a table (devices, watchers, transactions, topic), then nothing.
 
 mod config;
+mod accounts;
 mod network;
 mod stats;
-
-pub use config::{Authentication, Limits, ServerConfig};
-pub use network::{Network, SendError};
-pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};
+mod counters;
+mod latency;
+mod random;
+mod core;
+mod start;
+mod receive;
+mod route;
+mod admission;
+mod transactions;
+mod devices;
+mod device;
+mod watchers;
+mod watcher;
+mod alarm;
+mod respond;
 
 pub use crate::{
     registrar::{Flow, Policy as RegistrationPolicy},
     watch::Policy as WatchPolicy,
 };
+pub use accounts::{Accounts, NoAccounts};
+pub use config::{Authentication, Limits, ServerConfig};
+pub use network::{Network, SendError};
+pub use random::RandomError;
+pub use start::StartError;
+pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};
+
+use self::core::Core;
+use crate::{store::Store, watch::End};
+use busyhour::{buffer::Buffer, runtime::Runtime};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// A running server; a clone is another handle on the same one.
+///
+/// It ends with its last handle, at once and as it stands; [`Server::shutdown`]
+/// ends it gently.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour::{buffer::Buffer, runtime::Runtime};
+/// use busyhour_server::{
+///     server::{Authentication, Flow, Network, SendError, Server, ServerConfig},
+///     store::MemoryStore,
+/// };
+/// use std::sync::{Arc, Mutex};
+///
+/// #[derive(Default)]
+/// struct Sent(Mutex<Vec<Buffer>>);
+///
+/// impl Network for Sent {
+///     fn send(&self, _flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+///         self.0.lock().unwrap().push(datagram);
+///         Ok(())
+///     }
+/// }
+///
+/// let runtime = Runtime::simulated(1);
+/// let network = Arc::new(Sent::default());
+/// let config = ServerConfig { authentication: Authentication::Open, ..ServerConfig::default() };
+/// let store = Box::new(MemoryStore::new());
+/// let server = Server::start(runtime.clone(), config, network.clone(), store)?;
+///
+/// let register = runtime.buffers().copy_from(
+///     b"REGISTER sip:example.com SIP/2.0\r\n\
+///     Via: SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bK1;rport\r\n\
+///     From: <sip:alice@example.com>;tag=1\r\n\
+///     To: <sip:alice@example.com>\r\n\
+///     Call-ID: 1@192.0.2.1\r\n\
+///     CSeq: 1 REGISTER\r\n\
+///     Contact: <sip:alice@192.0.2.1>\r\n\r\n",
+/// )?;
+/// server.datagram("192.0.2.1:5060".parse()?, "192.0.2.9:5060".parse()?, register);
+/// runtime.simulation().unwrap().run_until_idle();
+/// assert!(network.0.lock().unwrap()[0].starts_with(b"SIP/2.0 200 OK\r\n"));
+/// assert_eq!(server.stats().registrar.binding_count, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Server {
+    core: Arc<Core>,
+}
+
+impl Server {
+    /// Reads the store, takes its bindings back in and is ready to serve.
+    ///
+    /// The server stops no runtime and closes no network: both are the
+    /// caller's.
+    ///
+    /// # Errors
+    ///
+    /// See [`StartError`].
+    pub fn start(
+        runtime: Runtime,
+        config: ServerConfig,
+        network: Arc<dyn Network>,
+        store: Box<dyn Store>,
+    ) -> Result<Self, StartError> {
+        let core = Core::start(runtime, config, network, store)?;
+        Ok(Self { core })
+    }
+
+    /// Takes a datagram that came from `from` to our address `local`. Any
+    /// thread may call this, several at a time; it parses and authenticates,
+    /// and leaves the rest to the pool.
+    pub fn datagram(&self, from: SocketAddr, local: SocketAddr, datagram: Buffer) {
+        let flow = Flow {
+            local,
+            remote: from,
+        };
+        self.core.receive(flow, &datagram);
+    }
+
+    /// Everything the server knows about itself.
+    pub fn stats(&self) -> ServerStats {
+        self.core.stats()
+    }
+
+    /// Ends gently; `false` when the deadline passed first.
+    ///
+    /// 1. Datagrams are dropped and counted from now on.
+    /// 2. Watchers get a last NOTIFY that tells them to come again.
+    /// 3. The store makes durable what it was given, and then refuses.
+    /// 4. Kept responses are dropped.
+    ///
+    /// The answers to what was made durable are sent by the pool: shut the
+    /// runtime down after this, and close the network after that.
+    pub fn shutdown(&self, deadline: Duration) -> bool {
+        self.core.is_closing.store(true, Ordering::Release);
+        for watcher in self.core.watchers().all() {
+            watcher.push_end(End::Deactivated);
+        }
+        let is_drained = self.core.store().close(deadline);
+        self.core.transactions().clear();
+        is_drained
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("device_count", &self.core.devices().len())
+            .field("watcher_count", &self.core.watchers().len())
+            .finish_non_exhaustive()
+    }
+}

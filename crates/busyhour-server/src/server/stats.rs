@@ -1,8 +1,10 @@
 //! The one snapshot that the command line, the page and the metrics read.
 
+use super::core::Core;
 use crate::store::StoreStats;
 use busyhour::stats::Snapshot;
 use serde::Serialize;
+use std::time::Duration;
 
 /// Everything the server knows about itself at one moment.
 ///
@@ -134,4 +136,90 @@ pub struct WatchStats {
     pub confirmed: u64,
     /// States replaced by a newer one before they left.
     pub conflated: u64,
+}
+
+impl Core {
+    pub(super) fn stats(&self) -> ServerStats {
+        ServerStats {
+            uptime_ns: nanos(self.now() - self.started_at),
+            traffic: self.traffic_stats(),
+            registrar: self.registrar_stats(),
+            watch: self.watch_stats(),
+            store: self.store().stats(),
+            runtime: self.runtime().stats(),
+        }
+    }
+
+    fn traffic_stats(&self) -> TrafficStats {
+        let counters = &self.counters().traffic;
+        TrafficStats {
+            received: counters.received.get(),
+            received_bytes: counters.received_bytes.get(),
+            sent: counters.sent.get(),
+            send_refused: counters.send_refused.get(),
+            no_buffer: counters.no_buffer.get(),
+            keepalives: counters.keepalives.get(),
+            malformed_silent: counters.malformed_silent.get(),
+            malformed_answered: counters.malformed_answered.get(),
+            unsupported: counters.unsupported.get(),
+            options: counters.options.get(),
+            stray_responses: counters.stray_responses.get(),
+            retransmissions_answered: counters.retransmissions_answered.get(),
+            retransmissions_absorbed: counters.retransmissions_absorbed.get(),
+            transaction_count: self.transactions().len(),
+            transactions_evicted: self.transactions().evicted(),
+            dropped_device_queue: counters.dropped_device_queue.get(),
+            refused_table_full: counters.refused_table_full.get(),
+            dropped_shutdown: counters.dropped_shutdown.get(),
+        }
+    }
+
+    fn registrar_stats(&self) -> RegistrarStats {
+        let counters = &self.counters().registrar;
+        let latency = &self.counters().latency;
+        let begun = counters.added.get() + counters.restored.get();
+        let ended = counters.removed.get() + counters.expired.get();
+        RegistrarStats {
+            device_count: self.devices().len() as u64,
+            binding_count: begun.saturating_sub(ended),
+            requests: counters.requests.get(),
+            accepted: counters.accepted.get(),
+            added: counters.added.get(),
+            refreshed: counters.refreshed.get(),
+            removed: counters.removed.get(),
+            expired: counters.expired.get(),
+            restored: counters.restored.get(),
+            challenged: counters.challenged.get(),
+            forbidden: counters.forbidden.get(),
+            interval_too_brief: counters.interval_too_brief.get(),
+            rejected: counters.rejected.get(),
+            store_failures: counters.store_failures.get(),
+            latency_p50_ns: latency.permille_ns(500),
+            latency_p99_ns: latency.permille_ns(990),
+            latency_p999_ns: latency.permille_ns(999),
+            latency_max_ns: latency.max_ns(),
+        }
+    }
+
+    fn watch_stats(&self) -> WatchStats {
+        let counters = &self.counters().watch;
+        WatchStats {
+            watcher_count: self.watchers().len() as u64,
+            requests: counters.requests.get(),
+            created: counters.created.get(),
+            refreshed: counters.refreshed.get(),
+            unsubscribed: counters.unsubscribed.get(),
+            expired: counters.expired.get(),
+            given_up: counters.given_up.get(),
+            rejected: counters.rejected.get(),
+            notified: counters.notified.get(),
+            retransmitted: counters.retransmitted.get(),
+            confirmed: counters.confirmed.get(),
+            conflated: counters.conflated.get(),
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -155,6 +155,11 @@ impl SimulatedDisk {
         told
     }
 
+    /// What would survive a crash now.
+    pub fn contents(&self) -> Contents {
+        self.lock().durable.contents()
+    }
+
     /// Changes how the disk behaves from the next transaction on.
     pub fn set_behaviour(&self, behaviour: DiskBehaviour) {
         self.lock().behaviour = behaviour;

@@ -139,6 +139,12 @@ impl Subscription {
         replaces
     }
 
+    /// The bus has told all it knows: a device without a state cannot be
+    /// reached. Returns `false`, as nothing was replaced.
+    pub fn nothing_more_is_known(&mut self) -> bool {
+        self.state == Known::Nothing && self.device_is(None)
+    }
+
     /// Takes in a response to the NOTIFY of this CSeq number; any other is
     /// stray, and `false`.
     pub fn answered(&mut self, cseq: u32, status: u16) -> bool {

@@ -1,0 +1,125 @@
+//! Who may do what: digest authentication, and whose name an account may use.
+
+use super::core::Core;
+use crate::{
+    auth::{Authenticator, Verdict},
+    proto::sip::{DigestCredentials, HeaderName, Message, Status},
+    registrar::{Flow, Refusal},
+};
+use std::sync::atomic::Ordering;
+
+/// What became of the credentials of a request.
+enum Admission<'a> {
+    /// Right; these are they.
+    Granted(DigestCredentials<'a>),
+    /// There are none for our realm, or none that we can read.
+    Absent,
+    /// Right, but for a nonce too old.
+    Stale,
+    /// Wrong.
+    Denied,
+}
+
+impl Core {
+    /// Whether a REGISTER may change `aor`; `false` when it was challenged, and
+    /// so answered.
+    pub(super) fn admit_registration(
+        &self,
+        message: &Message<'_>,
+        flow: Flow,
+        aor: &str,
+    ) -> Result<bool, Refusal> {
+        let Some(authenticator) = &self.parts.authenticator else {
+            return Ok(true);
+        };
+        match self.credentials(authenticator, message)? {
+            Admission::Granted(credentials) if is_user_of(credentials.username, aor) => Ok(true),
+            Admission::Granted(_) => Err(Refusal::Forbidden("Not Your Address")),
+            Admission::Denied => Err(Refusal::Forbidden("Wrong User Or Password")),
+            Admission::Absent => self.challenge(authenticator, message, flow, false),
+            Admission::Stale => self.challenge(authenticator, message, flow, true),
+        }
+    }
+
+    /// Whether somebody may watch: anybody with an account may watch anything.
+    pub(super) fn admit_subscription(
+        &self,
+        message: &Message<'_>,
+        flow: Flow,
+    ) -> Result<bool, Refusal> {
+        let Some(authenticator) = &self.parts.authenticator else {
+            return Ok(true);
+        };
+        match self.credentials(authenticator, message)? {
+            Admission::Granted(_) => Ok(true),
+            Admission::Denied => Err(Refusal::Forbidden("Wrong User Or Password")),
+            Admission::Absent => self.challenge(authenticator, message, flow, false),
+            Admission::Stale => self.challenge(authenticator, message, flow, true),
+        }
+    }
+
+    /// With accounts, only they have a state to watch.
+    pub(super) fn check_known(&self, aor: &str) -> Result<(), Refusal> {
+        let is_known = || self.parts.directory.secret(user_of(aor)).is_some();
+        match self.parts.authenticator.is_none() || is_known() {
+            true => Ok(()),
+            false => Err(Refusal::NotFound),
+        }
+    }
+
+    fn credentials<'a>(
+        &self,
+        authenticator: &Authenticator,
+        message: &Message<'a>,
+    ) -> Result<Admission<'a>, Refusal> {
+        let method = message.method().map_or("", |method| method.as_str());
+        let unix = self.runtime().clock().unix_time();
+        for credentials in message.credentials(HeaderName::Authorization) {
+            let credentials = credentials?;
+            if credentials.realm != authenticator.realm() {
+                continue;
+            }
+            let secret = self.parts.directory.secret(credentials.username);
+            let verdict = authenticator.verify(unix, method, &credentials, secret.as_deref());
+            return Ok(match verdict {
+                Verdict::Accepted { .. } => Admission::Granted(credentials),
+                Verdict::Stale => Admission::Stale,
+                Verdict::Refused(crate::auth::Refusal::Secret) => Admission::Denied,
+                Verdict::Refused(_) => Admission::Absent,
+            });
+        }
+        Ok(Admission::Absent)
+    }
+
+    /// Answers 401. Nothing is kept: the nonce is signed, and a retransmission
+    /// is challenged anew.
+    fn challenge(
+        &self,
+        authenticator: &Authenticator,
+        message: &Message<'_>,
+        flow: Flow,
+        is_stale: bool,
+    ) -> Result<bool, Refusal> {
+        self.counters().registrar.challenged.increment();
+        let unix = self.runtime().clock().unix_time();
+        let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
+        self.respond(message, flow, Status::UNAUTHORIZED, |mut answer| {
+            for challenge in authenticator.challenges(unix, salt, is_stale) {
+                answer = answer.header(HeaderName::WwwAuthenticate, challenge);
+            }
+            answer.finish();
+        });
+        Ok(false)
+    }
+}
+
+/// Whether `username`, with or without a domain behind it, is the user of `aor`.
+fn is_user_of(username: &str, aor: &str) -> bool {
+    let (_, address) = aor.split_once(':').unwrap_or(("", aor));
+    username == user_of(aor) || username == address
+}
+
+fn user_of(aor: &str) -> &str {
+    let (_, address) = aor.split_once(':').unwrap_or(("", aor));
+    address.rsplit_once('@').map_or("", |(user, _)| user)
+}

@@ -1,0 +1,56 @@
+//! The one timer of a device or a watcher.
+//!
+//! Most deadlines are pushed back long before they come: a refresh moves the
+//! expiry, an answer ends the retransmissions. So a deadline that moves back
+//! leaves the timer alone; it goes off early once, finds nothing to do and is
+//! set anew. A storm of refreshes touches no timer.
+
+use busyhour::{
+    clock::Instant,
+    serializer::Serializer,
+    timer::{AddError, TimerHandle, Timers},
+};
+
+/// Set for a deadline, or not.
+#[derive(Debug, Default)]
+pub(super) struct Alarm(Option<(Instant, TimerHandle)>);
+
+impl Alarm {
+    /// Makes sure that `ring` runs on `serializer` at `deadline` or earlier.
+    ///
+    /// # Errors
+    ///
+    /// When the timer service takes no more timers.
+    pub(super) fn set(
+        &mut self,
+        deadline: Instant,
+        label: &'static str,
+        timers: &Timers,
+        serializer: &Serializer,
+        ring: impl FnOnce() + Send + 'static,
+    ) -> Result<(), AddError> {
+        if self.0.is_some_and(|(set_for, _)| set_for <= deadline) {
+            return Ok(());
+        }
+        let timer = timers.timer().label(label).at(deadline).on(serializer);
+        let handle = timer.run(ring)?;
+        if let Some((_, later)) = self.0.replace((deadline, handle)) {
+            // Should it ring all the same, that is one ring too early.
+            let _ = timers.cancel(&later);
+        }
+        Ok(())
+    }
+
+    /// It rang: the next deadline needs a timer of its own.
+    pub(super) fn rang(&mut self, now: Instant) {
+        self.0.take_if(|(set_for, _)| *set_for <= now);
+    }
+
+    /// Takes the timer back.
+    pub(super) fn clear(&mut self, timers: &Timers) {
+        if let Some((_, handle)) = self.0.take() {
+            // Should it ring all the same, it finds nothing to do.
+            let _ = timers.cancel(&handle);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What every part of the server shares.
+
+use super::{
+    Limits, Network, ServerConfig,
+    accounts::Directory,
+    counters::{RegistrarCounters, TrafficCounters, WatchCounters},
+    devices::Devices,
+    latency::Latency,
+    random::Secrets,
+    transactions::Transactions,
+    watchers::Watchers,
+};
+use crate::{
+    auth::Authenticator,
+    registrar::{BindingId, Domains, Moment, Tally},
+    store::Store,
+    watch::DeviceState,
+};
+use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
+
+/// The server without its handle. Devices and watchers refer to it weakly, so
+/// that dropping the handle ends everything at once.
+pub(super) struct Core {
+    pub(super) parts: Parts,
+    pub(super) next_binding_id: AtomicU64,
+    pub(super) nonce_salt: AtomicU32,
+    pub(super) is_closing: AtomicBool,
+    pub(super) started_at: Instant,
+    counters: Counters,
+}
+
+/// What a server is made of, in the order in which it is made.
+pub(super) struct Parts {
+    pub(super) runtime: Runtime,
+    pub(super) config: ServerConfig,
+    pub(super) network: Arc<dyn Network>,
+    pub(super) store: Box<dyn Store>,
+    pub(super) states: Topic<DeviceState>,
+    pub(super) domains: Domains,
+    pub(super) authenticator: Option<Authenticator>,
+    pub(super) directory: Directory,
+    pub(super) devices: Devices,
+    pub(super) watchers: Watchers,
+    pub(super) transactions: Transactions,
+    pub(super) secrets: Secrets,
+}
+
+/// Everything that is counted.
+pub(super) struct Counters {
+    pub(super) traffic: TrafficCounters,
+    pub(super) registrar: RegistrarCounters,
+    pub(super) watch: WatchCounters,
+    pub(super) latency: Latency,
+}
+
+impl Core {
+    pub(super) fn new(parts: Parts, first_binding_id: u64) -> Self {
+        Self {
+            next_binding_id: AtomicU64::new(first_binding_id),
+            nonce_salt: AtomicU32::new(0),
+            is_closing: AtomicBool::new(false),
+            started_at: parts.runtime.clock().now(),
+            parts,
+            counters: Counters {
+                traffic: TrafficCounters::default(),
+                registrar: RegistrarCounters::default(),
+                watch: WatchCounters::default(),
+                latency: Latency::new(),
+            },
+        }
+    }
+
+    pub(super) fn runtime(&self) -> &Runtime {
+        &self.parts.runtime
+    }
+
+    pub(super) fn config(&self) -> &ServerConfig {
+        &self.parts.config
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.parts.config.limits
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.parts.store
+    }
+
+    pub(super) fn states(&self) -> &Topic<DeviceState> {
+        &self.parts.states
+    }
+
+    pub(super) fn devices(&self) -> &Devices {
+        &self.parts.devices
+    }
+
+    pub(super) fn watchers(&self) -> &Watchers {
+        &self.parts.watchers
+    }
+
+    pub(super) fn transactions(&self) -> &Transactions {
+        &self.parts.transactions
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.runtime().clock().now()
+    }
+
+    pub(super) fn moment(&self) -> Moment {
+        let clock = self.runtime().clock();
+        Moment {
+            now: clock.now(),
+            unix: clock.unix_time(),
+        }
+    }
+
+    pub(super) fn next_binding_id(&self) -> BindingId {
+        BindingId(self.next_binding_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn count_accepted(&self, tally: Tally, arrived_at: Instant) {
+        let counters = &self.counters.registrar;
+        counters.accepted.increment();
+        counters.added.add(tally.added);
+        counters.refreshed.add(tally.refreshed);
+        counters.removed.add(tally.removed);
+        self.counters.latency.record(self.now() - arrived_at);
+    }
+
+    pub(super) fn count_expired(&self, active_count: usize) {
+        self.counters.registrar.expired.add(active_count as u64);
+    }
+}

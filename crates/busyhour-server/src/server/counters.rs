@@ -1,0 +1,76 @@
+//! Counters that only grow, one for everything that can happen to a request.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only grows; any thread may add.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn increment(&self) {
+        self.add(1);
+    }
+
+    pub(super) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What happened to datagrams; the fields of [`TrafficStats`](super::TrafficStats).
+#[derive(Debug, Default)]
+pub(super) struct TrafficCounters {
+    pub(super) received: Counter,
+    pub(super) received_bytes: Counter,
+    pub(super) sent: Counter,
+    pub(super) send_refused: Counter,
+    pub(super) no_buffer: Counter,
+    pub(super) keepalives: Counter,
+    pub(super) malformed_silent: Counter,
+    pub(super) malformed_answered: Counter,
+    pub(super) unsupported: Counter,
+    pub(super) options: Counter,
+    pub(super) stray_responses: Counter,
+    pub(super) retransmissions_answered: Counter,
+    pub(super) retransmissions_absorbed: Counter,
+    pub(super) dropped_device_queue: Counter,
+    pub(super) refused_table_full: Counter,
+    pub(super) dropped_shutdown: Counter,
+}
+
+/// What happened to registrations; the fields of
+/// [`RegistrarStats`](super::RegistrarStats).
+#[derive(Debug, Default)]
+pub(super) struct RegistrarCounters {
+    pub(super) requests: Counter,
+    pub(super) accepted: Counter,
+    pub(super) added: Counter,
+    pub(super) refreshed: Counter,
+    pub(super) removed: Counter,
+    pub(super) expired: Counter,
+    pub(super) restored: Counter,
+    pub(super) challenged: Counter,
+    pub(super) forbidden: Counter,
+    pub(super) interval_too_brief: Counter,
+    pub(super) rejected: Counter,
+    pub(super) store_failures: Counter,
+}
+
+/// What happened to subscriptions; the fields of [`WatchStats`](super::WatchStats).
+#[derive(Debug, Default)]
+pub(super) struct WatchCounters {
+    pub(super) requests: Counter,
+    pub(super) created: Counter,
+    pub(super) refreshed: Counter,
+    pub(super) unsubscribed: Counter,
+    pub(super) expired: Counter,
+    pub(super) given_up: Counter,
+    pub(super) rejected: Counter,
+    pub(super) notified: Counter,
+    pub(super) retransmitted: Counter,
+    pub(super) confirmed: Counter,
+    pub(super) conflated: Counter,
+}

@@ -1,0 +1,362 @@
+//! One device: its bindings, and its registrations one after the other.
+//!
+//! Everything here runs on the device's serializer. A registration that changes
+//! something goes to the store, and what comes in meanwhile waits, so that at
+//! most one change of a device is on its way to the disk:
+//!
+//! 1. arrive: read the request, compute the next bindings and the 200, hand
+//!    the changes to the store;
+//! 2. the store calls back from its own thread: back to the serializer;
+//! 3. committed: the bindings become true, the 200 leaves, the bus is told;
+//! 4. what waited takes its turn.
+//!
+//! A failure between 1 and 3 leaves the bindings as they were.
+
+use super::{alarm::Alarm, core::Core, transactions::Key};
+use crate::{
+    proto::sip::Message,
+    registrar::{
+        BindingChange, Bindings, Flow, Moment, Refusal, Registration, Tally, Update, write_answer,
+    },
+    store::{Change, CommitError, StoredBinding},
+    watch::DeviceState,
+};
+use busyhour::{
+    buffer::Buffer,
+    bus::Name,
+    clock::Instant,
+    serializer::Serializer,
+    task::{Executor, Task},
+};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, Weak},
+};
+
+/// A device by its address of record.
+pub(super) struct Device {
+    name: Name,
+    hash: u64,
+    serializer: Serializer,
+    core: Weak<Core>,
+    state: Mutex<State>,
+}
+
+/// A request on its way to its device.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) datagram: Buffer,
+    pub(super) flow: Flow,
+    pub(super) transaction: Key,
+    pub(super) arrived_at: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    bindings: Bindings,
+    pending: Option<Box<Pending>>,
+    waiting: VecDeque<Arrival>,
+    alarm: Alarm,
+    /// Out of the table: whoever still holds it has to look again.
+    is_retired: bool,
+}
+
+/// A change on its way to the disk.
+struct Pending {
+    arrival: Arrival,
+    draft: Draft,
+}
+
+/// What holds once the change is durable.
+struct Draft {
+    bindings: Bindings,
+    answer: Buffer,
+    answer_flow: Flow,
+    tally: Tally,
+    /// Watchers see a difference.
+    is_visible: bool,
+}
+
+impl Device {
+    pub(super) fn new(name: Name, hash: u64, core: &Arc<Core>) -> Self {
+        Self {
+            name,
+            hash,
+            serializer: core.runtime().pool().ephemeral(),
+            core: Arc::downgrade(core),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Requests that wait for the serializer.
+    pub(super) fn queued_len(&self) -> usize {
+        self.serializer.len()
+    }
+
+    /// Sends a REGISTER to the serializer; `false` when it takes no more.
+    pub(super) fn push(self: &Arc<Self>, arrival: Arrival) -> bool {
+        let device = self.clone();
+        let pushed = self.serializer.try_push(move || device.arrive(arrival));
+        pushed.is_ok()
+    }
+
+    /// Takes a stored binding back, before the server serves; `false` when it is over.
+    pub(super) fn restore(&self, stored: &StoredBinding, at: Moment) -> bool {
+        let bindings = &mut self.lock().bindings;
+        bindings.restore(stored.id, stored.contact.clone(), stored.lease, at)
+    }
+
+    /// After a restart: tells the bus, and sets the alarm.
+    pub(super) fn revive(self: &Arc<Self>, core: &Arc<Core>) {
+        let mut state = self.lock();
+        self.publish(core, &state.bindings);
+        self.settle(core, &mut state);
+    }
+
+    fn arrive(self: &Arc<Self>, arrival: Arrival) {
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        let mut state = self.lock();
+        if state.is_retired {
+            drop(state);
+            return core.register_again(&self.name, arrival);
+        }
+        if state.pending.is_none() {
+            self.register(&core, &mut state, arrival);
+            return self.settle(&core, &mut state);
+        }
+        match state.waiting.len() < core.limits().device_queue_max {
+            true => state.waiting.push_back(arrival),
+            false => core.drop_for_device_queue(arrival.transaction),
+        }
+    }
+
+    fn register(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, arrival: Arrival) {
+        // It was parsed when it arrived, so it parses again.
+        let Ok(message) = Message::parse(&arrival.datagram) else {
+            return;
+        };
+        core.counters().registrar.requests.increment();
+        let (flow, transaction) = (arrival.flow, arrival.transaction);
+        match self.draft(core, &state.bindings, &message, &arrival) {
+            Ok(Some((draft, changes))) => {
+                drop(message);
+                self.commit(core, state, Pending { arrival, draft }, changes);
+            }
+            Ok(None) => core.abandon(transaction),
+            Err(refusal) => core.refuse_registration(&message, flow, transaction, &refusal),
+        }
+    }
+
+    /// What a registration leads to; `None` without a buffer for the answer.
+    fn draft(
+        &self,
+        core: &Core,
+        bindings: &Bindings,
+        message: &Message<'_>,
+        arrival: &Arrival,
+    ) -> Result<Option<(Draft, Vec<BindingChange>)>, Refusal> {
+        let at = core.moment();
+        let (registration, update) = self.update(core, bindings, message, arrival.flow, at)?;
+        let answer = core.write(|out| {
+            let tag = core.to_tag(arrival.transaction);
+            write_answer(out, message, &registration, &update.bindings, at, tag);
+        });
+        let Some(answer) = answer else {
+            return Ok(None);
+        };
+        let draft = Draft {
+            answer,
+            answer_flow: core.answer_flow(message, arrival.flow),
+            tally: update.tally,
+            is_visible: is_visible(&update),
+            bindings: update.bindings,
+        };
+        Ok(Some((draft, update.changes)))
+    }
+
+    fn update<'m>(
+        &self,
+        core: &Core,
+        bindings: &Bindings,
+        message: &Message<'m>,
+        flow: Flow,
+        at: Moment,
+    ) -> Result<(Registration<'m>, Update), Refusal> {
+        let registration = Registration::read(message, self.name.clone(), flow)?;
+        let policy = &core.config().registration;
+        let update = bindings.update(&registration, policy, at, &mut || core.next_binding_id())?;
+        Ok((registration, update))
+    }
+
+    fn commit(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        state: &mut State,
+        pending: Pending,
+        changes: Vec<BindingChange>,
+    ) {
+        if changes.is_empty() {
+            return self.accept(core, state, pending);
+        }
+        let device = self.clone();
+        let done = Box::new(move |fate| device.complete(fate));
+        let changes = changes.into_iter().map(Change::from).collect();
+        state.pending = Some(Box::new(pending));
+        if core.store().commit(changes, done).is_err() {
+            self.fail(core, state);
+        }
+    }
+
+    /// Runs on the store's thread: back to the serializer. Should that refuse,
+    /// then here, since a commit must not be forgotten; the lock keeps it safe,
+    /// and nothing else of the device moves while a change is pending.
+    fn complete(self: Arc<Self>, fate: Result<(), CommitError>) {
+        let serializer = self.serializer.clone();
+        let task = Task::new(move || self.committed(fate));
+        if let Err(rejected) = serializer.execute(task) {
+            rejected.task.run();
+        }
+    }
+
+    fn committed(self: Arc<Self>, fate: Result<(), CommitError>) {
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        let mut state = self.lock();
+        match fate {
+            Ok(()) => {
+                if let Some(pending) = state.pending.take() {
+                    self.accept(&core, &mut state, *pending);
+                }
+            }
+            Err(_) => self.fail(&core, &mut state),
+        }
+        while state.pending.is_none() {
+            let Some(arrival) = state.waiting.pop_front() else {
+                break;
+            };
+            self.register(&core, &mut state, arrival);
+        }
+        self.settle(&core, &mut state);
+    }
+
+    /// What was asked for is durable, or changes nothing.
+    fn accept(&self, core: &Core, state: &mut State, pending: Pending) {
+        let Pending { arrival, draft } = pending;
+        state.bindings = draft.bindings;
+        core.answer(arrival.transaction, draft.answer_flow, draft.answer);
+        core.count_accepted(draft.tally, arrival.arrived_at);
+        if draft.is_visible {
+            self.publish(core, &state.bindings);
+        }
+    }
+
+    /// The store did not take the change: the bindings stay as they were.
+    fn fail(&self, core: &Core, state: &mut State) {
+        let Some(pending) = state.pending.take() else {
+            return;
+        };
+        core.counters().registrar.store_failures.increment();
+        let arrival = &pending.arrival;
+        if let Ok(message) = Message::parse(&arrival.datagram) {
+            let refusal = core.overloaded();
+            core.fail(&message, arrival.flow, arrival.transaction, &refusal);
+        }
+    }
+
+    /// Leaves the device as it has to be between two events: nothing expired,
+    /// the alarm set, out of the table when nothing is left.
+    fn settle(self: &Arc<Self>, core: &Arc<Core>, state: &mut State) {
+        if state.pending.is_some() {
+            return;
+        }
+        self.expire(core, state);
+        match state.bindings.next_expiry() {
+            Some(deadline) => self.set_alarm(core, state, deadline),
+            None if state.waiting.is_empty() => self.retire(core, state),
+            None => {}
+        }
+    }
+
+    fn expire(&self, core: &Core, state: &mut State) {
+        let expired = state.bindings.expire(core.now());
+        if expired.changes.is_empty() {
+            return;
+        }
+        // Nobody waits for this: a row that stays behind when the store
+        // refuses is seen to be over at the next start.
+        let changes = expired.changes.into_iter().map(Change::from).collect();
+        let _ = core.store().commit(changes, Box::new(|_| ()));
+        if expired.active_count > 0 {
+            core.count_expired(expired.active_count);
+            self.publish(core, &state.bindings);
+        }
+    }
+
+    fn set_alarm(self: &Arc<Self>, core: &Core, state: &mut State, deadline: Instant) {
+        let device = Arc::downgrade(self);
+        let ring = move || {
+            if let Some(device) = device.upgrade() {
+                device.ring();
+            }
+        };
+        let timers = core.runtime().timers();
+        let set = state
+            .alarm
+            .set(deadline, "binding", timers, &self.serializer, ring);
+        if set.is_err() {
+            core.counters().traffic.refused_table_full.increment();
+        }
+    }
+
+    fn ring(self: Arc<Self>) {
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        let mut state = self.lock();
+        state.alarm.rang(core.now());
+        if !state.is_retired {
+            self.settle(&core, &mut state);
+        }
+    }
+
+    fn retire(self: &Arc<Self>, core: &Core, state: &mut State) {
+        state.is_retired = true;
+        state.alarm.clear(core.runtime().timers());
+        core.devices().remove(self);
+    }
+
+    fn publish(&self, core: &Core, bindings: &Bindings) {
+        match DeviceState::of(&self.name, bindings, core.now()) {
+            Some(state) => {
+                // A watcher that lags is brought up to date from the cache.
+                let _ = core.states().publish(state);
+            }
+            None => {
+                core.states().clear(&self.name);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Whether watchers see a difference: a refresh alone is none.
+fn is_visible(update: &Update) -> bool {
+    let puts = |change: &BindingChange| matches!(change, BindingChange::Put { .. });
+    update.tally.added > 0 || update.tally.removed > 0 || update.changes.iter().any(puts)
+}

@@ -1,0 +1,57 @@
+//! What nobody outside may guess, and where it comes from.
+
+use busyhour::runtime::Runtime;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+/// Secrets of one process; those of a simulation follow from its seed.
+pub(super) struct Secrets {
+    tag_key: [u8; 32],
+    /// Seeds of the tables' hash functions.
+    pub(super) table_seeds: [u64; 3],
+}
+
+/// The operating system gives no random numbers.
+#[derive(Debug, Error)]
+#[error("the operating system gives no random numbers: {0}")]
+pub struct RandomError(String);
+
+impl Secrets {
+    pub(super) fn new(runtime: &Runtime) -> Result<Self, RandomError> {
+        let seeds = random_key(runtime)?;
+        let seed = |index: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&seeds[8 * index..8 * index + 8]);
+            u64::from_le_bytes(bytes)
+        };
+        Ok(Self {
+            tag_key: random_key(runtime)?,
+            table_seeds: [seed(0), seed(1), seed(2)],
+        })
+    }
+
+    /// The part of a watcher's tag that nobody can guess.
+    pub(super) fn tag(&self, id: u64) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update(self.tag_key);
+        hash.update(id.to_le_bytes());
+        let hash = hash.finalize();
+        let mut tag = [0; 8];
+        tag.copy_from_slice(&hash[..8]);
+        u64::from_le_bytes(tag)
+    }
+}
+
+/// A key of 256 bits.
+pub(super) fn random_key(runtime: &Runtime) -> Result<[u8; 32], RandomError> {
+    let mut key = [0; 32];
+    match runtime.simulation() {
+        None => getrandom::fill(&mut key).map_err(|error| RandomError(error.to_string()))?,
+        Some(simulation) => {
+            for part in key.chunks_exact_mut(8) {
+                part.copy_from_slice(&simulation.random_u64().to_le_bytes());
+            }
+        }
+    }
+    Ok(key)
+}

@@ -1,0 +1,159 @@
+//! From a datagram to whoever has to deal with it; runs on the network's threads.
+
+use super::{
+    core::Core,
+    device::Arrival,
+    transactions::{Key, Seen},
+};
+use crate::{
+    proto::sip::{HeaderName, Message, Method, ParseError, Start, Status},
+    registrar::{ALLOW_EVENTS, Flow},
+    watch::Dialog,
+};
+use busyhour::buffer::Buffer;
+use std::sync::{Arc, atomic::Ordering};
+
+/// A request that is being dealt with on the network's thread.
+pub(super) struct Request<'a> {
+    pub(super) message: &'a Message<'a>,
+    pub(super) datagram: &'a Buffer,
+    pub(super) flow: Flow,
+    pub(super) transaction: Key,
+}
+
+impl Core {
+    pub(super) fn receive(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
+        let traffic = &self.counters().traffic;
+        traffic.received.increment();
+        traffic.received_bytes.add(datagram.len() as u64);
+        if self.is_closing.load(Ordering::Acquire) {
+            return traffic.dropped_shutdown.increment();
+        }
+        match Message::parse(datagram) {
+            Ok(message) => match message.start() {
+                Start::Request { method, .. } => self.request(&message, method, flow, datagram),
+                Start::Response { status, .. } => self.response(&message, status),
+            },
+            Err(ParseError::Empty) => traffic.keepalives.increment(),
+            Err(error) => self.malformed(datagram, flow, error),
+        }
+    }
+
+    /// Answers what can be answered, and is silent about the rest.
+    fn malformed(&self, datagram: &Buffer, flow: Flow, error: ParseError) {
+        let traffic = &self.counters().traffic;
+        match Message::salvage(datagram) {
+            Some(request) => {
+                traffic.malformed_answered.increment();
+                self.respond(&request, flow, error.status(), |answer| answer.finish());
+            }
+            None => traffic.malformed_silent.increment(),
+        }
+    }
+
+    /// A response can only be a watcher's, to a NOTIFY of ours.
+    fn response(&self, message: &Message<'_>, status: u16) {
+        let traffic = &self.counters().traffic;
+        let Some((tag, cseq)) = notify_of(message) else {
+            return traffic.stray_responses.increment();
+        };
+        let Some(watcher) = self.watchers().find(tag) else {
+            return traffic.stray_responses.increment();
+        };
+        if self.is_flooded(watcher.queued_len()) || !watcher.push_answer(cseq, status) {
+            traffic.dropped_device_queue.increment();
+        }
+    }
+
+    fn request(
+        self: &Arc<Self>,
+        message: &Message<'_>,
+        method: Method<'_>,
+        flow: Flow,
+        datagram: &Buffer,
+    ) {
+        if let Err(error) = message.validate() {
+            self.counters().traffic.malformed_answered.increment();
+            return self.respond(message, flow, error.status(), |answer| answer.finish());
+        }
+        let transaction = self.transactions().key(message, flow.remote);
+        if self.absorb(message, flow, transaction) {
+            return;
+        }
+        let request = Request {
+            message,
+            datagram,
+            flow,
+            transaction,
+        };
+        match method {
+            Method::Register => self.register(&request),
+            Method::Subscribe => self.subscribe(&request),
+            Method::Options => self.options(&request),
+            _ => self.unsupported(&request, method),
+        }
+    }
+
+    /// Whether it is a retransmission, which is dealt with here and now.
+    fn absorb(&self, message: &Message<'_>, flow: Flow, transaction: Key) -> bool {
+        let traffic = &self.counters().traffic;
+        match self.transactions().seen(transaction) {
+            Seen::New => false,
+            Seen::InWork => {
+                traffic.retransmissions_absorbed.increment();
+                true
+            }
+            Seen::Answered(answer) => {
+                traffic.retransmissions_answered.increment();
+                self.send(self.answer_flow(message, flow), answer);
+                true
+            }
+        }
+    }
+
+    fn options(&self, request: &Request<'_>) {
+        self.counters().traffic.options.increment();
+        self.respond(request.message, request.flow, Status::OK, |answer| {
+            answer
+                .header(HeaderName::Allow, ALLOW)
+                .header(HeaderName::AllowEvents, ALLOW_EVENTS)
+                .header(HeaderName::Accept, "application/sdp")
+                .header(HeaderName::Supported, "path")
+                .finish();
+        });
+    }
+
+    fn unsupported(&self, request: &Request<'_>, method: Method<'_>) {
+        self.counters().traffic.unsupported.increment();
+        let status = match method {
+            // Nothing here can be cancelled, and no dialog but ours is here.
+            Method::Cancel | Method::Bye => Status::CALL_DOES_NOT_EXIST,
+            Method::Other(_) => Status::NOT_IMPLEMENTED,
+            _ => Status::METHOD_NOT_ALLOWED,
+        };
+        self.respond(request.message, request.flow, status, |answer| {
+            answer.header(HeaderName::Allow, ALLOW).finish();
+        });
+    }
+}
+
+impl Request<'_> {
+    /// What a serializer needs to go on with it.
+    pub(super) fn arrival(&self, core: &Core) -> Arrival {
+        Arrival {
+            datagram: self.datagram.clone(),
+            flow: self.flow,
+            transaction: self.transaction,
+            arrived_at: core.now(),
+        }
+    }
+}
+
+/// Our tag and the CSeq number of the NOTIFY that a response answers.
+fn notify_of<'a>(message: &Message<'a>) -> Option<(&'a str, u32)> {
+    let cseq = message.cseq().ok()?;
+    let tag = Dialog::tag_in_branch(message.via().ok()?.branch()?)?;
+    (cseq.method == Method::Notify).then_some((tag, cseq.number))
+}
+
+const ALLOW: &str = "REGISTER, SUBSCRIBE, OPTIONS";

@@ -1,0 +1,209 @@
+//! Writing and sending: every datagram leaves through here.
+
+use super::{core::Core, transactions::Key};
+use crate::{
+    proto::sip::{Message, Method, ResponseBuilder, Status},
+    registrar::{Flow, Refusal, write_refusal},
+    watch::{Subscription, Transmission},
+};
+use busyhour::buffer::Buffer;
+use std::{
+    cell::RefCell,
+    fmt::{self, Display, Formatter},
+    time::Duration,
+};
+
+/// A response under way, as the builder of the parser has it.
+type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Vec<u8>>;
+
+impl Core {
+    /// Hands a datagram to the network.
+    pub(super) fn send(&self, flow: Flow, datagram: Buffer) {
+        let traffic = &self.counters().traffic;
+        match self.parts.network.send(flow, datagram) {
+            Ok(()) => traffic.sent.increment(),
+            Err(_) => traffic.send_refused.increment(),
+        }
+    }
+
+    /// Sends the answer of a transaction and keeps it for retransmissions.
+    pub(super) fn answer(&self, transaction: Key, flow: Flow, answer: Buffer) {
+        self.transactions().answer(transaction, answer.clone());
+        self.send(flow, answer);
+    }
+
+    /// Where the response to a request goes (RFC 3261 §18.2.2, RFC 3581 §4).
+    pub(super) fn answer_flow(&self, request: &Message<'_>, flow: Flow) -> Flow {
+        let remote = request.via().map(|via| via.reply_to(flow.remote));
+        Flow {
+            local: flow.local,
+            remote: remote.unwrap_or(flow.remote),
+        }
+    }
+
+    /// A pinned buffer of what `write` writes; `None`, counted, when there is none.
+    pub(super) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) -> Option<Buffer> {
+        let written = with_scratch(|scratch| {
+            write(scratch);
+            self.runtime().buffers().copy_from(scratch)
+        });
+        if written.is_err() {
+            self.counters().traffic.no_buffer.increment();
+        }
+        written.ok()
+    }
+
+    /// What a subscription has to send now.
+    pub(super) fn poll(&self, subscription: &mut Subscription) -> Option<Transmission> {
+        let (now, buffers) = (self.now(), self.runtime().buffers());
+        with_scratch(|scratch| subscription.poll(now, scratch, buffers))
+    }
+
+    /// Answers a request that is kept nowhere.
+    pub(super) fn respond(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        status: Status,
+        finish: impl FnOnce(Response<'_, '_, '_>),
+    ) {
+        // An ACK is never answered (RFC 3261 §17.1.1.3).
+        if request.method() == Some(Method::Ack) {
+            return;
+        }
+        let tag = self.to_tag(self.transactions().key(request, flow.remote));
+        let answer = self.write(|out| {
+            let source = Some(flow.remote);
+            finish(ResponseBuilder::new(out, request, status, source).to_tag(tag));
+        });
+        if let Some(answer) = answer {
+            self.send(self.answer_flow(request, flow), answer);
+        }
+    }
+
+    /// Answers a request that is refused. It would be refused again, so the
+    /// answer is not kept.
+    pub(super) fn refuse(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        self.transactions().forget(transaction);
+        if let Some(answer) = self.refusal(request, flow, transaction, refusal) {
+            self.send(self.answer_flow(request, flow), answer);
+        }
+    }
+
+    /// Answers a request that failed here and might succeed a moment later. The
+    /// answer is kept: the client has moved on, and a late duplicate must not
+    /// do what it was told had failed.
+    pub(super) fn fail(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        if let Some(answer) = self.refusal(request, flow, transaction, refusal) {
+            self.answer(transaction, self.answer_flow(request, flow), answer);
+        }
+    }
+
+    fn refusal(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) -> Option<Buffer> {
+        let tag = self.to_tag(transaction);
+        self.write(|out| write_refusal(out, request, refusal, flow.remote, tag))
+    }
+
+    pub(super) fn refuse_registration(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        let counters = &self.counters().registrar;
+        match refusal {
+            Refusal::IntervalTooBrief(_) => counters.interval_too_brief.increment(),
+            Refusal::Forbidden(_) | Refusal::NotFound => counters.forbidden.increment(),
+            _ => counters.rejected.increment(),
+        }
+        self.refuse(request, flow, transaction, refusal);
+    }
+
+    pub(super) fn refuse_subscription(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        self.counters().watch.rejected.increment();
+        self.refuse(request, flow, transaction, refusal);
+    }
+
+    /// Gives a transaction up without an answer: the client will try again.
+    pub(super) fn abandon(&self, transaction: Key) {
+        self.transactions().forget(transaction);
+    }
+
+    pub(super) fn drop_for_device_queue(&self, transaction: Key) {
+        self.counters().traffic.dropped_device_queue.increment();
+        self.abandon(transaction);
+    }
+
+    /// Whether a device or watcher has as much waiting as it may.
+    pub(super) fn is_flooded(&self, queued_len: usize) -> bool {
+        queued_len >= self.limits().device_queue_max
+    }
+
+    /// The refusal when a table has no room, counted.
+    pub(super) fn table_full(&self) -> Refusal {
+        self.counters().traffic.refused_table_full.increment();
+        self.overloaded()
+    }
+
+    /// The refusal of a request for which there is no room. The pause spreads
+    /// those who come again over a second.
+    pub(super) fn overloaded(&self) -> Refusal {
+        let pause_ms = 1000 + self.now().as_nanos() / 1000 % 1000;
+        Refusal::Overloaded(Duration::from_millis(pause_ms))
+    }
+
+    /// Our tag in To, the same for each retransmission of a request.
+    pub(super) fn to_tag(&self, transaction: Key) -> impl Display + use<> {
+        ToTag(transaction)
+    }
+}
+
+struct ToTag(Key);
+
+impl Display for ToTag {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Lends the thread's room to write in, empty.
+fn with_scratch<R>(use_scratch: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(SCRATCH_LEN));
+    }
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => {
+            scratch.clear();
+            use_scratch(&mut scratch)
+        }
+        // Already lent further up this thread's stack.
+        Err(_) => use_scratch(&mut Vec::with_capacity(SCRATCH_LEN)),
+    })
+}
+
+const SCRATCH_LEN: usize = 2048;

@@ -1,0 +1,154 @@
+//! REGISTER and SUBSCRIBE on their way to a device or a watcher: is it ours,
+//! may it, whose is it.
+
+use super::{
+    core::Core,
+    device::{Arrival, Device},
+    devices::TableFull,
+    receive::Request,
+    watcher::Watcher,
+};
+use crate::{
+    proto::sip::Message,
+    registrar::{Refusal, address_of_record},
+    watch::{Subscribe, Subscription, write_accepted},
+};
+use busyhour::bus::Name;
+use std::sync::Arc;
+
+impl Core {
+    pub(super) fn register(self: &Arc<Self>, request: &Request<'_>) {
+        if let Err(refusal) = self.route_registration(request) {
+            let Request { message, flow, .. } = *request;
+            self.refuse_registration(message, flow, request.transaction, &refusal);
+        }
+    }
+
+    pub(super) fn subscribe(self: &Arc<Self>, request: &Request<'_>) {
+        self.counters().watch.requests.increment();
+        if let Err(refusal) = self.route_subscription(request) {
+            let Request { message, flow, .. } = *request;
+            self.refuse_subscription(message, flow, request.transaction, &refusal);
+        }
+    }
+
+    /// A REGISTER whose device left the table meanwhile.
+    pub(super) fn register_again(self: &Arc<Self>, aor: &Name, arrival: Arrival) {
+        match self.devices().open(aor, self) {
+            Ok(device) => self.push_to_device(&device, arrival),
+            Err(TableFull) => self.abandon(arrival.transaction),
+        }
+    }
+
+    fn route_registration(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
+        let message = request.message;
+        self.check_request_uri(message)?;
+        let aor = address_of_record(&message.to()?.uri, &self.parts.domains)?;
+        if !self.admit_registration(message, request.flow, &aor)? {
+            return Ok(());
+        }
+        let device = self.devices().open(&aor, self);
+        let device = device.map_err(|TableFull| self.table_full())?;
+        if let Some(arrival) = self.begin(request) {
+            self.push_to_device(&device, arrival);
+        }
+        Ok(())
+    }
+
+    fn push_to_device(&self, device: &Arc<Device>, arrival: Arrival) {
+        let transaction = arrival.transaction;
+        if self.is_flooded(device.queued_len()) || !device.push(arrival) {
+            self.drop_for_device_queue(transaction);
+        }
+    }
+
+    fn route_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
+        let message = request.message;
+        if !self.admit_subscription(message, request.flow)? {
+            return Ok(());
+        }
+        let Some(tag) = message.to()?.tag() else {
+            return self.open_subscription(request);
+        };
+        let watcher = self.watchers().find(tag).ok_or(Refusal::NoSubscription)?;
+        if let Some(arrival) = self.begin(request) {
+            self.push_to_watcher(&watcher, arrival);
+        }
+        Ok(())
+    }
+
+    fn push_to_watcher(&self, watcher: &Arc<Watcher>, arrival: Arrival) {
+        let transaction = arrival.transaction;
+        if self.is_flooded(watcher.queued_len()) || !watcher.push(arrival) {
+            self.drop_for_device_queue(transaction);
+        }
+    }
+
+    fn open_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
+        let Request { message, flow, .. } = *request;
+        self.check_request_uri(message)?;
+        let device = address_of_record(&message.to()?.uri, &self.parts.domains)?;
+        self.check_known(&device)?;
+        let subscribe = Subscribe::read(message, &self.config().watch, flow)?;
+        match self.begin(request) {
+            Some(arrival) => self.start_watcher(message, &subscribe, device.into(), &arrival),
+            None => Ok(()),
+        }
+    }
+
+    /// The 200 leaves before the feed starts, and so before the first NOTIFY.
+    fn start_watcher(
+        self: &Arc<Self>,
+        message: &Message<'_>,
+        subscribe: &Subscribe<'_>,
+        device: Name,
+        arrival: &Arrival,
+    ) -> Result<(), Refusal> {
+        let (id, tag) = self.new_watcher_tag();
+        let advertised = self.config().advertised;
+        let subscription = Subscription::open(subscribe, device, &tag, advertised, self.now());
+        let (granted_s, source) = (subscribe.granted_s, arrival.flow.remote);
+        let answer =
+            self.write(|out| write_accepted(out, message, &subscription, granted_s, source));
+        let Some(answer) = answer else {
+            self.abandon(arrival.transaction);
+            return Ok(());
+        };
+        let watcher = Arc::new(Watcher::new(id, &tag, self, subscription));
+        let inserted = self.watchers().insert(&watcher);
+        inserted.map_err(|TableFull| self.table_full())?;
+        self.counters().watch.created.increment();
+        let flow = self.answer_flow(message, arrival.flow);
+        self.answer(arrival.transaction, flow, answer);
+        watcher.start(self);
+        Ok(())
+    }
+
+    fn new_watcher_tag(&self) -> (u64, String) {
+        let id = self.watchers().next_id();
+        (id, Watcher::make_tag(id, self.parts.secrets.tag(id)))
+    }
+
+    /// Begins the transaction; `None` when another thread was quicker with a
+    /// duplicate.
+    fn begin(&self, request: &Request<'_>) -> Option<Arrival> {
+        let arrival = request.arrival(self);
+        let is_new = self
+            .transactions()
+            .begin(arrival.transaction, arrival.arrived_at);
+        if !is_new {
+            self.counters().traffic.retransmissions_absorbed.increment();
+        }
+        is_new.then_some(arrival)
+    }
+
+    /// We are no proxy: a request for another domain ends here (RFC 3261 §10.3, step 1).
+    fn check_request_uri(&self, message: &Message<'_>) -> Result<(), Refusal> {
+        let uri = message.request_uri()?;
+        let uri = uri.as_sip().ok_or(Refusal::UnsupportedScheme)?;
+        match self.parts.domains.contain(&uri.host) {
+            true => Ok(()),
+            false => Err(Refusal::Forbidden("Domain Not Served Here")),
+        }
+    }
+}

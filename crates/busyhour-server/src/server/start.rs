@@ -1,0 +1,149 @@
+//! Starting a server: read the store, wire the parts, take the bindings back in.
+
+use super::{
+    Authentication, Network, ServerConfig,
+    accounts::Directory,
+    core::{Core, Parts},
+    devices::Devices,
+    random::{RandomError, Secrets, random_key},
+    transactions::Transactions,
+    watchers::Watchers,
+};
+use crate::{
+    auth::{Authenticator, RealmError},
+    registrar::{BindingChange, Domains},
+    store::{Change, Contents, Refused, Store, StoreError, StoredBinding},
+};
+use busyhour::{runtime::Runtime, timer::AddError};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+use thiserror::Error;
+
+/// Why a server does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store does not take the key that signs nonces.
+    #[error("the store refuses the server's key: {0}")]
+    Refused(#[from] Refused),
+    /// The realm cannot stand in a challenge.
+    #[error("realm: {0}")]
+    Realm(#[from] RealmError),
+    /// There are no random numbers to make keys from.
+    #[error(transparent)]
+    Random(#[from] RandomError),
+    /// The runtime takes no timers.
+    #[error("timers: {0}")]
+    Timers(#[from] AddError),
+}
+
+impl Core {
+    pub(super) fn start(
+        runtime: Runtime,
+        config: ServerConfig,
+        network: Arc<dyn Network>,
+        store: Box<dyn Store>,
+    ) -> Result<Arc<Self>, StartError> {
+        let contents = store.load()?;
+        let last_id = contents.bindings.iter().map(|stored| stored.id.0).max();
+        let accounts = contents.accounts.clone();
+        let realm = config.authentication.realm();
+        let secrets = Secrets::new(&runtime)?;
+        let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
+        let parts = Parts {
+            states: runtime.topic("device-state").cached().build(),
+            domains: Domains::new(config.domains.iter().cloned()),
+            authenticator: authenticator(&runtime, &config, &*store, &contents)?,
+            directory: Directory::new(realm, accounts, config.accounts.clone()),
+            devices: Devices::new(config.limits.devices_max, device_seed),
+            watchers: Watchers::new(config.limits.watchers_max),
+            transactions: Transactions::new(config.limits.transactions_max, transaction_seeds),
+            secrets,
+            runtime,
+            config,
+            network,
+            store,
+        };
+        let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1));
+        core.restore(&contents.bindings);
+        core.sweep_transactions()?;
+        Ok(core)
+    }
+
+    /// Brings every stored binding back with what is left of its life. Limits
+    /// do not hold here: what was acknowledged is kept.
+    fn restore(self: &Arc<Self>, stored: &[StoredBinding]) {
+        let at = self.moment();
+        let mut over = Vec::new();
+        for binding in stored {
+            let device = self.devices().reopen(&binding.contact.aor, self);
+            match device.restore(binding, at) {
+                true if binding.lease.removed => {}
+                true => self.counters().registrar.restored.increment(),
+                false => over.push(Change::from(BindingChange::Remove { id: binding.id })),
+            }
+        }
+        for device in self.devices().all() {
+            device.revive(self);
+        }
+        if !over.is_empty() {
+            // Nobody waits for this: what stays behind is over at the next start too.
+            let _ = self.store().commit(over, Box::new(|_| ()));
+        }
+    }
+
+    /// Each second, forgets the transactions that have lived long enough.
+    fn sweep_transactions(self: &Arc<Self>) -> Result<(), AddError> {
+        let core: Weak<Self> = Arc::downgrade(self);
+        let sweep = move || match core.upgrade() {
+            Some(core) => {
+                core.transactions().sweep(core.now());
+                SWEEP_PERIOD
+            }
+            None => Duration::ZERO,
+        };
+        let timers = self.runtime().timers().timer().label("transactions");
+        let timer = timers.after(SWEEP_PERIOD).on(self.runtime().pool());
+        timer.run_as_told(sweep).map(drop)
+    }
+}
+
+fn authenticator(
+    runtime: &Runtime,
+    config: &ServerConfig,
+    store: &dyn Store,
+    contents: &Contents,
+) -> Result<Option<Authenticator>, StartError> {
+    let Authentication::Digest { realm, algorithms } = &config.authentication else {
+        return Ok(None);
+    };
+    let key = nonce_key(runtime, store, contents)?;
+    Ok(Some(Authenticator::new(realm, key, algorithms)?))
+}
+
+/// The key of the last start, so that its nonces stay good, or a new one.
+fn nonce_key(
+    runtime: &Runtime,
+    store: &dyn Store,
+    contents: &Contents,
+) -> Result<[u8; 32], StartError> {
+    let stored = contents.secrets.get(NONCE_KEY);
+    if let Some(key) = stored.and_then(|key| key.as_slice().try_into().ok()) {
+        return Ok(key);
+    }
+    let key = random_key(runtime)?;
+    let secret = Change::PutSecret {
+        name: NONCE_KEY.to_owned(),
+        value: key.to_vec(),
+    };
+    // A key that does not become durable costs a challenge after the next start.
+    store.commit(vec![secret], Box::new(|_| ()))?;
+    Ok(key)
+}
+
+const NONCE_KEY: &str = "nonce-key";
+const SWEEP_PERIOD: Duration = Duration::from_secs(1);

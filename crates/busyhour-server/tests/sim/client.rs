@@ -1,0 +1,129 @@
+//! What devices and watchers share: time, client transactions, digest answers.
+
+use crate::random::Random;
+use busyhour_server::{
+    auth::Answer,
+    proto::sip::{DigestChallenge, HeaderName, Message},
+};
+use std::net::SocketAddr;
+
+pub const SECOND: u64 = 1_000_000_000;
+pub const MILLISECOND: u64 = 1_000_000;
+pub const NEVER: u64 = u64::MAX;
+pub const REALM: &str = "example.com";
+pub const PASSWORD: &str = "secret";
+/// A client gives up after 64 × T1; the last of its copies, and of their
+/// copies, is dead after this.
+pub const DEAD_AFTER: u64 = 32 * SECOND + DELAY_MAX + STALL_MAX;
+/// The slowest datagram.
+pub const DELAY_MAX: u64 = 3 * SECOND;
+/// The slowest two transactions of the disk, and a margin.
+pub const STALL_MAX: u64 = 5 * SECOND;
+
+/// What an actor sees of the world, and what it wants of it.
+pub struct Context<'w> {
+    pub now: u64,
+    pub random: &'w mut Random,
+    pub sent: &'w mut Vec<Vec<u8>>,
+    /// Faults are over: no new adventures.
+    pub is_quiet: bool,
+}
+
+/// A request that is retransmitted until it is answered or given up.
+pub struct Transaction {
+    pub branch: String,
+    pub first_sent_at: u64,
+    request: Vec<u8>,
+    interval: u64,
+    resend_at: u64,
+}
+
+impl Transaction {
+    pub fn send(branch: String, request: String, context: &mut Context<'_>) -> Self {
+        let request = request.into_bytes();
+        context.sent.push(request.clone());
+        Self {
+            branch,
+            first_sent_at: context.now,
+            request,
+            interval: SECOND / 2,
+            resend_at: context.now + SECOND / 2,
+        }
+    }
+
+    pub fn next_wake(&self) -> u64 {
+        self.resend_at.min(self.gives_up_at())
+    }
+
+    pub fn is_hopeless(&self, now: u64) -> bool {
+        now >= self.gives_up_at()
+    }
+
+    pub fn resend(&mut self, context: &mut Context<'_>) {
+        if context.now >= self.resend_at {
+            context.sent.push(self.request.clone());
+            self.interval = (2 * self.interval).min(4 * SECOND);
+            self.resend_at = context.now + self.interval;
+        }
+    }
+
+    pub fn is_answered_by(&self, response: &Message<'_>) -> bool {
+        let branch = response.via().ok().and_then(|via| via.branch());
+        branch == Some(&self.branch)
+    }
+
+    fn gives_up_at(&self) -> u64 {
+        self.first_sent_at + 32 * SECOND
+    }
+}
+
+/// The last challenge, which the next request answers in advance.
+#[derive(Default)]
+pub struct Credentials {
+    challenge: Option<String>,
+    count: u32,
+}
+
+impl Credentials {
+    pub fn challenged(&mut self, response: &Message<'_>) {
+        self.challenge = response
+            .header(HeaderName::WwwAuthenticate)
+            .map(str::to_owned);
+        self.count = 0;
+    }
+
+    /// The Authorization line, or nothing before the first challenge.
+    pub fn line(&mut self, user: &str, method: &str, uri: &str) -> String {
+        let Some(challenge) = &self.challenge else {
+            return String::new();
+        };
+        let challenge = DigestChallenge::parse(challenge).flatten().unwrap();
+        self.count += 1;
+        let answer = Answer::new(&challenge, user, PASSWORD, method, uri)
+            .unwrap()
+            .counted(self.count, "cnonce");
+        format!("Authorization: {answer}\r\n")
+    }
+}
+
+/// A response to a request of the server.
+pub fn response(request: &Message<'_>, status: &str) -> Vec<u8> {
+    let line = |name: HeaderName| {
+        let value = request.header(name).unwrap();
+        format!("{}: {value}\r\n", name.as_str())
+    };
+    let head: String = [
+        HeaderName::Via,
+        HeaderName::From,
+        HeaderName::To,
+        HeaderName::CallId,
+        HeaderName::CSeq,
+    ]
+    .map(line)
+    .concat();
+    format!("SIP/2.0 {status}\r\n{head}Content-Length: 0\r\n\r\n").into_bytes()
+}
+
+pub fn address(network: u8, number: usize) -> SocketAddr {
+    SocketAddr::from(([10, network, (number >> 8) as u8, number as u8], 5060))
+}

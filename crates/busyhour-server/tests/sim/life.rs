@@ -1,0 +1,155 @@
+//! One life of the server: from its start to its shutdown, or to the plug.
+
+use crate::client::{PASSWORD, REALM, SECOND};
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    clock::Instant,
+    runtime::{Runtime, Simulation},
+};
+use busyhour_server::{
+    auth::Secret,
+    registrar::{Flow, Policy},
+    server::{Accounts, Authentication, Limits, Network, SendError, Server, ServerConfig},
+    store::SimulatedDisk,
+    watch,
+};
+use std::{
+    borrow::Cow,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+pub struct Life {
+    runtime: Runtime,
+    server: Server,
+    outbox: Arc<Outbox>,
+    /// When it began, in the world's time.
+    begun_at: u64,
+}
+
+/// What the server sent and the world has not taken yet.
+#[derive(Default)]
+struct Outbox(Mutex<Vec<(Flow, Buffer)>>);
+
+impl Network for Outbox {
+    fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        self.0.lock().unwrap().push((flow, datagram));
+        Ok(())
+    }
+}
+
+/// Every user has the same password.
+struct Everybody;
+
+impl Accounts for Everybody {
+    fn secret(&self, _username: &str) -> Option<Cow<'_, Secret>> {
+        Some(Cow::Owned(Secret::plaintext(PASSWORD)))
+    }
+}
+
+impl Life {
+    /// `begun_at` is a whole second, since the calendar is stepped by seconds.
+    pub fn begin(seed: u64, disk: &SimulatedDisk, is_open: bool, begun_at: u64) -> Self {
+        let runtime = Runtime::simulated(seed);
+        let clock = runtime.clock().clone();
+        let calendar = clock.as_virtual().unwrap();
+        calendar.step_calendar((begun_at / SECOND) as i64);
+        let outbox = Arc::new(Outbox::default());
+        let store = Box::new(disk.open(clock));
+        let server = Server::start(runtime.clone(), config(is_open), outbox.clone(), store);
+        Self {
+            runtime,
+            server: server.unwrap(),
+            outbox,
+            begun_at,
+        }
+    }
+
+    pub fn next_timer(&self) -> Option<u64> {
+        let deadline = self.runtime.timers().next_deadline()?;
+        Some(self.in_world(deadline))
+    }
+
+    pub fn in_world(&self, instant: Instant) -> u64 {
+        self.begun_at.saturating_add(instant.as_nanos())
+    }
+
+    /// Runs everything until `now`, timers at `now` included.
+    pub fn run_until(&self, now: u64) {
+        let end = Instant::from_nanos(now - self.begun_at);
+        self.simulation().run_until(end);
+    }
+
+    pub fn run_until_idle(&self) {
+        self.simulation().run_until_idle();
+    }
+
+    pub fn deliver(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
+        self.server.datagram(from, to, datagram);
+    }
+
+    /// What the server sent since the last call.
+    pub fn sent(&self) -> Vec<(Flow, Vec<u8>)> {
+        let sent = std::mem::take(&mut *self.outbox.0.lock().unwrap());
+        let copied = sent.iter().map(|(flow, bytes)| (*flow, bytes.to_vec()));
+        copied.collect()
+    }
+
+    pub fn shut_down(&self) {
+        self.server.shutdown(Duration::ZERO);
+    }
+
+    /// Ends at once, whatever is in work.
+    pub fn end(self) -> u64 {
+        let hash = self.simulation().trace_hash();
+        assert_eq!(self.runtime.stats().pool.panicked, 0, "a task panicked");
+        let buffers: BufferPool = self.runtime.buffers().clone();
+        drop(self);
+        assert_eq!(buffers.live_count(), 0, "buffers outlived their server");
+        hash
+    }
+
+    pub fn assert_nothing_pinned(&self) {
+        let stats = self.server.stats();
+        let live_count = stats.runtime.buffers.live_count;
+        assert_eq!(
+            live_count, 0,
+            "buffers still pinned after quiet: {stats:#?}"
+        );
+    }
+
+    fn simulation(&self) -> &Simulation {
+        self.runtime.simulation().unwrap()
+    }
+}
+
+fn config(is_open: bool) -> ServerConfig {
+    let authentication = match is_open {
+        true => Authentication::Open,
+        false => Authentication::Digest {
+            realm: REALM.to_owned(),
+            algorithms: Authentication::default().algorithms().to_vec(),
+        },
+    };
+    ServerConfig {
+        domains: vec![REALM.to_owned()],
+        authentication,
+        accounts: Arc::new(Everybody),
+        registration: Policy {
+            expires_min: Duration::from_secs(5),
+            ..Policy::default()
+        },
+        watch: watch::Policy {
+            expires_min: Duration::from_secs(5),
+            ..watch::Policy::default()
+        },
+        limits: Limits {
+            // Small, so that entries are given up early now and then.
+            transactions_max: 64 * 4,
+            ..Limits::default()
+        },
+        ..ServerConfig::default()
+    }
+}

@@ -1,0 +1,110 @@
+//! The whole server on one thread, in virtual time: devices register, refresh,
+//! vanish and come back, watchers watch them, and between them and the server
+//! lies a network that loses, doubles, delays and reorders, a disk that is slow
+//! and fails, and a plug that is pulled.
+//!
+//! Everything follows from one seed. What must hold, whatever the seed:
+//!
+//! - a 200 leaves only when what it says is durable;
+//! - no acknowledged binding is lost before its time, and none lives on after it;
+//! - no binding is there that was never asked for;
+//! - when quiet has returned, every watcher knows the true state;
+//! - nothing panics, and every pinned buffer is released.
+//!
+//! `BUSYHOUR_SIM_SEEDS` sets how many seeds are run (1,000), and
+//! `BUSYHOUR_SIM_FIRST` the first one. A failure prints its seed; run it alone,
+//! with a log of every datagram, by
+//!
+//! ```text
+//! BUSYHOUR_SIM_SEED=123 cargo test -p busyhour-server --test sim -- --nocapture replay
+//! ```
+
+mod client;
+mod device;
+mod knowledge;
+mod life;
+mod random;
+mod watcher;
+mod world;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+use world::World;
+
+#[test]
+fn every_seed_keeps_what_was_acknowledged() {
+    let first = number("BUSYHOUR_SIM_FIRST").unwrap_or(0);
+    let next = AtomicU64::new(first);
+    let end = first + number("BUSYHOUR_SIM_SEEDS").unwrap_or(SEEDS);
+    let run = || loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= end {
+            return;
+        }
+        check(seed);
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        (0..threads).for_each(|_| drop(scope.spawn(run)));
+    });
+}
+
+#[test]
+fn replay() {
+    if let Some(seed) = number("BUSYHOUR_SIM_SEED") {
+        let hash = World::new(seed).logged().run();
+        println!("seed {seed}: {TRACE}{hash:016x}");
+    }
+}
+
+#[test]
+fn one_seed_is_one_trace_in_every_process() {
+    for seed in [3, 14, 159] {
+        let hash = World::new(seed).run();
+        assert_eq!(
+            hash_of_another_process(seed),
+            format!("{hash:016x}"),
+            "seed {seed}"
+        );
+        assert_eq!(
+            hash_of_another_process(seed),
+            format!("{hash:016x}"),
+            "seed {seed}"
+        );
+    }
+    assert_ne!(World::new(3).run(), World::new(4).run());
+}
+
+fn check(seed: u64) {
+    let outcome = catch_unwind(AssertUnwindSafe(|| World::new(seed).run()));
+    if let Err(panic) = outcome {
+        eprintln!(
+            "seed {seed} failed; replay it by\n  BUSYHOUR_SIM_SEED={seed} \
+             cargo test -p busyhour-server --test sim -- --nocapture replay"
+        );
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn hash_of_another_process(seed: u64) -> String {
+    let test = std::env::current_exe().unwrap();
+    let output = Command::new(test)
+        .args(["--exact", "replay", "--nocapture"])
+        .env("BUSYHOUR_SIM_SEED", seed.to_string())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, after) = text.split_once(TRACE).unwrap();
+    after[..16].to_owned()
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+const SEEDS: u64 = 1_000;
+const TRACE: &str = "trace ";

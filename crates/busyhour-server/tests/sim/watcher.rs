@@ -1,0 +1,260 @@
+//! A watcher: subscribes, refreshes, goes away and comes again, and believes
+//! what the last NOTIFY said.
+
+use crate::{
+    client::{Context, Credentials, NEVER, REALM, SECOND, Transaction, response},
+    device::retry_after,
+};
+use busyhour_server::proto::sip::{HeaderName, Message, Method};
+use std::net::SocketAddr;
+
+pub struct Watcher {
+    user: String,
+    pub address: SocketAddr,
+    /// Which device it watches.
+    pub device: usize,
+    package: &'static str,
+    credentials: Credentials,
+    dialog: Dialog,
+    dialog_count: u32,
+    belief: Belief,
+    pending: Option<Transaction>,
+    next_at: u64,
+    /// Until then it hears nothing, as a frozen program does.
+    deaf_until: u64,
+}
+
+/// What a watcher believes about its device.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Belief {
+    Nothing,
+    /// These contacts can be reached.
+    Contacts(Vec<String>),
+    /// So many contacts can be reached.
+    Count(usize),
+}
+
+#[derive(Default)]
+struct Dialog {
+    call_id: String,
+    remote_tag: Option<String>,
+    cseq: u32,
+    notified_cseq: u32,
+    wishes_end: bool,
+}
+
+impl Watcher {
+    pub fn new(
+        number: usize,
+        address: SocketAddr,
+        device: usize,
+        context: &mut Context<'_>,
+    ) -> Self {
+        let mut watcher = Self {
+            user: format!("watcher{number}"),
+            address,
+            device,
+            package: context.random.pick(&["presence", "presence", "dialog"]),
+            credentials: Credentials::default(),
+            dialog: Dialog::default(),
+            dialog_count: 0,
+            belief: Belief::Nothing,
+            pending: None,
+            next_at: context.now + context.random.within(0, 20 * SECOND),
+            deaf_until: 0,
+        };
+        watcher.leave_dialog();
+        watcher
+    }
+
+    pub fn belief(&self) -> &Belief {
+        &self.belief
+    }
+
+    pub fn stop(&mut self) {
+        self.pending = None;
+        self.next_at = NEVER;
+    }
+
+    pub fn next_wake(&self) -> u64 {
+        match &self.pending {
+            Some(transaction) => transaction.next_wake(),
+            None => self.next_at,
+        }
+    }
+
+    pub fn wake(&mut self, context: &mut Context<'_>) {
+        match &mut self.pending {
+            Some(transaction) if transaction.is_hopeless(context.now) => {
+                self.pending = None;
+                self.leave_dialog();
+                self.next_at = context.now + SECOND;
+            }
+            Some(transaction) => transaction.resend(context),
+            None if context.now >= self.next_at => self.subscribe(context),
+            None => {}
+        }
+    }
+
+    pub fn receive(&mut self, message: &Message<'_>, context: &mut Context<'_>) {
+        if context.now < self.deaf_until && !context.is_quiet {
+            return;
+        }
+        match message.method() {
+            Some(Method::Notify) => self.notified(message, context),
+            Some(method) => panic!("{} was sent a {method}", self.user),
+            None => self.answered(message, context),
+        }
+    }
+
+    fn subscribe(&mut self, context: &mut Context<'_>) {
+        let has_dialog = self.dialog.remote_tag.is_some();
+        if !context.is_quiet {
+            self.dialog.wishes_end = has_dialog && context.random.permille(100);
+            if context.random.permille(50) {
+                self.deaf_until = context.now + context.random.within(0, 60 * SECOND);
+            }
+        }
+        self.send(context);
+    }
+
+    fn send(&mut self, context: &mut Context<'_>) {
+        let expires_s = match self.dialog.wishes_end {
+            true => 0,
+            false => context.random.within(10, 120),
+        };
+        self.dialog.cseq += 1;
+        let (dialog_count, cseq) = (self.dialog_count, self.dialog.cseq);
+        let branch = format!("z9hG4bK{}.{dialog_count}.{cseq}", self.user);
+        let request = self.request(&branch, expires_s);
+        self.pending = Some(Transaction::send(branch, request, context));
+    }
+
+    fn request(&mut self, branch: &str, expires_s: u64) -> String {
+        let uri = format!("sip:device{}@{REALM}", self.device);
+        let authorization = self.credentials.line(&self.user, "SUBSCRIBE", &uri);
+        let Self {
+            user,
+            address,
+            package,
+            dialog,
+            ..
+        } = self;
+        let to_tag = match &dialog.remote_tag {
+            Some(tag) => format!(";tag={tag}"),
+            None => String::new(),
+        };
+        let Dialog { call_id, cseq, .. } = dialog;
+        format!(
+            "SUBSCRIBE {uri} SIP/2.0\r\n\
+             Via: SIP/2.0/UDP {address};branch={branch};rport\r\n\
+             Max-Forwards: 70\r\n\
+             From: <sip:{user}@{REALM}>;tag={user}\r\n\
+             To: <{uri}>{to_tag}\r\n\
+             Call-ID: {call_id}\r\n\
+             CSeq: {cseq} SUBSCRIBE\r\n\
+             Contact: <sip:{user}@{address}>\r\n\
+             Event: {package}\r\n\
+             Expires: {expires_s}\r\n\
+             {authorization}\
+             Content-Length: 0\r\n\r\n"
+        )
+    }
+
+    fn answered(&mut self, message: &Message<'_>, context: &mut Context<'_>) {
+        let ours = |transaction: &mut Transaction| transaction.is_answered_by(message);
+        if self.pending.take_if(ours).is_none() {
+            return;
+        }
+        match message.status() {
+            Some(200) => self.accepted(message, context),
+            Some(401) => {
+                self.credentials.challenged(message);
+                self.send(context);
+            }
+            Some(481) => {
+                self.leave_dialog();
+                self.next_at = context.now;
+            }
+            Some(503) => self.next_at = context.now + retry_after(message) * SECOND,
+            other => panic!("{} was answered {other:?}", self.user),
+        }
+    }
+
+    fn accepted(&mut self, message: &Message<'_>, context: &mut Context<'_>) {
+        if self.dialog.wishes_end {
+            self.leave_dialog();
+            self.next_at = context.now + context.random.within(0, 30 * SECOND);
+            return;
+        }
+        let granted_s = u64::from(message.expires().unwrap().unwrap());
+        let tag = message.to().unwrap().tag().unwrap();
+        self.dialog.is_with(tag);
+        self.next_at = context.now + granted_s * SECOND / 2;
+    }
+
+    fn notified(&mut self, notify: &Message<'_>, context: &mut Context<'_>) {
+        let tag = notify.from().unwrap().tag().unwrap();
+        if notify.call_id() != Ok(&self.dialog.call_id) || !self.dialog.is_with(tag) {
+            let answer = response(notify, "481 Subscription Does Not Exist");
+            return context.sent.push(answer);
+        }
+        context.sent.push(response(notify, "200 OK"));
+        let cseq = notify.cseq().unwrap().number;
+        if cseq <= self.dialog.notified_cseq {
+            return;
+        }
+        self.dialog.notified_cseq = cseq;
+        self.belief = Belief::read(notify);
+        let state = notify.subscription_state().unwrap().unwrap();
+        if state.is_terminated() {
+            self.pending = None;
+            self.leave_dialog();
+            self.next_at = context.now + context.random.within(0, 5 * SECOND);
+        }
+    }
+
+    fn leave_dialog(&mut self) {
+        self.dialog_count += 1;
+        self.dialog = Dialog {
+            call_id: format!("{}-{}@{}", self.user, self.dialog_count, self.address),
+            ..Dialog::default()
+        };
+    }
+}
+
+impl Dialog {
+    /// Whether the other side is the one with this tag: the first that said so.
+    /// A SUBSCRIBE that was doubled on its way may have opened two dialogs.
+    fn is_with(&mut self, tag: &str) -> bool {
+        self.remote_tag.get_or_insert_with(|| tag.to_owned()) == tag
+    }
+}
+
+impl Belief {
+    fn read(notify: &Message<'_>) -> Self {
+        let body = std::str::from_utf8(notify.body()).unwrap();
+        match notify.header(HeaderName::ContentType) {
+            Some("application/pidf+xml") => Self::Contacts(contacts(body)),
+            Some("application/dialog-info+xml") => Self::Count(count(body)),
+            other => panic!("a body of {other:?}"),
+        }
+    }
+}
+
+fn contacts(body: &str) -> Vec<String> {
+    let tuples = body.split("<tuple ").skip(1);
+    tuples
+        .filter(|tuple| tuple.contains("<basic>open</basic>"))
+        .map(|tuple| {
+            let (_, contact) = tuple.split_once("<contact").unwrap();
+            let (_, uri) = contact.split_once('>').unwrap();
+            uri.split_once("</contact>").unwrap().0.to_owned()
+        })
+        .collect()
+}
+
+fn count(body: &str) -> usize {
+    let (_, rest) = body.split_once("contacts=\"").unwrap();
+    rest.split_once('"').unwrap().0.parse().unwrap()
+}
