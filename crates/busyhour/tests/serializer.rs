@@ -85,7 +85,7 @@ fn order_is_kept_when_the_producers_change_workers() {
         first
             .push(move || record(&second, &seen, number).unwrap())
             .unwrap();
-        pool.push(|| thread::yield_now()).unwrap();
+        pool.push(thread::yield_now).unwrap();
     }
     assert!(pool.shutdown(LONG).is_clean());
     assert!(seen.lock().unwrap().iter().copied().eq(0..5000));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     PushError, WaitError,
+    berth::Berth,
     context::{current_entity, within},
     phase::Phase,
     reply::Reply,
@@ -23,7 +24,7 @@ impl Shared {
             .and_then(|simulated| simulated.take());
         match step {
             Some(Step::Task(task)) => {
-                within(self, None, || self.run_task(task));
+                self.run_here(task);
             }
             Some(Step::Entity(token)) => {
                 let _beneath = self.stands_on(token.entity());
@@ -57,8 +58,14 @@ impl Shared {
             return Err(PushError::ShutDown);
         }
         self.count_pushed();
-        within(self, None, || self.run_task(task));
+        self.run_here(task);
         Ok(())
+    }
+
+    fn run_here(&self, task: Task) {
+        let mut berth = Berth::EMPTY;
+        berth.put(|| task);
+        within(self, None, || self.run_task(&mut berth));
     }
 
     /// Waits for a reply that needs no help; a simulation runs others meanwhile.

@@ -1,8 +1,8 @@
 //! What a worker has before it: its lane of plain tasks and its run queue.
 
-use std::{collections::VecDeque, mem, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
-use super::entity::Token;
+use super::{berth::Berth, entity::Token, lane::Lane};
 use crate::{
     run_queue::{Place, RunQueue, Standing, WorkerId},
     task::Task,
@@ -10,7 +10,7 @@ use crate::{
 
 /// Guarded by the worker's gate.
 pub(super) struct Local {
-    lane: VecDeque<Task>,
+    lane: Lane,
     lane_standing: Standing,
     /// The lane stands in the run queue.
     lane_is_queued: bool,
@@ -34,7 +34,7 @@ pub(super) struct Loot {
 impl Local {
     pub(super) fn new(worker: WorkerId) -> Self {
         Self {
-            lane: VecDeque::new(),
+            lane: Lane::new(),
             lane_standing: Standing::default(),
             lane_is_queued: false,
             run_queue: RunQueue::new(worker),
@@ -44,21 +44,14 @@ impl Local {
     /// Queues the task that `make` makes; returns how many wait.
     #[inline(always)]
     pub(super) fn push(&mut self, make: impl FnOnce() -> Task) -> usize {
-        if self.lane.len() == self.lane.capacity() {
-            self.make_room();
-        }
-        self.lane.push_back(make());
+        self.lane.push(make);
         self.lane.len()
     }
 
-    #[cold]
-    fn make_room(&mut self) {
-        self.lane.reserve(LANE_LEN_MIN);
-    }
-
+    /// Moves the oldest plain task to `berth`; whether there was one.
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<Task> {
-        self.lane.pop_front()
+    pub(super) fn pop(&mut self, berth: &mut Berth) -> bool {
+        self.lane.pop(berth)
     }
 
     #[inline(always)]
@@ -117,7 +110,9 @@ impl Local {
 
     /// Takes over what came from outside or was stolen.
     pub(super) fn take_over(&mut self, loot: Loot) {
-        self.lane.extend(loot.tasks);
+        for task in loot.tasks {
+            self.lane.push(|| task);
+        }
         loot.tokens.into_iter().for_each(|token| self.wake(token));
     }
 
@@ -126,7 +121,7 @@ impl Local {
     pub(super) fn give_half(&mut self) -> Loot {
         let tasks = self.lane.len().div_ceil(2).min(LOOT_MAX);
         let mut loot = Loot {
-            tasks: self.lane.drain(..tasks).collect(),
+            tasks: self.take_tasks(tasks),
             tokens: Vec::new(),
         };
         let tokens = self.entity_len().div_ceil(2).min(LOOT_MAX);
@@ -145,9 +140,15 @@ impl Local {
         let tokens = std::iter::from_fn(|| self.pick_entity()).collect();
         self.lane_is_queued = false;
         Loot {
-            tasks: mem::take(&mut self.lane),
+            tasks: self.take_tasks(usize::MAX),
             tokens,
         }
+    }
+
+    fn take_tasks(&mut self, tasks_max: usize) -> VecDeque<Task> {
+        std::iter::from_fn(|| self.lane.take())
+            .take(tasks_max)
+            .collect()
     }
 
     fn pick_entity(&mut self) -> Option<Token> {
@@ -178,8 +179,6 @@ impl Loot {
     }
 }
 
-/// 16 KiB of tasks.
-const LANE_LEN_MIN: usize = 256;
 /// The most that is stolen at once, of each kind: a thief holds the gate for
 /// so many moves.
 const LOOT_MAX: usize = 128;

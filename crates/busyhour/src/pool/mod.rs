@@ -25,6 +25,8 @@ mod shared;
 mod worker;
 mod work;
 mod local;
+mod lane;
+mod berth;
 mod gate;
 mod fences;
 mod inbound;
@@ -54,6 +56,7 @@ pub use error::{Cycle, PushError, WaitError};
 pub use join::{JoinError, JoinHandle};
 pub use shutdown::{Leftover, ShutdownReport};
 
+pub(crate) use berth::Berth;
 pub(crate) use context::current_entity;
 pub(crate) use entity::{Entity, ShareCell, Token, downcast};
 pub(crate) use join::spawn_on;

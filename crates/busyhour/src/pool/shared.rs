@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     Hook, Selector,
+    berth::Berth,
     builder::{Builder, WorkerCounts},
     context::{self, within},
     crew::Crew,
@@ -340,11 +341,12 @@ impl Shared {
     pub(super) fn run_lane(&self, seat: Seat<'_>, tasks_max: u32) -> u32 {
         within(self, None, || {
             let mut ran = 0;
+            let mut berth = Berth::EMPTY;
             while ran < tasks_max && !self.is_sealed() {
-                let Some(task) = seat.local(|local| local.pop()) else {
+                if !seat.local(|local| local.pop(&mut berth)) {
                     break;
-                };
-                self.run_task(task);
+                }
+                self.run_task(&mut berth);
                 ran += 1;
             }
             ran
@@ -353,10 +355,10 @@ impl Shared {
 
     /// Runs one task; whether it panicked, which is counted and goes no further.
     #[inline(always)]
-    pub(crate) fn run_task(&self, task: Task) -> bool {
+    pub(crate) fn run_task(&self, berth: &mut Berth) -> bool {
         let tallier = self.tallier();
         tallier.add(|tally| &tally.started, 1);
-        let panicked = task.run_caught().is_err();
+        let panicked = berth.run().is_err();
         if panicked {
             self.count_panic();
         }

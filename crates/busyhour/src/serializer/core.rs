@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    pool::{Entity, ShareCell, Shared, SpinGuard, SpinLock, TaskPool, Token, Turn},
+    pool::{Berth, Entity, ShareCell, Shared, SpinGuard, SpinLock, TaskPool, Token, Turn},
     run_queue::{Class, Priority, Standing},
     stats::SerializerStats,
     task::{Overflow, Reason, Rejected, Task},
@@ -229,11 +229,12 @@ impl Core {
     /// Runs one task on this thread, without the token, if one may start now.
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
         let now = self.pool().clock.now();
-        let Some(task) = self.state.lock().begin(now) else {
+        let mut berth = Berth::EMPTY;
+        if !self.state.lock().begin(now, &mut berth) {
             return false;
-        };
+        }
         let this: Arc<dyn Entity> = self.clone();
-        self.pool().as_entity(&this, || self.run_task(task));
+        self.pool().as_entity(&this, || self.run_task(&mut berth));
         let mut state = self.state.lock();
         state.end();
         self.after_change(state);
@@ -241,12 +242,12 @@ impl Core {
     }
 
     #[inline(always)]
-    fn run_task(&self, task: Task) {
-        let label = task.label();
+    fn run_task(&self, berth: &mut Berth) {
+        let label = berth.label();
         if label.is_some() {
             self.set_label(label);
         }
-        if self.pool().run_task(task) {
+        if self.pool().run_task(berth) {
             self.count(|details| &details.panicked, 1);
         }
         if label.is_some() {
@@ -322,7 +323,8 @@ impl Core {
 
 /// What a worker does after a task.
 enum Next {
-    Run(Task),
+    /// The next task is in the berth.
+    Run,
     /// There is more, but the turn is over.
     Later,
     /// The token is spent.
@@ -332,13 +334,13 @@ enum Next {
 impl Core {
     /// Ends a task and begins the next one, if the turn allows.
     #[inline(always)]
-    fn go_on(&self, token: &Token, turn: &mut Turn<'_>) -> Next {
+    fn go_on(&self, token: &Token, turn: &mut Turn<'_>, berth: &mut Berth) -> Next {
         let mut state = self.state.lock();
         state.end();
         if state.may_begin() && !self.pool().is_sealed() && turn.take() {
-            let next = state.begin(turn.began);
+            state.begin(turn.began, berth);
             self.leave(state);
-            return next.map_or(Next::Later, Next::Run);
+            return Next::Run;
         }
         self.stop(state, token, turn)
     }
@@ -369,16 +371,16 @@ impl Entity for Core {
 
     fn run(&self, token: &Token, turn: &mut Turn<'_>) -> bool {
         let mut state = self.state.lock();
-        let first = turn.take().then(|| state.begin(turn.began)).flatten();
-        let Some(mut task) = first else {
+        let mut berth = Berth::EMPTY;
+        if !(turn.take() && state.begin(turn.began, &mut berth)) {
             return matches!(self.stop(state, token, turn), Next::Later);
-        };
+        }
         self.leave(state);
         self.pool().as_entity(token.entity(), || {
             loop {
-                self.run_task(task);
-                match self.go_on(token, turn) {
-                    Next::Run(next) => task = next,
+                self.run_task(&mut berth);
+                match self.go_on(token, turn, &mut berth) {
+                    Next::Run => {}
                     Next::Later => return true,
                     Next::Done => return false,
                 }

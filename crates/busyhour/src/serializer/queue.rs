@@ -2,13 +2,13 @@
 
 use std::{collections::VecDeque, mem};
 
-use crate::task::Task;
+use crate::{pool::Berth, task::Task};
 
 /// The first waiting task lies in the serializer itself, for most have one or
 /// none. The others have a list, which goes when it is empty.
 #[derive(Default)]
 pub(super) struct Queue {
-    first: Option<Task>,
+    first: Berth,
     #[expect(clippy::box_collection, reason = "an idle one must be one word")]
     rest: Option<Box<VecDeque<Keyed>>>,
 }
@@ -21,20 +21,20 @@ pub(super) struct Keyed {
 impl Queue {
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.first.is_none() && self.rest.is_none()
+        !self.first.is_taken() && self.rest.is_none()
     }
 
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, |rest| rest.len());
-        usize::from(self.first.is_some()) + rest
+        usize::from(self.first.is_taken()) + rest
     }
 
     /// Appends the task that `make` makes where it will lie.
     #[inline(always)]
     pub(super) fn push(&mut self, make: impl FnOnce() -> Task) {
         if self.is_empty() {
-            self.first = Some(make());
+            self.first.put(make);
         } else {
             self.append(make(), None);
         }
@@ -52,22 +52,33 @@ impl Queue {
             .push_back(Keyed { task, key });
     }
 
+    /// Moves the oldest task to an empty berth; whether there was one.
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<Task> {
-        match self.first.take() {
-            Some(task) => Some(task),
-            None => self.pop_rest(),
-        }
+    pub(super) fn pop(&mut self, berth: &mut Berth) -> bool {
+        self.first.move_to(berth) || self.pop_rest(berth)
     }
 
     #[inline]
-    fn pop_rest(&mut self) -> Option<Task> {
-        let rest = self.rest.as_mut()?;
+    fn pop_rest(&mut self, berth: &mut Berth) -> bool {
+        let Some(rest) = &mut self.rest else {
+            return false;
+        };
         let oldest = rest.pop_front();
         if rest.is_empty() {
             self.rest = None;
         }
-        oldest.map(|keyed| keyed.task)
+        let is_some = oldest.is_some();
+        if let Some(keyed) = oldest {
+            berth.put(|| keyed.task);
+        }
+        is_some
+    }
+
+    /// The oldest task.
+    pub(super) fn take(&mut self) -> Option<Task> {
+        let mut berth = Berth::EMPTY;
+        self.pop(&mut berth);
+        berth.take()
     }
 
     /// Puts `task` in the place of the waiting one with the same key, and
@@ -95,10 +106,10 @@ mod tests {
             queue.push(|| Task::new(move || sender.send(number).unwrap()));
         };
         (0..3).for_each(|number| push(&mut queue, number));
-        queue.pop().unwrap().run();
+        queue.take().unwrap().run();
         (3..5).for_each(|number| push(&mut queue, number));
         assert_eq!(queue.len(), 4);
-        while let Some(task) = queue.pop() {
+        while let Some(task) = queue.take() {
             task.run();
         }
         assert!(receiver.try_iter().eq(0..5));
@@ -113,7 +124,7 @@ mod tests {
         let old = queue.replace(Task::labelled(&"new", || ()), 1).unwrap();
         assert_eq!(old.label(), Some("old"));
         assert!(queue.replace(Task::new(|| ()), 3).is_err());
-        assert_eq!(queue.pop().unwrap().label(), Some("new"));
+        assert_eq!(queue.take().unwrap().label(), Some("new"));
         assert_eq!(queue.len(), 1);
     }
 }

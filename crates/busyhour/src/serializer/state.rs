@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::queue::Queue;
 use crate::{
     clock::Instant,
+    pool::Berth,
     task::{Overflow, Task},
 };
 
@@ -108,7 +109,7 @@ impl State {
         match (self.bound.overflow, key) {
             (Overflow::Conflate, Some(key)) => self.conflate(task, key, now),
             (Overflow::DropOldest, _) if !self.has_room() => {
-                let oldest = self.queue.pop();
+                let oldest = self.queue.take();
                 self.head_since = now;
                 self.append(now, || task);
                 Offer::Displaced(oldest)
@@ -137,15 +138,14 @@ impl State {
 
     /// Takes the oldest task to run it, unless somebody runs one or may not.
     #[inline(always)]
-    pub(super) fn begin(&mut self, now: Instant) -> Option<Task> {
-        if self.is_running || self.suspend_count > 0 {
-            return None;
+    pub(super) fn begin(&mut self, now: Instant, berth: &mut Berth) -> bool {
+        if self.is_running || self.suspend_count > 0 || !self.queue.pop(berth) {
+            return false;
         }
-        let task = self.queue.pop()?;
         self.is_running = true;
         self.running_since = now;
         self.head_since = now;
-        Some(task)
+        true
     }
 
     #[inline(always)]

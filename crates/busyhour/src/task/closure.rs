@@ -65,14 +65,16 @@ impl Closure {
 
 impl Closure {
     /// Runs the closure where it lies; a panic of it comes back.
+    ///
+    /// # Safety
+    ///
+    /// - `place` holds a closure, which the caller gives up.
     #[inline(always)]
-    pub(super) fn run_caught(self) -> Result<(), Box<dyn Any + Send>> {
-        let mut this = ManuallyDrop::new(self);
-        let place = &mut *this;
-        // SAFETY: as in `run`. The closure of `catch_unwind` borrows the
-        // storage, so that 48 bytes are not moved into it.
+    pub(super) unsafe fn run_in_place(place: *mut Self) -> Result<(), Box<dyn Any + Send>> {
+        // SAFETY: by contract a closure is there, and `stored` put one of the
+        // type that `code` is for into the storage.
         catch_unwind(AssertUnwindSafe(|| unsafe {
-            (place.code.run)(&raw mut place.storage);
+            ((*place).code.run)(&raw mut (*place).storage);
         }))
     }
 }

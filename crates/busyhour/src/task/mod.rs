@@ -90,10 +90,15 @@ impl Task {
 }
 
 impl Task {
-    /// Runs the closure for a worker, which a panic must not end.
+    /// Runs a task where it lies, for a worker, which its panic must not end.
+    ///
+    /// # Safety
+    ///
+    /// - `place` holds a task, which the caller gives up.
     #[inline(always)]
-    pub(crate) fn run_caught(self) -> Result<(), Box<dyn Any + Send>> {
-        self.closure.run_caught()
+    pub(crate) unsafe fn run_in_place(place: *mut Self) -> Result<(), Box<dyn Any + Send>> {
+        // SAFETY: by contract a task is there; its label needs no drop.
+        unsafe { Closure::run_in_place(&raw mut (*place).closure) }
     }
 }
 
