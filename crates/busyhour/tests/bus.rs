@@ -4,10 +4,16 @@ use busyhour::{
     bus::{Delivery, Event, Published, Registry, Subscription, SubscriptionBuilder, Topic},
     task::{Executor, Overflow, Reason, Rejected, Task},
 };
+use futures_core::Stream;
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -399,4 +405,82 @@ fn a_registry_counts_for_every_topic() {
     assert_eq!((stats[1].cached_count, stats[1].subscriber_count), (1, 1));
     drop(other);
     assert_eq!(registry.stats().len(), 1);
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Alarm(AtomicUsize);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_stream_replays_and_then_wakes_its_task_once_for_what_comes() {
+    let topic = cached();
+    let _ = topic.publish(level(1, 1));
+    let alarm = Arc::new(Alarm::default());
+    let waker = Waker::from(Arc::clone(&alarm));
+    let mut context = Context::from_waker(&waker);
+    let mut stream = pin!(topic.subscribe().replay().capacity(2).stream());
+    let mut next = || match stream.as_mut().poll_next(&mut context) {
+        Poll::Ready(message) => message.map(|message| Heard::from(message.as_delivery())),
+        Poll::Pending => None,
+    };
+    assert_eq!(next(), Some(Heard::Level(1, 1)));
+    assert_eq!(next(), Some(Heard::Replayed));
+    assert_eq!(next(), None);
+    let _ = topic.publish(level(1, 2));
+    let _ = topic.publish(level(1, 3));
+    assert_eq!(topic.publish(level(1, 4)).lost, 1);
+    assert_eq!(alarm.0.load(Ordering::Relaxed), 1);
+    let rest: Vec<Heard> = std::iter::from_fn(next).collect();
+    assert_eq!(
+        rest,
+        [
+            Heard::Level(1, 2),
+            Heard::Level(1, 3),
+            Heard::Lost(1),
+            Heard::Level(1, 4),
+            Heard::Replayed
+        ]
+    );
+}
+
+#[test]
+fn lanes_keep_the_order_of_each_key_and_replay_once() {
+    let (topic, log) = (cached(), Log::default());
+    for line in 0..200 {
+        let _ = topic.publish(level(line, 0));
+    }
+    let lanes = Later::default();
+    let heard = log.clone();
+    let watch = topic
+        .subscribe()
+        .replay()
+        .on(&lanes)
+        .start_parallel(5, move |delivery: Delivery<'_, Level>| {
+            heard.0.lock().unwrap().push(delivery.into())
+        });
+    for number in 1..4 {
+        for line in 0..200 {
+            let _ = topic.publish(level(line, number));
+        }
+        lanes.run_all();
+    }
+    assert!(watch.is_idle());
+    let heard = log.take();
+    let replayed = heard.iter().filter(|heard| **heard == Heard::Replayed);
+    assert_eq!(replayed.count(), 1);
+    for line in 0..200 {
+        let of_line = heard.iter().filter_map(|heard| match heard {
+            Heard::Level(other, number) if *other == line => Some(*number),
+            _ => None,
+        });
+        assert_eq!(of_line.collect::<Vec<_>>(), [1, 2, 3], "line {line}");
+    }
+    watch.unsubscribe();
+    assert_eq!(topic.publish(level(1, 9)), delivered(0));
 }

@@ -1,8 +1,8 @@
 use super::{
-    Delivery, Event,
+    Delivery, Event, Message,
     lock::Lock,
     mailbox::{Errand, Mailbox},
-    queue::{Item, Queue},
+    queue::Queue,
     topic::Hub,
 };
 use crate::task::{Executor, Rejected, Task};
@@ -10,6 +10,7 @@ use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Weak},
+    task::Waker,
 };
 
 pub(super) type Callback<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
@@ -18,7 +19,21 @@ pub(super) type Callback<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
 pub(super) enum Filter<E: Event> {
     All,
     Key { hash: u64, key: E::Key },
-    Matching(Box<dyn Fn(&E) -> bool + Send + Sync>),
+    Matching(Arc<dyn Fn(&E) -> bool + Send + Sync>),
+}
+
+impl<E: Event> Filter<E> {
+    /// The same filter for each of so many lanes; by key there is only one.
+    pub(super) fn share(self, count: usize) -> Vec<Self> {
+        match self {
+            Self::All => (0..count).map(|_| Self::All).collect(),
+            Self::Matching(wanted) => {
+                let share = |_| Self::Matching(Arc::clone(&wanted));
+                (0..count).map(share).collect()
+            }
+            by_key @ Self::Key { .. } => vec![by_key],
+        }
+    }
 }
 
 /// One subscriber: its mailbox, and the consumer that empties it.
@@ -26,33 +41,70 @@ pub(super) struct Subscriber<E: Event> {
     filter: Filter<E>,
     mailbox: Mailbox<E>,
     topic: Weak<Hub<E>>,
-    /// Where turns run; none means on the thread that publishes.
-    executor: Option<Arc<dyn Executor>>,
-    consumer: Lock<Consumer<E>>,
+    consumer: Consumer<E>,
+    /// The shards it listens to when it listens to more than one.
+    lane: Lane,
+}
+
+/// Who takes what is in the mailbox.
+pub(super) enum Consumer<E: Event> {
+    /// Turns on the executor; without one, on the thread that publishes.
+    Callback {
+        executor: Option<Arc<dyn Executor>>,
+        batch: Lock<Batch<E>>,
+    },
+    /// A stream, polled by a task that is waiting with this waker.
+    Stream(Lock<Option<Waker>>),
+}
+
+/// Every `count`-th shard, from `index` on.
+#[derive(Clone, Copy)]
+pub(super) struct Lane {
+    pub(super) index: usize,
+    pub(super) count: usize,
+}
+
+impl Lane {
+    pub(super) const WHOLE: Self = Self { index: 0, count: 1 };
 }
 
 /// Touched only by the turn that is running.
-struct Consumer<E: Event> {
-    batch: VecDeque<Item<E>>,
+pub(super) struct Batch<E: Event> {
+    messages: VecDeque<Message<E>>,
     callback: Callback<E>,
+}
+
+impl<E: Event> Consumer<E> {
+    pub(super) fn callback(executor: Option<Arc<dyn Executor>>, callback: Callback<E>) -> Self {
+        let messages = VecDeque::new();
+        let batch = Lock::new(Batch { messages, callback });
+        Self::Callback { executor, batch }
+    }
+
+    pub(super) fn stream() -> Self {
+        Self::Stream(Lock::new(None))
+    }
 }
 
 impl<E: Event> Subscriber<E> {
     pub(super) fn new(
         topic: &Arc<Hub<E>>,
         filter: Filter<E>,
+        lane: Lane,
         mailbox: Mailbox<E>,
-        executor: Option<Arc<dyn Executor>>,
-        callback: Callback<E>,
+        consumer: Consumer<E>,
     ) -> Self {
-        let batch = VecDeque::new();
         Self {
             filter,
             mailbox,
             topic: Arc::downgrade(topic),
-            executor,
-            consumer: Lock::new(Consumer { batch, callback }),
+            consumer,
+            lane,
         }
+    }
+
+    pub(super) fn lane(&self) -> Lane {
+        self.lane
     }
 
     pub(super) fn mailbox(&self) -> &Mailbox<E> {
@@ -78,87 +130,117 @@ impl<E: Event> Subscriber<E> {
 
     /// Sends the consumer on its way. No lock may be held.
     pub(super) fn wake(self: Arc<Self>) {
-        let Some(executor) = self.executor.clone() else {
-            return Turn::new(self).run();
-        };
-        let turn = Turn::new(self);
-        // A turn that is refused, or dropped later, unschedules itself: the
-        // next event sends another one.
-        if let Err(Rejected { task, .. }) = executor.execute(Task::new(move || turn.run())) {
-            drop(task);
+        match &self.consumer {
+            Consumer::Callback { executor: None, .. } => Turn::new(self).run(),
+            Consumer::Callback {
+                executor: Some(executor),
+                ..
+            } => send_turn(&Arc::clone(executor), self),
+            Consumer::Stream(waker) => {
+                let waker = waker.lock().take();
+                waker.into_iter().for_each(Waker::wake);
+            }
         }
     }
 
     /// Waits until the mailbox has room; `false` when that is hopeless.
     pub(super) fn wait_for_room(&self) -> bool {
-        match &self.executor {
-            Some(executor) => self.mailbox.wait_for_room(executor),
-            // The publisher who found it empty is emptying it now.
-            None => self.mailbox.wait_for_room(&Publisher),
+        match &self.consumer {
+            Consumer::Callback {
+                executor: Some(executor),
+                ..
+            } => self.mailbox.wait_for_room(executor),
+            // Other threads are emptying it: the publisher who found it empty,
+            // or whoever polls the stream.
+            Consumer::Callback { .. } | Consumer::Stream(_) => self.mailbox.wait_for_room(&Others),
+        }
+    }
+
+    /// What a stream has to hand out next, in `messages`, which is empty. When
+    /// there is nothing, the waker will be woken for the next one.
+    pub(super) fn poll(self: &Arc<Self>, waker: &Waker, messages: &mut VecDeque<Message<E>>) {
+        if let Consumer::Stream(place) = &self.consumer {
+            let replaced = place.lock().replace(waker.clone());
+            drop(replaced);
+        }
+        while messages.is_empty() {
+            match self.mailbox.next_errand(messages) {
+                Errand::Deliver => {}
+                Errand::CatchUp(shard) => self.catch_up(shard, messages),
+                Errand::Rest => return,
+            }
         }
     }
 
     /// Ends the turn here; the rest of the batch is for the next one.
-    fn continue_later(self: &Arc<Self>) {
+    fn continue_later(self: &Arc<Self>, executor: Option<&Arc<dyn Executor>>) {
         self.mailbox.pause_turn();
-        if self.executor.is_some() {
-            Arc::clone(self).wake();
-        } else {
-            self.mailbox.lose_turn();
+        match executor {
+            Some(executor) => send_turn(executor, Arc::clone(self)),
+            None => self.mailbox.lose_turn(),
         }
     }
 
     /// Hands out all there is, or as much as one turn may.
-    fn run_turn(self: &Arc<Self>) -> Outcome {
-        let mut consumer = self.consumer.lock();
+    fn run_turn(self: &Arc<Self>, batch: &Lock<Batch<E>>, may_go_on: bool) -> Outcome {
+        let mut batch = batch.lock();
         let mut delivered = 0;
         loop {
-            let batch_len = consumer.hand_out(self);
+            let batch_len = batch.hand_out(&self.mailbox);
             if batch_len >= LARGE_BATCH_LEN {
                 self.mailbox.linger();
             }
             delivered += batch_len;
-            if delivered >= DELIVERIES_MAX && self.executor.is_some() {
+            if delivered >= DELIVERIES_MAX && !may_go_on {
                 return Outcome::OutOfTime;
             }
-            match self.mailbox.next_errand(&mut consumer.batch) {
+            match self.mailbox.next_errand(&mut batch.messages) {
                 Errand::Deliver => {}
-                Errand::CatchUp(shard) => self.catch_up(shard, &mut consumer.batch),
+                Errand::CatchUp(shard) => self.catch_up(shard, &mut batch.messages),
                 Errand::Rest => {
-                    consumer.batch.shrink_to(Queue::<E>::IDLE_CAPACITY);
+                    batch.messages.shrink_to(Queue::<E>::IDLE_CAPACITY);
                     return Outcome::Rested;
                 }
             }
         }
     }
 
-    fn catch_up(self: &Arc<Self>, shard: usize, batch: &mut VecDeque<Item<E>>) {
+    fn catch_up(self: &Arc<Self>, shard: usize, messages: &mut VecDeque<Message<E>>) {
         if let Some(topic) = self.topic.upgrade() {
-            topic.catch_up(shard, self, batch);
+            topic.catch_up(shard, self, messages);
         }
         self.mailbox.caught_up();
     }
 }
 
-impl<E: Event> Consumer<E> {
-    fn hand_out(&mut self, subscriber: &Subscriber<E>) -> usize {
+impl<E: Event> Batch<E> {
+    fn hand_out(&mut self, mailbox: &Mailbox<E>) -> usize {
         let mut delivered = 0;
-        while let Some(item) = self.batch.pop_front() {
-            if subscriber.mailbox.is_closed() {
-                self.batch.clear();
+        while let Some(message) = self.messages.pop_front() {
+            if mailbox.is_closed() {
+                self.messages.clear();
                 break;
             }
-            (self.callback)(item.as_delivery());
+            (self.callback)(message.as_delivery());
             delivered += 1;
         }
         delivered
     }
 }
 
-/// Runs turns on the thread that publishes, at once.
-struct Publisher;
+/// A turn that is refused, or dropped later, unschedules itself: the next
+/// event sends another one.
+fn send_turn<E: Event>(executor: &Arc<dyn Executor>, subscriber: Arc<Subscriber<E>>) {
+    let turn = Turn::new(subscriber);
+    if let Err(Rejected { task, .. }) = executor.execute(Task::new(move || turn.run())) {
+        drop(task);
+    }
+}
 
-impl Executor for Publisher {
+/// Threads of which only so much is known that they are at work.
+struct Others;
+
+impl Executor for Others {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         task.run();
         Ok(())
@@ -185,12 +267,16 @@ impl<E: Event> Turn<E> {
     fn run(mut self) {
         self.started = true;
         let subscriber = &self.subscriber;
+        let Consumer::Callback { executor, batch } = &subscriber.consumer else {
+            return;
+        };
         subscriber.mailbox.begin_turn();
-        match catch_unwind(AssertUnwindSafe(|| subscriber.run_turn())) {
+        let run = || subscriber.run_turn(batch, executor.is_none());
+        match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Outcome::Rested) => {}
-            Ok(Outcome::OutOfTime) => subscriber.continue_later(),
+            Ok(Outcome::OutOfTime) => subscriber.continue_later(executor.as_ref()),
             Err(panic) => {
-                subscriber.continue_later();
+                subscriber.continue_later(executor.as_ref());
                 resume_unwind(panic);
             }
         }

@@ -1,4 +1,4 @@
-use super::{Event, consumer::Subscriber, mailbox::Offer, queue::Item};
+use super::{Event, Message, consumer::Subscriber, mailbox::Offer};
 use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) struct Tally<E: Event> {
 
 struct Afterwards<E: Event> {
     wake: Vec<Arc<Subscriber<E>>>,
-    drop: Vec<Item<E>>,
+    drop: Vec<Message<E>>,
 }
 
 impl<E: Event> Listeners<E> {
@@ -183,14 +183,14 @@ impl<E: Event> Listeners<E> {
     pub(super) fn offer_event(&mut self, place: Place, event: &E, tally: &mut Tally<E>) {
         self.each(place.hash, event.key(), |listener| {
             let wanted = listener.subscriber.wants(event);
-            wanted && listener.offer(place, || Item::Event(event.clone()), tally)
+            wanted && listener.offer(place, || Message::Event(event.clone()), tally)
         });
     }
 
     /// Tells everybody who may have seen the key that it is cleared.
     pub(super) fn offer_cleared(&mut self, place: Place, key: &E::Key, tally: &mut Tally<E>) {
         self.each(place.hash, key, |listener| {
-            listener.offer(place, || Item::Cleared(key.clone()), tally)
+            listener.offer(place, || Message::Cleared(key.clone()), tally)
         });
     }
 
@@ -245,7 +245,7 @@ impl<E: Event> Listener<E> {
     fn offer(
         &mut self,
         place: Place,
-        item: impl FnOnce() -> Item<E>,
+        item: impl FnOnce() -> Message<E>,
         tally: &mut Tally<E>,
     ) -> bool {
         if self.lag.is_some() {

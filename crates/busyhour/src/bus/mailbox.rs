@@ -1,8 +1,8 @@
 use super::{
-    Event,
+    Event, Message,
     bell::Bell,
     lock::{Guard, Lock},
-    queue::{Item, Queue},
+    queue::Queue,
 };
 use crate::{
     sync::{
@@ -56,9 +56,9 @@ pub(super) enum Offer<E: Event> {
     /// The subscription has ended.
     Closed,
     /// It replaced this older item of its key.
-    Conflated(Item<E>),
+    Conflated(Message<E>),
     /// It was queued, and the oldest one was lost for it.
-    DroppedOldest(Option<Item<E>>),
+    DroppedOldest(Option<Message<E>>),
     /// It is lost.
     Refused,
     /// It is lost, and the shard has to be fetched from the cache.
@@ -106,7 +106,7 @@ impl<E: Event> Mailbox<E> {
 
     /// Offers an item of `shard`.
     #[inline(always)]
-    pub(super) fn offer(&self, shard: usize, hash: u64, item: Item<E>) -> Offer<E> {
+    pub(super) fn offer(&self, shard: usize, hash: u64, item: Message<E>) -> Offer<E> {
         let mut state = self.state.lock();
         let has_room = state.queue.len() < self.capacity || self.blocks();
         if !has_room || state.queue.conflates() || self.is_closed() {
@@ -116,7 +116,7 @@ impl<E: Event> Mailbox<E> {
     }
 
     #[inline(always)]
-    fn queue(&self, state: &mut State<E>, hash: u64, item: Item<E>) -> Offer<E> {
+    fn queue(&self, state: &mut State<E>, hash: u64, item: Message<E>) -> Offer<E> {
         state.queue.push(hash, item);
         self.len.store(state.queue.len(), Ordering::Relaxed);
         if mem::replace(&mut state.scheduled, true) {
@@ -132,7 +132,7 @@ impl<E: Event> Mailbox<E> {
         mut state: Guard<'_, State<E>>,
         shard: usize,
         hash: u64,
-        item: Item<E>,
+        item: Message<E>,
     ) -> Offer<E> {
         if self.is_closed() {
             return Offer::Closed;
@@ -146,7 +146,13 @@ impl<E: Event> Mailbox<E> {
         }
     }
 
-    fn overflow(&self, state: &mut State<E>, shard: usize, hash: u64, item: Item<E>) -> Offer<E> {
+    fn overflow(
+        &self,
+        state: &mut State<E>,
+        shard: usize,
+        hash: u64,
+        item: Message<E>,
+    ) -> Offer<E> {
         if self.reseeds {
             state.behind.push_back(shard);
             let wake = !mem::replace(&mut state.scheduled, true);
@@ -235,7 +241,7 @@ impl<E: Event> Mailbox<E> {
     }
 
     /// What to do next; fills `batch`, which is empty, when that is to deliver.
-    pub(super) fn next_errand(&self, batch: &mut VecDeque<Item<E>>) -> Errand {
+    pub(super) fn next_errand(&self, batch: &mut VecDeque<Message<E>>) -> Errand {
         let mut state = self.state.lock();
         if self.is_closed() {
             return self.rest(state);
@@ -245,7 +251,7 @@ impl<E: Event> Mailbox<E> {
         }
         self.take(&mut state, batch);
         if mem::take(&mut state.announce_replayed) {
-            batch.push_front(Item::Replayed);
+            batch.push_front(Message::Replayed);
         }
         if batch.is_empty() {
             return self.rest(state);
@@ -275,19 +281,19 @@ impl<E: Event> Mailbox<E> {
 
     /// Takes what is queued. With the lock of a shard held, everything of that
     /// shard that was offered so far is in the batch.
-    pub(super) fn take_all(&self, batch: &mut VecDeque<Item<E>>) {
+    pub(super) fn take_all(&self, batch: &mut VecDeque<Message<E>>) {
         let mut state = self.state.lock();
         self.take(&mut state, batch);
         self.announce(state);
     }
 
-    fn take(&self, state: &mut State<E>, batch: &mut VecDeque<Item<E>>) {
+    fn take(&self, state: &mut State<E>, batch: &mut VecDeque<Message<E>>) {
         state.queue.take(batch);
         let lost = mem::take(&mut state.lost);
         if lost > 0 && self.overflow == Overflow::DropOldest {
-            batch.push_front(Item::Lost(lost));
+            batch.push_front(Message::Lost(lost));
         } else if lost > 0 {
-            batch.push_back(Item::Lost(lost));
+            batch.push_back(Message::Lost(lost));
         }
         self.len.store(0, Ordering::Relaxed);
     }

@@ -56,20 +56,25 @@ mod bell;
 mod consumer;
 mod epoch;
 mod garbage;
+mod lanes;
 mod listener;
 mod lock;
 mod mailbox;
+mod message;
 mod name;
 mod queue;
 mod registry;
 mod shard;
+mod stream;
 mod subscription;
 mod table;
 mod topic;
 mod word;
 
+pub use message::Message;
 pub use name::Name;
 pub use registry::Registry;
+pub use stream::EventStream;
 pub use subscription::{Subscription, SubscriptionBuilder};
 pub use topic::{Published, Topic, TopicBuilder};
 

@@ -1,37 +1,10 @@
-use super::{Delivery, Event};
+use super::{Event, Message};
 use hashbrown::HashTable;
 use std::{collections::VecDeque, mem};
 
-/// One thing that waits to be told to a subscriber.
-pub(super) enum Item<E: Event> {
-    Event(E),
-    Cleared(E::Key),
-    Replayed,
-    Lost(u64),
-}
-
-impl<E: Event> Item<E> {
-    pub(super) fn as_delivery(&self) -> Delivery<'_, E> {
-        match self {
-            Self::Event(event) => Delivery::Event(event),
-            Self::Cleared(key) => Delivery::Cleared(key),
-            Self::Replayed => Delivery::Replayed,
-            Self::Lost(count) => Delivery::Lost(*count),
-        }
-    }
-
-    fn key(&self) -> Option<&E::Key> {
-        match self {
-            Self::Event(event) => Some(event.key()),
-            Self::Cleared(key) => Some(key),
-            Self::Replayed | Self::Lost(_) => None,
-        }
-    }
-}
-
 /// The items a subscriber has not taken yet, oldest first.
 pub(super) struct Queue<E: Event> {
-    items: VecDeque<Item<E>>,
+    items: VecDeque<Message<E>>,
     /// Where the item of a key waits; only a conflating queue keeps this.
     places: Option<HashTable<Place>>,
 }
@@ -57,7 +30,7 @@ impl<E: Event> Queue<E> {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, hash: u64, item: Item<E>) {
+    pub(super) fn push(&mut self, hash: u64, item: Message<E>) {
         if let Some(places) = &mut self.places {
             let index = self.items.len();
             places.insert_unique(hash, Place { hash, index }, |place| place.hash);
@@ -73,7 +46,11 @@ impl<E: Event> Queue<E> {
 
     /// Puts the item in the place of the one with the same key, if one waits;
     /// hands back the older one, or else the item.
-    pub(super) fn replace(&mut self, hash: u64, item: Item<E>) -> Result<Item<E>, Item<E>> {
+    pub(super) fn replace(
+        &mut self,
+        hash: u64,
+        item: Message<E>,
+    ) -> Result<Message<E>, Message<E>> {
         let Some(places) = &self.places else {
             return Err(item);
         };
@@ -85,13 +62,13 @@ impl<E: Event> Queue<E> {
         }
     }
 
-    pub(super) fn pop_oldest(&mut self) -> Option<Item<E>> {
+    pub(super) fn pop_oldest(&mut self) -> Option<Message<E>> {
         debug_assert!(self.places.is_none(), "conflation leaves no oldest to drop");
         self.items.pop_front()
     }
 
     /// Moves everything into `batch`, which is empty, and takes over its room.
-    pub(super) fn take(&mut self, batch: &mut VecDeque<Item<E>>) {
+    pub(super) fn take(&mut self, batch: &mut VecDeque<Message<E>>) {
         debug_assert!(batch.is_empty());
         mem::swap(&mut self.items, batch);
         if let Some(places) = &mut self.places {
@@ -100,7 +77,7 @@ impl<E: Event> Queue<E> {
     }
 
     /// Drops everything and gives the memory back.
-    pub(super) fn discard(&mut self) -> VecDeque<Item<E>> {
+    pub(super) fn discard(&mut self) -> VecDeque<Message<E>> {
         self.places = self.places.take().map(|_| HashTable::new());
         mem::take(&mut self.items)
     }

@@ -1,10 +1,9 @@
 use super::{
-    Event,
+    Event, Message,
     consumer::Subscriber,
     epoch::{Pin, pinned},
     listener::{Lag, Listeners, Place, Tally},
     lock::Lock,
-    queue::Item,
     table::{Frozen, Table, Writer},
 };
 use crate::sync::CachePadded;
@@ -164,7 +163,11 @@ impl<E: Event> Shard<E> {
     /// What was offered before it began to lag is in its mailbox, so that goes
     /// first; what changed since comes from the cache; what changes later will
     /// be offered again. The lock makes the three meet without a gap.
-    pub(super) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut VecDeque<Item<E>>) {
+    pub(super) fn catch_up(
+        &self,
+        subscriber: &Arc<Subscriber<E>>,
+        batch: &mut VecDeque<Message<E>>,
+    ) {
         pinned(|pin| {
             let mut state = self.state.lock();
             subscriber.mailbox().take_all(batch);
@@ -177,7 +180,7 @@ impl<E: Event> Shard<E> {
             drop(state);
             drop(over);
             if lag.lost > 0 {
-                batch.push_back(Item::Lost(lag.lost));
+                batch.push_back(Message::Lost(lag.lost));
             }
             let wanted = in_order(changes).filter_map(|event| wanted_item(subscriber, lag, &event));
             batch.extend(wanted);
@@ -249,12 +252,12 @@ fn wanted_item<E: Event>(
     subscriber: &Subscriber<E>,
     lag: Lag,
     event: &Frozen<'_, E>,
-) -> Option<Item<E>> {
+) -> Option<Message<E>> {
     if event.is_cleared() {
         // Who has heard nothing yet does not need to hear that a key went.
-        return (lag.since > 0).then(|| Item::Cleared(event.key().clone()));
+        return (lag.since > 0).then(|| Message::Cleared(event.key().clone()));
     }
     subscriber
         .wants(event)
-        .then(|| Item::Event(E::clone(event)))
+        .then(|| Message::Event(E::clone(event)))
 }

@@ -1,11 +1,12 @@
 use super::{
-    Delivery, Event,
-    consumer::{Filter, Subscriber},
+    Delivery, Event, EventStream,
+    consumer::{Consumer, Filter, Lane, Subscriber},
+    lanes::{InLane, InLanes},
     mailbox::Mailbox,
     topic::Hub,
 };
 use crate::task::{Executor, Overflow};
-use std::{fmt, sync::Arc};
+use std::{fmt, mem, sync::Arc};
 
 /// Describes a subscription before it starts; see [`Topic::subscribe`](super::Topic::subscribe).
 ///
@@ -50,7 +51,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// was cleared is told whatever its last event was. Replaces an earlier
     /// choice of events.
     pub fn matching(mut self, wanted: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Filter::Matching(Box::new(wanted));
+        self.filter = Filter::Matching(Arc::new(wanted));
         self
     }
 
@@ -86,10 +87,11 @@ impl<E: Event> SubscriptionBuilder<E> {
     }
 
     /// Runs the callback there, one at a time, in order. It should be an
-    /// executor that does not drop tasks: where one is dropped, the events
+    /// executor that neither refuses nor drops tasks: where it does, the events
     /// wait until the next one is published.
     pub fn on<X: Executor + Clone + 'static>(mut self, executor: &X) -> Self {
-        self.executor = Some(Arc::new(executor.clone()));
+        let shared = executor.to_shared();
+        self.executor = Some(shared.unwrap_or_else(|| Arc::new(executor.clone())));
         self
     }
 
@@ -98,23 +100,135 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// The callback may use the bus freely, publish on this topic included. A
     /// panic in it passes to the executor; the subscription goes on with the
     /// next event.
-    pub fn start(self, callback: impl FnMut(Delivery<'_, E>) + Send + 'static) -> Subscription<E> {
-        let topic = self.topic;
+    pub fn start(
+        mut self,
+        callback: impl FnMut(Delivery<'_, E>) + Send + 'static,
+    ) -> Subscription<E> {
+        let consumer = Consumer::callback(self.executor.take(), Box::new(callback));
+        let filter = mem::replace(&mut self.filter, Filter::All);
+        let subscriber = self.subscribe(filter, Lane::WHOLE, consumer);
+        self.subscription(vec![subscriber])
+    }
+
+    /// Starts the subscription in so many lanes, in which the callback runs at
+    /// the same time: each key has its lane, so that its events stay in order.
+    ///
+    /// The executor should be a pool. The capacity holds for each lane.
+    /// [`Delivery::Replayed`] is told once when all lanes have replayed, and
+    /// later by each lane that had to catch up. A subscription to one key has
+    /// one lane.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use busyhour::{bus::{Delivery, Event, Topic}, pool::TaskPool};
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// static HEARD: AtomicU32 = AtomicU32::new(0);
+    /// let pool = TaskPool::builder().workers(2).build()?;
+    /// let ticks = Topic::builder("ticks").build();
+    /// let lanes = ticks.subscribe().on(&pool).start_parallel(4, |delivery| {
+    ///     if let Delivery::Event(_) = delivery {
+    ///         HEARD.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    /// });
+    /// for number in 0..100 {
+    ///     ticks.publish(Tick(number));
+    /// }
+    /// while !lanes.is_idle() {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(HEARD.load(Ordering::Relaxed), 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start_parallel(
+        mut self,
+        lane_count: usize,
+        callback: impl Fn(Delivery<'_, E>) + Send + Sync + 'static,
+    ) -> Subscription<E> {
+        let count = match self.filter {
+            Filter::Key { .. } => 1,
+            Filter::All | Filter::Matching(_) => self.topic.lanes_for(lane_count),
+        };
+        let shared = Arc::new(InLanes::new(count, callback));
+        let filter = mem::replace(&mut self.filter, Filter::All);
+        let lane = |(index, filter)| {
+            let mut lane = InLane::new(Arc::clone(&shared));
+            let callback = Box::new(move |delivery: Delivery<'_, E>| lane.hear(delivery));
+            let consumer = Consumer::callback(self.executor.clone(), callback);
+            self.subscribe(filter, Lane { index, count }, consumer)
+        };
+        let subscribers = (0..count).zip(filter.share(count)).map(lane).collect();
+        self.subscription(subscribers)
+    }
+
+    /// Starts the subscription as a stream for a task of any async runtime.
+    /// The events are consumed where the stream is polled; the executor, if
+    /// one was given, is not used. The stream ends only by being dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{pin::pin, task::{Context, Poll, Waker}};
+    /// use futures_core::Stream;
+    /// use busyhour::bus::{Event, Message, Topic};
+    /// # #[derive(Clone, Debug, PartialEq)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let ticks = Topic::builder("ticks").cached().build();
+    /// ticks.publish(Tick(7));
+    /// let mut events = pin!(ticks.subscribe().replay().stream());
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// let first = events.as_mut().poll_next(&mut context);
+    /// assert!(matches!(first, Poll::Ready(Some(Message::Event(Tick(7))))));
+    /// ```
+    pub fn stream(mut self) -> EventStream<E> {
+        let filter = mem::replace(&mut self.filter, Filter::All);
+        let subscriber = self.subscribe(filter, Lane::WHOLE, Consumer::stream());
+        EventStream::new(Arc::clone(&subscriber), self.subscription(vec![subscriber]))
+    }
+
+    fn subscribe(
+        &self,
+        filter: Filter<E>,
+        lane: Lane,
+        consumer: Consumer<E>,
+    ) -> Arc<Subscriber<E>> {
         let conflates = self.conflates || self.overflow == Overflow::Conflate;
-        let reseeds = self.replays && topic.is_cached();
+        let reseeds = self.replays && self.topic.is_cached();
         let mailbox = Mailbox::new(self.capacity, self.overflow, conflates, reseeds);
-        let callback = Box::new(callback);
-        let subscriber = Subscriber::new(&topic, self.filter, mailbox, self.executor, callback);
-        let subscriber = Arc::new(subscriber);
-        topic.add(&subscriber, self.replays);
-        Subscription { topic, subscriber }
+        let subscriber = Subscriber::new(&self.topic, filter, lane, mailbox, consumer);
+        Arc::new(subscriber)
+    }
+
+    fn subscription(self, subscribers: Vec<Arc<Subscriber<E>>>) -> Subscription<E> {
+        for subscriber in &subscribers {
+            self.topic.add(subscriber, self.replays);
+        }
+        Subscription {
+            topic: self.topic,
+            subscribers,
+        }
     }
 }
 
 /// A running subscription; ends when it is dropped.
 pub struct Subscription<E: Event> {
     topic: Arc<Hub<E>>,
-    subscriber: Arc<Subscriber<E>>,
+    /// One for each lane.
+    subscribers: Vec<Arc<Subscriber<E>>>,
 }
 
 impl<E: Event> Subscription<E> {
@@ -127,19 +241,25 @@ impl<E: Event> Subscription<E> {
 
     /// Whether nothing waits and no callback is running or on its way.
     pub fn is_idle(&self) -> bool {
-        self.subscriber.mailbox().is_idle()
+        let mut subscribers = self.subscribers.iter();
+        subscribers.all(|subscriber| subscriber.mailbox().is_idle())
     }
 
     /// Events waiting.
     pub fn queued_len(&self) -> usize {
-        self.subscriber.mailbox().len()
+        let subscribers = self.subscribers.iter();
+        subscribers
+            .map(|subscriber| subscriber.mailbox().len())
+            .sum()
     }
 }
 
 impl<E: Event> Drop for Subscription<E> {
     fn drop(&mut self) {
-        self.topic.remove(&self.subscriber);
-        self.subscriber.mailbox().close();
+        for subscriber in &self.subscribers {
+            self.topic.remove(subscriber);
+            subscriber.mailbox().close();
+        }
     }
 }
 

@@ -1,8 +1,7 @@
 use super::{
-    Event, Registry, SubscriptionBuilder,
-    consumer::Subscriber,
+    Event, Message, Registry, SubscriptionBuilder,
+    consumer::{Lane, Subscriber},
     listener::{Lag, Tally},
-    queue::Item,
     shard::{Shard, Wait},
 };
 use crate::stats::TopicStats;
@@ -11,6 +10,8 @@ use std::{
     collections::VecDeque,
     fmt,
     hash::BuildHasher,
+    iter::StepBy,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -232,6 +233,11 @@ impl<E: Event> Hub<E> {
         self.cached
     }
 
+    /// How many lanes of so many there can be.
+    pub(super) fn lanes_for(&self, wanted: usize) -> usize {
+        wanted.clamp(1, self.shards.len())
+    }
+
     pub(super) fn hash(&self, key: &E::Key) -> u64 {
         self.placing.hash_one(key)
     }
@@ -259,12 +265,13 @@ impl<E: Event> Hub<E> {
     }
 
     /// The shards a subscriber has to listen to.
-    fn shards_of(&self, subscriber: &Subscriber<E>) -> std::ops::Range<usize> {
+    fn shards_of(&self, subscriber: &Subscriber<E>) -> StepBy<Range<usize>> {
+        let Lane { index, count } = subscriber.lane();
         match subscriber.key() {
-            None => 0..self.shards.len(),
+            None => (index..self.shards.len()).step_by(count),
             Some((_, key)) => {
                 let (shard, _) = self.locate(key);
-                shard..shard + 1
+                (shard..shard + 1).step_by(1)
             }
         }
     }
@@ -301,7 +308,7 @@ impl<E: Event> Hub<E> {
         &self,
         shard: usize,
         subscriber: &Arc<Subscriber<E>>,
-        batch: &mut VecDeque<Item<E>>,
+        batch: &mut VecDeque<Message<E>>,
     ) {
         self.shards[shard].catch_up(subscriber, batch);
     }

@@ -1,0 +1,60 @@
+use super::{Event, Message, Subscription, consumer::Subscriber};
+use futures_core::Stream;
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// A subscription that an async task polls; see
+/// [`SubscriptionBuilder::stream`](super::SubscriptionBuilder::stream).
+///
+/// Works in any runtime. Dropping it ends the subscription.
+pub struct EventStream<E: Event> {
+    subscriber: Arc<Subscriber<E>>,
+    /// Taken from the mailbox and not yet handed out.
+    messages: VecDeque<Message<E>>,
+    subscription: Subscription<E>,
+}
+
+impl<E: Event> EventStream<E> {
+    pub(super) fn new(subscriber: Arc<Subscriber<E>>, subscription: Subscription<E>) -> Self {
+        Self {
+            subscriber,
+            messages: VecDeque::new(),
+            subscription,
+        }
+    }
+
+    /// Messages waiting.
+    pub fn queued_len(&self) -> usize {
+        self.messages.len() + self.subscription.queued_len()
+    }
+}
+
+impl<E: Event> Unpin for EventStream<E> {}
+
+impl<E: Event> Stream for EventStream<E> {
+    type Item = Message<E>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message<E>>> {
+        let this = &mut *self;
+        if this.messages.is_empty() {
+            this.subscriber.poll(context.waker(), &mut this.messages);
+        }
+        match this.messages.pop_front() {
+            Some(message) => Poll::Ready(Some(message)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<E: Event> fmt::Debug for EventStream<E> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("EventStream")
+            .field("queued_len", &self.queued_len())
+            .finish_non_exhaustive()
+    }
+}
