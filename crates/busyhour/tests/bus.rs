@@ -1,12 +1,18 @@
 //! Topics on the publisher's thread: what every subscription is promised.
 
 use busyhour::{
-    bus::{Delivery, Event, Published, Registry, Subscription, SubscriptionBuilder, Topic},
+    bus::{
+        Delivery, Event, ForwardError, NotExpiring, Origin, Published, Registry, Subscription,
+        SubscriptionBuilder, Topic,
+    },
+    clock::{Clock, UnixTime},
     task::{Executor, Overflow, Reason, Rejected, Task},
+    timer::Timers,
 };
 use futures_core::Stream;
 use std::{
     collections::VecDeque,
+    error::Error,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{
@@ -14,6 +20,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
+    time::Duration,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -483,4 +490,136 @@ fn lanes_keep_the_order_of_each_key_and_replay_once() {
     }
     watch.unsubscribe();
     assert_eq!(topic.publish(level(1, 9)), delivered(0));
+}
+
+#[test]
+fn forwarded_events_keep_their_order_and_start_with_the_cache() -> Result<(), ForwardError> {
+    let (one, other, all) = (cached(), cached(), cached());
+    let _ = one.publish(level(1, 1));
+    let log = Log::default();
+    let _watch = log.start(all.subscribe().replay());
+    let forward = one.forward_to(&all)?;
+    let _other = other.forward_to(&all)?;
+    assert_eq!(one.forward_to(&all).err(), Some(ForwardError::Duplicate));
+    assert_eq!(all.forward_to(&one).err(), Some(ForwardError::Circle));
+    assert_eq!(one.publish(level(1, 2)), delivered(1));
+    assert_eq!(other.publish(level(2, 9)), delivered(1));
+    one.clear(&1);
+    drop(forward);
+    assert_eq!(one.publish(level(1, 3)), delivered(0));
+    assert_eq!(
+        log.take(),
+        [
+            Heard::Replayed,
+            Heard::Level(1, 1),
+            Heard::Level(1, 2),
+            Heard::Level(2, 9),
+            Heard::Cleared(1)
+        ]
+    );
+    assert_eq!(one.stats().delivered, 0);
+    assert_eq!((all.len(), all.stats().delivered), (1, 4));
+    Ok(())
+}
+
+#[test]
+fn a_fold_makes_one_state_of_all_nodes_and_is_undone_node_by_node() {
+    let (here, there, elsewhere) = (Origin(1), Origin(2), Origin(3));
+    let topic = Topic::builder("sum")
+        .fold(here, |parts: &[(Origin, Level)]| {
+            level(parts[0].1.line, parts.iter().map(|part| part.1.level).sum())
+        })
+        .build();
+    let log = Log::default();
+    let _watch = log.start(topic.subscribe());
+    let _ = topic.publish(level(1, 1));
+    let _ = topic.publish_from(there, level(1, 10));
+    let _ = topic.publish_from(elsewhere, level(2, 100));
+    let _ = topic.publish(level(1, 2));
+    let _ = topic.publish(level(2, 5));
+    assert_eq!(topic.get(&1), Some(level(1, 12)));
+    assert_eq!(topic.get(&2), Some(level(2, 105)));
+    assert!(topic.clear(&2));
+    assert_eq!(topic.get(&2), Some(level(2, 100)));
+    assert!(!topic.clear_from(there, &2));
+    assert_eq!(topic.forget_origin(there), 1);
+    assert_eq!(topic.get(&1), Some(level(1, 2)));
+    assert_eq!(topic.forget_origin(elsewhere), 1);
+    assert_eq!(topic.get(&2), None);
+    let _ = topic.publish(level(1, 3));
+    assert!(topic.clear(&1));
+    assert!(topic.is_empty());
+    let expected = [
+        (1, 1),
+        (1, 11),
+        (2, 100),
+        (1, 12),
+        (2, 105),
+        (2, 100),
+        (1, 2),
+    ];
+    let mut expected: Vec<_> = expected.map(|(line, n)| Heard::Level(line, n)).into();
+    expected.extend([Heard::Cleared(2), Heard::Level(1, 3), Heard::Cleared(1)]);
+    assert_eq!(log.take(), expected);
+}
+
+#[test]
+fn a_key_expires_unless_something_newer_was_published() -> Result<(), Box<dyn Error>> {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let timers = Timers::builder().clock(clock.clone()).build();
+    let later = Later::default();
+    let topic = Topic::builder("expiring").cached();
+    let topic = topic.expiring(&timers, &later).build();
+    let (log, second) = (Log::default(), Duration::from_secs(1));
+    let _watch = log.start(topic.subscribe());
+    let pass = |time: Duration| {
+        clock.as_virtual().unwrap().advance(time);
+        timers.run_due(clock.now());
+        later.run_all();
+    };
+    let _ = topic.publish_for(level(1, 1), second)?;
+    let _ = topic.publish_for(level(2, 1), second)?;
+    let _ = topic.publish_for(level(3, 1), second)?;
+    let _ = topic.publish_for(level(2, 2), 3 * second)?;
+    let _ = topic.publish(level(3, 2));
+    log.take();
+    pass(second);
+    assert_eq!(log.take(), [Heard::Cleared(1)]);
+    pass(second);
+    assert_eq!(log.take(), []);
+    pass(second);
+    assert_eq!(log.take(), [Heard::Cleared(2)]);
+    pass(1000 * second);
+    assert_eq!(topic.snapshot(), [level(3, 2)]);
+    assert_eq!(timers.stats().pending_count, 0);
+    let refused = cached().publish_for(level(1, 1), second);
+    assert_eq!(refused, Err(NotExpiring::NoTimers));
+    Ok(())
+}
+
+#[test]
+fn a_hundred_thousand_short_lives_leave_nothing_behind() {
+    let witness = Arc::new(());
+    for line in 0..100_000 {
+        let topic = Topic::<Level>::ephemeral();
+        let held = Arc::clone(&witness);
+        let watch = topic.subscribe().key(line).start(move |_| {
+            let _ = &held;
+        });
+        assert_eq!(topic.publish(level(line, 1)), delivered(1));
+        drop(watch);
+    }
+    let lasting = cached();
+    for line in 0..100_000 {
+        let held = Arc::clone(&witness);
+        let watch = lasting.subscribe().key(line).replay().start(move |_| {
+            let _ = &held;
+        });
+        let _ = lasting.publish(level(line, 1));
+        drop(watch);
+        lasting.clear(&line);
+    }
+    assert_eq!(Arc::strong_count(&witness), 1);
+    assert!(lasting.is_empty());
+    assert_eq!(lasting.stats().subscriber_count, 0);
 }

@@ -1,9 +1,9 @@
 use super::{
     Delivery, Event, Message,
+    hub::Hub,
     lock::Lock,
     mailbox::{Errand, Mailbox},
     queue::Queue,
-    topic::Hub,
 };
 use crate::task::{Executor, Rejected, Task};
 use std::{

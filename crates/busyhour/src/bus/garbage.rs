@@ -14,6 +14,9 @@ pub(super) struct Garbage<E, A> {
     sealed: VecDeque<(u64, Bag<E, A>)>,
 }
 
+/// Bags whose epoch is over.
+pub(super) type Overdue<E, A> = VecDeque<(u64, Bag<E, A>)>;
+
 /// Dropped only when nobody reads what is in it.
 pub(super) struct Bag<E, A> {
     /// Each is the only owner of a value.
@@ -66,13 +69,13 @@ impl<E, A> Garbage<E, A> {
 
     /// Hands out what nobody reads any more.
     #[inline(always)]
-    pub(super) fn sweep(&mut self, epochs: &Epochs) -> Option<VecDeque<(u64, Bag<E, A>)>> {
+    pub(super) fn sweep(&mut self, epochs: &Epochs) -> Option<Overdue<E, A>> {
         let full = self.open.values.len() >= Self::BAG_LEN || !self.open.arrays.is_empty();
         full.then(|| self.seal(epochs))
     }
 
     #[cold]
-    fn seal(&mut self, epochs: &Epochs) -> VecDeque<(u64, Bag<E, A>)> {
+    fn seal(&mut self, epochs: &Epochs) -> Overdue<E, A> {
         let bag = mem::replace(&mut self.open, Bag::new());
         self.sealed.push_back((epochs.stamp(), bag));
         // Twice: where nobody reads, that ends the epoch of the stamp.

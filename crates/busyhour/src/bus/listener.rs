@@ -37,11 +37,19 @@ impl Lag {
     pub(super) const NEW: Self = Self { since: 0, lost: 0 };
 }
 
-/// What a publish did for its subscribers.
-pub(super) struct Tally<E: Event> {
+/// What became of an event's deliveries.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
     pub(super) delivered: u64,
     pub(super) lost: u64,
     pub(super) conflated: u64,
+}
+
+/// What a publish did.
+pub(super) struct Tally<E: Event> {
+    pub(super) counts: Counts,
+    /// The version of the event in the cache.
+    pub(super) version: u64,
     /// What is to do when no lock is held; usually nothing.
     afterwards: Option<Box<Afterwards<E>>>,
 }
@@ -255,11 +263,11 @@ impl<E: Event> Listener<E> {
         let mailbox = self.subscriber.mailbox();
         match mailbox.offer(place.shard, place.hash, item()) {
             Offer::Queued => {
-                tally.delivered += 1;
+                tally.counts.delivered += 1;
                 false
             }
             Offer::QueuedFirst => {
-                tally.delivered += 1;
+                tally.counts.delivered += 1;
                 tally.wake(&self.subscriber);
                 false
             }
@@ -273,7 +281,7 @@ impl<E: Event> Listener<E> {
             // A newcomer is told this change by its replay: nothing is lost.
             let missed = u64::from(lag.lost > 0);
             lag.lost += missed;
-            tally.lost += missed;
+            tally.counts.lost += missed;
         }
     }
 
@@ -282,18 +290,18 @@ impl<E: Event> Listener<E> {
         match offer {
             Offer::Closed | Offer::Queued | Offer::QueuedFirst => {}
             Offer::Conflated(old) => {
-                tally.delivered += 1;
-                tally.conflated += 1;
+                tally.counts.delivered += 1;
+                tally.counts.conflated += 1;
                 tally.afterwards().drop.push(old);
             }
             Offer::DroppedOldest(old) => {
-                tally.delivered += 1;
-                tally.lost += 1;
+                tally.counts.delivered += 1;
+                tally.counts.lost += 1;
                 tally.afterwards().drop.extend(old);
             }
-            Offer::Refused => tally.lost += 1,
+            Offer::Refused => tally.counts.lost += 1,
             Offer::FellBehind { wake } => {
-                tally.lost += 1;
+                tally.counts.lost += 1;
                 if wake {
                     tally.wake(&self.subscriber);
                 }
@@ -310,9 +318,8 @@ impl<E: Event> Tally<E> {
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self {
-            delivered: 0,
-            lost: 0,
-            conflated: 0,
+            counts: Counts::default(),
+            version: 0,
             afterwards: None,
         }
     }

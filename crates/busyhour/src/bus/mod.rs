@@ -53,9 +53,14 @@
 //! ```
 
 mod bell;
+mod builder;
 mod consumer;
 mod epoch;
+mod expiry;
+mod fold;
+mod forward;
 mod garbage;
+mod hub;
 mod lanes;
 mod listener;
 mod lock;
@@ -64,6 +69,7 @@ mod message;
 mod name;
 mod queue;
 mod registry;
+mod router;
 mod shard;
 mod stream;
 mod subscription;
@@ -71,12 +77,16 @@ mod table;
 mod topic;
 mod word;
 
+pub use builder::TopicBuilder;
+pub use fold::Origin;
+pub use forward::{Forward, ForwardError};
 pub use message::Message;
 pub use name::Name;
 pub use registry::Registry;
+pub use router::Router;
 pub use stream::EventStream;
 pub use subscription::{Subscription, SubscriptionBuilder};
-pub use topic::{Published, Topic, TopicBuilder};
+pub use topic::{NotExpiring, Published, Topic};
 
 use std::hash::Hash;
 

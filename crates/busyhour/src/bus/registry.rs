@@ -1,4 +1,4 @@
-use super::{Event, Topic, topic::Hub};
+use super::{Event, Topic, hub::Hub};
 use crate::{
     stats::TopicStats,
     sync::{Mutex, lock},

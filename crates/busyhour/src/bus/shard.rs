@@ -1,13 +1,16 @@
 use super::{
-    Event, Message,
+    Event, Message, Origin,
     consumer::Subscriber,
     epoch::{Pin, pinned},
-    listener::{Lag, Listeners, Place, Tally},
+    expiry::Limited,
+    fold::{Parts, Withdrawn},
+    hub::Hub,
+    listener::{Counts, Lag, Listeners, Place, Tally},
     lock::Lock,
-    table::{Frozen, Table, Writer},
+    table::{Frozen, Swept, Table, Writer},
 };
 use crate::sync::CachePadded;
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 /// A part of a topic: the keys whose hash falls to it, and who listens.
 ///
@@ -26,7 +29,19 @@ struct State<E: Event> {
     index: usize,
     writer: Option<Writer<E>>,
     listeners: Listeners<E>,
+    /// Topics on which everything happens as well.
+    forwards: Vec<Arc<Hub<E>>>,
+    /// What other nodes say; none while they have said nothing.
+    parts: Option<Parts<E>>,
     counters: Counters,
+}
+
+/// How to publish.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    pub(super) may_wait: bool,
+    /// The node that speaks; none means this one.
+    pub(super) origin: Option<Origin>,
 }
 
 /// What one shard holds and has done.
@@ -53,6 +68,8 @@ impl<E: Event> Shard<E> {
             index,
             writer,
             listeners: Listeners::new(),
+            forwards: Vec::new(),
+            parts: None,
             counters: Counters::default(),
         };
         Self {
@@ -66,54 +83,170 @@ impl<E: Event> Shard<E> {
         self.table.as_ref().zip(state.writer.as_mut())
     }
 
-    /// Caches the event and offers it to its subscribers. With `may_wait` it
-    /// does nothing when one of them makes publishers wait and has no room.
+    /// Caches the event and offers it to its subscribers. When `how` allows
+    /// to wait, it does nothing if one of them makes publishers wait and has
+    /// no room.
     #[inline]
     pub(super) fn publish(
         &self,
+        topic: &Hub<E>,
         hash: u64,
-        event: E,
-        may_wait: bool,
+        mut event: E,
+        how: How,
         tally: &mut Tally<E>,
     ) -> Result<(), Wait<E>> {
         let mut state = self.state.lock();
-        if may_wait && let Some(full) = state.listeners.find_full(hash, &event) {
+        if how.may_wait
+            && let Some(full) = state.listeners.find_full(hash, &event)
+        {
             return Err(Wait { full, event });
         }
-        let place = state.place(hash);
-        state.listeners.offer_event(place, &event, tally);
-        let newest_lag = state.listeners.newest_lag();
-        let over = self.cache(&mut state).map(|(table, writer)| {
-            table.put(writer, hash, event, newest_lag);
-            writer.sweep()
-        });
-        state.count(tally);
+        if how.origin.is_some() || state.parts.is_some() {
+            event = self.fold(&mut state, topic, (hash, how.origin), event);
+        }
         state.counters.published += 1;
+        let swept = self.change(&mut state, hash, event, tally);
         drop(state);
-        drop(over);
+        drop(swept);
         Ok(())
     }
 
-    /// Takes the key's last value away and tells its subscribers; none when
-    /// there is no last value.
-    pub(super) fn clear(&self, hash: u64, key: &E::Key) -> Option<Tally<E>> {
-        let mut state = self.state.lock();
-        let (table, writer) = self.cache(&mut state)?;
-        if !table.contains(writer, hash, key) {
-            return None;
-        }
-        let mut tally = Tally::new();
+    /// Makes the event the last one of its key and tells everybody.
+    #[inline(always)]
+    fn change(&self, state: &mut State<E>, hash: u64, event: E, tally: &mut Tally<E>) -> Swept<E> {
         let place = state.place(hash);
-        state.listeners.offer_cleared(place, key, &mut tally);
+        let before = tally.counts;
+        state.listeners.offer_event(place, &event, tally);
+        state.counters.add(before, tally.counts);
+        for topic in &state.forwards {
+            topic.publish_forwarded(event.clone(), tally);
+        }
         let newest_lag = state.listeners.newest_lag();
-        let over = self.cache(&mut state).map(|(table, writer)| {
-            table.clear(writer, hash, key, newest_lag);
-            writer.sweep()
-        });
-        state.count(&tally);
+        let (table, writer) = self.cache(state)?;
+        table.put(writer, hash, event, newest_lag);
+        tally.version = writer.version();
+        writer.sweep()
+    }
+
+    /// The state of all nodes after one of them has spoken.
+    #[cold]
+    fn fold(
+        &self,
+        state: &mut State<E>,
+        topic: &Hub<E>,
+        (hash, origin): (u64, Option<Origin>),
+        event: E,
+    ) -> E {
+        let Some(folding) = topic.folding() else {
+            return event;
+        };
+        let mut parts = state.parts.take().unwrap_or_else(Parts::new);
+        let speaker = (hash, origin.unwrap_or(folding.local));
+        let cached = |key: &E::Key| {
+            let (table, writer) = self.cache(state)?;
+            table.get_locked(writer, (hash, key))
+        };
+        let event = parts.set(folding, speaker, event, cached);
+        state.parts = Some(parts).filter(|parts| !parts.is_empty());
+        event
+    }
+
+    /// Takes away what a node says of the key and tells the subscribers;
+    /// `false` when it has said nothing.
+    pub(super) fn clear(
+        &self,
+        topic: &Hub<E>,
+        (hash, key): (u64, &E::Key),
+        origin: Option<Origin>,
+        tally: &mut Tally<E>,
+    ) -> bool {
+        let mut state = self.state.lock();
+        let swept = self.clear_locked(&mut state, topic, (hash, key), origin, tally);
         drop(state);
-        drop(over);
-        Some(tally)
+        swept.is_some()
+    }
+
+    /// Clears the key if the event whose time is over is its last one.
+    pub(super) fn expire(&self, topic: &Hub<E>, limited: &Limited<E>, tally: &mut Tally<E>) {
+        let place = (limited.hash, &limited.key);
+        let mut state = self.state.lock();
+        let last = self
+            .cache(&mut state)
+            .and_then(|(table, writer)| table.version_of(writer, place));
+        let is_last = last == Some(limited.version);
+        let swept = is_last.then(|| self.clear_locked(&mut state, topic, place, None, tally));
+        drop(state);
+        drop(swept);
+    }
+
+    /// None when there was nothing to take away.
+    fn clear_locked(
+        &self,
+        state: &mut State<E>,
+        topic: &Hub<E>,
+        (hash, key): (u64, &E::Key),
+        origin: Option<Origin>,
+        tally: &mut Tally<E>,
+    ) -> Option<Swept<E>> {
+        match state.withdraw(topic, (hash, key), origin) {
+            Withdrawn::Unchanged => None,
+            Withdrawn::Left(event) => Some(self.change(state, hash, event, tally)),
+            Withdrawn::Unfolded | Withdrawn::Gone => self.remove_key(state, (hash, key), tally),
+        }
+    }
+
+    /// None when the key has no last value.
+    fn remove_key(
+        &self,
+        state: &mut State<E>,
+        (hash, key): (u64, &E::Key),
+        tally: &mut Tally<E>,
+    ) -> Option<Swept<E>> {
+        let (table, writer) = self.cache(state)?;
+        table.version_of(writer, (hash, key))?;
+        let place = state.place(hash);
+        let before = tally.counts;
+        state.listeners.offer_cleared(place, key, tally);
+        state.counters.add(before, tally.counts);
+        for topic in &state.forwards {
+            topic.clear(key, None, tally);
+        }
+        let newest_lag = state.listeners.newest_lag();
+        let (table, writer) = self.cache(state)?;
+        table.clear(writer, hash, key, newest_lag);
+        Some(writer.sweep())
+    }
+
+    /// Forwards what is cached, and from now on every change.
+    pub(super) fn add_forward(&self, to: &Arc<Hub<E>>, tally: &mut Tally<E>) {
+        pinned(|pin| {
+            let mut state = self.state.lock();
+            let cache = self.cache(&mut state);
+            let cached = cache.map(|(table, writer)| table.changes_since(writer, 0, pin));
+            for event in in_order(cached.unwrap_or_default()) {
+                if !event.is_cleared() {
+                    to.publish_forwarded(E::clone(&event), tally);
+                }
+            }
+            state.forwards.push(Arc::clone(to));
+        });
+    }
+
+    pub(super) fn remove_forward(&self, to: &Arc<Hub<E>>) {
+        let mut state = self.state.lock();
+        let (gone, kept): (Vec<_>, _) = mem::take(&mut state.forwards)
+            .into_iter()
+            .partition(|topic| Arc::ptr_eq(topic, to));
+        state.forwards = kept;
+        drop(state);
+        drop(gone);
+    }
+
+    /// The keys of which a node has a state.
+    pub(super) fn keys_of(&self, origin: Origin) -> Vec<E::Key> {
+        let state = self.state.lock();
+        let keys = state.parts.as_ref().map(|parts| parts.keys_of(origin));
+        keys.unwrap_or_default()
     }
 
     #[inline]
@@ -142,7 +275,9 @@ impl<E: Event> Shard<E> {
     }
 
     pub(super) fn want(&self, hash: u64, key: &E::Key) -> bool {
-        self.state.lock().listeners.want(hash, key)
+        let state = self.state.lock();
+        let forwards = &state.forwards;
+        state.listeners.want(hash, key) || forwards.iter().any(|topic| topic.would_keep(key))
     }
 
     pub(super) fn add(&self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
@@ -152,9 +287,9 @@ impl<E: Event> Shard<E> {
     pub(super) fn remove(&self, subscriber: &Arc<Subscriber<E>>) {
         let mut state = self.state.lock();
         let removed = state.listeners.remove(subscriber);
-        let over = self.bury(&mut state);
+        let swept = self.bury(&mut state);
         drop(state);
-        drop((removed, over));
+        drop((removed, swept));
     }
 
     /// Fills the batch with everything of this shard that the subscriber has
@@ -176,9 +311,9 @@ impl<E: Event> Shard<E> {
             };
             let changes = self.changes_for(&mut state, subscriber, lag.since, pin);
             state.counters.delivered += changes.len() as u64;
-            let over = self.bury(&mut state);
+            let swept = self.bury(&mut state);
             drop(state);
-            drop(over);
+            drop(swept);
             if lag.lost > 0 {
                 batch.push_back(Message::Lost(lag.lost));
             }
@@ -204,14 +339,13 @@ impl<E: Event> Shard<E> {
     }
 
     /// Removes what was kept for laggards, once there is none.
-    fn bury(&self, state: &mut State<E>) -> impl Sized + use<E> {
+    fn bury(&self, state: &mut State<E>) -> Swept<E> {
         if state.listeners.newest_lag() > 0 {
             return None;
         }
-        self.cache(state).map(|(table, writer)| {
-            table.bury(writer);
-            writer.sweep()
-        })
+        let (table, writer) = self.cache(state)?;
+        table.bury(writer);
+        writer.sweep()
     }
 
     pub(super) fn counters(&self) -> Counters {
@@ -235,11 +369,35 @@ impl<E: Event> State<E> {
         }
     }
 
+    /// Drops what a node says of the key.
+    fn withdraw(
+        &mut self,
+        topic: &Hub<E>,
+        (hash, key): (u64, &E::Key),
+        origin: Option<Origin>,
+    ) -> Withdrawn<E> {
+        let Some(folding) = topic.folding() else {
+            return Withdrawn::Unfolded;
+        };
+        let origin = origin.unwrap_or(folding.local);
+        let withdrawn = match &mut self.parts {
+            Some(parts) => parts.withdraw(folding, (hash, origin), key),
+            None => Withdrawn::Unfolded,
+        };
+        self.parts.take_if(|parts| parts.is_empty());
+        match withdrawn {
+            Withdrawn::Unfolded if origin != folding.local => Withdrawn::Unchanged,
+            withdrawn => withdrawn,
+        }
+    }
+}
+
+impl Counters {
     #[inline(always)]
-    fn count(&mut self, tally: &Tally<E>) {
-        self.counters.delivered += tally.delivered;
-        self.counters.lost += tally.lost;
-        self.counters.conflated += tally.conflated;
+    fn add(&mut self, before: Counts, after: Counts) {
+        self.delivered += after.delivered - before.delivered;
+        self.lost += after.lost - before.lost;
+        self.conflated += after.conflated - before.conflated;
     }
 }
 

@@ -1,9 +1,9 @@
 use super::{
     Delivery, Event, EventStream,
     consumer::{Consumer, Filter, Lane, Subscriber},
+    hub::Hub,
     lanes::{InLane, InLanes},
     mailbox::Mailbox,
-    topic::Hub,
 };
 use crate::task::{Executor, Overflow};
 use std::{fmt, mem, sync::Arc};

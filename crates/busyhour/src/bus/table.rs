@@ -10,7 +10,7 @@
 use super::{
     Event,
     epoch::{Pin, epochs},
-    garbage::{Garbage, Retired},
+    garbage::{Garbage, Overdue, Retired},
     word::{Kind, Word},
 };
 use crate::sync::{
@@ -38,6 +38,9 @@ pub(super) struct Writer<E: Event> {
     vacated_count: usize,
     garbage: Garbage<E, Box<Slots<E>>>,
 }
+
+/// What can be dropped when the shard's lock has been left.
+pub(super) type Swept<E> = Option<Overdue<E, Box<Slots<E>>>>;
 
 pub(super) struct Slots<E> {
     mask: usize,
@@ -127,10 +130,22 @@ impl<E: Event> Table<E> {
         None
     }
 
-    /// Whether the key has a last event; for the writer.
-    pub(super) fn contains(&self, writer: &Writer<E>, hash: u64, key: &E::Key) -> bool {
-        self.find(writer, hash, key)
-            .is_some_and(|(_, word)| word.kind() == Kind::Live)
+    /// The version of the key's last event, if it has one; for the writer.
+    pub(super) fn version_of(
+        &self,
+        writer: &Writer<E>,
+        (hash, key): (u64, &E::Key),
+    ) -> Option<u64> {
+        let (_, word) = self.find(writer, hash, key)?;
+        (word.kind() == Kind::Live).then(|| word.version())
+    }
+
+    /// The key's last event; for the writer.
+    pub(super) fn get_locked(&self, writer: &Writer<E>, (hash, key): (u64, &E::Key)) -> Option<E> {
+        let (slot, word) = self.find(writer, hash, key)?;
+        // SAFETY: the slot that was found holds an event, and only the writer
+        // could change that.
+        (word.kind() == Kind::Live).then(|| unsafe { slot.event.peek(E::clone) })
     }
 
     #[inline]
@@ -315,7 +330,7 @@ impl<E: Event> Writer<E> {
     /// What can be dropped now. Drop it when the lock is left.
     #[inline(always)]
     #[must_use]
-    pub(super) fn sweep(&mut self) -> impl Sized + use<E> {
+    pub(super) fn sweep(&mut self) -> Swept<E> {
         self.garbage.sweep(epochs())
     }
 }

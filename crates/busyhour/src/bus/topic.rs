@@ -1,22 +1,9 @@
 use super::{
-    Event, Message, Registry, SubscriptionBuilder,
-    consumer::{Lane, Subscriber},
-    listener::{Lag, Tally},
-    shard::{Shard, Wait},
+    Event, Forward, ForwardError, Origin, SubscriptionBuilder, TopicBuilder, hub::Hub,
+    listener::Tally,
 };
-use crate::stats::TopicStats;
-use foldhash::fast::{FixedState, RandomState};
-use std::{
-    collections::VecDeque,
-    fmt,
-    hash::BuildHasher,
-    iter::StepBy,
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use crate::{stats::TopicStats, timer::AddError};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// A stream of events of one type, with the last value of each key if it is cached.
 ///
@@ -46,19 +33,6 @@ use std::{
 /// ```
 pub struct Topic<E: Event>(pub(super) Arc<Hub<E>>);
 
-/// What all handles of a topic share.
-pub(super) struct Hub<E: Event> {
-    name: String,
-    cached: bool,
-    /// Chooses the shard; the same in every process, since the order of a
-    /// replay depends on it.
-    sharding: FixedState,
-    /// Chooses the place in a table; nobody outside can guess it.
-    placing: RandomState,
-    shards: Box<[Shard<E>]>,
-    subscriber_count: AtomicUsize,
-}
-
 /// What a publish did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a loss is the publisher's to know"]
@@ -70,37 +44,33 @@ pub struct Published {
     pub lost: u64,
 }
 
+/// Why an event that was published will not be cleared by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotExpiring {
+    /// The topic was built without [`TopicBuilder::expiring`]; the event was
+    /// not published.
+    #[error("the topic has no timers")]
+    NoTimers,
+    /// No timer could be set; the event was published and stays.
+    #[error("the event stays: {0}")]
+    NoTimer(#[from] AddError),
+}
+
 impl<E: Event> Topic<E> {
     /// Describes a new topic. The name is for people who read statistics.
     pub fn builder(name: impl Into<String>) -> TopicBuilder<E> {
-        TopicBuilder {
-            name: name.into(),
-            cached: false,
-            registry: None,
-            make: Self::new,
-        }
+        TopicBuilder::new(name.into())
     }
 
     /// A topic for a short life: not cached, not listed, as small as can be.
     pub fn ephemeral() -> Self {
-        Self::new(String::new(), false, 1)
-    }
-
-    fn new(name: String, cached: bool, shard_count: usize) -> Self {
-        let shard = |index| Shard::new(index, cached);
-        Self(Arc::new(Hub {
-            name,
-            cached,
-            sharding: FixedState::with_seed(0),
-            placing: RandomState::default(),
-            shards: (0..shard_count).map(shard).collect(),
-            subscriber_count: AtomicUsize::new(0),
-        }))
+        TopicBuilder::new(String::new()).small().build()
     }
 
     /// The name given to [`Topic::builder`].
     pub fn name(&self) -> &str {
-        &self.0.name
+        self.0.name()
     }
 
     /// Caches the event, if the topic is cached, and offers it to every
@@ -108,32 +78,144 @@ impl<E: Event> Topic<E> {
     ///
     /// Waits for room only where a subscription declared
     /// [`Overflow::Block`](crate::task::Overflow::Block).
+    #[inline]
     pub fn publish(&self, event: E) -> Published {
-        let hub = &*self.0;
-        if !hub.cached && hub.subscriber_count() == 0 {
+        if self.0.is_idle() {
             return Published::default();
         }
-        let tally = hub.publish(event);
-        let published = Published {
-            delivered: tally.delivered,
-            lost: tally.lost,
-        };
+        self.publish_as(event, None)
+    }
+
+    /// Publishes what another node says of the key; see [`TopicBuilder::fold`].
+    /// On a topic that does not fold, the last node that speaks is right.
+    pub fn publish_from(&self, origin: Origin, event: E) -> Published {
+        self.publish_as(event, Some(origin))
+    }
+
+    #[inline]
+    fn publish_as(&self, event: E, origin: Option<Origin>) -> Published {
+        let mut tally = Tally::new();
+        self.0.publish(event, origin, &mut tally);
+        let published = Published::from(&tally);
         tally.wake_all();
         published
     }
 
-    /// The last event of the key.
+    /// Publishes an event that is cleared after `life` unless a newer event of
+    /// its key is published before.
+    ///
+    /// # Errors
+    ///
+    /// [`NotExpiring`] when the topic has no timers or none could be set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{bus::{Event, Topic}, clock::{Clock, UnixTime}, pool::TaskPool, timer::Timers};
+    /// # #[derive(Clone)]
+    /// # struct Binding(u32);
+    /// # impl Event for Binding {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = Clock::simulated(UnixTime::from_secs(0));
+    /// let pool = TaskPool::simulated(1, clock.clone());
+    /// let timers = Timers::builder().clock(clock.clone()).build();
+    /// let bindings = Topic::builder("bindings").cached().expiring(&timers, &pool).build();
+    ///
+    /// bindings.publish_for(Binding(7), Duration::from_secs(3600))?;
+    /// clock.as_virtual().unwrap().advance(Duration::from_secs(3600));
+    /// timers.run_due(clock.now());
+    /// while pool.step() {}
+    /// assert!(bindings.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn publish_for(&self, event: E, life: Duration) -> Result<Published, NotExpiring> {
+        let mut tally = Tally::new();
+        let limited = self.0.publish_for(event, life, &mut tally);
+        let published = Published::from(&tally);
+        tally.wake_all();
+        limited.map(|()| published)
+    }
+
+    /// The last event of the key. Takes no lock and stops no publisher.
+    #[inline]
     pub fn get(&self, key: &E::Key) -> Option<E> {
         let (shard, hash) = self.0.locate(key);
-        self.0.shards[shard].get(hash, key)
+        self.0.shards()[shard].get(hash, key)
     }
 
     /// Takes the last value of the key away and tells the subscribers; `false`
-    /// when the key has none.
+    /// when the key has none. Where other nodes have a state of the key, that
+    /// remains.
     pub fn clear(&self, key: &E::Key) -> bool {
-        let (shard, hash) = self.0.locate(key);
-        let tally = self.0.shards[shard].clear(hash, key);
-        tally.map(Tally::wake_all).is_some()
+        self.clear_as(key, None)
+    }
+
+    /// Takes away what another node says of the key; `false` when it has said
+    /// nothing.
+    pub fn clear_from(&self, origin: Origin, key: &E::Key) -> bool {
+        self.clear_as(key, Some(origin))
+    }
+
+    fn clear_as(&self, key: &E::Key, origin: Option<Origin>) -> bool {
+        let mut tally = Tally::new();
+        let is_cleared = self.0.clear(key, origin, &mut tally);
+        tally.wake_all();
+        is_cleared
+    }
+
+    /// Takes away all that a node has said, because it is gone; the number of
+    /// keys it had a state of.
+    pub fn forget_origin(&self, origin: Origin) -> usize {
+        let keys = self
+            .0
+            .shards()
+            .iter()
+            .flat_map(|shard| shard.keys_of(origin));
+        let keys: Vec<E::Key> = keys.collect();
+        let forgotten = keys.iter().filter(|key| self.clear_from(origin, key));
+        forgotten.count()
+    }
+
+    /// Makes everything that happens here happen on `to` as well, in the same
+    /// order by key, until the [`Forward`] is dropped. What is cached here is
+    /// published there at once.
+    ///
+    /// Publishers here never wait for subscriptions there: such a subscription
+    /// may hold more than its capacity.
+    ///
+    /// # Errors
+    ///
+    /// [`ForwardError`] when events would come back here, or go there twice.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Topic};
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let (one, other) = (Topic::builder("one").build(), Topic::builder("other").build());
+    /// let all = Topic::builder("all").cached().build();
+    /// let _one = one.forward_to(&all)?;
+    /// let _other = other.forward_to(&all)?;
+    /// one.publish(Tick(1));
+    /// other.publish(Tick(2));
+    /// assert_eq!(all.len(), 2);
+    /// assert!(all.forward_to(&one).is_err());
+    /// # Ok::<(), busyhour::bus::ForwardError>(())
+    /// ```
+    pub fn forward_to(&self, to: &Self) -> Result<Forward<E>, ForwardError> {
+        Forward::new(self, to)
     }
 
     /// The last event of every key: each key's at one moment, different keys'
@@ -141,7 +223,7 @@ impl<E: Event> Topic<E> {
     /// that published the same.
     pub fn snapshot(&self) -> Vec<E> {
         let mut events = Vec::with_capacity(self.len());
-        for shard in &self.0.shards {
+        for shard in self.0.shards() {
             shard.snapshot(&mut events);
         }
         events
@@ -149,7 +231,7 @@ impl<E: Event> Topic<E> {
 
     /// Keys with a last value.
     pub fn len(&self) -> usize {
-        self.0.shards.iter().map(|shard| shard.len()).sum()
+        self.0.shards().iter().map(|shard| shard.len()).sum()
     }
 
     /// Whether no key has a last value.
@@ -160,11 +242,7 @@ impl<E: Event> Topic<E> {
     /// Whether some subscription might want an event of this key. A publisher
     /// asks before it makes an event that is dear to make.
     pub fn would_deliver(&self, key: &E::Key) -> bool {
-        if self.0.subscriber_count() == 0 {
-            return false;
-        }
-        let (shard, hash) = self.0.locate(key);
-        self.0.shards[shard].want(hash, key)
+        self.0.would_deliver(key)
     }
 
     /// Describes a new subscription.
@@ -192,159 +270,11 @@ impl<E: Event> fmt::Debug for Topic<E> {
     }
 }
 
-/// Describes a topic before it is made; see [`Topic::builder`].
-#[must_use]
-pub struct TopicBuilder<E: Event> {
-    name: String,
-    cached: bool,
-    registry: Option<Registry>,
-    make: fn(String, bool, usize) -> Topic<E>,
-}
-
-impl<E: Event> TopicBuilder<E> {
-    /// Shards of a topic: many more than threads that publish at once, so that
-    /// two of them seldom meet; few enough that a subscription is cheap.
-    const SHARD_COUNT: usize = 64;
-
-    /// Keeps the last event of each key.
-    pub fn cached(mut self) -> Self {
-        self.cached = true;
-        self
-    }
-
-    /// Lists the topic in a registry, which shows its statistics.
-    pub fn registry(mut self, registry: &Registry) -> Self {
-        self.registry = Some(registry.clone());
-        self
-    }
-
-    /// Makes the topic.
-    pub fn build(self) -> Topic<E> {
-        let topic = (self.make)(self.name, self.cached, Self::SHARD_COUNT);
-        if let Some(registry) = self.registry {
-            registry.add(&topic);
-        }
-        topic
-    }
-}
-
-impl<E: Event> Hub<E> {
-    pub(super) fn is_cached(&self) -> bool {
-        self.cached
-    }
-
-    /// How many lanes of so many there can be.
-    pub(super) fn lanes_for(&self, wanted: usize) -> usize {
-        wanted.clamp(1, self.shards.len())
-    }
-
-    pub(super) fn hash(&self, key: &E::Key) -> u64 {
-        self.placing.hash_one(key)
-    }
-
-    /// The shard of the key, and its hash within the shard.
-    #[inline]
-    fn locate(&self, key: &E::Key) -> (usize, u64) {
-        let shard = self.sharding.hash_one(key) as usize & (self.shards.len() - 1);
-        (shard, self.hash(key))
-    }
-
-    #[inline]
-    fn publish(&self, event: E) -> Tally<E> {
-        let (shard, hash) = self.locate(event.key());
-        let mut tally = Tally::new();
-        let shard = &self.shards[shard];
-        if let Err(wait) = shard.publish(hash, event, true, &mut tally) {
-            publish_when_there_is_room(shard, hash, wait, &mut tally);
-        }
-        tally
-    }
-
-    fn subscriber_count(&self) -> usize {
-        self.subscriber_count.load(Ordering::Acquire)
-    }
-
-    /// The shards a subscriber has to listen to.
-    fn shards_of(&self, subscriber: &Subscriber<E>) -> StepBy<Range<usize>> {
-        let Lane { index, count } = subscriber.lane();
-        match subscriber.key() {
-            None => (index..self.shards.len()).step_by(count),
-            Some((_, key)) => {
-                let (shard, _) = self.locate(key);
-                (shard..shard + 1).step_by(1)
-            }
-        }
-    }
-
-    /// Makes the subscriber hear everything from now on, and before that, if
-    /// it replays, everything there is.
-    pub(super) fn add(&self, subscriber: &Arc<Subscriber<E>>, replays: bool) {
-        self.subscriber_count.fetch_add(1, Ordering::AcqRel);
-        let from_cache = replays && self.cached;
-        for shard in self.shards_of(subscriber) {
-            let lag = from_cache.then_some(Lag::NEW);
-            self.shards[shard].add(Arc::clone(subscriber), lag);
-        }
-        if replays {
-            self.order_replay(subscriber);
-        }
-    }
-
-    fn order_replay(&self, subscriber: &Arc<Subscriber<E>>) {
-        let shards = self.shards_of(subscriber).filter(|_| self.cached);
-        if subscriber.mailbox().order_replay(shards) {
-            Arc::clone(subscriber).wake();
-        }
-    }
-
-    pub(super) fn remove(&self, subscriber: &Arc<Subscriber<E>>) {
-        for shard in self.shards_of(subscriber) {
-            self.shards[shard].remove(subscriber);
-        }
-        self.subscriber_count.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    pub(super) fn catch_up(
-        &self,
-        shard: usize,
-        subscriber: &Arc<Subscriber<E>>,
-        batch: &mut VecDeque<Message<E>>,
-    ) {
-        self.shards[shard].catch_up(subscriber, batch);
-    }
-
-    pub(super) fn stats(&self) -> TopicStats {
-        let mut stats = TopicStats {
-            name: self.name.clone(),
-            subscriber_count: self.subscriber_count() as u64,
-            ..TopicStats::default()
-        };
-        for shard in &self.shards {
-            let counters = shard.counters();
-            stats.cached_count += counters.cached_count;
-            stats.retired_count += counters.retired_count;
-            stats.published += counters.published;
-            stats.delivered += counters.delivered;
-            stats.lost += counters.lost;
-            stats.conflated += counters.conflated;
-        }
-        stats
-    }
-}
-
-/// Waits for whoever has no room, and tries again.
-#[cold]
-fn publish_when_there_is_room<E: Event>(
-    shard: &Shard<E>,
-    hash: u64,
-    mut wait: Wait<E>,
-    tally: &mut Tally<E>,
-) {
-    loop {
-        let may_wait = wait.full.wait_for_room();
-        match shard.publish(hash, wait.event, may_wait, tally) {
-            Ok(()) => return,
-            Err(again) => wait = again,
+impl<E: Event> From<&Tally<E>> for Published {
+    fn from(tally: &Tally<E>) -> Self {
+        Self {
+            delivered: tally.counts.delivered,
+            lost: tally.counts.lost,
         }
     }
 }

@@ -1,0 +1,119 @@
+use super::{
+    Event, Origin, Registry, Topic,
+    expiry::Expiry,
+    fold::Folding,
+    hub::{Hub, Parts},
+};
+use crate::{task::Executor, timer::Timers};
+use std::sync::Arc;
+
+/// Describes a topic before it is made; see [`Topic::builder`].
+#[must_use]
+pub struct TopicBuilder<E: Event> {
+    parts: Parts<E>,
+    registry: Option<Registry>,
+}
+
+impl<E: Event> TopicBuilder<E> {
+    /// Shards of a topic: many more than threads that publish at once, so that
+    /// two of them seldom meet; few enough that a subscription is cheap.
+    const SHARD_COUNT: usize = 64;
+
+    pub(super) fn new(name: String) -> Self {
+        Self {
+            parts: Parts {
+                name,
+                cached: false,
+                shard_count: Self::SHARD_COUNT,
+                folding: None,
+                expiry: None,
+            },
+            registry: None,
+        }
+    }
+
+    /// Keeps the last event of each key.
+    pub fn cached(mut self) -> Self {
+        self.parts.cached = true;
+        self
+    }
+
+    /// Lets [`Topic::publish_for`] limit the time of events. The timers clear
+    /// the keys on `executor`, and with that run the callbacks of
+    /// subscriptions that named none of their own.
+    pub fn expiring<X: Executor + Clone + 'static>(
+        mut self,
+        timers: &Timers,
+        executor: &X,
+    ) -> Self {
+        let shared = executor.to_shared();
+        let shared = shared.unwrap_or_else(|| Arc::new(executor.clone()));
+        self.parts.expiry = Some(Expiry::new(timers, shared));
+        self
+    }
+
+    /// Makes one state of a key from the states that several nodes have of it
+    /// ([`Topic::publish_from`]). What this node publishes is `local`'s.
+    ///
+    /// `fold` gets every node's state, two at least, in the order of their
+    /// origins, and returns one for the same key. It runs while a part of the
+    /// topic is locked. The topic is cached.
+    ///
+    /// As long as no other node has spoken of a key, its events pass by all
+    /// this: the cost is to find that there is nothing to fold.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Origin, Topic};
+    ///
+    /// #[derive(Clone)]
+    /// struct Calls { line: u32, count: u32 }
+    /// impl Event for Calls {
+    ///     type Key = u32;
+    ///     fn key(&self) -> &u32 { &self.line }
+    /// }
+    ///
+    /// let calls = Topic::builder("calls")
+    ///     .fold(Origin(1), |parts: &[(Origin, Calls)]| Calls {
+    ///         line: parts[0].1.line,
+    ///         count: parts.iter().map(|(_, calls)| calls.count).sum(),
+    ///     })
+    ///     .build();
+    /// calls.publish(Calls { line: 7, count: 2 });
+    /// calls.publish_from(Origin(2), Calls { line: 7, count: 3 });
+    /// assert_eq!(calls.get(&7).unwrap().count, 5);
+    /// calls.forget_origin(Origin(2));
+    /// assert_eq!(calls.get(&7).unwrap().count, 2);
+    /// ```
+    pub fn fold(
+        mut self,
+        local: Origin,
+        fold: impl Fn(&[(Origin, E)]) -> E + Send + Sync + 'static,
+    ) -> Self {
+        let fold = Arc::new(fold);
+        self.parts.folding = Some(Folding { local, fold });
+        self.cached()
+    }
+
+    /// Lists the topic in a registry, which shows its statistics.
+    pub fn registry(mut self, registry: &Registry) -> Self {
+        self.registry = Some(registry.clone());
+        self
+    }
+
+    /// One shard only: for a topic with few keys and a short life.
+    pub(super) fn small(mut self) -> Self {
+        self.parts.shard_count = 1;
+        self
+    }
+
+    /// Makes the topic.
+    pub fn build(self) -> Topic<E> {
+        let topic = Topic(Arc::new(Hub::new(self.parts)));
+        if let Some(registry) = self.registry {
+            registry.add(&topic);
+        }
+        topic
+    }
+}

@@ -1,0 +1,297 @@
+use super::{
+    Event, Message, NotExpiring, Origin,
+    consumer::{Lane, Subscriber},
+    expiry::{Expiry, Limited},
+    fold::Folding,
+    listener::{Lag, Tally},
+    shard::{How, Shard, Wait},
+};
+use crate::stats::TopicStats;
+use foldhash::fast::{FixedState, RandomState};
+use std::{
+    collections::VecDeque,
+    hash::BuildHasher,
+    iter::StepBy,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// What all handles of a topic share.
+pub(super) struct Hub<E: Event> {
+    /// Tells it from every other topic of the process.
+    id: u64,
+    name: String,
+    cached: bool,
+    /// Chooses the shard; the same in every process, since the order of a
+    /// replay depends on it.
+    sharding: FixedState,
+    /// Chooses the place in a table; nobody outside can guess it.
+    placing: RandomState,
+    shards: Box<[Shard<E>]>,
+    subscriber_count: AtomicUsize,
+    forward_count: AtomicUsize,
+    folding: Option<Folding<E>>,
+    expiry: Option<Expiry<E>>,
+}
+
+/// What a topic is made of.
+pub(super) struct Parts<E: Event> {
+    pub(super) name: String,
+    pub(super) cached: bool,
+    pub(super) shard_count: usize,
+    pub(super) folding: Option<Folding<E>>,
+    pub(super) expiry: Option<Expiry<E>>,
+}
+
+impl<E: Event> Hub<E> {
+    pub(super) fn new(parts: Parts<E>) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        debug_assert!(parts.shard_count.is_power_of_two());
+        let shard = |index| Shard::new(index, parts.cached);
+        Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            name: parts.name,
+            cached: parts.cached,
+            sharding: FixedState::with_seed(0),
+            placing: RandomState::default(),
+            shards: (0..parts.shard_count).map(shard).collect(),
+            subscriber_count: AtomicUsize::new(0),
+            forward_count: AtomicUsize::new(0),
+            folding: parts.folding,
+            expiry: parts.expiry,
+        }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_cached(&self) -> bool {
+        self.cached
+    }
+
+    pub(super) fn shards(&self) -> &[Shard<E>] {
+        &self.shards
+    }
+
+    pub(super) fn folding(&self) -> Option<&Folding<E>> {
+        self.folding.as_ref()
+    }
+
+    /// Whether nothing is cached and nobody listens.
+    #[inline(always)]
+    pub(super) fn is_idle(&self) -> bool {
+        !self.cached
+            && self.subscriber_count.load(Ordering::Acquire) == 0
+            && self.forward_count.load(Ordering::Acquire) == 0
+    }
+
+    /// How many lanes of so many there can be.
+    pub(super) fn lanes_for(&self, wanted: usize) -> usize {
+        wanted.clamp(1, self.shards.len())
+    }
+
+    pub(super) fn hash(&self, key: &E::Key) -> u64 {
+        self.placing.hash_one(key)
+    }
+
+    /// The shard of the key, and its hash within the shard.
+    #[inline]
+    pub(super) fn locate(&self, key: &E::Key) -> (usize, u64) {
+        let shard = self.sharding.hash_one(key) as usize & (self.shards.len() - 1);
+        (shard, self.hash(key))
+    }
+
+    /// Publishes a state of this node, or of another one that is named.
+    #[inline]
+    pub(super) fn publish(&self, event: E, origin: Option<Origin>, tally: &mut Tally<E>) {
+        let (index, hash) = self.locate(event.key());
+        let may_wait = true;
+        let how = How { may_wait, origin };
+        if let Err(wait) = self.shards[index].publish(self, hash, event, how, tally) {
+            self.publish_when_there_is_room(index, hash, wait, origin, tally);
+        }
+    }
+
+    /// Waits for whoever has no room, and tries again.
+    #[cold]
+    fn publish_when_there_is_room(
+        &self,
+        shard: usize,
+        hash: u64,
+        mut wait: Wait<E>,
+        origin: Option<Origin>,
+        tally: &mut Tally<E>,
+    ) {
+        loop {
+            let may_wait = wait.full.wait_for_room();
+            let how = How { may_wait, origin };
+            match self.shards[shard].publish(self, hash, wait.event, how, tally) {
+                Ok(()) => return,
+                Err(again) => wait = again,
+            }
+        }
+    }
+
+    /// Publishes what a topic forwards, under that topic's lock: nobody is
+    /// waited for here.
+    pub(super) fn publish_forwarded(&self, event: E, tally: &mut Tally<E>) {
+        if self.is_idle() {
+            return;
+        }
+        let (index, hash) = self.locate(event.key());
+        let (may_wait, origin) = (false, None);
+        let how = How { may_wait, origin };
+        let published = self.shards[index].publish(self, hash, event, how, tally);
+        debug_assert!(published.is_ok(), "who may not wait is not told to");
+    }
+
+    /// Takes away what this node, or another one that is named, says of a key.
+    pub(super) fn clear(&self, key: &E::Key, origin: Option<Origin>, tally: &mut Tally<E>) -> bool {
+        let (index, hash) = self.locate(key);
+        self.shards[index].clear(self, (hash, key), origin, tally)
+    }
+
+    /// Publishes an event that is cleared after `life` unless a newer one
+    /// comes before.
+    pub(super) fn publish_for(
+        self: &Arc<Self>,
+        event: E,
+        life: Duration,
+        tally: &mut Tally<E>,
+    ) -> Result<(), NotExpiring> {
+        let expiry = self.expiry.as_ref().ok_or(NotExpiring::NoTimers)?;
+        let key = event.key().clone();
+        self.publish(event, None, tally);
+        let (shard, hash) = self.locate(&key);
+        let version = tally.version;
+        let limited = Limited {
+            shard,
+            hash,
+            key,
+            version,
+        };
+        expiry.limit(Arc::downgrade(self), limited, life)?;
+        Ok(())
+    }
+
+    /// The time of an event is over.
+    pub(super) fn expire(&self, limited: &Limited<E>) {
+        let mut tally = Tally::new();
+        self.shards[limited.shard].expire(self, limited, &mut tally);
+        if let Some(expiry) = &self.expiry {
+            expiry.forget(limited);
+        }
+        tally.wake_all();
+    }
+
+    /// Whether somebody might want an event of this key.
+    pub(super) fn would_deliver(&self, key: &E::Key) -> bool {
+        if self.subscriber_count() == 0 && self.forward_count.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let (shard, hash) = self.locate(key);
+        self.shards[shard].want(hash, key)
+    }
+
+    /// Whether an event of this key that is forwarded here would be for
+    /// anybody, the cache included.
+    pub(super) fn would_keep(&self, key: &E::Key) -> bool {
+        self.cached || self.would_deliver(key)
+    }
+
+    pub(super) fn add_forward(&self, to: &Arc<Self>) {
+        self.forward_count.fetch_add(1, Ordering::AcqRel);
+        let mut tally = Tally::new();
+        for shard in &self.shards {
+            shard.add_forward(to, &mut tally);
+        }
+        tally.wake_all();
+    }
+
+    pub(super) fn remove_forward(&self, to: &Arc<Self>) {
+        for shard in &self.shards {
+            shard.remove_forward(to);
+        }
+        self.forward_count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn subscriber_count(&self) -> usize {
+        self.subscriber_count.load(Ordering::Acquire)
+    }
+
+    /// The shards a subscriber has to listen to.
+    fn shards_of(&self, subscriber: &Subscriber<E>) -> StepBy<Range<usize>> {
+        let Lane { index, count } = subscriber.lane();
+        match subscriber.key() {
+            None => (index..self.shards.len()).step_by(count),
+            Some((_, key)) => {
+                let (shard, _) = self.locate(key);
+                (shard..shard + 1).step_by(1)
+            }
+        }
+    }
+
+    /// Makes the subscriber hear everything from now on, and before that, if
+    /// it replays, everything there is.
+    pub(super) fn add(&self, subscriber: &Arc<Subscriber<E>>, replays: bool) {
+        self.subscriber_count.fetch_add(1, Ordering::AcqRel);
+        let from_cache = replays && self.cached;
+        for shard in self.shards_of(subscriber) {
+            let lag = from_cache.then_some(Lag::NEW);
+            self.shards[shard].add(Arc::clone(subscriber), lag);
+        }
+        if replays {
+            self.order_replay(subscriber);
+        }
+    }
+
+    fn order_replay(&self, subscriber: &Arc<Subscriber<E>>) {
+        let shards = self.shards_of(subscriber).filter(|_| self.cached);
+        if subscriber.mailbox().order_replay(shards) {
+            Arc::clone(subscriber).wake();
+        }
+    }
+
+    pub(super) fn remove(&self, subscriber: &Arc<Subscriber<E>>) {
+        for shard in self.shards_of(subscriber) {
+            self.shards[shard].remove(subscriber);
+        }
+        self.subscriber_count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn catch_up(
+        &self,
+        shard: usize,
+        subscriber: &Arc<Subscriber<E>>,
+        batch: &mut VecDeque<Message<E>>,
+    ) {
+        self.shards[shard].catch_up(subscriber, batch);
+    }
+
+    pub(super) fn stats(&self) -> TopicStats {
+        let mut stats = TopicStats {
+            name: self.name.clone(),
+            subscriber_count: self.subscriber_count() as u64,
+            ..TopicStats::default()
+        };
+        for shard in &self.shards {
+            let counters = shard.counters();
+            stats.cached_count += counters.cached_count;
+            stats.retired_count += counters.retired_count;
+            stats.published += counters.published;
+            stats.delivered += counters.delivered;
+            stats.lost += counters.lost;
+            stats.conflated += counters.conflated;
+        }
+        stats
+    }
+}
