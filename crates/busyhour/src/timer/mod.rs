@@ -6,6 +6,12 @@
 
 mod queue;
 mod slots;
+mod order;
+mod near;
+mod far;
+mod leaves;
+mod key;
+mod place;
 mod timers;
 mod builder;
 mod handle;

@@ -1,6 +1,10 @@
-use super::slots::{Handle, Slots};
+use super::{
+    key::{Entry, Key},
+    order::Order,
+    place::{Place, Places},
+    slots::{Handle, Slots},
+};
 use crate::clock::Instant;
-use std::collections::BTreeMap;
 
 /// A pure timer queue: values that come due, in exact order.
 ///
@@ -28,26 +32,17 @@ use std::collections::BTreeMap;
 /// ```
 #[derive(Debug)]
 pub struct Queue<T> {
-    slots: Slots<Timer<T>>,
-    order: BTreeMap<Key, u32>,
+    slots: Slots<T>,
+    order: Order,
     sequence: u64,
 }
-
-/// Where a timer stands in the order; `None` while it is held.
-#[derive(Debug)]
-struct Timer<T> {
-    key: Option<Key>,
-    value: T,
-}
-
-type Key = (Instant, u64);
 
 impl<T> Queue<T> {
     /// An empty queue.
     pub const fn new() -> Self {
         Self {
             slots: Slots::new(),
-            order: BTreeMap::new(),
+            order: Order::new(),
             sequence: 0,
         }
     }
@@ -57,44 +52,40 @@ impl<T> Queue<T> {
     /// # Panics
     ///
     /// At 2³¹ timers.
+    #[inline]
     pub fn add(&mut self, deadline: Instant, value: T) -> Handle {
-        let key = self.next_key(deadline);
-        let timer = Timer {
-            key: Some(key),
-            value,
-        };
-        let handle = self.slots.claim(0, timer);
-        self.order.insert(key, handle.slot());
+        let handle = self.slots.claim(value);
+        let entry = self.next_entry(deadline, handle);
+        self.order.insert(entry, &mut self.slots);
         handle
     }
 
     /// Removes a timer, waiting or held; `None` if it has left before.
+    #[inline]
     pub fn cancel(&mut self, handle: Handle) -> Option<T> {
-        let timer = self.slots.release(handle)?;
-        if let Some(key) = timer.key {
-            self.order.remove(&key);
-        }
-        Some(timer.value)
+        let place = self.slots.place(handle)?;
+        let value = self.slots.release(handle);
+        self.order.remove(handle.slot(), place, &mut self.slots);
+        value
     }
 
     /// Gives a timer, waiting or held, another deadline; `false` if it has left before.
     pub fn reschedule(&mut self, handle: Handle, deadline: Instant) -> bool {
-        let key = self.next_key(deadline);
-        let Some(timer) = self.slots.get_mut(handle) else {
+        let Some(place) = self.slots.place(handle) else {
             return false;
         };
-        if let Some(before) = timer.key.replace(key) {
-            self.order.remove(&before);
-        }
-        self.order.insert(key, handle.slot());
+        self.order.remove(handle.slot(), place, &mut self.slots);
+        let entry = self.next_entry(deadline, handle);
+        self.order.insert(entry, &mut self.slots);
         true
     }
 
     /// Takes the earliest timer if its deadline is not after `now`.
+    #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
-        let (deadline, handle) = self.hold_due(now)?;
-        let value = self.cancel(handle)?;
-        Some((deadline, value))
+        let entry = self.pop_entry(now)?;
+        let value = self.slots.release_slot(entry.slot)?;
+        Some((entry.key.deadline(), value))
     }
 
     /// Takes every timer that is due at `now`, in order, as the iterator is advanced.
@@ -114,42 +105,39 @@ impl<T> Queue<T> {
     /// Takes the earliest due timer out of the order but keeps it: it is
     /// *held*, found by its handle, until it is rescheduled or cancelled.
     pub fn hold_due(&mut self, now: Instant) -> Option<(Instant, Handle)> {
-        let first = self.order.first_entry()?;
-        let (deadline, _) = *first.key();
-        if deadline > now {
-            return None;
-        }
-        let handle = self.slots.handle(first.remove())?;
-        self.slots.get_mut(handle)?.key = None;
-        Some((deadline, handle))
+        let entry = self.pop_entry(now)?;
+        self.slots.put(entry.slot, Place::Held);
+        let handle = self.slots.handle(entry.slot)?;
+        Some((entry.key.deadline(), handle))
     }
 
-    /// The deadline of the earliest timer.
+    /// The deadline of the earliest timer, known at once.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let ((deadline, _), _) = self.order.first_key_value()?;
-        Some(*deadline)
+        self.order.first().map(|entry| entry.key.deadline())
     }
 
     /// When a waiting timer is due; `None` if it is held or has left.
     pub fn deadline(&self, handle: Handle) -> Option<Instant> {
-        let (deadline, _) = self.slots.get(handle)?.key?;
-        Some(deadline)
+        let place = self.slots.place(handle)?;
+        self.order.key(place).map(Key::deadline)
     }
 
     /// The value of a timer, waiting or held.
+    #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
-        self.slots.get(handle).map(|timer| &timer.value)
+        self.slots.get(handle)
     }
 
     /// The value of a timer, waiting or held, to change it.
+    #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
-        self.slots.get_mut(handle).map(|timer| &mut timer.value)
+        self.slots.get_mut(handle)
     }
 
     /// Every timer, waiting or held, in no defined order.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
-        let timers = self.slots.iter();
-        timers.map(|(handle, timer)| (handle, &timer.value))
+        self.slots.iter()
     }
 
     /// The number of waiting timers, held ones left out.
@@ -159,12 +147,27 @@ impl<T> Queue<T> {
 
     /// Whether no timer waits.
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.order.len() == 0
     }
 
-    fn next_key(&mut self, deadline: Instant) -> Key {
+    #[inline]
+    fn pop_entry(&mut self, now: Instant) -> Option<Entry> {
+        let first = self.order.first()?;
+        match first.key.deadline() <= now {
+            true => self.order.pop(&mut self.slots),
+            false => None,
+        }
+    }
+
+    #[inline]
+    fn next_entry(&mut self, deadline: Instant, handle: Handle) -> Entry {
         self.sequence += 1;
-        (deadline, self.sequence)
+        let key = Key {
+            deadline_ns: deadline.as_nanos(),
+            sequence: self.sequence,
+        };
+        let slot = handle.slot();
+        Entry { key, slot }
     }
 }
 

@@ -1,3 +1,4 @@
+use super::place::{Place, Places};
 use std::mem;
 
 /// Names one timer of a [`Queue`](super::Queue) as long as it is there.
@@ -19,6 +20,14 @@ impl Handle {
 
     pub(super) fn slot(self) -> u32 {
         self.slot
+    }
+}
+
+impl<T> Places for Slots<T> {
+    #[inline]
+    fn put(&mut self, slot: u32, place: Place) {
+        let (index, offset) = split(slot);
+        self.pages[index].slots[offset].link = place.to_link();
     }
 }
 
@@ -64,7 +73,7 @@ impl<T> Slots<T> {
 
     /// Puts a value into a vacant slot.
     #[inline]
-    pub(super) fn claim(&mut self, link: u32, value: T) -> Handle {
+    pub(super) fn claim(&mut self, value: T) -> Handle {
         let index = match self.open.last() {
             Some(&index) if self.pages[index as usize].vacant != NONE => index,
             _ => self.open_page(),
@@ -72,7 +81,7 @@ impl<T> Slots<T> {
         let page = &mut self.pages[index as usize];
         let offset = page.vacant;
         let slot = &mut page.slots[offset as usize % PAGE_SLOTS];
-        page.vacant = mem::replace(&mut slot.link, link);
+        page.vacant = mem::replace(&mut slot.link, Place::Held.to_link());
         page.occupied += 1;
         slot.value = Some(value);
         let generation = slot.generation;
@@ -106,6 +115,12 @@ impl<T> Slots<T> {
             self.rest(index as u32);
         }
         Some(value)
+    }
+
+    /// Takes the value of an occupied slot out.
+    #[inline]
+    pub(super) fn release_slot(&mut self, slot: u32) -> Option<T> {
+        self.release(self.handle(slot)?)
     }
 
     #[inline]
@@ -146,10 +161,18 @@ impl<T> Slots<T> {
         })
     }
 
+    /// The note that [`Places::put`] left for what `handle` names.
+    #[inline]
+    pub(super) fn place(&self, handle: Handle) -> Option<Place> {
+        let slot = self.occupied(handle)?;
+        Some(Place::from_link(slot.link))
+    }
+
     fn occupied(&self, handle: Handle) -> Option<&Slot<T>> {
         let (index, offset) = split(handle.slot);
         let slot = self.pages.get(index)?.slots.get(offset)?;
-        (slot.generation == handle.generation).then_some(slot)
+        let current = slot.generation == handle.generation && slot.value.is_some();
+        current.then_some(slot)
     }
 
     /// Brings a page with vacant slots to the end of `open`.
@@ -228,8 +251,8 @@ fn split(slot: u32) -> (usize, usize) {
     (slot as usize / PAGE_SLOTS, slot as usize % PAGE_SLOTS)
 }
 
-const PAGE_SLOTS: usize = 128;
-/// Slot numbers stay below 2³¹, so that links have a bit to spare.
+const PAGE_SLOTS: usize = 256;
+/// Slot numbers stay below 2³¹, so that a place has two bits to spare.
 const PAGES_MAX: u32 = (1 << 31) / PAGE_SLOTS as u32;
 const GENERATION_MAX: u32 = u32::MAX;
 const NONE: u32 = u32::MAX;
@@ -241,14 +264,14 @@ mod tests {
     #[test]
     fn an_old_handle_stays_out_of_date_when_its_page_comes_back() {
         let mut slots = Slots::new();
-        let handles: Vec<_> = (0..3 * PAGE_SLOTS).map(|n| slots.claim(0, n)).collect();
+        let handles: Vec<_> = (0..3 * PAGE_SLOTS).map(|n| slots.claim(n)).collect();
         for &handle in &handles {
             assert!(slots.release(handle).is_some());
         }
         let resident = slots.pages.iter().filter(|page| !page.slots.is_empty());
         assert_eq!(resident.count(), 1);
         (0..3 * PAGE_SLOTS).for_each(|n| {
-            slots.claim(0, n);
+            slots.claim(n);
         });
         assert!(handles.iter().all(|&handle| slots.get(handle).is_none()));
         assert!(
@@ -262,13 +285,13 @@ mod tests {
     #[test]
     fn a_slot_with_no_generation_left_is_retired() {
         let mut slots = Slots::new();
-        let first = slots.claim(0, ());
+        let first = slots.claim(());
         slots.release(first);
         slots.pages[0].slots[0].generation = GENERATION_MAX - 1;
-        let last = slots.claim(0, ());
+        let last = slots.claim(());
         assert_eq!(last.slot, first.slot);
         slots.release(last);
-        let other = slots.claim(0, ());
+        let other = slots.claim(());
         assert_ne!(other.slot, last.slot);
         assert!(slots.get(last).is_none());
     }
