@@ -16,6 +16,10 @@ test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
 storm: ## The seed's load against a server that runs: 12,000 registrations in 60 s
 	@cargo run --release --quiet --package busyhour-server -- storm
 
+peers: ## Install the peers that Debian has, and build every engine of the benchmarks
+	@scripts/install-deps.sh build peers
+	@cd bench && cargo run --release --quiet --package versus -- build
+
 doc: ## Build the library's documentation
 	@cargo doc --workspace --no-deps
 

@@ -5,7 +5,8 @@ set -euo pipefail
 
 build=(build-essential pkg-config)
 test=(sip-tester)
-peers=()
+peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libtbb-dev libpcp3-dev libhiredis-dev
+  redis-server nats-server kamailio kamailio-sqlite-modules pcp)
 
 packages=()
 for group in "$@"; do
@@ -36,6 +37,15 @@ command -v apt-get >/dev/null || {
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 echo "install-deps: installing ${missing[*]}"
+
+# Servers among the packages are started by the tests themselves, with settings of their own. Where no systemd runs, some
+# packages' own scripts fail for want of it: they get one that agrees to everything.
+stand_in=$(mktemp -d)
+trap 'rm -rf "$stand_in"' EXIT
+if [ ! -d /run/systemd/system ]; then
+  printf '#!/bin/sh\nexit 0\n' >"$stand_in/systemctl"
+  chmod +x "$stand_in/systemctl"
+fi
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 PATH="$stand_in:$PATH" \
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
