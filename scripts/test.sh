@@ -16,10 +16,24 @@ models() { # every loom model, in its own target folder because the whole tree i
   RUSTFLAGS="--cfg loom" cargo test --quiet --package busyhour --lib --release --target-dir target/loom -- loom_
 }
 
-step format cargo fmt --all --check
+benchmarks() { # the harness, and every engine at a tiny size
+  (cd bench && cargo test --release --quiet)
+}
+
+formats() {
+  cargo fmt --all --check
+  (cd bench && cargo fmt --all --check)
+  local folder
+  for folder in fuzz bench/engines/*/; do
+    [ ! -f "$folder/Cargo.toml" ] || (cd "$folder" && cargo fmt --check)
+  done
+}
+
+step format formats
 step lints cargo clippy --workspace --all-targets --quiet -- --deny warnings
 step documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --quiet
 step tests cargo test --workspace --quiet
 step models models
 step fuzzing scripts/fuzz.sh sip_message 60
+step benchmarks benchmarks
 printf '\nall steps passed in %s s\n' "$SECONDS"
