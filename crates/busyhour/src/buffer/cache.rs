@@ -4,20 +4,13 @@
 //! the last hold on a block touches the pool afterwards, and the pool may have
 //! lost its last handle in that moment.
 
-use std::{
-    cell::RefCell,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{cell::RefCell, sync::Arc};
 
 use super::{
     counters::Counters,
     size_class::{CLASS_COUNT, SizeClass},
     slot::Pinner,
     store::Store,
-    stripes::STRIPE_COUNT,
 };
 
 /// The free blocks that one thread keeps of one pool.
@@ -161,15 +154,9 @@ fn bring_to_front(caches: &mut Vec<Cache>, store: &Store) {
     caches.swap(0, position);
 }
 
-/// Stripes are dealt in turn, so that few threads share one.
-fn deal_pinner() -> Pinner {
-    static DEALT: AtomicUsize = AtomicUsize::new(0);
-    Pinner::new(DEALT.fetch_add(1, Ordering::Relaxed) % STRIPE_COUNT)
-}
-
 thread_local! {
     static CACHES: RefCell<Vec<Cache>> = const { RefCell::new(Vec::new()) };
-    static PINNER: Pinner = deal_pinner();
+    static PINNER: Pinner = const { Pinner::undealt() };
 }
 
 /// Free blocks of one class, the latest released on top: its memory is warm.

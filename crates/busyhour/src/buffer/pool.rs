@@ -1,4 +1,4 @@
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
 use super::{Buffer, BufferMut, Error, store::Store, word::Hold};
 use crate::stats::BufferStats;
@@ -30,7 +30,8 @@ use crate::stats::BufferStats;
 /// ```
 #[derive(Debug, Clone)]
 pub struct BufferPool {
-    store: Arc<Open>,
+    store: Arc<Store>,
+    _open: Arc<Open>,
 }
 
 impl BufferPool {
@@ -151,25 +152,17 @@ impl BufferPoolBuilder {
     ///
     /// [`Error::NoAddressSpace`].
     pub fn build(self) -> Result<BufferPool, Error> {
-        let store = Open(Store::new(self.budget_bytes)?);
+        let store = Store::new(self.budget_bytes)?;
         Ok(BufferPool {
-            store: Arc::new(store),
+            _open: Arc::new(Open(Arc::clone(&store))),
+            store,
         })
     }
 }
 
-/// The store as long as the pool has a handle; closed after the last.
+/// Closes the store after the pool's last handle.
 #[derive(Debug)]
 struct Open(Arc<Store>);
-
-impl Deref for Open {
-    type Target = Store;
-
-    #[inline]
-    fn deref(&self) -> &Store {
-        &self.0
-    }
-}
 
 impl Drop for Open {
     fn drop(&mut self) {

@@ -1,10 +1,14 @@
 //! The state of one block: who holds it, and how many of its bytes are in use.
 //! This module's `README.md` tells the protocol and why it holds.
 
-use std::cell::Cell;
+use std::{
+    cell::Cell,
+    // Dealing is no part of the protocol, and loom knows no statics.
+    sync::atomic::AtomicUsize,
+};
 
 use super::{
-    stripes::{Count, Stripes},
+    stripes::{Count, STRIPE_COUNT, Stripes},
     word::{HANDLE_COUNT_MAX, Hold, Word},
 };
 use crate::sync::{
@@ -85,7 +89,7 @@ impl Slot {
     }
 
     /// Adds a pin for whoever knows an address `offset` bytes into the block.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pin_byte(
         &self,
         offset: usize,
@@ -100,7 +104,7 @@ impl Slot {
     }
 
     /// Drops a pin, if the block is live, covers the byte at `offset` and has one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn drop_pin(
         &self,
         offset: usize,
@@ -201,9 +205,9 @@ impl Slot {
     /// striped afterwards: then whoever closes it will read the stripes. The
     /// block may also have been freed and opened again since the look at its
     /// length; now that it is held the length stands still.
-    #[inline]
+    #[inline(always)]
     fn pin_stripe(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> HoldByte {
-        let Some(count) = stripes.add(pinner.stripe) else {
+        let Some(count) = stripes.add(pinner.stripe()) else {
             return HoldByte::TooMany;
         };
         let word = Word(load_sequential_u64(&self.word));
@@ -224,9 +228,9 @@ impl Slot {
     }
 
     /// Takes a pin off the own stripe, the word, or another stripe.
-    #[inline]
+    #[inline(always)]
     fn take_pin(&self, pinner: &Pinner, stripes: &impl Stripes) -> DropPin {
-        if stripes.take(pinner.stripe, pinner.recall(self)) {
+        if stripes.take(pinner.stripe(), pinner.recall(self)) {
             return DropPin::Dropped(self.settle_stripe(stripes));
         }
         self.take_strange_pin(stripes)
@@ -257,7 +261,7 @@ impl Slot {
     }
 
     /// Whether anybody holds the block, after the caller took a pin off the stripes.
-    #[inline]
+    #[inline(always)]
     fn settle_stripe(&self, stripes: &impl Stripes) -> Remaining {
         self.finish(Word(load_sequential_u64(&self.word)), stripes)
     }
@@ -276,7 +280,7 @@ impl Slot {
     }
 
     /// Frees the block if it is closed and its stripes are empty.
-    #[inline]
+    #[inline(always)]
     fn finish(&self, mut word: Word, stripes: &impl Stripes) -> Remaining {
         while word.is_closed() && stripes.read().is_zero() {
             match self.swap(word, word.finished()) {
@@ -291,18 +295,41 @@ impl Slot {
 /// A thread as one that pins: its stripe, and what it knows of its latest pin.
 #[derive(Debug)]
 pub(super) struct Pinner {
-    stripe: usize,
+    stripe: Cell<usize>,
     latest_slot: Cell<usize>,
     latest_count: Cell<Count>,
 }
 
 impl Pinner {
+    /// A thread that gets its stripe with its first pin: stripes are dealt in
+    /// turn, so that few threads share one.
+    pub(super) const fn undealt() -> Self {
+        Self::new(UNDEALT)
+    }
+
+    /// A thread of the given stripe.
     pub(super) const fn new(stripe: usize) -> Self {
         Self {
-            stripe,
+            stripe: Cell::new(stripe),
             latest_slot: Cell::new(0),
             latest_count: Cell::new(Count::UNKNOWN),
         }
+    }
+
+    #[inline]
+    fn stripe(&self) -> usize {
+        match self.stripe.get() {
+            UNDEALT => self.deal(),
+            stripe => stripe,
+        }
+    }
+
+    #[cold]
+    fn deal(&self) -> usize {
+        static DEALT: AtomicUsize = AtomicUsize::new(0);
+        let stripe = DEALT.fetch_add(1, Ordering::Relaxed) % STRIPE_COUNT;
+        self.stripe.set(stripe);
+        stripe
     }
 
     #[inline]
@@ -365,3 +392,5 @@ fn too_many_handles() -> ! {
     // As `Arc` does: going on would free memory in use.
     std::process::abort()
 }
+
+const UNDEALT: usize = usize::MAX;

@@ -88,7 +88,7 @@ impl Store {
     }
 
     /// Adds a pin by an address inside a buffer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pin(&self, address: usize) -> Result<(), Error> {
         cache::with_pinner(|pinner| {
             self.hold(address, |slot, offset, stripes| {
@@ -106,7 +106,7 @@ impl Store {
     }
 
     /// Drops a pin by an address inside a buffer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn unpin(&self, address: usize) -> Result<(), Error> {
         let (place, offset) = self.locate(address)?;
         let (slot, stripes) = (self.slot(place), self.region.stripes(place));
@@ -366,7 +366,7 @@ impl Store {
         blocks as u64 + self.granule_bytes.load(Ordering::Relaxed)
     }
 
-    #[inline]
+    #[inline(always)]
     fn hold(
         &self,
         address: usize,
@@ -385,7 +385,7 @@ impl Store {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn locate(&self, address: usize) -> Result<(Place, usize), Error> {
         let found = self.region.locate(address);
         found.ok_or_else(|| self.foreign(address))
