@@ -11,6 +11,7 @@ use super::{
     size_class::{CLASS_COUNT, SizeClass},
     slot::Pinner,
     store::Store,
+    watch::Watch,
 };
 
 /// The free blocks that one thread keeps of one pool.
@@ -18,6 +19,9 @@ use super::{
 pub(super) struct Cache {
     store_id: u64,
     cached_bytes: usize,
+    /// Openings until the rare work is due again.
+    until_rare: u32,
+    until_trace: u32,
     stacks: Box<[Stack; CLASS_COUNT]>,
     counters: Arc<Counters>,
     store: Arc<Store>,
@@ -28,6 +32,8 @@ impl Cache {
         Self {
             store_id: store.id(),
             cached_bytes: 0,
+            until_rare: 1,
+            until_trace: store.watch().trace_one_in(),
             stacks: Box::new(std::array::from_fn(|_| Stack::new())),
             counters: store.enlist(),
             store,
@@ -44,6 +50,15 @@ impl Cache {
         self.cached_bytes -= class.block_bytes();
         self.counters.opened(class.index());
         Some(index)
+    }
+
+    /// Whether the block that is being opened should be traced. Looks at the
+    /// clock now and then, because looking always would cost as much as the
+    /// opening itself.
+    #[inline]
+    pub(super) fn should_trace(&mut self) -> bool {
+        self.until_rare -= 1;
+        self.until_rare == 0 && self.rare()
     }
 
     /// Keeps a free block of `class`, or a few less when that is too much.
@@ -65,6 +80,20 @@ impl Cache {
         for class in SizeClass::all() {
             self.put_back(class, 0);
         }
+    }
+
+    #[cold]
+    fn rare(&mut self) -> bool {
+        let watch = self.store.watch();
+        watch.look_at_clock();
+        let one_in = watch.trace_one_in();
+        self.until_rare = RARE_INTERVAL.min(one_in);
+        self.until_trace = self.until_trace.saturating_sub(self.until_rare);
+        let is_due = self.until_trace == 0;
+        if is_due {
+            self.until_trace = one_in;
+        }
+        is_due && one_in != Watch::TRACE_NONE
     }
 
     /// Gets some blocks from the shelf, and takes one of them.
@@ -209,6 +238,7 @@ impl Stack {
     }
 }
 
+const RARE_INTERVAL: u32 = 16;
 const STACK_LEN_MAX: usize = 64;
 /// At least two of the biggest blocks.
 const STACK_BYTES_MAX: usize = 128 * 1024;

@@ -53,6 +53,9 @@ pub enum Error {
     /// The bytes are not part of the buffer that should be sliced.
     #[error("the bytes are not part of the buffer")]
     NotInside,
+    /// All numbers for owners are given out.
+    #[error("a pool can tell 65535 owners apart, and has that many")]
+    TooManyOwners,
     /// The operating system refused to reserve the pool's address space.
     #[error("the address space for a budget of {budget_bytes} bytes can not be reserved")]
     NoAddressSpace {

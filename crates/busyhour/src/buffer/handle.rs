@@ -5,7 +5,18 @@ use std::{
     slice,
 };
 
-use super::{Error, region::Place, slot::Slot, store::Store, word::Hold};
+use bytes::Bytes;
+
+use super::{
+    Error,
+    region::Place,
+    size_class::BLOCK_BYTES_MIN,
+    slot::{Remaining, Slot},
+    store::Store,
+    stripes::Stripes,
+    word::Hold,
+};
+use crate::sync::atomic::AtomicU32;
 
 /// A buffer that one owner writes. [`BufferMut::freeze`] makes it shareable.
 ///
@@ -31,8 +42,8 @@ pub struct BufferMut {
 
 impl BufferMut {
     #[inline]
-    pub(super) fn open(store: &Store, len: usize) -> Result<Self, Error> {
-        let place = store.open(len, Hold::Handle)?;
+    pub(super) fn open(store: &Store, len: usize, owner: u16) -> Result<Self, Error> {
+        let place = store.open(len, Hold::Handle, owner)?;
         Ok(Self {
             data: store.block(place),
             len,
@@ -166,6 +177,14 @@ impl Buffer {
         }
     }
 
+    /// Whether the block is not much longer than these bytes need. Bytes that
+    /// came from elsewhere are never copied.
+    pub(super) fn is_compact(&self) -> bool {
+        self.block
+            .room()
+            .is_none_or(|room| room <= 2 * self.len.max(BLOCK_BYTES_MIN))
+    }
+
     fn share(&self, part: &[u8]) -> Self {
         Self {
             data: part.as_ptr(),
@@ -204,13 +223,32 @@ impl AsRef<[u8]> for Buffer {
     }
 }
 
-impl PartialEq for Buffer {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
+/// Without copying; the `Bytes` keeps the buffer alive.
+impl From<Buffer> for Bytes {
+    fn from(buffer: Buffer) -> Self {
+        Self::from_owner(buffer)
+    }
+}
+
+/// Without copying; the buffer keeps the `Bytes` alive. Its addresses are in
+/// no pool, so they can not be pinned.
+impl From<Bytes> for Buffer {
+    fn from(bytes: Bytes) -> Self {
+        Self {
+            data: bytes.as_ptr(),
+            len: bytes.len(),
+            block: Block::adopted(bytes),
+        }
     }
 }
 
 impl Eq for Buffer {}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Buffer {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,10 +256,18 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// One handle on a block.
+/// One handle on a block of a pool, or on bytes from elsewhere.
 struct Block {
     slot: NonNull<Slot>,
-    store: NonNull<Store>,
+    /// `None` when the slot is that of an [`Adopted`].
+    store: Option<NonNull<Store>>,
+}
+
+/// Bytes that no pool opened, with a count of their handles.
+#[repr(C)]
+struct Adopted {
+    slot: Slot,
+    _bytes: Bytes,
 }
 
 impl Block {
@@ -230,15 +276,43 @@ impl Block {
     fn held(store: &Store, place: Place) -> Self {
         Self {
             slot: NonNull::from(store.slot(place)),
-            store: NonNull::from(store),
+            store: Some(NonNull::from(store)),
+        }
+    }
+
+    fn adopted(bytes: Bytes) -> Self {
+        let adopted = Box::new(Adopted {
+            slot: Slot::default(),
+            _bytes: bytes,
+        });
+        adopted.slot.open(Hold::Handle, 0);
+        Self {
+            slot: NonNull::from(Box::leak(adopted)).cast(),
+            store: None,
         }
     }
 
     #[inline]
     fn slot(&self) -> &Slot {
-        // SAFETY: the slot is part of the store, and this handle keeps the
-        // store alive: a pool that ends leaves it to its last holder.
+        // SAFETY: the slot is part of the store or of the adopted bytes, and
+        // this handle keeps that alive: a pool that ends leaves its store to
+        // its last holder.
         unsafe { self.slot.as_ref() }
+    }
+
+    fn room(&self) -> Option<usize> {
+        // SAFETY: as for the slot.
+        self.store
+            .map(|store| unsafe { store.as_ref() }.room_of(self.slot()))
+    }
+
+    #[cold]
+    fn drop_adopted(&self) {
+        if let Remaining::None(_) = self.slot().drop_handle(&NoStripes) {
+            // SAFETY: the slot is the first field of a leaked `Adopted`, and
+            // this was its last handle.
+            drop(unsafe { Box::from_raw(self.slot.cast::<Adopted>().as_ptr()) });
+        }
     }
 }
 
@@ -256,8 +330,21 @@ impl Clone for Block {
 impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as for the slot. The store stays alive for the whole call,
-        // although the handle goes in the middle of it: it takes a lease first.
-        unsafe { self.store.as_ref() }.drop_handle(self.slot());
+        match self.store {
+            // SAFETY: as for the slot. The store stays alive for the whole
+            // call, although the handle goes in the middle of it: it takes a
+            // lease first.
+            Some(store) => unsafe { store.as_ref() }.drop_handle(self.slot()),
+            None => self.drop_adopted(),
+        }
+    }
+}
+
+/// Adopted bytes have no address in a pool, so nobody pins them.
+struct NoStripes;
+
+impl Stripes for NoStripes {
+    fn stripe(&self, _: usize) -> &AtomicU32 {
+        unreachable!("adopted bytes are never striped")
     }
 }

@@ -8,6 +8,7 @@
 mod budget;
 mod cache;
 mod counters;
+mod dump;
 mod error;
 mod free_map;
 mod granules;
@@ -22,8 +23,10 @@ mod slot;
 mod store;
 mod stripes;
 mod table;
+mod watch;
 mod word;
 
+pub use dump::{Dump, LiveBuffer, OwnerUsage};
 pub use error::Error;
 pub use handle::{Buffer, BufferMut};
 pub use pool::{BufferPool, BufferPoolBuilder};

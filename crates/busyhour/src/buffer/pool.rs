@@ -1,7 +1,12 @@
 use std::sync::Arc;
 
-use super::{Buffer, BufferMut, Error, store::Store, word::Hold};
-use crate::stats::BufferStats;
+use super::{
+    Buffer, BufferMut, Dump, Error,
+    store::Store,
+    watch::{UNOWNED, Watch},
+    word::Hold,
+};
+use crate::{clock::Clock, stats::BufferStats};
 
 /// Hands out pinned, reference-counted buffers; a clone is another handle on
 /// the same pool.
@@ -31,6 +36,7 @@ use crate::stats::BufferStats;
 #[derive(Debug, Clone)]
 pub struct BufferPool {
     store: Arc<Store>,
+    owner: u16,
     _open: Arc<Open>,
 }
 
@@ -39,6 +45,8 @@ impl BufferPool {
     pub fn builder() -> BufferPoolBuilder {
         BufferPoolBuilder {
             budget_bytes: BUDGET_BYTES_DEFAULT,
+            trace_one_in: Watch::TRACE_NONE,
+            clock: Clock::machine(),
         }
     }
 
@@ -49,7 +57,7 @@ impl BufferPool {
     ///
     /// [`Error::OverBudget`] or [`Error::TooLong`].
     pub fn alloc(&self, len: usize) -> Result<BufferMut, Error> {
-        BufferMut::open(&self.store, len)
+        BufferMut::open(&self.store, len, self.owner)
     }
 
     /// A frozen copy of `bytes`.
@@ -74,7 +82,7 @@ impl BufferPool {
         if len == 0 {
             return Err(Error::Empty);
         }
-        let place = self.store.open(len, Hold::Pin)?;
+        let place = self.store.open(len, Hold::Pin, self.owner)?;
         self.store.slot(place).publish(len);
         Ok(self.store.block(place))
     }
@@ -114,6 +122,68 @@ impl BufferPool {
         Ok(Buffer::of_held(&self.store, place))
     }
 
+    /// The same bytes without the memory they do not need: a copy when they
+    /// are a small rest of a big buffer, which a clone or a slice keeps alive
+    /// whole, and the buffer itself otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OverBudget`]: the copy has to fit before the big one goes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::buffer::BufferPool;
+    ///
+    /// let pool = BufferPool::builder().build()?;
+    /// let packet = pool.copy_from(&[b'x'; 60_000])?;
+    /// let survivor = pool.compact(packet.slice(100..120))?;
+    /// drop(packet);
+    /// assert_eq!(survivor.len(), 20);
+    /// assert_eq!(pool.stats().live_bytes, 64);
+    /// # Ok::<(), busyhour::buffer::Error>(())
+    /// ```
+    pub fn compact(&self, buffer: Buffer) -> Result<Buffer, Error> {
+        match buffer.is_compact() {
+            true => Ok(buffer),
+            false => self.copy_from(&buffer),
+        }
+    }
+
+    /// A handle on the same pool whose buffers are accounted to `owner`.
+    /// [`BufferPool::dump`] tells who holds what.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyOwners`] after 65,535 names.
+    pub fn owned_by(&self, owner: &str) -> Result<Self, Error> {
+        Ok(Self {
+            owner: self.store.watch().owner(owner)?,
+            ..self.clone()
+        })
+    }
+
+    /// What is live now: by owner, and the oldest buffers one by one, with the
+    /// traces of those that were sampled. Looks at every block ever used, so
+    /// it is for people, not for every packet.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::buffer::BufferPool;
+    ///
+    /// let pool = BufferPool::builder().trace_one_in(1).build()?;
+    /// let leaked = pool.owned_by("decoder")?.copy_from(b"never released")?;
+    /// let dump = pool.dump();
+    /// assert_eq!(dump.owners[0].owner, "decoder");
+    /// assert_eq!(dump.oldest[0].address, leaked.as_ptr().addr());
+    /// assert!(dump.oldest[0].trace.is_some());
+    /// # Ok::<(), busyhour::buffer::Error>(())
+    /// ```
+    pub fn dump(&self) -> Dump {
+        self.store.dump(DUMPED_COUNT_MAX)
+    }
+
     /// Gives all memory without a live buffer back to the operating system;
     /// returns the bytes. The pool does so by itself after a burst, except for
     /// a little that it keeps for the next one.
@@ -136,6 +206,8 @@ impl BufferPool {
 #[derive(Debug, Clone)]
 pub struct BufferPoolBuilder {
     budget_bytes: u64,
+    trace_one_in: u32,
+    clock: Clock,
 }
 
 impl BufferPoolBuilder {
@@ -146,14 +218,30 @@ impl BufferPoolBuilder {
         self
     }
 
+    /// Keeps a backtrace of where one in `count` buffers is opened, for as
+    /// long as it lives, for [`BufferPool::dump`]. Capturing one costs
+    /// microseconds. None are kept unless told.
+    pub fn trace_one_in(mut self, count: u32) -> Self {
+        self.trace_one_in = count.clamp(1, Watch::TRACE_NONE);
+        self
+    }
+
+    /// The clock by which buffers age; the machine's unless told.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// The pool.
     ///
     /// # Errors
     ///
     /// [`Error::NoAddressSpace`].
     pub fn build(self) -> Result<BufferPool, Error> {
-        let store = Store::new(self.budget_bytes)?;
+        let watch = Watch::new(self.clock, self.trace_one_in);
+        let store = Store::new(self.budget_bytes, watch)?;
         Ok(BufferPool {
+            owner: UNOWNED,
             _open: Arc::new(Open(Arc::clone(&store))),
             store,
         })
@@ -171,3 +259,4 @@ impl Drop for Open {
 }
 
 const BUDGET_BYTES_DEFAULT: u64 = 1 << 30;
+const DUMPED_COUNT_MAX: usize = 32;

@@ -14,7 +14,7 @@ use super::{
     stripes::{STRIPE_COUNT, Stripes},
     table::{Table, reserve_bytes},
 };
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 /// The reserved ranges, and the way from an address to its block and back.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Region {
     slots: Table<Slot>,
     /// One part for each stripe, each as long as `slots`.
     pins: Table<AtomicU32>,
+    /// Who opened each block.
+    owners: Table<AtomicU16>,
     /// For each granule the first granule of the buffer it belongs or belonged to.
     heads: Table<AtomicU32>,
     /// For each first granule how many belong together.
@@ -38,7 +40,7 @@ pub(super) enum Range {
 }
 
 /// One block or granule: its number in the table of states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Place(usize);
 
 impl Region {
@@ -56,6 +58,7 @@ impl Region {
             blocks: reserve_bytes(RANGE_COUNT * range_bytes).ok_or(refused)?,
             slots: Table::reserve(slot_count).ok_or(refused)?,
             pins: Table::reserve(STRIPE_COUNT * slot_count).ok_or(refused)?,
+            owners: Table::reserve(slot_count).ok_or(refused)?,
             heads: Table::reserve(granule_count).ok_or(refused)?,
             joined: Table::reserve(granule_count).ok_or(refused)?,
             range_shift,
@@ -119,6 +122,20 @@ impl Region {
             pins: &self.pins,
             stride: self.slots.len(),
             place,
+        }
+    }
+
+    /// Who opened the block at `place`.
+    #[inline]
+    pub(super) fn owner(&self, place: Place) -> &AtomicU16 {
+        self.owners.get(place.0)
+    }
+
+    /// Bytes of the block at `place`, or of the granules joined there.
+    pub(super) fn room(&self, place: Place) -> usize {
+        match self.range_of(place) {
+            Range::Blocks(class) => class.block_bytes(),
+            Range::Granules => self.granules_joined(self.index_of(place)) * GRANULE_BYTES,
         }
     }
 

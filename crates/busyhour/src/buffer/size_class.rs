@@ -62,6 +62,8 @@ impl SizeClass {
 
 /// Number of block sizes.
 pub(super) const CLASS_COUNT: usize = BLOCK_BYTES.len();
+/// The shortest block.
+pub(super) const BLOCK_BYTES_MIN: usize = BLOCK_BYTES[0];
 /// The longest buffer that gets a block.
 pub(super) const BLOCK_BYTES_MAX: usize = BLOCK_BYTES[CLASS_COUNT - 1];
 /// The unit of longer buffers.

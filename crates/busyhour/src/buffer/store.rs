@@ -1,17 +1,25 @@
 //! What all handles of one pool share: the region, the free blocks, the budget.
 
-use std::sync::{Arc, Weak};
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use super::{
     Error,
     budget::Budget,
     cache::{self, Cache},
     counters::{Counters, Total},
+    dump::{Dump, LiveBuffer, OwnerUsage},
     granules::Granules,
     region::{BlockStripes, Place, Range, Region},
     shelf::Shelf,
     size_class::{GRANULE_BYTES, SizeClass},
     slot::{DropPin, HoldByte, Remaining, Slot},
+    stripes::Stripes,
+    watch::Watch,
     word::{Hold, Word},
 };
 use crate::{
@@ -44,6 +52,7 @@ pub(super) struct Store {
     threads: Mutex<Vec<Arc<Counters>>>,
     /// Threads that have ended, or have no cache.
     other_threads: Counters,
+    watch: Watch,
     refused: AtomicU64,
     foreign_addresses: AtomicU64,
     is_closed: AtomicBool,
@@ -52,7 +61,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(budget_bytes: u64) -> Result<Arc<Self>, Error> {
+    pub(super) fn new(budget_bytes: u64, watch: Watch) -> Result<Arc<Self>, Error> {
         let region = Region::reserve(budget_bytes)?;
         let shelf = |class| CachePadded(Mutex::new(Shelf::new(class, &region)));
         let shelves = SizeClass::all().map(shelf).collect();
@@ -67,6 +76,7 @@ impl Store {
             granule_bytes: AtomicU64::new(0),
             threads: Mutex::new(Vec::new()),
             other_threads: Counters::default(),
+            watch,
             refused: AtomicU64::new(0),
             foreign_addresses: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
@@ -77,14 +87,23 @@ impl Store {
 
     /// Opens a block for `len` bytes, not yet published.
     #[inline]
-    pub(super) fn open(&self, len: usize, hold: Hold) -> Result<Place, Error> {
-        let place = match SizeClass::of(len) {
-            Some(class) => self.take_block(class),
-            None => self.take_granules(len)?,
-        };
-        let place = place.ok_or_else(|| self.over_budget(len))?;
-        self.slot(place).open(hold, 0);
-        Ok(place)
+    pub(super) fn open(&self, len: usize, hold: Hold, owner: u16) -> Result<Place, Error> {
+        cache::with(self, |cache| {
+            let (place, should_trace) = match (SizeClass::of(len), cache) {
+                (Some(class), Some(cache)) => {
+                    (self.take_cached(class, cache), cache.should_trace())
+                }
+                (Some(class), None) => (self.take_uncached(class), false),
+                (None, cache) => (self.take_granules(len, cache)?, false),
+            };
+            let place = place.ok_or_else(|| self.over_budget(len))?;
+            self.region.owner(place).store(owner, Ordering::Relaxed);
+            self.slot(place).open(hold, self.watch.stamp());
+            if should_trace {
+                self.trace(place);
+            }
+            Ok(place)
+        })
     }
 
     /// Adds a pin by an address inside a buffer.
@@ -155,6 +174,16 @@ impl Store {
         lease.expect("a store with a holder is alive")
     }
 
+    #[inline]
+    pub(super) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Bytes of the block whose state is `slot`.
+    pub(super) fn room_of(&self, slot: &Slot) -> usize {
+        self.region.room(self.region.place_of(slot))
+    }
+
     /// What a thread may keep of free blocks.
     #[inline]
     pub(super) fn cached_bytes_max(&self) -> usize {
@@ -174,6 +203,7 @@ impl Store {
     }
 
     pub(super) fn stats(&self) -> BufferStats {
+        self.watch.look_at_clock();
         let mut stats = BufferStats {
             live_bytes: self.granule_bytes.load(Ordering::Relaxed),
             used_bytes: self.budget.used_bytes(),
@@ -190,6 +220,38 @@ impl Store {
             stats.live_bytes += total.live * SizeClass::block_bytes_at(range_index);
         }
         stats
+    }
+
+    /// Everything that is live, with at most `oldest_max` buffers one by one.
+    pub(super) fn dump(&self, oldest_max: usize) -> Dump {
+        self.watch.look_at_clock();
+        let owners = self.watch.owners();
+        let name = |owner: u16| owners.get(owner as usize).cloned().unwrap_or_default();
+        let mut usages: BTreeMap<u16, OwnerUsage> = BTreeMap::new();
+        let mut live: Vec<(Duration, Place)> = Vec::new();
+        for place in self.live_places() {
+            let owner = self.region.owner(place).load(Ordering::Relaxed);
+            let age = self.watch.age(self.slot(place).born());
+            let usage = usages.entry(owner).or_insert_with(|| OwnerUsage {
+                owner: name(owner),
+                live_count: 0,
+                live_bytes: 0,
+                oldest_age: Duration::ZERO,
+            });
+            usage.live_count += 1;
+            usage.live_bytes += self.region.room(place) as u64;
+            usage.oldest_age = usage.oldest_age.max(age);
+            live.push((age, place));
+        }
+        let mut owners: Vec<_> = usages.into_values().collect();
+        owners.sort_by_key(|usage| Reverse(usage.live_bytes));
+        live.sort_by_key(|(age, _)| Reverse(*age));
+        live.truncate(oldest_max);
+        let describe = |(age, place)| self.describe(place, age, &name);
+        Dump {
+            owners,
+            oldest: live.into_iter().map(describe).collect(),
+        }
     }
 
     /// Registers the counters of a thread that starts to use the pool.
@@ -261,31 +323,28 @@ impl Store {
     }
 
     #[inline]
-    fn take_block(&self, class: SizeClass) -> Option<Place> {
-        let index = cache::with(self, |cache| match cache {
-            Some(cache) => cache.take(class),
-            None => self.take_uncached(class),
-        })?;
+    fn take_cached(&self, class: SizeClass, cache: &mut Cache) -> Option<Place> {
+        let index = cache.take(class)?;
         Some(self.region.place(Range::Blocks(class), index))
     }
 
     #[cold]
-    fn take_uncached(&self, class: SizeClass) -> Option<usize> {
+    fn take_uncached(&self, class: SizeClass) -> Option<Place> {
         let mut taken = None;
         self.take_blocks(class, 1, |index| taken = Some(index))?;
         self.other_threads.opened_shared(class.index());
-        taken
+        Some(self.region.place(Range::Blocks(class), taken?))
     }
 
     #[cold]
-    fn take_granules(&self, len: usize) -> Result<Option<Place>, Error> {
+    fn take_granules(&self, len: usize, cache: Option<&mut Cache>) -> Result<Option<Place>, Error> {
         if len > LEN_MAX {
             return Err(self.too_long(len));
         }
         let count = len.div_ceil(GRANULE_BYTES);
         let bytes = count * GRANULE_BYTES;
         if self.budget.charge(bytes).is_none() {
-            self.trim();
+            cache.map(Cache::flush);
             if self.budget.charge(bytes).is_none() {
                 return Ok(None);
             }
@@ -309,6 +368,9 @@ impl Store {
     /// Puts back a block that nobody holds; `word` ended its life.
     #[inline]
     fn put_with(&self, cache: Option<&mut Cache>, place: Place, word: Word) {
+        if word.is_traced() {
+            self.watch.forget(place);
+        }
         let index = self.region.index_of(place);
         match (self.region.range_of(place), cache) {
             (Range::Blocks(class), Some(cache)) => cache.put(class, index),
@@ -318,6 +380,13 @@ impl Store {
         if word.is_orphan() {
             self.release_orphan();
         }
+    }
+
+    #[cold]
+    fn trace(&self, place: Place) {
+        self.watch.trace(place);
+        let is_live = self.slot(place).mark(Word::traced);
+        debug_assert!(is_live, "its opener holds it");
     }
 
     #[cold]
@@ -348,6 +417,27 @@ impl Store {
         let end = lock(&self.granules).touched_end();
         let granules = (0..end).map(move |index| self.region.place(Range::Granules, index));
         blocks.chain(granules)
+    }
+
+    fn live_places(&self) -> impl Iterator<Item = Place> {
+        self.touched_places()
+            .filter(|place| self.slot(*place).load().is_live())
+    }
+
+    fn describe(&self, place: Place, age: Duration, name: impl Fn(u16) -> String) -> LiveBuffer {
+        let slot = self.slot(place);
+        let word = slot.load();
+        let striped_pins = self.region.stripes(place).read().pins();
+        LiveBuffer {
+            address: self.block(place).addr(),
+            len: slot.len(),
+            room: self.region.room(place),
+            owner: name(self.region.owner(place).load(Ordering::Relaxed)),
+            age,
+            handles: word.handles(),
+            pins: striped_pins + u64::from(word.has_pin()),
+            trace: self.watch.trace_of(place),
+        }
     }
 
     /// The totals of all threads, by range.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::slot::Slot;
-use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::{AtomicU16, AtomicU32};
 
 /// A fixed number of `T`, all zero to begin with.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(super) unsafe trait Zeroable: Sync {}
 unsafe impl Zeroable for Slot {}
 // SAFETY: it is an atomic integer.
 unsafe impl Zeroable for AtomicU32 {}
+// SAFETY: it is an atomic integer.
+unsafe impl Zeroable for AtomicU16 {}
 
 impl<T: Zeroable> Table<T> {
     /// A table of `len` zeroes; `None` when the address space is used up.

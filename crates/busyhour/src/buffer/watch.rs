@@ -1,0 +1,111 @@
+//! What operators ask when memory does not come back: whose, how old, from where.
+
+use std::{backtrace::Backtrace, collections::HashMap, time::Duration};
+
+use super::{Error, region::Place};
+use crate::{
+    clock::{Clock, Instant},
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+        lock,
+    },
+};
+
+/// Stamps, owners' names and traces of a pool.
+#[derive(Debug)]
+pub(super) struct Watch {
+    clock: Clock,
+    /// The stamp of the latest look at the clock, by whoever looked.
+    stamp: AtomicU32,
+    owners: Mutex<Vec<String>>,
+    trace_one_in: u32,
+    traces: Mutex<HashMap<Place, Backtrace>>,
+}
+
+impl Watch {
+    /// No buffer is traced.
+    pub(super) const TRACE_NONE: u32 = u32::MAX;
+
+    pub(super) fn new(clock: Clock, trace_one_in: u32) -> Self {
+        let watch = Self {
+            clock,
+            stamp: AtomicU32::new(0),
+            owners: Mutex::new(vec![UNNAMED.to_owned()]),
+            trace_one_in,
+            traces: Mutex::default(),
+        };
+        watch.look_at_clock();
+        watch
+    }
+
+    /// The stamp for a block that is opened now.
+    #[inline]
+    pub(super) fn stamp(&self) -> u32 {
+        self.stamp.load(Ordering::Relaxed)
+    }
+
+    /// Brings the stamp up to date.
+    pub(super) fn look_at_clock(&self) {
+        let now = stamp_of(self.clock.now());
+        // Written only when it changed: everybody reads this line.
+        if now != self.stamp() {
+            self.stamp.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// How long ago `stamp` was.
+    pub(super) fn age(&self, stamp: u32) -> Duration {
+        let ticks = stamp_of(self.clock.now()).wrapping_sub(stamp);
+        Duration::from_nanos((ticks as u64) << STAMP_SHIFT)
+    }
+
+    /// One in how many buffers is traced.
+    pub(super) fn trace_one_in(&self) -> u32 {
+        self.trace_one_in
+    }
+
+    /// Keeps where the block at `place` is being opened.
+    pub(super) fn trace(&self, place: Place) {
+        let trace = Backtrace::force_capture();
+        lock(&self.traces).insert(place, trace);
+    }
+
+    /// Forgets the trace of a block that was released.
+    pub(super) fn forget(&self, place: Place) {
+        let trace = lock(&self.traces).remove(&place);
+        drop(trace);
+    }
+
+    /// Where the block at `place` was opened, if it is traced.
+    pub(super) fn trace_of(&self, place: Place) -> Option<String> {
+        lock(&self.traces).get(&place).map(Backtrace::to_string)
+    }
+
+    /// The number of the owner called `name`, who may be new.
+    pub(super) fn owner(&self, name: &str) -> Result<u16, Error> {
+        let mut owners = lock(&self.owners);
+        let known = owners.iter().position(|owner| owner == name);
+        let number = known.unwrap_or(owners.len());
+        let number = u16::try_from(number).map_err(|_| Error::TooManyOwners)?;
+        if known.is_none() {
+            owners.push(name.to_owned());
+        }
+        Ok(number)
+    }
+
+    /// All owners, by number.
+    pub(super) fn owners(&self) -> Vec<String> {
+        lock(&self.owners).clone()
+    }
+}
+
+/// The stamp of a moment: about 8 ms long, and the same again after 416 days.
+fn stamp_of(moment: Instant) -> u32 {
+    (moment.as_nanos() >> STAMP_SHIFT) as u32
+}
+
+/// The owner of what nobody else owns.
+pub(super) const UNOWNED: u16 = 0;
+const UNNAMED: &str = "(unnamed)";
+const STAMP_SHIFT: u32 = 23;

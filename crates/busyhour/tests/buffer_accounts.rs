@@ -1,0 +1,119 @@
+//! What a pool tells about its memory, and that it gives it back.
+
+use std::time::Duration;
+
+use busyhour::{
+    buffer::{Buffer, BufferPool, Error},
+    clock::{Clock, UnixTime},
+};
+use bytes::Bytes;
+
+#[test]
+fn a_dump_names_owners_and_the_oldest_first() {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let pool = BufferPool::builder().clock(clock.clone()).build().unwrap();
+    let decoder = pool.owned_by("decoder").unwrap();
+    let network = pool.owned_by("network").unwrap();
+    let old = decoder.copy_from(&[0; 100]).unwrap();
+    clock.as_virtual().unwrap().advance(Duration::from_secs(60));
+    pool.stats();
+    let young: Vec<Buffer> = (0..3)
+        .map(|_| network.copy_from(&[0; 100_000]).unwrap())
+        .collect();
+    clock.as_virtual().unwrap().advance(Duration::from_secs(1));
+    pool.pin(&raw const old[99]).unwrap();
+
+    let dump = pool.dump();
+    let names: Vec<&str> = dump.owners.iter().map(|o| o.owner.as_str()).collect();
+    assert_eq!(names, ["network", "decoder"]);
+    assert_eq!(dump.owners[0].live_count, 3);
+    assert_eq!(dump.owners[0].live_bytes, 3 * 131_072);
+    assert_eq!(dump.oldest[0].address, old.as_ptr().addr());
+    assert_eq!((dump.oldest[0].handles, dump.oldest[0].pins), (1, 1));
+    assert_eq!(dump.oldest[0].age.as_secs(), 60);
+    assert_eq!(dump.owners[0].oldest_age.as_millis() / 100, 9);
+    assert!(dump.to_string().contains("decoder"), "{dump}");
+
+    pool.unpin(&raw const old[0]).unwrap();
+    drop((old, young));
+    assert_eq!(pool.dump().owners, []);
+}
+
+#[test]
+fn one_in_three_buffers_is_traced_until_it_is_released() {
+    let pool = BufferPool::builder().trace_one_in(3).build().unwrap();
+    let held: Vec<Buffer> = (0..30).map(|_| pool.copy_from(&[0; 10]).unwrap()).collect();
+    let traced = |pool: &BufferPool| {
+        let dump = pool.dump();
+        dump.oldest.iter().filter(|b| b.trace.is_some()).count()
+    };
+    assert_eq!(traced(&pool), 10);
+    drop(held);
+    assert_eq!(traced(&pool), 0);
+}
+
+#[test]
+fn a_burst_gives_its_memory_back() {
+    let pool = BufferPool::builder().build().unwrap();
+    let burst: Vec<Buffer> = (0..100_000)
+        .map(|_| pool.copy_from(&[1; 700]).unwrap())
+        .collect();
+    assert!(pool.stats().resident_bytes >= 70_000_000);
+    drop(burst);
+    assert!(pool.stats().resident_bytes < 4 << 20, "{:?}", pool.stats());
+    pool.trim();
+    assert_eq!(pool.stats().resident_bytes, 0);
+    assert_eq!(pool.stats().used_bytes, 0);
+}
+
+#[test]
+fn a_budget_is_a_limit_that_can_be_reached_and_left() {
+    let pool = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+    for len in [64, 1000, 5000, 65_536, 100_000, 1 << 20] {
+        let held: Vec<_> = std::iter::from_fn(|| pool.alloc(len).ok()).collect();
+        assert!(!held.is_empty(), "{len}");
+        let error = pool.alloc(len).unwrap_err();
+        assert!(matches!(error, Error::OverBudget { .. }), "{error}");
+    }
+    assert_eq!(pool.stats().refused, 12);
+    assert!(matches!(pool.alloc(1 << 33), Err(Error::TooLong { .. })));
+}
+
+#[test]
+fn bytes_go_both_ways_without_a_copy() {
+    let pool = BufferPool::builder().build().unwrap();
+    let buffer = pool.copy_from(b"from the pool").unwrap();
+    let address = buffer.as_ptr();
+    let bytes = Bytes::from(buffer);
+    assert_eq!(bytes.as_ptr(), address);
+    assert_eq!(pool.live_count(), 1);
+    assert_eq!(
+        pool.buffer_at(bytes[5..].as_ptr()).unwrap(),
+        *b"from the pool"
+    );
+
+    let adopted = Buffer::from(bytes.slice(5..));
+    assert_eq!(adopted.as_ptr(), bytes[5..].as_ptr());
+    drop(bytes);
+    let part = adopted.clone().slice(4..);
+    drop(adopted);
+    assert_eq!(part, *b"pool");
+    drop(part);
+    assert_eq!(pool.live_count(), 0);
+    assert!(
+        pool.pin(Buffer::from(Bytes::from_static(b"elsewhere")).as_ptr())
+            .is_err()
+    );
+}
+
+#[test]
+fn a_small_rest_of_a_big_buffer_moves_and_a_big_one_stays() {
+    let pool = BufferPool::builder().build().unwrap();
+    let whole = pool.copy_from(&[7; 4000]).unwrap();
+    let stays = pool.compact(whole.slice(..3000)).unwrap();
+    assert_eq!(stays.as_ptr(), whole.as_ptr());
+    let moves = pool.compact(whole.slice(3000..3010)).unwrap();
+    assert_eq!(moves, whole.slice(3000..3010));
+    drop((whole, stays));
+    assert_eq!(pool.stats().live_bytes, 64);
+}
