@@ -493,6 +493,39 @@ fn lanes_keep_the_order_of_each_key_and_replay_once() {
 }
 
 #[test]
+fn statistics_name_the_slow_subscriber() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    let _quick = log.start(topic.subscribe().name("quick"));
+    let _slow = log.start(topic.subscribe().name("slow").key(2).on(&later));
+    let _behind = log.start(
+        topic
+            .subscribe()
+            .replay()
+            .capacity(1)
+            .name("behind")
+            .on(&later),
+    );
+    for number in 0..3 {
+        let _ = topic.publish(level(2, number));
+    }
+    let stats = topic.stats();
+    assert_eq!(stats.slowest_subscriber, "slow");
+    assert_eq!(stats.slowest_queued_len, 3);
+    assert_eq!(
+        stats.lagging_count, 0,
+        "a newcomer has heard nothing and lost nothing"
+    );
+    later.run_all();
+    let _ = topic.publish(level(2, 4));
+    let _ = topic.publish(level(2, 5));
+    assert_eq!(topic.stats().lagging_count, 1);
+    later.run_all();
+    let stats = topic.stats();
+    assert_eq!((stats.lagging_count, stats.slowest_queued_len), (0, 0));
+    assert_eq!(stats.slowest_subscriber, "");
+}
+
+#[test]
 fn forwarded_events_keep_their_order_and_start_with_the_cache() -> Result<(), ForwardError> {
     let (one, other, all) = (cached(), cached(), cached());
     let _ = one.publish(level(1, 1));

@@ -38,6 +38,7 @@ impl<E: Event> Filter<E> {
 
 /// One subscriber: its mailbox, and the consumer that empties it.
 pub(super) struct Subscriber<E: Event> {
+    name: Box<str>,
     filter: Filter<E>,
     mailbox: Mailbox<E>,
     topic: Weak<Hub<E>>,
@@ -89,18 +90,24 @@ impl<E: Event> Consumer<E> {
 impl<E: Event> Subscriber<E> {
     pub(super) fn new(
         topic: &Arc<Hub<E>>,
+        name: Box<str>,
         filter: Filter<E>,
         lane: Lane,
         mailbox: Mailbox<E>,
         consumer: Consumer<E>,
     ) -> Self {
         Self {
+            name,
             filter,
             mailbox,
             topic: Arc::downgrade(topic),
             consumer,
             lane,
         }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn lane(&self) -> Lane {

@@ -291,6 +291,12 @@ impl<E: Event> Hub<E> {
             stats.delivered += counters.delivered;
             stats.lost += counters.lost;
             stats.conflated += counters.conflated;
+            stats.lagging_count += counters.lagging_count;
+        }
+        let slowest = self.shards.iter().filter_map(Shard::slowest);
+        if let Some((queued_len, name)) = slowest.max_by_key(|(queued_len, _)| *queued_len) {
+            stats.slowest_subscriber = name;
+            stats.slowest_queued_len = queued_len;
         }
         stats
     }

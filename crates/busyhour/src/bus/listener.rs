@@ -181,6 +181,20 @@ impl<E: Event> Listeners<E> {
         Some(&mut self.keyed.find_mut(hash, same_key)?.listeners)
     }
 
+    /// The subscriber for whom most is waiting, if anything waits for anybody.
+    pub(super) fn slowest(&self) -> Option<&Arc<Subscriber<E>>> {
+        let keyed = self.keyed.iter().flat_map(|keyed| &keyed.listeners);
+        let all = self.everything.iter().chain(keyed);
+        let waiting = all.map(|listener| (listener.subscriber.mailbox().len(), listener));
+        let (len, slowest) = waiting.max_by_key(|(len, _)| *len)?;
+        (len > 0).then_some(&slowest.subscriber)
+    }
+
+    /// Listeners that wait to be brought up to date.
+    pub(super) fn laggard_count(&self) -> usize {
+        self.laggard_count
+    }
+
     /// Whether anybody might want an event of this key.
     pub(super) fn want(&self, hash: u64, key: &E::Key) -> bool {
         !self.everything.is_empty() || self.keyed(hash, key).is_some()

@@ -53,6 +53,7 @@ pub(super) struct Counters {
     pub(super) conflated: u64,
     pub(super) cached_count: u64,
     pub(super) retired_count: u64,
+    pub(super) lagging_count: u64,
 }
 
 /// Nothing happened: this subscriber makes publishers wait for room.
@@ -348,11 +349,20 @@ impl<E: Event> Shard<E> {
         writer.sweep()
     }
 
+    /// Names the subscriber for whom most is waiting, with how much that is.
+    pub(super) fn slowest(&self) -> Option<(u64, String)> {
+        let state = self.state.lock();
+        let slowest = Arc::clone(state.listeners.slowest()?);
+        drop(state);
+        Some((slowest.mailbox().len() as u64, slowest.name().into()))
+    }
+
     pub(super) fn counters(&self) -> Counters {
         let state = self.state.lock();
         let writer = state.writer.as_ref();
         Counters {
             cached_count: writer.map_or(0, |writer| writer.len() as u64),
+            lagging_count: state.listeners.laggard_count() as u64,
             retired_count: writer.map_or(0, |writer| writer.retired_len() as u64),
             ..state.counters
         }

@@ -15,6 +15,7 @@ use std::{fmt, mem, sync::Arc};
 #[must_use]
 pub struct SubscriptionBuilder<E: Event> {
     topic: Arc<Hub<E>>,
+    name: Box<str>,
     filter: Filter<E>,
     replays: bool,
     conflates: bool,
@@ -29,6 +30,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     pub(super) fn new(topic: Arc<Hub<E>>) -> Self {
         Self {
             topic,
+            name: Box::default(),
             filter: Filter::All,
             replays: false,
             conflates: false,
@@ -36,6 +38,12 @@ impl<E: Event> SubscriptionBuilder<E> {
             overflow: Overflow::default(),
             executor: None,
         }
+    }
+
+    /// A name for people who read statistics and look for the slow one.
+    pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// Only events of this key. Publishers of other keys do not notice the
@@ -209,7 +217,8 @@ impl<E: Event> SubscriptionBuilder<E> {
         let conflates = self.conflates || self.overflow == Overflow::Conflate;
         let reseeds = self.replays && self.topic.is_cached();
         let mailbox = Mailbox::new(self.capacity, self.overflow, conflates, reseeds);
-        let subscriber = Subscriber::new(&self.topic, filter, lane, mailbox, consumer);
+        let name = self.name.clone();
+        let subscriber = Subscriber::new(&self.topic, name, filter, lane, mailbox, consumer);
         Arc::new(subscriber)
     }
 

@@ -17,6 +17,14 @@ pub struct TopicStats {
     pub lost: u64,
     /// Deliveries replaced by a newer event of the same key before they left.
     pub conflated: u64,
+    /// Subscriptions that lag and have yet to be brought up to date, counted
+    /// once for each part of the topic in which they do.
+    pub lagging_count: u64,
+    /// The name of the subscription with the longest queue; empty when no
+    /// event waits for any, or when it was given no name.
+    pub slowest_subscriber: String,
+    /// The length of that queue.
+    pub slowest_queued_len: u64,
     /// Replaced events that wait for the end of a lookup that may be reading them.
     pub retired_count: u64,
 }

@@ -1,0 +1,145 @@
+//! The schemaless event: a sort, a subject, and information elements.
+
+mod element;
+mod wire;
+
+pub use element::{BitField, Element, ElementId, Value};
+pub use wire::{DecodeError, Limits};
+
+use super::{Event, Name};
+
+/// An event whose type is known only when the program runs: for C, for the
+/// wire, and for whoever adds a sort of event without adding a Rust type.
+///
+/// It has a sort (a number), a subject (its key on a topic) and information
+/// elements, each with a number of its own and one of five types. Elements are
+/// kept in the order of their numbers, so equal records are equal in memory
+/// and on the wire.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour::bus::{ElementId, Limits, Record, Topic, Value};
+///
+/// const STATE: ElementId = ElementId(1);
+/// const CALLS: ElementId = ElementId(2);
+///
+/// let record = Record::new(7, "SIP/door")
+///     .with(STATE, Value::Text("in use".into()))
+///     .with(CALLS, Value::U32(2));
+/// assert_eq!(record.get(CALLS), Some(&Value::U32(2)));
+///
+/// let bytes = record.encode()?;
+/// assert_eq!(Record::decode(&bytes, &Limits::default())?, record);
+///
+/// let records = Topic::builder("records").cached().build();
+/// records.publish(record);
+/// assert_eq!(records.get(&"SIP/door".into()).unwrap().sort(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Record {
+    sort: u16,
+    subject: Name,
+    /// By number, each once.
+    elements: Vec<Element>,
+}
+
+impl Record {
+    /// A record without elements.
+    pub fn new(sort: u16, subject: impl Into<Name>) -> Self {
+        Self {
+            sort,
+            subject: subject.into(),
+            elements: Vec::new(),
+        }
+    }
+
+    /// The same record with this element, instead of an earlier one with the
+    /// same number.
+    #[must_use]
+    pub fn with(mut self, id: ElementId, value: Value) -> Self {
+        self.set(id, value);
+        self
+    }
+
+    /// Puts an element in; returns the one with the same number before.
+    pub fn set(&mut self, id: ElementId, value: Value) -> Option<Value> {
+        match self.place_of(id) {
+            Ok(index) => Some(std::mem::replace(&mut self.elements[index].value, value)),
+            Err(index) => {
+                self.elements.insert(index, Element { id, value });
+                None
+            }
+        }
+    }
+
+    /// Takes an element out.
+    pub fn remove(&mut self, id: ElementId) -> Option<Value> {
+        let index = self.place_of(id).ok()?;
+        Some(self.elements.remove(index).value)
+    }
+
+    /// What sort of event this is.
+    pub fn sort(&self) -> u16 {
+        self.sort
+    }
+
+    /// What it is about.
+    pub fn subject(&self) -> &Name {
+        &self.subject
+    }
+
+    /// The value of an element.
+    pub fn get(&self, id: ElementId) -> Option<&Value> {
+        let index = self.place_of(id).ok()?;
+        Some(&self.elements[index].value)
+    }
+
+    /// The elements, by number.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Element> {
+        self.elements.iter()
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// Whether it has no element.
+    pub fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
+
+    /// Whether this record has every element of `pattern` with a value that
+    /// [matches](Value::matches); sort and subject are not looked at.
+    ///
+    /// ```
+    /// use busyhour::bus::{ElementId, Record, Value};
+    ///
+    /// let id = ElementId(1);
+    /// let event = Record::new(7, "a").with(id, Value::Flags(0b0110));
+    /// assert!(event.matches(&Record::new(0, "").with(id, Value::Flags(0b0010))));
+    /// assert!(!event.matches(&Record::new(0, "").with(id, Value::Flags(0b1000))));
+    /// ```
+    pub fn matches(&self, pattern: &Self) -> bool {
+        let has = |wanted: &Element| {
+            let value = self.get(wanted.id);
+            value.is_some_and(|value| value.matches(&wanted.value))
+        };
+        pattern.iter().all(has)
+    }
+
+    fn place_of(&self, id: ElementId) -> Result<usize, usize> {
+        self.elements
+            .binary_search_by_key(&id, |element| element.id)
+    }
+}
+
+impl Event for Record {
+    type Key = Name;
+
+    fn key(&self) -> &Name {
+        &self.subject
+    }
+}

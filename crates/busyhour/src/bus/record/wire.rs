@@ -1,0 +1,221 @@
+//! Records as bytes. All numbers are big-endian:
+//!
+//! ```text
+//! record:  sort u16 | subject length u16 | subject | element count u16 | elements
+//! element: id u16 | type u8 | length u32 | value
+//! ```
+//!
+//! Elements come in the order of their ids, each once, so that a record has
+//! exactly one encoding.
+
+use super::{BitField, Element, ElementId, Record, Value};
+use crate::bus::Name;
+use std::str;
+
+/// What a record from outside may be at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Elements of a record.
+    pub element_count: usize,
+    /// Bytes of one value, and of the subject.
+    pub value_bytes: usize,
+    /// Bytes of the whole record.
+    pub record_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            element_count: 256,
+            value_bytes: 16 * 1024,
+            record_bytes: 64 * 1024,
+        }
+    }
+}
+
+/// Why bytes are not a record, or not one that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes end too early.
+    #[error("the record is cut off")]
+    CutOff,
+    /// Bytes follow the record.
+    #[error("bytes follow the record")]
+    TrailingBytes,
+    /// More than [`Limits`] allows, or than the format can say.
+    #[error("the record is too large")]
+    TooLarge,
+    /// A type that is not one of the five.
+    #[error("element {0} is of the unknown type {1}")]
+    UnknownType(u16, u8),
+    /// A value that its type does not allow.
+    #[error("element {0} has a value that its type does not allow")]
+    BadValue(u16),
+    /// The subject is not UTF-8.
+    #[error("the subject is not UTF-8")]
+    BadSubject,
+    /// Elements out of order, or two with one id.
+    #[error("element {0} is out of order")]
+    OutOfOrder(u16),
+}
+
+impl Record {
+    /// The record as bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError::TooLarge`] when a length does not fit the format.
+    pub fn encode(&self) -> Result<Vec<u8>, DecodeError> {
+        let mut bytes = Vec::with_capacity(64);
+        bytes.extend(self.sort.to_be_bytes());
+        bytes.extend(length(self.subject.len(), u16::to_be_bytes)?);
+        bytes.extend(self.subject.as_bytes());
+        bytes.extend(length(self.elements.len(), u16::to_be_bytes)?);
+        for element in &self.elements {
+            element.encode(&mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The record that these bytes are.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] says what is wrong with them. Any bytes are safe to
+    /// give; never more memory is used than a small multiple of their length.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        if bytes.len() > limits.record_bytes {
+            return Err(DecodeError::TooLarge);
+        }
+        let mut input = Input { bytes, limits };
+        let sort = input.u16()?;
+        let subject_len = usize::from(input.u16()?);
+        let subject = str::from_utf8(input.value(subject_len)?);
+        let subject = subject.map_err(|_| DecodeError::BadSubject)?;
+        let mut record = Self::new(sort, Name::new(subject));
+        let count = usize::from(input.u16()?);
+        if count > limits.element_count {
+            return Err(DecodeError::TooLarge);
+        }
+        for _ in 0..count {
+            record.append(input.element()?)?;
+        }
+        if !input.bytes.is_empty() {
+            return Err(DecodeError::TrailingBytes);
+        }
+        Ok(record)
+    }
+
+    fn append(&mut self, element: Element) -> Result<(), DecodeError> {
+        let last = self.elements.last();
+        if last.is_some_and(|last| last.id >= element.id) {
+            return Err(DecodeError::OutOfOrder(element.id.0));
+        }
+        self.elements.push(element);
+        Ok(())
+    }
+}
+
+impl Element {
+    fn encode(&self, bytes: &mut Vec<u8>) -> Result<(), DecodeError> {
+        bytes.extend(self.id.0.to_be_bytes());
+        match &self.value {
+            Value::U32(number) => put(bytes, Type::U32, &number.to_be_bytes()),
+            Value::Text(text) => put(bytes, Type::Text, text.as_bytes()),
+            Value::Bytes(raw) => put(bytes, Type::Bytes, raw),
+            Value::Flags(flags) => put(bytes, Type::Flags, &flags.to_be_bytes()),
+            Value::Bits(bits) => put(bytes, Type::Bits, bits.as_bytes()),
+        }
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, kind: Type, value: &[u8]) -> Result<(), DecodeError> {
+    bytes.push(kind as u8);
+    bytes.extend(length(value.len(), u32::to_be_bytes)?);
+    bytes.extend(value);
+    Ok(())
+}
+
+fn length<N: TryFrom<usize>, const WIDTH: usize>(
+    length: usize,
+    to_bytes: impl Fn(N) -> [u8; WIDTH],
+) -> Result<[u8; WIDTH], DecodeError> {
+    let length = N::try_from(length).map_err(|_| DecodeError::TooLarge)?;
+    Ok(to_bytes(length))
+}
+
+/// The types as the wire numbers them.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Type {
+    U32 = 1,
+    Text = 2,
+    Bytes = 3,
+    Flags = 4,
+    Bits = 5,
+}
+
+impl Type {
+    const ALL: [Self; 5] = [Self::U32, Self::Text, Self::Bytes, Self::Flags, Self::Bits];
+
+    fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    fn value(self, bytes: &[u8]) -> Option<Value> {
+        Some(match self {
+            Self::U32 => Value::U32(u32::from_be_bytes(bytes.try_into().ok()?)),
+            Self::Text => Value::Text(Name::new(str::from_utf8(bytes).ok()?)),
+            Self::Bytes => Value::Bytes(bytes.into()),
+            Self::Flags => Value::Flags(u32::from_be_bytes(bytes.try_into().ok()?)),
+            Self::Bits => Value::Bits(BitField::from_bytes(bytes)?),
+        })
+    }
+}
+
+/// The bytes not read yet.
+struct Input<'a> {
+    bytes: &'a [u8],
+    limits: &'a Limits,
+}
+
+impl<'a> Input<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self
+            .bytes
+            .split_at_checked(len)
+            .ok_or(DecodeError::CutOff)?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], DecodeError> {
+        let taken = self.take(LEN)?;
+        taken.try_into().map_err(|_| DecodeError::CutOff)
+    }
+
+    fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn value(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        if len > self.limits.value_bytes {
+            return Err(DecodeError::TooLarge);
+        }
+        self.take(len)
+    }
+
+    fn element(&mut self) -> Result<Element, DecodeError> {
+        let id = self.u16()?;
+        let [number] = self.array()?;
+        let kind = Type::from_number(number).ok_or(DecodeError::UnknownType(id, number))?;
+        let len = self.array().map(u32::from_be_bytes)?;
+        let len = usize::try_from(len).map_err(|_| DecodeError::TooLarge)?;
+        let value = kind
+            .value(self.value(len)?)
+            .ok_or(DecodeError::BadValue(id))?;
+        let id = ElementId(id);
+        Ok(Element { id, value })
+    }
+}

@@ -1,0 +1,145 @@
+//! The schemaless event against a map as its oracle, and its decoder against
+//! bytes of every kind.
+
+use busyhour::bus::{BitField, DecodeError, ElementId, Limits, Name, Record, Value};
+use proptest::{collection::vec, prelude::*};
+use std::collections::BTreeMap;
+
+fn values() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<u32>().prop_map(Value::U32),
+        ".{0,20}".prop_map(|text| Value::Text(Name::from(text))),
+        vec(any::<u8>(), 0..20).prop_map(|bytes| Value::Bytes(bytes.into())),
+        any::<u32>().prop_map(Value::Flags),
+        vec(0..500_u16, 0..8).prop_map(|bits| Value::Bits(bits.into_iter().collect())),
+    ]
+}
+
+fn records() -> impl Strategy<Value = Record> {
+    let elements = vec((0..40_u16, values()), 0..12);
+    (any::<u16>(), ".{0,20}", elements).prop_map(|(sort, subject, elements)| {
+        let mut record = Record::new(sort, subject);
+        for (id, value) in elements {
+            record.set(ElementId(id), value);
+        }
+        record
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_record_behaves_like_a_map(steps in vec((0..6_u16, prop::option::of(values())), 0..40)) {
+        let (mut record, mut oracle) = (Record::new(1, "subject"), BTreeMap::new());
+        for (id, value) in steps {
+            match value {
+                Some(value) => prop_assert_eq!(
+                    record.set(ElementId(id), value.clone()),
+                    oracle.insert(id, value)
+                ),
+                None => prop_assert_eq!(record.remove(ElementId(id)), oracle.remove(&id)),
+            }
+            let elements = record.iter().map(|element| (element.id.0, element.value.clone()));
+            prop_assert_eq!(elements.collect::<BTreeMap<_, _>>(), oracle.clone());
+            prop_assert!(record.iter().is_sorted_by_key(|element| element.id));
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded(record in records()) {
+        let bytes = record.encode().unwrap();
+        prop_assert_eq!(Record::decode(&bytes, &Limits::default()), Ok(record.clone()));
+        prop_assert!(record.matches(&record));
+        for cut in 0..bytes.len() {
+            prop_assert!(Record::decode(&bytes[..cut], &Limits::default()).is_err());
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_an_error_or_another_record(
+        record in records(),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = record.encode().unwrap();
+        for (index, byte) in damage {
+            let index = index.index(bytes.len());
+            bytes[index] = byte;
+        }
+        if let Ok(other) = Record::decode(&bytes, &Limits::default()) {
+            prop_assert_eq!(other.encode().unwrap(), bytes, "one encoding each");
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_safe(bytes in vec(any::<u8>(), 0..200)) {
+        if let Ok(record) = Record::decode(&bytes, &Limits::default()) {
+            prop_assert_eq!(record.encode().unwrap(), bytes);
+        }
+    }
+}
+
+#[test]
+fn limits_are_kept() {
+    let large = Record::new(1, "s").with(ElementId(1), Value::Bytes([0; 100].into()));
+    let bytes = large.encode().unwrap();
+    let decode = |limits| Record::decode(&bytes, &limits);
+    let limits = Limits::default();
+    assert!(decode(limits).is_ok());
+    let too_large = Err(DecodeError::TooLarge);
+    let value_bytes = 99;
+    assert_eq!(
+        decode(Limits {
+            value_bytes,
+            ..limits
+        }),
+        too_large
+    );
+    let element_count = 0;
+    assert_eq!(
+        decode(Limits {
+            element_count,
+            ..limits
+        }),
+        too_large
+    );
+    let record_bytes = bytes.len() - 1;
+    assert_eq!(
+        decode(Limits {
+            record_bytes,
+            ..limits
+        }),
+        too_large
+    );
+    let long = Record::new(1, "x".repeat(70_000));
+    assert_eq!(long.encode(), Err(DecodeError::TooLarge));
+}
+
+#[test]
+fn each_kind_of_damage_has_its_name() {
+    let good = Record::new(1, "s").with(ElementId(3), Value::Text("é".into()));
+    let bytes = good.encode().unwrap();
+    let with = |index: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[index] = byte;
+        Record::decode(&bytes, &Limits::default())
+    };
+    assert_eq!(with(4, 0xFF), Err(DecodeError::BadSubject));
+    assert_eq!(with(9, 77), Err(DecodeError::UnknownType(3, 77)));
+    assert_eq!(with(bytes.len() - 1, b'x'), Err(DecodeError::BadValue(3)));
+    let longer = [bytes.as_slice(), &[0]].concat();
+    let decoded = Record::decode(&longer, &Limits::default());
+    assert_eq!(decoded, Err(DecodeError::TrailingBytes));
+    let twice = [&bytes[..5], &[0, 2], &bytes[7..], &bytes[7..]].concat();
+    let decoded = Record::decode(&twice, &Limits::default());
+    assert_eq!(decoded, Err(DecodeError::OutOfOrder(3)));
+}
+
+#[test]
+fn bits_and_flags_match_when_all_that_is_wanted_is_set() {
+    let bits = |bits: &[u16]| Value::Bits(bits.iter().copied().collect());
+    assert!(bits(&[1, 9, 300]).matches(&bits(&[9])));
+    assert!(!bits(&[1, 9]).matches(&bits(&[9, 10])));
+    assert!(Value::Flags(0b110).matches(&Value::Flags(0)));
+    assert!(!Value::Flags(1).matches(&Value::U32(1)));
+    assert!(BitField::default().iter().next().is_none());
+    assert_eq!(BitField::from_bytes(&[1, 0]), None);
+}

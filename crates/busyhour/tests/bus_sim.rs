@@ -1,0 +1,226 @@
+//! The bus in the deterministic simulation: eight publishers, subscribers who
+//! come and go, and random order in everything. Every view ends equal to the
+//! cache, and the same seed gives the same history.
+
+use busyhour::{
+    bus::{Delivery, Event, Subscription, Topic},
+    runtime::{Runtime, Simulation},
+    serializer::Serializer,
+    task::Overflow,
+};
+use std::{
+    collections::BTreeMap,
+    env,
+    panic::catch_unwind,
+    sync::{Arc, Mutex},
+};
+
+/// How many seeds to run; set `BUSYHOUR_TEST_SEED` to replay one.
+fn seeds() -> Vec<u64> {
+    let number = |name: &str| env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("BUSYHOUR_TEST_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..60 * number("BUSYHOUR_TEST_SCALE").unwrap_or(1)).collect(),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Change {
+    key: u64,
+    number: u64,
+    owner: Arc<()>,
+}
+
+impl Event for Change {
+    type Key = u64;
+
+    fn key(&self) -> &u64 {
+        &self.key
+    }
+}
+
+#[derive(Default)]
+struct View {
+    last: BTreeMap<u64, u64>,
+    highest: BTreeMap<u64, u64>,
+    lost: u64,
+    heard: Vec<u64>,
+}
+
+impl View {
+    fn hear(&mut self, delivery: Delivery<'_, Change>) {
+        match delivery {
+            Delivery::Event(change) => {
+                let before = self.highest.insert(change.key, change.number);
+                assert!(before.is_none_or(|before| before < change.number));
+                self.last.insert(change.key, change.number);
+                self.heard.push(change.key << 32 | change.number);
+            }
+            Delivery::Cleared(key) => {
+                self.last.remove(key);
+                self.heard.push(*key);
+            }
+            Delivery::Replayed => self.heard.push(u64::MAX),
+            Delivery::Lost(count) => {
+                self.lost += count;
+                self.heard.push(u64::MAX - count);
+            }
+        }
+    }
+}
+
+struct World {
+    runtime: Runtime,
+    topic: Topic<Change>,
+    views: Vec<(Arc<Mutex<View>>, Subscription<Change>)>,
+    publishers: Vec<Serializer>,
+    owner: Arc<()>,
+    number: u64,
+}
+
+const KEYS: u64 = 300;
+const PUBLISHERS: u64 = 8;
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let runtime = Runtime::simulated(seed);
+        let topic = runtime.topic::<Change>("changes").cached().build();
+        let publisher = |index| {
+            let publisher = runtime.serializer(&format!("publisher {index}"));
+            publisher.capacity(1 << 20).build().unwrap()
+        };
+        let publishers = (0..PUBLISHERS).map(publisher).collect();
+        Self {
+            runtime,
+            topic,
+            publishers,
+            views: Vec::new(),
+            owner: Arc::default(),
+            number: 0,
+        }
+    }
+
+    fn simulation(&self) -> &Simulation {
+        self.runtime.simulation().unwrap()
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.simulation().random_u64() % bound
+    }
+
+    fn step(&mut self) {
+        match self.below(100) {
+            0..3 => self.subscribe(),
+            3..5 if self.views.len() > 3 => {
+                let index = self.below(self.views.len() as u64) as usize;
+                drop(self.views.swap_remove(index));
+            }
+            5..40 => {
+                self.simulation().step();
+            }
+            _ => self.publish(),
+        }
+    }
+
+    fn subscribe(&mut self) {
+        let view = Arc::new(Mutex::new(View::default()));
+        let heard = Arc::clone(&view);
+        let overflow = [
+            Overflow::Reject,
+            Overflow::DropOldest,
+            Overflow::Block,
+            Overflow::Conflate,
+        ];
+        let builder = self
+            .topic
+            .subscribe()
+            .replay()
+            .capacity(1 + self.below(20) as usize)
+            .overflow(overflow[self.below(4) as usize])
+            .on(&self.runtime.pool().ephemeral());
+        let hear = move |delivery: Delivery<'_, Change>| heard.lock().unwrap().hear(delivery);
+        let subscription = match self.below(3) {
+            0 => builder.start_parallel(3, hear),
+            _ => builder.start(hear),
+        };
+        self.views.push((view, subscription));
+    }
+
+    /// On the serializer of the key's publisher, so that numbers by key follow
+    /// the order of publishing.
+    fn publish(&mut self) {
+        self.number += 1;
+        let key = self.below(KEYS);
+        let (topic, number) = (self.topic.clone(), self.number);
+        let owner = Arc::clone(&self.owner);
+        let is_clear = self.below(10) == 0;
+        let publish = move || {
+            if is_clear {
+                topic.clear(&key);
+            } else {
+                let _ = topic.publish(Change { key, number, owner });
+            }
+        };
+        let publisher = &self.publishers[(key % PUBLISHERS) as usize];
+        publisher.push(publish).unwrap();
+    }
+
+    /// Lets everything finish and compares every view with the cache.
+    fn check(&self) {
+        self.simulation().run_until_idle();
+        let cache: BTreeMap<u64, u64> = self
+            .topic
+            .snapshot()
+            .iter()
+            .map(|change| (change.key, change.number))
+            .collect();
+        for (view, subscription) in &self.views {
+            assert!(subscription.is_idle());
+            let view = view.lock().unwrap();
+            assert_eq!(view.last, cache);
+            for event in &view.heard {
+                self.simulation().trace_u64(*event);
+            }
+        }
+        let stats = self.topic.stats();
+        assert_eq!(stats.cached_count, cache.len() as u64);
+        assert_eq!(stats.lagging_count, 0);
+        self.simulation().trace_u64(stats.lost);
+        self.simulation().trace_u64(stats.conflated);
+    }
+}
+
+/// Returns the hash of all that happened, and how much was lost.
+fn run(seed: u64) -> (u64, u64) {
+    let mut world = World::new(seed);
+    for _ in 0..4 {
+        (0..500).for_each(|_| world.step());
+        world.check();
+    }
+    let hash = world.simulation().trace_hash();
+    let lost = world.topic.stats().lost;
+    let owner = Arc::clone(&world.owner);
+    drop(world);
+    assert_eq!(Arc::strong_count(&owner), 1, "an event outlived its topic");
+    (hash, lost)
+}
+
+#[test]
+fn every_view_ends_equal_to_the_cache_whatever_the_order() {
+    let mut lost = 0;
+    for seed in seeds() {
+        let replay = format!("BUSYHOUR_TEST_SEED={seed} cargo test -p busyhour --test bus_sim");
+        let outcome = catch_unwind(|| run(seed));
+        let (_, lost_here) = outcome.unwrap_or_else(|_| panic!("replay with: {replay}"));
+        lost += lost_here;
+    }
+    assert!(lost > 0, "the queues are meant to overflow");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    for seed in seeds().into_iter().take(5) {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+    assert_ne!(run(1), run(2));
+}
