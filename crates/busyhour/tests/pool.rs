@@ -229,3 +229,29 @@ fn a_simulated_shutdown_drains() {
     assert!(report.is_clean());
     assert_eq!(report.ran, 10);
 }
+
+#[test]
+fn a_blocked_worker_has_a_stand_in() {
+    let pool = pool(1);
+    let (sender, receiver) = mpsc::channel();
+    let waiting = pool.clone();
+    let handle = pool.spawn(async move { waiting.blocking(|| receiver.recv()) });
+    pool.push(move || sender.send(7).unwrap()).unwrap();
+    assert_eq!(handle.wait(), Ok(Ok(7)));
+}
+
+#[test]
+fn idle_workers_above_the_minimum_leave() {
+    let pool = TaskPool::builder()
+        .minimum(1)
+        .workers(3)
+        .maximum(3)
+        .idle_timeout(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    while pool.stats().worker_count > 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(pool.push_wait(|| 5), Ok(5));
+    assert!(pool.shutdown(LONG).is_clean());
+}

@@ -189,6 +189,11 @@ pub(super) struct WorkerCounts {
 }
 
 impl WorkerCounts {
+    /// As many threads again may stand in for workers that are blocked.
+    pub(super) fn places(&self) -> usize {
+        2 * self.maximum
+    }
+
     fn check(self) -> Result<Self, BuildError> {
         let ordered = 1 <= self.minimum
             && self.minimum <= self.initial
@@ -208,7 +213,7 @@ fn available_parallelism() -> usize {
 }
 
 /// The most workers a pool can have.
-const WORKERS_MAX: usize = 1024;
+pub(super) const WORKERS_MAX: usize = 1024;
 
 /// 64 MiB of task slots.
 const DEFAULT_CAPACITY: usize = 1 << 20;

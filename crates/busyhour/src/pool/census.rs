@@ -14,7 +14,7 @@ impl Shared {
             worker_count: self.crew.len() as u64,
             idle_worker_count: self.sleepers.asleep_len() as u64,
             queued_len: self.queued_len() as u64,
-            pushed: count(|tally| &tally.pushed),
+            pushed: self.pushed(),
             processed: count(|tally| &tally.processed),
             rejected: count(|tally| &tally.rejected),
             dropped: count(|tally| &tally.dropped),

@@ -146,7 +146,7 @@ mod models {
     use loom::sync::Arc;
 
     #[test]
-    fn loom_the_owner_and_two_strangers_never_meet() {
+    fn loom_the_owner_and_a_stranger_never_meet() {
         loom::model(|| {
             super::super::fences::prepare();
             let gate = Arc::new(Gate::new(0_u64));
@@ -159,6 +159,21 @@ mod models {
                 unsafe { gate.as_owner(|value| *value += 1) };
             }
             stranger.join().unwrap();
+            assert_eq!(gate.as_stranger(|value| *value), 3);
+        });
+    }
+
+    #[test]
+    fn loom_two_strangers_never_meet_the_owner_or_each_other() {
+        loom::model(|| {
+            let gate = Arc::new(Gate::new(0_u64));
+            let strangers = [0, 1].map(|_| {
+                let gate = Arc::clone(&gate);
+                loom::thread::spawn(move || gate.as_stranger(|value| *value += 1))
+            });
+            // SAFETY: only this thread enters as the owner.
+            unsafe { gate.as_owner(|value| *value += 1) };
+            strangers.map(|stranger| stranger.join().unwrap());
             assert_eq!(gate.as_stranger(|value| *value), 3);
         });
     }

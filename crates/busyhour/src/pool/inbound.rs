@@ -4,7 +4,7 @@ use std::{collections::VecDeque, mem};
 
 use super::{entity::Token, local::Loot, spin::SpinLock};
 use crate::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     task::Task,
 };
 
@@ -14,13 +14,15 @@ pub(super) struct Inbound {
     /// What waits; written under the lock, for whoever wonders whether to take it.
     len: AtomicUsize,
     high_water: AtomicUsize,
+    /// Tasks ever pushed.
+    pushed: AtomicU64,
     queue: SpinLock<Queue>,
 }
 
 #[derive(Default)]
 struct Queue {
     is_open: bool,
-    /// Full chunks first, so that no push moves what others pushed.
+    /// Full chunks, older than `tasks`.
     full: VecDeque<VecDeque<Task>>,
     tasks: VecDeque<Task>,
     tokens: Vec<Token>,
@@ -40,17 +42,24 @@ impl Inbound {
         self.high_water.load(Ordering::Relaxed)
     }
 
+    /// Tasks ever pushed; those of entities do not count.
+    pub(super) fn pushed(&self) -> u64 {
+        self.pushed.load(Ordering::SeqCst)
+    }
+
+    #[inline]
     pub(super) fn push(&self, task: Task) -> Result<usize, Closed<Task>> {
         let mut queue = self.queue.lock();
         if !queue.is_open {
             return Err(Closed(task));
         }
-        if queue.tasks.len() == CHUNK_LEN {
-            let fresh = VecDeque::with_capacity(CHUNK_LEN);
-            let full = mem::replace(&mut queue.tasks, fresh);
-            queue.full.push_back(full);
+        if queue.tasks.len() == queue.tasks.capacity() {
+            queue.begin_chunk();
         }
         queue.tasks.push_back(task);
+        // Only under the lock, so no read-modify-write is needed.
+        let pushed = self.pushed.load(Ordering::Relaxed) + 1;
+        self.pushed.store(pushed, Ordering::Relaxed);
         Ok(self.publish(&mut queue, 1))
     }
 
@@ -105,5 +114,17 @@ impl Inbound {
     }
 }
 
+impl Queue {
+    /// Puts a full chunk aside, so that no push moves what others pushed.
+    #[cold]
+    fn begin_chunk(&mut self) {
+        let fresh = VecDeque::with_capacity(CHUNK_LEN);
+        let full = mem::replace(&mut self.tasks, fresh);
+        if !full.is_empty() {
+            self.full.push_back(full);
+        }
+    }
+}
+
 /// 16 KiB of tasks.
-const CHUNK_LEN: usize = 256;
+pub(super) const CHUNK_LEN: usize = 256;

@@ -41,6 +41,8 @@ mod tally;
 mod census;
 mod phase;
 mod shutdown;
+mod blocking;
+mod thread_pool;
 mod simulated;
 mod drive;
 mod random;
@@ -55,6 +57,7 @@ pub use builder::{BuildError, Builder, Selector};
 pub use error::{Cycle, PushError, WaitError};
 pub use join::{JoinError, JoinHandle};
 pub use shutdown::{Leftover, ShutdownReport};
+pub use thread_pool::{ThreadPool, ThreadPoolOptions};
 
 pub(crate) use berth::Berth;
 pub(crate) use context::current_entity;
@@ -189,6 +192,28 @@ impl TaskPool {
     {
         let shared = Arc::clone(self.shared());
         spawn_on(future, move |task| shared.push_task(task, true))
+    }
+
+    /// Runs `f`, which may block, at once on this thread.
+    ///
+    /// On a worker of this pool another one sees to the waiting tasks
+    /// meanwhile: a sleeping one, or an additional thread beyond the maximum
+    /// (at most as many again), which stays until it is idle.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let (sender, receiver) = mpsc::channel();
+    /// let waiting = pool.clone();
+    /// pool.push(move || waiting.blocking(|| receiver.recv().unwrap())).unwrap();
+    /// // The only worker waits, and yet this runs:
+    /// pool.push(move || sender.send(()).unwrap()).unwrap();
+    /// assert!(pool.shutdown(std::time::Duration::from_secs(60)).is_clean());
+    /// ```
+    pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.shared().blocking(f)
     }
 
     /// Runs one task of a simulated pool; `false` when none is runnable or the

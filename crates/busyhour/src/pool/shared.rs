@@ -12,6 +12,7 @@ use std::{
 use super::{
     Hook, Selector,
     berth::Berth,
+    blocking::Blocked,
     builder::{Builder, WorkerCounts},
     context::{self, within},
     crew::Crew,
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     /// What threads that are no worker of this pool did.
     pub(super) others: CachePadded<Tally>,
     pub(super) ends: Ends,
+    pub(super) blocked: Blocked,
     pub(crate) registry: Registry,
     pub(crate) waits: Waits,
     next_worker: AtomicUsize,
@@ -112,13 +114,14 @@ impl Shared {
                 on_thread_stop: builder.on_thread_stop,
                 capacity: builder.capacity,
             },
-            workers: (0..counts.maximum).map(Worker::new).collect(),
-            crew: Crew::new(counts.maximum),
+            workers: (0..counts.places()).map(Worker::new).collect(),
+            crew: Crew::new(counts.places()),
             sleepers: Sleepers::default(),
             phase: PhaseCell::open(),
             simulated: seed.map(Simulated::new),
             others: CachePadded::default(),
             ends: Ends::default(),
+            blocked: Blocked::default(),
             registry: Registry::default(),
             waits: Waits::default(),
             next_worker: AtomicUsize::new(0),
@@ -237,7 +240,6 @@ impl Shared {
             }
             match worker.inbound.push(task) {
                 Ok(len) => {
-                    self.count_pushed();
                     self.after_push(Some(worker.number), len);
                     return Ok(());
                 }
@@ -311,15 +313,22 @@ impl Shared {
     fn after_push(self: &Arc<Self>, preferred: Option<usize>, len: usize) {
         if self.sleepers.should_wake() {
             self.wake_one(preferred);
-        } else if len > self.options.growth_threshold && self.crew.len() < self.workers.len() {
+        } else if len > self.options.growth_threshold && self.may_grow() {
             self.grow_if_needed();
         }
+    }
+
+    /// Whether fewer workers than the maximum have a thread that is not blocked.
+    #[inline]
+    pub(super) fn may_grow(&self) -> bool {
+        self.crew.len() < self.counts.maximum + self.blocked.len()
     }
 
     #[cold]
     fn grow_if_needed(self: &Arc<Self>) {
         if self.sleepers.asleep_len() == 0 && self.phase.get() == Phase::Open {
-            self.grow(self.options.auto_increment);
+            let room = self.counts.maximum + self.blocked.len() - self.crew.len();
+            self.grow(self.options.auto_increment.min(room));
         }
     }
 

@@ -102,8 +102,13 @@ impl Shared {
     /// Accepted, and neither begun nor lost by a declared policy.
     fn unstarted(&self) -> u64 {
         let begun = self.started() + self.sum(|tally| tally.dropped.load(Ordering::SeqCst));
-        let pushed = self.sum(|tally| tally.pushed.load(Ordering::SeqCst));
-        pushed.saturating_sub(begun)
+        self.pushed().saturating_sub(begun)
+    }
+
+    /// Tasks accepted, from wherever.
+    pub(super) fn pushed(&self) -> u64 {
+        let inbound = self.workers.iter().map(|worker| worker.inbound.pushed());
+        inbound.sum::<u64>() + self.sum(|tally| tally.pushed.load(Ordering::SeqCst))
     }
 
     fn started(&self) -> u64 {

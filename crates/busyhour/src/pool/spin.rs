@@ -80,3 +80,27 @@ impl<T> Drop for SpinGuard<'_, T> {
         self.lock.is_taken.store(false, Ordering::Release);
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::UnsafeCell as TrackedCell;
+    use loom::sync::Arc;
+
+    #[test]
+    fn loom_two_threads_are_never_inside_together() {
+        loom::model(|| {
+            let lock = Arc::new(SpinLock::new(TrackedCell::new(0)));
+            let other = Arc::clone(&lock);
+            let add = |lock: &SpinLock<TrackedCell<i32>>| {
+                // SAFETY: the lock is taken; loom would see another access.
+                lock.lock().with_mut(|value| unsafe { *value += 1 });
+            };
+            let thread = loom::thread::spawn(move || add(&other));
+            add(&lock);
+            thread.join().unwrap();
+            // SAFETY: as above.
+            assert_eq!(lock.lock().with(|value| unsafe { *value }), 2);
+        });
+    }
+}

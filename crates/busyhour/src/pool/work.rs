@@ -1,9 +1,10 @@
 //! A worker's day: switch, run, search, sleep.
 
-use std::time::Duration;
+use std::{hint::spin_loop, time::Duration};
 
 use super::{
     entity::Token,
+    inbound::CHUNK_LEN,
     local::{Loot, Runnable},
     meter::{Meter, next_allowance_log2},
     phase::Phase,
@@ -21,6 +22,7 @@ impl Shared {
             seat,
             meter: Meter::new(&self.clock),
             lane_allowance_log2: 0,
+            turns: 0,
             last: None,
         };
         day.publish_now();
@@ -40,6 +42,7 @@ struct Day<'a> {
     seat: Seat<'a>,
     meter: Meter,
     lane_allowance_log2: u8,
+    turns: u32,
     /// Who ran last and has more to do, and what it is charged.
     last: Option<(Runnable, Duration)>,
 }
@@ -48,7 +51,8 @@ impl Day<'_> {
     /// Runs whoever is next; `false` when nobody is.
     #[inline]
     fn turn(&mut self) -> bool {
-        if self.seat.worker.inbound.len() > 0 {
+        self.turns = self.turns.wrapping_add(1);
+        if self.seat.worker.inbound.len() > 0 && self.may_take_over() {
             self.take_over(self.seat.worker.inbound.take());
         }
         let last = self.last.take();
@@ -59,6 +63,12 @@ impl Day<'_> {
             None => return false,
         }
         true
+    }
+
+    /// A chunk is as long as four turns of the lane: a long lane takes one every
+    /// fourth turn, so that neither it nor the inbound queue grows for the other.
+    fn may_take_over(&self) -> bool {
+        self.turns.is_multiple_of(4) || self.seat.worker.lane_len() < CHUNK_LEN
     }
 
     fn take_over(&self, loot: Loot) {
@@ -128,10 +138,13 @@ impl Day<'_> {
         }
     }
 
-    /// Looks at everybody's queues a few times.
+    /// Looks at everybody's queues a few times in a few microseconds: somebody
+    /// may be about to push, and parking costs more. It does not yield its
+    /// processor between: on a busy machine it might not get it back for long,
+    /// and as long as it searches nobody else is woken.
     fn search(&self) -> bool {
-        (0..SEARCH_ROUNDS).any(|_| {
-            std::hint::spin_loop();
+        (0..SEARCH_ROUNDS).any(|round| {
+            (0..round * SPINS_PER_ROUND).for_each(|_| spin_loop());
             self.victims().any(|victim| self.steal(victim))
         })
     }
@@ -210,4 +223,5 @@ impl Day<'_> {
     }
 }
 
-const SEARCH_ROUNDS: usize = 4;
+const SEARCH_ROUNDS: usize = 6;
+const SPINS_PER_ROUND: usize = 4;

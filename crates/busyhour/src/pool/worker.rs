@@ -83,10 +83,16 @@ impl Worker {
         lane_len + entity_len + self.inbound.len()
     }
 
+    /// Plain tasks that wait in the lane.
+    #[inline]
+    pub(super) fn lane_len(&self) -> usize {
+        self.published.lane_len.load(Ordering::Relaxed)
+    }
+
     /// Plain tasks that wait here.
     #[inline]
     pub(super) fn task_len(&self) -> usize {
-        self.published.lane_len.load(Ordering::Relaxed) + self.inbound.len()
+        self.lane_len() + self.inbound.len()
     }
 
     /// Enters the gate as a thief or a shutdown does.

@@ -282,7 +282,9 @@ impl Core {
     /// Blocks until `done`, or until this thread could run a task here.
     pub(super) fn await_change(&self, done: impl Fn() -> bool) {
         self.state.lock().waiters += 1;
-        (self.pool()).await_end(None, || done() || self.state.lock().may_begin());
+        self.pool().blocking(|| {
+            (self.pool()).await_end(None, || done() || self.state.lock().may_begin());
+        });
         self.state.lock().waiters -= 1;
     }
 

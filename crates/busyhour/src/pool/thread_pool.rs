@@ -1,0 +1,120 @@
+//! The options of an older kind of pool, mapped onto a task pool.
+
+use std::time::Duration;
+
+use super::{BuildError, TaskPool, builder::WORKERS_MAX};
+
+/// Options of a thread pool with one work queue, as programs of 2012 to 2024
+/// gave them.
+///
+/// ```
+/// use busyhour::pool::{ThreadPool, ThreadPoolOptions};
+///
+/// let options = ThreadPoolOptions {
+///     initial_size: 2,
+///     auto_increment: 5,
+///     max_size: 50,
+///     idle_timeout_secs: 60,
+/// };
+/// let pool = ThreadPool::new("old habits", options).unwrap();
+/// pool.push(|| println!("still runs")).unwrap();
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ThreadPoolOptions {
+    /// Threads at the start. At least one worker always exists here.
+    pub initial_size: usize,
+    /// Threads added when a push finds none idle; 0: the pool does not grow.
+    pub auto_increment: usize,
+    /// Threads at most; 0: no limit (but that of a task pool).
+    pub max_size: usize,
+    /// Seconds after which an idle thread ends; 0: never.
+    pub idle_timeout_secs: u64,
+}
+
+/// A [`TaskPool`] built from [`ThreadPoolOptions`], which it dereferences to.
+#[derive(Debug, Clone)]
+pub struct ThreadPool(TaskPool);
+
+impl ThreadPool {
+    /// Starts the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::build`](super::Builder::build): when `initial_size` is
+    /// above `max_size`, or the system refuses a thread.
+    pub fn new(name: &str, options: ThreadPoolOptions) -> Result<Self, BuildError> {
+        let pool = TaskPool::builder()
+            .name(name)
+            .minimum(1)
+            .workers(options.workers())
+            .maximum(options.maximum())
+            .auto_increment(options.auto_increment)
+            .growth_threshold(0)
+            .idle_timeout(options.idle_timeout());
+        pool.build().map(Self)
+    }
+}
+
+impl std::ops::Deref for ThreadPool {
+    type Target = TaskPool;
+
+    fn deref(&self) -> &TaskPool {
+        &self.0
+    }
+}
+
+impl From<ThreadPool> for TaskPool {
+    fn from(pool: ThreadPool) -> Self {
+        pool.0
+    }
+}
+
+impl ThreadPoolOptions {
+    fn workers(&self) -> usize {
+        self.initial_size.max(1)
+    }
+
+    fn maximum(&self) -> usize {
+        match (self.auto_increment, self.max_size) {
+            (0, _) => self.workers(),
+            (_, 0) => WORKERS_MAX,
+            (_, max_size) => max_size,
+        }
+    }
+
+    fn idle_timeout(&self) -> Duration {
+        match self.idle_timeout_secs {
+            0 => Duration::MAX,
+            secs => Duration::from_secs(secs),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(initial_size: usize, auto_increment: usize, max_size: usize) -> ThreadPoolOptions {
+        ThreadPoolOptions {
+            initial_size,
+            auto_increment,
+            max_size,
+            idle_timeout_secs: 0,
+        }
+    }
+
+    #[test]
+    fn zeros_have_their_old_meanings() {
+        assert_eq!(options(0, 0, 0).workers(), 1);
+        assert_eq!(options(3, 0, 9).maximum(), 3);
+        assert_eq!(options(3, 1, 0).maximum(), WORKERS_MAX);
+        assert_eq!(options(3, 1, 9).maximum(), 9);
+        assert_eq!(options(3, 1, 9).idle_timeout(), Duration::MAX);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let refused = ThreadPool::new("too many", options(5, 1, 4));
+        assert!(matches!(refused, Err(BuildError::WorkerCounts { .. })));
+    }
+}
