@@ -46,7 +46,7 @@ fn binding(number: usize) -> BindingView {
     BindingView {
         aor: format!("d{number}"),
         contact: format!("sip:d{number}@192.0.2.1"),
-        q_milli: 1000,
+        q_milli: Some(1000),
         call_id: "c".into(),
         cseq: 1,
         source: "192.0.2.1:5060".into(),

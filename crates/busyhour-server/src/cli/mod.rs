@@ -1,10 +1,16 @@
 //! The command line: one subcommand a file, each an argument struct with a `run`.
 
+mod serve;
+mod service;
+mod announce;
+mod reload;
+mod signals;
 mod check_config;
 mod failure;
 
 pub use check_config::CheckConfig;
 pub use failure::Failure;
+pub use serve::Serve;
 
 use crate::storm::Storm;
 use clap::{Parser, Subcommand};
@@ -29,6 +35,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(Serve),
     CheckConfig(CheckConfig),
     Storm(Box<Storm>),
 }
@@ -36,6 +43,7 @@ enum Command {
 impl Command {
     fn run(self) -> Result<(), Failure> {
         match self {
+            Self::Serve(command) => command.run(),
             Self::CheckConfig(command) => command.run(),
             Self::Storm(command) => command.run().map_err(Failure::running),
         }

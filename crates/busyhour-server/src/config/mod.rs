@@ -34,7 +34,7 @@ pub use paths::default_database;
 pub use problem::{Origin, Problem, Problems};
 
 use crate::auth::Algorithm;
-use crate::server::{Limits, RegistrationPolicy, WatchPolicy};
+use crate::server::{Authentication, Limits, RegistrationPolicy, ServerConfig, WatchPolicy};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -207,12 +207,43 @@ impl Config {
         }
         Problems::none_or(problems).map(|()| loaded)
     }
+
+    /// What the server itself needs to know, without who may register.
+    pub fn server(&self) -> ServerConfig {
+        ServerConfig {
+            domains: self.sip.domains.clone(),
+            authentication: self.sip.authentication(),
+            advertised: self.sip.advertised,
+            registration: self.registration.clone(),
+            watch: self.watch.clone(),
+            limits: self.limits.clone(),
+            ..ServerConfig::default()
+        }
+    }
+
+    /// The settings that `other` has otherwise; accounts are no setting.
+    pub fn differences<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'static str> + 'a {
+        let differ = |key: &&Key| key.show(self) != key.show(other);
+        KEYS.iter().filter(differ).map(|key| key.path)
+    }
 }
 
 impl Loaded {
     /// The configuration in effect as TOML, each line with its origin, secrets masked.
     pub fn print(&self) -> String {
         print::print(self)
+    }
+}
+
+impl Sip {
+    fn authentication(&self) -> Authentication {
+        match self.auth {
+            Auth::Open => Authentication::Open,
+            Auth::Digest => Authentication::Digest {
+                realm: self.realm.clone(),
+                algorithms: self.algorithms.clone(),
+            },
+        }
     }
 }
 

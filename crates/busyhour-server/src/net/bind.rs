@@ -9,7 +9,10 @@ use std::{
 
 /// Why a SIP address cannot be served.
 #[derive(Debug, thiserror::Error)]
-#[error("SIP address {address} (UDP) cannot be served: {}", reason(source))]
+#[error(
+    "SIP address {address} (UDP) cannot be served: {}",
+    address_problem(source, "sip.listen")
+)]
 pub struct BindError {
     /// The address as configured.
     pub address: SocketAddr,
@@ -63,11 +66,13 @@ fn grow_receive_buffer(socket: &Socket, bytes: usize) {
     }
 }
 
-fn reason(error: &io::Error) -> String {
+/// Why an address cannot be bound, in words for an operator who would change `setting`.
+pub fn address_problem(error: &io::Error, setting: &str) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "the port is in use; stop the other program or choose another port with sip.listen"
-                .into()
+            format!(
+                "the port is in use; stop the other program or choose another port with {setting}"
+            )
         }
         io::ErrorKind::AddrNotAvailable => "no interface of this machine has the address".into(),
         io::ErrorKind::PermissionDenied => {

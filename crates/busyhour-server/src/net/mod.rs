@@ -22,8 +22,7 @@ mod send;
 mod stats;
 mod udp;
 
-pub use bind::BindError;
-pub use stats::NetworkStats;
+pub use bind::{BindError, address_problem};
 pub use udp::{Datagram, Udp, UdpOptions};
 
 /// Datagrams that one system call moves at most.

@@ -1,7 +1,5 @@
-use super::{
-    BindError, NetworkStats, bind::bind, receive::Receiver, send::SendQueue, stats::Counters,
-};
-use crate::server::{Flow, Network, SendError};
+use super::{BindError, bind::bind, receive::Receiver, send::SendQueue, stats::Counters};
+use crate::server::{Flow, Network, NetworkStats, SendError};
 use busyhour::buffer::{Buffer, BufferPool};
 use nix::{
     getsockopt_impl, libc, sockopt_impl,
@@ -140,15 +138,6 @@ impl Udp {
         &self.addresses
     }
 
-    /// The sum of all sockets.
-    pub fn stats(&self) -> NetworkStats {
-        let mut sum = NetworkStats::default();
-        for port in &self.sockets {
-            sum += port.stats();
-        }
-        sum
-    }
-
     /// Ends the receive threads and waits for them; sending stays possible.
     pub fn stop_receiving(&self) {
         // The counter of an eventfd overflows only after 2^64 - 2 writes.
@@ -171,6 +160,15 @@ impl Network for Udp {
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
         let port = self.sockets.iter().find(|port| port.local == flow.local);
         port.ok_or(SendError::NoSocket)?.send(flow.remote, datagram)
+    }
+
+    /// The sum of all sockets.
+    fn stats(&self) -> NetworkStats {
+        let mut sum = NetworkStats::default();
+        for port in &self.sockets {
+            sum += port.stats();
+        }
+        sum
     }
 }
 

@@ -43,6 +43,10 @@ impl Directory {
         }
     }
 
+    pub(super) fn stored_count(&self) -> usize {
+        self.stored.len()
+    }
+
     pub(super) fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
         match self.stored.get(username) {
             Some(secret) => Some(Cow::Borrowed(secret)),

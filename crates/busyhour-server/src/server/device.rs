@@ -16,7 +16,8 @@ use super::{alarm::Alarm, core::Core, transactions::Key};
 use crate::{
     proto::sip::Message,
     registrar::{
-        BindingChange, Bindings, Flow, Moment, Refusal, Registration, Tally, Update, write_answer,
+        Binding, BindingChange, Bindings, Flow, Moment, Refusal, Registration, Tally, Update,
+        write_answer,
     },
     store::{Change, CommitError, StoredBinding},
     watch::DeviceState,
@@ -94,6 +95,11 @@ impl Device {
 
     pub(super) fn hash(&self) -> u64 {
         self.hash
+    }
+
+    /// The bindings that are valid at `now`.
+    pub(super) fn active_bindings(&self, now: Instant) -> Vec<Binding> {
+        self.lock().bindings.active(now).cloned().collect()
     }
 
     /// Requests that wait for the serializer.

@@ -34,6 +34,7 @@ mod watchers;
 mod watcher;
 mod alarm;
 mod respond;
+mod listing;
 
 pub use crate::{
     registrar::{Flow, Policy as RegistrationPolicy},
@@ -41,7 +42,8 @@ pub use crate::{
 };
 pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
-pub use network::{Network, SendError};
+pub use listing::Listing;
+pub use network::{Network, NetworkStats, SendError};
 pub use random::RandomError;
 pub use start::StartError;
 pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};
@@ -140,6 +142,23 @@ impl Server {
     /// Everything the server knows about itself.
     pub fn stats(&self) -> ServerStats {
         self.core.stats()
+    }
+
+    /// Valid bindings in the order of their addresses of record, beginning after
+    /// the address of record `after`: as many as make up `limit`, and then the
+    /// rest of the last one's.
+    pub fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
+        self.core.bindings(after, limit)
+    }
+
+    /// Accounts that the store holds for the server's realm.
+    pub fn stored_account_count(&self) -> usize {
+        self.core.parts.directory.stored_count()
+    }
+
+    /// Whether [`Server::shutdown`] was called.
+    pub fn is_closing(&self) -> bool {
+        self.core.is_closing.load(Ordering::Acquire)
     }
 
     /// Ends gently; `false` when the deadline passed first.

@@ -1,6 +1,6 @@
 //! The one snapshot that the command line, the page and the metrics read.
 
-use super::core::Core;
+use super::{NetworkStats, core::Core};
 use crate::store::StoreStats;
 use busyhour::stats::Snapshot;
 use serde::Serialize;
@@ -15,6 +15,8 @@ use std::time::Duration;
 pub struct ServerStats {
     /// Time since the start of the server, in nanoseconds.
     pub uptime_ns: u64,
+    /// The sockets.
+    pub network: NetworkStats,
     /// Datagrams in and out.
     pub traffic: TrafficStats,
     /// Registrations.
@@ -142,6 +144,7 @@ impl Core {
     pub(super) fn stats(&self) -> ServerStats {
         ServerStats {
             uptime_ns: nanos(self.now() - self.started_at),
+            network: self.parts.network.stats(),
             traffic: self.traffic_stats(),
             registrar: self.registrar_stats(),
             watch: self.watch_stats(),

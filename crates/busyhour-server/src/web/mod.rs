@@ -18,10 +18,11 @@ mod metrics;
 mod page;
 mod routes;
 mod sampler;
+mod subject;
 
 pub use routes::{BindingPage, BindingView};
+pub use subject::Subject;
 
-use crate::server::ServerStats;
 use connections::LimitedListener;
 use sampler::Sampler;
 use std::{
@@ -32,19 +33,6 @@ use std::{
     time::Duration,
 };
 use tokio::{runtime, sync::oneshot, time};
-
-/// What the pages show: the server, or a stand-in in tests.
-pub trait Subject: Send + Sync + 'static {
-    /// The one snapshot.
-    fn stats(&self) -> ServerStats;
-
-    /// Up to `limit` bindings, ordered by address of record and then by id,
-    /// beginning after the address of record `after`.
-    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage;
-
-    /// Whether a shutdown has begun.
-    fn is_draining(&self) -> bool;
-}
 
 /// The running web server; dropping it stops it.
 pub struct Web {

@@ -32,8 +32,8 @@ pub struct BindingView {
     pub aor: String,
     /// The contact URI as the device wrote it.
     pub contact: String,
-    /// Preference in thousandths.
-    pub q_milli: u16,
+    /// Preference in thousandths; `None` where the device gave none.
+    pub q_milli: Option<u16>,
     /// Call-ID of the registration.
     pub call_id: String,
     /// CSeq of the last registration.

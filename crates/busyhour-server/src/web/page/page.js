@@ -67,7 +67,7 @@
       detail: (s) => `${count(s.registrar.device_count)} devices, ${count(s.registrar.expired)} expired` },
     { id: "registrations", title: "Registrations", ...rated((s) => s.registrar.accepted),
       detail: (s) => `${count(s.registrar.accepted)} since the start` },
-    { id: "latency", title: "Registration latency, p99", ...gauge((s) => s.registrar.latency_p99_ns, span),
+    { id: "latency", title: "Latency, p99", ...gauge((s) => s.registrar.latency_p99_ns, span),
       detail: (s) => `p50 ${span(s.registrar.latency_p50_ns)}, worst ${span(s.registrar.latency_max_ns)}` },
     { id: "watchers", title: "Watchers", ...gauge((s) => s.watch.watcher_count),
       detail: (s) => `${count(s.watch.notified)} NOTIFY sent, ${count(s.watch.retransmitted)} again` },
@@ -160,9 +160,12 @@
 
   function queues(s) {
     const { pool, serializers } = s.runtime;
+    // Queues that are no serializer stand in parentheses.
     const fixed = [
       { name: "(workers)", queued_len: pool.queued_len, queued_high_water: pool.queued_high_water,
         oldest_waiting_ns: 0, running_for_ns: 0, ran: pool.processed, gone: pool.rejected + pool.panicked },
+      { name: "(send)", queued_len: s.network.send_queued_len, queued_high_water: s.network.send_queued_high_water,
+        oldest_waiting_ns: 0, running_for_ns: 0, ran: s.network.sent, gone: s.network.dropped_send_queue },
       { name: "(store)", queued_len: s.store.queued_len, queued_high_water: s.store.queued_high_water,
         oldest_waiting_ns: 0, running_for_ns: 0, ran: s.store.committed, gone: s.store.refused + s.store.failed },
     ];
@@ -175,7 +178,8 @@
     const earlier = before ? queues(before) : [];
     const all = queues(now).sort((a, b) =>
       b.oldest_waiting_ns - a.oldest_waiting_ns || b.queued_len - a.queued_len || a.name.localeCompare(b.name));
-    const slow = all.filter((one) => severity(Math.max(one.oldest_waiting_ns, one.running_for_ns)));
+    const age = (one) => Math.max(one.oldest_waiting_ns, one.running_for_ns);
+    const slow = all.filter((one) => severity(age(one)));
     byId("queues-summary").textContent =
       `${all.length}, ${slow.length} slow${all.length > ROWS_MAX ? `; the ${ROWS_MAX} slowest` : ""}`;
     byId("queues").tBodies[0].replaceChildren(...all.slice(0, ROWS_MAX).map((one) => {

@@ -1,0 +1,64 @@
+//! What a server says on standard output when it is ready.
+
+use super::service::{Service, database};
+use crate::config::{Auth, Durability};
+use std::io::{self, Write};
+
+/// For people first, and last the one line for programs.
+pub(super) fn announce(service: &Service) {
+    // Nobody reading is no reason not to serve.
+    let _ = write(&mut io::stdout().lock(), service);
+}
+
+fn write(out: &mut impl Write, service: &Service) -> io::Result<()> {
+    writeln!(out, "busyhour {} serves", env!("CARGO_PKG_VERSION"))?;
+    for address in service.udp.addresses() {
+        writeln!(out, "  SIP        {address} (UDP)")?;
+    }
+    if let Some(web) = &service.web {
+        writeln!(out, "  dashboard  http://{}/", web.address())?;
+    }
+    let store = &service.config.store;
+    match store.durability {
+        Durability::Memory => writeln!(
+            out,
+            "  bindings   in memory alone: they end with the server"
+        )?,
+        _ => writeln!(out, "  bindings   {}", database(store).display())?,
+    }
+    write_who_may_register(out, service)?;
+    writeln!(out, "{}", ready(service))?;
+    out.flush()
+}
+
+fn write_who_may_register(out: &mut impl Write, service: &Service) -> io::Result<()> {
+    let account_count = service.account_count();
+    match service.config.sip.auth {
+        Auth::Open => writeln!(
+            out,
+            "  accounts   none needed: anybody may register (sip.auth = open)"
+        ),
+        Auth::Digest if account_count > 0 => writeln!(out, "  accounts   {account_count}"),
+        Auth::Digest => write!(out, "{NO_ACCOUNTS}"),
+    }
+}
+
+fn ready(service: &Service) -> String {
+    let mut line = format!("ready pid={}", std::process::id());
+    for address in service.udp.addresses() {
+        line += &format!(" sip-udp={address}");
+    }
+    if let Some(web) = &service.web {
+        line += &format!(" http={}", web.address());
+    }
+    line
+}
+
+const NO_ACCOUNTS: &str = "
+  accounts   none, so nobody can register. Write one into a file,
+                 [[account]]
+                 user = \"alice\"
+                 password = \"something long\"
+             and start again with: busyhour serve --config FILE
+             For a test without passwords: busyhour serve --sip-auth open
+";

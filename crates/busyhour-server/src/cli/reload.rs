@@ -1,0 +1,25 @@
+use crate::{auth::Secret, config, server::Accounts};
+use std::{
+    borrow::Cow,
+    sync::{PoisonError, RwLock},
+};
+
+/// The accounts of the configuration, replaced as a whole when it is read again.
+pub(super) struct Reloadable(RwLock<config::Accounts>);
+
+impl Reloadable {
+    pub(super) fn new(accounts: config::Accounts) -> Self {
+        Self(RwLock::new(accounts))
+    }
+
+    pub(super) fn replace(&self, accounts: config::Accounts) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = accounts;
+    }
+}
+
+impl Accounts for Reloadable {
+    fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
+        let accounts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        accounts.secret(username).cloned().map(Cow::Owned)
+    }
+}

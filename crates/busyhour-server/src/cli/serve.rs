@@ -1,0 +1,110 @@
+use super::{
+    Failure,
+    service::Service,
+    signals::{Signal, Signals},
+};
+use crate::{
+    config::{Config, Loaded, LogFormat, LogLevel, Overrides},
+    logs,
+};
+use clap::Args;
+use sd_notify::NotifyState;
+use std::path::PathBuf;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Serve: register devices, tell watchers, show the dashboard
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Serve {
+    /// The configuration file; without one, the defaults serve
+    #[arg(long, short, value_name = "FILE", env = "BUSYHOUR_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Print the configuration in effect, each setting with its origin, and end
+    #[arg(long)]
+    print_config: bool,
+
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+impl Serve {
+    /// Serves until SIGTERM or SIGINT, then drains.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the configuration, what could not be started, or
+    /// what could not be finished in time.
+    pub fn run(self) -> Result<(), Failure> {
+        let loaded = self.load()?;
+        if self.print_config {
+            print!("{}", loaded.print());
+            return Ok(());
+        }
+        start_logs(&loaded.config);
+        let mut signals = Signals::listen().map_err(Failure::running)?;
+        let service = Service::start(loaded.config)?;
+        tell_service_manager(NotifyState::Ready);
+        self.wait(&mut signals, &service);
+        tell_service_manager(NotifyState::Stopping);
+        service.stop()
+    }
+
+    fn load(&self) -> Result<Loaded, Failure> {
+        Ok(Config::load(self.config.as_deref(), &self.overrides)?)
+    }
+
+    /// Until a signal asks for the end; one that asks for a reload is obeyed here.
+    fn wait(&self, signals: &mut Signals, service: &Service) {
+        while signals.wait() == Signal::Reload {
+            match Config::load(self.config.as_deref(), &self.overrides) {
+                Ok(loaded) => service.reload(loaded.config),
+                Err(problems) => tracing::error!(%problems, "not reloaded"),
+            }
+        }
+    }
+}
+
+fn start_logs(config: &Config) {
+    let level = match config.log.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let format = match config.log.format {
+        LogFormat::Text => logs::Format::Text,
+        LogFormat::Json => logs::Format::Json,
+    };
+    logs::start(level, format);
+}
+
+/// Does nothing unless systemd started the program and waits to hear.
+fn tell_service_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "the service manager cannot be told");
+    }
+}
+
+const AFTER_HELP: &str = "\
+Every setting can stand in the file, in the environment and as a flag; a flag
+wins over the environment, and that over the file.
+
+Examples:
+  busyhour serve
+      SIP on 127.0.0.1:5060 (UDP), the dashboard on http://127.0.0.1:8080/
+  busyhour serve --config /etc/busyhour/busyhour.toml
+  busyhour serve --sip-listen 0.0.0.0:5060 --http-listen off
+  BUSYHOUR_SIP_AUTH=open busyhour serve --store-durability memory
+      a server for load tests: no passwords, nothing on disk
+  busyhour serve --print-config > busyhour.toml
+      a file to begin with
+
+Signals:
+  SIGTERM, SIGINT  finish what is queued (at most runtime.drain_seconds), end with 0;
+                   a second one ends at once with 1
+  SIGHUP           read the accounts of the file again
+
+When it is ready, one line on standard output begins with `ready ` and names the
+addresses in use, also those the system chose where port 0 was asked for.";

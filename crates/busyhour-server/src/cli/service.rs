@@ -1,0 +1,174 @@
+use super::{Failure, announce::announce, reload::Reloadable};
+use crate::{
+    config::{self, Config, default_database},
+    net::{Udp, UdpOptions, address_problem},
+    server::{Server, ServerConfig},
+    store::{self, MemoryStore, SqliteOptions, SqliteStore, Store},
+    web::Web,
+};
+use busyhour::runtime::Runtime;
+use std::{
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A server and all it runs on.
+pub(super) struct Service {
+    pub(super) config: Config,
+    pub(super) udp: Arc<Udp>,
+    pub(super) web: Option<Web>,
+    accounts: Arc<Reloadable>,
+    server: Server,
+    runtime: Runtime,
+}
+
+impl Service {
+    /// Opens the store, binds the addresses, serves, and says so.
+    pub(super) fn start(config: Config) -> Result<Self, Failure> {
+        // The store first: a second server on it must not take a port before it refuses.
+        let store = open_store(&config.store)?;
+        let udp = Udp::bind(&udp_options(&config.sip)).map_err(Failure::running)?;
+        let udp = Arc::new(udp);
+        let runtime = build_runtime(&config.runtime)?;
+        let accounts = Arc::new(Reloadable::new(config.accounts.clone()));
+        let options = ServerConfig {
+            accounts: accounts.clone(),
+            ..config.server()
+        };
+        let server = Server::start(runtime.clone(), options, udp.clone(), store);
+        let server = server.map_err(Failure::running)?;
+        let service = Self {
+            web: start_web(&config.http, &server)?,
+            config,
+            udp,
+            accounts,
+            server,
+            runtime,
+        };
+        service.receive()?;
+        announce(&service);
+        Ok(service)
+    }
+
+    /// Takes the accounts of a newly read configuration and names what must wait.
+    pub(super) fn reload(&self, config: Config) {
+        self.accounts.replace(config.accounts.clone());
+        tracing::info!(accounts = config.accounts.len(), "accounts read again");
+        for setting in self.config.differences(&config) {
+            tracing::warn!(setting, "changed, but waits for a restart");
+        }
+    }
+
+    /// Ends gently within the configured time.
+    ///
+    /// 1. The server takes no more requests, tells watchers to come again and
+    ///    makes durable what it was given.
+    /// 2. The runtime runs what is queued, the last answers among it.
+    /// 3. The sockets close, and the dashboard last, so that it shows the rest.
+    pub(super) fn stop(self) -> Result<(), Failure> {
+        let deadline = Duration::from_secs(u64::from(self.config.runtime.drain_seconds));
+        tracing::info!(seconds = deadline.as_secs(), "draining");
+        let durable = self.server.shutdown(deadline);
+        let report = self.runtime.shutdown(deadline);
+        self.udp.stop_receiving();
+        if durable && report.is_clean() {
+            tracing::info!("drained");
+            return Ok(());
+        }
+        let unwritten = if durable {
+            ""
+        } else {
+            "; not everything was made durable"
+        };
+        Err(Failure::running(format!(
+            "not finished within {} s: {} tasks left, {} workers busy{unwritten}",
+            deadline.as_secs(),
+            report.not_run,
+            report.unfinished_workers,
+        )))
+    }
+
+    /// Accounts of the configuration and of the database.
+    pub(super) fn account_count(&self) -> u64 {
+        self.config.accounts.len() + self.server.stored_account_count() as u64
+    }
+
+    fn receive(&self) -> Result<(), Failure> {
+        let server = self.server.clone();
+        let started = self.udp.start(self.runtime.buffers(), move |datagram| {
+            let flow = datagram.flow;
+            server.datagram(flow.remote, flow.local, datagram.payload);
+        });
+        started.map_err(Failure::running)
+    }
+}
+
+fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
+    let durability = match options.durability {
+        config::Durability::Memory => return Ok(Box::new(MemoryStore::new())),
+        config::Durability::Full => store::Durability::Full,
+        config::Durability::Process => store::Durability::Process,
+    };
+    let path = database(options);
+    make_folder(&path)?;
+    let store = SqliteStore::open(SqliteOptions {
+        path,
+        durability,
+        queue_capacity: options.queue,
+    });
+    Ok(Box::new(store.map_err(Failure::running)?))
+}
+
+/// Where the bindings are.
+pub(super) fn database(options: &config::Store) -> PathBuf {
+    options.path.clone().unwrap_or_else(default_database)
+}
+
+/// A folder made here is for the server's user alone: the database holds hashes of passwords.
+fn make_folder(database: &Path) -> Result<(), Failure> {
+    let Some(folder) = database
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    else {
+        return Ok(());
+    };
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| {
+        let (database, folder) = (database.display(), folder.display());
+        Failure::running(format!(
+            "database {database}: folder {folder} cannot be made: {error}"
+        ))
+    })
+}
+
+fn udp_options(options: &config::Sip) -> UdpOptions {
+    UdpOptions {
+        addresses: options.listen.clone(),
+        receive_buffer_bytes: options.receive_buffer_kib << 10,
+        send_queue_len_max: options.send_queue,
+    }
+}
+
+fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {
+    let mut builder = Runtime::builder().buffer_budget((options.buffer_budget_mib as u64) << 20);
+    if let Some(workers) = options.workers {
+        builder = builder.workers(workers);
+    }
+    builder.build().map_err(Failure::running)
+}
+
+fn start_web(options: &config::Http, server: &Server) -> Result<Option<Web>, Failure> {
+    let Some(address) = options.listen else {
+        return Ok(None);
+    };
+    let web = Web::start(address, options.max_connections, Arc::new(server.clone()));
+    web.map(Some).map_err(|error| {
+        let problem = address_problem(&error, "http.listen");
+        Failure::running(format!(
+            "HTTP address {address} cannot be served: {problem}"
+        ))
+    })
+}

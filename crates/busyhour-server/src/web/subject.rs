@@ -1,0 +1,54 @@
+use super::{BindingPage, BindingView};
+use crate::{
+    registrar::Binding,
+    server::{Server, ServerStats},
+};
+use busyhour::clock::Instant;
+
+/// What the pages show: the server, or a stand-in in tests.
+pub trait Subject: Send + Sync + 'static {
+    /// The one snapshot.
+    fn stats(&self) -> ServerStats;
+
+    /// At least `limit` bindings where there are so many, in the order of their
+    /// addresses of record, beginning after the address of record `after`.
+    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage;
+
+    /// Whether a shutdown has begun.
+    fn is_draining(&self) -> bool;
+}
+
+impl Subject for Server {
+    fn stats(&self) -> ServerStats {
+        self.stats()
+    }
+
+    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage {
+        let page = self.bindings(after, limit);
+        let view = |binding| BindingView::new(binding, page.at);
+        BindingPage {
+            bindings: page.bindings.iter().map(view).collect(),
+            next: page.next.map(|aor| aor.as_str().to_owned()),
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        self.is_closing()
+    }
+}
+
+impl BindingView {
+    fn new(binding: &Binding, now: Instant) -> Self {
+        let contact = &binding.contact;
+        Self {
+            aor: contact.aor.as_str().to_owned(),
+            contact: contact.uri.to_string(),
+            q_milli: contact.q_milli,
+            call_id: contact.call_id.to_string(),
+            cseq: binding.lease.cseq,
+            source: contact.flow.remote.to_string(),
+            expires_in_seconds: (binding.expires_at - now).as_secs(),
+            user_agent: contact.user_agent.to_string(),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The program as its operator meets it: starting, failing, stopping.
+
+mod support;
+
+use nix::sys::signal::Signal;
+use std::{
+    net::{TcpListener, UdpSocket},
+    os::unix::fs::PermissionsExt,
+    process::{Command, Output},
+};
+use support::{Place, ServerProcess, busyhour};
+
+const OPEN: &str = "[sip]\nauth = \"open\"\n";
+
+/// Runs a command that must fail, and returns its one line and its exit code.
+fn failure(command: &mut Command) -> (String, i32) {
+    let output: Output = command.output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.lines().count(), 1, "one line:\n{errors}");
+    assert!(errors.starts_with("busyhour: "), "{errors}");
+    (errors, output.status.code().expect("no signal ended it"))
+}
+
+#[test]
+fn without_configuration_it_serves_and_says_where_and_how_to_go_on() {
+    let place = Place::new();
+    let mut command = busyhour();
+    command.args([
+        "serve",
+        "--sip-listen",
+        "127.0.0.1:0",
+        "--http-listen",
+        "127.0.0.1:0",
+    ]);
+    command
+        .env("XDG_STATE_HOME", place.path("state"))
+        .env_remove("STATE_DIRECTORY");
+    let server = ServerProcess::start(&mut command, &place);
+    let said = server.said.join("\n");
+    assert!(said.contains(&format!("http://{}/", server.http)), "{said}");
+    assert!(
+        said.contains("[[account]]"),
+        "how to add an account:\n{said}"
+    );
+    assert!(said.contains(&format!("pid={}", server.pid())), "{said}");
+    let folder = place.path("state/busyhour");
+    assert!(folder.join("busyhour.db").exists());
+    let mode = folder.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "nobody else reads the state");
+    assert_eq!(server.get("/healthz"), "ok\n");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn either_signal_ends_it_with_success() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let place = Place::new();
+        let mut server = place.server(OPEN);
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0), "{signal}: {}", server.log());
+    }
+}
+
+#[test]
+fn bad_configuration_is_named_by_file_line_and_column() {
+    let place = Place::new();
+    let file = place.file("bad.toml", "[sip]\nauth = \"none\"\n");
+    let (line, code) = failure(place.serve().arg("--config").arg(&file));
+    let expected = format!(
+        "busyhour: {}:2:8: sip.auth: `none` is not allowed; give one of: digest, open\n",
+        file.display()
+    );
+    assert_eq!(line, expected);
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn a_missing_configuration_file_is_named() {
+    let place = Place::new();
+    let file = place.path("missing.toml");
+    let (line, code) = failure(place.serve().arg("--config").arg(&file));
+    assert!(line.contains("missing.toml: cannot be read"), "{line}");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn a_bad_variable_of_the_environment_is_named() {
+    let place = Place::new();
+    let (line, code) = failure(place.serve().env("BUSYHOUR_LOG_LEVEL", "loud"));
+    assert!(
+        line.starts_with("busyhour: BUSYHOUR_LOG_LEVEL: log.level: `loud`"),
+        "{line}"
+    );
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn a_sip_port_in_use_is_one_clear_line() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let place = Place::new();
+    let mut command = busyhour();
+    command.args(["serve", "--sip-listen", &address, "--http-listen", "off"]);
+    command.arg("--store-path").arg(place.path("busyhour.db"));
+    let (line, code) = failure(&mut command);
+    assert!(
+        line.contains(&address) && line.contains("the port is in use"),
+        "{line}"
+    );
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn an_http_port_in_use_is_one_clear_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let place = Place::new();
+    let mut command = busyhour();
+    command.args([
+        "serve",
+        "--sip-listen",
+        "127.0.0.1:0",
+        "--http-listen",
+        &address,
+    ]);
+    command.arg("--store-path").arg(place.path("busyhour.db"));
+    let (line, code) = failure(&mut command);
+    assert!(
+        line.contains(&address) && line.contains("the port is in use"),
+        "{line}"
+    );
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn a_database_that_cannot_be_written_is_one_clear_line() {
+    let place = Place::new();
+    let file = place.file("file", "no folder");
+    place.file(
+        "text.db",
+        "this is no database, but long enough to be read as one; "
+            .repeat(20)
+            .as_str(),
+    );
+    let unwritable = [
+        // A folder that cannot be made, also not by root.
+        file.join("busyhour.db"),
+        // A folder where the file should be.
+        place.path("."),
+        // A file that is something else.
+        place.path("text.db"),
+    ];
+    for path in unwritable {
+        let mut command = busyhour();
+        command.args([
+            "serve",
+            "--sip-listen",
+            "127.0.0.1:0",
+            "--http-listen",
+            "off",
+        ]);
+        let (line, code) = failure(command.arg("--store-path").arg(&path));
+        let named = path.parent().unwrap().display().to_string();
+        assert!(line.contains(&named), "{}: {line}", path.display());
+        assert_eq!(code, 1);
+    }
+}
+
+#[test]
+fn a_second_server_on_the_same_database_refuses_and_says_why() {
+    let place = Place::new();
+    let first = place.server(OPEN);
+    let (line, code) = failure(&mut place.serve());
+    assert!(line.contains("in use by process"), "{line}");
+    assert!(line.contains(&first.pid().to_string()), "{line}");
+    assert_eq!(code, 1);
+    assert_eq!(first.get("/healthz"), "ok\n", "the first one serves on");
+}
+
+#[test]
+fn a_database_is_free_again_after_a_kill() {
+    let place = Place::new();
+    place.server(OPEN).kill();
+    assert!(place.server(OPEN).stop().success());
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_help_with_0() {
+    let usage = busyhour()
+        .args(["serve", "--no-such-flag"])
+        .output()
+        .unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+    for arguments in [
+        vec!["--help"],
+        vec!["serve", "--help"],
+        vec!["check-config", "-h"],
+        vec!["--version"],
+    ] {
+        let help = busyhour().args(&arguments).output().unwrap();
+        assert_eq!(help.status.code(), Some(0), "{arguments:?}");
+        let text = String::from_utf8(help.stdout).unwrap();
+        assert!(!text.contains('\x1b'), "no colours into a pipe");
+    }
+    let help = busyhour().arg("--help").output().unwrap();
+    assert!(
+        String::from_utf8(help.stdout)
+            .unwrap()
+            .contains("Examples:")
+    );
+}
+
+#[test]
+fn check_config_reports_every_mistake_and_starts_nothing() {
+    let place = Place::new();
+    let text = "[sip]\nlisten = \"localhost\"\n[store]\nqueue = 1\n[extra]\n";
+    let file = place.file("bad.toml", text);
+    let output = busyhour().arg("check-config").arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let places: Vec<&str> = errors
+        .lines()
+        .map(|line| {
+            line.split("bad.toml:")
+                .nth(1)
+                .unwrap()
+                .split(' ')
+                .next()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(places, ["2:10:", "4:9:", "5:2:"], "{errors}");
+
+    let good = place.file("good.toml", OPEN);
+    let output = busyhour().arg("check-config").arg(&good).output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8(output.stdout).unwrap().contains("good"));
+}
+
+#[test]
+fn the_printed_configuration_is_one() {
+    let place = Place::new();
+    let print = busyhour()
+        .args(["serve", "--print-config", "--sip-realm", "example"])
+        .output()
+        .unwrap();
+    assert!(print.status.success());
+    let text = String::from_utf8(print.stdout).unwrap();
+    assert!(
+        text.contains("realm = \"example\"") && text.contains("# --sip-realm"),
+        "{text}"
+    );
+    let file = place.file("printed.toml", &text);
+    let check = busyhour().arg("check-config").arg(&file).output().unwrap();
+    assert!(check.status.success(), "{check:?}");
+}

@@ -1,0 +1,103 @@
+//! A client that is not ours: sipp registers devices and watches one.
+
+mod support;
+
+use support::{
+    Place, ServerProcess,
+    sipp::{Calls, Sipp},
+};
+
+/// sipp takes the first challenge only and knows MD5 alone.
+const CONFIGURATION: &str = "
+[sip]
+algorithms = [\"MD5\", \"SHA-256\"]
+min_expires_seconds = 1
+
+[[account]]
+user = \"watcher\"
+password = \"lamp\"
+
+[[account_range]]
+prefix = \"device\"
+count = 12000
+password = \"busyhour\"
+";
+
+const DEVICES: u64 = 12_000;
+
+/// A line of the injection file of `register`.
+fn registration(number: u64, expires_seconds: u32) -> String {
+    format!(
+        "device{number};[authentication username=device{number} password=busyhour];\
+         sip:device{number}@127.0.0.1:9;{expires_seconds}"
+    )
+}
+
+#[test]
+fn twelve_thousand_devices_register_at_a_thousand_a_second() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let lines: Vec<String> = (1..=DEVICES)
+        .map(|number| registration(number, 600))
+        .collect();
+    let calls = Calls {
+        scenario: "register",
+        lines: &lines,
+        rate: 1000,
+    };
+    let statistics = Sipp::start(&calls, "storm", &server, &place).finish();
+    assert_eq!(statistics.total("SuccessfulCall"), DEVICES);
+    for counter in [
+        "FailedCall",
+        "FailedUnexpectedMessage",
+        "OutOfCallMsgs",
+        "DeadCallMsgs",
+    ] {
+        assert_eq!(statistics.total(counter), 0, "{counter}");
+    }
+    assert_eq!(server.stat("/registrar/binding_count"), DEVICES);
+    assert_eq!(server.stat("/registrar/accepted"), DEVICES);
+    assert!(server.stop().success());
+}
+
+/// One device's registration, told to sipp and waited for.
+fn register(server: &ServerProcess, place: &Place, name: &str, expires_seconds: u32) {
+    let calls = Calls {
+        scenario: "register",
+        lines: &[registration(1, expires_seconds)],
+        rate: 1,
+    };
+    Sipp::start(&calls, name, server, place).finish();
+}
+
+#[test]
+fn a_watcher_hears_of_a_device_in_order() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let calls = Calls {
+        scenario: "watch",
+        lines: &["watcher;[authentication username=watcher password=lamp];device1".to_owned()],
+        rate: 1,
+    };
+    let mut watcher = Sipp::start(&calls, "watcher", &server, &place);
+    let mut told = |count: u64| {
+        server.wait_for("/watch/confirmed", |confirmed| {
+            if confirmed < count {
+                watcher.assert_running();
+            }
+            confirmed >= count
+        })
+    };
+    told(1); // not registered
+    register(&server, &place, "register", 600);
+    told(2);
+    register(&server, &place, "unregister", 0);
+    told(3);
+    register(&server, &place, "short", 1);
+    told(5); // registered, and expired
+    let statistics = watcher.finish();
+    assert_eq!(statistics.total("SuccessfulCall"), 1);
+    assert_eq!(statistics.total("FailedUnexpectedMessage"), 0);
+    assert_eq!(server.stat("/registrar/expired"), 1);
+    assert!(server.stop().success());
+}

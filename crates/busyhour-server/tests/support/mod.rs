@@ -1,0 +1,207 @@
+//! Starts the real program, waits until it is ready, and ends it whatever happens.
+#![allow(dead_code)] // each test file uses its own part
+
+pub mod random;
+pub mod sipp;
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+/// A running `busyhour serve` on ports of its own.
+pub struct ServerProcess {
+    child: Child,
+    /// What it printed up to the line that says it is ready.
+    pub said: Vec<String>,
+    pub sip: SocketAddr,
+    pub http: SocketAddr,
+    log: PathBuf,
+}
+
+/// A folder that vanishes with the test: database, configuration, logs.
+pub struct Place(TempDir);
+
+impl Place {
+    pub fn new() -> Self {
+        Self(TempDir::new().expect("a temporary folder"))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).expect("a writable temporary folder");
+        path
+    }
+
+    /// `busyhour serve` on free ports with the database of this place.
+    pub fn serve(&self) -> Command {
+        let mut command = busyhour();
+        command.arg("serve");
+        command.args([
+            "--sip-listen",
+            "127.0.0.1:0",
+            "--http-listen",
+            "127.0.0.1:0",
+        ]);
+        command.arg("--store-path").arg(self.path("busyhour.db"));
+        command
+    }
+
+    /// As [`serve`](Self::serve), with this configuration; started and ready.
+    pub fn server(&self, configuration: &str) -> ServerProcess {
+        let mut command = self.serve();
+        command
+            .arg("--config")
+            .arg(self.file("busyhour.toml", configuration));
+        ServerProcess::start(&mut command, self)
+    }
+}
+
+/// The program under test, with no settings from the environment of the tests.
+pub fn busyhour() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_busyhour"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("BUSYHOUR_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+impl ServerProcess {
+    /// Starts the command and waits for its `ready` line.
+    pub fn start(command: &mut Command, place: &Place) -> Self {
+        let log = place.path("server.log");
+        let errors = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .expect("the program starts");
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let said = read_until_ready(&mut output);
+        let Some(ready) = said
+            .last()
+            .filter(|line| line.starts_with("ready "))
+            .cloned()
+        else {
+            let status = child.wait();
+            panic!("not ready ({status:?}):\n{}", read(&log));
+        };
+        Self {
+            child,
+            sip: address(&ready, "sip-udp"),
+            http: address(&ready, "http"),
+            said,
+            log,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn log(&self) -> String {
+        read(&self.log)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid() as i32), signal).expect("the server lives");
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("a child of ours")
+    }
+
+    /// Asks it to end, as a service manager does, and waits.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        self.wait()
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the server lives");
+        self.wait();
+    }
+
+    /// A document of its HTTP side.
+    pub fn get(&self, path: &str) -> String {
+        let response = ureq::get(format!("http://{}{path}", self.http)).call();
+        let body = response.expect("an answer").into_body();
+        let mut body = body.into_with_config().limit(1 << 30);
+        body.read_to_string().expect("text")
+    }
+
+    /// The one snapshot.
+    pub fn stats(&self) -> serde_json::Value {
+        serde_json::from_str(&self.get("/api/stats")).expect("JSON")
+    }
+
+    /// A counter or gauge of the snapshot, such as `/registrar/accepted`.
+    pub fn stat(&self, pointer: &str) -> u64 {
+        let stats = self.stats();
+        let value = stats.pointer(pointer).and_then(|value| value.as_u64());
+        value.unwrap_or_else(|| panic!("no {pointer} in {stats}"))
+    }
+
+    /// Waits until a counter or gauge is as wanted; fails when the server ends first.
+    pub fn wait_for(&self, pointer: &str, mut wanted: impl FnMut(u64) -> bool) {
+        while !wanted(self.stat(pointer)) {
+            // Only to leave the processor to those who are waited for.
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // Gone already is as good as ended here.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_until_ready(output: &mut impl BufRead) -> Vec<String> {
+    let mut said = Vec::new();
+    for line in output.lines().map_while(Result::ok) {
+        let ready = line.starts_with("ready ");
+        said.push(line);
+        if ready {
+            break;
+        }
+    }
+    said
+}
+
+fn address(ready: &str, name: &str) -> SocketAddr {
+    let value = ready
+        .split(' ')
+        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    let value = value.unwrap_or_else(|| panic!("no {name} in {ready}"));
+    value.parse().expect("an address")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}

@@ -1,0 +1,150 @@
+//! Runs the real sipp, Debian's `sip-tester`.
+
+use super::{Place, ServerProcess};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::ErrorKind,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+/// A running sipp.
+pub struct Sipp {
+    child: Child,
+    name: String,
+    folder: PathBuf,
+}
+
+/// The last line of sipp's statistics, by column.
+pub struct Statistics(HashMap<String, String>);
+
+/// How sipp shall call.
+pub struct Calls<'a> {
+    /// A scenario of tests/sipp, without its suffix.
+    pub scenario: &'a str,
+    /// Lines of the injection file, one a call.
+    pub lines: &'a [String],
+    /// Calls a second.
+    pub rate: u32,
+}
+
+impl Sipp {
+    /// Starts sipp against the server; `name` tells its files from another's.
+    pub fn start(calls: &Calls<'_>, name: &str, server: &ServerProcess, place: &Place) -> Self {
+        let scenario = format!(
+            "{}/tests/sipp/{}.xml",
+            env!("CARGO_MANIFEST_DIR"),
+            calls.scenario
+        );
+        let injected = place.file(
+            &format!("{name}.csv"),
+            &format!("SEQUENTIAL\n{}\n", calls.lines.join("\n")),
+        );
+        let count = calls.lines.len().to_string();
+        let mut command = Command::new("sipp");
+        command.args(["-sf", &scenario, "-m", &count, "-l", &count]);
+        command
+            .arg("-inf")
+            .arg(injected)
+            .args(["-r", &calls.rate.to_string()]);
+        command.args([
+            "-i",
+            "127.0.0.1",
+            "-p",
+            &free_port().to_string(),
+            "-nostdin",
+        ]);
+        command
+            .arg("-trace_stat")
+            .arg("-stf")
+            .arg(place.path(&format!("{name}.stat")));
+        command
+            .arg("-trace_err")
+            .arg("-error_file")
+            .arg(place.path(&format!("{name}.err")));
+        command.arg(server.sip.to_string());
+        let screen = File::create(place.path(&format!("{name}.screen"))).unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(screen)
+            .stderr(Stdio::null());
+        Self {
+            child: spawn(command),
+            name: name.to_owned(),
+            folder: place.path("."),
+        }
+    }
+
+    /// Waits for its end; fails unless every call went as the scenario says.
+    pub fn finish(mut self) -> Statistics {
+        let status = self.child.wait().expect("a child of ours");
+        assert!(
+            status.success(),
+            "sipp {}: {status}\n{}",
+            self.name,
+            self.report()
+        );
+        Statistics::read(&self.read("stat"))
+    }
+
+    /// Fails when sipp has ended already, with what it says.
+    pub fn assert_running(&mut self) {
+        if let Some(status) = self.child.try_wait().expect("a child of ours") {
+            panic!("sipp {} ended: {status}\n{}", self.name, self.report());
+        }
+    }
+
+    fn report(&self) -> String {
+        format!("{}\n{}", self.read("err"), self.read("screen"))
+    }
+
+    fn read(&self, suffix: &str) -> String {
+        let path = self.folder.join(format!("{}.{suffix}", self.name));
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+}
+
+impl Drop for Sipp {
+    fn drop(&mut self) {
+        // Ended already is as good as ended here.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Statistics {
+    fn read(text: &str) -> Self {
+        let names = text.lines().next().unwrap_or_default().split(';');
+        let values = text.lines().last().unwrap_or_default().split(';');
+        let pairs = names.zip(values);
+        Self(
+            pairs
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        )
+    }
+
+    /// A cumulative counter, such as `SuccessfulCall`.
+    pub fn total(&self, counter: &str) -> u64 {
+        let value = self.0.get(&format!("{counter}(C)"));
+        let number = value.and_then(|value| value.parse().ok());
+        number.unwrap_or_else(|| panic!("sipp counts no {counter}"))
+    }
+}
+
+fn spawn(mut command: Command) -> Child {
+    match command.spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            panic!("sipp is missing; install it with: apt-get install -y sip-tester")
+        }
+        Err(error) => panic!("sipp cannot be started: {error}"),
+    }
+}
+
+/// sipp takes no port 0; what the system just gave and took back is free.
+fn free_port() -> u16 {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.local_addr().unwrap().port()
+}
