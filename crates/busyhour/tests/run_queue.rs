@@ -109,8 +109,8 @@ fn a_sleeper_is_picked_as_soon_as_it_wakes_among_busy_equals() {
     let mut standings = vec![Standing::default(); 1_000];
     let sleeper = 0;
     queue.sleep(&mut standings[sleeper], Duration::ZERO);
-    for entity in 1..standings.len() {
-        queue.wake(entity, &mut standings[entity], Place::Back);
+    for (entity, standing) in standings.iter_mut().enumerate().skip(1) {
+        queue.wake(entity, standing, Place::Back);
     }
     for _ in 0..100 {
         for _ in 0..50_000 {
