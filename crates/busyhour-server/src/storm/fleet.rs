@@ -1,9 +1,10 @@
 //! Who the devices are: everything about them that no message changes.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::net::SocketAddr;
 
 use super::Pattern;
+use super::pattern::shown;
 use crate::auth::Algorithm;
 
 /// The devices of one run, told apart by their index.
@@ -45,20 +46,20 @@ impl Fleet {
 
     /// The address of record.
     pub fn aor(&self, index: u32) -> impl Display + '_ {
-        fmt::from_fn(move |f| write!(f, "sip:{}@{}", self.user(index), self.domain))
+        shown(move |f| write!(f, "sip:{}@{}", self.user(index), self.domain))
     }
 
     pub fn contact(&self, index: u32, local: SocketAddr) -> impl Display + '_ {
-        fmt::from_fn(move |f| write!(f, "sip:{}@{local}", self.user(index)))
+        shown(move |f| write!(f, "sip:{}@{local}", self.user(index)))
     }
 
     pub fn call_id(&self, index: u32) -> impl Display + '_ {
-        fmt::from_fn(move |f| write!(f, "{:08x}.{index}@storm", self.run))
+        shown(move |f| write!(f, "{:08x}.{index}@storm", self.run))
     }
 
     /// The transaction's name; [`Fleet::of_branch`] reads it.
     pub fn branch(&self, index: u32, cseq: u32) -> impl Display + '_ {
-        fmt::from_fn(move |f| write!(f, "z9hG4bK{:08x}.{index}.{cseq}", self.run))
+        shown(move |f| write!(f, "z9hG4bK{:08x}.{index}.{cseq}", self.run))
     }
 
     /// Device and CSeq of a branch of this run.

@@ -32,7 +32,7 @@ pub struct PatternError;
 impl Pattern {
     /// The text for one number, shown without building a string.
     pub fn with(&self, number: u64) -> impl fmt::Display + '_ {
-        fmt::from_fn(move |f| {
+        shown(move |f| {
             f.write_str(&self.before)?;
             match &self.number {
                 Some(Number { digits, after }) => write!(f, "{number:0digits$}{after}"),
@@ -60,6 +60,20 @@ impl FromStr for Pattern {
             number: Some(Number { digits, after }),
         })
     }
+}
+
+/// A text that a closure writes, for names that are shown and never stored.
+pub(super) fn shown<F>(write: F) -> impl fmt::Display
+where
+    F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result,
+{
+    struct Shown<F>(F);
+    impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Shown<F> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            (self.0)(f)
+        }
+    }
+    Shown(write)
 }
 
 /// `:06` and `:6` both mean six digits.
