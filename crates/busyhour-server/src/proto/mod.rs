@@ -1,3 +1,4 @@
 //! Wire protocols as pure functions of bytes: no socket, clock or thread inside.
 
 pub mod sip;
+pub mod iax2;
