@@ -1,0 +1,23 @@
+//! What must hold for any bytes at all: shared by the tests and the fuzzer.
+
+use busyhour_server::proto::iax2::{ElementWriter, Elements, Frame};
+
+/// Reads `bytes` as a frame; what was read is written back octet by octet.
+pub fn hold(bytes: &[u8]) {
+    let Ok(Frame::Full(frame)) = Frame::parse(bytes) else {
+        return;
+    };
+    let mut again = Vec::new();
+    frame.write(&mut again);
+    assert_eq!(again, bytes);
+    let Some(elements) = Elements::parse(frame.payload) else {
+        return;
+    };
+    let mut copied = Vec::new();
+    for (element, data) in elements.iter() {
+        ElementWriter::new(&mut copied).data(element, data);
+        let _ = (elements.text(element), elements.number(element));
+    }
+    assert_eq!(copied, frame.payload);
+    let _ = (elements.apparent_address(), elements.date_time());
+}
