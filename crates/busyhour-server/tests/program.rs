@@ -5,7 +5,7 @@ mod support;
 use nix::sys::signal::Signal;
 use std::{
     net::{TcpListener, UdpSocket},
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, net::UnixDatagram},
     process::{Command, Output},
 };
 use support::{Place, ServerProcess, busyhour};
@@ -253,4 +253,63 @@ fn the_printed_configuration_is_one() {
     let file = place.file("printed.toml", &text);
     let check = busyhour().arg("check-config").arg(&file).output().unwrap();
     assert!(check.status.success(), "{check:?}");
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
+    let place = Place::new();
+    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
+    let mut command = place.serve();
+    command.env("NOTIFY_SOCKET", place.path("notify"));
+    let server = ServerProcess::start(&mut command, &place);
+    assert_eq!(told(&socket), "READY=1");
+    assert!(server.stop().success());
+    assert_eq!(told(&socket), "STOPPING=1");
+}
+
+fn told(socket: &UnixDatagram) -> String {
+    let mut buffer = [0; 256];
+    let len = socket.recv(&mut buffer).unwrap();
+    String::from_utf8_lossy(&buffer[..len]).trim().to_owned()
+}
+
+/// Whether `user` can register, tried with the program's own client.
+fn can_register(server: &ServerProcess, user: &str) -> bool {
+    let mut storm = busyhour();
+    storm.args(["storm", "--devices", "1", "--over", "1ms", "--json"]);
+    storm.args([
+        "--target",
+        &server.sip.to_string(),
+        "--auth",
+        &format!("{user}:secret"),
+    ]);
+    storm.output().unwrap().status.success()
+}
+
+#[test]
+fn accounts_are_read_again_without_a_restart() {
+    let place = Place::new();
+    let account = |user: &str| format!("[[account]]\nuser = \"{user}\"\npassword = \"secret\"\n");
+    let server = place.server(&account("alice"));
+    assert!(can_register(&server, "alice"));
+    assert!(!can_register(&server, "bob"));
+
+    place.file("busyhour.toml", "[sip\n");
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("not reloaded");
+    assert!(
+        can_register(&server, "alice"),
+        "a broken file changes nothing"
+    );
+
+    place.file(
+        "busyhour.toml",
+        &format!("[sip]\nrealm = \"other\"\n{}", account("bob")),
+    );
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("waits for a restart");
+    assert!(server.log().contains("sip.realm"), "{}", server.log());
+    assert!(can_register(&server, "bob"));
+    assert!(!can_register(&server, "alice"));
+    assert!(server.stop().success());
 }

@@ -101,3 +101,21 @@ fn a_watcher_hears_of_a_device_in_order() {
     assert_eq!(server.stat("/registrar/expired"), 1);
     assert!(server.stop().success());
 }
+
+#[test]
+fn a_server_that_stops_tells_its_watchers_to_come_again() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let calls = Calls {
+        scenario: "drain",
+        lines: &["watcher;[authentication username=watcher password=lamp];device1".to_owned()],
+        rate: 1,
+    };
+    let mut watcher = Sipp::start(&calls, "watcher", &server, &place);
+    server.wait_for("/watch/confirmed", |confirmed| {
+        watcher.assert_running();
+        confirmed == 1
+    });
+    assert!(server.stop().success());
+    watcher.finish();
+}

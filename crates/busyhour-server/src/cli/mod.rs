@@ -55,6 +55,7 @@ Examples:
   busyhour serve                          serve SIP on 127.0.0.1:5060, the dashboard on :8080
   busyhour serve --config busyhour.toml   the same, as the file says
   busyhour check-config busyhour.toml     every mistake in the file, with line and column
+  busyhour storm                          register 12,000 devices over a minute, and measure
 
 Exit codes:
   0  done, or stopped by SIGTERM or SIGINT after draining

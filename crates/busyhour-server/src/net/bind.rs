@@ -58,7 +58,7 @@ fn grow_receive_buffer(socket: &Socket, bytes: usize) {
     let got = socket.recv_buffer_size().unwrap_or(0);
     // The kernel doubles what is asked for, to account for its own overhead.
     if !set || got < bytes {
-        tracing::warn!(
+        tracing::info!(
             wanted_bytes = bytes,
             got_bytes = got,
             "small receive buffer: a burst may be lost; raise the sysctl net.core.rmem_max"

@@ -37,7 +37,7 @@ mod respond;
 mod listing;
 
 pub use crate::{
-    registrar::{Flow, Policy as RegistrationPolicy},
+    registrar::{Binding, Flow, Policy as RegistrationPolicy},
     watch::Policy as WatchPolicy,
 };
 pub use accounts::{Accounts, NoAccounts};

@@ -50,7 +50,7 @@ pub struct Storm {
     #[arg(long, value_enum, default_value_t = Kind::Insert)]
     pub kind: Kind,
 
-    /// User name and password; {n} is the device's number
+    /// User name and password; the device's number stands as it does in --user
     #[arg(long, value_name = "USER:PASSWORD")]
     pub auth: Option<String>,
 

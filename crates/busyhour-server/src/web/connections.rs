@@ -79,3 +79,27 @@ impl AsyncWrite for LimitedStream {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_holds_its_place_until_it_ends() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build();
+        runtime.unwrap().block_on(hold_and_let_go());
+    }
+
+    async fn hold_and_let_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut limited = LimitedListener::new(listener, 2);
+        let _first = TcpStream::connect(address).await.unwrap();
+        let (accepted, _) = limited.accept().await;
+        assert_eq!(limited.permits.available_permits(), 1);
+        drop(accepted);
+        assert_eq!(limited.permits.available_permits(), 2);
+    }
+}

@@ -1,8 +1,5 @@
 use super::{BindingPage, BindingView};
-use crate::{
-    registrar::Binding,
-    server::{Server, ServerStats},
-};
+use crate::server::{Binding, Server, ServerStats};
 use busyhour::clock::Instant;
 
 /// What the pages show: the server, or a stand-in in tests.

@@ -124,6 +124,13 @@ impl ServerProcess {
         read(&self.log)
     }
 
+    /// Waits until it has written `words` to standard error.
+    pub fn wait_for_log(&self, words: &str) {
+        while !self.log().contains(words) {
+            std::thread::sleep(PACE);
+        }
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid() as i32), signal).expect("the server lives");
     }
@@ -169,7 +176,7 @@ impl ServerProcess {
     pub fn wait_for(&self, pointer: &str, mut wanted: impl FnMut(u64) -> bool) {
         while !wanted(self.stat(pointer)) {
             // Only to leave the processor to those who are waited for.
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(PACE);
         }
     }
 }
@@ -181,6 +188,9 @@ impl Drop for ServerProcess {
         let _ = self.child.wait();
     }
 }
+
+/// Between two looks at something awaited; no test depends on its length.
+const PACE: Duration = Duration::from_millis(5);
 
 fn read_until_ready(output: &mut impl BufRead) -> Vec<String> {
     let mut said = Vec::new();
