@@ -192,7 +192,7 @@ impl<T> RacyCell<T> {
     }
 
     pub(crate) fn read(&self) -> MaybeUninit<T> {
-        let mut bytes = MaybeUninit::uninit();
+        let mut bytes = MaybeUninit::<T>::uninit();
         for (index, word) in self.words.iter().enumerate() {
             let word = word.load(atomic::Ordering::Relaxed).to_ne_bytes();
             let length = (size_of::<T>() - index * 8).min(8);

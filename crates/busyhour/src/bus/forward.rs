@@ -1,6 +1,9 @@
 use super::{Event, Topic, hub::Hub};
 use crate::sync::{Mutex, lock};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 /// Everything that happens on one topic happens on another one too, until this
 /// is dropped; see [`Topic::forward_to`].
@@ -59,7 +62,8 @@ impl<E: Event> fmt::Debug for Forward<E> {
 /// way. There is no circle of ways, so there is none of locks.
 struct Routes(Vec<(u64, u64)>);
 
-static ROUTES: Mutex<Routes> = Mutex::new(Routes(Vec::new()));
+// Lazy, since the mutex of a model cannot be made in a constant.
+static ROUTES: LazyLock<Mutex<Routes>> = LazyLock::new(|| Mutex::new(Routes(Vec::new())));
 
 impl Routes {
     fn add(&mut self, (from, to): (u64, u64)) -> Result<(), ForwardError> {

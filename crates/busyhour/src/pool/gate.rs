@@ -173,7 +173,9 @@ mod models {
             });
             // SAFETY: only this thread enters as the owner.
             unsafe { gate.as_owner(|value| *value += 1) };
-            strangers.map(|stranger| stranger.join().unwrap());
+            strangers
+                .into_iter()
+                .for_each(|stranger| stranger.join().unwrap());
             assert_eq!(gate.as_stranger(|value| *value), 3);
         });
     }
