@@ -23,8 +23,7 @@ use std::{fmt, sync::OnceLock};
 /// it is the adder's, D3 reads what A1 wrote, and the driver does not sleep
 /// past the deadline. If it is the driver's, A3 reads what D1 wrote, and the
 /// adder rings. The ring itself is sticky (a park token, an event counter), so
-/// one between D3 and D4 ends the sleep at once. `tests::loom_*` run every
-/// interleaving of this.
+/// one between D3 and D4 ends the sleep at once.
 pub(super) struct Alarm {
     /// When the driver wakes by itself, in nanoseconds; [`AWAKE`] while it runs.
     /// Written by the driver, and by an adder that claims the wake.
