@@ -220,6 +220,17 @@ fn too_many_contacts_are_forbidden_but_refreshes_go_on() {
 }
 
 #[test]
+fn a_thousand_contacts_are_not_even_compared() {
+    let mut registrar = Registrar::default();
+    let contacts: Vec<_> = (0..21).map(|n| format!("<sip:a{n}@192.0.2.1>")).collect();
+    let answer = registrar.refuse(1, &format!("Contact: {}", contacts.join(", ")));
+    assert!(
+        answer.starts_with("SIP/2.0 403 Too Many Contacts\r\n"),
+        "{answer}"
+    );
+}
+
+#[test]
 fn unknown_requirements_are_420_with_their_names() {
     let mut registrar = Registrar::default();
     let answer = registrar.refuse(1, "Require: path, gruu, foo\r\nContact: <sip:a@192.0.2.1>");

@@ -47,6 +47,7 @@ impl Bindings {
         at: Moment,
         next_id: &mut impl FnMut() -> BindingId,
     ) -> Result<Update, Refusal> {
+        registration.wish.check_length(policy)?;
         let mut draft = Draft {
             registration,
             policy,
@@ -63,6 +64,17 @@ impl Bindings {
             }
         }
         draft.finish()
+    }
+}
+
+impl Wish<'_> {
+    /// Each contact is compared with each binding: more than can be replaced at
+    /// once are refused before that.
+    fn check_length(&self, policy: &Policy) -> Result<(), Refusal> {
+        match self {
+            Self::Update(wishes) if wishes.len() > 2 * policy.contacts_max => Err(TOO_MANY),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -119,9 +131,11 @@ impl Draft<'_, '_> {
         let now = self.at.now;
         let active_count = self.update.bindings.active(now).count();
         if active_count > self.policy.contacts_max && self.update.tally.added > 0 {
-            return Err(Refusal::Forbidden("Too Many Contacts"));
+            return Err(TOO_MANY);
         }
         self.forget_oldest_removed();
+        // There may be a million of these lists, most with one element.
+        self.update.bindings.list.shrink_to_fit();
         Ok(self.update)
     }
 
@@ -253,3 +267,5 @@ enum Order {
     /// A later one, or one of another Call-ID, which has no order with it.
     Newer,
 }
+
+const TOO_MANY: Refusal = Refusal::Forbidden("Too Many Contacts");

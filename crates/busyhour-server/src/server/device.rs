@@ -137,6 +137,7 @@ impl Device {
             return core.register_again(&self.name, arrival);
         }
         if state.pending.is_none() {
+            self.expire(&core, &mut state);
             self.register(&core, &mut state, arrival);
             return self.settle(&core, &mut state);
         }

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 use writer::Writer;
@@ -78,7 +78,7 @@ impl SqliteStore {
         let connection = connect(&options)?;
         let queue = Arc::new(Queue::new(options.queue_capacity));
         let writer = Writer::new(connection, queue.clone(), lock);
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name(WRITER_THREAD.to_owned())
             .spawn(move || writer.run())
             .map_err(|source| StoreError::Path {
@@ -126,14 +126,13 @@ impl Drop for SqliteStore {
     /// Waits for the writer, so that the database is closed and its lock free.
     fn drop(&mut self) {
         self.queue.close(Duration::ZERO);
-        let thread = self
-            .writer
-            .get_mut()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .take();
-        if let Some(thread) = thread {
+        let writer = self.writer.get_mut();
+        let writer = writer.unwrap_or_else(|poisoned| poisoned.into_inner());
+        // The last handle may go in a completion, which is the writer itself.
+        let is_other = |writer: &mut JoinHandle<()>| writer.thread().id() != thread::current().id();
+        if let Some(writer) = writer.take_if(is_other) {
             // The writer's own panic is already on standard error.
-            let _ = thread.join();
+            let _ = writer.join();
         }
     }
 }
