@@ -1,0 +1,641 @@
+//! The server from datagram to datagram, one situation a test, in virtual time.
+
+use busyhour::{
+    buffer::Buffer,
+    clock::Instant,
+    runtime::{Runtime, Simulation},
+};
+use busyhour_server::{
+    auth::{Answer, Secret},
+    proto::sip::{DigestChallenge, HeaderName, Message},
+    registrar::Flow,
+    server::{
+        Accounts, Authentication, Limits, Network, SendError, Server, ServerConfig, ServerStats,
+    },
+    store::{DiskBehaviour, SimulatedDisk},
+};
+use std::{
+    borrow::Cow,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+#[test]
+fn a_registration_is_answered_when_it_is_durable_and_not_before() {
+    let mut server = Fixture::open();
+    server.receive(&register(1, "Contact: <sip:a@192.0.2.7>"));
+    assert_eq!(server.sent(), [""; 0], "the disk has not answered");
+    server.settle();
+    let answers = server.sent();
+    assert!(answers[0].starts_with("SIP/2.0 200 OK\r\n"), "{answers:?}");
+    assert_eq!(server.disk.contents().bindings.len(), 1);
+    let stats = server.stats();
+    assert_eq!(
+        (stats.registrar.accepted, stats.registrar.binding_count),
+        (1, 1)
+    );
+}
+
+#[test]
+fn retransmissions_are_absorbed_while_in_work_and_answered_afterwards() {
+    let mut server = Fixture::open();
+    let request = register(1, "Contact: <sip:a@192.0.2.7>");
+    server.receive(&request);
+    server.receive(&request);
+    server.settle();
+    let first = server.sent();
+    assert_eq!(first.len(), 1);
+    server.receive(&request);
+    assert_eq!(server.sent(), first, "the very same bytes");
+    let traffic = server.stats().traffic;
+    assert_eq!(traffic.retransmissions_absorbed, 1);
+    assert_eq!(traffic.retransmissions_answered, 1);
+    server.pass(33);
+    assert_eq!(server.stats().traffic.transaction_count, 0);
+    assert_eq!(server.stats().runtime.buffers.live_count, 0);
+}
+
+#[test]
+fn registrations_of_one_device_wait_for_each_other() {
+    let mut server = Fixture::open();
+    for cseq in 1..=4 {
+        server.receive(&register(
+            cseq,
+            &format!("Contact: <sip:a{cseq}@192.0.2.7>"),
+        ));
+    }
+    server.settle();
+    let listed: Vec<_> = server
+        .sent()
+        .iter()
+        .map(|answer| answer.matches("Contact:").count())
+        .collect();
+    assert_eq!(listed, [1, 2, 3, 4]);
+}
+
+#[test]
+fn what_the_disk_refuses_is_503_and_stays_503() {
+    let mut server = Fixture::open();
+    server.disk.set_behaviour(DiskBehaviour {
+        failures_per_mille: 1000,
+        ..DiskBehaviour::default()
+    });
+    let request = register(1, "Contact: <sip:a@192.0.2.7>");
+    server.receive(&request);
+    server.settle();
+    let answers = server.sent();
+    assert!(answers[0].starts_with("SIP/2.0 503 "), "{answers:?}");
+    assert!(answers[0].contains("Retry-After: "), "{answers:?}");
+    server.disk.set_behaviour(DiskBehaviour::default());
+    server.receive(&request);
+    assert_eq!(server.sent(), answers, "a late duplicate does nothing");
+    let stats = server.stats().registrar;
+    assert_eq!((stats.store_failures, stats.binding_count), (1, 0));
+    server.receive(&register(2, "Contact: <sip:a@192.0.2.7>"));
+    server.settle();
+    assert!(server.sent()[0].starts_with("SIP/2.0 200 "));
+}
+
+#[test]
+fn a_full_store_queue_and_a_full_table_are_503() {
+    let mut server = Fixture::with(ServerConfig {
+        limits: Limits {
+            devices_max: 1,
+            ..Limits::default()
+        },
+        ..open_config()
+    });
+    server.receive(&register_as("alice", 1, "Contact: <sip:a@192.0.2.7>"));
+    server.receive(&register_as("bob", 1, "Contact: <sip:b@192.0.2.7>"));
+    let answers = server.sent();
+    assert!(answers[0].starts_with("SIP/2.0 503 "), "{answers:?}");
+    assert_eq!(server.stats().traffic.refused_table_full, 1);
+
+    let mut server = Fixture::open();
+    server.disk.set_behaviour(DiskBehaviour {
+        queue_capacity: 0,
+        ..DiskBehaviour::default()
+    });
+    server.receive(&register(1, "Contact: <sip:a@192.0.2.7>"));
+    assert!(server.sent()[0].starts_with("SIP/2.0 503 "));
+    assert_eq!(server.stats().store.refused, 1);
+}
+
+#[test]
+fn one_device_cannot_fill_the_memory() {
+    let mut server = Fixture::with(ServerConfig {
+        limits: Limits {
+            device_queue_max: 4,
+            ..Limits::default()
+        },
+        ..open_config()
+    });
+    for cseq in 1..=100 {
+        server.receive(&register(
+            cseq,
+            &format!("Contact: <sip:a@192.0.2.7:{cseq}>"),
+        ));
+    }
+    let dropped = server.stats().traffic.dropped_device_queue;
+    assert!(dropped >= 90, "{dropped}");
+    server.settle();
+    assert_eq!(server.sent().len() as u64, 100 - dropped);
+}
+
+#[test]
+fn what_is_no_sip_is_counted_and_unanswered() {
+    let mut server = Fixture::open();
+    for silent in [
+        &b"\x00\xff\x80binary"[..],
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0; 65_000],
+    ] {
+        server.receive_bytes(silent);
+    }
+    for alive in [&b""[..], b"\r\n\r\n"] {
+        server.receive_bytes(alive);
+    }
+    assert_eq!(server.sent(), [""; 0]);
+    let traffic = server.stats().traffic;
+    assert_eq!((traffic.malformed_silent, traffic.keepalives), (3, 2));
+}
+
+#[test]
+fn what_is_almost_sip_is_400() {
+    let mut server = Fixture::open();
+    let whole = register(1, "Contact: <sip:a@192.0.2.7>");
+    let truncated = &whole[..whole.len() - 2];
+    for broken in [
+        truncated.to_owned(),
+        whole.replace("CSeq: 1", "CSeq: x"),
+        whole.replace("Contact: <sip:a@192.0.2.7>", "Contact: <sip:a@"),
+        whole.replace("To: ", "Subject: "),
+    ] {
+        server.receive(&broken);
+        let answers = server.sent();
+        assert!(
+            answers[0].starts_with("SIP/2.0 400 "),
+            "{broken}\n{answers:?}"
+        );
+    }
+    assert_eq!(server.stats().traffic.malformed_answered, 4);
+    assert_eq!(server.stats().registrar.device_count, 0);
+}
+
+#[test]
+fn an_ack_is_never_answered() {
+    let mut server = Fixture::open();
+    let ack = register(1, "User-Agent: x").replace("REGISTER", "ACK");
+    server.receive(&ack);
+    server.receive(&ack.replace("CSeq: 1", "CSeq: x"));
+    assert_eq!(server.sent(), [""; 0]);
+}
+
+#[test]
+fn other_methods_are_told_what_is_allowed() {
+    let mut server = Fixture::open();
+    let cases = [
+        ("OPTIONS", "200 OK"),
+        ("INVITE", "405 Method Not Allowed"),
+        ("PUBLISH", "405 Method Not Allowed"),
+        ("CANCEL", "481 Call/Transaction Does Not Exist"),
+        ("BYE", "481 Call/Transaction Does Not Exist"),
+        ("FROBNICATE", "501 Not Implemented"),
+    ];
+    for (method, status) in cases {
+        server.receive(&register(1, "User-Agent: x").replace("REGISTER", method));
+        let answer = server.sent().remove(0);
+        assert!(
+            answer.starts_with(&format!("SIP/2.0 {status}\r\n")),
+            "{answer}"
+        );
+        assert!(
+            answer.contains("Allow: REGISTER, SUBSCRIBE, OPTIONS\r\n"),
+            "{answer}"
+        );
+    }
+    assert!(server.stats().traffic.options == 1 && server.stats().traffic.unsupported == 5);
+}
+
+#[test]
+fn other_domains_are_not_served() {
+    let mut server = Fixture::open();
+    let request = register(1, "Contact: <sip:a@192.0.2.7>");
+    server.receive(&request.replace("sip:example.com SIP", "sip:example.org SIP"));
+    assert!(server.sent()[0].starts_with("SIP/2.0 403 Domain Not Served Here\r\n"));
+    server.receive(&request.replace("To: <sip:alice@example.com>", "To: <sip:alice@example.org>"));
+    assert!(server.sent()[0].starts_with("SIP/2.0 404 Not Found\r\n"));
+    server.receive(&request.replace("To: <sip:alice@example.com>", "To: <tel:+15550100>"));
+    assert!(server.sent()[0].starts_with("SIP/2.0 416 Unsupported URI Scheme\r\n"));
+}
+
+#[test]
+fn a_response_goes_where_via_says() {
+    let mut server = Fixture::open();
+    let request = register(1, "User-Agent: x");
+    server.receive(&request);
+    assert_eq!(server.sent_to(), [client()]);
+    server.receive(&request.replace(";rport", "").replace("9:5070;", "9:5555;"));
+    assert_eq!(server.sent_to(), [SocketAddr::new(client().ip(), 5555)]);
+}
+
+#[test]
+fn digest_admits_who_knows_the_password_and_only_to_their_own_address() {
+    let mut server = Fixture::with(digest_config());
+    let request = register(1, "Contact: <sip:a@192.0.2.7>");
+    server.receive(&request);
+    let challenge = server.sent().remove(0);
+    assert!(
+        challenge.starts_with("SIP/2.0 401 Unauthorized\r\n"),
+        "{challenge}"
+    );
+    assert_eq!(challenge.matches("WWW-Authenticate: Digest ").count(), 2);
+    assert_eq!(
+        server.stats().traffic.transaction_count,
+        0,
+        "a challenge costs nothing"
+    );
+
+    server.receive(&answered(&request, &challenge, "alice", "wrong"));
+    assert!(server.sent()[0].starts_with("SIP/2.0 403 Wrong User Or Password\r\n"));
+    server.receive(&answered(&request, &challenge, "bob", "secret"));
+    assert!(server.sent()[0].starts_with("SIP/2.0 403 Not Your Address\r\n"));
+    server.receive(&answered(&request, &challenge, "alice", "secret"));
+    server.settle();
+    assert!(server.sent()[0].starts_with("SIP/2.0 200 OK\r\n"));
+    let stats = server.stats().registrar;
+    assert_eq!(
+        (stats.challenged, stats.forbidden, stats.accepted),
+        (1, 2, 1)
+    );
+}
+
+#[test]
+fn a_nonce_outlives_the_server_and_grows_stale() {
+    let mut server = Fixture::with(digest_config());
+    let request = register(1, "Contact: <sip:a@192.0.2.7>");
+    server.receive(&request);
+    let challenge = server.sent().remove(0);
+    let answer = answered(&request, &challenge, "alice", "secret");
+    server.settle();
+    server.restart(digest_config());
+    server.receive(&answer);
+    server.settle();
+    assert!(server.sent()[0].starts_with("SIP/2.0 200 OK\r\n"));
+    server.pass(301);
+    server.receive(&answer.replace("z9hG4bK1", "z9hG4bK2"));
+    let stale = server.sent().remove(0);
+    assert!(stale.starts_with("SIP/2.0 401 "), "{stale}");
+    assert!(stale.contains("stale=true"), "{stale}");
+}
+
+#[test]
+fn a_watcher_is_told_of_registration_and_expiry() {
+    let mut server = Fixture::open();
+    server.receive(&subscribe(1, "", "Event: presence"));
+    let sent = server.sent();
+    assert!(
+        sent[0].starts_with("SIP/2.0 200 OK\r\n"),
+        "the answer comes first"
+    );
+    assert!(sent[1].contains("<basic>closed</basic>"), "{}", sent[1]);
+    server.receive(&ok(&sent[1]));
+    server.receive(&register(1, "Contact: <sip:a@192.0.2.7>;expires=60"));
+    server.settle();
+    let sent = server.sent();
+    assert!(sent[0].starts_with("SIP/2.0 200 OK\r\n"));
+    assert!(sent[1].contains("<basic>open</basic>"), "{}", sent[1]);
+    server.receive(&ok(&sent[1]));
+    server.receive(&register(2, "Contact: <sip:a@192.0.2.7>;expires=60"));
+    server.settle();
+    assert_eq!(server.sent().len(), 1, "a refresh is no news");
+    server.pass(60);
+    let notify = server.sent().remove(0);
+    assert!(notify.contains("<basic>closed</basic>"), "{notify}");
+    let stats = server.stats();
+    assert_eq!(
+        (stats.registrar.expired, stats.registrar.device_count),
+        (1, 0)
+    );
+    assert_eq!((stats.watch.notified, stats.watch.confirmed), (3, 2));
+}
+
+#[test]
+fn a_watcher_refreshes_and_unsubscribes_in_its_dialog() {
+    let mut server = Fixture::open();
+    server.receive(&subscribe(1, "", "Event: dialog"));
+    let sent = server.sent();
+    let tag = to_tag(&sent[0]);
+    server.receive(&ok(&sent[1]));
+    server.receive(&subscribe(2, &tag, "Event: dialog\r\nExpires: 60"));
+    let sent = server.sent();
+    assert!(sent[0].contains("Expires: 60\r\n"), "{}", sent[0]);
+    server.receive(&ok(&sent[1]));
+    server.receive(&subscribe(3, &tag, "Event: dialog\r\nExpires: 0"));
+    let sent = server.sent();
+    assert!(
+        sent[1].contains("Subscription-State: terminated;"),
+        "{}",
+        sent[1]
+    );
+    server.receive(&ok(&sent[1]));
+    server.receive(&subscribe(4, &tag, "Event: dialog"));
+    let gone = server.sent().remove(0);
+    assert!(
+        gone.starts_with("SIP/2.0 481 Subscription Does Not Exist\r\n"),
+        "{gone}"
+    );
+    let stats = server.stats().watch;
+    assert_eq!((stats.watcher_count, stats.unsubscribed), (0, 1));
+}
+
+#[test]
+fn what_nobody_may_watch_is_refused() {
+    let mut server = Fixture::open();
+    server.receive(&subscribe(1, "", "Event: reg"));
+    let answer = server.sent().remove(0);
+    assert!(answer.starts_with("SIP/2.0 489 Bad Event\r\n"), "{answer}");
+    assert!(
+        answer.contains("Allow-Events: presence, dialog\r\n"),
+        "{answer}"
+    );
+    server.receive(&subscribe(2, "1-00", "Event: presence"));
+    assert!(server.sent()[0].starts_with("SIP/2.0 481 "));
+    assert_eq!(server.stats().watch.rejected, 2);
+
+    let mut server = Fixture::with(digest_config());
+    server.receive(&subscribe(1, "", "Event: presence"));
+    assert!(server.sent()[0].starts_with("SIP/2.0 401 "));
+}
+
+#[test]
+fn a_watcher_that_is_silent_ends() {
+    let mut server = Fixture::open();
+    server.receive(&subscribe(1, "", "Event: presence"));
+    server.pass(40);
+    let stats = server.stats().watch;
+    assert_eq!((stats.given_up, stats.watcher_count), (1, 0));
+    assert_eq!((stats.notified, stats.retransmitted), (1, 10));
+}
+
+#[test]
+fn stray_responses_are_counted() {
+    let mut server = Fixture::open();
+    server.receive(&subscribe(1, "", "Event: presence"));
+    let notify = server.sent().remove(1);
+    let answer = ok(&notify);
+    server.receive(&answer.replace("z9hG4bK", "z9hG4bKf"));
+    server.receive(&answer.replace("CSeq: 1", "CSeq: 7"));
+    assert_eq!(server.stats().traffic.stray_responses, 2);
+    server.receive(&answer);
+    server.receive(&answer);
+    assert_eq!(server.stats().traffic.stray_responses, 3);
+    assert_eq!(server.stats().watch.confirmed, 1);
+}
+
+#[test]
+fn a_restart_brings_bindings_back_with_what_is_left() {
+    let mut server = Fixture::open();
+    server.receive(&register(1, "Contact: <sip:a@192.0.2.7>;expires=600"));
+    server.receive(&register_as(
+        "bob",
+        1,
+        "Contact: <sip:b@192.0.2.7>;expires=60",
+    ));
+    server.settle();
+    server.sent();
+    server.pass(100);
+    server.restart(open_config());
+    let stats = server.stats().registrar;
+    assert_eq!(
+        (stats.restored, stats.binding_count, stats.device_count),
+        (1, 1, 1)
+    );
+    server.receive(&register(2, "User-Agent: x"));
+    let answer = server.sent().remove(0);
+    assert!(
+        answer.contains("<sip:a@192.0.2.7>;expires=500\r\n"),
+        "{answer}"
+    );
+    server.receive(&subscribe(1, "", "Event: presence"));
+    assert!(server.sent()[1].contains("<basic>open</basic>"));
+    server.pass(500);
+    assert_eq!(server.stats().registrar.binding_count, 0);
+    server.settle();
+    assert!(server.disk.contents().bindings.is_empty());
+}
+
+#[test]
+fn a_shutdown_tells_watchers_and_takes_nothing_more() {
+    let mut server = Fixture::open();
+    server.receive(&subscribe(1, "", "Event: presence"));
+    let sent = server.sent();
+    server.receive(&ok(&sent[1]));
+    server.receive(&register(1, "Contact: <sip:a@192.0.2.7>"));
+    server.server.shutdown(Duration::ZERO);
+    server.receive(&register(2, "Contact: <sip:a@192.0.2.7>"));
+    assert_eq!(server.stats().traffic.dropped_shutdown, 1);
+    server.settle();
+    let sent = server.sent().join("");
+    assert!(sent.contains("terminated;reason=deactivated"), "{sent}");
+    assert!(
+        sent.contains("CSeq: 1 REGISTER"),
+        "what was begun is ended: {sent}"
+    );
+}
+
+/// A server in virtual time, its disk, and what it sent.
+struct Fixture {
+    runtime: Runtime,
+    server: Server,
+    sent: Arc<Sent>,
+    disk: SimulatedDisk,
+    /// Virtual time of earlier lives.
+    lived: Duration,
+}
+
+#[derive(Default)]
+struct Sent(Mutex<Vec<(Flow, Buffer)>>);
+
+impl Network for Sent {
+    fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        self.0.lock().unwrap().push((flow, datagram));
+        Ok(())
+    }
+}
+
+struct Users;
+
+impl Accounts for Users {
+    fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
+        let is_user = ["alice", "bob"].contains(&username);
+        is_user.then(|| Cow::Owned(Secret::plaintext("secret")))
+    }
+}
+
+impl Fixture {
+    fn open() -> Self {
+        Self::with(open_config())
+    }
+
+    fn with(config: ServerConfig) -> Self {
+        let disk = SimulatedDisk::new(1, DiskBehaviour::default());
+        Self::on(disk, config, Duration::ZERO)
+    }
+
+    fn on(disk: SimulatedDisk, config: ServerConfig, lived: Duration) -> Self {
+        let runtime = Runtime::simulated(1);
+        let clock = runtime.clock().clone();
+        let calendar = clock.as_virtual().unwrap();
+        calendar.step_calendar(lived.as_secs() as i64);
+        let sent = Arc::new(Sent::default());
+        let store = Box::new(disk.open(clock));
+        let server = Server::start(runtime.clone(), config, sent.clone(), store).unwrap();
+        Self {
+            runtime,
+            server,
+            sent,
+            disk,
+            lived,
+        }
+    }
+
+    /// Pulls the plug and starts again at once.
+    fn restart(&mut self, config: ServerConfig) {
+        let lived = self.lived + (self.runtime.clock().now() - Instant::ZERO);
+        self.disk.crash();
+        *self = Self::on(self.disk.clone(), config, lived);
+    }
+
+    fn receive(&mut self, text: &str) {
+        self.receive_bytes(text.as_bytes());
+    }
+
+    fn receive_bytes(&mut self, bytes: &[u8]) {
+        let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
+        self.server.datagram(client(), local(), datagram);
+        self.simulation().run_until_idle();
+    }
+
+    /// Lets the disk end what it has begun.
+    fn settle(&mut self) {
+        while let Some(due) = self.disk.next_due() {
+            self.simulation().run_until(due);
+            self.disk.run_due();
+            self.simulation().run_until_idle();
+        }
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.simulation().run_for(Duration::from_secs(seconds));
+    }
+
+    fn sent(&self) -> Vec<String> {
+        let sent = std::mem::take(&mut *self.sent.0.lock().unwrap());
+        let text = |bytes: &Buffer| String::from_utf8(bytes.to_vec()).unwrap();
+        sent.iter().map(|(_, datagram)| text(datagram)).collect()
+    }
+
+    fn sent_to(&self) -> Vec<SocketAddr> {
+        let sent = std::mem::take(&mut *self.sent.0.lock().unwrap());
+        sent.iter().map(|(flow, _)| flow.remote).collect()
+    }
+
+    fn stats(&self) -> ServerStats {
+        self.server.stats()
+    }
+
+    fn simulation(&self) -> &Simulation {
+        self.runtime.simulation().unwrap()
+    }
+}
+
+fn open_config() -> ServerConfig {
+    ServerConfig {
+        domains: vec!["example.com".to_owned()],
+        authentication: Authentication::Open,
+        ..ServerConfig::default()
+    }
+}
+
+fn digest_config() -> ServerConfig {
+    ServerConfig {
+        authentication: Authentication::default(),
+        accounts: Arc::new(Users),
+        ..open_config()
+    }
+}
+
+fn register(cseq: u32, headers: &str) -> String {
+    register_as("alice", cseq, headers)
+}
+
+fn register_as(user: &str, cseq: u32, headers: &str) -> String {
+    format!(
+        "REGISTER sip:example.com SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 192.0.2.9:5070;branch=z9hG4bK{cseq};rport\r\n\
+         From: <sip:{user}@example.com>;tag=f1\r\n\
+         To: <sip:{user}@example.com>\r\n\
+         Call-ID: {user}\r\n\
+         CSeq: {cseq} REGISTER\r\n\
+         {headers}\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
+fn subscribe(cseq: u32, tag: &str, headers: &str) -> String {
+    let tag = match tag {
+        "" => String::new(),
+        tag => format!(";tag={tag}"),
+    };
+    format!(
+        "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 192.0.2.9:5070;branch=z9hG4bKs{cseq};rport\r\n\
+         From: <sip:bob@example.com>;tag=f2\r\n\
+         To: <sip:alice@example.com>{tag}\r\n\
+         Call-ID: watch\r\n\
+         CSeq: {cseq} SUBSCRIBE\r\n\
+         Contact: <sip:bob@192.0.2.9:5070>\r\n\
+         {headers}\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// The request with an answer to the first challenge in it.
+fn answered(request: &str, challenge: &str, user: &str, password: &str) -> String {
+    let message = Message::parse(challenge.as_bytes()).unwrap();
+    let value = message.header(HeaderName::WwwAuthenticate).unwrap();
+    let challenge = DigestChallenge::parse(value).flatten().unwrap();
+    let answer = Answer::new(&challenge, user, password, "REGISTER", "sip:example.com")
+        .unwrap()
+        .counted(1, "cnonce");
+    let line = format!("Authorization: {answer}\r\nContent-Length");
+    request.replace("Content-Length", &line)
+}
+
+fn ok(notify: &str) -> String {
+    let head = notify.split("\r\n\r\n").next().unwrap();
+    let wanted = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+    let kept = head
+        .lines()
+        .filter(|line| wanted.iter().any(|name| line.starts_with(name)));
+    let lines: Vec<_> = kept.collect();
+    format!(
+        "SIP/2.0 200 OK\r\n{}\r\nContent-Length: 0\r\n\r\n",
+        lines.join("\r\n")
+    )
+}
+
+fn to_tag(response: &str) -> String {
+    let message = Message::parse(response.as_bytes()).unwrap();
+    message.to().unwrap().tag().unwrap().to_owned()
+}
+
+fn client() -> SocketAddr {
+    "192.0.2.9:5070".parse().unwrap()
+}
+
+fn local() -> SocketAddr {
+    "192.0.2.1:5060".parse().unwrap()
+}
