@@ -60,7 +60,7 @@ const SERVER: Layers = Layers {
         arrow("server", &["proto", "auth", "registrar", "watch", "store"]),
         arrow("net", &["registrar", "server"]),
         arrow("storm", &["proto", "auth"]),
-        arrow("web", &["server", "config"]),
+        arrow("web", &["registrar", "server", "config"]),
         arrow("config", &["auth", "server", "registrar", "store"]),
         arrow("logs", &[]),
         arrow(

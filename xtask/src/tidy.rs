@@ -21,7 +21,7 @@ pub fn check(root: &Path) -> Vec<String> {
     let tree = Tree::read(root);
     let mut complaints = tree.unreadable.clone();
     complaints.extend(tree.rust.iter().flat_map(check_rust_file));
-    complaints.extend(tree.text.iter().flat_map(|file| check_words(file)));
+    complaints.extend(tree.text.iter().flat_map(check_words));
     complaints.extend(LAYERS.iter().flat_map(|layers| check_layers(&tree, layers)));
     complaints.extend(
         LAYERS

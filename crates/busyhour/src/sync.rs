@@ -10,14 +10,14 @@ use std::mem::MaybeUninit;
 pub(crate) use std::{
     cell::UnsafeCell as StdUnsafeCell,
     hint::spin_loop,
-    sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic},
+    sync::{Condvar, Mutex, MutexGuard, atomic},
     thread, thread_local,
 };
 
 #[cfg(loom)]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic},
+    sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
     thread, thread_local,
 };
 

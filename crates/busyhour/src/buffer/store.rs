@@ -247,7 +247,7 @@ impl Store {
         owners.sort_by_key(|usage| Reverse(usage.live_bytes));
         live.sort_by_key(|(age, _)| Reverse(*age));
         live.truncate(oldest_max);
-        let describe = |(age, place)| self.describe(place, age, &name);
+        let describe = |(age, place)| self.describe(place, age, name);
         Dump {
             owners,
             oldest: live.into_iter().map(describe).collect(),

@@ -56,10 +56,6 @@ impl Far {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.root == Child::NOTHING
-    }
-
     #[inline]
     pub(super) fn entry(&self, position: Position) -> Entry {
         self.leaves.entry(position)

@@ -2,7 +2,7 @@ use super::{
     key::{Entry, Key},
     place::{Place, Places},
 };
-use std::mem;
+use std::{cmp::Reverse, mem};
 
 /// The timers that are next: a sorted run, and a small unsorted pile of those
 /// that were added since into the run's range.
@@ -173,7 +173,7 @@ impl Near {
 
 /// Sorts the latest first.
 fn sort(entries: &mut [Entry]) {
-    entries.sort_unstable_by(|a, b| b.key.cmp(&a.key));
+    entries.sort_unstable_by_key(|entry| Reverse(entry.key));
 }
 
 /// The slot of an entry that was removed.
