@@ -19,7 +19,7 @@ for group in "$@"; do
 done
 
 command -v cargo >/dev/null || {
-  echo "install-deps: cargo is missing; install the stable Rust toolchain (1.88 or later) first" >&2
+  echo "install-deps: cargo is missing; install the stable Rust toolchain (1.93 or later) first" >&2
   exit 1
 }
 
