@@ -156,7 +156,7 @@ impl ServerProcess {
     pub fn get(&self, path: &str) -> String {
         let response = ureq::get(format!("http://{}{path}", self.http)).call();
         let body = response.expect("an answer").into_body();
-        let mut body = body.into_with_config().limit(1 << 30);
+        let body = body.into_with_config().limit(1 << 30);
         body.read_to_string().expect("text")
     }
 
