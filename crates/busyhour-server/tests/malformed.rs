@@ -48,7 +48,7 @@ impl Sender {
         for datagram in datagrams {
             self.socket.send(datagram.as_ref()).unwrap();
             self.sent += 1;
-            if self.sent % PORTION == 0 {
+            if self.sent.is_multiple_of(PORTION) {
                 self.probe();
             }
         }
