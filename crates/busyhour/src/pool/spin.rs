@@ -31,7 +31,7 @@ impl<T> SpinLock<T> {
 
     #[inline(always)]
     pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
-        if self.is_taken.swap(true, Ordering::Acquire) {
+        if !self.try_take() {
             self.wait();
         }
         SpinGuard {
@@ -40,10 +40,17 @@ impl<T> SpinLock<T> {
         }
     }
 
+    #[inline(always)]
+    fn try_take(&self) -> bool {
+        self.is_taken
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
     #[cold]
     fn wait(&self) {
         let mut wait = Wait::default();
-        while self.is_taken.load(Ordering::Relaxed) || self.is_taken.swap(true, Ordering::Acquire) {
+        while self.is_taken.load(Ordering::Relaxed) || !self.try_take() {
             wait.once();
         }
     }
