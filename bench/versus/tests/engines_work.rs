@@ -4,18 +4,33 @@ use std::process::Command;
 
 #[test]
 fn every_engine_does_the_work() {
-    let output = Command::new(env!("CARGO_BIN_EXE_versus")).arg("check").output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_versus"))
+        .arg("check")
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "an engine failed its checks:\n{text}");
-    assert!(text.contains(", 0 engines failed, 0 missing"), "an engine is missing (run make peers):\n{text}");
+    assert!(
+        output.status.success(),
+        "an engine failed its checks:\n{text}"
+    );
+    assert!(
+        text.contains(", 0 engines failed, 0 missing"),
+        "an engine is missing (run make peers):\n{text}"
+    );
 }
 
 #[test]
 fn an_unknown_scenario_is_a_clear_error() {
-    let output = Command::new(env!("CARGO_BIN_EXE_versus")).args(["run", "nonsense"]).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_versus"))
+        .args(["run", "nonsense"])
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(text.contains("no scenario `nonsense`") && text.contains("timers"), "{text}");
+    assert!(
+        text.contains("no scenario `nonsense`") && text.contains("timers"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -24,17 +39,39 @@ fn a_record_leads_to_ratios_and_a_page() {
     std::fs::create_dir_all(&folder).unwrap();
     let record = folder.join("record.json");
     let run = |args: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_versus")).args(args).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let output = Command::new(env!("CARGO_BIN_EXE_versus"))
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let record_path = record.to_str().unwrap();
-    run(&["run", "timers", "--quick", "--engine", "busyhour,std-binary-heap", "--json", record_path]);
+    run(&[
+        "run",
+        "timers",
+        "--quick",
+        "--engine",
+        "busyhour,std-binary-heap",
+        "--json",
+        record_path,
+    ]);
     let ratios = run(&["compare", record_path, "--metric", "cancelled_life_ns"]);
-    assert!(ratios.contains("std-binary-heap") && ratios.contains('×'), "{ratios}");
+    assert!(
+        ratios.contains("std-binary-heap") && ratios.contains('×'),
+        "{ratios}"
+    );
     run(&["report", record_path, "--out", folder.to_str().unwrap()]);
     let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("std-binary-heap"));
-    assert!(std::fs::read_to_string(folder.join("tables.md")).unwrap().contains("## timers"));
+    assert!(
+        std::fs::read_to_string(folder.join("tables.md"))
+            .unwrap()
+            .contains("## timers")
+    );
     std::fs::remove_dir_all(&folder).unwrap();
 }
