@@ -93,7 +93,7 @@ fn kamailio(folder: &Path, port: u16, auth: bool) -> Command {
     let text = format!(
         "#!KAMAILIO\ndebug=-1\nlog_stderror=no\nfork=yes\nchildren=2\ndisable_tcp=yes\nauto_aliases=no\n\
          listen=udp:127.0.0.1:{port}\nloadmodule \"kex.so\"\nloadmodule \"tm.so\"\nloadmodule \"sl.so\"\n\
-         loadmodule \"pv.so\"\nloadmodule \"siputils.so\"\nloadmodule \"usrloc.so\"\nloadmodule \"registrar.so\"\n\
+         loadmodule \"pv.so\"\nloadmodule \"siputils.so\"\nloadmodule \"textops.so\"\nloadmodule \"usrloc.so\"\nloadmodule \"registrar.so\"\n\
          loadmodule \"auth.so\"\nmodparam(\"usrloc\", \"db_mode\", 0)\nmodparam(\"usrloc\", \"hash_size\", 14)\n\
          modparam(\"registrar\", \"max_expires\", 7200)\n\
          request_route {{\n  if (is_method(\"REGISTER\")) {{ {check} save(\"location\"); exit; }}\n  \
