@@ -47,7 +47,9 @@ fn run_queue(args: &Args) {
     let (rq, ms) = (args.number("rq"), args.number("ms"));
     let executor = LocalExecutor::new();
     let stop = Rc::new(Cell::new(false));
-    let tasks: Vec<_> = (0..rq).map(|index| executor.spawn(entity(index, ms, Rc::clone(&stop)))).collect();
+    let tasks: Vec<_> = (0..rq)
+        .map(|index| executor.spawn(entity(index, ms, Rc::clone(&stop))))
+        .collect();
     let begin = Instant::now();
     let counts = block_on(executor.run(async {
         let mut counts = Vec::new();
@@ -56,7 +58,11 @@ fn run_queue(args: &Args) {
         }
         counts
     }));
-    Switches { counts, spent: begin.elapsed() }.report(None);
+    Switches {
+        counts,
+        spent: begin.elapsed(),
+    }
+    .report(None);
 }
 
 async fn entity(index: u64, ms: u64, stop: Rc<Cell<bool>>) -> u64 {

@@ -20,19 +20,30 @@ pub struct Nats {
 impl Nats {
     pub fn start(_keys: u64) -> Self {
         let server = Server::start("nats-server", |port| {
-            vec!["-a".to_owned(), "127.0.0.1".to_owned(), "-p".to_owned(), port.to_string()]
+            vec![
+                "-a".to_owned(),
+                "127.0.0.1".to_owned(),
+                "-p".to_owned(),
+                port.to_string(),
+            ]
         });
         let subscriber = subscribe(server.connect());
         let mut commands = BufWriter::with_capacity(1 << 16, server.connect());
         commands.write_all(CONNECT).expect("NATS reads");
-        Self { _server: server, commands, subscriber }
+        Self {
+            _server: server,
+            commands,
+            subscriber,
+        }
     }
 }
 
 /// Subscribes, and waits for the answer to a ping, so that no update is missed.
 fn subscribe(mut stream: TcpStream) -> JoinHandle<(Received, u64)> {
     stream.write_all(CONNECT).expect("NATS reads");
-    stream.write_all(b"SUB u.* 1\r\nPING\r\n").expect("NATS reads");
+    stream
+        .write_all(b"SUB u.* 1\r\nPING\r\n")
+        .expect("NATS reads");
     let mut answers = stream.try_clone().expect("a second handle");
     let mut lines = BufReader::with_capacity(1 << 16, stream);
     let mut line = String::new();
@@ -56,7 +67,10 @@ fn receive(lines: &mut BufReader<TcpStream>, answers: &mut TcpStream) -> (Receiv
         }
         body.clear();
         lines.read_line(&mut body).expect("NATS sends");
-        let key = head.split(' ').nth(1).and_then(|subject| subject.strip_prefix("u.")?.parse().ok());
+        let key = head
+            .split(' ')
+            .nth(1)
+            .and_then(|subject| subject.strip_prefix("u.")?.parse().ok());
         match (key, body.trim_end().parse::<u64>().expect("a value")) {
             (_, 0) => return (received, last.values().sum()),
             (key, value) => {
@@ -75,7 +89,9 @@ impl Bus for Nats {
     }
 
     fn drain(mut self, _updates: u64) -> (Received, u64) {
-        self.commands.write_all(b"PUB u.end 1\r\n0\r\n").expect("NATS reads");
+        self.commands
+            .write_all(b"PUB u.end 1\r\n0\r\n")
+            .expect("NATS reads");
         self.commands.flush().expect("NATS reads");
         self.subscriber.join().expect("a subscriber")
     }

@@ -21,14 +21,21 @@ pub struct Redis {
 impl Redis {
     pub fn start(keys: u64) -> Self {
         let server = Server::start("redis-server", |port| {
-            let words = format!("--port {port} --bind 127.0.0.1 --save  --appendonly no --daemonize no");
+            let words =
+                format!("--port {port} --bind 127.0.0.1 --save  --appendonly no --daemonize no");
             words.split(' ').map(str::to_owned).collect()
         });
         let subscriber = subscribe(server.connect());
         let stream = server.connect();
         let answers = stream.try_clone().expect("a second handle");
         let replies = thread::spawn(move || drain_replies(answers));
-        Self { server, keys, commands: BufWriter::with_capacity(1 << 16, stream), replies, subscriber }
+        Self {
+            server,
+            keys,
+            commands: BufWriter::with_capacity(1 << 16, stream),
+            replies,
+            subscriber,
+        }
     }
 }
 
@@ -40,12 +47,17 @@ fn last_values(server: &Server, keys: u64) -> u64 {
         request += &format!("${}\r\n{name}\r\n", name.len());
     }
     stream.write_all(request.as_bytes()).expect("Redis reads");
-    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("Redis answers"));
+    let mut lines = BufReader::new(stream)
+        .lines()
+        .map(|line| line.expect("Redis answers"));
     lines.next();
     let mut sum = 0;
     for _ in 0..keys {
         if lines.next().is_some_and(|header| header != "$-1") {
-            sum += lines.next().and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+            sum += lines
+                .next()
+                .and_then(|value| value.parse::<u64>().ok())
+                .unwrap_or(0);
         }
     }
     sum
@@ -53,7 +65,9 @@ fn last_values(server: &Server, keys: u64) -> u64 {
 
 /// Subscribes, and waits for the confirmation, so that no update is missed.
 fn subscribe(mut stream: TcpStream) -> JoinHandle<Received> {
-    stream.write_all(b"*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nu\r\n").expect("Redis reads");
+    stream
+        .write_all(b"*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nu\r\n")
+        .expect("Redis reads");
     let mut lines = BufReader::with_capacity(1 << 16, stream);
     let mut line = String::new();
     for _ in 0..6 {
@@ -99,7 +113,9 @@ impl Bus for Redis {
     }
 
     fn drain(mut self, _updates: u64) -> (Received, u64) {
-        self.commands.write_all(b"*3\r\n$7\r\nPUBLISH\r\n$1\r\nu\r\n$1\r\n0\r\n").expect("Redis reads");
+        self.commands
+            .write_all(b"*3\r\n$7\r\nPUBLISH\r\n$1\r\nu\r\n$1\r\n0\r\n")
+            .expect("Redis reads");
         self.commands.flush().expect("Redis reads");
         let received = self.subscriber.join().expect("a subscriber");
         let sum = last_values(&self.server, self.keys);

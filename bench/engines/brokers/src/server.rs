@@ -14,9 +14,16 @@ pub struct Server {
 impl Server {
     /// Starts `program`; `args` makes its arguments from the port.
     pub fn start(program: &str, args: impl Fn(u16) -> Vec<String>) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|l| l.local_addr())
+            .expect("a free port")
+            .port();
         let mut command = Command::new(program);
-        command.args(args(port)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(args(port))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let child = command.spawn().expect("the broker starts");
         Self { child, port }
     }

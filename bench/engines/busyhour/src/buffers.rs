@@ -29,7 +29,12 @@ impl Pins for Pool {
 }
 
 pub fn run(args: &Args) {
-    let pool = Pool(BufferPool::builder().budget_bytes(BUDGET_BYTES).build().expect("a budget"));
+    let pool = Pool(
+        BufferPool::builder()
+            .budget_bytes(BUDGET_BYTES)
+            .build()
+            .expect("a budget"),
+    );
     let clone_drop = || {
         let mut buffer = pool.0.alloc(BUFFER_BYTES).expect("within the budget");
         buffer[0] = 1;

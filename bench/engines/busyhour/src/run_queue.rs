@@ -21,7 +21,11 @@ pub fn run(args: &Args) {
         queue.put_back(entity, &mut standings[entity as usize], TICK);
         entity as usize
     });
-    Switches { counts, spent: begin.elapsed() }.report(Some(pick_ns));
+    Switches {
+        counts,
+        spent: begin.elapsed(),
+    }
+    .report(Some(pick_ns));
 }
 
 const TICK: Duration = Duration::from_micros(50);

@@ -8,7 +8,11 @@ pub struct Pool(TaskPool);
 impl Pool {
     pub fn start(args: &Args) -> Self {
         let workers = args.number("workers") as usize;
-        let pool = TaskPool::builder().workers(workers).minimum(workers).maximum(workers).build();
+        let pool = TaskPool::builder()
+            .workers(workers)
+            .minimum(workers)
+            .maximum(workers)
+            .build();
         Self(pool.expect("a pool of this size"))
     }
 }

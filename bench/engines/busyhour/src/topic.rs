@@ -38,8 +38,12 @@ impl Counts {
     /// Only one task at a time comes here, so plain loads and stores will do.
     fn note(&self, delivery: &Delivery<'_, Update>) {
         if let Delivery::Event(update) = delivery {
-            self.sum.store(self.sum.load(Ordering::Relaxed) + update.value, Ordering::Relaxed);
-            self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Release);
+            self.sum.store(
+                self.sum.load(Ordering::Relaxed) + update.value,
+                Ordering::Relaxed,
+            );
+            self.count
+                .store(self.count.load(Ordering::Relaxed) + 1, Ordering::Release);
         }
     }
 
@@ -51,8 +55,16 @@ impl Counts {
 }
 
 fn worker() -> (TaskPool, Serializer) {
-    let pool = TaskPool::builder().workers(1).minimum(1).maximum(1).build().expect("a pool of one");
-    let serializer = pool.serializer("subscriber").build().expect("the only name");
+    let pool = TaskPool::builder()
+        .workers(1)
+        .minimum(1)
+        .maximum(1)
+        .build()
+        .expect("a pool of one");
+    let serializer = pool
+        .serializer("subscriber")
+        .build()
+        .expect("the only name");
     (pool, serializer)
 }
 
@@ -75,7 +87,12 @@ impl Cached {
             .overflow(Overflow::Block)
             .on(&serializer)
             .start(move |delivery| theirs.note(&delivery));
-        Self { topic, counts, _subscription: subscription, _pool: pool }
+        Self {
+            topic,
+            counts,
+            _subscription: subscription,
+            _pool: pool,
+        }
     }
 }
 
@@ -86,7 +103,12 @@ impl Bus for Cached {
 
     fn drain(self, updates: u64) -> (Received, u64) {
         self.counts.wait_for(updates);
-        let sum = self.topic.snapshot().iter().map(|update| update.value).sum();
+        let sum = self
+            .topic
+            .snapshot()
+            .iter()
+            .map(|update| update.value)
+            .sum();
         let received = Received {
             count: self.counts.count.load(Ordering::Acquire),
             sum: self.counts.sum.load(Ordering::Acquire),
@@ -128,11 +150,23 @@ impl Fanout {
         let (matched, others) = (Arc::new(Counts::default()), Arc::new(Counts::default()));
         let subscribe = |key: u64| {
             let counts = Arc::clone(if key == 0 { &matched } else { &others });
-            let subscription = topic.subscribe().key(key).capacity(CAPACITY).overflow(Overflow::Block);
-            subscription.on(&serializer).start(move |delivery| counts.note(&delivery))
+            let subscription = topic
+                .subscribe()
+                .key(key)
+                .capacity(CAPACITY)
+                .overflow(Overflow::Block);
+            subscription
+                .on(&serializer)
+                .start(move |delivery| counts.note(&delivery))
         };
         let subscriptions = (0..subscribers).map(subscribe).collect();
-        Self { topic, matched, others, _subscriptions: subscriptions, _pool: pool }
+        Self {
+            topic,
+            matched,
+            others,
+            _subscriptions: subscriptions,
+            _pool: pool,
+        }
     }
 }
 
@@ -143,7 +177,10 @@ impl kit::bus::Fanout for Fanout {
 
     fn drain(self, updates: u64) -> (u64, u64) {
         self.matched.wait_for(updates);
-        (self.matched.count.load(Ordering::Acquire), self.others.count.load(Ordering::Acquire))
+        (
+            self.matched.count.load(Ordering::Acquire),
+            self.others.count.load(Ordering::Acquire),
+        )
     }
 }
 

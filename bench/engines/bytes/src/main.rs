@@ -3,7 +3,11 @@
 use std::hint::black_box;
 
 use bytes::BytesMut;
-use kit::{Args, args::refuse, buffers::{self, BUFFER_BYTES}};
+use kit::{
+    Args,
+    args::refuse,
+    buffers::{self, BUFFER_BYTES},
+};
 
 fn main() {
     let args = Args::from_command_line();

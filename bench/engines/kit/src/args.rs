@@ -7,7 +7,9 @@ pub struct Args {
 
 impl Args {
     pub fn from_command_line() -> Self {
-        Self { words: std::env::args().skip(1).collect() }
+        Self {
+            words: std::env::args().skip(1).collect(),
+        }
     }
 
     pub fn variant_and_scenario(&self) -> (&str, &str) {
@@ -20,7 +22,8 @@ impl Args {
 
     /// The parameter `key`; ends the process with a message when it is absent.
     pub fn number(&self, key: &str) -> u64 {
-        self.optional(key).unwrap_or_else(|| refuse(&format!("parameter {key}=NUMBER is missing")))
+        self.optional(key)
+            .unwrap_or_else(|| refuse(&format!("parameter {key}=NUMBER is missing")))
     }
 
     pub fn optional(&self, key: &str) -> Option<u64> {
@@ -29,7 +32,11 @@ impl Args {
     }
 
     fn plain(&self) -> Vec<&str> {
-        self.words.iter().map(String::as_str).filter(|word| !word.contains('=')).collect()
+        self.words
+            .iter()
+            .map(String::as_str)
+            .filter(|word| !word.contains('='))
+            .collect()
     }
 }
 

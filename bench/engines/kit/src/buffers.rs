@@ -24,7 +24,11 @@ pub trait Pins: Sync {
 
 /// Runs the pinning half of `buffers`.
 pub fn run<P: Pins>(args: &Args, pool: &P, clone_drop: Option<&(dyn Fn() + Sync)>) {
-    let (live, pairs, threads) = (args.number("live"), args.number("pairs"), args.number("threads"));
+    let (live, pairs, threads) = (
+        args.number("live"),
+        args.number("pairs"),
+        args.number("threads"),
+    );
     let addresses: Vec<usize> = (0..live).map(|_| pool.find()).collect();
     let failures = AtomicU64::new(0);
     let count = |ok: bool| {
@@ -33,7 +37,9 @@ pub fn run<P: Pins>(args: &Args, pool: &P, clone_drop: Option<&(dyn Fn() + Sync)
         }
     };
     let mut output = Output::default();
-    let find_ns = on_threads(threads, pairs, args.number("seed"), |_| count(pool.unpin(pool.find())));
+    let find_ns = on_threads(threads, pairs, args.number("seed"), |_| {
+        count(pool.unpin(pool.find()))
+    });
     output.figure("find_unpin_ns", find_ns);
     let pin_ns = on_threads(threads, pairs, args.number("seed"), |random| {
         let draw = random.next();
@@ -44,7 +50,10 @@ pub fn run<P: Pins>(args: &Args, pool: &P, clone_drop: Option<&(dyn Fn() + Sync)
     output.figure("pin_unpin_ns", pin_ns);
     output.figure("mpairs_per_s", threads as f64 * 1e3 / pin_ns);
     if let Some(clone_drop) = clone_drop {
-        output.figure("clone_drop_ns", on_threads(threads, pairs, 0, |_| clone_drop()));
+        output.figure(
+            "clone_drop_ns",
+            on_threads(threads, pairs, 0, |_| clone_drop()),
+        );
     }
     output.check("pairs", pairs * threads);
     output.check("live_after", pool.live_count());
@@ -56,7 +65,10 @@ pub fn run<P: Pins>(args: &Args, pool: &P, clone_drop: Option<&(dyn Fn() + Sync)
 pub fn run_clone_drop(args: &Args, clone_drop: impl Fn() + Sync) {
     let (pairs, threads) = (args.number("pairs"), args.number("threads"));
     let mut output = Output::default();
-    output.figure("clone_drop_ns", on_threads(threads, pairs, 0, |_| clone_drop()));
+    output.figure(
+        "clone_drop_ns",
+        on_threads(threads, pairs, 0, |_| clone_drop()),
+    );
     output.check("pairs", pairs * threads);
     output.check("live_after", args.number("live"));
     output.check("failures", 0);

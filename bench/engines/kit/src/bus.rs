@@ -23,7 +23,9 @@ pub trait Bus: Sized {
 pub fn run<B: Bus>(args: &Args, make: impl FnOnce(u64) -> B) {
     let (keys, updates) = (args.number("keys"), args.number("updates"));
     let mut random = Random::new(args.number("seed"));
-    let targets: Vec<u32> = (0..updates).map(|_| (random.next() % keys) as u32).collect();
+    let targets: Vec<u32> = (0..updates)
+        .map(|_| (random.next() % keys) as u32)
+        .collect();
     let mut bus = make(keys);
     let begin = Instant::now();
     for (index, key) in targets.iter().enumerate() {
@@ -55,7 +57,10 @@ pub fn run_fanout<F: Fanout>(args: &Args, make: impl FnOnce(u64) -> F) {
     (1..=updates).for_each(|value| fanout.publish(0, value));
     let (matched, others) = fanout.drain(updates);
     let mut output = Output::default();
-    output.figure("publish_ns", begin.elapsed().as_nanos() as f64 / updates as f64);
+    output.figure(
+        "publish_ns",
+        begin.elapsed().as_nanos() as f64 / updates as f64,
+    );
     output.check("matched", matched);
     output.check("others", others);
     output.finish();

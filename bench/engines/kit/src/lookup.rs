@@ -15,12 +15,21 @@ pub trait Lookup: Sync {
 
 /// Runs `bus-lookup`.
 pub fn run<L: Lookup>(args: &Args, map: &L) {
-    let (keys, threads, ms) = (args.number("keys"), args.number("threads"), args.number("ms"));
+    let (keys, threads, ms) = (
+        args.number("keys"),
+        args.number("threads"),
+        args.number("ms"),
+    );
     (0..keys).for_each(|key| map.put(key, key + 1));
-    let shared = Shared { stop: AtomicBool::new(false), lookups: AtomicU64::new(0), misses: AtomicU64::new(0) };
+    let shared = Shared {
+        stop: AtomicBool::new(false),
+        lookups: AtomicU64::new(0),
+        misses: AtomicU64::new(0),
+    };
     let begin = Instant::now();
     std::thread::scope(|scope| {
-        (0..args.number("writers")).for_each(|index| drop(scope.spawn(move_write(map, keys, index, &shared))));
+        (0..args.number("writers"))
+            .for_each(|index| drop(scope.spawn(move_write(map, keys, index, &shared))));
         (0..threads).for_each(|index| drop(scope.spawn(move_read(map, keys, index, &shared))));
         std::thread::sleep(Duration::from_millis(ms));
         shared.stop.store(true, Ordering::Release);
@@ -41,7 +50,12 @@ struct Shared {
     misses: AtomicU64,
 }
 
-fn move_write<'a, L: Lookup>(map: &'a L, keys: u64, index: u64, shared: &'a Shared) -> impl FnOnce() + 'a {
+fn move_write<'a, L: Lookup>(
+    map: &'a L,
+    keys: u64,
+    index: u64,
+    shared: &'a Shared,
+) -> impl FnOnce() + 'a {
     move || {
         let mut random = Random::new(1_000 + index);
         while !shared.stop.load(Ordering::Relaxed) {
@@ -51,7 +65,12 @@ fn move_write<'a, L: Lookup>(map: &'a L, keys: u64, index: u64, shared: &'a Shar
     }
 }
 
-fn move_read<'a, L: Lookup>(map: &'a L, keys: u64, index: u64, shared: &'a Shared) -> impl FnOnce() + 'a {
+fn move_read<'a, L: Lookup>(
+    map: &'a L,
+    keys: u64,
+    index: u64,
+    shared: &'a Shared,
+) -> impl FnOnce() + 'a {
     move || {
         let mut random = Random::new(index);
         let (mut lookups, mut misses) = (0, 0);

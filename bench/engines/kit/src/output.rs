@@ -17,7 +17,11 @@ impl Output {
 
     /// Prints the checks, the last line.
     pub fn finish(self) {
-        let pairs: Vec<String> = self.checks.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        let pairs: Vec<String> = self
+            .checks
+            .iter()
+            .map(|(name, value)| format!("\"{name}\":{value}"))
+            .collect();
         println!("{{\"checks\":{{{}}}}}", pairs.join(","));
     }
 }

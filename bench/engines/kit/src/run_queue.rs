@@ -18,12 +18,18 @@ impl Switches {
     pub fn report(&self, pick_ns: Option<f64>) {
         let total: u64 = self.counts.iter().sum();
         let mut output = Output::default();
-        output.figure("switch_ns", self.spent.as_nanos() as f64 / total.max(1) as f64);
+        output.figure(
+            "switch_ns",
+            self.spent.as_nanos() as f64 / total.max(1) as f64,
+        );
         if let Some(pick_ns) = pick_ns {
             output.figure("pick_ns", pick_ns);
         }
         output.check("switches", total);
-        output.check("zero_work", self.counts.iter().filter(|count| **count == 0).count() as u64);
+        output.check(
+            "zero_work",
+            self.counts.iter().filter(|count| **count == 0).count() as u64,
+        );
         output.finish();
     }
 }

@@ -21,7 +21,11 @@ pub struct Serializer<P: Pool> {
 
 impl<P: Pool> Serializer<P> {
     pub fn new(pool: &'static P) -> Self {
-        Self { pool, tasks: Mutex::default(), is_scheduled: AtomicBool::new(false) }
+        Self {
+            pool,
+            tasks: Mutex::default(),
+            is_scheduled: AtomicBool::new(false),
+        }
     }
 
     fn run(&self) {

@@ -50,13 +50,16 @@ pub fn pingpong<S: Serial>(args: &Args, mut serializer: impl FnMut(u64) -> S) {
     let load: &'static Load = Box::leak(Box::default());
     let mut stations = Vec::new();
     for pair in 0..PAIRS {
-        let [ping, pong] = [0, 1].map(|side| &*Box::leak(Box::new(Station::new(serializer(2 * pair + side)))));
+        let [ping, pong] =
+            [0, 1].map(|side| &*Box::leak(Box::new(Station::new(serializer(2 * pair + side)))));
         ping.serial.push(move || bounce(ping, pong, load));
         stations.extend([ping, pong]);
     }
     let rate = load.let_run(args.number("ms"));
     load.wait_for(PAIRS);
-    stations.iter().for_each(|station| load.add_tasks(station.count()));
+    stations
+        .iter()
+        .for_each(|station| load.add_tasks(station.count()));
     load.report(rate);
 }
 
@@ -180,7 +183,11 @@ struct Station<S> {
 
 impl<S> Station<S> {
     fn new(serial: S) -> Self {
-        Self { serial, busy: AtomicBool::new(false), count: AtomicU64::new(0) }
+        Self {
+            serial,
+            busy: AtomicBool::new(false),
+            count: AtomicU64::new(0),
+        }
     }
 
     /// Runs a task's work inside the serializer.
@@ -191,7 +198,8 @@ impl<S> Station<S> {
             load.overlap();
         }
         self.busy.store(true, Ordering::Relaxed);
-        self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.count
+            .store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let again = load.step();
         self.busy.store(false, Ordering::Relaxed);
         again

@@ -34,7 +34,13 @@ pub fn run<T: Timers>(args: &Args, make: impl FnOnce() -> T) {
     let deadlines: Vec<u64> = (0..n).map(|_| random.next() % WINDOW_NS).collect();
     let mut order: Vec<usize> = (0..n as usize).collect();
     random.shuffle(&mut order);
-    let mut bench = Bench { timers: make(), deadlines, order, spent: Spent::default(), tally: Tally::default() };
+    let mut bench = Bench {
+        timers: make(),
+        deadlines,
+        order,
+        spent: Spent::default(),
+        tally: Tally::default(),
+    };
     let repeats = (REPEAT_UNTIL / n.max(1)).max(1);
     if repeats > 1 {
         bench.repeat();
@@ -71,7 +77,10 @@ struct Tally {
 
 impl<T: Timers> Bench<T> {
     fn repeat(&mut self) {
-        self.tally = Tally { order_hash: FNV_OFFSET, ..Tally::default() };
+        self.tally = Tally {
+            order_hash: FNV_OFFSET,
+            ..Tally::default()
+        };
         self.cancelled_life();
         self.expired_life();
     }
@@ -119,7 +128,10 @@ impl<T: Timers> Bench<T> {
         output.figure("cancel_ns", each(spent.cancel));
         output.figure("purge_ns", each(spent.purge));
         output.figure("expire_ns", each(spent.expire));
-        output.figure("cancelled_life_ns", each(spent.add + spent.cancel + spent.purge));
+        output.figure(
+            "cancelled_life_ns",
+            each(spent.add + spent.cancel + spent.purge),
+        );
         output.figure("expired_life_ns", each(spent.add_again + spent.expire));
         output.check("cancelled", self.tally.cancelled);
         output.check("expired", self.tally.expired);
@@ -143,7 +155,8 @@ pub trait SharedTimers: Sync {
 pub fn run_shared<T: SharedTimers>(args: &Args, timers: &T) {
     let (n, threads) = (args.number("n"), args.number("threads") as usize);
     let rendezvous = Barrier::new(threads);
-    let exchange: Vec<std::sync::Mutex<Vec<T::Handle>>> = (0..threads).map(|_| Default::default()).collect();
+    let exchange: Vec<std::sync::Mutex<Vec<T::Handle>>> =
+        (0..threads).map(|_| Default::default()).collect();
     let cancelled = std::sync::atomic::AtomicU64::new(0);
     let begin = Instant::now();
     std::thread::scope(|scope| {
@@ -151,18 +164,26 @@ pub fn run_shared<T: SharedTimers>(args: &Args, timers: &T) {
             let (rendezvous, exchange, cancelled) = (&rendezvous, &exchange, &cancelled);
             let mut random = Random::new(args.number("seed") + me as u64);
             scope.spawn(move || {
-                let mine = (0..n).map(|id| timers.add(random.next() % WINDOW_NS, id)).collect();
+                let mine = (0..n)
+                    .map(|id| timers.add(random.next() % WINDOW_NS, id))
+                    .collect();
                 *exchange[me].lock().unwrap() = mine;
                 rendezvous.wait();
                 let theirs = std::mem::take(&mut *exchange[(me + 1) % threads].lock().unwrap());
-                let count = theirs.into_iter().filter_map(|handle| timers.cancel(handle).then_some(())).count();
+                let count = theirs
+                    .into_iter()
+                    .filter_map(|handle| timers.cancel(handle).then_some(()))
+                    .count();
                 cancelled.fetch_add(count as u64, std::sync::atomic::Ordering::Relaxed);
             });
         }
     });
     let total = n * threads as u64;
     let mut output = Output::default();
-    output.figure("mtimers_per_s", total as f64 / begin.elapsed().as_secs_f64() / 1e6);
+    output.figure(
+        "mtimers_per_s",
+        total as f64 / begin.elapsed().as_secs_f64() / 1e6,
+    );
     output.check("added", total);
     output.check("cancelled", cancelled.into_inner());
     output.check("remaining", timers.len());

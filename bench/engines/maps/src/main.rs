@@ -24,7 +24,11 @@ fn main() {
         ("dashmap", scenario) => run(&args, scenario, Dash::default()),
         ("papaya", scenario) => run(&args, scenario, Papaya::default()),
         ("mutex", scenario) => run(&args, scenario, Locked::default()),
-        ("none", scenario) => run(&args, scenario, Array::new(args.optional("keys").unwrap_or(0))),
+        ("none", scenario) => run(
+            &args,
+            scenario,
+            Array::new(args.optional("keys").unwrap_or(0)),
+        ),
         (variant, scenario) => refuse(&format!("{variant} does not do {scenario}")),
     }
 }
@@ -58,19 +62,28 @@ impl<C: Cache> Channel<C> {
             }
             received
         });
-        Self { cache, sender, subscriber }
+        Self {
+            cache,
+            sender,
+            subscriber,
+        }
     }
 }
 
 impl<C: Cache> Bus for Channel<C> {
     fn publish(&mut self, key: u64, value: u64) {
         self.cache.put(key, value);
-        self.sender.send((key, value)).expect("the subscriber is there");
+        self.sender
+            .send((key, value))
+            .expect("the subscriber is there");
     }
 
     fn drain(self, _updates: u64) -> (Received, u64) {
         drop(self.sender);
-        (self.subscriber.join().expect("a subscriber"), self.cache.sum())
+        (
+            self.subscriber.join().expect("a subscriber"),
+            self.cache.sum(),
+        )
     }
 }
 
@@ -152,6 +165,9 @@ impl Lookup for Array {
 
 impl Cache for Array {
     fn sum(&self) -> u64 {
-        self.0.iter().map(|value| value.load(Ordering::Relaxed)).sum()
+        self.0
+            .iter()
+            .map(|value| value.load(Ordering::Relaxed))
+            .sum()
     }
 }

@@ -12,7 +12,9 @@ struct Rayon(ThreadPool);
 
 impl Rayon {
     fn new(args: &Args) -> Self {
-        let pool = ThreadPoolBuilder::new().num_threads(args.number("workers") as usize).build();
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(args.number("workers") as usize)
+            .build();
         Self(pool.expect("a pool"))
     }
 }

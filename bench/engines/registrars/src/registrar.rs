@@ -27,9 +27,16 @@ impl Registrar {
             "kamailio" => kamailio(folder.path(), port, auth),
             other => refuse(&format!("no registrar {other}")),
         };
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let child = command.spawn().expect("the registrar starts");
-        let registrar = Self { child, port, _folder: folder };
+        let registrar = Self {
+            child,
+            port,
+            _folder: folder,
+        };
         registrar.wait_until_it_answers();
         registrar
     }
@@ -40,7 +47,9 @@ impl Registrar {
 
     fn wait_until_it_answers(&self) {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket option");
+        socket
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .expect("a socket option");
         let from = socket.local_addr().expect("an address");
         let request = format!(
             "OPTIONS sip:127.0.0.1:{port} SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bKready\r\n\
@@ -62,7 +71,9 @@ impl Registrar {
 impl Drop for Registrar {
     fn drop(&mut self) {
         // Both servers end their children on SIGTERM.
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
         let _ = self.child.wait();
     }
 }
@@ -102,10 +113,17 @@ fn kamailio(folder: &Path, port: u16, auth: bool) -> Command {
     fs::write(&config, text).expect("a configuration");
     let mut command = Command::new("kamailio");
     // In the foreground; 1 GiB of shared memory, which is taken as it is used.
-    command.args(["-DD", "-E", "-m", "1024", "-M", "16", "-Y"]).arg(folder).arg("-f").arg(config);
+    command
+        .args(["-DD", "-E", "-m", "1024", "-M", "16", "-Y"])
+        .arg(folder)
+        .arg("-f")
+        .arg(config);
     command
 }
 
 fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port()
+    UdpSocket::bind("127.0.0.1:0")
+        .and_then(|socket| socket.local_addr())
+        .expect("a free port")
+        .port()
 }

@@ -11,11 +11,17 @@ pub struct Usage {
 
 impl Usage {
     pub fn of_tree(root: u32) -> Self {
-        let all: Vec<(u32, Stat)> = processes().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
+        let all: Vec<(u32, Stat)> = processes()
+            .filter_map(|pid| Some((pid, Stat::read(pid)?)))
+            .collect();
         let mut tree = vec![root];
         let mut next = 0;
         while let Some(parent) = tree.get(next).copied() {
-            tree.extend(all.iter().filter(|(_, stat)| stat.parent == parent).map(|(pid, _)| *pid));
+            tree.extend(
+                all.iter()
+                    .filter(|(_, stat)| stat.parent == parent)
+                    .map(|(pid, _)| *pid),
+            );
             next += 1;
         }
         let members = all.iter().filter(|(pid, _)| tree.contains(pid));
@@ -37,7 +43,10 @@ impl Stat {
         // The command's name may hold spaces; the fields after its closing bracket do not.
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        Some(Self { parent: number(1)? as u32, ticks: number(11)? + number(12)? })
+        Some(Self {
+            parent: number(1)? as u32,
+            ticks: number(11)? + number(12)?,
+        })
     }
 }
 

@@ -38,7 +38,9 @@ impl Device {
     fn new(key: u64) -> Self {
         let name = format!("SIP/device-{key:06}");
         // The hash of the original: times 33, xor.
-        let hash = name.bytes().fold(5381u64, |hash, byte| hash.wrapping_mul(33) ^ u64::from(byte));
+        let hash = name.bytes().fold(5381u64, |hash, byte| {
+            hash.wrapping_mul(33) ^ u64::from(byte)
+        });
         Self { hash, name }
     }
 }
@@ -80,7 +82,11 @@ impl HashedCache {
         let queue = Arc::new(Queue::default());
         let theirs = Arc::clone(&queue);
         let subscriber = thread::spawn(move || theirs.receive_all());
-        Self { table: RwLock::default(), queue, subscriber }
+        Self {
+            table: RwLock::default(),
+            queue,
+            subscriber,
+        }
     }
 }
 
@@ -112,15 +118,27 @@ impl Queue {
 
 impl Bus for HashedCache {
     fn publish(&mut self, key: u64, value: u64) {
-        let event = Arc::new(Event { device: Device::new(key), value });
-        self.table.write().unwrap().insert(event.device.clone(), Arc::clone(&event));
+        let event = Arc::new(Event {
+            device: Device::new(key),
+            value,
+        });
+        self.table
+            .write()
+            .unwrap()
+            .insert(event.device.clone(), Arc::clone(&event));
         self.queue.push(Some(event));
     }
 
     fn drain(self, _updates: u64) -> (Received, u64) {
         self.queue.push(None);
         let received = self.subscriber.join().unwrap();
-        let sum = self.table.read().unwrap().values().map(|event| event.value).sum();
+        let sum = self
+            .table
+            .read()
+            .unwrap()
+            .values()
+            .map(|event| event.value)
+            .sum();
         (received, sum)
     }
 }

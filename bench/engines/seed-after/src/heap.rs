@@ -27,7 +27,11 @@ struct Entry {
 impl Heap {
     fn insert(&mut self, deadline_ns: u64, id: u64) -> usize {
         self.next += 1;
-        let entry = Box::new(Entry { key: (deadline_ns, self.next), id, place: self.places.len() });
+        let entry = Box::new(Entry {
+            key: (deadline_ns, self.next),
+            id,
+            place: self.places.len(),
+        });
         let index = self.free.pop().unwrap_or(self.entries.len());
         if index == self.entries.len() {
             self.entries.push(None);
@@ -58,7 +62,10 @@ impl Heap {
     }
 
     fn sink(&mut self, mut place: usize) {
-        while let Some(child) = self.lesser_child(place).filter(|child| self.key(*child) < self.key(place)) {
+        while let Some(child) = self
+            .lesser_child(place)
+            .filter(|child| self.key(*child) < self.key(place))
+        {
             self.swap(place, child);
             place = child;
         }
@@ -67,7 +74,11 @@ impl Heap {
     fn lesser_child(&self, place: usize) -> Option<usize> {
         let (left, right) = (2 * place + 1, 2 * place + 2);
         match self.places.len() {
-            len if right < len => Some(if self.key(right) < self.key(left) { right } else { left }),
+            len if right < len => Some(if self.key(right) < self.key(left) {
+                right
+            } else {
+                left
+            }),
             len if left < len => Some(left),
             _ => None,
         }
@@ -91,7 +102,9 @@ impl Heap {
     }
 
     fn entry(&self, index: usize) -> &Entry {
-        self.entries[index].as_deref().expect("the heap holds live entries only")
+        self.entries[index]
+            .as_deref()
+            .expect("the heap holds live entries only")
     }
 }
 
@@ -109,7 +122,9 @@ impl Timers for Scheduler {
     fn expire_all(&mut self, mut on_expire: impl FnMut(u64, u64)) {
         loop {
             let mut heap = self.0.lock().unwrap();
-            let Some(top) = heap.places.first().copied() else { return };
+            let Some(top) = heap.places.first().copied() else {
+                return;
+            };
             let expired = heap.remove(top);
             drop(heap);
             if let Some((deadline, id)) = expired {

@@ -23,18 +23,28 @@ impl Pins for PduTree {
     fn find(&self) -> usize {
         let memory = Box::new([0; BUFFER_BYTES]);
         let address = memory.as_ptr() as usize;
-        self.buffers.lock().unwrap().insert(address, Pdu { _memory: memory, pins: 1 });
+        self.buffers.lock().unwrap().insert(
+            address,
+            Pdu {
+                _memory: memory,
+                pins: 1,
+            },
+        );
         address
     }
 
     fn pin(&self, address: usize) -> bool {
         let mut buffers = self.buffers.lock().unwrap();
-        holding(&mut buffers, address).map(|(_, pdu)| pdu.pins += 1).is_some()
+        holding(&mut buffers, address)
+            .map(|(_, pdu)| pdu.pins += 1)
+            .is_some()
     }
 
     fn unpin(&self, address: usize) -> bool {
         let mut buffers = self.buffers.lock().unwrap();
-        let Some((start, pdu)) = holding(&mut buffers, address) else { return false };
+        let Some((start, pdu)) = holding(&mut buffers, address) else {
+            return false;
+        };
         pdu.pins -= 1;
         if pdu.pins == 0 {
             buffers.remove(&start);

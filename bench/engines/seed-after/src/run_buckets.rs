@@ -42,5 +42,9 @@ pub fn run(args: &Args) {
     let mut buckets = RunBuckets::new(rq as usize);
     let begin = std::time::Instant::now();
     let (pick_ns, counts) = time_picks(rq, args.number("ms"), || buckets.pick());
-    Switches { counts, spent: begin.elapsed() }.report(Some(pick_ns));
+    Switches {
+        counts,
+        spent: begin.elapsed(),
+    }
+    .report(Some(pick_ns));
 }

@@ -49,7 +49,10 @@ struct Inner {
 impl Pool {
     pub fn start(workers: u64) -> Self {
         let processors = (0..workers).map(|_| Processor::default()).collect();
-        let pool = Arc::new(Inner { processors, turn: AtomicUsize::new(0) });
+        let pool = Arc::new(Inner {
+            processors,
+            turn: AtomicUsize::new(0),
+        });
         for index in 0..pool.processors.len() {
             let pool = Arc::clone(&pool);
             thread::spawn(move || pool.run(index));

@@ -33,7 +33,11 @@ impl LinearCache {
         let queue = Arc::new(Queue::default());
         let theirs = Arc::clone(&queue);
         let subscriber = thread::spawn(move || theirs.receive_all());
-        Self { entries: Mutex::default(), queue, subscriber }
+        Self {
+            entries: Mutex::default(),
+            queue,
+            subscriber,
+        }
     }
 }
 
@@ -65,9 +69,15 @@ impl Queue {
 
 impl Bus for LinearCache {
     fn publish(&mut self, key: u64, value: u64) {
-        let event = Event { device: format!("SIP/device-{key:06}"), value };
+        let event = Event {
+            device: format!("SIP/device-{key:06}"),
+            value,
+        };
         let mut entries = self.entries.lock().unwrap();
-        match entries.iter_mut().find(|entry| entry.device == event.device) {
+        match entries
+            .iter_mut()
+            .find(|entry| entry.device == event.device)
+        {
             Some(entry) => *entry = event.clone(),
             None => entries.push(event.clone()),
         }
@@ -78,7 +88,13 @@ impl Bus for LinearCache {
     fn drain(self, _updates: u64) -> (Received, u64) {
         self.queue.push(None);
         let received = self.subscriber.join().unwrap();
-        let sum = self.entries.lock().unwrap().iter().map(|entry| entry.value).sum();
+        let sum = self
+            .entries
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|entry| entry.value)
+            .sum();
         (received, sum)
     }
 }

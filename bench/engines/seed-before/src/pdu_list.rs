@@ -24,7 +24,10 @@ impl Pdu {
 
 impl Pins for PduList {
     fn find(&self) -> usize {
-        let pdu = Pdu { memory: Box::new([0; BUFFER_BYTES]), pins: 1 };
+        let pdu = Pdu {
+            memory: Box::new([0; BUFFER_BYTES]),
+            pins: 1,
+        };
         let address = pdu.memory.as_ptr() as usize;
         self.buffers.lock().unwrap().push(pdu);
         address
@@ -38,7 +41,9 @@ impl Pins for PduList {
 
     fn unpin(&self, address: usize) -> bool {
         let mut buffers = self.buffers.lock().unwrap();
-        let Some(index) = buffers.iter().position(|pdu| pdu.holds(address)) else { return false };
+        let Some(index) = buffers.iter().position(|pdu| pdu.holds(address)) else {
+            return false;
+        };
         buffers[index].pins -= 1;
         if buffers[index].pins == 0 {
             buffers.swap_remove(index);

@@ -22,8 +22,16 @@ struct Task {
 impl RunList {
     fn new(rq: usize) -> Self {
         // Linked in an order that is not the order in memory, as a list grown over time is.
-        let stride = (1..).map(|step| rq * 5 / 8 + step).find(|step| gcd(*step, rq) == 1).unwrap_or(1);
-        let mut tasks: Vec<Task> = (0..rq).map(|_| Task { counter: PRIORITY, next: None }).collect();
+        let stride = (1..)
+            .map(|step| rq * 5 / 8 + step)
+            .find(|step| gcd(*step, rq) == 1)
+            .unwrap_or(1);
+        let mut tasks: Vec<Task> = (0..rq)
+            .map(|_| Task {
+                counter: PRIORITY,
+                next: None,
+            })
+            .collect();
         for place in 0..rq - 1 {
             tasks[place * stride % rq].next = Some((place + 1) * stride % rq);
         }
@@ -48,7 +56,11 @@ impl RunList {
         let mut next = Some(self.head);
         while let Some(index) = next {
             let task = &self.tasks[index];
-            let goodness = if task.counter == 0 { 0 } else { task.counter + PRIORITY };
+            let goodness = if task.counter == 0 {
+                0
+            } else {
+                task.counter + PRIORITY
+            };
             if goodness > best_goodness {
                 (best, best_goodness) = (index, goodness);
             }
@@ -67,5 +79,9 @@ pub fn run(args: &Args) {
     let mut list = RunList::new(rq as usize);
     let begin = std::time::Instant::now();
     let (pick_ns, counts) = time_picks(rq, args.number("ms"), || list.pick());
-    Switches { counts, spent: begin.elapsed() }.report(Some(pick_ns));
+    Switches {
+        counts,
+        spent: begin.elapsed(),
+    }
+    .report(Some(pick_ns));
 }

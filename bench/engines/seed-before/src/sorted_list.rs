@@ -33,7 +33,12 @@ impl List {
             previous = next;
             next = self.nodes[index].next;
         }
-        let index = self.store(Node { deadline_ns, id, previous, next });
+        let index = self.store(Node {
+            deadline_ns,
+            id,
+            previous,
+            next,
+        });
         self.link(previous, Some(index));
         if let Some(next) = next {
             self.nodes[next].previous = Some(index);
@@ -43,7 +48,12 @@ impl List {
     }
 
     fn remove(&mut self, index: usize) -> (u64, u64) {
-        let Node { deadline_ns, id, previous, next } = self.nodes[index];
+        let Node {
+            deadline_ns,
+            id,
+            previous,
+            next,
+        } = self.nodes[index];
         self.link(previous, next);
         if let Some(next) = next {
             self.nodes[next].previous = previous;

@@ -4,10 +4,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc, Condvar, Mutex,
-        
-    },
+    sync::{Arc, Condvar, Mutex},
     thread,
 };
 
@@ -28,7 +25,10 @@ struct Queue<T> {
 
 impl<T> Queue<T> {
     fn new() -> Self {
-        Self { tasks: Mutex::new(VecDeque::new()), arrived: Condvar::new() }
+        Self {
+            tasks: Mutex::new(VecDeque::new()),
+            arrived: Condvar::new(),
+        }
     }
 
     fn push(&self, task: T) {
@@ -57,7 +57,10 @@ struct Inner {
 
 impl Pool {
     pub fn start(workers: u64) -> Self {
-        let pool = Arc::new(Inner { work: Queue::new(), control: Queue::new() });
+        let pool = Arc::new(Inner {
+            work: Queue::new(),
+            control: Queue::new(),
+        });
         let control = Arc::clone(&pool);
         thread::spawn(move || control.run_control());
         for _ in 0..workers {

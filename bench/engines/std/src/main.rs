@@ -5,7 +5,11 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
 };
 
-use kit::{Args, args::refuse, timers::{self, Timers}};
+use kit::{
+    Args,
+    args::refuse,
+    timers::{self, Timers},
+};
 
 fn main() {
     let args = Args::from_command_line();

@@ -1,9 +1,6 @@
 //! A hash map behind a mutex, and tokio's channel to a task on another thread.
 
-use std::{
-    collections::HashMap,
-    sync::Mutex,
-};
+use std::{collections::HashMap, sync::Mutex};
 
 use kit::bus::{Bus, Received};
 use tokio::{
@@ -21,7 +18,10 @@ pub struct Channel {
 
 impl Channel {
     pub fn start(_keys: u64) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+            .expect("a runtime");
         let (sender, mut receiver) = unbounded_channel();
         let subscriber = runtime.spawn(async move {
             let mut received = Received::default();
@@ -31,19 +31,29 @@ impl Channel {
             }
             received
         });
-        Self { runtime, cache: Mutex::default(), sender, subscriber }
+        Self {
+            runtime,
+            cache: Mutex::default(),
+            sender,
+            subscriber,
+        }
     }
 }
 
 impl Bus for Channel {
     fn publish(&mut self, key: u64, value: u64) {
         self.cache.lock().unwrap().insert(key, value);
-        self.sender.send((key, value)).expect("the subscriber is there");
+        self.sender
+            .send((key, value))
+            .expect("the subscriber is there");
     }
 
     fn drain(self, _updates: u64) -> (Received, u64) {
         drop(self.sender);
-        let received = self.runtime.block_on(self.subscriber).expect("a subscriber");
+        let received = self
+            .runtime
+            .block_on(self.subscriber)
+            .expect("a subscriber");
         let sum = self.cache.lock().unwrap().values().sum();
         (received, sum)
     }

@@ -1,12 +1,15 @@
 //! tokio-util's `DelayQueue` on tokio's paused clock, which jumps.
 
-use std::{
-    future::poll_fn,
-    time::Duration,
-};
+use std::{future::poll_fn, time::Duration};
 
-use kit::{Args, timers::{self, Timers, WINDOW_NS}};
-use tokio::{runtime::{Builder, Runtime}, time::Instant};
+use kit::{
+    Args,
+    timers::{self, Timers, WINDOW_NS},
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::Instant,
+};
 use tokio_util::time::{DelayQueue, delay_queue::Key};
 
 struct Queue {
@@ -15,7 +18,10 @@ struct Queue {
 }
 
 pub fn run(args: &Args) {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     let runtime = runtime.expect("a runtime");
     let timers = {
         let _inside = runtime.enter();
@@ -29,7 +35,10 @@ impl Timers for Queue {
 
     fn add(&mut self, deadline_ns: u64, id: u64) -> Key {
         let _inside = self.runtime.enter();
-        self.timers.insert_at((deadline_ns, id), Instant::now() + Duration::from_nanos(deadline_ns))
+        self.timers.insert_at(
+            (deadline_ns, id),
+            Instant::now() + Duration::from_nanos(deadline_ns),
+        )
     }
 
     fn cancel(&mut self, key: Key) -> bool {

@@ -10,8 +10,12 @@ mod yielding;
 fn main() {
     let args = Args::from_command_line();
     match args.variant_and_scenario() {
-        ("spawn", "pool-requeue") => tasks::requeue(&args, spawn::Runtime::new(args.number("workers"))),
-        ("spawn", "pool-external") => tasks::external(&args, spawn::Runtime::new(args.number("workers"))),
+        ("spawn", "pool-requeue") => {
+            tasks::requeue(&args, spawn::Runtime::new(args.number("workers")))
+        }
+        ("spawn", "pool-external") => {
+            tasks::external(&args, spawn::Runtime::new(args.number("workers")))
+        }
         ("spawn", "serializer-pingpong") => spawn::pingpong(&args),
         ("yield", "pool-requeue") => yielding::requeue(&args),
         ("yield", "run-queue") => yielding::run_queue(&args),
@@ -20,4 +24,3 @@ fn main() {
         (variant, scenario) => refuse(&format!("{variant} does not do {scenario}")),
     }
 }
-

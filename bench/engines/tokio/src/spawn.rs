@@ -13,7 +13,9 @@ pub struct Runtime(tokio::runtime::Runtime);
 
 impl Runtime {
     pub fn new(workers: u64) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(workers as usize).build();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(workers as usize)
+            .build();
         Self(runtime.expect("a runtime"))
     }
 }

@@ -11,11 +11,17 @@ use std::{
 };
 
 use kit::{Args, Output, run_queue::Switches};
-use tokio::{runtime::Builder, task::{LocalSet, yield_now}};
+use tokio::{
+    runtime::Builder,
+    task::{LocalSet, yield_now},
+};
 
 pub fn requeue(args: &Args) {
     let workers = args.number("workers") as usize;
-    let runtime = Builder::new_multi_thread().worker_threads(workers).build().expect("a runtime");
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(workers)
+        .build()
+        .expect("a runtime");
     let counter = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..200)
@@ -36,7 +42,10 @@ pub fn requeue(args: &Args) {
     std::thread::sleep(Duration::from_millis(args.number("ms")));
     let rate = (counter.load(Ordering::Acquire) - before) as f64 / begin.elapsed().as_secs_f64();
     stop.store(true, Ordering::Release);
-    let own: u64 = tasks.into_iter().map(|task| runtime.block_on(task).expect("a task")).sum();
+    let own: u64 = tasks
+        .into_iter()
+        .map(|task| runtime.block_on(task).expect("a task"))
+        .sum();
     let mut output = Output::default();
     output.figure("tasks_per_s", rate);
     output.check("counter", counter.load(Ordering::Acquire));
@@ -58,7 +67,10 @@ pub fn run_queue(args: &Args) {
                 while !stop.get() {
                     count += 1;
                     // One of them watches the clock, so that reading it costs nothing per switch.
-                    if index == 0 && count.is_multiple_of(64) && begin.elapsed() >= Duration::from_millis(ms) {
+                    if index == 0
+                        && count.is_multiple_of(64)
+                        && begin.elapsed() >= Duration::from_millis(ms)
+                    {
                         stop.set(true);
                     }
                     yield_now().await;
@@ -75,5 +87,9 @@ pub fn run_queue(args: &Args) {
         }
         counts
     });
-    Switches { counts, spent: begin.elapsed() }.report(None);
+    Switches {
+        counts,
+        spent: begin.elapsed(),
+    }
+    .report(None);
 }
