@@ -10,7 +10,7 @@ run: ## Build the server and start it with its embedded defaults
 	@cargo run --release --quiet --package busyhour-server -- serve
 
 test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
-	@scripts/install-deps.sh build test peers
+	@scripts/install-deps.sh build test
 	@scripts/test.sh
 
 storm: ## The seed's load against a server that runs: 12,000 registrations in 60 s

@@ -327,7 +327,7 @@ impl Shared {
     #[cold]
     fn grow_if_needed(self: &Arc<Self>) {
         if self.sleepers.asleep_len() == 0 && self.phase.get() == Phase::Open {
-            let room = self.counts.maximum + self.blocked.len() - self.crew.len();
+            let room = (self.counts.maximum + self.blocked.len()).saturating_sub(self.crew.len());
             self.grow(self.options.auto_increment.min(room));
         }
     }
