@@ -88,6 +88,10 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "a cell whose bytes readers may copy while a writer writes",
     ),
     (
+        "crates/busyhour/src/sync/spin.rs",
+        "a spin lock for O(1) sections",
+    ),
+    (
         "crates/busyhour/src/buffer/handle.rs",
         "handles borrow memory that their pin keeps alive",
     ),
@@ -144,10 +148,6 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "tasks move between rings without a second copy",
     ),
     (
-        "crates/busyhour/src/pool/spin.rs",
-        "a spin lock for O(1) sections",
-    ),
-    (
         "crates/busyhour/src/pool/worker.rs",
         "the owner's side of the gate",
     ),
@@ -158,10 +158,6 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
     (
         "crates/busyhour/src/bus/garbage.rs",
         "replaced events wait until nobody reads them",
-    ),
-    (
-        "crates/busyhour/src/bus/lock.rs",
-        "a spin lock for O(1) sections",
     ),
     (
         "crates/busyhour/src/bus/table.rs",

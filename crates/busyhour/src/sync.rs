@@ -4,7 +4,11 @@
 //! threads from here, so that `RUSTFLAGS="--cfg loom"` checks the code that
 //! ships. No other file mentions `cfg(loom)` for a primitive.
 
+mod spin;
+
 use std::mem::MaybeUninit;
+
+pub(crate) use spin::{SpinGuard, SpinLock, Wait};
 
 #[cfg(not(loom))]
 pub(crate) use std::{

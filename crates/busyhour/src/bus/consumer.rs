@@ -1,11 +1,13 @@
 use super::{
     Delivery, Event, Message,
     hub::Hub,
-    lock::Lock,
     mailbox::{Errand, Mailbox},
     queue::Queue,
 };
-use crate::task::{Executor, Rejected, Task};
+use crate::{
+    sync::SpinLock,
+    task::{Executor, Rejected, Task},
+};
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -52,10 +54,10 @@ pub(super) enum Consumer<E: Event> {
     /// Turns on the executor; without one, on the thread that publishes.
     Callback {
         executor: Option<Arc<dyn Executor>>,
-        batch: Lock<Batch<E>>,
+        batch: SpinLock<Batch<E>>,
     },
     /// A stream, polled by a task that is waiting with this waker.
-    Stream(Lock<Option<Waker>>),
+    Stream(SpinLock<Option<Waker>>),
 }
 
 /// Every `count`-th shard, from `index` on.
@@ -78,12 +80,12 @@ pub(super) struct Batch<E: Event> {
 impl<E: Event> Consumer<E> {
     pub(super) fn callback(executor: Option<Arc<dyn Executor>>, callback: Callback<E>) -> Self {
         let messages = VecDeque::new();
-        let batch = Lock::new(Batch { messages, callback });
+        let batch = SpinLock::new(Batch { messages, callback });
         Self::Callback { executor, batch }
     }
 
     pub(super) fn stream() -> Self {
-        Self::Stream(Lock::new(None))
+        Self::Stream(SpinLock::new(None))
     }
 }
 
@@ -189,7 +191,7 @@ impl<E: Event> Subscriber<E> {
     }
 
     /// Hands out all there is, or as much as one turn may.
-    fn run_turn(self: &Arc<Self>, batch: &Lock<Batch<E>>, may_go_on: bool) -> Outcome {
+    fn run_turn(self: &Arc<Self>, batch: &SpinLock<Batch<E>>, may_go_on: bool) -> Outcome {
         let mut batch = batch.lock();
         let mut delivered = 0;
         loop {

@@ -1,5 +1,6 @@
-use super::{Event, hub::Hub, lock::Lock};
+use super::{Event, hub::Hub};
 use crate::{
+    sync::SpinLock,
     task::Executor,
     timer::{AddError, TimerHandle, Timers},
 };
@@ -22,7 +23,7 @@ pub(super) struct Expiry<E: Event> {
     pending: Box<[Table<E>]>,
 }
 
-type Table<E> = Lock<HashTable<Pending<E>>>;
+type Table<E> = SpinLock<HashTable<Pending<E>>>;
 
 struct Pending<E: Event> {
     hash: u64,
@@ -44,7 +45,7 @@ impl<E: Event> Expiry<E> {
     const TABLE_COUNT: usize = 16;
 
     pub(super) fn new(timers: &Timers, executor: Arc<dyn Executor>) -> Self {
-        let table = |_| Lock::new(HashTable::new());
+        let table = |_| SpinLock::new(HashTable::new());
         Self {
             timers: timers.clone(),
             executor,

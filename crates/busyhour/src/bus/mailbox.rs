@@ -1,11 +1,7 @@
-use super::{
-    Event, Message,
-    bell::Bell,
-    lock::{Guard, Lock},
-    queue::Queue,
-};
+use super::{Event, Message, bell::Bell, queue::Queue};
 use crate::{
     sync::{
+        SpinGuard, SpinLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         spin_loop, thread_token,
     },
@@ -19,7 +15,7 @@ use std::{collections::VecDeque, mem};
 /// everything at once and hands it out without the lock, so it costs the
 /// publishers one visit a batch. Lock order: a shard, then a mailbox.
 pub(super) struct Mailbox<E: Event> {
-    state: Lock<State<E>>,
+    state: SpinLock<State<E>>,
     /// Rung when room appears and when a turn ends, if somebody waits.
     bell: Bell,
     /// The queue's length, for publishers who wait for room.
@@ -86,7 +82,7 @@ impl<E: Event> Mailbox<E> {
 
     pub(super) fn new(capacity: usize, overflow: Overflow, conflates: bool, reseeds: bool) -> Self {
         Self {
-            state: Lock::new(State {
+            state: SpinLock::new(State {
                 queue: Queue::new(conflates),
                 scheduled: false,
                 runner: None,
@@ -129,7 +125,7 @@ impl<E: Event> Mailbox<E> {
     #[cold]
     fn offer_carefully(
         &self,
-        mut state: Guard<'_, State<E>>,
+        mut state: SpinGuard<'_, State<E>>,
         shard: usize,
         hash: u64,
         item: Message<E>,
@@ -206,7 +202,7 @@ impl<E: Event> Mailbox<E> {
     }
 
     /// Leaves the lock and wakes whoever waits for what changed.
-    fn announce(&self, state: Guard<'_, State<E>>) {
+    fn announce(&self, state: SpinGuard<'_, State<E>>) {
         let is_awaited = state.waiting_count > 0;
         drop(state);
         if is_awaited {
@@ -271,7 +267,7 @@ impl<E: Event> Mailbox<E> {
         }
     }
 
-    fn rest(&self, mut state: Guard<'_, State<E>>) -> Errand {
+    fn rest(&self, mut state: SpinGuard<'_, State<E>>) -> Errand {
         state.scheduled = false;
         state.runner = None;
         state.queue.relax();

@@ -63,7 +63,6 @@ mod garbage;
 mod hub;
 mod lanes;
 mod listener;
-mod lock;
 mod mailbox;
 mod message;
 mod name;

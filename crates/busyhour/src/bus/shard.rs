@@ -6,10 +6,9 @@ use super::{
     fold::{Parts, Withdrawn},
     hub::Hub,
     listener::{Counts, Lag, Listeners, Place, Tally},
-    lock::Lock,
     table::{Frozen, Swept, Table, Writer},
 };
-use crate::sync::CachePadded;
+use crate::sync::{CachePadded, SpinLock};
 use std::{collections::VecDeque, mem, sync::Arc};
 
 /// A part of a topic: the keys whose hash falls to it, and who listens.
@@ -19,7 +18,7 @@ use std::{collections::VecDeque, mem, sync::Arc};
 /// lets a subscriber change from catching up to following without a gap.
 /// Lookups take no lock.
 pub(super) struct Shard<E: Event> {
-    state: CachePadded<Lock<State<E>>>,
+    state: CachePadded<SpinLock<State<E>>>,
     /// Read by lookups; none when the topic is not cached.
     table: Option<Table<E>>,
 }
@@ -74,7 +73,7 @@ impl<E: Event> Shard<E> {
             counters: Counters::default(),
         };
         Self {
-            state: CachePadded(Lock::new(state)),
+            state: CachePadded(SpinLock::new(state)),
             table,
         }
     }

@@ -2,9 +2,8 @@
 
 use super::fences;
 use crate::sync::{
-    UnsafeCell,
+    UnsafeCell, Wait,
     atomic::{AtomicBool, Ordering},
-    spin_loop, thread,
 };
 
 /// Guards a `T` that one thread, the owner, uses all the time and others seldom.
@@ -98,24 +97,6 @@ impl Drop for Leave<'_> {
         self.0.store(false, Ordering::Release);
     }
 }
-
-/// Spins a little, then lets other threads run: the one waited for may have
-/// lost its processor.
-#[derive(Default)]
-pub(super) struct Wait(u32);
-
-impl Wait {
-    pub(super) fn once(&mut self) {
-        if self.0 < SPINS && !cfg!(loom) {
-            self.0 += 1;
-            spin_loop();
-        } else {
-            thread::yield_now();
-        }
-    }
-}
-
-const SPINS: u32 = 64;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -2,9 +2,12 @@
 
 use std::{collections::VecDeque, mem};
 
-use super::{entity::Token, local::Loot, spin::SpinLock};
+use super::{entity::Token, local::Loot};
 use crate::{
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        SpinLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     task::Task,
 };
 

@@ -30,7 +30,6 @@ mod berth;
 mod gate;
 mod fences;
 mod inbound;
-mod spin;
 mod sleep;
 mod crew;
 mod entity;
@@ -66,7 +65,6 @@ pub(crate) use join::spawn_on;
 pub(crate) use random::Random;
 pub(crate) use reply::reply;
 pub(crate) use shared::Shared;
-pub(crate) use spin::{SpinGuard, SpinLock};
 pub(crate) use turn::Turn;
 
 use crate::{

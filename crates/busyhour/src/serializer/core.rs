@@ -15,9 +15,10 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    pool::{Berth, Entity, ShareCell, Shared, SpinGuard, SpinLock, TaskPool, Token, Turn},
+    pool::{Berth, Entity, ShareCell, Shared, TaskPool, Token, Turn},
     run_queue::{Class, Priority, Standing},
     stats::SerializerStats,
+    sync::{SpinGuard, SpinLock},
     task::{Overflow, Reason, Rejected, Task},
 };
 

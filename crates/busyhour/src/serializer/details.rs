@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use super::overload::{Marks, Water, WaterHook};
-use crate::{pool::SpinLock, stats::SerializerStats};
+use crate::{stats::SerializerStats, sync::SpinLock};
 
 /// Kept beside the serializer, so that one without a name stays small.
 pub(super) struct Details {
