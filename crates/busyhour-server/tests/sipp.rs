@@ -47,14 +47,12 @@ fn twelve_thousand_devices_register_at_a_thousand_a_second() {
     };
     let statistics = Sipp::start(&calls, "storm", &server, &place).finish();
     assert_eq!(statistics.total("SuccessfulCall"), DEVICES);
-    for counter in [
-        "FailedCall",
-        "FailedUnexpectedMessage",
-        "OutOfCallMsgs",
-        "DeadCallMsgs",
-    ] {
+    for counter in ["FailedCall", "FailedUnexpectedMessage"] {
         assert_eq!(statistics.total(counter), 0, "{counter}");
     }
+    // A request that is sent again may be answered again, even after the call has ended.
+    let late = statistics.total("OutOfCallMsgs") + statistics.total("DeadCallMsgs");
+    assert!(late <= statistics.total("Retransmissions"), "{late} late");
     assert_eq!(server.stat("/registrar/binding_count"), DEVICES);
     assert_eq!(server.stat("/registrar/accepted"), DEVICES);
     assert!(server.stop().success());
