@@ -69,11 +69,41 @@ pub(crate) fn load_sequential_u32(from: &atomic::AtomicU32) -> u32 {
     from.load(atomic::Ordering::SeqCst)
 }
 
+/// As [`load_sequential_u64`].
+#[inline(always)]
+pub(crate) fn load_sequential_pointer<T>(from: &atomic::AtomicPtr<T>) -> *mut T {
+    fence_for_loom();
+    from.load(atomic::Ordering::SeqCst)
+}
+
+/// Stores in the one order of all sequentially consistent operations, as an
+/// exchange: where a processor has an instruction for that, it costs half of
+/// a store and a fence.
+#[inline(always)]
+pub(crate) fn store_sequential_u64(to: &atomic::AtomicU64, value: u64) {
+    to.swap(value, atomic::Ordering::SeqCst);
+    fence_for_loom();
+}
+
 #[inline(always)]
 fn fence_for_loom() {
     #[cfg(loom)]
     atomic::fence(atomic::Ordering::SeqCst);
 }
+
+/// A static that is made when it is first used. A model makes it anew in each
+/// of its runs.
+#[cfg(not(loom))]
+macro_rules! lazy_static {
+    ($(static ref $name:ident: $type:ty = $value:expr;)*) => {
+        $(static $name: std::sync::LazyLock<$type> = std::sync::LazyLock::new(|| $value);)*
+    };
+}
+
+#[cfg(not(loom))]
+pub(crate) use lazy_static;
+#[cfg(loom)]
+pub(crate) use loom::lazy_static;
 
 /// Locks a mutex whose protected state stays valid when a holder panics.
 ///

@@ -6,6 +6,7 @@ use busyhour::{
         SubscriptionBuilder, Topic,
     },
     clock::{Clock, UnixTime},
+    pool::TaskPool,
     task::{Executor, Overflow, Reason, Rejected, Task},
     timer::Timers,
 };
@@ -107,7 +108,11 @@ fn cached() -> Topic<Level> {
 }
 
 const fn delivered(delivered: u64) -> Published {
-    Published { delivered, lost: 0 }
+    Published {
+        delivered,
+        lost: 0,
+        refused: false,
+    }
 }
 
 #[test]
@@ -223,7 +228,8 @@ fn reject_loses_the_newest_and_says_so() {
     for n in 0..5 {
         let lost = u64::from(n >= 2);
         let delivered = 1 - lost;
-        assert_eq!(topic.publish(level(1, n)), Published { delivered, lost });
+        let published = topic.publish(level(1, n));
+        assert_eq!((published.delivered, published.lost), (delivered, lost));
     }
     later.run_all();
     assert_eq!(
@@ -370,14 +376,75 @@ fn a_panic_in_a_callback_costs_one_event() {
 }
 
 #[test]
-fn an_event_whose_turn_was_lost_waits_for_the_next_one() {
+fn a_turn_that_is_dropped_sends_itself_again() {
     let (topic, later, log) = (cached(), Later::default(), Log::default());
-    let _watch = log.start(topic.subscribe().on(&later));
+    let watch = log.start(topic.subscribe().on(&later));
     let _ = topic.publish(level(1, 1));
     later.drop_all();
-    let _ = topic.publish(level(1, 2));
+    assert!(!watch.is_idle());
     later.run_all();
-    assert_eq!(log.take(), [Heard::Level(1, 1), Heard::Level(1, 2)]);
+    assert_eq!(log.take(), [Heard::Level(1, 1)]);
+    let _ = topic.publish(level(1, 2));
+    drop(watch);
+    later.drop_all();
+    assert!(later.0.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_turn_is_not_dropped_for_ever() {
+    #[derive(Clone)]
+    struct Forgetful;
+    impl Executor for Forgetful {
+        fn execute(&self, task: Task) -> Result<(), Rejected> {
+            drop(task);
+            Ok(())
+        }
+    }
+    let (topic, log) = (cached(), Log::default());
+    let watch = log.start(topic.subscribe().on(&Forgetful));
+    assert_eq!(topic.publish(level(1, 1)), delivered(1));
+    assert_eq!((watch.queued_len(), watch.is_idle()), (1, true));
+}
+
+/// Serializers that are full: the one refuses, the other forgets its oldest.
+#[test]
+fn a_full_serializer_still_takes_a_turn() {
+    for overflow in [Overflow::Reject, Overflow::DropOldest] {
+        let pool = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
+        let full = pool.serializer("full").capacity(1).overflow(overflow);
+        let full = full.build().unwrap();
+        let suspension = full.suspend();
+        full.push(|| ()).unwrap();
+        let (topic, log) = (cached(), Log::default());
+        let _watch = log.start(topic.subscribe().on(&full));
+        assert_eq!(topic.publish(level(1, 1)), delivered(1));
+        for _ in 0..3 {
+            let _refused_or_in_place_of_the_turn = full.push(|| ());
+        }
+        drop(suspension);
+        while pool.step() {}
+        assert_eq!(log.take(), [Heard::Level(1, 1)], "{overflow:?}");
+    }
+}
+
+#[test]
+fn a_full_cache_refuses_new_keys_whole() {
+    let (sink, log) = (cached(), Log::default());
+    let topic = Topic::builder("full").cached().key_limit(2).build();
+    let _forward = topic.forward_to(&sink).unwrap();
+    let _watch = log.start(topic.subscribe());
+    for line in 1..=4 {
+        assert_eq!(topic.publish(level(line, 0)).refused, line > 2);
+    }
+    assert!(!topic.publish(level(1, 1)).refused);
+    assert_eq!((sink.len(), topic.len(), topic.stats().refused), (2, 2, 2));
+    assert!(topic.clear(&2));
+    assert!(!topic.publish(level(3, 3)).refused);
+    assert!(topic.publish_from(Origin(9), level(4, 1)).refused);
+    let heard = [(1, 0), (2, 0), (1, 1)].map(|(line, n)| Heard::Level(line, n));
+    let mut expected = Vec::from(heard);
+    expected.extend([Heard::Cleared(2), Heard::Level(3, 3)]);
+    assert_eq!(log.take(), expected);
 }
 
 #[test]

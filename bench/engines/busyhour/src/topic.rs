@@ -98,7 +98,7 @@ impl Cached {
 
 impl Bus for Cached {
     fn publish(&mut self, key: u64, value: u64) {
-        self.topic.publish(Update { key, value });
+        let _ = self.topic.publish(Update { key, value });
     }
 
     fn drain(self, updates: u64) -> (Received, u64) {
@@ -127,7 +127,7 @@ impl Lookup {
 
 impl kit::lookup::Lookup for Lookup {
     fn put(&self, key: u64, value: u64) {
-        self.0.publish(Update { key, value });
+        let _ = self.0.publish(Update { key, value });
     }
 
     fn get(&self, key: u64) -> Option<u64> {
@@ -172,7 +172,7 @@ impl Fanout {
 
 impl kit::bus::Fanout for Fanout {
     fn publish(&mut self, key: u64, value: u64) {
-        self.topic.publish(Update { key, value });
+        let _ = self.topic.publish(Update { key, value });
     }
 
     fn drain(self, updates: u64) -> (u64, u64) {
@@ -185,4 +185,4 @@ impl kit::bus::Fanout for Fanout {
 }
 
 /// Bounded, as in a server: a publisher that is far ahead waits.
-const CAPACITY: usize = 65_536;
+const CAPACITY: usize = 8_192;

@@ -18,6 +18,9 @@ impl<E: Event> TopicBuilder<E> {
     /// Shards of a topic: many more than threads that publish at once, so that
     /// two of them seldom meet; few enough that a subscription is cheap.
     const SHARD_COUNT: usize = 64;
+    /// Keys of a cache unless told: more than any topic of a server is for,
+    /// and some gigabytes at most.
+    const KEY_LIMIT: usize = 1 << 24;
 
     pub(super) fn new(name: String) -> Self {
         Self {
@@ -25,6 +28,7 @@ impl<E: Event> TopicBuilder<E> {
                 name,
                 cached: false,
                 shard_count: Self::SHARD_COUNT,
+                key_limit: Self::KEY_LIMIT,
                 folding: None,
                 expiry: None,
             },
@@ -35,6 +39,38 @@ impl<E: Event> TopicBuilder<E> {
     /// Keeps the last event of each key.
     pub fn cached(mut self) -> Self {
         self.parts.cached = true;
+        self
+    }
+
+    /// How many keys may have a last value; 16,777,216 unless told.
+    ///
+    /// An event of one key more is refused whole, neither cached nor
+    /// delivered, so that what subscribers hear and what the cache holds stay
+    /// one: [`Published::refused`](super::Published::refused) says it to the
+    /// publisher, and `TopicStats::refused` counts it. The remedy is a higher
+    /// limit, [`Topic::clear`], or events with a limited time. Publishers who
+    /// bring new keys at the same moment may each go one beyond the limit.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Topic};
+    ///
+    /// #[derive(Clone)]
+    /// struct Seen(u32);
+    /// impl Event for Seen {
+    ///     type Key = u32;
+    ///     fn key(&self) -> &u32 { &self.0 }
+    /// }
+    ///
+    /// let seen = Topic::builder("seen").cached().key_limit(1).build();
+    /// assert!(!seen.publish(Seen(1)).refused);
+    /// assert!(seen.publish(Seen(2)).refused);
+    /// assert!(!seen.publish(Seen(1)).refused);
+    /// assert_eq!((seen.len(), seen.stats().refused), (1, 1));
+    /// ```
+    pub fn key_limit(mut self, key_count: usize) -> Self {
+        self.parts.key_limit = key_count;
         self
     }
 

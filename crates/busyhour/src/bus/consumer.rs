@@ -5,7 +5,7 @@ use super::{
     queue::Queue,
 };
 use crate::{
-    sync::SpinLock,
+    sync::{CachePadded, SpinLock},
     task::{Executor, Rejected, Task},
 };
 use std::{
@@ -54,7 +54,7 @@ pub(super) enum Consumer<E: Event> {
     /// Turns on the executor; without one, on the thread that publishes.
     Callback {
         executor: Option<Arc<dyn Executor>>,
-        batch: SpinLock<Batch<E>>,
+        batch: CachePadded<SpinLock<Batch<E>>>,
     },
     /// A stream, polled by a task that is waiting with this waker.
     Stream(SpinLock<Option<Waker>>),
@@ -74,13 +74,16 @@ impl Lane {
 /// Touched only by the turn that is running.
 pub(super) struct Batch<E: Event> {
     messages: VecDeque<Message<E>>,
+    /// So many times more the consumer does not wait for more.
+    turns_to_skip: u32,
+    /// How often it will not after the next time in vain.
+    backoff: u32,
     callback: Callback<E>,
 }
 
 impl<E: Event> Consumer<E> {
     pub(super) fn callback(executor: Option<Arc<dyn Executor>>, callback: Callback<E>) -> Self {
-        let messages = VecDeque::new();
-        let batch = SpinLock::new(Batch { messages, callback });
+        let batch = CachePadded(SpinLock::new(Batch::new(callback)));
         Self::Callback { executor, batch }
     }
 
@@ -196,12 +199,14 @@ impl<E: Event> Subscriber<E> {
         let mut delivered = 0;
         loop {
             let batch_len = batch.hand_out(&self.mailbox);
-            if batch_len >= LARGE_BATCH_LEN {
-                self.mailbox.linger();
-            }
             delivered += batch_len;
-            if delivered >= DELIVERIES_MAX && !may_go_on {
-                return Outcome::OutOfTime;
+            if !may_go_on {
+                if delivered >= DELIVERIES_MAX {
+                    return Outcome::OutOfTime;
+                }
+                if batch_len > 0 {
+                    batch.await_more(&self.mailbox);
+                }
             }
             match self.mailbox.next_errand(&mut batch.messages) {
                 Errand::Deliver => {}
@@ -223,6 +228,28 @@ impl<E: Event> Subscriber<E> {
 }
 
 impl<E: Event> Batch<E> {
+    fn new(callback: Callback<E>) -> Self {
+        Self {
+            messages: VecDeque::new(),
+            turns_to_skip: 0,
+            backoff: 0,
+            callback,
+        }
+    }
+
+    /// Waits a little for more before the consumer rests and has to be woken
+    /// for it. Where that was in vain it is tried ever more seldom.
+    fn await_more(&mut self, mailbox: &Mailbox<E>) {
+        if self.turns_to_skip > 0 {
+            self.turns_to_skip -= 1;
+        } else if mailbox.linger() {
+            self.backoff = 0;
+        } else {
+            self.backoff = (2 * self.backoff + 1).min(BACKOFF_MAX);
+            self.turns_to_skip = self.backoff;
+        }
+    }
+
     fn hand_out(&mut self, mailbox: &Mailbox<E>) -> usize {
         let mut delivered = 0;
         while let Some(message) = self.messages.pop_front() {
@@ -237,11 +264,15 @@ impl<E: Event> Batch<E> {
     }
 }
 
-/// A turn that is refused, or dropped later, unschedules itself: the next
-/// event sends another one.
+/// A turn that the executor drops later sends itself again; one that it
+/// refuses is given up, and the next event sends another one.
 fn send_turn<E: Event>(executor: &Arc<dyn Executor>, subscriber: Arc<Subscriber<E>>) {
+    let refused = Arc::downgrade(&subscriber);
     let turn = Turn::new(subscriber);
-    if let Err(Rejected { task, .. }) = executor.execute(Task::new(move || turn.run())) {
+    if let Err(Rejected { task, .. }) = executor.execute_turn(Task::new(move || turn.run())) {
+        if let Some(subscriber) = refused.upgrade() {
+            subscriber.mailbox.give_up_turn();
+        }
         drop(task);
     }
 }
@@ -294,8 +325,17 @@ impl<E: Event> Turn<E> {
 
 impl<E: Event> Drop for Turn<E> {
     fn drop(&mut self) {
-        if !self.started {
-            self.subscriber.mailbox.lose_turn();
+        if self.started {
+            return;
+        }
+        match &self.subscriber.consumer {
+            Consumer::Callback {
+                executor: Some(executor),
+                ..
+            } if self.subscriber.mailbox.may_send_again() => {
+                send_turn(executor, Arc::clone(&self.subscriber));
+            }
+            _ => self.subscriber.mailbox.lose_turn(),
         }
     }
 }
@@ -311,5 +351,5 @@ enum Outcome {
 /// Deliveries after which a turn lets other tasks of its serializer run.
 const DELIVERIES_MAX: usize = 1024;
 
-/// Deliveries of a batch after which more of them are to be expected at once.
-const LARGE_BATCH_LEN: usize = 8;
+/// Rests without having waited for more, between two that have, at most.
+const BACKOFF_MAX: u32 = 63;

@@ -9,12 +9,9 @@
 use crate::sync::{
     CachePadded, Mutex,
     atomic::{AtomicU64, Ordering, fence},
-    lock,
+    lazy_static, lock, store_sequential_u64, thread_local,
 };
-use std::{
-    marker::PhantomData,
-    sync::{Arc, LazyLock},
-};
+use std::{marker::PhantomData, sync::Arc};
 
 /// An epoch and everybody who may be reading in it.
 pub(super) struct Epochs {
@@ -71,8 +68,7 @@ impl Epochs {
         let nested = reader.noted.load(Ordering::Relaxed) != Reader::IDLE;
         if !nested {
             let now = self.now.load(Ordering::Relaxed);
-            reader.noted.store(now, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
+            store_sequential_u64(&reader.noted, now);
         }
         Pin {
             reader: (!nested).then_some(reader),
@@ -118,9 +114,13 @@ impl Drop for Pin<'_> {
     }
 }
 
+lazy_static! {
+    static ref EPOCHS: Epochs = Epochs::new();
+}
+
 /// The epochs of the process.
+#[inline(always)]
 pub(super) fn epochs() -> &'static Epochs {
-    static EPOCHS: LazyLock<Epochs> = LazyLock::new(Epochs::new);
     &EPOCHS
 }
 

@@ -34,6 +34,9 @@ pub(super) struct Hub<E: Event> {
     shards: Box<[Shard<E>]>,
     subscriber_count: AtomicUsize,
     forward_count: AtomicUsize,
+    /// Keys with a last value. Changes only when a key comes or goes.
+    key_count: AtomicUsize,
+    key_limit: usize,
     folding: Option<Folding<E>>,
     expiry: Option<Expiry<E>>,
 }
@@ -43,6 +46,7 @@ pub(super) struct Parts<E: Event> {
     pub(super) name: String,
     pub(super) cached: bool,
     pub(super) shard_count: usize,
+    pub(super) key_limit: usize,
     pub(super) folding: Option<Folding<E>>,
     pub(super) expiry: Option<Expiry<E>>,
 }
@@ -61,6 +65,8 @@ impl<E: Event> Hub<E> {
             shards: (0..parts.shard_count).map(shard).collect(),
             subscriber_count: AtomicUsize::new(0),
             forward_count: AtomicUsize::new(0),
+            key_count: AtomicUsize::new(0),
+            key_limit: parts.key_limit,
             folding: parts.folding,
             expiry: parts.expiry,
         }
@@ -92,6 +98,21 @@ impl<E: Event> Hub<E> {
         !self.cached
             && self.subscriber_count.load(Ordering::Acquire) == 0
             && self.forward_count.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether the cache holds as many keys as it may.
+    #[inline(always)]
+    pub(super) fn has_all_keys(&self) -> bool {
+        self.key_count.load(Ordering::Relaxed) >= self.key_limit
+    }
+
+    #[cold]
+    pub(super) fn count_key(&self) {
+        self.key_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn forget_key(&self) {
+        self.key_count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// How many lanes of so many there can be.
@@ -172,6 +193,9 @@ impl<E: Event> Hub<E> {
         let key = event.key().clone();
         self.publish(event, None, tally);
         let (shard, hash) = self.locate(&key);
+        if tally.refused {
+            return Ok(());
+        }
         let version = tally.version;
         let limited = Limited {
             shard,
@@ -288,6 +312,7 @@ impl<E: Event> Hub<E> {
             stats.cached_count += counters.cached_count;
             stats.retired_count += counters.retired_count;
             stats.published += counters.published;
+            stats.refused += counters.refused;
             stats.delivered += counters.delivered;
             stats.lost += counters.lost;
             stats.conflated += counters.conflated;

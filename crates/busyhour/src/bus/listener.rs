@@ -1,6 +1,6 @@
 use super::{Event, Message, consumer::Subscriber, mailbox::Offer};
 use hashbrown::{HashTable, hash_table::Entry};
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 /// Who listens to one shard, found by key where they asked for one.
 pub(super) struct Listeners<E: Event> {
@@ -11,6 +11,8 @@ pub(super) struct Listeners<E: Event> {
     /// Listeners that lag and so may have seen keys that are cleared meanwhile.
     laggard_count: usize,
     newest_lag: u64,
+    /// What became of all deliveries of this shard.
+    counts: Counts,
 }
 
 struct Keyed<E: Event> {
@@ -50,6 +52,8 @@ pub(super) struct Tally<E: Event> {
     pub(super) counts: Counts,
     /// The version of the event in the cache.
     pub(super) version: u64,
+    /// The topic has no room for another key.
+    pub(super) refused: bool,
     /// What is to do when no lock is held; usually nothing.
     afterwards: Option<Box<Afterwards<E>>>,
 }
@@ -67,7 +71,18 @@ impl<E: Event> Listeners<E> {
             blocking_count: 0,
             laggard_count: 0,
             newest_lag: 0,
+            counts: Counts::default(),
         }
+    }
+
+    /// What became of all deliveries so far.
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Takes note of deliveries that went past the mailbox.
+    pub(super) fn count_delivered(&mut self, count: usize) {
+        self.counts.delivered += count as u64;
     }
 
     pub(super) fn add(&mut self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
@@ -172,15 +187,6 @@ impl<E: Event> Listeners<E> {
         Some(&self.keyed.find(hash, same_key)?.listeners)
     }
 
-    #[inline(always)]
-    fn keyed_mut(&mut self, hash: u64, key: &E::Key) -> Option<&mut [Listener<E>]> {
-        if self.keyed.is_empty() {
-            return None;
-        }
-        let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
-        Some(&mut self.keyed.find_mut(hash, same_key)?.listeners)
-    }
-
     /// The subscriber for whom most is waiting, if anything waits for anybody.
     pub(super) fn slowest(&self) -> Option<&Arc<Subscriber<E>>> {
         let keyed = self.keyed.iter().flat_map(|keyed| &keyed.listeners);
@@ -203,35 +209,53 @@ impl<E: Event> Listeners<E> {
     /// Offers the event to everybody who wants it. `version` is that of the
     /// cache before this change.
     pub(super) fn offer_event(&mut self, place: Place, event: &E, tally: &mut Tally<E>) {
-        self.each(place.hash, event.key(), |listener| {
+        self.each(place.hash, event.key(), |listener, counts| {
+            let books = Books { counts, tally };
             let wanted = listener.subscriber.wants(event);
-            wanted && listener.offer(place, || Message::Event(event.clone()), tally)
+            wanted && listener.offer(place, || Message::Event(event.clone()), books)
         });
     }
 
     /// Tells everybody who may have seen the key that it is cleared.
     pub(super) fn offer_cleared(&mut self, place: Place, key: &E::Key, tally: &mut Tally<E>) {
-        self.each(place.hash, key, |listener| {
-            listener.offer(place, || Message::Cleared(key.clone()), tally)
+        self.each(place.hash, key, |listener, counts| {
+            let books = Books { counts, tally };
+            listener.offer(place, || Message::Cleared(key.clone()), books)
         });
     }
 
     /// Calls `offer` for each listener of the key; it says whether the
     /// listener began to lag.
     #[inline(always)]
-    fn each(&mut self, hash: u64, key: &E::Key, mut offer: impl FnMut(&mut Listener<E>) -> bool) {
-        let mut lags = (self.laggard_count, self.newest_lag);
+    fn each(
+        &mut self,
+        hash: u64,
+        key: &E::Key,
+        mut offer: impl FnMut(&mut Listener<E>, &mut Counts) -> bool,
+    ) {
         for listener in &mut self.everything {
-            if offer(listener) {
-                listener.add_lag(&mut lags);
+            if offer(listener, &mut self.counts) {
+                listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
-        for listener in self.keyed_mut(hash, key).into_iter().flatten() {
-            if offer(listener) {
-                listener.add_lag(&mut lags);
+        if self.keyed.is_empty() {
+            return;
+        }
+        let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
+        for listener in self.keyed.find_mut(hash, same_key).into_iter().flatten() {
+            if offer(listener, &mut self.counts) {
+                listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
-        (self.laggard_count, self.newest_lag) = lags;
+    }
+}
+
+impl<'a, E: Event> IntoIterator for &'a mut Keyed<E> {
+    type Item = &'a mut Listener<E>;
+    type IntoIter = slice::IterMut<'a, Listener<E>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.listeners.iter_mut()
     }
 }
 
@@ -251,7 +275,7 @@ impl<E: Event> Listener<E> {
 
     /// Counts a lag that has just begun, unless no key can have been heard of.
     #[cold]
-    fn add_lag(&self, (count, newest): &mut (usize, u64)) {
+    fn add_lag(&self, count: &mut usize, newest: &mut u64) {
         let since = self.lag.map_or(0, |lag| lag.since);
         *count += usize::from(since > 0);
         *newest = since.max(*newest);
@@ -268,56 +292,55 @@ impl<E: Event> Listener<E> {
         &mut self,
         place: Place,
         item: impl FnOnce() -> Message<E>,
-        tally: &mut Tally<E>,
+        mut books: Books<'_, E>,
     ) -> bool {
         if self.lag.is_some() {
-            self.miss(tally);
+            self.miss(books);
             return false;
         }
         let mailbox = self.subscriber.mailbox();
         match mailbox.offer(place.shard, place.hash, item()) {
             Offer::Queued => {
-                tally.counts.delivered += 1;
+                books.delivered();
                 false
             }
             Offer::QueuedFirst => {
-                tally.counts.delivered += 1;
-                tally.wake(&self.subscriber);
+                books.delivered();
+                books.tally.wake(&self.subscriber);
                 false
             }
-            other => self.take_note(other, place, tally),
+            other => self.take_note(other, place, books),
         }
     }
 
     #[cold]
-    fn miss(&mut self, tally: &mut Tally<E>) {
-        if let Some(lag) = &mut self.lag {
-            // A newcomer is told this change by its replay: nothing is lost.
-            let missed = u64::from(lag.lost > 0);
-            lag.lost += missed;
-            tally.counts.lost += missed;
+    fn miss(&mut self, mut books: Books<'_, E>) {
+        // A newcomer is told this change by its replay: nothing is lost.
+        if let Some(lag) = self.lag.as_mut().filter(|lag| lag.lost > 0) {
+            lag.lost += 1;
+            books.lost();
         }
     }
 
     #[cold]
-    fn take_note(&mut self, offer: Offer<E>, place: Place, tally: &mut Tally<E>) -> bool {
+    fn take_note(&mut self, offer: Offer<E>, place: Place, mut books: Books<'_, E>) -> bool {
         match offer {
             Offer::Closed | Offer::Queued | Offer::QueuedFirst => {}
             Offer::Conflated(old) => {
-                tally.counts.delivered += 1;
-                tally.counts.conflated += 1;
-                tally.afterwards().drop.push(old);
+                books.delivered();
+                books.conflated();
+                books.tally.afterwards().drop.push(old);
             }
             Offer::DroppedOldest(old) => {
-                tally.counts.delivered += 1;
-                tally.counts.lost += 1;
-                tally.afterwards().drop.extend(old);
+                books.delivered();
+                books.lost();
+                books.tally.afterwards().drop.extend(old);
             }
-            Offer::Refused => tally.counts.lost += 1,
+            Offer::Refused => books.lost(),
             Offer::FellBehind { wake } => {
-                tally.counts.lost += 1;
+                books.lost();
                 if wake {
-                    tally.wake(&self.subscriber);
+                    books.tally.wake(&self.subscriber);
                 }
                 let (since, lost) = (place.version, 1);
                 self.lag = Some(Lag { since, lost });
@@ -328,12 +351,40 @@ impl<E: Event> Listener<E> {
     }
 }
 
+/// Where one offer is counted: for the shard, and for the publisher.
+///
+/// One by one rather than as a difference afterwards: the processor cannot
+/// read two counters at once that were written a moment before, and waits.
+struct Books<'a, E: Event> {
+    counts: &'a mut Counts,
+    tally: &'a mut Tally<E>,
+}
+
+impl<E: Event> Books<'_, E> {
+    #[inline(always)]
+    fn delivered(&mut self) {
+        self.counts.delivered += 1;
+        self.tally.counts.delivered += 1;
+    }
+
+    fn lost(&mut self) {
+        self.counts.lost += 1;
+        self.tally.counts.lost += 1;
+    }
+
+    fn conflated(&mut self) {
+        self.counts.conflated += 1;
+        self.tally.counts.conflated += 1;
+    }
+}
+
 impl<E: Event> Tally<E> {
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self {
             counts: Counts::default(),
             version: 0,
+            refused: false,
             afterwards: None,
         }
     }

@@ -1,9 +1,9 @@
 use super::{Event, Message, bell::Bell, queue::Queue};
 use crate::{
     sync::{
-        SpinGuard, SpinLock,
+        CachePadded, SpinGuard, SpinLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        spin_loop, thread_token,
+        spin_loop, thread, thread_token,
     },
     task::{Assistance, Executor, Overflow},
 };
@@ -15,16 +15,23 @@ use std::{collections::VecDeque, mem};
 /// everything at once and hands it out without the lock, so it costs the
 /// publishers one visit a batch. Lock order: a shard, then a mailbox.
 pub(super) struct Mailbox<E: Event> {
-    state: SpinLock<State<E>>,
+    /// Apart from everything else: the consumer reads the rest at each event,
+    /// and must not fetch this from the publishers for it.
+    busy: CachePadded<Busy<E>>,
     /// Rung when room appears and when a turn ends, if somebody waits.
     bell: Bell,
-    /// The queue's length, for publishers who wait for room.
-    len: AtomicUsize,
     closed: AtomicBool,
     capacity: usize,
     overflow: Overflow,
     /// A loss is made good from the cache.
     reseeds: bool,
+}
+
+/// What publishers write at each event.
+struct Busy<E: Event> {
+    state: SpinLock<State<E>>,
+    /// The queue's length, for publishers who wait for room.
+    len: AtomicUsize,
 }
 
 struct State<E: Event> {
@@ -33,6 +40,8 @@ struct State<E: Event> {
     scheduled: bool,
     /// The thread that is handing out a batch now.
     runner: Option<usize>,
+    /// Turns dropped in a row without having run.
+    turns_dropped: u32,
     /// Shards whose changes have to be fetched from the cache.
     behind: VecDeque<usize>,
     /// Losses not yet announced.
@@ -79,20 +88,23 @@ impl<E: Event> Mailbox<E> {
     /// some microseconds, about what going to sleep and being woken costs.
     const SPINS: u32 = 16;
     const PAUSES: u32 = 4;
+    /// How a consumer waits for more: looks with pauses before them, then
+    /// looks after the processor was offered to others.
+    const LINGER_LOOKS: u32 = 3;
+    const LINGER_PAUSES: u32 = 32;
+    const LINGER_YIELDS: u32 = 4;
+
+    /// Turns in a row that an executor may drop before the subscription waits
+    /// for the next event.
+    const TURNS_DROPPED_MAX: u32 = 16;
 
     pub(super) fn new(capacity: usize, overflow: Overflow, conflates: bool, reseeds: bool) -> Self {
         Self {
-            state: SpinLock::new(State {
-                queue: Queue::new(conflates),
-                scheduled: false,
-                runner: None,
-                behind: VecDeque::new(),
-                lost: 0,
-                announce_replayed: false,
-                waiting_count: 0,
+            busy: CachePadded(Busy {
+                state: SpinLock::new(State::new(conflates)),
+                len: AtomicUsize::new(0),
             }),
             bell: Bell::new(),
-            len: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             capacity,
             overflow,
@@ -103,7 +115,7 @@ impl<E: Event> Mailbox<E> {
     /// Offers an item of `shard`.
     #[inline(always)]
     pub(super) fn offer(&self, shard: usize, hash: u64, item: Message<E>) -> Offer<E> {
-        let mut state = self.state.lock();
+        let mut state = self.busy.state.lock();
         let has_room = state.queue.len() < self.capacity || self.blocks();
         if !has_room || state.queue.conflates() || self.is_closed() {
             return self.offer_carefully(state, shard, hash, item);
@@ -114,7 +126,7 @@ impl<E: Event> Mailbox<E> {
     #[inline(always)]
     fn queue(&self, state: &mut State<E>, hash: u64, item: Message<E>) -> Offer<E> {
         state.queue.push(hash, item);
-        self.len.store(state.queue.len(), Ordering::Relaxed);
+        self.busy.len.store(state.queue.len(), Ordering::Relaxed);
         if mem::replace(&mut state.scheduled, true) {
             Offer::Queued
         } else {
@@ -169,7 +181,7 @@ impl<E: Event> Mailbox<E> {
 
     /// A publisher has to wait before it may offer anything.
     pub(super) fn is_full(&self) -> bool {
-        self.len.load(Ordering::Relaxed) >= self.capacity
+        self.busy.len.load(Ordering::Relaxed) >= self.capacity
     }
 
     /// Waits until there is room or the subscription ends; `false` when that
@@ -177,7 +189,7 @@ impl<E: Event> Mailbox<E> {
     pub(super) fn wait_for_room(&self, executor: &dyn Executor) -> bool {
         let has_room = || !self.is_full() || self.is_closed();
         while !has_room() {
-            if self.state.lock().is_run_by_caller() {
+            if self.busy.state.lock().is_run_by_caller() {
                 return false;
             }
             match executor.assist() {
@@ -191,14 +203,14 @@ impl<E: Event> Mailbox<E> {
 
     fn wait_until(&self, is_reached: impl Fn(&State<E>) -> bool) {
         for _ in 0..Self::SPINS {
-            if is_reached(&self.state.lock()) {
+            if is_reached(&self.busy.state.lock()) {
                 return;
             }
             (0..Self::PAUSES).for_each(|_| spin_loop());
         }
-        self.state.lock().waiting_count += 1;
-        self.bell.wait_until(|| is_reached(&self.state.lock()));
-        self.state.lock().waiting_count -= 1;
+        self.busy.state.lock().waiting_count += 1;
+        self.bell.wait_until(|| is_reached(&self.busy.state.lock()));
+        self.busy.state.lock().waiting_count -= 1;
     }
 
     /// Leaves the lock and wakes whoever waits for what changed.
@@ -213,7 +225,7 @@ impl<E: Event> Mailbox<E> {
     /// Lets the consumer fetch these shards and then announce that it did;
     /// `true` when the caller must wake it.
     pub(super) fn order_replay(&self, shards: impl Iterator<Item = usize>) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.busy.state.lock();
         state.behind.extend(shards);
         state.announce_replayed = true;
         !mem::replace(&mut state.scheduled, true)
@@ -221,24 +233,41 @@ impl<E: Event> Mailbox<E> {
 
     /// The consumer's turn begins on this thread.
     pub(super) fn begin_turn(&self) {
-        self.state.lock().runner = Some(thread_token());
+        let mut state = self.busy.state.lock();
+        state.runner = Some(thread_token());
+        state.turns_dropped = 0;
     }
 
     /// The consumer's turn is interrupted; another one is on its way.
     pub(super) fn pause_turn(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.busy.state.lock();
         state.runner = None;
         self.announce(state);
     }
 
+    /// Whether a turn that was dropped on its way may be sent once more: not
+    /// for ever to an executor that drops whatever it gets.
+    pub(super) fn may_send_again(&self) -> bool {
+        let mut state = self.busy.state.lock();
+        state.turns_dropped = state.turns_dropped.saturating_add(1);
+        state.turns_dropped <= Self::TURNS_DROPPED_MAX && !self.is_closed()
+    }
+
+    /// The turn that is on its way will be dropped, and not sent again.
+    pub(super) fn give_up_turn(&self) {
+        self.busy.state.lock().turns_dropped = u32::MAX;
+    }
+
     /// The turn that was on its way will not come.
     pub(super) fn lose_turn(&self) {
-        self.state.lock().scheduled = false;
+        let mut state = self.busy.state.lock();
+        state.scheduled = false;
+        state.turns_dropped = 0;
     }
 
     /// What to do next; fills `batch`, which is empty, when that is to deliver.
     pub(super) fn next_errand(&self, batch: &mut VecDeque<Message<E>>) -> Errand {
-        let mut state = self.state.lock();
+        let mut state = self.busy.state.lock();
         if self.is_closed() {
             return self.rest(state);
         }
@@ -256,15 +285,27 @@ impl<E: Event> Mailbox<E> {
         Errand::Deliver
     }
 
-    /// Waits a little for more, some microseconds at most: after a large batch
-    /// more is probably on its way, and a consumer who rests has to be woken.
-    pub(super) fn linger(&self) {
-        for _ in 0..Self::SPINS {
+    /// Waits for more, about as long as it takes to send a consumer on its way
+    /// again; whether more came.
+    ///
+    /// The looks are far apart, and the first one is not at once: each takes
+    /// the queue's cache lines from the publishers, and what comes meanwhile
+    /// is taken together. A publisher may be waiting for this very processor,
+    /// so it is offered as well.
+    pub(super) fn linger(&self) -> bool {
+        for _ in 0..Self::LINGER_LOOKS {
+            (0..Self::LINGER_PAUSES).for_each(|_| spin_loop());
             if self.len() > 0 {
-                return;
+                return true;
             }
-            (0..Self::PAUSES).for_each(|_| spin_loop());
         }
+        for _ in 0..Self::LINGER_YIELDS {
+            thread::yield_now();
+            if self.len() > 0 {
+                return true;
+            }
+        }
+        false
     }
 
     fn rest(&self, mut state: SpinGuard<'_, State<E>>) -> Errand {
@@ -278,7 +319,7 @@ impl<E: Event> Mailbox<E> {
     /// Takes what is queued. With the lock of a shard held, everything of that
     /// shard that was offered so far is in the batch.
     pub(super) fn take_all(&self, batch: &mut VecDeque<Message<E>>) {
-        let mut state = self.state.lock();
+        let mut state = self.busy.state.lock();
         self.take(&mut state, batch);
         self.announce(state);
     }
@@ -291,12 +332,12 @@ impl<E: Event> Mailbox<E> {
         } else if lost > 0 {
             batch.push_back(Message::Lost(lost));
         }
-        self.len.store(0, Ordering::Relaxed);
+        self.busy.len.store(0, Ordering::Relaxed);
     }
 
     /// A shard was fetched; once none is left to fetch, that is announced.
     pub(super) fn caught_up(&self) {
-        self.state.lock().announce_replayed = true;
+        self.busy.state.lock().announce_replayed = true;
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -306,9 +347,9 @@ impl<E: Event> Mailbox<E> {
     /// Ends deliveries. On return no callback is running, unless it is the
     /// caller's own, and none will run.
     pub(super) fn close(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.busy.state.lock();
         self.closed.store(true, Ordering::Release);
-        self.len.store(0, Ordering::Relaxed);
+        self.busy.len.store(0, Ordering::Relaxed);
         let abandoned = state.queue.discard();
         self.announce(state);
         drop(abandoned);
@@ -317,16 +358,29 @@ impl<E: Event> Mailbox<E> {
 
     /// Whether no turn is running or on its way.
     pub(super) fn is_idle(&self) -> bool {
-        !self.state.lock().scheduled
+        !self.busy.state.lock().scheduled
     }
 
     /// Items waiting.
     pub(super) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        self.busy.len.load(Ordering::Relaxed)
     }
 }
 
 impl<E: Event> State<E> {
+    fn new(conflates: bool) -> Self {
+        Self {
+            queue: Queue::new(conflates),
+            scheduled: false,
+            runner: None,
+            turns_dropped: 0,
+            behind: VecDeque::new(),
+            lost: 0,
+            announce_replayed: false,
+            waiting_count: 0,
+        }
+    }
+
     fn is_run_by_caller(&self) -> bool {
         self.runner == Some(thread_token())
     }

@@ -5,8 +5,8 @@ use super::{
     expiry::Limited,
     fold::{Parts, Withdrawn},
     hub::Hub,
-    listener::{Counts, Lag, Listeners, Place, Tally},
-    table::{Frozen, Swept, Table, Writer},
+    listener::{Lag, Listeners, Place, Tally},
+    table::{Frozen, Put, Swept, Table, Writer},
 };
 use crate::sync::{CachePadded, SpinLock};
 use std::{collections::VecDeque, mem, sync::Arc};
@@ -32,7 +32,8 @@ struct State<E: Event> {
     forwards: Vec<Arc<Hub<E>>>,
     /// What other nodes say; none while they have said nothing.
     parts: Option<Parts<E>>,
-    counters: Counters,
+    published: u64,
+    refused: u64,
 }
 
 /// How to publish.
@@ -47,6 +48,7 @@ pub(super) struct How {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
     pub(super) published: u64,
+    pub(super) refused: u64,
     pub(super) delivered: u64,
     pub(super) lost: u64,
     pub(super) conflated: u64,
@@ -70,7 +72,8 @@ impl<E: Event> Shard<E> {
             listeners: Listeners::new(),
             forwards: Vec::new(),
             parts: None,
-            counters: Counters::default(),
+            published: 0,
+            refused: 0,
         };
         Self {
             state: CachePadded(SpinLock::new(state)),
@@ -96,34 +99,55 @@ impl<E: Event> Shard<E> {
         tally: &mut Tally<E>,
     ) -> Result<(), Wait<E>> {
         let mut state = self.state.lock();
+        if let Some((table, writer)) = self.cache(&mut state) {
+            table.prefetch(writer, hash);
+        }
         if how.may_wait
             && let Some(full) = state.listeners.find_full(hash, &event)
         {
             return Err(Wait { full, event });
         }
+        if topic.has_all_keys() && self.is_new(&mut state, hash, event.key()) {
+            state.refused += 1;
+            tally.refused = true;
+            return Ok(());
+        }
         if how.origin.is_some() || state.parts.is_some() {
             event = self.fold(&mut state, topic, (hash, how.origin), event);
         }
-        state.counters.published += 1;
-        let swept = self.change(&mut state, hash, event, tally);
+        state.published += 1;
+        let swept = self.change(&mut state, topic, (hash, event), tally);
         drop(state);
         drop(swept);
         Ok(())
     }
 
+    /// Whether the cache would need room for another key.
+    #[cold]
+    fn is_new(&self, state: &mut State<E>, hash: u64, key: &E::Key) -> bool {
+        let cache = self.cache(state);
+        cache.is_some_and(|(table, writer)| table.version_of(writer, (hash, key)).is_none())
+    }
+
     /// Makes the event the last one of its key and tells everybody.
     #[inline(always)]
-    fn change(&self, state: &mut State<E>, hash: u64, event: E, tally: &mut Tally<E>) -> Swept<E> {
+    fn change(
+        &self,
+        state: &mut State<E>,
+        topic: &Hub<E>,
+        (hash, event): (u64, E),
+        tally: &mut Tally<E>,
+    ) -> Swept<E> {
         let place = state.place(hash);
-        let before = tally.counts;
         state.listeners.offer_event(place, &event, tally);
-        state.counters.add(before, tally.counts);
-        for topic in &state.forwards {
-            topic.publish_forwarded(event.clone(), tally);
+        for to in &state.forwards {
+            to.publish_forwarded(event.clone(), tally);
         }
         let newest_lag = state.listeners.newest_lag();
         let (table, writer) = self.cache(state)?;
-        table.put(writer, hash, event, newest_lag);
+        if table.put(writer, hash, event, newest_lag) == Put::NewKey {
+            topic.count_key();
+        }
         tally.version = writer.version();
         writer.sweep()
     }
@@ -190,8 +214,10 @@ impl<E: Event> Shard<E> {
     ) -> Option<Swept<E>> {
         match state.withdraw(topic, (hash, key), origin) {
             Withdrawn::Unchanged => None,
-            Withdrawn::Left(event) => Some(self.change(state, hash, event, tally)),
-            Withdrawn::Unfolded | Withdrawn::Gone => self.remove_key(state, (hash, key), tally),
+            Withdrawn::Left(event) => Some(self.change(state, topic, (hash, event), tally)),
+            Withdrawn::Unfolded | Withdrawn::Gone => {
+                self.remove_key(state, topic, (hash, key), tally)
+            }
         }
     }
 
@@ -199,21 +225,21 @@ impl<E: Event> Shard<E> {
     fn remove_key(
         &self,
         state: &mut State<E>,
+        topic: &Hub<E>,
         (hash, key): (u64, &E::Key),
         tally: &mut Tally<E>,
     ) -> Option<Swept<E>> {
         let (table, writer) = self.cache(state)?;
         table.version_of(writer, (hash, key))?;
         let place = state.place(hash);
-        let before = tally.counts;
         state.listeners.offer_cleared(place, key, tally);
-        state.counters.add(before, tally.counts);
-        for topic in &state.forwards {
-            topic.clear(key, None, tally);
+        for to in &state.forwards {
+            to.clear(key, None, tally);
         }
         let newest_lag = state.listeners.newest_lag();
         let (table, writer) = self.cache(state)?;
         table.clear(writer, hash, key, newest_lag);
+        topic.forget_key();
         Some(writer.sweep())
     }
 
@@ -310,7 +336,7 @@ impl<E: Event> Shard<E> {
                 return;
             };
             let changes = self.changes_for(&mut state, subscriber, lag.since, pin);
-            state.counters.delivered += changes.len() as u64;
+            state.listeners.count_delivered(changes.len());
             let swept = self.bury(&mut state);
             drop(state);
             drop(swept);
@@ -359,11 +385,16 @@ impl<E: Event> Shard<E> {
     pub(super) fn counters(&self) -> Counters {
         let state = self.state.lock();
         let writer = state.writer.as_ref();
+        let counts = state.listeners.counts();
         Counters {
+            published: state.published,
+            refused: state.refused,
+            delivered: counts.delivered,
+            lost: counts.lost,
+            conflated: counts.conflated,
             cached_count: writer.map_or(0, |writer| writer.len() as u64),
             lagging_count: state.listeners.laggard_count() as u64,
             retired_count: writer.map_or(0, |writer| writer.retired_len() as u64),
-            ..state.counters
         }
     }
 }
@@ -398,15 +429,6 @@ impl<E: Event> State<E> {
             Withdrawn::Unfolded if origin != folding.local => Withdrawn::Unchanged,
             withdrawn => withdrawn,
         }
-    }
-}
-
-impl Counters {
-    #[inline(always)]
-    fn add(&mut self, before: Counts, after: Counts) {
-        self.delivered += after.delivered - before.delivered;
-        self.lost += after.lost - before.lost;
-        self.conflated += after.conflated - before.conflated;
     }
 }
 

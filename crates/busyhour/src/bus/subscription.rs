@@ -94,9 +94,12 @@ impl<E: Event> SubscriptionBuilder<E> {
         self
     }
 
-    /// Runs the callback there, one at a time, in order. It should be an
-    /// executor that neither refuses nor drops tasks: where it does, the events
-    /// wait until the next one is published.
+    /// Runs the callback there, one at a time, in order.
+    ///
+    /// A pool and a serializer take a subscription's turn however full they
+    /// are, and one that is dropped unrun sends itself again. An executor of
+    /// another kind that refuses a turn leaves the events waiting until the
+    /// next one is published.
     pub fn on<X: Executor + Clone + 'static>(mut self, executor: &X) -> Self {
         let shared = executor.to_shared();
         self.executor = Some(shared.unwrap_or_else(|| Arc::new(executor.clone())));

@@ -16,7 +16,7 @@ use super::{
 use crate::sync::{
     RacyCell,
     atomic::{AtomicPtr, AtomicU64, Ordering, fence},
-    spin_loop, thread,
+    load_sequential_pointer, load_sequential_u64, spin_loop, thread,
 };
 use std::{
     marker::PhantomData,
@@ -41,6 +41,13 @@ pub(super) struct Writer<E: Event> {
 
 /// What can be dropped when the shard's lock has been left.
 pub(super) type Swept<E> = Option<Overdue<E, Box<Slots<E>>>>;
+
+/// What a key had before its last event was put there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Put {
+    Replaced,
+    NewKey,
+}
 
 pub(super) struct Slots<E> {
     mask: usize,
@@ -101,7 +108,7 @@ impl<E: Event> Table<E> {
     fn pinned_slots<'a>(&'a self, _pin: &'a Pin<'_>) -> &'a Slots<E> {
         // SAFETY: the array that is current when the pin is held is freed by
         // the writer only after the pin has ended, or with the table itself.
-        unsafe { &*self.slots.load(Ordering::Acquire) }
+        unsafe { &*load_sequential_pointer(&self.slots) }
     }
 
     /// The array, for the writer, who alone replaces and frees it.
@@ -117,7 +124,8 @@ impl<E: Event> Table<E> {
     pub(super) fn get(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<E> {
         let slots = self.pinned_slots(pin);
         for slot in slots.probe(hash) {
-            if slot.word.load(Ordering::Acquire) == Word::EMPTY.bits() {
+            let word = Word::from_bits(load_sequential_u64(&slot.word));
+            if word == Word::EMPTY {
                 return None;
             }
             if slot.hash.load(Ordering::Relaxed) == hash
@@ -128,6 +136,14 @@ impl<E: Event> Table<E> {
             }
         }
         None
+    }
+
+    /// Sends for the memory where the key's event lies, so that it is there
+    /// when the writer comes to it.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, writer: &Writer<E>, hash: u64) {
+        let slots = self.writer_slots(writer);
+        prefetch(&slots.slots[hash as usize & slots.mask]);
     }
 
     /// The version of the key's last event, if it has one; for the writer.
@@ -164,18 +180,27 @@ impl<E: Event> Table<E> {
 
     /// Replaces the last event of the key.
     #[inline]
-    pub(super) fn put(&self, writer: &mut Writer<E>, hash: u64, event: E, laggards_since: u64) {
+    pub(super) fn put(
+        &self,
+        writer: &mut Writer<E>,
+        hash: u64,
+        event: E,
+        laggards_since: u64,
+    ) -> Put {
         writer.version += 1;
         let Some((slot, word)) = self.find(writer, hash, event.key()) else {
-            return self.insert(writer, hash, event);
+            self.insert(writer, hash, event);
+            return Put::NewKey;
         };
-        if word.kind() == Kind::Cleared {
-            writer.cleared_count -= 1;
-            writer.live_count += 1;
-        }
         let changed = word.changed(Kind::Live, writer.version, laggards_since);
         let old = slot.replace(changed, event);
         writer.garbage.retire_value(old);
+        if word.kind() == Kind::Live {
+            return Put::Replaced;
+        }
+        writer.cleared_count -= 1;
+        writer.live_count += 1;
+        Put::NewKey
     }
 
     #[cold]
@@ -347,9 +372,9 @@ impl<E> Slots<E> {
         })
     }
 
-    /// The size for this many events, with room for as many again.
+    /// The size for this many events, with room for as many again at most.
     fn len_for(used: usize) -> usize {
-        (used * 3).next_power_of_two().max(Self::LEN_MIN)
+        (used * 2).next_power_of_two().max(Self::LEN_MIN)
     }
 
     /// Slots that may be in use before the table grows.
@@ -393,7 +418,7 @@ impl<E> Slot<E> {
     fn read<'a>(&self, hash: u64, _pin: &'a Pin<'a>) -> Option<Frozen<'a, E>> {
         let mut tries = 0;
         loop {
-            let word = Word::from_bits(self.word.load(Ordering::Acquire));
+            let word = Word::from_bits(load_sequential_u64(&self.word));
             if !word.is_writing() {
                 if word.kind() != Kind::Live || self.hash.load(Ordering::Relaxed) != hash {
                     return None;
@@ -480,6 +505,19 @@ impl<E: Event> Slot<E> {
             // SAFETY: the slot holds an event, and the caller has the writer.
             && unsafe { self.event.peek(|event| event.key() == key) }
     }
+}
+
+/// Sends for the cache line at the beginning of `place`, to be written.
+#[inline(always)]
+fn prefetch<T>(place: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a hint that cannot fault and changes nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(place).cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _no_hint_here = place;
 }
 
 #[cold]

@@ -42,6 +42,9 @@ pub struct Published {
     /// Deliveries lost to a full queue: this event's, or an older one's that
     /// was dropped to make room for it.
     pub lost: u64,
+    /// The topic holds as many keys as it may ([`TopicBuilder::key_limit`]):
+    /// the event of a new key was neither cached nor delivered.
+    pub refused: bool,
 }
 
 /// Why an event that was published will not be cleared by itself.
@@ -275,6 +278,7 @@ impl<E: Event> From<&Tally<E>> for Published {
         Self {
             delivered: tally.counts.delivered,
             lost: tally.counts.lost,
+            refused: tally.refused,
         }
     }
 }

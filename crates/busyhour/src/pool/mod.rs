@@ -259,6 +259,10 @@ impl Executor for TaskPool {
         self.shared().push_task(task, false)
     }
 
+    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+        self.shared().push_task(task, true)
+    }
+
     fn assist(&self) -> Assistance {
         if self.shared().step() {
             Assistance::Helped

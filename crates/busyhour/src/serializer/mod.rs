@@ -213,6 +213,10 @@ impl Executor for Serializer {
         self.core.try_push(task, None)
     }
 
+    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+        self.core.push_forced(task)
+    }
+
     fn assist(&self) -> Assistance {
         if Self::current().as_ref() == Some(self) {
             return Assistance::Hopeless;

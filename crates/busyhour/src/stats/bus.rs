@@ -11,6 +11,8 @@ pub struct TopicStats {
     pub subscriber_count: u64,
     /// Events published.
     pub published: u64,
+    /// Events refused because the cache held as many keys as it may.
+    pub refused: u64,
     /// Deliveries put into subscribers' queues, those of replays included.
     pub delivered: u64,
     /// Deliveries lost by a declared overflow policy.

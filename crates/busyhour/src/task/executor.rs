@@ -29,6 +29,20 @@ pub trait Executor: Send + Sync {
     /// [`Rejected`] hands the task back, not run, with the reason.
     fn execute(&self, task: Task) -> Result<(), Rejected>;
 
+    /// As [`execute`](Self::execute), for a task of which its owner has one
+    /// at most: a topic's turn for a subscription. An executor with a bound
+    /// takes it beyond the bound, since there can be no flood of them, and
+    /// nobody would come back to offer it again.
+    ///
+    /// The default makes no difference between the two.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] hands the task back, not run, with the reason.
+    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+        self.execute(task)
+    }
+
     /// This executor as a handle to keep for later deliveries, if it is one
     /// reference count inside: whoever keeps it then allocates nothing.
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
@@ -60,6 +74,10 @@ impl<T: Executor + ?Sized> Executor for Arc<T> {
         (**self).execute(task)
     }
 
+    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+        (**self).execute_turn(task)
+    }
+
     fn assist(&self) -> Assistance {
         (**self).assist()
     }
@@ -68,6 +86,10 @@ impl<T: Executor + ?Sized> Executor for Arc<T> {
 impl<T: Executor + ?Sized> Executor for &T {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         (**self).execute(task)
+    }
+
+    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+        (**self).execute_turn(task)
     }
 
     fn assist(&self) -> Assistance {
