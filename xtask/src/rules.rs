@@ -124,6 +124,14 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "a task runs where it lies, without being moved out",
     ),
     (
+        "crates/busyhour/src/pool/affinity.rs",
+        "processor sets are the C library's",
+    ),
+    (
+        "crates/busyhour/src/pool/fiber.rs",
+        "the holder of the token reaches the future, and lends its count to a waker",
+    ),
+    (
         "crates/busyhour/src/pool/berth.rs",
         "a task moves once between its maker and its run",
     ),

@@ -1,6 +1,6 @@
 use std::{num::NonZeroUsize, sync::Arc, thread, time::Duration};
 
-use super::{Hook, TaskPool, shared::Shared};
+use super::{Hook, TaskPool, affinity::may_use, shared::Shared};
 use crate::clock::Clock;
 
 /// How a push from outside the pool chooses a worker.
@@ -33,6 +33,11 @@ pub enum BuildError {
         /// The most workers a pool can have.
         limit: usize,
     },
+    /// A processor that workers are to keep to does not exist, or is not for this process.
+    #[error(
+        "workers cannot be kept on processor {0}: it does not exist or is not for this process"
+    )]
+    Affinity(usize),
     /// The operating system refused a thread.
     #[error("cannot start a worker thread: {0}")]
     Thread(#[from] std::io::Error),
@@ -54,6 +59,7 @@ pub struct Builder {
     pub(super) on_thread_stop: Option<Hook>,
     pub(super) capacity: usize,
     pub(super) clock: Clock,
+    pub(super) processors: Vec<usize>,
 }
 
 impl Builder {
@@ -71,6 +77,7 @@ impl Builder {
             on_thread_stop: None,
             capacity: DEFAULT_CAPACITY,
             clock: Clock::machine(),
+            processors: Vec::new(),
         }
     }
 
@@ -146,15 +153,33 @@ impl Builder {
         self
     }
 
+    /// Keeps each worker on one of these processors, in turns: worker 0 on the
+    /// first, and so on from the beginning again. Default: the system decides.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let nowhere = TaskPool::builder().workers(1).affinity(&[99_999]).build();
+    /// assert!(nowhere.is_err());
+    /// ```
+    pub fn affinity(mut self, processors: &[usize]) -> Self {
+        self.processors = processors.to_vec();
+        self
+    }
+
     /// Starts the workers.
     ///
     /// # Errors
     ///
     /// [`BuildError::WorkerCounts`] when the counts contradict each other,
+    /// [`BuildError::Affinity`] when a processor is not for this process,
     /// [`BuildError::Thread`] when the system refuses a thread; no thread is
     /// left behind then.
     pub fn build(self) -> Result<TaskPool, BuildError> {
         let counts = self.counts()?;
+        if let Some(refused) = self.processors.iter().find(|number| !may_use(**number)) {
+            return Err(BuildError::Affinity(*refused));
+        }
         let pool = TaskPool::from_shared(Shared::new(self, counts, None));
         pool.shared().start()?;
         Ok(pool)

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{shared::Shared, tally::Tally, worker::Worker};
-use crate::stats::PoolStats;
+use super::{log_counts::LogCounts, shared::Shared, tally::Tally, worker::Worker};
+use crate::stats::{Histogram, PoolStats};
 
 impl Shared {
     pub(super) fn stats(&self) -> PoolStats {
@@ -14,14 +14,31 @@ impl Shared {
             worker_count: self.crew.len() as u64,
             idle_worker_count: self.sleepers.asleep_len() as u64,
             queued_len: self.queued_len() as u64,
-            pushed: self.pushed(),
+            pushed: self.pushed() + count(|tally| &tally.inlined),
             processed: count(|tally| &tally.processed),
             rejected: count(|tally| &tally.rejected),
-            dropped: count(|tally| &tally.dropped),
+            dropped: count(|tally| &tally.dropped) + count(|tally| &tally.abandoned),
             panicked: count(|tally| &tally.panicked),
             stolen: count(|tally| &tally.stolen),
             queued_high_water: self.high_water() as u64,
+            oldest_waiting_ns: self.oldest_waiting_ns(),
+            run_ns: self.histogram(|tally| &tally.run_ns),
+            wait_ns: self.histogram(|tally| &tally.wait_ns),
         }
+    }
+
+    fn oldest_waiting_ns(&self) -> u64 {
+        let living = self.registry.living();
+        let ages = living.iter().map(|entity| entity.stats().oldest_waiting_ns);
+        ages.max().unwrap_or(0)
+    }
+
+    fn histogram(&self, counts: fn(&Tally) -> &LogCounts) -> Histogram {
+        let mut histogram = Histogram::default();
+        for worker in &self.workers {
+            counts(&worker.published.tally).add_to(&mut histogram);
+        }
+        histogram
     }
 
     /// The sum of what each worker once had, so an upper bound.

@@ -15,6 +15,10 @@ use super::{entity::Entity, shared::Shared};
 thread_local! {
     static NUMBER: usize = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     static CONTEXT: Cell<Context> = const { Cell::new(Context::NONE) };
+    /// The future that this thread polls (by address, never followed), and what it did.
+    static POLL: Polling = const { Polling::NONE };
+    static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
+    static SPENT: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The pool that this thread works for (by address, never followed), its
@@ -32,6 +36,94 @@ impl Context {
         number: NO_NUMBER,
         entity: None,
     };
+}
+
+struct Polling {
+    fiber: Cell<usize>,
+    woke_itself: Cell<bool>,
+}
+
+impl Polling {
+    const NONE: Self = Self {
+        fiber: Cell::new(0),
+        woke_itself: Cell::new(false),
+    };
+}
+
+/// While this lives, the future's wakes from its own poll are noted here,
+/// which costs less than telling other threads.
+pub(super) struct SelfWake {
+    outer: (usize, bool),
+}
+
+impl SelfWake {
+    #[inline]
+    pub(super) fn expect(fiber: usize) -> Self {
+        POLL.with(|poll| Self {
+            outer: (poll.fiber.replace(fiber), poll.woke_itself.replace(false)),
+        })
+    }
+
+    /// Whether the future woke itself.
+    #[inline]
+    pub(super) fn came(&self) -> bool {
+        POLL.with(|poll| poll.woke_itself.get())
+    }
+}
+
+impl Drop for SelfWake {
+    fn drop(&mut self) {
+        let (fiber, woke_itself) = self.outer;
+        POLL.with(|poll| {
+            poll.fiber.set(fiber);
+            poll.woke_itself.set(woke_itself);
+        });
+    }
+}
+
+/// Notes a wake of the future that this thread polls now; `false` if it polls another or none.
+#[inline]
+pub(super) fn note_self_wake(fiber: usize) -> bool {
+    POLL.with(|poll| {
+        let is_own = poll.fiber.get() == fiber;
+        if is_own {
+            poll.woke_itself.set(true);
+        }
+        is_own
+    })
+}
+
+/// Whether this thread polls a future that is an entity: then a turn is one poll.
+#[inline]
+pub(super) fn polls_a_fiber() -> bool {
+    POLL.with(|poll| poll.fiber.get() != 0)
+}
+
+/// Asks for the end of the turn.
+#[inline]
+pub(super) fn give_way() {
+    GIVES_WAY.set(true);
+}
+
+/// Whether the end of the turn was asked for.
+#[inline(always)]
+pub(super) fn gave_way() -> bool {
+    GIVES_WAY.get()
+}
+
+/// A new turn begins.
+#[inline(always)]
+pub(super) fn forget_give_way() {
+    GIVES_WAY.set(false);
+}
+
+/// One step of the budget; whether it is spent, which begins the next.
+#[inline]
+pub(super) fn spend_budget() -> bool {
+    let spent = SPENT.get() + 1;
+    let is_over = spent >= BUDGET;
+    SPENT.set(if is_over { 0 } else { spent });
+    is_over
 }
 
 /// Proof that this thread is a worker; it stays on the thread.
@@ -124,4 +216,6 @@ impl Drop for Restore {
 }
 
 static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
+/// Steps of always-ready futures in a row.
+const BUDGET: u32 = 128;
 const NO_NUMBER: usize = usize::MAX;

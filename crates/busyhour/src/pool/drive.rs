@@ -24,6 +24,7 @@ impl Shared {
             .and_then(|simulated| simulated.take());
         match step {
             Some(Step::Task(task)) => {
+                self.count_started();
                 self.run_here(task);
             }
             Some(Step::Entity(token)) => {
@@ -57,7 +58,7 @@ impl Shared {
         if self.phase.get() == Phase::Sealed {
             return Err(PushError::ShutDown);
         }
-        self.count_pushed();
+        self.tallier().add(|tally| &tally.inlined, 1);
         self.run_here(task);
         Ok(())
     }

@@ -23,7 +23,7 @@ pub(crate) trait Entity: Any + Send + Sync {
     fn share(&self) -> &ShareCell;
     /// Runs tasks as long as `turn` allows. `true` if there are more to run;
     /// else the turn was charged and the token is spent.
-    fn run(&self, token: &Token, turn: &mut Turn<'_>) -> bool;
+    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool;
     /// The listing's line.
     fn stats(&self) -> SerializerStats;
     /// Refuses all further tasks and drops the waiting ones; returns how many.

@@ -64,6 +64,21 @@ impl<T> Gate<T> {
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
+    /// As [`as_stranger`](Self::as_stranger), but gives up when somebody is
+    /// inside: they may have lost their processor there.
+    pub(super) fn try_as_stranger<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if !self.try_be_the_stranger() {
+            return None;
+        }
+        let _leave = Leave(&self.stranger_inside);
+        fences::heavy();
+        if self.owner_inside.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: as in `as_stranger`.
+        Some(self.value.with_mut(|value| work(unsafe { &mut *value })))
+    }
+
     fn try_be_the_stranger(&self) -> bool {
         self.stranger_inside
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)

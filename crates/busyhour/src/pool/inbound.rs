@@ -6,7 +6,7 @@ use super::{entity::Token, local::Loot};
 use crate::{
     sync::{
         SpinLock,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::Task,
 };
@@ -16,6 +16,8 @@ use crate::{
 pub(super) struct Inbound {
     /// What waits; written under the lock, for whoever wonders whether to take it.
     len: AtomicUsize,
+    /// Whether it can be pushed to; written under the lock, as a hint to selectors.
+    is_open: AtomicBool,
     high_water: AtomicUsize,
     /// Tasks ever pushed.
     pushed: AtomicU64,
@@ -24,12 +26,23 @@ pub(super) struct Inbound {
 
 #[derive(Default)]
 struct Queue {
-    is_open: bool,
+    door: Door,
     /// Full chunks, older than `tasks`.
     full: VecDeque<VecDeque<Task>>,
     tasks: VecDeque<Task>,
     tokens: Vec<Token>,
     len: usize,
+}
+
+/// Whether a push may enter.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Door {
+    /// The place has no worker.
+    #[default]
+    Closed,
+    Open,
+    /// The pool is shut down: closed for good.
+    Sealed,
 }
 
 /// The worker has left.
@@ -53,7 +66,7 @@ impl Inbound {
     #[inline]
     pub(super) fn push(&self, task: Task) -> Result<usize, Closed<Task>> {
         let mut queue = self.queue.lock();
-        if !queue.is_open {
+        if queue.door != Door::Open {
             return Err(Closed(task));
         }
         if queue.tasks.len() == queue.tasks.capacity() {
@@ -68,7 +81,7 @@ impl Inbound {
 
     pub(super) fn push_token(&self, token: Token) -> Result<usize, Closed<Token>> {
         let mut queue = self.queue.lock();
-        if !queue.is_open {
+        if queue.door != Door::Open {
             return Err(Closed(token));
         }
         queue.tokens.push(token);
@@ -100,20 +113,43 @@ impl Inbound {
         loot
     }
 
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Opens the queue for a worker that is about to come, unless it is sealed.
     pub(super) fn open(&self) {
-        self.queue.lock().is_open = true;
+        let mut queue = self.queue.lock();
+        if queue.door == Door::Closed {
+            self.turn(&mut queue, Door::Open);
+        }
     }
 
     /// Closes an empty queue; `false` if it is not empty.
     pub(super) fn close_if_empty(&self) -> bool {
         let mut queue = self.queue.lock();
-        queue.is_open &= queue.len > 0;
-        !queue.is_open
+        if queue.door == Door::Open && queue.len == 0 {
+            self.turn(&mut queue, Door::Closed);
+        }
+        queue.door != Door::Open
     }
 
     /// Closes the queue; what is in it can still be taken.
     pub(super) fn close(&self) {
-        self.queue.lock().is_open = false;
+        let mut queue = self.queue.lock();
+        if queue.door == Door::Open {
+            self.turn(&mut queue, Door::Closed);
+        }
+    }
+
+    /// Closes the queue for good; what is in it can still be taken.
+    pub(super) fn seal(&self) {
+        self.turn(&mut self.queue.lock(), Door::Sealed);
+    }
+
+    fn turn(&self, queue: &mut Queue, door: Door) {
+        queue.door = door;
+        self.is_open.store(door == Door::Open, Ordering::Relaxed);
     }
 }
 

@@ -35,6 +35,10 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
+    pub(super) fn new(outcome: Arc<Outcome<T>>, abort: Weak<dyn Abort>) -> Self {
+        Self { outcome, abort }
+    }
+
     /// Drops the future at its next suspension point (at once, if it is not
     /// being polled). Does nothing when it is ready already.
     pub fn abort(&self) {
@@ -111,7 +115,7 @@ where
 }
 
 /// Where the result waits for the handle.
-struct Outcome<T> {
+pub(super) struct Outcome<T> {
     state: Mutex<OutcomeState<T>>,
     finished: Condvar,
 }
@@ -137,7 +141,7 @@ impl<T> Default for Outcome<T> {
 
 impl<T> Outcome<T> {
     /// The first result counts.
-    fn finish(&self, result: Result<T, JoinError>) {
+    pub(super) fn finish(&self, result: Result<T, JoinError>) {
         let mut state = lock(&self.state);
         if state.is_finished {
             return;
@@ -189,8 +193,8 @@ struct Spawned<F: Future, P> {
 }
 
 /// What a handle can do to a future whose type it does not know.
-trait Abort: Send + Sync {
-    fn abort(&self);
+pub(super) trait Abort: Send + Sync {
+    fn abort(self: Arc<Self>);
 }
 
 impl<F, P> Spawned<F, P>
@@ -258,6 +262,10 @@ where
     /// Drops the future; `error` counts if it has no output yet.
     fn end(&self, error: JoinError) {
         *lock(&self.progress) = Progress::Done;
+        self.finish(error);
+    }
+
+    fn finish(&self, error: JoinError) {
         let future = lock(&self.future).take();
         if let Some(future) = future {
             future.outcome.finish(Err(error));
@@ -291,15 +299,17 @@ where
     F::Output: Send + 'static,
     P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
 {
-    fn abort(&self) {
+    fn abort(self: Arc<Self>) {
         let mut progress = lock(&self.progress);
         match *progress {
             Progress::Polling | Progress::PollingWoken => {
                 *progress = Progress::PollingAborted;
             }
             Progress::Asleep | Progress::Queued => {
+                // Under the lock, so that no poll begins that this would wait for.
+                *progress = Progress::Done;
                 drop(progress);
-                self.end(JoinError::Aborted);
+                self.finish(JoinError::Aborted);
             }
             Progress::PollingAborted | Progress::Done => {}
         }

@@ -14,6 +14,8 @@ pub(super) struct Local {
     lane_standing: Standing,
     /// The lane stands in the run queue.
     lane_is_queued: bool,
+    /// A shutdown took everything away and will not look again.
+    is_closed: bool,
     pub(super) run_queue: RunQueue<Runnable>,
 }
 
@@ -37,15 +39,19 @@ impl Local {
             lane: Lane::new(),
             lane_standing: Standing::default(),
             lane_is_queued: false,
+            is_closed: false,
             run_queue: RunQueue::new(worker),
         }
     }
 
-    /// Queues the task that `make` makes; returns how many wait.
+    /// Queues the task that `make` makes; returns how many wait, or `make` after a shutdown.
     #[inline(always)]
-    pub(super) fn push(&mut self, make: impl FnOnce() -> Task) -> usize {
+    pub(super) fn push<M: FnOnce() -> Task>(&mut self, make: M) -> Result<usize, M> {
+        if self.is_closed {
+            return Err(make);
+        }
         self.lane.push(make);
-        self.lane.len()
+        Ok(self.lane.len())
     }
 
     /// Moves the oldest plain task to `berth`; whether there was one.
@@ -54,9 +60,14 @@ impl Local {
         self.lane.pop(berth)
     }
 
+    /// Queues an entity; returns how many wait, or the token after a shutdown.
     #[inline(always)]
-    pub(super) fn wake(&mut self, token: Token) {
+    pub(super) fn wake(&mut self, token: Token) -> Result<usize, Token> {
+        if self.is_closed {
+            return Err(token);
+        }
         token.wake(&mut self.run_queue);
+        Ok(self.entity_len())
     }
 
     /// Plain tasks that wait.
@@ -108,12 +119,18 @@ impl Local {
         next
     }
 
-    /// Takes over what came from outside or was stolen.
-    pub(super) fn take_over(&mut self, loot: Loot) {
+    /// Takes over what came from outside or was stolen; gives it back after a shutdown.
+    pub(super) fn take_over(&mut self, loot: Loot) -> Loot {
+        if self.is_closed {
+            return loot;
+        }
         for task in loot.tasks {
             self.lane.push(|| task);
         }
-        loot.tokens.into_iter().for_each(|token| self.wake(token));
+        for token in loot.tokens {
+            token.wake(&mut self.run_queue);
+        }
+        Loot::default()
     }
 
     /// Half of what waits, at most a fixed number: the oldest tasks, and the
@@ -135,8 +152,9 @@ impl Local {
         loot
     }
 
-    /// Everything, for a shutdown.
+    /// Everything, for a shutdown; nothing can be queued here afterwards.
     pub(super) fn give_all(&mut self) -> Loot {
+        self.is_closed = true;
         let tokens = std::iter::from_fn(|| self.pick_entity()).collect();
         self.lane_is_queued = false;
         Loot {

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+use super::tally::Tally;
 use crate::clock::{Clock, Instant};
 
 /// The stop watch of one worker.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct Meter<'a> {
     clock: Clock,
+    /// Where the worker's tasks are counted.
+    tally: &'a Tally,
+    /// Tasks begun at the last reading.
+    begun: u64,
     /// The last reading.
     now: Instant,
     /// Turns that ended since, and what they were charged already.
@@ -19,10 +24,12 @@ pub(super) struct Meter {
     precise_turns: u32,
 }
 
-impl Meter {
-    pub(super) fn new(clock: &Clock) -> Self {
+impl<'a> Meter<'a> {
+    pub(super) fn new(clock: &Clock, tally: &'a Tally) -> Self {
         Self {
             clock: clock.clone(),
+            tally,
+            begun: tally.begun(),
             now: clock.now(),
             unread_turns: 0,
             charged: Duration::ZERO,
@@ -36,9 +43,19 @@ impl Meter {
         self.now
     }
 
+    /// Notes how long the entity waited whose turn begins, if the clock was read just before.
+    #[inline(always)]
+    pub(super) fn note_wait_since(&self, since: Instant) {
+        if self.unread_turns == 0 {
+            let waited = self.now - since;
+            self.tally.wait_ns.add(waited.as_nanos() as u64, 1);
+        }
+    }
+
     /// Forgets time that nobody ran in.
     pub(super) fn restart(&mut self) {
         self.now = self.clock.now();
+        self.begun = self.tally.begun();
         self.unread_turns = 0;
         self.charged = Duration::ZERO;
     }
@@ -59,6 +76,7 @@ impl Meter {
     fn read(&mut self) -> Duration {
         let now = self.clock.now();
         let elapsed = now - self.now;
+        self.note_runs(elapsed);
         let turns = self.unread_turns + 1;
         self.share = elapsed / turns;
         let is_long = self.share > SHORT_TURN;
@@ -71,6 +89,18 @@ impl Meter {
         self.unread_turns = 0;
         self.charged = Duration::ZERO;
         owed
+    }
+
+    /// Counts the tasks that began since the last reading, as long as their mean.
+    #[inline]
+    fn note_runs(&mut self, elapsed: Duration) {
+        let begun = self.tally.begun();
+        let tasks = begun - self.begun;
+        self.begun = begun;
+        if tasks > 0 {
+            let mean_ns = elapsed.as_nanos() as u64 / tasks;
+            self.tally.run_ns.add(mean_ns, tasks);
+        }
     }
 }
 
@@ -97,19 +127,20 @@ mod tests {
     use super::*;
     use crate::clock::UnixTime;
 
-    fn meter() -> (Meter, Clock) {
+    fn meter(tally: &Tally) -> (Meter<'_>, Clock) {
         let clock = Clock::simulated(UnixTime::from_secs(0));
-        (Meter::new(&clock), clock)
+        (Meter::new(&clock, tally), clock)
     }
 
-    fn turn(meter: &mut Meter, clock: &Clock, ran: Duration) -> Duration {
+    fn turn(meter: &mut Meter<'_>, clock: &Clock, ran: Duration) -> Duration {
         clock.as_virtual().unwrap().advance(ran);
         meter.end_turn(false)
     }
 
     #[test]
     fn a_long_turn_is_charged_to_whoever_ran_it() {
-        let (mut meter, clock) = meter();
+        let tally = Tally::default();
+        let (mut meter, clock) = meter(&tally);
         let long = Duration::from_millis(1);
         assert_eq!(turn(&mut meter, &clock, long), long);
         let short = Duration::from_nanos(100);
@@ -119,7 +150,8 @@ mod tests {
 
     #[test]
     fn charges_add_up_to_the_time_that_passed() {
-        let (mut meter, clock) = meter();
+        let tally = Tally::default();
+        let (mut meter, clock) = meter(&tally);
         let ran = |turn: u64| Duration::from_nanos(50 + turn % 7);
         let charged: Duration = (0..16 * 100 + 64)
             .map(|number| turn(&mut meter, &clock, ran(number)))

@@ -35,11 +35,15 @@ mod crew;
 mod entity;
 mod turn;
 mod meter;
+mod log_counts;
+mod affinity;
+mod patrol;
 mod context;
 mod tally;
 mod census;
 mod phase;
 mod shutdown;
+mod pushing;
 mod blocking;
 mod thread_pool;
 mod simulated;
@@ -49,11 +53,14 @@ mod registry;
 mod waits;
 mod reply;
 mod join;
+mod fiber;
+mod give_way;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 pub use builder::{BuildError, Builder, Selector};
 pub use error::{Cycle, PushError, WaitError};
+pub use give_way::{YieldNow, give_way, spend_budget, yield_now};
 pub use join::{JoinError, JoinHandle};
 pub use shutdown::{Leftover, ShutdownReport};
 pub use thread_pool::{ThreadPool, ThreadPoolOptions};
@@ -62,6 +69,7 @@ pub(crate) use berth::Berth;
 pub(crate) use context::current_entity;
 pub(crate) use entity::{Entity, ShareCell, Token, downcast};
 pub(crate) use join::spawn_on;
+pub(crate) use pushing::Pushing;
 pub(crate) use random::Random;
 pub(crate) use reply::reply;
 pub(crate) use shared::Shared;
@@ -69,6 +77,7 @@ pub(crate) use turn::Turn;
 
 use crate::{
     clock::Clock,
+    run_queue::Class,
     stats::{PoolStats, SerializerStats},
     task::{Assistance, Executor, Rejected, Task},
 };
@@ -190,6 +199,29 @@ impl TaskPool {
     {
         let shared = Arc::clone(self.shared());
         spawn_on(future, move |task| shared.push_task(task, true))
+    }
+
+    /// Runs a future as an entity of its own, which competes for its worker by
+    /// goodness as a serializer does, where [`spawn`](Self::spawn) makes its
+    /// polls plain tasks. [`yield_now`] inside of it gives way to every other
+    /// entity of the worker.
+    ///
+    /// Each poll counts as a task. A future of a pool that is shut down ends its
+    /// handle with [`JoinError::Dropped`].
+    ///
+    /// ```
+    /// use busyhour::{pool::TaskPool, run_queue::{Class, Priority}};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let background = pool.spawn_as(Class::Normal(Priority::MIN), async { 1 + 2 });
+    /// assert_eq!(background.wait(), Ok(3));
+    /// ```
+    pub fn spawn_as<F>(&self, class: Class, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        fiber::spawn(self.shared(), class, future)
     }
 
     /// Runs `f`, which may block, at once on this thread.

@@ -11,9 +11,14 @@ use crate::{
     sync::{Mutex, lock},
 };
 
-/// Every named entity of a pool. Holds none of them alive.
+/// Every named entity of a pool, and the suspended ones without a name: a
+/// shutdown finds all others in a queue. Holds none of them alive.
 #[derive(Default)]
-pub(crate) struct Registry(Mutex<BTreeMap<String, Weak<dyn Entity>>>);
+pub(crate) struct Registry {
+    names: Mutex<BTreeMap<String, Weak<dyn Entity>>>,
+    /// By address, with the number of their suspensions.
+    suspended: Mutex<BTreeMap<usize, (Weak<dyn Entity>, u32)>>,
+}
 
 impl Registry {
     /// Gives `name` to what `make` builds; `None` when a living entity has it.
@@ -22,7 +27,7 @@ impl Registry {
         name: &str,
         make: impl FnOnce() -> Arc<E>,
     ) -> Option<Arc<E>> {
-        let mut names = lock(&self.0);
+        let mut names = lock(&self.names);
         if names
             .get(name)
             .is_some_and(|entity| entity.strong_count() > 0)
@@ -37,7 +42,7 @@ impl Registry {
 
     /// Forgets a name whose entity is gone; a successor of the same name stays.
     pub(crate) fn release(&self, name: &str) {
-        let mut names = lock(&self.0);
+        let mut names = lock(&self.names);
         if names
             .get(name)
             .is_some_and(|entity| entity.strong_count() == 0)
@@ -48,11 +53,45 @@ impl Registry {
 
     /// The living entities in the order of their names.
     pub(crate) fn living(&self) -> Vec<Arc<dyn Entity>> {
-        lock(&self.0).values().filter_map(Weak::upgrade).collect()
+        lock(&self.names)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    /// Remembers an entity without a name that nobody may run now.
+    pub(crate) fn suspend(&self, entity: &Arc<dyn Entity>) {
+        let mut suspended = lock(&self.suspended);
+        let entry = suspended.entry(address(entity));
+        entry.or_insert_with(|| (Arc::downgrade(entity), 0)).1 += 1;
+    }
+
+    /// Forgets it again, after as many calls.
+    pub(crate) fn resume(&self, entity: &Arc<dyn Entity>) {
+        let mut suspended = lock(&self.suspended);
+        if let Some((_, count)) = suspended.get_mut(&address(entity)) {
+            *count -= 1;
+            if *count == 0 {
+                suspended.remove(&address(entity));
+            }
+        }
+    }
+
+    /// The suspended entities without a name.
+    pub(crate) fn suspended(&self) -> Vec<Arc<dyn Entity>> {
+        let suspended = lock(&self.suspended);
+        suspended
+            .values()
+            .filter_map(|(entity, _)| entity.upgrade())
+            .collect()
     }
 
     pub(crate) fn stats(&self) -> Vec<SerializerStats> {
         let living = self.living();
         living.iter().map(|entity| entity.stats()).collect()
     }
+}
+
+fn address(entity: &Arc<dyn Entity>) -> usize {
+    Arc::as_ptr(entity).addr()
 }

@@ -1,10 +1,12 @@
 //! What the handles, the workers and the serializers of one pool share.
 
 use std::{
+    any::Any,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -20,6 +22,7 @@ use super::{
     fences,
     inbound::Closed,
     phase::{Phase, PhaseCell},
+    pushing::Pushes,
     registry::Registry,
     simulated::{Simulated, Step},
     sleep::Sleepers,
@@ -50,9 +53,12 @@ pub(crate) struct Shared {
     pub(super) others: CachePadded<Tally>,
     pub(super) ends: Ends,
     pub(super) blocked: Blocked,
+    pub(super) pushes: Pushes,
     pub(crate) registry: Registry,
     pub(crate) waits: Waits,
     next_worker: AtomicUsize,
+    /// What shutdowns have reported as not run.
+    pub(super) reported_not_run: AtomicU64,
     /// Each worker's share of the capacity.
     capacity_share: usize,
 }
@@ -66,6 +72,8 @@ pub(super) struct Options {
     pub(super) on_thread_start: Option<Hook>,
     pub(super) on_thread_stop: Option<Hook>,
     pub(super) capacity: usize,
+    /// Where workers are kept, in turns.
+    pub(super) processors: Vec<usize>,
 }
 
 /// Signalled when something ends that a thread may wait for.
@@ -113,6 +121,7 @@ impl Shared {
                 on_thread_start: builder.on_thread_start,
                 on_thread_stop: builder.on_thread_stop,
                 capacity: builder.capacity,
+                processors: builder.processors,
             },
             workers: (0..counts.places()).map(Worker::new).collect(),
             crew: Crew::new(counts.places()),
@@ -122,9 +131,11 @@ impl Shared {
             others: CachePadded::default(),
             ends: Ends::default(),
             blocked: Blocked::default(),
+            pushes: Pushes::default(),
             registry: Registry::default(),
             waits: Waits::default(),
             next_worker: AtomicUsize::new(0),
+            reported_not_run: AtomicU64::new(0),
             capacity_share: builder.capacity / counts.maximum.max(1),
         })
     }
@@ -160,10 +171,7 @@ impl Shared {
     #[inline(always)]
     pub(super) fn tallier(&self) -> Tallier<'_> {
         match Seat::of(self) {
-            Some(seat) => Tallier {
-                tally: &seat.worker.published.tally,
-                is_alone: true,
-            },
+            Some(seat) => seat.tallier(),
             None => Tallier {
                 tally: &self.others,
                 is_alone: false,
@@ -176,26 +184,31 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn push_made(self: &Arc<Self>, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
         match Seat::of(self) {
-            Some(seat) if self.admits() && !self.is_full(seat.worker) => {
-                self.make_here(seat, make);
-                Ok(())
-            }
+            Some(seat) if self.admits() && !self.is_full(seat.worker) => self.make_here(seat, make),
             _ => self.push_task(make(), false),
         }
     }
 
     #[inline(always)]
-    fn make_here(self: &Arc<Self>, seat: Seat<'_>, make: impl FnOnce() -> Task) {
-        let len = seat.local(|local| local.push(make));
-        self.count_here(seat);
-        self.after_push(None, len);
-    }
-
-    #[inline(always)]
-    fn count_here(&self, seat: Seat<'_>) {
-        let tally = &seat.worker.published.tally;
-        let is_alone = true;
-        Tallier { tally, is_alone }.add(|tally| &tally.pushed, 1);
+    fn make_here(
+        self: &Arc<Self>,
+        seat: Seat<'_>,
+        make: impl FnOnce() -> Task,
+    ) -> Result<(), Rejected> {
+        let pushed = seat.local(|local| {
+            let pushed = local.push(make);
+            if pushed.is_ok() {
+                seat.tallier().add(|tally| &tally.pushed, 1);
+            }
+            pushed
+        });
+        match pushed {
+            Ok(len) => {
+                self.after_push(None, len);
+                Ok(())
+            }
+            Err(make) => Err(self.reject(make(), Reason::ShutDown)),
+        }
     }
 
     /// Queues a plain task; `forced` ignores the bound (a future's wake-up must not get lost).
@@ -219,8 +232,7 @@ impl Shared {
         if !forced && self.is_full(seat.worker) {
             return Err(self.reject(task, Reason::Full));
         }
-        self.make_here(seat, || task);
-        Ok(())
+        self.make_here(seat, || task)
     }
 
     #[inline(never)]
@@ -267,11 +279,16 @@ impl Shared {
         let Some(seat) = Seat::of(self) else {
             return self.schedule_from_outside(token);
         };
-        let len = seat.local(|local| {
-            local.wake(token);
-            local.entity_len()
-        });
-        self.after_push(None, len);
+        match seat.local(|local| local.wake(token)) {
+            Ok(len) => self.after_push(None, len),
+            Err(token) => self.abandon(&token),
+        }
+    }
+
+    /// Drops what an entity holds: the pool is sealed, and nobody will run it.
+    #[cold]
+    pub(super) fn abandon(&self, token: &Token) {
+        token.entity().abandon();
     }
 
     #[inline(never)]
@@ -287,7 +304,7 @@ impl Shared {
             }
         }
         // Every inbound queue is closed, so the pool is sealed.
-        token.entity().abandon();
+        self.abandon(&token);
     }
 
     /// All workers, beginning with the one that the selector chooses.
@@ -302,10 +319,18 @@ impl Shared {
         match self.options.selector {
             Selector::Default => context::thread_number() % len,
             Selector::Sequential => self.next_worker.fetch_add(1, Ordering::Relaxed) % len,
-            Selector::LeastFull => (0..len)
-                .min_by_key(|number| self.workers[*number].waiting_len())
-                .unwrap_or(0),
+            Selector::LeastFull => self.least_full(),
         }
+    }
+
+    /// The open place with the fewest tasks waiting.
+    fn least_full(&self) -> usize {
+        let open = self
+            .workers
+            .iter()
+            .filter(|worker| worker.inbound.is_open());
+        let least = open.min_by_key(|worker| worker.waiting_len());
+        least.map_or(0, |worker| worker.number)
     }
 
     /// Wakes a worker if one is needed for what was just published, or adds one.
@@ -351,8 +376,15 @@ impl Shared {
         within(self, None, || {
             let mut ran = 0;
             let mut berth = Berth::EMPTY;
-            while ran < tasks_max && !self.is_sealed() {
-                if !seat.local(|local| local.pop(&mut berth)) {
+            while ran < tasks_max && !context::gave_way() && !self.is_sealed() {
+                let popped = seat.local(|local| {
+                    let popped = local.pop(&mut berth);
+                    if popped {
+                        seat.tallier().add(|tally| &tally.started, 1);
+                    }
+                    popped
+                });
+                if !popped {
                     break;
                 }
                 self.run_task(&mut berth);
@@ -365,27 +397,40 @@ impl Shared {
     /// Runs one task; whether it panicked, which is counted and goes no further.
     #[inline(always)]
     pub(crate) fn run_task(&self, berth: &mut Berth) -> bool {
-        let tallier = self.tallier();
-        tallier.add(|tally| &tally.started, 1);
-        let panicked = berth.run().is_err();
-        if panicked {
-            self.count_panic();
+        let outcome = berth.run();
+        let panicked = outcome.is_err();
+        if let Err(payload) = outcome {
+            self.count_panic(payload);
         }
-        tallier.add(|tally| &tally.processed, 1);
+        self.tallier().add(|tally| &tally.processed, 1);
         panicked
     }
 
+    /// Runs foreign code that counts as a task; whether it panicked.
+    #[inline(always)]
+    pub(super) fn run_counted(&self, foreign: impl FnOnce()) -> bool {
+        let panicked = self.isolate(foreign);
+        self.tallier().add(|tally| &tally.processed, 1);
+        panicked
+    }
+
+    /// Counts a panic and drops what it was thrown with. That may panic in its
+    /// turn, which must not end a worker: what that one is thrown with is leaked.
     #[cold]
-    fn count_panic(&self) {
+    fn count_panic(&self, payload: Box<dyn Any + Send>) {
         self.tallier().add(|tally| &tally.panicked, 1);
+        if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            mem::forget(second);
+        }
     }
 
     /// Calls foreign code; whether it panicked, which is counted.
     #[inline(always)]
     pub(crate) fn isolate(&self, foreign: impl FnOnce()) -> bool {
-        let panicked = catch_unwind(AssertUnwindSafe(foreign)).is_err();
-        if panicked {
-            self.count_panic();
+        let outcome = catch_unwind(AssertUnwindSafe(foreign));
+        let panicked = outcome.is_err();
+        if let Err(payload) = outcome {
+            self.count_panic(payload);
         }
         panicked
     }
@@ -402,7 +447,18 @@ impl Shared {
         self.tallier().add(|tally| &tally.pushed, 1);
     }
 
-    /// Counts accepted tasks that will never run.
+    /// Counts a task that is taken out of a queue to run, while the queue is locked.
+    #[inline(always)]
+    pub(crate) fn count_started(&self) {
+        self.tallier().add(|tally| &tally.started, 1);
+    }
+
+    /// Counts accepted tasks that are dropped because the pool is sealed.
+    pub(crate) fn count_abandoned(&self, tasks: u64) {
+        self.tallier().add(|tally| &tally.abandoned, tasks);
+    }
+
+    /// Counts accepted tasks that a declared policy has lost.
     pub(crate) fn count_dropped(&self, tasks: u64) {
         self.tallier().add(|tally| &tally.dropped, tasks);
     }

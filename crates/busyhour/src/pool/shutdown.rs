@@ -1,11 +1,16 @@
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use super::{
-    entity::Entity, local::Loot, phase::Phase, shared::Shared, simulated::Step, tally::Tally,
+    entity::Entity, fences, local::Loot, phase::Phase, shared::Shared, simulated::Step,
+    tally::Tally, worker::Worker,
 };
+use crate::sync::Wait;
 
 /// What a shutdown did, and what it left undone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,19 +44,18 @@ pub struct Leftover {
 impl Shared {
     pub(super) fn shutdown(self: &Arc<Self>, deadline: Duration) -> ShutdownReport {
         let ends_at = Instant::now() + deadline;
-        let ran_before = self.started();
+        let ran_before = self.begun();
         self.enter(Phase::Draining);
         self.drain(deadline, ends_at);
         self.enter(Phase::Sealed);
-        let unfinished_workers = self.await_workers(ends_at);
-        self.close_inbound();
-        let not_run = self.unstarted();
-        let ran = self.started() - ran_before;
+        self.await_workers(ends_at);
+        self.settle();
+        let left = self.drop_leftovers();
         ShutdownReport {
-            ran,
-            not_run,
-            left: self.drop_leftovers(),
-            unfinished_workers,
+            ran: self.begun() - ran_before,
+            not_run: self.not_run(),
+            left,
+            unfinished_workers: self.others_at_work(),
         }
     }
 
@@ -69,11 +73,30 @@ impl Shared {
         }
     }
 
-    /// Workers that are still inside a task when the time is up.
-    fn await_workers(&self, ends_at: Instant) -> u64 {
+    fn await_workers(&self, ends_at: Instant) {
+        self.wait_until(Some(ends_at), |_| self.others_at_work() == 0);
+    }
+
+    /// Workers that have a thread, but for the one that this runs on.
+    fn others_at_work(&self) -> u64 {
         let own = usize::from(self.is_inside() && !self.is_simulated());
-        self.wait_until(Some(ends_at), |_| self.crew.len() <= own);
         self.crew.len().saturating_sub(own) as u64
+    }
+
+    /// Waits until every worker has left or is inside a task that began before
+    /// the pool was sealed, and no push that was admitted before is on its way:
+    /// then nothing moves from queue to queue, and nothing can begin any more. Workers are elsewhere for microseconds, so
+    /// this is no matter of the deadline; a hook that blocks ends the wait.
+    fn settle(&self) {
+        fences::heavy();
+        let (begin, mut wait) = (Instant::now(), Wait::default());
+        while !self.is_settled() && begin.elapsed() < SETTLE_MAX {
+            wait.once();
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        !self.pushes.any() && self.workers.iter().all(Worker::is_settled)
     }
 
     /// Blocks until `done`, which is asked again at each end that is told, or
@@ -93,26 +116,26 @@ impl Shared {
         }
     }
 
-    fn close_inbound(&self) {
-        self.workers
-            .iter()
-            .for_each(|worker| worker.inbound.close());
+    /// Accepted, neither begun nor lost by a declared policy, and not reported
+    /// by an earlier call.
+    fn not_run(&self) -> u64 {
+        let count = |counter: fn(&Tally) -> &AtomicU64| {
+            self.sum(|tally| counter(tally).load(Ordering::SeqCst))
+        };
+        let begun = count(|tally| &tally.started) + count(|tally| &tally.dropped);
+        let not_run = self.pushed().saturating_sub(begun);
+        let reported = self.reported_not_run.fetch_max(not_run, Ordering::SeqCst);
+        not_run.saturating_sub(reported)
     }
 
-    /// Accepted, and neither begun nor lost by a declared policy.
-    fn unstarted(&self) -> u64 {
-        let begun = self.started() + self.sum(|tally| tally.dropped.load(Ordering::SeqCst));
-        self.pushed().saturating_sub(begun)
-    }
-
-    /// Tasks accepted, from wherever.
+    /// Tasks accepted into a queue, from wherever.
     pub(super) fn pushed(&self) -> u64 {
         let inbound = self.workers.iter().map(|worker| worker.inbound.pushed());
         inbound.sum::<u64>() + self.sum(|tally| tally.pushed.load(Ordering::SeqCst))
     }
 
-    fn started(&self) -> u64 {
-        self.sum(|tally| tally.started.load(Ordering::SeqCst))
+    fn begun(&self) -> u64 {
+        self.sum(Tally::begun)
     }
 
     /// Over all workers, and the threads that are none.
@@ -123,8 +146,12 @@ impl Shared {
 
     fn drop_leftovers(&self) -> Vec<Leftover> {
         let left: Vec<_> = self.registry.living().iter().filter_map(leftover).collect();
+        for entity in self.registry.suspended() {
+            entity.abandon();
+        }
         for worker in &self.workers {
             self.drop_loot(worker.as_stranger(|local| local.give_all()));
+            worker.inbound.seal();
             while worker.inbound.len() > 0 {
                 self.drop_loot(worker.inbound.take());
             }
@@ -143,12 +170,18 @@ impl Shared {
     }
 
     pub(super) fn drop_loot(&self, loot: Loot) {
-        self.count_dropped(loot.tasks.len() as u64);
+        self.count_abandoned(loot.tasks.len() as u64);
+        for task in loot.tasks {
+            self.isolate(|| drop(task));
+        }
         for token in loot.tokens {
-            token.entity().abandon();
+            self.abandon(&token);
         }
     }
 }
+
+/// A hook of the host that runs between tasks may take so long.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 fn leftover(entity: &Arc<dyn Entity>) -> Option<Leftover> {
     let not_run = entity.abandon();

@@ -2,16 +2,42 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::log_counts::LogCounts;
+
 /// What one worker (or all threads that are none) did. Counters only grow.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
+    /// Accepted; not those that were run at once.
     pub(super) pushed: AtomicU64,
+    /// Taken out of a queue to run, counted while the queue is still locked.
     pub(super) started: AtomicU64,
+    /// Run at once, without a queue.
+    pub(super) inlined: AtomicU64,
+    /// Ended, whether they were queued or not.
     pub(super) processed: AtomicU64,
     pub(super) panicked: AtomicU64,
     pub(super) rejected: AtomicU64,
+    /// Lost by a declared policy.
     pub(super) dropped: AtomicU64,
+    /// Dropped because the pool is shut down.
+    pub(super) abandoned: AtomicU64,
     pub(super) stolen: AtomicU64,
+    pub(super) run_ns: LogCounts,
+    pub(super) wait_ns: LogCounts,
+}
+
+impl Tally {
+    /// Whether a task runs on the worker whose tally this is, as of the latest
+    /// of the loads.
+    pub(super) fn is_in_task(&self) -> bool {
+        let processed = self.processed.load(Ordering::SeqCst);
+        self.begun() > processed
+    }
+
+    /// Tasks that have begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.started.load(Ordering::SeqCst) + self.inlined.load(Ordering::SeqCst)
+    }
 }
 
 /// A tally, and whether this thread is the only one that writes it.
@@ -28,7 +54,8 @@ impl Tallier<'_> {
         let counter = counter(self.tally);
         if self.is_alone {
             let before = counter.load(Ordering::Relaxed);
-            counter.store(before + count, Ordering::Relaxed);
+            // Released, so that a shutdown that reads it sees what was done before.
+            counter.store(before + count, Ordering::Release);
         } else {
             counter.fetch_add(count, Ordering::Relaxed);
         }

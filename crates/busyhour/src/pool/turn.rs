@@ -1,18 +1,18 @@
 //! One turn of an entity: what it may run, and what it is charged.
 
-use super::{entity::Token, meter::Meter, shared::Shared, worker::Seat};
+use super::{context, entity::Token, meter::Meter, shared::Shared, worker::Seat};
 use crate::clock::Instant;
 
 /// Handed to an entity that runs.
-pub(crate) struct Turn<'a> {
+pub(crate) struct Turn<'a, 'm> {
     /// The worker, unless this is a simulation's step.
-    on: Option<(Seat<'a>, &'a mut Meter)>,
+    on: Option<(Seat<'m>, &'a mut Meter<'m>)>,
     tasks_left: u32,
     /// When the turn began, within a few microseconds.
     pub(crate) began: Instant,
 }
 
-impl<'a> Turn<'a> {
+impl<'a, 'm> Turn<'a, 'm> {
     /// One task, charged to nobody.
     pub(super) fn single(shared: &Shared) -> Self {
         Self {
@@ -22,7 +22,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    pub(super) fn on_worker(seat: Seat<'a>, meter: &'a mut Meter, allowance_log2: u8) -> Self {
+    pub(super) fn on_worker(seat: Seat<'m>, meter: &'a mut Meter<'m>, allowance_log2: u8) -> Self {
         let began = meter.now();
         Self {
             on: Some((seat, meter)),
@@ -34,9 +34,17 @@ impl<'a> Turn<'a> {
     /// Whether one task more may run, which the caller then does.
     #[inline]
     pub(crate) fn take(&mut self) -> bool {
-        let may = self.tasks_left > 0;
+        let may = self.tasks_left > 0 && !context::gave_way();
         self.tasks_left -= u32::from(may);
         may
+    }
+
+    /// Notes since when the entity has waited for this turn.
+    #[inline(always)]
+    pub(crate) fn note_wait_since(&self, since: Instant) {
+        if let Some((_, meter)) = &self.on {
+            meter.note_wait_since(since);
+        }
     }
 
     pub(super) fn is_exhausted(&self) -> bool {

@@ -1,12 +1,14 @@
 //! A worker's day: switch, run, search, sleep.
 
-use std::{hint::spin_loop, time::Duration};
+use std::{hint::spin_loop, sync::atomic::Ordering, time::Duration};
 
 use super::{
+    context,
     entity::Token,
     inbound::CHUNK_LEN,
     local::{Loot, Runnable},
     meter::{Meter, next_allowance_log2},
+    patrol::Patrol,
     phase::Phase,
     shared::Shared,
     turn::Turn,
@@ -20,14 +22,17 @@ impl Shared {
         let mut day = Day {
             shared: self,
             seat,
-            meter: Meter::new(&self.clock),
+            patrol: Patrol::new(self.workers.len(), self.clock.now()),
+            meter: Meter::new(&self.clock, &seat.worker.published.tally),
             lane_allowance_log2: 0,
             turns: 0,
             last: None,
         };
+        seat.worker.is_at_work.store(true, Ordering::SeqCst);
         day.publish_now();
         while self.phase.get() != Phase::Sealed && (day.turn() || day.find_work()) {}
-        day.hand_over();
+        day.put_back_last();
+        seat.worker.is_at_work.store(false, Ordering::SeqCst);
     }
 
     /// Whether any queue shows work. Exact only after a heavy fence.
@@ -40,7 +45,8 @@ impl Shared {
 struct Day<'a> {
     shared: &'a Shared,
     seat: Seat<'a>,
-    meter: Meter,
+    meter: Meter<'a>,
+    patrol: Patrol,
     lane_allowance_log2: u8,
     turns: u32,
     /// Who ran last and has more to do, and what it is charged.
@@ -52,9 +58,14 @@ impl Day<'_> {
     #[inline]
     fn turn(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
+        self.seat.worker.published.set_turns(self.turns);
+        if self.patrol.is_due(self.meter.now(), self.turns) {
+            self.go_on_patrol();
+        }
         if self.seat.worker.inbound.len() > 0 && self.may_take_over() {
             self.take_over(self.seat.worker.inbound.take());
         }
+        context::forget_give_way();
         let last = self.last.take();
         let next = self.seat.local(|local| local.switch(last));
         match next {
@@ -72,7 +83,38 @@ impl Day<'_> {
     }
 
     fn take_over(&self, loot: Loot) {
-        self.seat.local(|local| local.take_over(loot));
+        let refused = self.seat.local(|local| local.take_over(loot));
+        if !refused.is_empty() {
+            self.shared.drop_loot(refused);
+        }
+    }
+
+    /// Takes work away from workers that are stuck in a long task: nobody else
+    /// would, as long as everybody is busy.
+    #[cold]
+    fn go_on_patrol(&mut self) {
+        self.patrol.begin(self.meter.now(), self.turns);
+        let own_number = self.seat.worker.number;
+        for worker in &self.shared.workers {
+            if worker.number != own_number && self.patrol.finds_stuck(worker) {
+                self.relieve(worker);
+            }
+        }
+    }
+
+    fn relieve(&self, stuck: &Worker) {
+        let mut loot = stuck.inbound.take();
+        if loot.is_empty() {
+            let given = stuck.try_as_stranger(|local| local.give_half());
+            loot = given.unwrap_or_default();
+        }
+        self.carry_home(loot);
+    }
+
+    fn carry_home(&self, loot: Loot) {
+        let tallier = self.seat.tallier();
+        tallier.add(|tally| &tally.stolen, loot.len() as u64);
+        self.take_over(loot);
     }
 
     fn run_lane(&mut self) {
@@ -164,12 +206,11 @@ impl Day<'_> {
         if loot.is_empty() && !is_own {
             loot = victim.as_stranger(|local| local.give_half());
         }
-        if !is_own {
-            let tally = self.shared.tallier();
-            tally.add(|tally| &tally.stolen, loot.len() as u64);
-        }
         let found = is_own || !loot.is_empty();
-        self.take_over(loot);
+        match is_own {
+            true => self.take_over(loot),
+            false => self.carry_home(loot),
+        }
         found
     }
 
@@ -212,14 +253,14 @@ impl Day<'_> {
         leaves
     }
 
-    /// What this worker still holds when the pool is sealed is dropped: the
-    /// shutdown may have looked here already.
-    fn hand_over(&mut self) {
-        if let Some((Runnable::Entity(token), _)) = self.last.take() {
-            self.seat.local(|local| local.wake(token));
+    /// Leaves nothing in this worker's hands when the pool is sealed: the
+    /// shutdown finds it in the queue, or has been there already.
+    fn put_back_last(&mut self) {
+        if let Some((Runnable::Entity(token), _)) = self.last.take()
+            && let Err(token) = self.seat.local(|local| local.wake(token))
+        {
+            self.shared.abandon(&token);
         }
-        let left = self.seat.local(|local| local.give_all());
-        self.shared.drop_loot(left);
     }
 }
 

@@ -4,20 +4,20 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
     time::Duration,
 };
 
 use super::{
-    Hook,
+    Hook, affinity,
     context::{self, OnWorker},
     gate::Gate,
     inbound::Inbound,
     local::Local,
     shared::Shared,
-    tally::Tally,
+    tally::{Tallier, Tally},
 };
 use crate::{
     clock::Instant,
@@ -30,6 +30,8 @@ pub(super) struct Worker {
     pub(super) number: usize,
     gate: CachePadded<Gate<Local>>,
     pub(super) published: CachePadded<Published>,
+    /// Between the first look at the queues and the last.
+    pub(super) is_at_work: AtomicBool,
     pub(super) inbound: CachePadded<Inbound>,
     parking: CachePadded<Parking>,
 }
@@ -41,6 +43,10 @@ pub(super) struct Published {
     entity_len: AtomicUsize,
     high_water: AtomicUsize,
     now_ns: AtomicU64,
+    /// Counts on with every turn, so that others see a worker that is stuck in one.
+    turns: AtomicU32,
+    /// In the middle of a push to an entity that a shutdown could not find.
+    pub(super) is_pushing: AtomicBool,
     pub(super) tally: Tally,
 }
 
@@ -49,6 +55,15 @@ impl Published {
     #[inline(always)]
     pub(super) fn now(&self) -> Instant {
         Instant::from_nanos(self.now_ns.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn turns(&self) -> u32 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_turns(&self, turns: u32) {
+        self.turns.store(turns, Ordering::Relaxed);
     }
 
     pub(super) fn set_now(&self, now: Instant) {
@@ -70,6 +85,7 @@ impl Worker {
             number,
             gate: CachePadded(Gate::new(Local::new(id))),
             published: CachePadded::default(),
+            is_at_work: AtomicBool::new(false),
             inbound: CachePadded::default(),
             parking: CachePadded::default(),
         }
@@ -95,9 +111,25 @@ impl Worker {
         self.lane_len() + self.inbound.len()
     }
 
+    /// Whether its thread is inside a task, and not in the middle of a push, or is gone.
+    pub(super) fn is_settled(&self) -> bool {
+        let published = &self.published;
+        !published.is_pushing.load(Ordering::Acquire)
+            && (published.tally.is_in_task() || !self.is_at_work.load(Ordering::SeqCst))
+    }
+
     /// Enters the gate as a thief or a shutdown does.
     pub(super) fn as_stranger<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
         self.gate.as_stranger(|local| {
+            let result = work(local);
+            self.publish(local);
+            result
+        })
+    }
+
+    /// As [`as_stranger`](Self::as_stranger), unless somebody is inside.
+    pub(super) fn try_as_stranger<R>(&self, work: impl FnOnce(&mut Local) -> R) -> Option<R> {
+        self.gate.try_as_stranger(|local| {
             let result = work(local);
             self.publish(local);
             result
@@ -162,6 +194,15 @@ impl<'a> Seat<'a> {
         })
     }
 
+    /// The worker's counters.
+    #[inline(always)]
+    pub(super) fn tallier(&self) -> Tallier<'a> {
+        Tallier {
+            tally: &self.worker.published.tally,
+            is_alone: true,
+        }
+    }
+
     /// Enters the own gate. `work` must not come back here, nor run foreign code.
     #[inline(always)]
     pub(super) fn local<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
@@ -216,10 +257,20 @@ impl Shared {
         *lock(&self.workers[number].parking.thread) = Some(thread::current());
         // SAFETY: `take_place` gave this place to this thread alone, until `Left`.
         unsafe { context::become_worker(self, number) };
+        self.keep_to_processor(number);
         self.call(&self.options.on_thread_start);
         self.work();
         self.call(&self.options.on_thread_stop);
         context::leave_worker();
+    }
+
+    /// The processors were looked at when the pool was built. If one has gone
+    /// since, the worker is better anywhere than nowhere.
+    fn keep_to_processor(&self, number: usize) {
+        let processors = &self.options.processors;
+        if let Some(index) = number.checked_rem(processors.len()) {
+            let _kept = affinity::pin(processors[index]);
+        }
     }
 
     fn call(&self, hook: &Option<Hook>) {

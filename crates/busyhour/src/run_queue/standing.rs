@@ -25,7 +25,7 @@ pub struct Standing {
     uncharged_ns: u32,
     /// The worker whose epochs count.
     home: WorkerId,
-    /// The worker it last ran on.
+    /// The worker it last ran on, or was first queued on.
     ran_on: WorkerId,
     /// Ticks left in this epoch.
     counter: u8,
@@ -73,7 +73,7 @@ impl Standing {
         self.counter
     }
 
-    /// The worker it last ran on, if it ever ran.
+    /// The worker it last ran on, or was first queued on, if it ever was.
     pub fn ran_on(&self) -> Option<WorkerId> {
         (self.ran_on != WorkerId::NOBODY).then_some(self.ran_on)
     }
@@ -111,12 +111,17 @@ impl Standing {
     }
 
     /// Catches up with `worker`'s epochs; from another worker it brings its
-    /// counter as it is, and makes this one its home.
+    /// counter as it is, and makes this one its home. One that comes from nowhere
+    /// counts as having run here, as a forked child counts as having run where
+    /// its parent does: else whoever ran once would stay ahead of all newcomers.
     #[inline]
     pub(super) fn arrive(&mut self, worker: WorkerId, epoch: u32) {
         if self.home == worker {
             self.catch_up(epoch);
         } else {
+            if self.home == WorkerId::NOBODY {
+                self.ran_on = worker;
+            }
             self.home = worker;
             self.epoch = epoch;
         }

@@ -3,9 +3,10 @@ use std::sync::Arc;
 use super::{Runtime, Simulation, Stations};
 use crate::{
     buffer::{self, BufferPool},
-    bus::Registry,
+    bus::{Registry, Topic},
     clock::{Clock, UnixTime},
     pool::{self, TaskPool},
+    serializer::Water,
     sync::Mutex,
     timer::{DriverError, Timers},
 };
@@ -81,13 +82,15 @@ impl Builder {
             Some(_) => None,
             None => Some(timers.spawn_driver()?),
         };
+        let topics = Registry::default();
         let stations = Stations {
             clock: self.clock,
             buffers,
             pool,
             timers,
             driver: Mutex::new(driver),
-            topics: Registry::default(),
+            water: water(&topics),
+            topics,
             simulation: None,
         };
         Ok(stations.into_runtime())
@@ -100,13 +103,15 @@ impl Builder {
         let pool = TaskPool::simulated(seed, clock.clone());
         let timers = Timers::builder().clock(clock.clone()).shards(1).build();
         let simulation = Simulation::new(seed, clock.clone(), pool.clone(), timers.clone());
+        let topics = Registry::default();
         let stations = Stations {
             clock,
             buffers,
             pool,
             timers,
             driver: Mutex::new(None),
-            topics: Registry::default(),
+            water: water(&topics),
+            topics,
             simulation: Some(simulation),
         };
         stations.into_runtime()
@@ -133,6 +138,13 @@ impl Stations {
         });
         Runtime { stations }
     }
+}
+
+fn water(topics: &Registry) -> Topic<Water> {
+    Topic::builder("serializer.water")
+        .cached()
+        .registry(topics)
+        .build()
 }
 
 const SIMULATION_BUDGET_BYTES: u64 = 64 << 20;

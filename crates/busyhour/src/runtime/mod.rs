@@ -20,6 +20,7 @@
 
 mod builder;
 mod simulation;
+mod water;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -31,7 +32,7 @@ use crate::{
     bus::{Event, Registry, Topic, TopicBuilder},
     clock::Clock,
     pool::{ShutdownReport, TaskPool},
-    serializer,
+    serializer::Water,
     stats::Snapshot,
     sync::{Mutex, lock},
     timer::{Driver, Timers},
@@ -51,6 +52,7 @@ struct Stations {
     /// Until the shutdown; none in a simulation.
     driver: Mutex<Option<Driver>>,
     topics: Registry,
+    water: Topic<Water>,
     simulation: Option<Simulation>,
 }
 
@@ -102,11 +104,6 @@ impl Runtime {
     /// Options of a new topic named `name`, which [`stats`](Self::stats) will list.
     pub fn topic<E: Event>(&self, name: &str) -> TopicBuilder<E> {
         Topic::builder(name).registry(&self.stations.topics)
-    }
-
-    /// Options of a new serializer named `name`.
-    pub fn serializer(&self, name: &str) -> serializer::Builder {
-        self.pool().serializer(name)
     }
 
     /// The controls of a simulated runtime; `None` for a real one.

@@ -4,7 +4,11 @@ use super::{
     Serializer, ShutdownGroup, Water, WaterHook, core::Core, details::Details, overload::Marks,
     state::Bound,
 };
-use crate::{pool::TaskPool, run_queue::Priority, task::Overflow};
+use crate::{
+    pool::TaskPool,
+    run_queue::{Class, Priority, RealTimePriority},
+    task::Overflow,
+};
 
 /// Why a serializer could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,9 +34,10 @@ pub struct Builder {
     pool: TaskPool,
     name: Option<Arc<str>>,
     bound: Bound,
-    priority: Priority,
+    class: Class,
     group: Option<ShutdownGroup>,
-    marks: Option<Marks>,
+    marks: Option<(usize, usize)>,
+    hooks: Vec<WaterHook>,
 }
 
 impl Builder {
@@ -44,9 +49,10 @@ impl Builder {
                 capacity: DEFAULT_CAPACITY,
                 overflow: Overflow::Reject,
             },
-            priority: Priority::default(),
+            class: Class::default(),
             group: None,
             marks: None,
+            hooks: Vec::new(),
         }
     }
 
@@ -64,7 +70,24 @@ impl Builder {
 
     /// Its share of the workers beside other serializers.
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = priority;
+        self.class = Class::Normal(priority);
+        self
+    }
+
+    /// Puts it into the real-time class: while it has tasks it goes before
+    /// every normal one on its worker, and before real-time ones of a lower
+    /// priority. If it never falls idle, the normal ones of that worker wait
+    /// until another worker takes them.
+    ///
+    /// ```
+    /// use busyhour::{pool::TaskPool, run_queue::RealTimePriority};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let alarms = pool.serializer("alarms").real_time(RealTimePriority::new(50));
+    /// assert_eq!(alarms.build().unwrap().push_wait(|| 1), Ok(1));
+    /// ```
+    pub fn real_time(mut self, priority: RealTimePriority) -> Self {
+        self.class = Class::RealTime(priority);
         self
     }
 
@@ -82,13 +105,20 @@ impl Builder {
         high: usize,
         hook: impl Fn(&Water) + Send + Sync + 'static,
     ) -> Self {
-        let hook: WaterHook = Arc::new(hook);
-        self.marks = Some(Marks {
-            low,
-            high,
-            hook,
-            is_high: false,
-        });
+        self.hooks.push(Arc::new(hook));
+        self.marks(low, high)
+    }
+
+    /// As [`water`](Self::water), for whoever hears of all serializers: the
+    /// topic of a [`Runtime`](crate::runtime::Runtime::water).
+    pub fn marks(mut self, low: usize, high: usize) -> Self {
+        self.marks = Some((low, high));
+        self
+    }
+
+    /// Tells one hook more of crossed marks.
+    pub(crate) fn tell_water_to(mut self, hook: WaterHook) -> Self {
+        self.hooks.push(hook);
         self
     }
 
@@ -117,7 +147,7 @@ impl Builder {
     fn check(&self) -> Result<Arc<str>, BuildError> {
         let name = self.name.clone().unwrap_or_default();
         let capacity = self.bound.capacity as usize;
-        let fits = |marks: &Marks| marks.low < marks.high && marks.high <= capacity;
+        let fits = |&(low, high): &(usize, usize)| low < high && high <= capacity;
         if name.is_empty() {
             Err(BuildError::NameEmpty)
         } else if capacity == 0 {
@@ -130,9 +160,16 @@ impl Builder {
     }
 
     fn create(self) -> Arc<Core> {
-        let has_marks = self.marks.is_some();
-        let details = self.name.map(|name| Details::new(name, self.marks));
-        let core = Core::new(self.pool, self.bound, self.priority, details, has_marks);
+        let hooks = Arc::from(self.hooks);
+        let marks = self.marks.map(|(low, high)| Marks {
+            low,
+            high,
+            hooks,
+            is_high: false,
+        });
+        let has_marks = marks.is_some();
+        let details = self.name.map(|name| Details::new(name, marks));
+        let core = Core::new(self.pool, self.bound, self.class, details, has_marks);
         if let Some(group) = self.group {
             group.join(&core);
         }

@@ -11,12 +11,13 @@ use std::{
 
 use super::{
     details::Details,
+    queue::Queue,
     state::{Bound, Offer, State},
 };
 use crate::{
     clock::Instant,
-    pool::{Berth, Entity, ShareCell, Shared, TaskPool, Token, Turn},
-    run_queue::{Class, Priority, Standing},
+    pool::{Berth, Entity, Pushing, ShareCell, Shared, TaskPool, Token, Turn, current_entity},
+    run_queue::{Class, Standing},
     stats::SerializerStats,
     sync::{SpinGuard, SpinLock},
     task::{Overflow, Reason, Rejected, Task},
@@ -34,13 +35,13 @@ impl Core {
     pub(super) fn new(
         pool: TaskPool,
         bound: Bound,
-        priority: Priority,
+        class: Class,
         details: Option<Details>,
         has_marks: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             pool,
-            share: ShareCell::new(Standing::new(Class::Normal(priority))),
+            share: ShareCell::new(Standing::new(class)),
             details: details.map(Box::new),
             state: SpinLock::new(State::new(bound, has_marks)),
         })
@@ -79,16 +80,26 @@ impl Core {
     #[inline(always)]
     pub(super) fn push(self: &Arc<Self>, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
         let now = self.pool().coarse_now();
+        let pushing = self.begin_push();
         let admitted = self.pool().admits();
         let mut state = self.state.lock();
         if admitted && state.is_plain() {
             state.append(now, make);
             self.pool().count_pushed();
+            drop(pushing);
             self.after_change(state);
             return Ok(());
         }
         drop(state);
+        drop(pushing);
         self.push_or_wait(make(), None)
+    }
+
+    /// A shutdown finds named serializers and closes them under their locks; a
+    /// push to another one says that it is under way.
+    #[inline(always)]
+    fn begin_push(&self) -> Option<Pushing<'_>> {
+        (self.details.is_none()).then(|| self.pool().begin_push())
     }
 
     /// Queues a task, waiting for room if that is the policy.
@@ -116,46 +127,50 @@ impl Core {
 
     /// Queues a task, or gives it back at once.
     pub(super) fn try_push(self: &Arc<Self>, task: Task, key: Option<u64>) -> Result<(), Rejected> {
+        let _pushing = self.begin_push();
         if !self.pool().admits() {
             return Err(self.refuse(task, Reason::ShutDown));
         }
         let now = self.pool().coarse_now();
         let mut state = self.state.lock();
         let offer = state.offer(task, key, now);
-        if matches!(
-            offer,
-            Offer::Queued | Offer::Replaced(_) | Offer::Displaced(_)
-        ) {
-            self.pool().count_pushed();
-            self.after_change(state);
-        } else {
-            drop(state);
+        match &offer {
+            Offer::Queued => self.pool().count_pushed(),
+            Offer::Replaced(_) => self.count_loss(|details| &details.conflated),
+            Offer::Displaced(_) => self.count_loss(|details| &details.dropped),
+            Offer::Closed(_) | Offer::NoRoom(_) => {
+                drop(state);
+                return self.settle(offer);
+            }
         }
+        self.after_change(state);
         self.settle(offer)
     }
 
-    /// Counts and drops what an offer cost.
+    /// Drops what an offer cost, which is counted already.
     fn settle(&self, offer: Offer) -> Result<(), Rejected> {
         match offer {
             Offer::Queued => return Ok(()),
             Offer::Closed(task) => return Err(self.refuse(task, Reason::ShutDown)),
             Offer::NoRoom(task) => return Err(self.refuse(task, Reason::Full)),
-            Offer::Replaced(older) => {
-                self.count(|details| &details.conflated, 1);
-                drop(older);
-            }
-            Offer::Displaced(oldest) => {
-                self.count(|details| &details.dropped, 1);
-                drop(oldest);
-            }
+            Offer::Replaced(older) => drop(older),
+            Offer::Displaced(oldest) => drop(oldest),
         }
-        self.pool().count_dropped(1);
         self.tell_waiters();
         Ok(())
     }
 
+    /// Counts a task that was accepted in the place of another, while the
+    /// state is locked: a shutdown must not see the one without the other.
+    fn count_loss(&self, counter: impl Fn(&Details) -> &AtomicU64) {
+        self.pool().count_pushed();
+        self.pool().count_dropped(1);
+        self.count(counter, 1);
+    }
+
     /// Queues a task beyond the bound: a future's wake-up, at most one a future.
     pub(super) fn push_forced(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
+        let _pushing = self.begin_push();
         if !self.pool().admits() {
             return Err(self.refuse(task, Reason::ShutDown));
         }
@@ -198,7 +213,9 @@ impl Core {
         }
     }
 
-    /// Unlocks, then tells crossed marks and waiting threads.
+    /// Unlocks, then tells crossed marks and waiting threads. Which mark was
+    /// crossed is decided before the unlocking, so it is told in the order in
+    /// which it happened.
     #[inline(always)]
     fn leave(&self, state: SpinGuard<'_, State>) {
         if state.has_marks || state.waiters > 0 {
@@ -210,14 +227,24 @@ impl Core {
     fn leave_and_tell(&self, state: SpinGuard<'_, State>) {
         let (is_awaited, queued_len) = (state.waiters > 0, state.queue.len());
         let oldest_waiting = state.oldest_waiting(self.pool().coarse_now());
+        let details = self.details.as_ref();
+        let crossed = details.filter(|all| all.cross(queued_len, nanos(oldest_waiting)));
         drop(state);
         if is_awaited {
             self.pool().tell_end();
         }
-        let details = self.details.as_ref();
-        let crossed = details.and_then(|all| all.cross(queued_len, nanos(oldest_waiting)));
-        if let Some((hook, water)) = crossed {
-            self.pool().isolate(|| hook(&water));
+        let next = || crossed.and_then(|details| details.next_to_tell());
+        while let Some((hooks, water)) = next() {
+            for hook in &*hooks {
+                self.pool().isolate(|| hook(&water));
+            }
+        }
+    }
+
+    /// Drops tasks one by one, so that one that panics in its drop takes no other along.
+    fn drop_queue(&self, mut waiting: Queue) {
+        while let Some(task) = waiting.take() {
+            self.pool().isolate(|| drop(task));
         }
     }
 
@@ -231,7 +258,7 @@ impl Core {
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
         let now = self.pool().clock.now();
         let mut berth = Berth::EMPTY;
-        if !self.state.lock().begin(now, &mut berth) {
+        if !self.begin_here(now, &mut berth) {
             return false;
         }
         let this: Arc<dyn Entity> = self.clone();
@@ -240,6 +267,15 @@ impl Core {
         state.end();
         self.after_change(state);
         true
+    }
+
+    fn begin_here(&self, now: Instant, berth: &mut Berth) -> bool {
+        let mut state = self.state.lock();
+        let begins = !self.pool().is_sealed() && state.begin(now, berth);
+        if begins {
+            self.pool().count_started();
+        }
+        begins
     }
 
     #[inline(always)]
@@ -263,14 +299,30 @@ impl Core {
         }
     }
 
-    pub(super) fn suspend(&self) {
-        self.state.lock().suspend_count += 1;
+    pub(super) fn suspend(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        state.suspend_count += 1;
+        drop(state);
+        if self.details.is_none() {
+            self.pool().registry.suspend(&self.as_entity());
+            if self.pool().is_sealed() {
+                // The shutdown may have looked already.
+                self.abandon();
+            }
+        }
     }
 
     pub(super) fn resume(self: &Arc<Self>) {
+        if self.details.is_none() {
+            self.pool().registry.resume(&self.as_entity());
+        }
         let mut state = self.state.lock();
         state.suspend_count -= 1;
         self.after_change(state);
+    }
+
+    fn as_entity(self: &Arc<Self>) -> Arc<dyn Entity> {
+        self.clone()
     }
 
     /// Refuses further tasks; what waits still runs.
@@ -290,15 +342,44 @@ impl Core {
     }
 
     /// Waits until nothing waits and nothing runs, or the time is up.
-    pub(super) fn await_idle(&self, deadline: Duration, ends_at: MachineInstant) {
+    ///
+    /// `false` at once if it can never be, since the caller's own task, or one
+    /// that waits for it, is running here.
+    pub(super) fn await_idle(
+        self: &Arc<Self>,
+        deadline: Duration,
+        ends_at: MachineInstant,
+    ) -> bool {
+        let waits = &self.pool().waits;
+        let Ok(_waiting) = waits.begin(current_entity(), self.clone()) else {
+            return false;
+        };
         if self.pool().is_simulated() {
             let steps_max = deadline.as_micros();
             let _idle = (0..steps_max).find(|_| self.is_idle() || !self.pool().step());
-            return;
+        } else {
+            self.help_until_idle(ends_at);
         }
-        self.state.lock().waiters += 1;
-        self.pool().await_end(Some(ends_at), || self.is_idle());
-        self.state.lock().waiters -= 1;
+        true
+    }
+
+    /// Runs its tasks, if this is a thread inside the pool, and else waits for
+    /// those that do.
+    fn help_until_idle(self: &Arc<Self>, ends_at: MachineInstant) {
+        let helps = self.pool().is_inside();
+        while !self.is_idle() && MachineInstant::now() < ends_at {
+            if helps && self.run_one() {
+                continue;
+            }
+            self.state.lock().waiters += 1;
+            self.pool().blocking(|| {
+                self.pool().await_end(Some(ends_at), || {
+                    let state = self.state.lock();
+                    state.is_idle() || (helps && state.may_begin())
+                });
+            });
+            self.state.lock().waiters -= 1;
+        }
     }
 
     pub(super) fn stats_now(&self) -> SerializerStats {
@@ -337,11 +418,12 @@ enum Next {
 impl Core {
     /// Ends a task and begins the next one, if the turn allows.
     #[inline(always)]
-    fn go_on(&self, token: &Token, turn: &mut Turn<'_>, berth: &mut Berth) -> Next {
+    fn go_on(&self, token: &Token, turn: &mut Turn<'_, '_>, berth: &mut Berth) -> Next {
         let mut state = self.state.lock();
         state.end();
         if state.may_begin() && !self.pool().is_sealed() && turn.take() {
             state.begin(turn.began, berth);
+            self.pool().count_started();
             self.leave(state);
             return Next::Run;
         }
@@ -349,7 +431,12 @@ impl Core {
     }
 
     #[inline(always)]
-    fn stop(&self, mut state: SpinGuard<'_, State>, token: &Token, turn: &mut Turn<'_>) -> Next {
+    fn stop(
+        &self,
+        mut state: SpinGuard<'_, State>,
+        token: &Token,
+        turn: &mut Turn<'_, '_>,
+    ) -> Next {
         let more = state.may_begin();
         if !more {
             turn.charge(token);
@@ -372,12 +459,15 @@ impl Entity for Core {
         &self.share
     }
 
-    fn run(&self, token: &Token, turn: &mut Turn<'_>) -> bool {
+    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
         let mut state = self.state.lock();
         let mut berth = Berth::EMPTY;
+        let waiting_since = state.head_since();
         if !(turn.take() && state.begin(turn.began, &mut berth)) {
             return matches!(self.stop(state, token, turn), Next::Later);
         }
+        self.pool().count_started();
+        turn.note_wait_since(waiting_since);
         self.leave(state);
         self.pool().as_entity(token.entity(), || {
             loop {
@@ -402,8 +492,8 @@ impl Entity for Core {
         drop(state);
         let not_run = waiting.len() as u64;
         self.count(|details| &details.dropped, not_run);
-        self.pool().count_dropped(not_run);
-        drop(waiting);
+        self.pool().count_abandoned(not_run);
+        self.drop_queue(waiting);
         self.tell_waiters();
         not_run
     }

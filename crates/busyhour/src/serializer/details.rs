@@ -1,8 +1,11 @@
 //! What only a named serializer has: a name, losses by kind, marks, a label.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::overload::{Marks, Water, WaterHook};
@@ -20,8 +23,25 @@ pub(super) struct Details {
 
 struct Seldom {
     marks: Option<Marks>,
+    /// Crossed marks that the hooks have not been called with, oldest first.
+    untold: VecDeque<Water>,
+    /// Somebody calls the hooks now, and will go on until nothing is untold.
+    is_telling: bool,
     /// The label of the task that runs, if it has one.
     label: Option<&'static str>,
+}
+
+impl Seldom {
+    /// Forgets a high mark and the low one after it, when a hook is so slow that many
+    /// wait for it; how many marks were forgotten since the last one that was told.
+    fn make_room(&mut self) -> u64 {
+        if self.untold.len() < UNTOLD_MAX {
+            return 0;
+        }
+        let forgotten = [self.untold.pop_back(), self.untold.pop_back()];
+        let before = forgotten.iter().flatten().map(|water| water.untold_before);
+        before.sum::<u64>() + forgotten.len() as u64
+    }
 }
 
 impl Details {
@@ -32,7 +52,12 @@ impl Details {
             dropped: AtomicU64::default(),
             conflated: AtomicU64::default(),
             panicked: AtomicU64::default(),
-            seldom: SpinLock::new(Seldom { marks, label: None }),
+            seldom: SpinLock::new(Seldom {
+                marks,
+                untold: VecDeque::new(),
+                is_telling: false,
+                label: None,
+            }),
         }
     }
 
@@ -40,23 +65,34 @@ impl Details {
         self.seldom.lock().label = label;
     }
 
-    /// The mark that a queue of this length crosses, if any, and whom to tell.
-    pub(super) fn cross(
-        &self,
-        queued_len: usize,
-        oldest_waiting_ns: u64,
-    ) -> Option<(WaterHook, Water)> {
+    /// Notes the mark that a queue of this length crosses, if any; whether the
+    /// caller is to call the hooks. Called while the queue is locked.
+    pub(super) fn cross(&self, queued_len: usize, oldest_waiting_ns: u64) -> bool {
         let mut seldom = self.seldom.lock();
         let running = seldom.label;
-        let marks = seldom.marks.as_mut()?;
-        let water = Water {
-            mark: marks.cross(queued_len)?,
+        let Some(mark) = seldom.marks.as_mut().and_then(|all| all.cross(queued_len)) else {
+            return false;
+        };
+        let untold_before = seldom.make_room();
+        seldom.untold.push_back(Water {
+            mark,
             serializer: Arc::clone(&self.name),
             queued_len,
             oldest_waiting_ns,
             running,
-        };
-        Some((Arc::clone(&marks.hook), water))
+            untold_before,
+        });
+        !std::mem::replace(&mut seldom.is_telling, true)
+    }
+
+    /// The next crossed mark to tell, and whom. The caller calls again until
+    /// there is none, so that hooks never run side by side or out of order.
+    pub(super) fn next_to_tell(&self) -> Option<(Arc<[WaterHook]>, Water)> {
+        let mut seldom = self.seldom.lock();
+        let water = seldom.untold.pop_front();
+        seldom.is_telling = water.is_some();
+        let hooks = Arc::clone(&seldom.marks.as_ref()?.hooks);
+        Some((hooks, water?))
     }
 
     pub(super) fn report(&self, stats: &mut SerializerStats) {
@@ -70,3 +106,6 @@ impl Details {
         stats.running = label.map(str::to_owned);
     }
 }
+
+/// Even, so that high and low keep taking turns when a pair is forgotten.
+const UNTOLD_MAX: usize = 16;

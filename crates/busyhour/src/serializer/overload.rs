@@ -22,16 +22,19 @@ pub struct Water {
     pub oldest_waiting_ns: u64,
     /// The label of the task that was running, if it has one.
     pub running: Option<&'static str>,
+    /// Crossings between the one told before and this one that were not told,
+    /// because the hook had not returned: always pairs of high and low.
+    pub untold_before: u64,
 }
 
-/// Hears of crossed marks. Runs on the pushing thread or on a worker, and must be short.
+/// Hears of crossed marks, one after the other, in the order of crossing. Runs on the pushing thread or on a worker, and must be short.
 pub type WaterHook = Arc<dyn Fn(&Water) + Send + Sync>;
 
 /// The marks of one serializer, and which was crossed last.
 pub(super) struct Marks {
     pub(super) low: usize,
     pub(super) high: usize,
-    pub(super) hook: WaterHook,
+    pub(super) hooks: Arc<[WaterHook]>,
     pub(super) is_high: bool,
 }
 

@@ -1,6 +1,9 @@
 //! The waiting tasks of one serializer, oldest first.
 
-use std::{collections::VecDeque, mem};
+use std::{
+    collections::{HashMap, VecDeque},
+    mem,
+};
 
 use crate::{pool::Berth, task::Task};
 
@@ -9,8 +12,17 @@ use crate::{pool::Berth, task::Task};
 #[derive(Default)]
 pub(super) struct Queue {
     first: Berth,
-    #[expect(clippy::box_collection, reason = "an idle one must be one word")]
-    rest: Option<Box<VecDeque<Keyed>>>,
+    rest: Option<Box<Rest>>,
+}
+
+/// All but the first.
+#[derive(Default)]
+struct Rest {
+    tasks: VecDeque<Keyed>,
+    /// Tasks that were here and have been taken: what the places count from.
+    taken: u64,
+    /// Where the waiting task of each key is, counted from the first that ever was here.
+    places: HashMap<u64, u64>,
 }
 
 pub(super) struct Keyed {
@@ -26,7 +38,7 @@ impl Queue {
 
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
-        let rest = self.rest.as_ref().map_or(0, |rest| rest.len());
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.tasks.len());
         usize::from(self.first.is_taken()) + rest
     }
 
@@ -47,9 +59,12 @@ impl Queue {
 
     #[inline(never)]
     fn append(&mut self, task: Task, key: Option<u64>) {
-        self.rest
-            .get_or_insert_default()
-            .push_back(Keyed { task, key });
+        let rest = self.rest.get_or_insert_default();
+        if let Some(key) = key {
+            rest.places
+                .insert(key, rest.taken + rest.tasks.len() as u64);
+        }
+        rest.tasks.push_back(Keyed { task, key });
     }
 
     /// Moves the oldest task to an empty berth; whether there was one.
@@ -63,8 +78,8 @@ impl Queue {
         let Some(rest) = &mut self.rest else {
             return false;
         };
-        let oldest = rest.pop_front();
-        if rest.is_empty() {
+        let oldest = rest.pop();
+        if rest.tasks.is_empty() {
             self.rest = None;
         }
         let is_some = oldest.is_some();
@@ -84,11 +99,27 @@ impl Queue {
     /// Puts `task` in the place of the waiting one with the same key, and
     /// returns that; gives `task` back if there is none.
     pub(super) fn replace(&mut self, task: Task, key: u64) -> Result<Task, Task> {
-        let mut rest = self.rest.iter_mut().flat_map(|rest| rest.iter_mut());
-        match rest.find(|keyed| keyed.key == Some(key)) {
+        match self.rest.as_mut().and_then(|rest| rest.at(key)) {
             Some(keyed) => Ok(mem::replace(&mut keyed.task, task)),
             None => Err(task),
         }
+    }
+}
+
+impl Rest {
+    #[inline]
+    fn pop(&mut self) -> Option<Keyed> {
+        let oldest = self.tasks.pop_front()?;
+        self.taken += 1;
+        if let Some(key) = &oldest.key {
+            self.places.remove(key);
+        }
+        Some(oldest)
+    }
+
+    fn at(&mut self, key: u64) -> Option<&mut Keyed> {
+        let offset = self.places.get(&key)? - self.taken;
+        self.tasks.get_mut(offset as usize)
     }
 }
 

@@ -154,6 +154,11 @@ impl State {
         self.processed += 1;
     }
 
+    #[inline(always)]
+    pub(super) fn head_since(&self) -> Instant {
+        self.head_since
+    }
+
     pub(super) fn oldest_waiting(&self, now: Instant) -> Duration {
         match self.queue.is_empty() {
             true => Duration::ZERO,

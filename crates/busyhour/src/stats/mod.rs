@@ -2,12 +2,14 @@
 
 mod buffer;
 mod bus;
+mod histogram;
 mod pool;
 mod serializer;
 mod timer;
 
 pub use buffer::BufferStats;
 pub use bus::TopicStats;
+pub use histogram::Histogram;
 pub use pool::PoolStats;
 pub use serializer::SerializerStats;
 pub use timer::{TimerLabelStats, TimerStats};

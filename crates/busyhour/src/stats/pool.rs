@@ -1,3 +1,4 @@
+use super::Histogram;
 use serde::Serialize;
 
 /// What the task pool holds and has done.
@@ -25,4 +26,13 @@ pub struct PoolStats {
     pub panicked: u64,
     /// Tasks taken from another worker's queue.
     pub stolen: u64,
+    /// Age of the oldest task that waits in a named serializer, in nanoseconds; 0 when none waits.
+    pub oldest_waiting_ns: u64,
+    /// How long tasks ran. Long ones (from 2 µs) are measured one by one, of short
+    /// ones the mean of those between two readings of the clock is counted for each.
+    pub run_ns: Histogram,
+    /// How long serializers waited for their turns: since their oldest task was
+    /// pushed, or the one before it was taken. Measured for each turn that
+    /// follows a reading of the clock: every one where turns are long, else a sample.
+    pub wait_ns: Histogram,
 }

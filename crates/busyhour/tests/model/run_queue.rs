@@ -234,6 +234,9 @@ impl Naive {
             Place::Front => self.lists[worker].insert(0, entity),
             Place::Back => self.lists[worker].push(entity),
         }
+        if self.tasks[entity].home.is_none() {
+            self.tasks[entity].ran_on = Some(worker);
+        }
         self.tasks[entity].home = Some(worker);
         self.tasks[entity].state = State::Queued(worker);
     }

@@ -1,0 +1,269 @@
+//! A future that is an entity of its own. See README.md, "Futures".
+
+use std::{
+    future::Future,
+    mem::ManuallyDrop,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll, Wake, Waker},
+};
+
+use super::{
+    context::{self, SelfWake},
+    entity::{Entity, ShareCell, Token},
+    join::{Abort, JoinError, JoinHandle, Outcome},
+    shared::Shared,
+    turn::Turn,
+};
+use crate::{
+    run_queue::{Class, Standing},
+    stats::SerializerStats,
+    sync::{
+        UnsafeCell,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+};
+
+/// Spawns `future` as an entity of `class`.
+pub(super) fn spawn<F>(pool: &Arc<Shared>, class: Class, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let outcome = Arc::new(Outcome::default());
+    let fiber = Arc::new(Fiber {
+        pool: Arc::clone(pool),
+        share: ShareCell::new(Standing::new(class)),
+        progress: AtomicU8::new(ASLEEP),
+        is_aborted: AtomicBool::new(false),
+        future: UnsafeCell::new(Some(Box::pin(future))),
+        outcome: Arc::clone(&outcome),
+    });
+    if pool.admits() {
+        fiber.wake_by_ref();
+    } else {
+        pool.count_rejected();
+    }
+    let abort: Weak<dyn Abort> = Arc::<Fiber<F>>::downgrade(&fiber);
+    JoinHandle::new(outcome, abort)
+}
+
+/// The future, and how far it is. Who has the token is alone with the future.
+struct Fiber<F: Future> {
+    pool: Arc<Shared>,
+    share: ShareCell,
+    progress: AtomicU8,
+    is_aborted: AtomicBool,
+    future: UnsafeCell<Option<Pin<Box<F>>>>,
+    outcome: Arc<Outcome<F::Output>>,
+}
+
+/// Nobody has the token: the next wake makes it.
+const ASLEEP: u8 = 0;
+/// The token is in a queue, or on its way there.
+const QUEUED: u8 = 1;
+/// The holder of the token polls.
+const POLLING: u8 = 2;
+/// As polling, and somebody else woke it meanwhile: it will be queued again.
+const WOKEN: u8 = 3;
+/// The future is gone.
+const DONE: u8 = 4;
+
+// SAFETY: `progress` makes one token at a time, and only its holder reaches the
+// future, which may change threads.
+unsafe impl<F: Future + Send> Sync for Fiber<F> where F::Output: Send {}
+// SAFETY: as above; all else in it is shared freely.
+unsafe impl<F: Future + Send> Send for Fiber<F> where F::Output: Send {}
+
+impl<F> Fiber<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    /// Makes the token, unless it exists or is needed no more. Every way
+    /// through writes the word, so the poll that comes next sees what was
+    /// done before the wake.
+    fn wake_from_elsewhere(self: &Arc<Self>) {
+        let mut seen = self.progress.load(Ordering::Relaxed);
+        loop {
+            let next = match seen {
+                ASLEEP => QUEUED,
+                POLLING => WOKEN,
+                other => other,
+            };
+            let swapped = self.progress.compare_exchange_weak(
+                seen,
+                next,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            match swapped {
+                Ok(ASLEEP) => return self.schedule(),
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn schedule(self: &Arc<Self>) {
+        self.pool.count_pushed();
+        // SAFETY: the caller made it queued, which it was not.
+        let token = unsafe { Token::new(self.clone()) };
+        self.pool.schedule(token);
+    }
+
+    /// Polls once; the caller holds the token.
+    fn poll(&self, token: &Token) -> Polled {
+        self.progress.swap(POLLING, Ordering::AcqRel);
+        if self.is_aborted.load(Ordering::Acquire) {
+            return Polled::Ready;
+        }
+        let waker = self.borrowed_waker(token);
+        let mut context = Context::from_waker(&waker);
+        let self_wake = SelfWake::expect(std::ptr::from_ref(self).addr());
+        let polled = self.future.with_mut(|future| {
+            // SAFETY: the token is here, so nobody else reaches the future.
+            let future = unsafe { &mut *future };
+            future
+                .as_mut()
+                .map(|future| future.as_mut().poll(&mut context))
+        });
+        match polled {
+            Some(Poll::Pending) if self_wake.came() => Polled::Yielded,
+            Some(Poll::Pending) => Polled::Pending,
+            Some(Poll::Ready(output)) => {
+                self.outcome.finish(Ok(output));
+                Polled::Ready
+            }
+            None => Polled::Ready,
+        }
+    }
+
+    /// A waker that counts no reference of its own: the token's is enough while it is lent.
+    fn borrowed_waker(&self, token: &Token) -> ManuallyDrop<Waker> {
+        let this = Arc::as_ptr(token.entity()).cast::<Self>();
+        // SAFETY: the token is this fiber's, so the pointer is that of an `Arc`
+        // of it, which lives as long as the token; `ManuallyDrop` keeps its
+        // count as it is.
+        ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(this) }))
+    }
+
+    /// Drops the future; the caller holds the token. `error` counts if there is no outcome yet.
+    fn end(&self, error: JoinError) {
+        self.progress.store(DONE, Ordering::Release);
+        let future = self.future.with_mut(|future| {
+            // SAFETY: the token is here, so nobody else reaches the future.
+            unsafe { &mut *future }.take()
+        });
+        self.pool.isolate(|| drop(future));
+        self.pool.isolate(|| self.outcome.finish(Err(error)));
+    }
+
+    /// Whether it is to be queued again.
+    fn run_once(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
+        let mut polled = Polled::Ready;
+        let panicked = self.pool.run_counted(|| polled = self.poll(token));
+        match polled {
+            _ if panicked => self.end(JoinError::Panicked),
+            Polled::Yielded => {
+                self.pool.count_pushed();
+                self.progress.store(QUEUED, Ordering::Release);
+                return true;
+            }
+            Polled::Pending => return self.fall_asleep(token, turn),
+            Polled::Ready => self.end(JoinError::Aborted),
+        }
+        turn.charge(token);
+        false
+    }
+
+    /// Gives the token up, unless it was woken meanwhile.
+    fn fall_asleep(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
+        turn.charge(token);
+        let slept =
+            self.progress
+                .compare_exchange(POLLING, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        if slept.is_err() {
+            self.pool.count_pushed();
+            self.progress.store(QUEUED, Ordering::Release);
+        }
+        slept.is_err()
+    }
+}
+
+enum Polled {
+    Ready,
+    /// It waits for a wake.
+    Pending,
+    /// It woke itself, on this thread.
+    Yielded,
+}
+
+impl<F> Wake for Fiber<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !context::note_self_wake(Arc::as_ptr(self).addr()) {
+            self.wake_from_elsewhere();
+        }
+    }
+}
+
+impl<F> Abort for Fiber<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    /// The outcome is known at once; the future is dropped in its next turn.
+    fn abort(self: Arc<Self>) {
+        self.is_aborted.store(true, Ordering::Release);
+        self.outcome.finish(Err(JoinError::Aborted));
+        self.wake_by_ref();
+    }
+}
+
+impl<F> Entity for Fiber<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn name(&self) -> String {
+        "(future)".to_owned()
+    }
+
+    fn share(&self) -> &ShareCell {
+        &self.share
+    }
+
+    /// One poll a turn: who yields wants others to run.
+    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
+        self.pool.count_started();
+        self.pool
+            .as_entity(token.entity(), || self.run_once(token, turn))
+    }
+
+    fn stats(&self) -> SerializerStats {
+        SerializerStats {
+            name: self.name(),
+            ..SerializerStats::default()
+        }
+    }
+
+    fn abandon(&self) -> u64 {
+        self.pool.count_abandoned(1);
+        self.end(JoinError::Dropped);
+        1
+    }
+}
+
+impl<F: Future> Drop for Fiber<F> {
+    fn drop(&mut self) {
+        self.outcome.finish(Err(JoinError::Dropped));
+    }
+}

@@ -1,0 +1,100 @@
+//! Giving way to others before the quantum is over.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use super::context::{self, polls_a_fiber};
+
+/// Ends the turn of the plain tasks, or of the serializer, whose task this
+/// is: when the task ends, the worker looks who is next by goodness, instead
+/// of running more of the same. Does nothing outside of a pool.
+///
+/// ```
+/// use busyhour::pool::{TaskPool, give_way};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let bulk = pool.serializer("bulk").build().unwrap();
+/// for _ in 0..100 {
+///     bulk.push(|| {
+///         // A step of something long.
+///         give_way();
+///     })
+///     .unwrap();
+/// }
+/// bulk.push_wait(|| ()).unwrap();
+/// ```
+pub fn give_way() {
+    context::give_way();
+}
+
+/// Lets every other entity of the worker run before this future goes on, in
+/// the order of goodness. For other executors it is a wake and a suspension.
+///
+/// ```
+/// use busyhour::{pool::{TaskPool, yield_now}, run_queue::Class};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let sum = pool.spawn_as(Class::default(), async {
+///     let mut sum = 0;
+///     for number in 0..1000 {
+///         sum += number;
+///         yield_now().await;
+///     }
+///     sum
+/// });
+/// assert_eq!(sum.wait(), Ok(499_500));
+/// ```
+pub fn yield_now() -> YieldNow {
+    YieldNow { has_yielded: false }
+}
+
+/// See [`yield_now`].
+#[derive(Debug)]
+#[must_use = "it does nothing unless awaited"]
+pub struct YieldNow {
+    has_yielded: bool,
+}
+
+impl Future for YieldNow {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.has_yielded {
+            return Poll::Ready(());
+        }
+        self.has_yielded = true;
+        if !polls_a_fiber() {
+            give_way();
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// One step of the thread's budget: ready at once, but every 128th is as
+/// [`yield_now`]. To be awaited in loops whose
+/// steps are always ready, so that they cannot keep a worker for themselves.
+///
+/// ```
+/// use busyhour::pool::{TaskPool, spend_budget};
+///
+/// let pool = TaskPool::builder().workers(1).build().unwrap();
+/// let counted = pool.spawn(async {
+///     let mut count = 0;
+///     while count < 10_000 {
+///         count += 1;
+///         spend_budget().await;
+///     }
+///     count
+/// });
+/// assert_eq!(counted.wait(), Ok(10_000));
+/// ```
+pub async fn spend_budget() {
+    if context::spend_budget() {
+        yield_now().await;
+    }
+}

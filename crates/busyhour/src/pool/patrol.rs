@@ -1,0 +1,53 @@
+//! Looking after workers that are stuck. See README.md, "The patrol".
+
+use std::time::Duration;
+
+use super::worker::Worker;
+use crate::clock::Instant;
+
+/// What a busy worker remembers of the others from one patrol to the next.
+#[derive(Debug)]
+pub(super) struct Patrol {
+    /// How many turns each place had begun when it was last looked at.
+    turns_seen: Box<[u32]>,
+    last_at: Instant,
+    last_turn: u32,
+}
+
+impl Patrol {
+    pub(super) fn new(places: usize, now: Instant) -> Self {
+        Self {
+            turns_seen: vec![0; places].into_boxed_slice(),
+            last_at: now,
+            last_turn: 0,
+        }
+    }
+
+    /// Whether it is time for another one, `now`, at the worker's own `turn`.
+    #[inline(always)]
+    pub(super) fn is_due(&self, now: Instant, turn: u32) -> bool {
+        now - self.last_at >= INTERVAL || turn.wrapping_sub(self.last_turn) >= TURNS_MAX
+    }
+
+    pub(super) fn begin(&mut self, now: Instant, turn: u32) {
+        self.last_at = now;
+        self.last_turn = turn;
+    }
+
+    /// Whether a worker has work waiting and is still in the turn in which the
+    /// last patrol found it.
+    pub(super) fn finds_stuck(&mut self, worker: &Worker) -> bool {
+        let Some(seen) = self.turns_seen.get_mut(worker.number) else {
+            return false;
+        };
+        let turns = worker.published.turns();
+        let is_same = *seen == turns;
+        *seen = turns;
+        is_same && worker.waiting_len() > 0
+    }
+}
+
+/// A turn of short tasks takes tens of microseconds.
+const INTERVAL: Duration = Duration::from_millis(1);
+/// Where the clock does not move by itself.
+const TURNS_MAX: u32 = 1024;

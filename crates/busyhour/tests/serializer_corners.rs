@@ -1,0 +1,218 @@
+//! Shutdown from inside, marks under contention, inheritance, memory.
+
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use busyhour::{
+    clock::{Clock, UnixTime},
+    pool::TaskPool,
+    run_queue::{Class, Priority},
+    runtime::Runtime,
+    serializer::{ShutdownGroup, WaterMark},
+    task::Overflow,
+};
+
+const LONG: Duration = Duration::from_secs(60);
+/// Nobody waits so long: a test that needs it hangs.
+const FOR_EVER: Duration = Duration::from_secs(1_000_000);
+
+fn pool(workers: usize) -> TaskPool {
+    TaskPool::builder().workers(workers).build().unwrap()
+}
+
+#[test]
+fn a_group_can_be_ended_by_its_own_member() {
+    let pool = pool(1);
+    let group = ShutdownGroup::new();
+    let build = |name| pool.serializer(name).group(&group).build().unwrap();
+    let (closer, other) = (build("closer"), build("other"));
+    let (first, later) = (group.clone(), closer.clone());
+    let report = closer
+        .push_wait(move || {
+            later.push(|| ()).unwrap();
+            other.push(|| ()).unwrap();
+            first.shutdown(FOR_EVER)
+        })
+        .unwrap();
+    assert_eq!((report.not_run, report.unfinished_workers), (1, 0));
+    assert_eq!(report.left[0].serializer, "closer");
+    assert!(closer.push(|| ()).is_err());
+}
+
+#[test]
+fn a_group_can_be_ended_by_a_task_that_a_member_waits_for() {
+    let pool = pool(1);
+    let group = ShutdownGroup::new();
+    let member = pool.serializer("member").group(&group).build().unwrap();
+    let helper = pool.serializer("helper").build().unwrap();
+    let report = member
+        .push_wait(move || helper.push_wait(move || group.shutdown(FOR_EVER)))
+        .unwrap();
+    assert!(report.unwrap().is_clean());
+}
+
+#[test]
+fn marks_are_told_in_the_order_in_which_they_were_crossed() {
+    let pool = pool(2);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&told);
+    let calls = (pool.serializer("calls"))
+        .water(1, 4, move |water| hook.lock().unwrap().push(water.clone()))
+        .build()
+        .unwrap();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..20_000).for_each(|_| calls.push(|| ()).unwrap_or(())));
+        }
+    });
+    calls.push_wait(|| ()).unwrap();
+    assert!(pool.shutdown(LONG).is_clean());
+    let told = told.lock().unwrap();
+    for (index, water) in told.iter().enumerate() {
+        let expected = [WaterMark::High, WaterMark::Low][index % 2];
+        assert_eq!(water.mark, expected, "crossing {index}");
+        assert_eq!(water.untold_before % 2, 0);
+        match water.mark {
+            WaterMark::High => assert!(water.queued_len >= 4),
+            WaterMark::Low => assert!(water.queued_len <= 1),
+        }
+    }
+    assert_eq!(told.len() % 2, 0, "it is empty now, so low was told last");
+}
+
+#[test]
+fn a_runtime_announces_crossed_marks_on_a_topic() {
+    let runtime = Runtime::simulated(3);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    let listener = runtime.serializer("listener").build().unwrap();
+    let _subscription = (runtime.water().subscribe().on(&listener)).start(move |delivery| {
+        if let busyhour::bus::Delivery::Event(water) = delivery {
+            hears
+                .lock()
+                .unwrap()
+                .push((water.serializer.clone(), water.mark));
+        }
+    });
+    let calls = runtime.serializer("calls").marks(1, 4).build().unwrap();
+    (0..6).for_each(|_| calls.push(|| ()).unwrap());
+    runtime.simulation().unwrap().run_until_idle();
+    let expected = [WaterMark::High, WaterMark::Low].map(|mark| ("calls".into(), mark));
+    assert_eq!(*heard.lock().unwrap(), expected);
+    assert!(
+        runtime
+            .stats()
+            .topics
+            .iter()
+            .any(|topic| topic.name == "serializer.water")
+    );
+}
+
+/// A caller lends its own turn: what it waits for goes ahead of all that
+/// stand between, whatever their priority.
+#[test]
+fn who_is_waited_for_inherits_the_callers_turn() {
+    let pool = pool(1);
+    let (open, gate) = mpsc::channel::<()>();
+    pool.push(move || gate.recv().unwrap_or(())).unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |what: &'static str| {
+        let order = Arc::clone(&order);
+        move || order.lock().unwrap().push(what)
+    };
+    let build = |name: &str, priority| {
+        let options = pool.serializer(name).priority(Priority::new(priority));
+        options.build().unwrap()
+    };
+    let (low, middle, high) = (build("low", 1), build("middle", 20), build("high", 40));
+    (0..3).for_each(|_| low.push(note("low")).unwrap());
+    (0..3).for_each(|_| middle.push(note("middle")).unwrap());
+    let (awaited, task, done) = (low.clone(), note("awaited"), note("high"));
+    high.push(move || {
+        awaited.push_wait(task).unwrap();
+        done();
+    })
+    .unwrap();
+    drop(open);
+    assert!(pool.shutdown(LONG).is_clean());
+    let expected = [
+        "low", "low", "low", "awaited", "high", "middle", "middle", "middle",
+    ];
+    assert_eq!(*order.lock().unwrap(), expected);
+}
+
+#[test]
+fn conflation_finds_its_key_among_very_many() {
+    const KEYS: u64 = 60_000;
+    let pool = TaskPool::simulated(5, Clock::simulated(UnixTime::from_secs(0)));
+    let calls = (pool.serializer("calls"))
+        .capacity(KEYS as usize + 1)
+        .overflow(Overflow::Conflate)
+        .build()
+        .unwrap();
+    let latest = Arc::new(Mutex::new(Vec::new()));
+    for round in 0..3 {
+        for key in 0..KEYS {
+            let latest = Arc::clone(&latest);
+            let task = move || latest.lock().unwrap().push((key, round));
+            calls.push_keyed(key, task).unwrap();
+        }
+    }
+    assert_eq!(calls.len() as u64, KEYS);
+    while pool.step() {}
+    assert!(
+        latest
+            .lock()
+            .unwrap()
+            .iter()
+            .copied()
+            .eq((0..KEYS).map(|key| (key, 2)))
+    );
+    assert_eq!(calls.stats().conflated, 2 * KEYS);
+}
+
+/// In virtual time: a heavy serializer whose tasks take a millisecond each
+/// and a thousand light ones of a microsecond share one worker's run queue.
+#[test]
+fn a_heavy_entity_keeps_no_light_one_waiting_for_long() {
+    use busyhour::run_queue::{Place, RunQueue, Standing, WorkerId};
+    const LIGHT: usize = 1000;
+    let (heavy_turn, light_turn) = (Duration::from_millis(1), Duration::from_micros(1));
+    let mut queue = RunQueue::new(WorkerId::new(0));
+    let mut standings: Vec<_> = (0..=LIGHT)
+        .map(|_| Standing::new(Class::default()))
+        .collect();
+    let (mut now, mut woken_at) = (Duration::ZERO, vec![Duration::ZERO; LIGHT + 1]);
+    for (entity, standing) in standings.iter_mut().enumerate() {
+        queue.wake(entity, standing, Place::Back);
+    }
+    let mut waits = Vec::new();
+    for turn in 0..200_000_usize {
+        let Some(entity) = queue.pick() else { break };
+        let is_heavy = entity == LIGHT;
+        if !is_heavy {
+            waits.push(now - woken_at[entity]);
+        }
+        let ran = if is_heavy { heavy_turn } else { light_turn };
+        now += ran;
+        if is_heavy {
+            queue.put_back(entity, &mut standings[entity], ran);
+        } else {
+            queue.sleep(&mut standings[entity], ran);
+            // Its next task comes while others run.
+            let next = (turn * 7919) % LIGHT;
+            let sleeps = next != entity && woken_at[next] == Duration::MAX;
+            woken_at[entity] = Duration::MAX;
+            for wakes in [Some(entity), sleeps.then_some(next)].into_iter().flatten() {
+                woken_at[wakes] = now;
+                queue.wake(wakes, &mut standings[wakes], Place::Back);
+            }
+        }
+    }
+    waits.sort_unstable();
+    let p99 = waits[waits.len() * 99 / 100];
+    assert!(p99 <= Duration::from_millis(3), "{p99:?}");
+}
