@@ -16,7 +16,7 @@ thread_local! {
     static NUMBER: usize = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     static CONTEXT: Cell<Context> = const { Cell::new(Context::NONE) };
     /// The future that this thread polls (by address, never followed), and what it did.
-    static POLL: Polling = const { Polling::NONE };
+    static POLL: Polling = const { Polling::none() };
     static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
     static SPENT: Cell<u32> = const { Cell::new(0) };
 }
@@ -44,10 +44,12 @@ struct Polling {
 }
 
 impl Polling {
-    const NONE: Self = Self {
-        fiber: Cell::new(0),
-        woke_itself: Cell::new(false),
-    };
+    const fn none() -> Self {
+        Self {
+            fiber: Cell::new(0),
+            woke_itself: Cell::new(false),
+        }
+    }
 }
 
 /// While this lives, the future's wakes from its own poll are noted here,

@@ -97,8 +97,7 @@ impl<'a> Meter<'a> {
         let begun = self.tally.begun();
         let tasks = begun - self.begun;
         self.begun = begun;
-        if tasks > 0 {
-            let mean_ns = elapsed.as_nanos() as u64 / tasks;
+        if let Some(mean_ns) = (elapsed.as_nanos() as u64).checked_div(tasks) {
             self.tally.run_ns.add(mean_ns, tasks);
         }
     }

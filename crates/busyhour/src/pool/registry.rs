@@ -16,8 +16,14 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Registry {
     names: Mutex<BTreeMap<String, Weak<dyn Entity>>>,
-    /// By address, with the number of their suspensions.
-    suspended: Mutex<BTreeMap<usize, (Weak<dyn Entity>, u32)>>,
+    /// By address.
+    suspended: Mutex<BTreeMap<usize, Suspended>>,
+}
+
+struct Suspended {
+    entity: Weak<dyn Entity>,
+    /// Calls of `suspend` that `resume` has not answered.
+    count: u32,
 }
 
 impl Registry {
@@ -63,15 +69,16 @@ impl Registry {
     pub(crate) fn suspend(&self, entity: &Arc<dyn Entity>) {
         let mut suspended = lock(&self.suspended);
         let entry = suspended.entry(address(entity));
-        entry.or_insert_with(|| (Arc::downgrade(entity), 0)).1 += 1;
+        let entity = Arc::downgrade(entity);
+        entry.or_insert(Suspended { entity, count: 0 }).count += 1;
     }
 
     /// Forgets it again, after as many calls.
     pub(crate) fn resume(&self, entity: &Arc<dyn Entity>) {
         let mut suspended = lock(&self.suspended);
-        if let Some((_, count)) = suspended.get_mut(&address(entity)) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(entry) = suspended.get_mut(&address(entity)) {
+            entry.count -= 1;
+            if entry.count == 0 {
                 suspended.remove(&address(entity));
             }
         }
@@ -82,7 +89,7 @@ impl Registry {
         let suspended = lock(&self.suspended);
         suspended
             .values()
-            .filter_map(|(entity, _)| entity.upgrade())
+            .filter_map(|suspended| suspended.entity.upgrade())
             .collect()
     }
 
