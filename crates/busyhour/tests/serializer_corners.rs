@@ -47,9 +47,9 @@ fn a_group_can_be_ended_by_a_task_that_a_member_waits_for() {
     let pool = pool(1);
     let group = ShutdownGroup::new();
     let member = pool.serializer("member").group(&group).build().unwrap();
-    let helper = pool.serializer("helper").build().unwrap();
+    let second = pool.serializer("second").build().unwrap();
     let report = member
-        .push_wait(move || helper.push_wait(move || group.shutdown(FOR_EVER)))
+        .push_wait(move || second.push_wait(move || group.shutdown(FOR_EVER)))
         .unwrap();
     assert!(report.unwrap().is_clean());
 }
