@@ -8,6 +8,7 @@
 pub mod proto;
 pub mod auth;
 pub mod registrar;
+pub mod iax2;
 pub mod watch;
 pub mod store;
 pub mod server;

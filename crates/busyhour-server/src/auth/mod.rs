@@ -36,8 +36,10 @@ mod secret;
 mod nonce;
 mod authenticator;
 mod answer;
+mod challenge;
 
 pub use algorithm::{Algorithm, HexDigest};
 pub use answer::Answer;
 pub use authenticator::{Authenticator, Challenge, RealmError, Refusal, Verdict};
+pub use challenge::challenge_response;
 pub use secret::Secret;

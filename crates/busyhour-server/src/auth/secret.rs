@@ -42,6 +42,15 @@ impl Secret {
         }
     }
 
+    /// The answer to a challenge of IAX2 (see [`challenge_response`](super::challenge_response)).
+    /// It is made from the password itself, so hashes alone give `None`.
+    pub fn challenge_response(&self, challenge: &str) -> Option<HexDigest> {
+        match &self.0 {
+            Kind::Plaintext(password) => Some(super::challenge_response(challenge, password)),
+            Kind::Hashed(_) => None,
+        }
+    }
+
     pub(super) fn ha1(
         &self,
         algorithm: Algorithm,

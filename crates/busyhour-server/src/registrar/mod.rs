@@ -20,6 +20,7 @@ mod bindings;
 mod update;
 mod answer;
 mod date;
+mod iax2;
 
 pub use address::{Domains, address_of_record};
 pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
@@ -27,6 +28,7 @@ pub use binding::{Binding, BindingChange, BindingId, Contact, Lease, Moment};
 pub use bindings::{Bindings, Expired, REMOVED_FOR};
 pub use date::HttpDate;
 pub use flow::Flow;
+pub use iax2::Iax2Registration;
 pub use policy::{Policy, granted_seconds, seconds};
 pub use refusal::Refusal;
 pub use registration::{ContactWish, Registration, Wish};

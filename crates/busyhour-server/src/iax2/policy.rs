@@ -1,0 +1,38 @@
+//! What the operator allows.
+
+/// Who has to prove what, and the bounds of one table of calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether a device must show that it receives what is sent to it.
+    pub call_tokens: CallTokens,
+    /// Anybody may register without a password, by the operator's explicit choice.
+    pub is_open: bool,
+    /// Calls at a time.
+    pub calls_max: usize,
+    /// Calls at a time from one IP address.
+    pub calls_per_source_max: usize,
+    /// Calls that are over and whose late duplicates are still recognised.
+    pub records_max: usize,
+}
+
+/// Whether a call needs a call token (RFC 5456 §8.6.36, in its security addendum).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallTokens {
+    /// Yes: a device that knows none of them is refused.
+    #[default]
+    Required,
+    /// Only of devices that say they know of them.
+    Optional,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            call_tokens: CallTokens::Required,
+            is_open: false,
+            calls_max: 65_536,
+            calls_per_source_max: 4_096,
+            records_max: 65_536,
+        }
+    }
+}
