@@ -9,13 +9,17 @@ use clap::{Args, ValueEnum};
 use super::Pattern;
 use crate::auth::Algorithm;
 
-/// Register many devices at a SIP server and measure how it takes it
+/// Register many devices at a server and measure how it takes it
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Storm {
-    /// The server
-    #[arg(long, default_value = "127.0.0.1:5060", value_name = "ADDRESS:PORT")]
-    pub target: SocketAddr,
+    /// What the devices speak
+    #[arg(long, value_enum, default_value_t = Protocol::Sip)]
+    pub protocol: Protocol,
+
+    /// The server [default: 127.0.0.1, 5060 for SIP and 4569 for IAX2]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub target: Option<SocketAddr>,
 
     /// How many devices
     #[arg(long, default_value_t = 12_000, value_parser = clap::value_parser!(u32).range(1..=MOST_DEVICES))]
@@ -96,6 +100,40 @@ pub struct Storm {
     pub json: bool,
 }
 
+/// What the devices speak, over UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// RFC 3261.
+    Sip,
+    /// RFC 5456, with call token and MD5.
+    Iax2,
+}
+
+impl Protocol {
+    /// As it stands in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sip => "sip",
+            Self::Iax2 => "iax2",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Sip => 5060,
+            Self::Iax2 => 4569,
+        }
+    }
+}
+
+impl Storm {
+    /// The server.
+    pub(super) fn target(&self) -> SocketAddr {
+        let here = || SocketAddr::from(([127, 0, 0, 1], self.protocol.port()));
+        self.target.unwrap_or_else(here)
+    }
+}
+
 /// What a registration is to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
@@ -138,6 +176,7 @@ const AFTER_HELP: &str = "\
 Examples:
   busyhour storm                                 12,000 devices over one minute
   busyhour storm --auth 'device{n}:busyhour'     with digest authentication
+  busyhour storm --protocol iax2 --auth 'device{n}:busyhour'
   busyhour storm --rate 10000 --pid $(pidof busyhour)
   busyhour storm --closed 64 --kind refresh --over 10s
   busyhour storm --ramp --kind refresh           find the highest rate without a failure

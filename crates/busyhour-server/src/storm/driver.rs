@@ -1,4 +1,4 @@
-//! Moves bytes between one engine and one socket until a phase is over.
+//! Moves bytes between one machine and one socket until a phase is over.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,7 +11,7 @@ use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::batch::{BATCH, Inbox, Outbox};
-use super::engine::Engine;
+use super::machine::Machine;
 use super::pace::{Phase, Schedule};
 use super::progress::Counters;
 use super::tally::Tally;
@@ -19,26 +19,26 @@ use super::tally::Tally;
 /// One thread's share of the storm.
 pub(super) struct Driver {
     socket: UdpSocket,
-    engine: Engine,
+    machine: Box<dyn Machine>,
     clock: Clock,
     outbox: Outbox,
 }
 
 impl Driver {
-    /// `engine` makes the machine for the local address of the new socket.
+    /// `machine` makes the devices for the local address of the new socket.
     ///
     /// # Errors
     /// When no socket can be had or the target can't be reached from here.
     pub fn new(
         target: SocketAddr,
         clock: Clock,
-        engine: impl FnOnce(SocketAddr) -> Engine,
+        machine: impl FnOnce(SocketAddr) -> Box<dyn Machine>,
     ) -> io::Result<Self> {
         let socket = connect(target)?;
-        let engine = engine(socket.local_addr()?);
+        let machine = machine(socket.local_addr()?);
         Ok(Self {
             socket,
-            engine,
+            machine,
             clock,
             outbox: Outbox::default(),
         })
@@ -55,13 +55,13 @@ impl Driver {
         loop {
             let now = self.clock.now();
             self.begin_due(&mut schedule, now);
-            self.engine.expire(now, &mut self.outbox);
+            self.machine.expire(now, &mut self.outbox);
             self.send();
             let idle = self.receive(&mut inbox) == 0;
-            self.engine.flush_journal()?;
-            counters.show(&self.engine.tally);
-            if schedule.is_over(now) && self.engine.in_flight() == 0 {
-                return Ok((self.engine.take_tally(), self.clock.now()));
+            self.machine.flush_journal()?;
+            counters.show(self.machine.tally());
+            if schedule.is_over(now) && self.machine.in_flight() == 0 {
+                return Ok((self.machine.take_tally(), self.clock.now()));
             }
             if idle {
                 self.wait(&schedule);
@@ -71,16 +71,16 @@ impl Driver {
 
     fn begin_due(&mut self, schedule: &mut Schedule, now: Instant) {
         for _ in 0..BATCH {
-            let Some((index, due)) = schedule.next(now, self.engine.in_flight()) else {
+            let Some((index, due)) = schedule.next(now, self.machine.in_flight()) else {
                 return;
             };
-            self.engine.register(now, due, index, &mut self.outbox);
+            self.machine.register(now, due, index, &mut self.outbox);
         }
     }
 
     fn send(&mut self) {
         if !self.outbox.is_empty() {
-            self.engine.tally.socket_errors += self.outbox.send(&self.socket);
+            self.machine.tally().socket_errors += self.outbox.send(&self.socket);
         }
     }
 
@@ -88,13 +88,13 @@ impl Driver {
     /// answers may still come after a restart, so it is counted and no more.
     fn receive(&mut self, inbox: &mut Inbox) -> usize {
         let Ok(count) = inbox.receive(&self.socket) else {
-            self.engine.tally.socket_errors += 1;
+            self.machine.tally().socket_errors += 1;
             return 0;
         };
         let now = self.clock.now();
         inbox
             .iter()
-            .for_each(|datagram| self.engine.receive(now, datagram, &mut self.outbox));
+            .for_each(|datagram| self.machine.receive(now, datagram, &mut self.outbox));
         self.send();
         count
     }
@@ -102,8 +102,8 @@ impl Driver {
     /// Sleeps until a datagram comes or something is due.
     fn wait(&self, schedule: &Schedule) {
         let now = self.clock.now();
-        let due = schedule.next_due(now, self.engine.in_flight());
-        let next = [due, self.engine.next_deadline()]
+        let due = schedule.next_due(now, self.machine.in_flight());
+        let next = [due, self.machine.next_deadline()]
             .into_iter()
             .flatten()
             .min();

@@ -1,6 +1,7 @@
-//! The devices as one pure machine: time and datagrams in, datagrams out.
+//! The devices speaking SIP as one pure machine.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 
 use busyhour::clock::Instant;
@@ -10,6 +11,7 @@ use super::batch::Outbox;
 use super::fleet::Fleet;
 use super::flight::{Expired, Flight, Timing};
 use super::journal::Journal;
+use super::machine::Machine;
 use super::register::Register;
 use super::tally::{Failure, Tally};
 use crate::auth::{Algorithm, Answer};
@@ -24,7 +26,7 @@ pub(super) struct Engine {
     devices: Vec<Device>,
     flights: HashMap<u32, Flight>,
     timers: Queue<u32>,
-    pub tally: Tally,
+    tally: Tally,
     journal: Option<Journal>,
 }
 
@@ -58,84 +60,6 @@ impl Engine {
             tally: Tally::new(),
             journal,
         }
-    }
-
-    /// Begins a registration that was due at `due`. A device that is still at
-    /// its last one is passed over: `false`.
-    pub fn register(&mut self, now: Instant, due: Instant, index: u32, out: &mut Outbox) -> bool {
-        if self.flights.contains_key(&index) {
-            return false;
-        }
-        let cseq = self.next_cseq(index);
-        let timer = self.timers.add(Instant::FAR_FUTURE, index);
-        let mut flight = Flight::new(due, cseq, self.fleet.expires_s, timer);
-        flight.authorization = self.authorize_again(index);
-        self.flights.insert(index, flight);
-        self.tally.sent += 1;
-        if let Some(journal) = &mut self.journal {
-            journal.offered(self.fleet.aor(index));
-        }
-        self.transmit(now, index, out);
-        true
-    }
-
-    /// Takes one datagram that came back.
-    pub fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox) {
-        let Ok(response) = Message::parse(datagram) else {
-            self.tally.unexpected += 1;
-            return;
-        };
-        let Some((index, cseq)) = self.transaction_of(&response) else {
-            self.tally.unexpected += 1;
-            return;
-        };
-        let current = self
-            .flights
-            .get(&index)
-            .is_some_and(|flight| flight.cseq == cseq);
-        if current {
-            self.answered(now, index, &response, out)
-        } else {
-            self.tally.late += 1
-        }
-    }
-
-    /// Sends again what was not answered in time, or gives it up.
-    pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
-        while let Some((_, handle)) = self.timers.hold_due(now) {
-            let Some(&index) = self.timers.get(handle) else {
-                return;
-            };
-            let Some(flight) = self.flights.get_mut(&index) else {
-                continue;
-            };
-            match flight.expire(now, &self.timing) {
-                Expired::GiveUp => self.fail(index, Failure::Timeout),
-                Expired::Retransmit(next) => {
-                    self.timers.reschedule(handle, next);
-                    self.tally.retransmitted += 1;
-                    self.write(index, out);
-                }
-            }
-        }
-    }
-
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.timers.next_deadline()
-    }
-
-    pub fn in_flight(&self) -> usize {
-        self.flights.len()
-    }
-
-    /// Hands out the counts so far and begins anew.
-    pub fn take_tally(&mut self) -> Tally {
-        std::mem::replace(&mut self.tally, Tally::new())
-    }
-
-    /// Writes out what the journal holds back.
-    pub fn flush_journal(&mut self) -> std::io::Result<()> {
-        self.journal.as_mut().map_or(Ok(()), Journal::flush)
     }
 
     fn answered(&mut self, now: Instant, index: u32, response: &Message<'_>, out: &mut Outbox) {
@@ -311,6 +235,80 @@ impl Engine {
         contacts
             .flatten()
             .any(|contact| contact.address.uri_text == ours && contact.expires() != Some(0))
+    }
+}
+
+impl Machine for Engine {
+    fn register(&mut self, now: Instant, due: Instant, index: u32, out: &mut Outbox) -> bool {
+        if self.flights.contains_key(&index) {
+            return false;
+        }
+        let cseq = self.next_cseq(index);
+        let timer = self.timers.add(Instant::FAR_FUTURE, index);
+        let mut flight = Flight::new(due, cseq, self.fleet.expires_s, timer);
+        flight.authorization = self.authorize_again(index);
+        self.flights.insert(index, flight);
+        self.tally.sent += 1;
+        if let Some(journal) = &mut self.journal {
+            journal.offered(self.fleet.aor(index));
+        }
+        self.transmit(now, index, out);
+        true
+    }
+
+    fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox) {
+        let Ok(response) = Message::parse(datagram) else {
+            self.tally.unexpected += 1;
+            return;
+        };
+        let Some((index, cseq)) = self.transaction_of(&response) else {
+            self.tally.unexpected += 1;
+            return;
+        };
+        let current = self
+            .flights
+            .get(&index)
+            .is_some_and(|flight| flight.cseq == cseq);
+        if current {
+            self.answered(now, index, &response, out)
+        } else {
+            self.tally.late += 1
+        }
+    }
+
+    fn expire(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some((_, handle)) = self.timers.hold_due(now) {
+            let Some(&index) = self.timers.get(handle) else {
+                return;
+            };
+            let Some(flight) = self.flights.get_mut(&index) else {
+                continue;
+            };
+            match flight.expire(now, &self.timing) {
+                Expired::GiveUp => self.fail(index, Failure::Timeout),
+                Expired::Retransmit(next) => {
+                    self.timers.reschedule(handle, next);
+                    self.tally.retransmitted += 1;
+                    self.write(index, out);
+                }
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next_deadline()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    fn flush_journal(&mut self) -> io::Result<()> {
+        self.journal.as_mut().map_or(Ok(()), Journal::flush)
     }
 }
 

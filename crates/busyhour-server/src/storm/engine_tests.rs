@@ -8,6 +8,7 @@ use super::batch::Outbox;
 use super::engine::Engine;
 use super::fleet::Fleet;
 use super::flight::Timing;
+use super::machine::Machine;
 use super::tally::Failure;
 use crate::auth::{Algorithm, Authenticator, Secret, Verdict};
 use crate::proto::sip::{HeaderName, Message, ResponseBuilder, Status};
@@ -93,12 +94,12 @@ fn a_registration_ends_with_its_own_contact_and_latency_counts_from_due() {
         Some("<sip:device5@example.org>")
     );
     engine.receive(at(40), &ok(&request), &mut out);
-    assert_eq!((engine.tally.acknowledged, engine.in_flight()), (1, 0));
+    assert_eq!((engine.tally().acknowledged, engine.in_flight()), (1, 0));
     assert_eq!(engine.next_deadline(), None);
-    let latency = engine.tally.latency_ns.max();
+    let latency = engine.tally().latency_ns.max();
     assert!((29_900_000..30_100_000).contains(&latency), "{latency}");
     engine.receive(at(41), &ok(&request), &mut out);
-    assert_eq!((engine.tally.acknowledged, engine.tally.late), (1, 1));
+    assert_eq!((engine.tally().acknowledged, engine.tally().late), (1, 1));
 }
 
 #[test]
@@ -151,7 +152,10 @@ fn a_challenge_is_answered_and_its_nonce_used_again() {
             nonce_count: Some(2)
         }
     );
-    assert_eq!((engine.tally.challenged, engine.tally.acknowledged), (1, 1));
+    assert_eq!(
+        (engine.tally().challenged, engine.tally().acknowledged),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -177,7 +181,7 @@ fn a_second_challenge_means_a_wrong_secret_unless_it_is_stale() {
         &answer(&request, Status::UNAUTHORIZED, &challenge("false")),
         &mut out,
     );
-    assert_eq!(engine.tally.failed.get(&Failure::Status(401)), Some(&1));
+    assert_eq!(engine.tally().failed.get(&Failure::Status(401)), Some(&1));
     assert!(out.is_empty() && engine.in_flight() == 0);
 }
 
@@ -201,8 +205,8 @@ fn retransmissions_follow_timer_e_and_end_with_timer_f() {
             500, 1500, 3500, 7500, 11500, 15500, 19500, 23500, 27500, 31500
         ]
     );
-    assert_eq!(engine.tally.failed.get(&Failure::Timeout), Some(&1));
-    assert_eq!(engine.tally.retransmitted, 10);
+    assert_eq!(engine.tally().failed.get(&Failure::Timeout), Some(&1));
+    assert_eq!(engine.tally().retransmitted, 10);
 }
 
 #[test]
@@ -233,7 +237,7 @@ fn too_brief_asks_for_what_the_server_wants() {
         &answer(&second, Status::INTERVAL_TOO_BRIEF, &least("90")),
         &mut out,
     );
-    assert_eq!(engine.tally.failed.get(&Failure::Status(423)), Some(&1));
+    assert_eq!(engine.tally().failed.get(&Failure::Status(423)), Some(&1));
 }
 
 #[test]
@@ -247,10 +251,10 @@ fn what_is_no_acknowledgement_does_not_count_as_one() {
     for datagram in [&b"noise"[..], stranger.as_bytes(), &request] {
         engine.receive(at(1), datagram, &mut out);
     }
-    assert_eq!((engine.tally.unexpected, engine.in_flight()), (3, 1));
+    assert_eq!((engine.tally().unexpected, engine.in_flight()), (3, 1));
     engine.receive(at(2), &answer(&request, Status::OK, &[]), &mut out);
-    assert_eq!(engine.tally.failed.get(&Failure::NotListed), Some(&1));
-    assert_eq!(engine.tally.acknowledged, 0);
+    assert_eq!(engine.tally().failed.get(&Failure::NotListed), Some(&1));
+    assert_eq!(engine.tally().acknowledged, 0);
 }
 
 #[test]
@@ -264,5 +268,5 @@ fn without_a_password_a_challenge_is_a_failure() {
         &[(HeaderName::WwwAuthenticate, value)],
     );
     engine.receive(at(1), &challenge, &mut out);
-    assert_eq!(engine.tally.failed.get(&Failure::Status(401)), Some(&1));
+    assert_eq!(engine.tally().failed.get(&Failure::Status(401)), Some(&1));
 }

@@ -6,9 +6,9 @@
 //!   timers ──┘  └──── inbox  ◄── socket
 //! ```
 //!
-//! The engine is pure: it takes the time and datagrams and gives
-//! datagrams, so its rules (retransmission as RFC 3261 §17.1.2 has it, digest,
-//! what counts as an answer) are tested without a socket. The driver moves
+//! The engines, one a protocol, are pure: they take the time and datagrams and
+//! give datagrams, so their rules (retransmission as RFC 3261 §17.1.2 has it,
+//! digest and call tokens, what counts as an answer) are tested without a socket. The driver moves
 //! bytes. Latency runs from the moment a registration was *due*, so a server
 //! that stalls the storm can't hide the wait.
 
@@ -17,7 +17,10 @@ mod pattern;
 mod fleet;
 mod register;
 mod flight;
+mod machine;
 mod engine;
+mod iax2_flight;
+mod iax2_engine;
 mod tally;
 mod pace;
 mod batch;
@@ -30,8 +33,10 @@ mod run;
 
 #[cfg(test)]
 mod engine_tests;
+#[cfg(test)]
+mod iax2_engine_tests;
 
-pub use args::{Kind, Storm};
+pub use args::{Kind, Protocol, Storm};
 pub use pattern::{Pattern, PatternError};
 pub use report::{Report, ServerUse};
 pub use run::StormError;

@@ -12,7 +12,7 @@ use super::tally::Tally;
 /// The figures of one phase: a whole storm, or one step of a ramp.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// `sip`.
+    /// `sip` or `iax2`.
     pub protocol: &'static str,
     /// Whether the devices proved who they are.
     pub auth: bool,
@@ -26,7 +26,7 @@ pub struct Report {
     pub seconds: f64,
     /// Registrations begun.
     pub sent: u64,
-    /// Registrations that a 200 with the device's contact ended.
+    /// Registrations that a sound 200 or REGACK ended.
     pub acknowledged: u64,
     /// Datagrams sent again.
     pub retransmitted: u64,
@@ -75,6 +75,7 @@ pub struct ServerUse {
 /// What was asked for, as a report repeats it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
+    pub protocol: &'static str,
     pub auth: bool,
     pub kind: &'static str,
     pub offered: Option<f64>,
@@ -86,7 +87,7 @@ impl Report {
         let seconds = took.as_secs_f64();
         let micros = |quantile: f64| tally.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
         Self {
-            protocol: "sip",
+            protocol: setting.protocol,
             auth: setting.auth,
             kind: setting.kind,
             offered: setting.offered,

@@ -12,12 +12,14 @@ use serde::Serialize;
 
 use super::Pattern;
 
-use super::args::{Kind, Storm};
+use super::args::{Kind, Protocol, Storm};
 use super::driver::Driver;
 use super::engine::Engine;
 use super::fleet::Fleet;
 use super::flight::Timing;
+use super::iax2_engine::Iax2Engine;
 use super::journal::Journal;
+use super::machine::Machine;
 use super::pace::{Pace, Phase};
 use super::pattern::PatternError;
 use super::process::{Process, Usage};
@@ -94,7 +96,7 @@ impl Storm {
             domain: self
                 .domain
                 .clone()
-                .unwrap_or_else(|| bracketed(self.target.ip())),
+                .unwrap_or_else(|| bracketed(self.target().ip())),
             first: self.first,
             stride: self.threads,
             algorithm: self.algorithm,
@@ -144,12 +146,18 @@ impl Running {
         let fleet = args.fleet()?;
         let driver = |thread| {
             let fleet = fleet.of_thread(thread);
-            let engine = |local| Engine::new(fleet, local, args.timing(), journal.clone());
-            Driver::new(args.target, clock.clone(), engine)
+            let (timing, journal) = (args.timing(), journal.clone());
+            let machine = |local| -> Box<dyn Machine> {
+                match args.protocol {
+                    Protocol::Sip => Box::new(Engine::new(fleet, local, timing, journal)),
+                    Protocol::Iax2 => Box::new(Iax2Engine::new(fleet, local, timing, journal)),
+                }
+            };
+            Driver::new(args.target(), clock.clone(), machine)
         };
         let drivers = (0..args.threads).map(driver).collect::<io::Result<_>>();
         let drivers = drivers.map_err(|source| StormError::Unreachable {
-            target: args.target,
+            target: args.target(),
             source,
         })?;
         Ok(Self {
@@ -293,6 +301,7 @@ impl Running {
             Pace::Closed { slots } => (None, u32::try_from(slots).ok()),
         };
         Setting {
+            protocol: self.args.protocol.as_str(),
             auth: self.args.auth.is_some(),
             kind: self.args.kind.as_str(),
             offered,

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 pub(super) struct Tally {
     /// Registrations begun.
     pub sent: u64,
-    /// Registrations that ended with a 200 that lists the device's contact.
+    /// Registrations that ended with a sound 200 or REGACK.
     pub acknowledged: u64,
     /// Datagrams that were sent again.
     pub retransmitted: u64,
@@ -33,18 +33,30 @@ pub(super) struct Tally {
 pub(super) enum Failure {
     /// No final answer in time.
     Timeout,
-    /// A 200 without the device's contact.
+    /// A 200 without the device's contact, a REGACK without name, life or address.
     NotListed,
+    /// A challenge, and no password to answer it with.
+    Unanswerable,
+    /// REGREJ, with its cause code.
+    Rejected(u32),
+    /// INVAL: the server knows nothing of the call.
+    Invalid,
+    /// All call numbers were in use.
+    NoCall,
     /// Any other final status.
     Status(u16),
 }
 
 impl Failure {
-    /// For a table: `timeout`, `200 without the contact`, `403`.
+    /// For a table: `timeout`, `answer without the contact`, `403`.
     pub fn name(self) -> String {
         match self {
             Self::Timeout => "timeout".into(),
-            Self::NotListed => "200 without the contact".into(),
+            Self::NotListed => "answer without the contact".into(),
+            Self::Unanswerable => "challenge without a password".into(),
+            Self::Rejected(code) => format!("REGREJ {code}"),
+            Self::Invalid => "INVAL".into(),
+            Self::NoCall => "no call number".into(),
             Self::Status(status) => status.to_string(),
         }
     }

@@ -1,0 +1,309 @@
+//! The devices speaking IAX2 (RFC 5456) as one pure machine.
+//!
+//! Each registration is a call with a number of its own. Numbers are used in
+//! turn, so that one comes again as late as can be.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+
+use busyhour::clock::Instant;
+use busyhour::timer::Queue;
+
+use super::batch::Outbox;
+use super::fleet::Fleet;
+use super::flight::{Expired, Timing};
+use super::iax2_flight::{Iax2Flight, Stage};
+use super::journal::Journal;
+use super::machine::Machine;
+use super::tally::{Failure, Tally};
+use crate::auth::challenge_response;
+use crate::proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
+
+/// All devices of one socket.
+#[derive(Debug)]
+pub(super) struct Iax2Engine {
+    fleet: Fleet,
+    local: SocketAddr,
+    timing: Timing,
+    /// How often each device has begun to register.
+    begun: Vec<u32>,
+    busy: HashSet<u32>,
+    flights: HashMap<u16, Iax2Flight>,
+    free_calls: VecDeque<u16>,
+    timers: Queue<u16>,
+    tally: Tally,
+    journal: Option<Journal>,
+}
+
+impl Iax2Engine {
+    pub fn new(fleet: Fleet, local: SocketAddr, timing: Timing, journal: Option<Journal>) -> Self {
+        Self {
+            fleet,
+            local,
+            timing,
+            begun: Vec::new(),
+            busy: HashSet::new(),
+            flights: HashMap::new(),
+            free_calls: (1..=LAST_CALL).collect(),
+            timers: Queue::new(),
+            tally: Tally::new(),
+            journal,
+        }
+    }
+
+    fn answered(&mut self, now: Instant, frame: &FullFrame<'_>, out: &mut Outbox) {
+        let elements = Elements::parse(frame.payload).unwrap_or_default();
+        match frame.kind {
+            Kind::Iax(Command::CallToken) => self.vouch(now, frame, &elements, out),
+            Kind::Iax(Command::RegisterAuth) => self.prove(now, frame, &elements, out),
+            Kind::Iax(Command::RegisterAck) => {
+                acknowledge(frame, out);
+                self.accepted(now, frame.destination_call, &elements);
+            }
+            Kind::Iax(Command::RegisterReject) => {
+                acknowledge(frame, out);
+                let code = elements.number(Element::CauseCode).unwrap_or(0);
+                self.fail(frame.destination_call, Failure::Rejected(code));
+            }
+            Kind::Iax(Command::Ack) => self.wait(frame.destination_call),
+            Kind::Iax(Command::VoiceNak) => self.send_again(frame.destination_call, out),
+            Kind::Iax(Command::Invalid) => self.fail(frame.destination_call, Failure::Invalid),
+            _ => self.tally.unexpected += 1,
+        }
+    }
+
+    /// The first frame again, with the token.
+    fn vouch(
+        &mut self,
+        now: Instant,
+        frame: &FullFrame<'_>,
+        elements: &Elements<'_>,
+        out: &mut Outbox,
+    ) {
+        let call = frame.destination_call;
+        let is_awaited = |flight: &Iax2Flight| flight.stage == Stage::Asked;
+        let token = elements.data(Element::CallToken);
+        match (token, self.flights.get(&call).is_some_and(is_awaited)) {
+            (Some(token), true) => {
+                let elements = self.request(call, Element::CallToken, token);
+                self.transmit(now, call, Stage::Vouched, &elements, out);
+            }
+            _ => self.tally.late += 1,
+        }
+    }
+
+    fn prove(
+        &mut self,
+        now: Instant,
+        frame: &FullFrame<'_>,
+        elements: &Elements<'_>,
+        out: &mut Outbox,
+    ) {
+        let call = frame.destination_call;
+        let Some(flight) = self.flights.get_mut(&call) else {
+            return;
+        };
+        if flight.stage == Stage::Proved {
+            self.tally.late += 1;
+            return;
+        }
+        flight.learn(frame.source_call);
+        let password = self.fleet.password(flight.index);
+        let challenge = elements.text(Element::Challenge);
+        let Some((challenge, password)) = challenge.zip(password) else {
+            return self.fail(call, Failure::Unanswerable);
+        };
+        let result = challenge_response(challenge, &password);
+        let elements = self.request(call, Element::Md5Result, result.as_bytes());
+        self.tally.challenged += 1;
+        self.transmit(now, call, Stage::Proved, &elements, out);
+    }
+
+    /// The registration counts when it says whose it is, for how long, and
+    /// from where.
+    fn accepted(&mut self, now: Instant, call: u16, elements: &Elements<'_>) {
+        let Some(flight) = self.flights.get(&call) else {
+            return;
+        };
+        let name = self.fleet.user(flight.index).to_string();
+        let is_named = elements.text(Element::Username) == Some(&name);
+        let lasts = elements.number(Element::Refresh).unwrap_or(0) > 0;
+        let is_here = elements
+            .apparent_address()
+            .is_some_and(|seen| self.is_ours(seen));
+        if !(is_named && lasts && is_here) {
+            return self.fail(call, Failure::NotListed);
+        }
+        let (index, due) = (flight.index, flight.due);
+        self.end(call);
+        self.tally.acknowledge(now - due);
+        let number = self.begun.get(index as usize).copied().unwrap_or(0);
+        if let Some(journal) = &mut self.journal {
+            journal.acknowledged(self.fleet.aor(index), number);
+        }
+    }
+
+    /// Whether an address may be ours: a translator on the way may change
+    /// everything but the kind; on loopback there is none.
+    fn is_ours(&self, seen: SocketAddr) -> bool {
+        match self.local.ip().is_loopback() {
+            true => seen == self.local,
+            false => seen.is_ipv4() == self.local.is_ipv4(),
+        }
+    }
+
+    fn request(&self, call: u16, element: Element, data: &[u8]) -> Vec<u8> {
+        let mut elements = Vec::with_capacity(96);
+        let index = self.flights.get(&call).map_or(0, |flight| flight.index);
+        let refresh_s = u16::try_from(self.fleet.expires_s).unwrap_or(u16::MAX);
+        ElementWriter::new(&mut elements)
+            .text(Element::Username, &self.fleet.user(index).to_string())
+            .number16(Element::Refresh, refresh_s)
+            .data(element, data);
+        elements
+    }
+
+    fn transmit(
+        &mut self,
+        now: Instant,
+        call: u16,
+        stage: Stage,
+        elements: &[u8],
+        out: &mut Outbox,
+    ) {
+        if let Some(flight) = self.flights.get_mut(&call) {
+            let datagram = flight.compose(now, call, stage, elements);
+            out.push(|bytes| bytes.extend_from_slice(datagram));
+            let next = flight.begin(now, &self.timing);
+            self.timers.reschedule(flight.timer, next);
+        }
+    }
+
+    fn wait(&mut self, call: u16) {
+        if let Some(flight) = self.flights.get(&call) {
+            self.timers.reschedule(flight.timer, flight.acknowledged());
+        }
+    }
+
+    fn send_again(&mut self, call: u16, out: &mut Outbox) {
+        if let Some(flight) = self.flights.get_mut(&call) {
+            self.tally.retransmitted += 1;
+            out.push(|bytes| bytes.extend_from_slice(flight.again()));
+        }
+    }
+
+    fn fail(&mut self, call: u16, failure: Failure) {
+        if self.end(call) {
+            self.tally.fail(failure);
+        }
+    }
+
+    /// Whether there was such a call; its number may be used again.
+    fn end(&mut self, call: u16) -> bool {
+        let Some(flight) = self.flights.remove(&call) else {
+            return false;
+        };
+        self.timers.cancel(flight.timer);
+        self.busy.remove(&flight.index);
+        self.free_calls.push_back(call);
+        true
+    }
+
+    fn count_begun(&mut self, index: u32) {
+        let index = index as usize;
+        if self.begun.len() <= index {
+            self.begun.resize(index + 1, 0);
+        }
+        self.begun[index] += 1;
+    }
+}
+
+impl Machine for Iax2Engine {
+    fn register(&mut self, now: Instant, due: Instant, index: u32, out: &mut Outbox) -> bool {
+        if self.busy.contains(&index) {
+            return false;
+        }
+        self.count_begun(index);
+        self.tally.sent += 1;
+        if let Some(journal) = &mut self.journal {
+            journal.offered(self.fleet.aor(index));
+        }
+        let Some(call) = self.free_calls.pop_front() else {
+            self.tally.fail(Failure::NoCall);
+            return true;
+        };
+        let timer = self.timers.add(Instant::FAR_FUTURE, call);
+        self.busy.insert(index);
+        self.flights
+            .insert(call, Iax2Flight::new(index, due, now, timer));
+        let elements = self.request(call, Element::CallToken, &[]);
+        self.transmit(now, call, Stage::Asked, &elements, out);
+        true
+    }
+
+    fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox) {
+        let Ok(Frame::Full(frame)) = Frame::parse(datagram) else {
+            self.tally.unexpected += 1;
+            return;
+        };
+        if self.flights.contains_key(&frame.destination_call) {
+            return self.answered(now, &frame, out);
+        }
+        self.tally.late += 1;
+        if let Kind::Iax(Command::RegisterAck | Command::RegisterReject) = frame.kind {
+            acknowledge(&frame, out);
+        }
+    }
+
+    fn expire(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some((_, handle)) = self.timers.hold_due(now) {
+            let Some(&call) = self.timers.get(handle) else {
+                return;
+            };
+            let Some(flight) = self.flights.get_mut(&call) else {
+                self.timers.cancel(handle);
+                continue;
+            };
+            match flight.expire(now, &self.timing) {
+                Expired::GiveUp => self.fail(call, Failure::Timeout),
+                Expired::Retransmit(next) => {
+                    self.timers.reschedule(handle, next);
+                    self.send_again(call, out);
+                }
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next_deadline()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    fn flush_journal(&mut self) -> io::Result<()> {
+        self.journal.as_mut().map_or(Ok(()), Journal::flush)
+    }
+}
+
+/// Acknowledges the last frame of a call.
+fn acknowledge(frame: &FullFrame<'_>, out: &mut Outbox) {
+    let ack = FullFrame {
+        source_call: frame.destination_call,
+        destination_call: frame.source_call,
+        timestamp: frame.timestamp,
+        outbound: frame.inbound,
+        inbound: frame.outbound.wrapping_add(1),
+        ..FullFrame::default()
+    };
+    out.push(|bytes| ack.write(bytes));
+}
+
+/// Call numbers have 15 bits, and 0 is none.
+const LAST_CALL: u16 = 0x7fff;

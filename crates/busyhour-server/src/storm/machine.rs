@@ -1,0 +1,38 @@
+//! What the driver asks of the devices, whatever protocol they speak.
+
+use std::io;
+
+use busyhour::clock::Instant;
+
+use super::batch::Outbox;
+use super::tally::Tally;
+
+/// All devices of one socket: pure, time and datagrams in, datagrams out.
+pub(super) trait Machine: Send {
+    /// Begins a registration that was due at `due`. A device that is still at
+    /// its last one is passed over: `false`.
+    fn register(&mut self, now: Instant, due: Instant, index: u32, out: &mut Outbox) -> bool;
+
+    /// Takes one datagram that came back.
+    fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox);
+
+    /// Sends again what was not answered in time, or gives it up.
+    fn expire(&mut self, now: Instant, out: &mut Outbox);
+
+    /// When [`expire`](Self::expire) has something to do.
+    fn next_deadline(&self) -> Option<Instant>;
+
+    /// Registrations under way.
+    fn in_flight(&self) -> usize;
+
+    /// The counts so far.
+    fn tally(&mut self) -> &mut Tally;
+
+    /// Writes out what the journal holds back.
+    fn flush_journal(&mut self) -> io::Result<()>;
+
+    /// Hands out the counts so far and begins anew.
+    fn take_tally(&mut self) -> Tally {
+        std::mem::replace(self.tally(), Tally::new())
+    }
+}
