@@ -53,6 +53,8 @@ fn serve(place: &Place, sip: SocketAddr) -> ServerProcess {
     let mut command = busyhour();
     command.args([
         "serve",
+        "--iax2-listen",
+        "127.0.0.1:0",
         "--sip-listen",
         &sip.to_string(),
         "--http-listen",

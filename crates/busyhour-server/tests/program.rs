@@ -27,6 +27,8 @@ fn without_configuration_it_serves_and_says_where_and_how_to_go_on() {
     let mut command = busyhour();
     command.args([
         "serve",
+        "--iax2-listen",
+        "127.0.0.1:0",
         "--sip-listen",
         "127.0.0.1:0",
         "--http-listen",
@@ -100,7 +102,15 @@ fn a_sip_port_in_use_is_one_clear_line() {
     let address = taken.local_addr().unwrap().to_string();
     let place = Place::new();
     let mut command = busyhour();
-    command.args(["serve", "--sip-listen", &address, "--http-listen", "off"]);
+    command.args([
+        "serve",
+        "--sip-listen",
+        &address,
+        "--iax2-listen",
+        "off",
+        "--http-listen",
+        "off",
+    ]);
     command.arg("--store-path").arg(place.path("busyhour.db"));
     let (line, code) = failure(&mut command);
     assert!(
@@ -118,6 +128,8 @@ fn an_http_port_in_use_is_one_clear_line() {
     let mut command = busyhour();
     command.args([
         "serve",
+        "--iax2-listen",
+        "127.0.0.1:0",
         "--sip-listen",
         "127.0.0.1:0",
         "--http-listen",
@@ -154,6 +166,8 @@ fn a_database_that_cannot_be_written_is_one_clear_line() {
         let mut command = busyhour();
         command.args([
             "serve",
+            "--iax2-listen",
+            "127.0.0.1:0",
             "--sip-listen",
             "127.0.0.1:0",
             "--http-listen",

@@ -12,8 +12,11 @@ pub(super) fn announce(service: &Service) {
 
 fn write(out: &mut impl Write, service: &Service) -> io::Result<()> {
     writeln!(out, "busyhour {} serves", env!("CARGO_PKG_VERSION"))?;
-    for address in service.udp.addresses() {
+    for address in service.network.sip.addresses() {
         writeln!(out, "  SIP        {address} (UDP)")?;
+    }
+    for address in service.network.iax2.addresses() {
+        writeln!(out, "  IAX2       {address} (UDP)")?;
     }
     if let Some(web) = &service.web {
         writeln!(out, "  dashboard  http://{}/", web.address())?;
@@ -45,8 +48,11 @@ fn write_who_may_register(out: &mut impl Write, service: &Service) -> io::Result
 
 fn ready(service: &Service) -> String {
     let mut line = format!("ready pid={}", std::process::id());
-    for address in service.udp.addresses() {
+    for address in service.network.sip.addresses() {
         line += &format!(" sip-udp={address}");
+    }
+    for address in service.network.iax2.addresses() {
+        line += &format!(" iax2-udp={address}");
     }
     if let Some(web) = &service.web {
         line += &format!(" http={}", web.address());

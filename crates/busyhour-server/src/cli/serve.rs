@@ -93,7 +93,8 @@ wins over the environment, and that over the file.
 
 Examples:
   busyhour serve
-      SIP on 127.0.0.1:5060 (UDP), the dashboard on http://127.0.0.1:8080/
+      SIP on 127.0.0.1:5060, IAX2 on 127.0.0.1:4569 (both UDP), the dashboard on
+      http://127.0.0.1:8080/
   busyhour serve --config /etc/busyhour/busyhour.toml
   busyhour serve --sip-listen 0.0.0.0:5060 --http-listen off
   BUSYHOUR_SIP_AUTH=open busyhour serve --store-durability memory

@@ -1,7 +1,7 @@
 use super::{Failure, announce::announce, reload::Reloadable};
 use crate::{
     config::{self, Config, default_database},
-    net::{Udp, UdpOptions, address_problem},
+    net::{Both, Udp, UdpOptions, address_problem},
     server::{Server, ServerConfig},
     store::{self, MemoryStore, SqliteOptions, SqliteStore, Store},
     web::Web,
@@ -18,7 +18,7 @@ use std::{
 /// A server and all it runs on.
 pub(super) struct Service {
     pub(super) config: Config,
-    pub(super) udp: Arc<Udp>,
+    pub(super) network: Arc<Both>,
     pub(super) web: Option<Web>,
     accounts: Arc<Reloadable>,
     server: Server,
@@ -30,20 +30,19 @@ impl Service {
     pub(super) fn start(config: Config) -> Result<Self, Failure> {
         // The store first: a second server on it must not take a port before it refuses.
         let store = open_store(&config.store)?;
-        let udp = Udp::bind(&udp_options(&config.sip)).map_err(Failure::running)?;
-        let udp = Arc::new(udp);
+        let network = Arc::new(bind(&config)?);
         let runtime = build_runtime(&config.runtime)?;
         let accounts = Arc::new(Reloadable::new(config.accounts.clone()));
         let options = ServerConfig {
             accounts: accounts.clone(),
             ..config.server()
         };
-        let server = Server::start(runtime.clone(), options, udp.clone(), store);
+        let server = Server::start(runtime.clone(), options, network.clone(), store);
         let server = server.map_err(Failure::running)?;
         let service = Self {
             web: start_web(&config.http, &server)?,
             config,
-            udp,
+            network,
             accounts,
             server,
             runtime,
@@ -73,7 +72,7 @@ impl Service {
         tracing::info!(seconds = deadline.as_secs(), "draining");
         let durable = self.server.shutdown(deadline);
         let report = self.runtime.shutdown(deadline);
-        self.udp.stop_receiving();
+        self.network.stop_receiving();
         if durable && report.is_clean() {
             tracing::info!("drained");
             return Ok(());
@@ -97,10 +96,16 @@ impl Service {
     }
 
     fn receive(&self) -> Result<(), Failure> {
-        let server = self.server.clone();
-        let started = self.udp.start(self.runtime.buffers(), move |datagram| {
+        let buffers = self.runtime.buffers();
+        let (sip, iax2) = (self.server.clone(), self.server.clone());
+        let started = self.network.sip.start(buffers, move |datagram| {
             let flow = datagram.flow;
-            server.datagram(flow.remote, flow.local, datagram.payload);
+            sip.datagram(flow.remote, flow.local, datagram.payload);
+        });
+        started.map_err(Failure::running)?;
+        let started = self.network.iax2.start(buffers, move |datagram| {
+            let flow = datagram.flow;
+            iax2.iax2_datagram(flow.remote, flow.local, datagram.payload);
         });
         started.map_err(Failure::running)
     }
@@ -144,12 +149,21 @@ fn make_folder(database: &Path) -> Result<(), Failure> {
     })
 }
 
-fn udp_options(options: &config::Sip) -> UdpOptions {
-    UdpOptions {
-        addresses: options.listen.clone(),
-        receive_buffer_bytes: options.receive_buffer_kib << 10,
-        send_queue_len_max: options.send_queue,
-    }
+/// Binds the addresses of both protocols, with as much room for each socket.
+fn bind(config: &Config) -> Result<Both, Failure> {
+    let bind = |protocol, addresses: &[_]| {
+        let options = UdpOptions {
+            protocol,
+            addresses: addresses.to_vec(),
+            receive_buffer_bytes: config.sip.receive_buffer_kib << 10,
+            send_queue_len_max: config.sip.send_queue,
+        };
+        Udp::bind(&options).map_err(Failure::running)
+    };
+    Ok(Both {
+        sip: bind("SIP", &config.sip.listen)?,
+        iax2: bind("IAX2", &config.iax2.listen)?,
+    })
 }
 
 fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {

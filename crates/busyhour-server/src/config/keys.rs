@@ -1,8 +1,8 @@
 use super::{
     Config,
     values::{
-        AUTO, DEFAULT, OFF, address_or, addresses, algorithms, auth, durability, format, hosts,
-        join, level, path_or, put, realm, seconds, workers,
+        AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, algorithms, auth, call_tokens,
+        durability, format, hosts, join, level, path_or, put, realm, seconds, workers,
     },
 };
 use std::{fmt, str::FromStr};
@@ -229,6 +229,25 @@ pub const KEYS: &[Key] = &[
         show: |config| config.sip.send_queue.to_string(),
     },
     Key {
+        path: "iax2.listen",
+        allowed: Allowed::Text(
+            "an IP address and port such as 127.0.0.1:4569, or several parted by commas, or off",
+        ),
+        help: "Where IAX2 over UDP is served, or off; port 0 takes a free one",
+        assign: |config, text| put(&mut config.iax2.listen, addresses_or(OFF, text)),
+        show: |config| match config.iax2.listen.is_empty() {
+            true => OFF.into(),
+            false => join(&config.iax2.listen),
+        },
+    },
+    Key {
+        path: "iax2.call_token",
+        allowed: Allowed::OneOf(&["required", "optional"]),
+        help: "Whether IAX2 devices must show that they receive at their address; very old ones can't",
+        assign: |config, text| put(&mut config.iax2.call_tokens, call_tokens(text)),
+        show: |config| format!("{:?}", config.iax2.call_tokens).to_lowercase(),
+    },
+    Key {
         path: "watch.min_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Shortest life of a subscription; a request for less is answered 423",
@@ -292,6 +311,44 @@ pub const KEYS: &[Key] = &[
         help: "Datagrams that may wait for one device; more are dropped and counted",
         assign: |config, text| put(&mut config.limits.device_queue_max, text.parse().ok()),
         show: |config| config.limits.device_queue_max.to_string(),
+    },
+    Key {
+        path: "limits.iax2_calls",
+        allowed: Allowed::Whole {
+            min: 16,
+            max: 16_777_216,
+            unit: "calls",
+        },
+        help: "Registrations by IAX2 in progress; more are not answered, and counted",
+        assign: |config, text| put(&mut config.limits.iax2_calls_max, text.parse().ok()),
+        show: |config| config.limits.iax2_calls_max.to_string(),
+    },
+    Key {
+        path: "limits.iax2_calls_per_source",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 32_767,
+            unit: "calls",
+        },
+        help: "Registrations by IAX2 in progress from one IP address",
+        assign: |config, text| {
+            put(
+                &mut config.limits.iax2_calls_per_source_max,
+                text.parse().ok(),
+            )
+        },
+        show: |config| config.limits.iax2_calls_per_source_max.to_string(),
+    },
+    Key {
+        path: "limits.iax2_records",
+        allowed: Allowed::Whole {
+            min: 16,
+            max: 16_777_216,
+            unit: "calls",
+        },
+        help: "Ended IAX2 calls whose late duplicates are recognised, for 10 s at most",
+        assign: |config, text| put(&mut config.limits.iax2_records_max, text.parse().ok()),
+        show: |config| config.limits.iax2_records_max.to_string(),
     },
     Key {
         path: "http.listen",

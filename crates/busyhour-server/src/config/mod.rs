@@ -34,7 +34,9 @@ pub use paths::default_database;
 pub use problem::{Origin, Problem, Problems};
 
 use crate::auth::Algorithm;
-use crate::server::{Authentication, Limits, RegistrationPolicy, ServerConfig, WatchPolicy};
+use crate::server::{
+    Authentication, CallTokens, Limits, RegistrationPolicy, ServerConfig, WatchPolicy,
+};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -46,6 +48,8 @@ use std::{
 pub struct Config {
     /// The SIP registrar and its transport.
     pub sip: Sip,
+    /// The IAX2 registrar.
+    pub iax2: Iax2,
     /// Lives and counts of bindings; part of the `[sip]` section.
     pub registration: RegistrationPolicy,
     /// Lives of subscriptions: the `[watch]` section.
@@ -83,6 +87,15 @@ pub struct Sip {
     pub receive_buffer_kib: usize,
     /// Datagrams that may wait to be sent, per socket; more are dropped and counted.
     pub send_queue: usize,
+}
+
+/// The `[iax2]` section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Iax2 {
+    /// UDP addresses to serve, port 0 takes a free one; none serves no IAX2.
+    pub listen: Vec<SocketAddr>,
+    /// Whether devices must show that they receive at their address.
+    pub call_tokens: CallTokens,
 }
 
 /// Whether a request must prove who sent it.
@@ -214,6 +227,7 @@ impl Config {
             domains: self.sip.domains.clone(),
             authentication: self.sip.authentication(),
             advertised: self.sip.advertised,
+            call_tokens: self.iax2.call_tokens,
             registration: self.registration.clone(),
             watch: self.watch.clone(),
             limits: self.limits.clone(),
@@ -258,6 +272,15 @@ impl Default for Sip {
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             receive_buffer_kib: 8192,
             send_queue: 65_536,
+        }
+    }
+}
+
+impl Default for Iax2 {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 4569))],
+            call_tokens: CallTokens::Required,
         }
     }
 }

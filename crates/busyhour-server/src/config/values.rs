@@ -1,7 +1,7 @@
 //! Settings from their text form; `None` when it is not allowed.
 
 use super::{Auth, Durability, LogFormat, LogLevel};
-use crate::auth::Algorithm;
+use crate::{auth::Algorithm, server::CallTokens};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -19,6 +19,22 @@ pub(super) fn seconds(text: &str) -> Option<Duration> {
 
 pub(super) fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
     text.split(',').map(|one| one.trim().parse().ok()).collect()
+}
+
+/// As [`addresses`], and none for `word`.
+pub(super) fn addresses_or(word: &str, text: &str) -> Option<Vec<SocketAddr>> {
+    if text == word {
+        return Some(Vec::new());
+    }
+    addresses(text)
+}
+
+pub(super) fn call_tokens(text: &str) -> Option<CallTokens> {
+    match text {
+        "required" => Some(CallTokens::Required),
+        "optional" => Some(CallTokens::Optional),
+        _ => None,
+    }
 }
 
 pub(super) fn hosts(text: &str) -> Option<Vec<String>> {

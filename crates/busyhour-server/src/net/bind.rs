@@ -7,13 +7,15 @@ use std::{
     time::Duration,
 };
 
-/// Why a SIP address cannot be served.
+/// Why an address cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "SIP address {address} (UDP) cannot be served: {}",
-    address_problem(source, "sip.listen")
+    "{protocol} address {address} (UDP) cannot be served: {}",
+    address_problem(source, &format!("{}.listen", protocol.to_lowercase()))
 )]
 pub struct BindError {
+    /// What should have been spoken there.
+    pub protocol: &'static str,
     /// The address as configured.
     pub address: SocketAddr,
     /// What the operating system said.
@@ -22,7 +24,11 @@ pub struct BindError {
 
 /// A bound socket with the options of `options`.
 pub(super) fn bind(address: SocketAddr, options: &UdpOptions) -> Result<UdpSocket, BindError> {
-    let wrap = |source| BindError { address, source };
+    let wrap = |source| BindError {
+        protocol: options.protocol,
+        address,
+        source,
+    };
     let socket = open(address).map_err(wrap)?;
     grow_send_buffer(&socket);
     grow_receive_buffer(&socket, options.receive_buffer_bytes);

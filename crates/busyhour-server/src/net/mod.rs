@@ -1,6 +1,6 @@
-//! SIP's datagrams: batches in and out of UDP sockets.
+//! Datagrams of SIP and IAX2: batches in and out of UDP sockets.
 //!
-//! **In.** Each socket has a thread `bh-rx-<n>`. It asks the kernel for up to
+//! **In.** Each socket has a thread `bh-rx-<protocol>-<n>`. It asks the kernel for up to
 //! [`BATCH_LEN`] datagrams in one call (`recvmmsg`), straight into pinned
 //! buffers, and hands them on in order. Only when the socket is empty does it
 //! sleep in `poll`, together with the signal that ends it.
@@ -21,8 +21,10 @@ mod receive;
 mod send;
 mod stats;
 mod udp;
+mod both;
 
 pub use bind::{BindError, address_problem};
+pub use both::Both;
 pub use udp::{Datagram, Udp, UdpOptions};
 
 /// Datagrams that one system call moves at most.

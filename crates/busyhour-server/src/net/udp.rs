@@ -40,6 +40,7 @@ use std::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Udp {
+    protocol: &'static str,
     sockets: Vec<Port>,
     addresses: Vec<SocketAddr>,
     /// Readable once the receive threads shall end; never read, so all see it.
@@ -50,6 +51,8 @@ pub struct Udp {
 /// Which addresses to serve, and with how much room.
 #[derive(Debug, Clone)]
 pub struct UdpOptions {
+    /// What is spoken there, `SIP` or `IAX2`, for the words of an error.
+    pub protocol: &'static str,
     /// The addresses; port 0 takes a free one.
     pub addresses: Vec<SocketAddr>,
     /// The kernel's receive buffer of each socket, in bytes.
@@ -76,9 +79,10 @@ struct Port {
 }
 
 impl UdpOptions {
-    /// The default room for these addresses: 8 MiB in, 65,536 datagrams out.
+    /// SIP with the default room for these addresses: 8 MiB in, 65,536 datagrams out.
     pub fn new(addresses: impl Into<Vec<SocketAddr>>) -> Self {
         Self {
+            protocol: "SIP",
             addresses: addresses.into(),
             receive_buffer_bytes: 8 << 20,
             send_queue_len_max: 65_536,
@@ -100,10 +104,12 @@ impl Udp {
             .collect::<Result<_, _>>()?;
         let stop = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC);
         let stop = stop.map_err(|error| BindError {
+            protocol: options.protocol,
             address: sockets.first().map_or(NO_ADDRESS, |port| port.local),
             source: error.into(),
         })?;
         Ok(Self {
+            protocol: options.protocol,
             addresses: sockets.iter().map(|port| port.local).collect(),
             sockets,
             stop: Arc::new(stop),
@@ -111,7 +117,7 @@ impl Udp {
         })
     }
 
-    /// Starts a thread `bh-rx-<n>` for each socket, which calls `deliver` for
+    /// Starts a thread `bh-rx-<protocol>-<n>` for each socket, which calls `deliver` for
     /// each datagram, in the order of arrival at that socket.
     ///
     /// # Errors
@@ -126,7 +132,8 @@ impl Udp {
         for (index, port) in self.sockets.iter().enumerate() {
             let receiver = port.receiver(buffers.clone(), self.stop.clone());
             let deliver = deliver.clone();
-            let thread = thread::Builder::new().name(format!("bh-rx-{index}"));
+            let name = format!("bh-rx-{}-{index}", self.protocol.to_lowercase());
+            let thread = thread::Builder::new().name(name);
             let thread = thread.spawn(move || receiver.run(&*deliver))?;
             self.threads().push(thread);
         }
@@ -181,9 +188,13 @@ impl Drop for Udp {
 impl Port {
     fn bind(address: SocketAddr, options: &UdpOptions) -> Result<Self, BindError> {
         let socket = bind(address, options)?;
-        let local = socket.local_addr();
+        let local = socket.local_addr().map_err(|source| BindError {
+            protocol: options.protocol,
+            address,
+            source,
+        })?;
         Ok(Self {
-            local: local.map_err(|source| BindError { address, source })?,
+            local,
             socket: Arc::new(socket),
             queue: SendQueue::new(options.send_queue_len_max),
             counters: Arc::default(),

@@ -2,7 +2,8 @@
 
 use super::{Accounts, NoAccounts};
 use crate::{
-    auth::Algorithm, registrar::Policy as RegistrationPolicy, watch::Policy as WatchPolicy,
+    auth::Algorithm, iax2::CallTokens, registrar::Policy as RegistrationPolicy,
+    watch::Policy as WatchPolicy,
 };
 use std::{net::SocketAddr, sync::Arc};
 
@@ -30,6 +31,8 @@ pub struct ServerConfig {
     /// Address to name in Contact and Via when ours differs from the socket's,
     /// as it does behind a port forwarding.
     pub advertised: Option<SocketAddr>,
+    /// Whether devices of IAX2 must show that they receive at their address.
+    pub call_tokens: CallTokens,
     /// Lifetimes and counts of bindings.
     pub registration: RegistrationPolicy,
     /// Lifetimes and retries of subscriptions.
@@ -45,6 +48,7 @@ impl Default for ServerConfig {
             authentication: Authentication::default(),
             accounts: Arc::new(NoAccounts),
             advertised: None,
+            call_tokens: CallTokens::default(),
             registration: RegistrationPolicy::default(),
             watch: WatchPolicy::default(),
             limits: Limits::default(),
@@ -104,6 +108,12 @@ pub struct Limits {
     pub watchers_max: usize,
     /// Datagrams that may wait for one device.
     pub device_queue_max: usize,
+    /// Calls of IAX2 at a time.
+    pub iax2_calls_max: usize,
+    /// Calls of IAX2 at a time from one IP address.
+    pub iax2_calls_per_source_max: usize,
+    /// Calls of IAX2 that are over and whose late duplicates are recognised.
+    pub iax2_records_max: usize,
 }
 
 impl Default for Limits {
@@ -113,6 +123,9 @@ impl Default for Limits {
             transactions_max: 65_536,
             watchers_max: 200_000,
             device_queue_max: 32,
+            iax2_calls_max: 65_536,
+            iax2_calls_per_source_max: 4_096,
+            iax2_records_max: 262_144,
         }
     }
 }

@@ -5,6 +5,7 @@ use super::{
     accounts::Directory,
     counters::{RegistrarCounters, TrafficCounters, WatchCounters},
     devices::Devices,
+    iax2::Iax2,
     latency::Latency,
     random::Secrets,
     transactions::Transactions,
@@ -46,6 +47,7 @@ pub(super) struct Parts {
     pub(super) devices: Devices,
     pub(super) watchers: Watchers,
     pub(super) transactions: Transactions,
+    pub(super) iax2: Iax2,
     pub(super) secrets: Secrets,
 }
 
@@ -104,6 +106,10 @@ impl Core {
 
     pub(super) fn transactions(&self) -> &Transactions {
         &self.parts.transactions
+    }
+
+    pub(super) fn iax2(&self) -> &Iax2 {
+        &self.parts.iax2
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -12,8 +12,14 @@
 //!
 //! A failure between 1 and 3 leaves the bindings as they were.
 
-use super::{alarm::Alarm, core::Core, transactions::Key};
+use super::{
+    alarm::Alarm,
+    core::Core,
+    job::{Arrival, Iax2Arrival, Job},
+    transactions::Key,
+};
 use crate::{
+    iax2::{CallId, Verdict},
     proto::sip::Message,
     registrar::{
         Binding, BindingChange, Bindings, Flow, Moment, Refusal, Registration, Tally, Update,
@@ -43,20 +49,11 @@ pub(super) struct Device {
     state: Mutex<State>,
 }
 
-/// A request on its way to its device.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) datagram: Buffer,
-    pub(super) flow: Flow,
-    pub(super) transaction: Key,
-    pub(super) arrived_at: Instant,
-}
-
 #[derive(Default)]
 struct State {
     bindings: Bindings,
     pending: Option<Box<Pending>>,
-    waiting: VecDeque<Arrival>,
+    waiting: VecDeque<Job>,
     alarm: Alarm,
     /// Out of the table: whoever still holds it has to look again.
     is_retired: bool,
@@ -64,18 +61,25 @@ struct State {
 
 /// A change on its way to the disk.
 struct Pending {
-    arrival: Arrival,
+    job: Job,
     draft: Draft,
 }
 
 /// What holds once the change is durable.
 struct Draft {
     bindings: Bindings,
-    answer: Buffer,
-    answer_flow: Flow,
+    answer: Answer,
     tally: Tally,
     /// Watchers see a difference.
     is_visible: bool,
+}
+
+/// What the device is told then.
+enum Answer {
+    /// The 200 of a transaction, and where it goes.
+    Sip(Key, Flow, Buffer),
+    /// What a call makes a REGACK of.
+    Iax2(CallId, Verdict),
 }
 
 impl Device {
@@ -107,10 +111,10 @@ impl Device {
         self.serializer.len()
     }
 
-    /// Sends a REGISTER to the serializer; `false` when it takes no more.
-    pub(super) fn push(self: &Arc<Self>, arrival: Arrival) -> bool {
+    /// Sends a registration to the serializer; `false` when it takes no more.
+    pub(super) fn push(self: &Arc<Self>, job: Job) -> bool {
         let device = self.clone();
-        let pushed = self.serializer.try_push(move || device.arrive(arrival));
+        let pushed = self.serializer.try_push(move || device.arrive(job));
         pushed.is_ok()
     }
 
@@ -127,41 +131,79 @@ impl Device {
         self.settle(core, &mut state);
     }
 
-    fn arrive(self: &Arc<Self>, arrival: Arrival) {
+    fn arrive(self: &Arc<Self>, job: Job) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
-            return core.register_again(&self.name, arrival);
+            return core.register_again(&self.name, job);
         }
         if state.pending.is_none() {
             self.expire(&core, &mut state);
-            self.register(&core, &mut state, arrival);
+            self.register(&core, &mut state, job);
             return self.settle(&core, &mut state);
         }
         match state.waiting.len() < core.limits().device_queue_max {
-            true => state.waiting.push_back(arrival),
-            false => core.drop_for_device_queue(arrival.transaction),
+            true => state.waiting.push_back(job),
+            false => core.drop_job(job.id()),
         }
     }
 
-    fn register(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, arrival: Arrival) {
+    fn register(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, job: Job) {
+        core.counters().registrar.requests.increment();
+        match job {
+            Job::Sip(arrival) => self.register_sip(core, state, arrival),
+            Job::Iax2(arrival) => self.register_iax2(core, state, arrival),
+        }
+    }
+
+    fn register_sip(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, arrival: Arrival) {
         // It was parsed when it arrived, so it parses again.
         let Ok(message) = Message::parse(&arrival.datagram) else {
             return;
         };
-        core.counters().registrar.requests.increment();
         let (flow, transaction) = (arrival.flow, arrival.transaction);
         match self.draft(core, &state.bindings, &message, &arrival) {
             Ok(Some((draft, changes))) => {
                 drop(message);
-                self.commit(core, state, Pending { arrival, draft }, changes);
+                let job = Job::Sip(arrival);
+                self.commit(core, state, Pending { job, draft }, changes);
             }
             Ok(None) => core.abandon(transaction),
             Err(refusal) => core.refuse_registration(&message, flow, transaction, &refusal),
         }
+    }
+
+    fn register_iax2(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        state: &mut State,
+        arrival: Box<Iax2Arrival>,
+    ) {
+        let policy = &core.config().registration;
+        let registration = &arrival.registration;
+        let mut next_id = || core.next_binding_id();
+        let update = state
+            .bindings
+            .update_iax2(registration, policy, core.moment(), &mut next_id);
+        let Ok(update) = update else {
+            core.counters().registrar.forbidden.increment();
+            return core.conclude_iax2(&arrival.call, &Verdict::Forbidden);
+        };
+        let verdict = match registration.granted_s(policy) {
+            0 => Verdict::Released,
+            refresh_s => Verdict::Registered { refresh_s },
+        };
+        let draft = Draft {
+            answer: Answer::Iax2(arrival.call, verdict),
+            tally: update.tally,
+            is_visible: is_visible(&update),
+            bindings: update.bindings,
+        };
+        let job = Job::Iax2(arrival);
+        self.commit(core, state, Pending { job, draft }, update.changes);
     }
 
     /// What a registration leads to; `None` without a buffer for the answer.
@@ -181,9 +223,9 @@ impl Device {
         let Some(answer) = answer else {
             return Ok(None);
         };
+        let answer_flow = core.answer_flow(message, arrival.flow);
         let draft = Draft {
-            answer,
-            answer_flow: core.answer_flow(message, arrival.flow),
+            answer: Answer::Sip(arrival.transaction, answer_flow, answer),
             tally: update.tally,
             is_visible: is_visible(&update),
             bindings: update.bindings,
@@ -249,32 +291,37 @@ impl Device {
             Err(_) => self.fail(&core, &mut state),
         }
         while state.pending.is_none() {
-            let Some(arrival) = state.waiting.pop_front() else {
+            let Some(job) = state.waiting.pop_front() else {
                 break;
             };
-            self.register(&core, &mut state, arrival);
+            self.register(&core, &mut state, job);
         }
         self.settle(&core, &mut state);
     }
 
     /// What was asked for is durable, or changes nothing.
-    fn accept(&self, core: &Core, state: &mut State, pending: Pending) {
-        let Pending { arrival, draft } = pending;
+    fn accept(&self, core: &Arc<Core>, state: &mut State, pending: Pending) {
+        let Pending { job, draft } = pending;
         state.bindings = draft.bindings;
-        core.answer(arrival.transaction, draft.answer_flow, draft.answer);
-        core.count_accepted(draft.tally, arrival.arrived_at);
+        match draft.answer {
+            Answer::Sip(transaction, flow, answer) => core.answer(transaction, flow, answer),
+            Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
+        }
+        core.count_accepted(draft.tally, job.arrived_at());
         if draft.is_visible {
             self.publish(core, &state.bindings);
         }
     }
 
     /// The store did not take the change: the bindings stay as they were.
-    fn fail(&self, core: &Core, state: &mut State) {
+    fn fail(&self, core: &Arc<Core>, state: &mut State) {
         let Some(pending) = state.pending.take() else {
             return;
         };
         core.counters().registrar.store_failures.increment();
-        let arrival = &pending.arrival;
+        let Job::Sip(arrival) = &pending.job else {
+            return core.abandon_job(pending.job.id());
+        };
         if let Ok(message) = Message::parse(&arrival.datagram) {
             let refusal = core.overloaded();
             core.fail(&message, arrival.flow, arrival.transaction, &refusal);

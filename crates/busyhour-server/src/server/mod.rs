@@ -30,6 +30,8 @@ mod admission;
 mod transactions;
 mod devices;
 mod device;
+mod job;
+mod iax2;
 mod watchers;
 mod watcher;
 mod alarm;
@@ -37,6 +39,7 @@ mod respond;
 mod listing;
 
 pub use crate::{
+    iax2::{CallTokens, Iax2Stats},
     registrar::{Binding, Flow, Policy as RegistrationPolicy},
     watch::Policy as WatchPolicy,
 };
@@ -137,6 +140,16 @@ impl Server {
             remote: from,
         };
         self.core.receive(flow, &datagram);
+    }
+
+    /// As [`datagram`](Self::datagram), for one that came to an address where
+    /// IAX2 is spoken.
+    pub fn iax2_datagram(&self, from: SocketAddr, local: SocketAddr, datagram: Buffer) {
+        let flow = Flow {
+            local,
+            remote: from,
+        };
+        self.core.receive_iax2(flow, &datagram);
     }
 
     /// Everything the server knows about itself.

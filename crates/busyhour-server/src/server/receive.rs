@@ -2,7 +2,7 @@
 
 use super::{
     core::Core,
-    device::Arrival,
+    job::Arrival,
     transactions::{Key, Seen},
 };
 use crate::{

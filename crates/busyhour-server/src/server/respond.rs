@@ -154,11 +154,6 @@ impl Core {
         self.transactions().forget(transaction);
     }
 
-    pub(super) fn drop_for_device_queue(&self, transaction: Key) {
-        self.counters().traffic.dropped_device_queue.increment();
-        self.abandon(transaction);
-    }
-
     /// Whether a device or watcher has as much waiting as it may.
     pub(super) fn is_flooded(&self, queued_len: usize) -> bool {
         queued_len >= self.limits().device_queue_max

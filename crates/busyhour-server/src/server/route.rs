@@ -3,8 +3,9 @@
 
 use super::{
     core::Core,
-    device::{Arrival, Device},
+    device::Device,
     devices::TableFull,
+    job::{Arrival, Job, JobId},
     receive::Request,
     watcher::Watcher,
 };
@@ -32,11 +33,11 @@ impl Core {
         }
     }
 
-    /// A REGISTER whose device left the table meanwhile.
-    pub(super) fn register_again(self: &Arc<Self>, aor: &Name, arrival: Arrival) {
+    /// A registration whose device left the table meanwhile.
+    pub(super) fn register_again(self: &Arc<Self>, aor: &Name, job: Job) {
         match self.devices().open(aor, self) {
-            Ok(device) => self.push_to_device(&device, arrival),
-            Err(TableFull) => self.abandon(arrival.transaction),
+            Ok(device) => self.push_to_device(&device, job),
+            Err(TableFull) => self.abandon_job(job.id()),
         }
     }
 
@@ -50,15 +51,16 @@ impl Core {
         let device = self.devices().open(&aor, self);
         let device = device.map_err(|TableFull| self.table_full())?;
         if let Some(arrival) = self.begin(request) {
-            self.push_to_device(&device, arrival);
+            self.push_to_device(&device, arrival.into());
         }
         Ok(())
     }
 
-    fn push_to_device(&self, device: &Arc<Device>, arrival: Arrival) {
-        let transaction = arrival.transaction;
-        if self.is_flooded(device.queued_len()) || !device.push(arrival) {
-            self.drop_for_device_queue(transaction);
+    /// Gives a registration to its device, if that has room.
+    pub(super) fn push_to_device(self: &Arc<Self>, device: &Arc<Device>, job: Job) {
+        let id = job.id();
+        if self.is_flooded(device.queued_len()) || !device.push(job) {
+            self.drop_job(id);
         }
     }
 
@@ -77,10 +79,10 @@ impl Core {
         Ok(())
     }
 
-    fn push_to_watcher(&self, watcher: &Arc<Watcher>, arrival: Arrival) {
+    fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, arrival: Arrival) {
         let transaction = arrival.transaction;
         if self.is_flooded(watcher.queued_len()) || !watcher.push(arrival) {
-            self.drop_for_device_queue(transaction);
+            self.drop_job(JobId::Sip(transaction));
         }
     }
 

@@ -5,6 +5,7 @@ use super::{
     accounts::Directory,
     core::{Core, Parts},
     devices::Devices,
+    iax2::{self, Iax2},
     random::{RandomError, Secrets, random_key},
     transactions::Transactions,
     watchers::Watchers,
@@ -54,6 +55,8 @@ impl Core {
         let realm = config.authentication.realm();
         let secrets = Secrets::new(&runtime)?;
         let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
+        let is_open = config.authentication == Authentication::Open;
+        let policy = iax2::policy(config.call_tokens, is_open, &config.limits);
         let parts = Parts {
             states: runtime.topic("device-state").cached().build(),
             domains: Domains::new(config.domains.iter().cloned()),
@@ -62,6 +65,7 @@ impl Core {
             devices: Devices::new(config.limits.devices_max, device_seed),
             watchers: Watchers::new(config.limits.watchers_max),
             transactions: Transactions::new(config.limits.transactions_max, transaction_seeds),
+            iax2: Iax2::new(&runtime, random_key(&runtime)?, device_seed, &policy),
             secrets,
             runtime,
             config,

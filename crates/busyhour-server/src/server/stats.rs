@@ -1,7 +1,7 @@
 //! The one snapshot that the command line, the page and the metrics read.
 
 use super::{NetworkStats, core::Core};
-use crate::store::StoreStats;
+use crate::{iax2::Iax2Stats, store::StoreStats};
 use busyhour::stats::Snapshot;
 use serde::Serialize;
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub struct ServerStats {
     pub registrar: RegistrarStats,
     /// Subscriptions and notifications.
     pub watch: WatchStats,
+    /// Calls of IAX2.
+    pub iax2: Iax2Stats,
     /// The store.
     pub store: StoreStats,
     /// The stations of the library.
@@ -148,6 +150,7 @@ impl Core {
             traffic: self.traffic_stats(),
             registrar: self.registrar_stats(),
             watch: self.watch_stats(),
+            iax2: self.iax2().stats(),
             store: self.store().stats(),
             runtime: self.runtime().stats(),
         }

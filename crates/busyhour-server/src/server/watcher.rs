@@ -3,7 +3,7 @@
 //! Everything here runs on the watcher's serializer: requests, responses,
 //! states from the bus and the alarm, so NOTIFY requests leave in order.
 
-use super::{alarm::Alarm, core::Core, counters::Counter, device::Arrival};
+use super::{alarm::Alarm, core::Core, counters::Counter, job::Arrival};
 use crate::{
     proto::sip::Message,
     registrar::Refusal,

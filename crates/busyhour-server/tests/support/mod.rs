@@ -52,6 +52,8 @@ impl Place {
         let mut command = busyhour();
         command.arg("serve");
         command.args([
+            "--iax2-listen",
+            "127.0.0.1:0",
             "--sip-listen",
             "127.0.0.1:0",
             "--http-listen",

@@ -1,0 +1,263 @@
+//! IAX2 on the network's threads: calls in shards, and what they ask for on
+//! its way to a device.
+//!
+//! All calls of one IP address are in one shard, so that its limit holds. A
+//! shard's lock is held while a frame is looked at, never while one is sent.
+
+use super::{
+    alarm::Alarm,
+    config::Limits,
+    core::Core,
+    devices::TableFull,
+    job::{Iax2Arrival, Job},
+};
+use crate::{
+    iax2::{Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Policy, Request, Verdict, Wish},
+    proto::sip::Uri,
+    registrar::{Flow, Iax2Registration, Refusal, address_of_record},
+};
+use busyhour::{buffer::Buffer, runtime::Runtime, serializer::Serializer};
+use foldhash::quality::FixedState;
+use std::{
+    cell::RefCell,
+    hash::BuildHasher,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
+};
+
+/// Every call of the server.
+pub(super) struct Iax2 {
+    shards: Box<[Shard]>,
+    hasher: FixedState,
+}
+
+struct Shard {
+    state: Mutex<State>,
+    /// Where the shard's alarm rings.
+    serializer: Serializer,
+}
+
+struct State {
+    calls: Calls,
+    alarm: Alarm,
+}
+
+impl Iax2 {
+    pub(super) fn new(runtime: &Runtime, key: [u8; 32], seed: u64, policy: &Policy) -> Self {
+        let keys = Keys::new(key);
+        let policy = of_shard(policy);
+        let shard = |number| Shard {
+            state: Mutex::new(State {
+                calls: Calls::new(keys.clone(), number, policy.clone()),
+                alarm: Alarm::default(),
+            }),
+            serializer: runtime.pool().ephemeral(),
+        };
+        Self {
+            shards: (0..SHARDS as u16).map(shard).collect(),
+            hasher: FixedState::with_seed(seed),
+        }
+    }
+
+    pub(super) fn stats(&self) -> Iax2Stats {
+        let mut sum = Iax2Stats::default();
+        for shard in &self.shards {
+            sum += &shard.lock().calls.stats();
+        }
+        sum
+    }
+
+    fn index(&self, source: IpAddr) -> usize {
+        self.hasher.hash_one(source) as usize % SHARDS
+    }
+}
+
+impl Core {
+    /// Takes a datagram of IAX2.
+    pub(super) fn receive_iax2(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
+        let traffic = &self.counters().traffic;
+        traffic.received.increment();
+        traffic.received_bytes.add(datagram.len() as u64);
+        if self.is_closing.load(Ordering::Acquire) {
+            return traffic.dropped_shutdown.increment();
+        }
+        let at = self.moment();
+        let check = |credentials: &Credentials<'_>| self.proves(credentials);
+        let index = self.iax2().index(flow.remote.ip());
+        self.with_calls(index, |calls, actions| {
+            calls.receive(at, flow, datagram, &check, actions);
+        });
+    }
+
+    /// Tells a call what became of its request.
+    pub(super) fn conclude_iax2(self: &Arc<Self>, call: &CallId, verdict: &Verdict) {
+        let at = self.moment();
+        let index = self.iax2().index(call.flow().remote.ip());
+        self.with_calls(index, |calls, actions| {
+            calls.conclude(at, call, verdict, actions);
+        });
+    }
+
+    /// Whether a device knows its password. Without an account it takes as long.
+    fn proves(&self, credentials: &Credentials<'_>) -> bool {
+        let secret = self.parts.directory.secret(credentials.username);
+        let expected = secret.and_then(|secret| secret.challenge_response(credentials.challenge));
+        let decoy = || crate::auth::challenge_response(credentials.challenge, "");
+        let is_known = expected.is_some();
+        credentials.proves(&expected.unwrap_or_else(decoy)) && is_known
+    }
+
+    /// Lets a shard's calls act; then does what they want.
+    fn with_calls(self: &Arc<Self>, index: usize, act: impl FnOnce(&mut Calls, &mut Actions)) {
+        let requests = with_actions(|actions| {
+            let shard = &self.iax2().shards[index];
+            let mut state = shard.lock();
+            act(&mut state.calls, actions);
+            self.set_calls_alarm(index, &mut state);
+            drop(state);
+            for (flow, frame) in actions.frames() {
+                if let Some(datagram) = self.write(|out| out.extend_from_slice(frame)) {
+                    self.send(flow, datagram);
+                }
+            }
+            actions.take_requests()
+        });
+        for request in requests {
+            self.register_by_iax2(request);
+        }
+    }
+
+    fn set_calls_alarm(self: &Arc<Self>, index: usize, state: &mut State) {
+        let Some(deadline) = state.calls.next_deadline() else {
+            return;
+        };
+        let core = Arc::downgrade(self);
+        let ring = move || {
+            if let Some(core) = core.upgrade() {
+                core.ring_calls(index);
+            }
+        };
+        let (timers, serializer) = (
+            self.runtime().timers(),
+            &self.iax2().shards[index].serializer,
+        );
+        let set = state.alarm.set(deadline, "iax2", timers, serializer, ring);
+        if set.is_err() {
+            self.counters().traffic.refused_table_full.increment();
+        }
+    }
+
+    fn ring_calls(self: &Arc<Self>, index: usize) {
+        let now = self.now();
+        self.iax2().shards[index].lock().alarm.rang(now);
+        self.with_calls(index, |calls, actions| calls.expire(now, actions));
+    }
+
+    fn register_by_iax2(self: &Arc<Self>, request: Request) {
+        let call = request.call;
+        match self.iax2_registration(request) {
+            Ok(registration) => self.push_registration(call, registration),
+            Err(_) => {
+                self.counters().registrar.forbidden.increment();
+                self.conclude_iax2(&call, &Verdict::Forbidden);
+            }
+        }
+    }
+
+    fn push_registration(self: &Arc<Self>, call: CallId, registration: Iax2Registration) {
+        match self.devices().open(&registration.aor, self) {
+            Ok(device) => {
+                let arrived_at = self.now();
+                let arrival = Iax2Arrival {
+                    registration,
+                    call,
+                    arrived_at,
+                };
+                self.push_to_device(&device, Job::Iax2(Box::new(arrival)));
+            }
+            Err(TableFull) => {
+                self.counters().traffic.refused_table_full.increment();
+                self.conclude_iax2(&call, &Verdict::Failed);
+            }
+        }
+    }
+
+    /// IAX2 names no domain: it is our first, or the address it came to.
+    fn iax2_registration(&self, request: Request) -> Result<Iax2Registration, Refusal> {
+        let flow = request.call.flow();
+        let domain = match self.config().domains.first() {
+            Some(domain) => domain.clone(),
+            None => host(flow.local.ip()),
+        };
+        let uri = format!("sip:{}@{domain}", request.username);
+        let uri = Uri::parse(&uri).ok_or(Refusal::NotFound)?;
+        let named = uri.as_sip().and_then(|uri| uri.user);
+        if named != Some(&*request.username) {
+            return Err(Refusal::NotFound);
+        }
+        Ok(Iax2Registration {
+            aor: address_of_record(&uri, &self.parts.domains)?.into(),
+            username: request.username,
+            refresh_s: match request.wish {
+                Wish::Register { refresh_s } => Some(refresh_s),
+                Wish::Release => None,
+            },
+            flow,
+        })
+    }
+}
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// The limits of one shard. Addresses are spread over the shards by chance, and
+/// each of them must get what it may have.
+fn of_shard(policy: &Policy) -> Policy {
+    let share = |whole: usize| whole.div_ceil(SHARDS).max(policy.calls_per_source_max);
+    Policy {
+        calls_max: share(policy.calls_max).min(policy.calls_max),
+        records_max: share(policy.records_max).min(policy.records_max),
+        ..policy.clone()
+    }
+}
+
+/// The policy of a server: what the configuration says of it.
+pub(super) fn policy(tokens: crate::iax2::CallTokens, is_open: bool, limits: &Limits) -> Policy {
+    Policy {
+        call_tokens: tokens,
+        is_open,
+        calls_max: limits.iax2_calls_max,
+        calls_per_source_max: limits.iax2_calls_per_source_max,
+        records_max: limits.iax2_records_max,
+    }
+}
+
+fn host(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+/// Lends the thread's room for actions, empty.
+fn with_actions<R>(use_actions: impl FnOnce(&mut Actions) -> R) -> R {
+    thread_local! {
+        static ACTIONS: RefCell<Actions> = RefCell::new(Actions::default());
+    }
+    ACTIONS.with(|actions| match actions.try_borrow_mut() {
+        Ok(mut actions) => {
+            actions.clear();
+            use_actions(&mut actions)
+        }
+        // Already lent further up this thread's stack.
+        Err(_) => use_actions(&mut Actions::default()),
+    })
+}
+
+/// More than threads, so that two addresses seldom wait for each other.
+const SHARDS: usize = 16;

@@ -1,0 +1,14 @@
+//! The IAX2 registrar, by frames of a client written from RFC 5456.
+//!
+//! The simulation runs `BUSYHOUR_SIM_SEEDS` seeds (200). A failure prints its
+//! seed; `BUSYHOUR_SIM_FIRST` begins with another one.
+
+mod capture;
+mod conversation;
+mod device;
+mod faults;
+mod host;
+#[path = "../sim/random.rs"]
+mod random;
+mod wire;
+mod world;
