@@ -71,8 +71,9 @@ fn serve(socket: &UdpSocket, deaf_to: u64, stop: &AtomicBool, accepted: &AtomicU
             .to_tag("t")
             .header(HeaderName::Contact, format_args!("{contact};expires=60"))
             .finish();
-        socket.send_to(&out, source).expect("sent");
+        // Before it is sent: the storm may be over as soon as it has this.
         accepted.fetch_add(1, Ordering::Relaxed);
+        socket.send_to(&out, source).expect("sent");
     }
 }
 
