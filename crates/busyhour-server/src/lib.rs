@@ -11,6 +11,7 @@ pub mod registrar;
 pub mod iax2;
 pub mod watch;
 pub mod store;
+pub mod archive;
 pub mod server;
 pub mod storm;
 pub mod config;

@@ -1,0 +1,128 @@
+//! Numbers in 64 bits, whatever their type, and the arithmetic between two of
+//! them that pmSetMode(3) and pmFetch(3) describe.
+
+use super::{Semantics, ValueType};
+
+/// Of a word that stands in the record itself.
+#[inline]
+pub(super) fn of_word(word: u32, value_type: ValueType) -> Option<u64> {
+    use ValueType::{F32, I32, U32};
+    matches!(value_type, I32 | U32 | F32).then_some(u64::from(word))
+}
+
+/// Of the bytes of a value block.
+#[inline]
+pub(super) fn of_block(block: &[u8], value_type: ValueType) -> Option<u64> {
+    use ValueType::{F32, F64, I32, I64, U32, U64};
+    match value_type {
+        I64 | U64 | F64 => block.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)),
+        F32 | I32 | U32 => {
+            let word = block.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+            word.map(u64::from)
+        }
+        _ => None,
+    }
+}
+
+/// As a number; NaN for a type that has none.
+#[inline]
+pub(super) fn number(bits: u64, value_type: ValueType) -> f64 {
+    match value_type {
+        ValueType::I32 => f64::from((bits as u32).cast_signed()),
+        ValueType::U32 => f64::from(bits as u32),
+        ValueType::I64 => bits.cast_signed() as f64,
+        ValueType::U64 => bits as f64,
+        ValueType::F32 => f64::from(f32::from_bits(bits as u32)),
+        ValueType::F64 => f64::from_bits(bits),
+        _ => f64::NAN,
+    }
+}
+
+/// A sample: when, in seconds from the archive's start, and the bits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Point {
+    pub(super) seconds: f64,
+    pub(super) bits: u64,
+}
+
+/// How values of one metric are read between samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub(super) value_type: ValueType,
+    pub(super) semantics: Semantics,
+    /// Whether a counter that falls is taken to have passed its end once.
+    pub(super) wraps: bool,
+}
+
+impl Reading {
+    /// The value at `seconds`, which lies between the two samples, neither included.
+    ///
+    /// Integers are rounded as libpcp rounds them: a half is added, the rest cut off.
+    pub(super) fn between(self, prior: Point, next: Point, seconds: f64) -> f64 {
+        if self.semantics != Semantics::Counter {
+            return number(prior.bits, self.value_type);
+        }
+        let (passed, gap) = (seconds - prior.seconds, next.seconds - prior.seconds);
+        let (from, to) = (prior.bits, next.bits);
+        match self.value_type {
+            ValueType::I32 => {
+                let (from, to) = ((from as u32).cast_signed(), (to as u32).cast_signed());
+                let grown = match to.wrapping_sub(from) {
+                    fallen if to < from && self.wraps => f64::from(fallen.cast_unsigned()),
+                    grown => f64::from(grown),
+                };
+                (0.5 + f64::from(from) + passed * grown / gap).trunc()
+            }
+            ValueType::U32 => {
+                let (from, to) = (from as u32, to as u32);
+                let start = f64::from(from);
+                if to >= from {
+                    (0.5 + start + passed * f64::from(to - from) / gap).trunc()
+                } else if self.wraps {
+                    let grown = (0.5 + passed * f64::from(to.wrapping_sub(from)) / gap) as u32;
+                    f64::from(from.wrapping_add(grown))
+                } else {
+                    (0.5 + start - passed * f64::from(from - to) / gap).trunc()
+                }
+            }
+            ValueType::I64 => {
+                let (from, to) = (from.cast_signed(), to.cast_signed());
+                let grown = to.wrapping_sub(from) as f64;
+                (0.5 + from as f64 + passed * grown / gap).trunc()
+            }
+            ValueType::U64 => {
+                let start = from as f64;
+                if to >= from {
+                    (0.5 + start + passed * ((to - from) as f64) / gap).trunc()
+                } else if self.wraps {
+                    (0.5 + start + passed * (to.wrapping_sub(from) as f64) / gap).trunc()
+                } else {
+                    (0.5 + start - passed * ((from - to) as f64) / gap).trunc()
+                }
+            }
+            ValueType::F32 => {
+                let (from, to) = (f32::from_bits(from as u32), f32::from_bits(to as u32));
+                let value = f64::from(from) + passed * f64::from(to - from) / gap;
+                f64::from(value as f32)
+            }
+            _ => {
+                let (from, to) = (f64::from_bits(from), f64::from_bits(to));
+                from + passed * (to - from) / gap
+            }
+        }
+    }
+
+    /// What a counter of this type that fell by `delta` has grown, when it
+    /// wraps; `None` when a fall is no growth.
+    pub(super) fn unwrap(self, delta: f64) -> Option<f64> {
+        match self.value_type {
+            _ if !self.wraps => None,
+            ValueType::I32 | ValueType::U32 => Some(delta + TWO_TO_32),
+            ValueType::I64 | ValueType::U64 => Some(delta + TWO_TO_64),
+            _ => Some(delta),
+        }
+    }
+}
+
+const TWO_TO_32: f64 = 4_294_967_296.0;
+const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;

@@ -1,0 +1,172 @@
+//! Result records: what one fetch saw.
+
+use super::{
+    MetricId, Problem, ValueType,
+    error::Flaw,
+    fields::{Fields, Version},
+    frame::word,
+};
+use busyhour::{buffer::Buffer, clock::UnixTime};
+
+/// The head of a result record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) time: UnixTime,
+    /// Metrics in it; none in a mark record, which says that logging was interrupted.
+    pub(super) count: usize,
+}
+
+impl Head {
+    /// Reads the head of a record that begins with its own length.
+    #[inline]
+    pub(super) fn parse(record: &[u8], version: Version) -> Result<Self, Problem> {
+        let mut fields = Fields(record);
+        fields.u32()?;
+        let time = fields.time(version)?;
+        let count = fields.i32()?;
+        let count = usize::try_from(count).map_err(|_| Problem::Outside)?;
+        // Each takes eight bytes at least.
+        if count > fields.0.len() / 8 {
+            return Err(Problem::Outside);
+        }
+        Ok(Self { time, count })
+    }
+}
+
+/// Where in a record the sets of values begin.
+#[inline]
+pub(super) fn sets_at(version: Version) -> usize {
+    match version {
+        Version::V2 => 16,
+        Version::V3 => 20,
+    }
+}
+
+/// The bytes of the value block to which `pointer` points, without its head.
+/// Pointers count words, from where the record lay in its writer's packet.
+#[inline]
+pub(super) fn block(record: &[u8], pointer: u32, version: Version) -> Option<&[u8]> {
+    let before = match version {
+        Version::V2 => 2,
+        Version::V3 => 3,
+    };
+    let at = (pointer as usize).checked_sub(before)? * 4;
+    let block = record.get(at..)?;
+    let len = word(block, 0)? & 0x00ff_ffff;
+    block.get(4..len as usize)
+}
+
+/// One result record, as [`Archive::records`](super::Archive::records) gives
+/// it. Its bytes stay pinned as long as it, or a value of it, is held.
+#[derive(Debug, Clone)]
+pub struct Record {
+    pub(super) time: UnixTime,
+    pub(super) bytes: Buffer,
+    pub(super) version: Version,
+}
+
+/// One value in a [`Record`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// Whose.
+    pub metric: MetricId,
+    /// Of which instance; −1 when the metric has no instance domain.
+    pub instance: i32,
+    /// The value.
+    pub value: Value,
+}
+
+/// A value as it was logged.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A word that stands in the record itself: a 32-bit integer, or the
+    /// bits of a `float` of an old archive.
+    Word(u32),
+    /// The bytes of anything longer, big-endian, still where the file's reader
+    /// put them.
+    Block(Buffer),
+}
+
+impl Value {
+    /// As a number, if `value_type` is that of one and the value is long enough for it.
+    pub fn number(&self, value_type: ValueType) -> Option<f64> {
+        let bits = match self {
+            Self::Word(word) => super::bits::of_word(*word, value_type)?,
+            Self::Block(bytes) => super::bits::of_block(bytes, value_type)?,
+        };
+        Some(super::bits::number(bits, value_type))
+    }
+
+    /// As text without the zero that ends it, for a value of [`ValueType::String`].
+    pub fn text(&self) -> Option<String> {
+        match self {
+            Self::Word(_) => None,
+            Self::Block(bytes) => Some(super::fields::until_zero(bytes)),
+        }
+    }
+}
+
+impl Record {
+    /// When the values were fetched.
+    pub fn time(&self) -> UnixTime {
+        self.time
+    }
+
+    /// Whether this is a mark: logging was interrupted here, and nothing is
+    /// to be concluded from what lies on both sides.
+    pub fn is_mark(&self) -> bool {
+        Head::parse(&self.bytes, self.version).is_ok_and(|head| head.count == 0)
+    }
+
+    /// The values, in the order of the record.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem::Outside`] when a count or a pointer leads out of the record.
+    pub fn samples(&self) -> Result<Vec<Sample>, Problem> {
+        let head = Head::parse(&self.bytes, self.version)?;
+        let mut fields = Fields(&self.bytes);
+        fields.take(sets_at(self.version))?;
+        let mut samples = Vec::new();
+        for _ in 0..head.count {
+            self.set(&mut fields, &mut samples)?;
+        }
+        Ok(samples)
+    }
+
+    fn set(&self, fields: &mut Fields<'_>, samples: &mut Vec<Sample>) -> Result<(), Problem> {
+        let metric = MetricId(fields.u32()?);
+        let count = fields.i32()?;
+        if count <= 0 {
+            return Ok(());
+        }
+        let is_pointer = fields.u32()? != IN_PLACE;
+        for _ in 0..count {
+            let (instance, word) = (fields.i32()?, fields.u32()?);
+            let value = if is_pointer {
+                Value::Block(self.block(word)?)
+            } else {
+                Value::Word(word)
+            };
+            samples.push(Sample {
+                metric,
+                instance,
+                value,
+            });
+        }
+        Ok(())
+    }
+
+    fn block(&self, pointer: u32) -> Result<Buffer, Problem> {
+        let block = block(&self.bytes, pointer, self.version).ok_or(Problem::Outside)?;
+        self.bytes.slice_ref(block).map_err(|_| Problem::Outside)
+    }
+}
+
+/// The value format of values that stand in the set itself.
+pub(super) const IN_PLACE: u32 = 0;
+
+/// What was found while looking at records, with offsets into the chunk.
+pub(super) fn earlier(a: Option<Flaw>, b: Option<Flaw>) -> Option<Flaw> {
+    a.into_iter().chain(b).min_by_key(|flaw| flaw.offset)
+}

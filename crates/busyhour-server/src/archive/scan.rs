@@ -1,0 +1,165 @@
+//! One pass over an archive's volumes by any number of threads.
+//!
+//! Whoever is free takes the next chunk (reading is one after the other, and
+//! cheap beside decoding), decodes it alone, and joins what is joinable. A
+//! thread that finds nothing to take ends. So a small archive costs one
+//! thread's work and nothing else, however many were offered.
+
+use super::{
+    Damage, Error,
+    merge::Merge,
+    segment::{Decoder, Segment, Task},
+    volume::{Chunk, Volumes},
+};
+use busyhour::buffer::BufferPool;
+use std::{
+    collections::BTreeMap,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+/// A pass over the volumes.
+pub(super) struct Scan {
+    task: Task,
+    buffers: BufferPool,
+    reader: Mutex<Reader>,
+    joined: Mutex<Joined>,
+    changed: Condvar,
+}
+
+/// Hands out chunks. Locked before [`Joined`], never after it.
+struct Reader {
+    volumes: Volumes,
+    /// The number of the next chunk.
+    next: u64,
+    is_over: bool,
+}
+
+/// Takes decoded chunks back, in any order.
+struct Joined {
+    merge: Option<Merge>,
+    /// Decoded before one that comes earlier, with the volume of each.
+    waiting: BTreeMap<u64, (Segment, usize)>,
+    /// The number of the next chunk to join.
+    next: u64,
+    /// Chunks that somebody decodes now.
+    taken: u64,
+    error: Option<Error>,
+    is_enough: bool,
+}
+
+impl Scan {
+    pub(super) fn new(task: Task, volumes: Volumes, buffers: BufferPool) -> Self {
+        Self {
+            reader: Mutex::new(Reader {
+                volumes,
+                next: 0,
+                is_over: false,
+            }),
+            joined: Mutex::new(Joined {
+                merge: Some(Merge::new(task.clone())),
+                waiting: BTreeMap::new(),
+                next: 0,
+                taken: 0,
+                error: None,
+                is_enough: false,
+            }),
+            changed: Condvar::new(),
+            task,
+            buffers,
+        }
+    }
+
+    /// Decodes chunks until none is left to take.
+    pub(super) fn work(&self) {
+        let mut decoder = Decoder::new(self.task.clone());
+        while let Some((number, chunk)) = self.take() {
+            let _ticket = Ticket(self);
+            let mut segment = decoder.decode(&chunk);
+            if let Some(flaw) = &mut segment.flaw {
+                flaw.offset += chunk.offset;
+            }
+            lock(&self.joined).join(number, segment, chunk.volume);
+        }
+    }
+
+    /// Waits for the chunks that other threads took, and gives the result once.
+    pub(super) fn finish(&self) -> Result<(Merge, Option<Damage>), Error> {
+        let damage = lock(&self.reader).volumes.damage.take();
+        let mut joined = self.wait(|joined| joined.taken > 0);
+        match (joined.error.take(), joined.merge.take()) {
+            (None, Some(merge)) => Ok((merge, damage)),
+            (Some(error), _) => Err(error),
+            (None, None) => Err(Error::Lost),
+        }
+    }
+
+    fn take(&self) -> Option<(u64, Chunk)> {
+        // Who waits here waits for a chunk that another thread decodes already.
+        let is_enough = self.wait(Joined::is_crowded).is_enough;
+        let mut reader = lock(&self.reader);
+        if reader.is_over || is_enough {
+            return None;
+        }
+        match reader.volumes.next(&self.buffers) {
+            Ok(Some(chunk)) => {
+                let number = reader.next;
+                reader.next += 1;
+                lock(&self.joined).taken += 1;
+                return Some((number, chunk));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                lock(&self.joined).error.get_or_insert(error);
+            }
+        }
+        reader.is_over = true;
+        None
+    }
+
+    fn wait(&self, is_busy: impl Fn(&Joined) -> bool) -> MutexGuard<'_, Joined> {
+        let woken = self
+            .changed
+            .wait_while(lock(&self.joined), |joined| is_busy(joined));
+        woken.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Joined {
+    fn join(&mut self, number: u64, segment: Segment, volume: usize) {
+        self.waiting.insert(number, (segment, volume));
+        while let Some((segment, volume)) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            if let Some(merge) = &mut self.merge {
+                self.is_enough |= !merge.add(&segment, volume);
+            }
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.waiting.len() >= WAITING_COUNT_MAX && !self.is_enough
+    }
+}
+
+/// Held while a chunk is decoded: a thread that panics does not leave the
+/// others waiting.
+struct Ticket<'a>(&'a Scan);
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut joined = lock(&self.0.joined);
+        joined.taken -= 1;
+        if thread::panicking() {
+            joined.error.get_or_insert(Error::Lost);
+            joined.is_enough = true;
+        }
+        self.0.changed.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// It bounds what threads can decode ahead of one that was held up.
+const WAITING_COUNT_MAX: usize = 64;
