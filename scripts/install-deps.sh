@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build=(build-essential pkg-config)
-test=(sip-tester tshark)
+test=(sip-tester pcp python3-pcp tshark)
 peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libtbb-dev libpcp3-dev libhiredis-dev
   redis-server nats-server kamailio kamailio-sqlite-modules pcp)
 

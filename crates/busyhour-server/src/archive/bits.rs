@@ -91,14 +91,15 @@ impl Reading {
                 (0.5 + from as f64 + passed * grown / gap).trunc()
             }
             ValueType::U64 => {
+                // With a sign, as libpcp: see the README.
+                let (from, to) = (from.cast_signed(), to.cast_signed());
                 let start = from as f64;
-                if to >= from {
-                    (0.5 + start + passed * ((to - from) as f64) / gap).trunc()
-                } else if self.wraps {
-                    (0.5 + start + passed * (to.wrapping_sub(from) as f64) / gap).trunc()
+                let value = if to >= from || self.wraps {
+                    0.5 + start + passed * (to.wrapping_sub(from).cast_unsigned() as f64) / gap
                 } else {
-                    (0.5 + start - passed * ((from - to) as f64) / gap).trunc()
-                }
+                    0.5 + start - passed * (from.wrapping_sub(to).cast_unsigned() as f64) / gap
+                };
+                (value as i64).cast_unsigned() as f64
             }
             ValueType::F32 => {
                 let (from, to) = (f32::from_bits(from as u32), f32::from_bits(to as u32));

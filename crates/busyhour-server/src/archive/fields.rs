@@ -30,9 +30,18 @@ impl<'a> Fields<'a> {
     pub(super) fn time(&mut self, version: Version) -> Result<UnixTime, Problem> {
         let (seconds, nanos) = match version {
             Version::V2 => (u64::from(self.u32()?), u64::from(self.u32()?) * 1000),
-            Version::V3 => (self.u64()?, u64::from(self.u32()?)),
+            Version::V3 => (self.seconds()?, u64::from(self.u32()?)),
         };
         time(seconds, nanos).ok_or(Problem::Time)
+    }
+
+    /// The 64-bit seconds of version 3. PCP writes their lower word first,
+    /// the manual says otherwise; one of the two is zero until 2106.
+    fn seconds(&mut self) -> Result<u64, Problem> {
+        match (self.u32()?, self.u32()?) {
+            (seconds, 0) | (0, seconds) => Ok(u64::from(seconds)),
+            _ => Err(Problem::Time),
+        }
     }
 
     /// A string in a field of fixed length, ended by the first zero.

@@ -16,8 +16,10 @@ use super::{
 };
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
 use std::{
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
 };
 
 /// An opened PCP archive, version 2 or 3. Any number of threads may read it
@@ -218,11 +220,12 @@ impl Archive {
         }
     }
 
-    /// As many helpers as there are chunks for, beside the caller.
+    /// Asks as many workers as there are chunks for, beside the caller.
     fn ask_for_help(&self, scan: &Arc<Scan>, pool: &TaskPool, threads: usize) {
         let chunks = self.volume_bytes() / CHUNK_BYTES as u64;
-        let helpers = chunks.min(threads.saturating_sub(1) as u64);
-        for _ in 0..helpers {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let workers = chunks.min(threads.min(cores).saturating_sub(1) as u64);
+        for _ in 0..workers {
             let scan = Arc::clone(scan);
             // A pool that takes no task leaves the work to the caller.
             let _ = pool.push(move || scan.work());

@@ -45,12 +45,8 @@ pub(super) fn sets_at(version: Version) -> usize {
 /// The bytes of the value block to which `pointer` points, without its head.
 /// Pointers count words, from where the record lay in its writer's packet.
 #[inline]
-pub(super) fn block(record: &[u8], pointer: u32, version: Version) -> Option<&[u8]> {
-    let before = match version {
-        Version::V2 => 2,
-        Version::V3 => 3,
-    };
-    let at = (pointer as usize).checked_sub(before)? * 4;
+pub(super) fn block(record: &[u8], pointer: u32) -> Option<&[u8]> {
+    let at = (pointer as usize).checked_sub(WORDS_BEFORE)? * 4;
     let block = record.get(at..)?;
     let len = word(block, 0)? & 0x00ff_ffff;
     block.get(4..len as usize)
@@ -158,13 +154,16 @@ impl Record {
     }
 
     fn block(&self, pointer: u32) -> Result<Buffer, Problem> {
-        let block = block(&self.bytes, pointer, self.version).ok_or(Problem::Outside)?;
+        let block = block(&self.bytes, pointer).ok_or(Problem::Outside)?;
         self.bytes.slice_ref(block).map_err(|_| Problem::Outside)
     }
 }
 
 /// The value format of values that stand in the set itself.
 pub(super) const IN_PLACE: u32 = 0;
+
+/// Words of the packet that the writer put in front.
+const WORDS_BEFORE: usize = 2;
 
 /// What was found while looking at records, with offsets into the chunk.
 pub(super) fn earlier(a: Option<Flaw>, b: Option<Flaw>) -> Option<Flaw> {

@@ -67,7 +67,8 @@ pub struct RenderOptions {
     /// Whether a counter that fell is taken to have passed its end once, as
     /// `PCP_COUNTER_WRAP` tells PCP's tools.
     pub counter_wrap: bool,
-    /// The most threads that work on it, the calling one included; 0 counts as 1.
+    /// The most threads that work on it, the calling one included; 0 counts
+    /// as 1. More than the machine has cores are not used.
     pub threads: usize,
 }
 

@@ -262,8 +262,7 @@ impl Decoder {
             let bits = if set.format == IN_PLACE {
                 bits::of_word(word, value_type)
             } else {
-                block(record, word, task.version)
-                    .and_then(|block| bits::of_block(block, value_type))
+                block(record, word).and_then(|block| bits::of_block(block, value_type))
             };
             match bits {
                 Some(bits) => segment.sample(task, column, Sample { time, bits }, passed),

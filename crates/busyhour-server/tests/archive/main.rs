@@ -1,0 +1,15 @@
+//! Archives that PCP's own tools write, read by both sides: every metric, and
+//! every value, must be the same.
+
+mod peer;
+mod render;
+
+use busyhour::buffer::BufferPool;
+use busyhour_server::archive::Archive;
+use std::path::Path;
+
+/// An archive opened with a buffer pool of its own.
+fn open(base: &Path) -> Archive {
+    let buffers = BufferPool::builder().build().expect("address space");
+    Archive::open(base, &buffers).expect("a sound archive")
+}
