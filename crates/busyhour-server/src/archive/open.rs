@@ -276,9 +276,10 @@ fn last_time(
 ) -> Result<Option<UnixTime>, Error> {
     let mut volumes = Volumes::new(Arc::clone(files), version);
     volumes.only(number);
-    let mut last = None;
-    while let Some(chunk) = volumes.next(buffers)? {
+    let (mut last, mut spare) = (None, None);
+    while let Some(chunk) = volumes.next(buffers, spare.take())? {
         heads(&chunk, version, |head| last = last.max(Some(head.time)));
+        spare = Some(chunk.into_spare());
     }
     Ok(last)
 }

@@ -17,16 +17,17 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads the head of a record that begins with its own length.
+    /// Reads the head of a record, which begins with its own length. The rest
+    /// of the record need not be there.
     #[inline]
     pub(super) fn parse(record: &[u8], version: Version) -> Result<Self, Problem> {
         let mut fields = Fields(record);
-        fields.u32()?;
+        let len = fields.u32()? as usize;
         let time = fields.time(version)?;
         let count = fields.i32()?;
         let count = usize::try_from(count).map_err(|_| Problem::Outside)?;
         // Each takes eight bytes at least.
-        if count > fields.0.len() / 8 {
+        if count > len / 8 {
             return Err(Problem::Outside);
         }
         Ok(Self { time, count })

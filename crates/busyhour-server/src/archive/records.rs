@@ -1,11 +1,12 @@
 use super::{
-    Error, Record,
+    Error, Problem, Record,
+    error::Flaw,
     fields::Version,
     frame::Frame,
-    record::Head,
+    record::{Head, earlier},
     volume::{Chunk, Volumes, framing},
 };
-use busyhour::buffer::BufferPool;
+use busyhour::buffer::{Buffer, BufferPool};
 use std::collections::VecDeque;
 
 /// The result records of an archive in order. Damaged ones are left out; the
@@ -32,8 +33,8 @@ impl Records {
     }
 
     fn read(&mut self) {
-        match self.volumes.next(&self.buffers) {
-            Ok(Some(chunk)) => self.cut(&chunk),
+        match self.volumes.next(&self.buffers, None) {
+            Ok(Some(chunk)) => self.cut(chunk),
             Ok(None) => {
                 let damage = self.volumes.damage.take().map(Error::from);
                 self.error = self.error.take().or(damage);
@@ -46,43 +47,41 @@ impl Records {
         }
     }
 
-    fn cut(&mut self, chunk: &Chunk) {
-        let mut frames = Vec::new();
-        let mut flaw = None;
-        framing(self.version).walk(
-            &chunk.bytes,
-            chunk.is_last,
-            |frame| frames.push(frame),
-            |found| {
-                flaw.get_or_insert(found);
-            },
-        );
-        for frame in frames {
-            match self.record(chunk, frame) {
-                Ok(record) => self.ready.push_back(record),
+    fn cut(&mut self, chunk: Chunk) {
+        let (volume, offset, is_last) = (chunk.volume, chunk.offset, chunk.is_last);
+        let bytes = chunk.freeze();
+        let (mut bad_frame, mut bad_record) = (None, None);
+        let (version, ready) = (self.version, &mut self.ready);
+        framing(version).walk(
+            &bytes,
+            is_last,
+            |frame| match record(&bytes, frame, version) {
+                Ok(record) => ready.push_back(record),
                 Err(problem) => {
                     let offset = frame.at as u64;
-                    flaw =
-                        super::record::earlier(flaw, Some(super::error::Flaw { offset, problem }));
+                    bad_record.get_or_insert(Flaw { offset, problem });
                 }
-            }
-        }
-        if let Some(mut flaw) = flaw {
-            flaw.offset += chunk.offset;
-            let damage = flaw.of(self.volumes.path(chunk.volume));
+            },
+            |flaw| {
+                bad_frame.get_or_insert(flaw);
+            },
+        );
+        if let Some(mut flaw) = earlier(bad_frame, bad_record) {
+            flaw.offset += offset;
+            let damage = flaw.of(self.volumes.path(volume));
             self.error.get_or_insert(damage.into());
         }
     }
+}
 
-    fn record(&self, chunk: &Chunk, frame: Frame<'_>) -> Result<Record, super::Problem> {
-        let head = Head::parse(frame.bytes, self.version)?;
-        let bytes = chunk.bytes.slice_ref(frame.bytes);
-        Ok(Record {
-            time: head.time,
-            bytes: bytes.map_err(|_| super::Problem::Outside)?,
-            version: self.version,
-        })
-    }
+fn record(bytes: &Buffer, frame: Frame<'_>, version: Version) -> Result<Record, Problem> {
+    let head = Head::parse(frame.bytes, version)?;
+    let bytes = bytes.slice_ref(frame.bytes);
+    Ok(Record {
+        time: head.time,
+        bytes: bytes.map_err(|_| Problem::Outside)?,
+        version,
+    })
 }
 
 impl Iterator for Records {

@@ -11,7 +11,7 @@ use super::{
     segment::{Decoder, Segment, Task},
     volume::{Chunk, Volumes},
 };
-use busyhour::buffer::BufferPool;
+use busyhour::buffer::{BufferMut, BufferPool};
 use std::{
     collections::BTreeMap,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -73,13 +73,15 @@ impl Scan {
     /// Decodes chunks until none is left to take.
     pub(super) fn work(&self) {
         let mut decoder = Decoder::new(self.task.clone());
-        while let Some((number, chunk)) = self.take() {
+        let mut spare = None;
+        while let Some((number, chunk)) = self.take(spare.take()) {
             let _ticket = Ticket(self);
             let mut segment = decoder.decode(&chunk);
             if let Some(flaw) = &mut segment.flaw {
                 flaw.offset += chunk.offset;
             }
             lock(&self.joined).join(number, segment, chunk.volume);
+            spare = Some(chunk.into_spare());
         }
     }
 
@@ -94,14 +96,14 @@ impl Scan {
         }
     }
 
-    fn take(&self) -> Option<(u64, Chunk)> {
+    fn take(&self, spare: Option<BufferMut>) -> Option<(u64, Chunk)> {
         // Who waits here waits for a chunk that another thread decodes already.
         let is_enough = self.wait(Joined::is_crowded).is_enough;
         let mut reader = lock(&self.reader);
         if reader.is_over || is_enough {
             return None;
         }
-        match reader.volumes.next(&self.buffers) {
+        match reader.volumes.next(&self.buffers, spare) {
             Ok(Some(chunk)) => {
                 let number = reader.next;
                 reader.next += 1;

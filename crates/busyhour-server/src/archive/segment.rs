@@ -196,7 +196,7 @@ impl Decoder {
         segment.reserve(&self.task, chunk);
         let (mut bad_frame, mut bad_record) = (None, None);
         framing(self.task.version).walk(
-            &chunk.bytes,
+            chunk.bytes(),
             chunk.is_last,
             |frame| {
                 if let Err(problem) = self.record(frame, &mut segment) {

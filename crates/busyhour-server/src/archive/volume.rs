@@ -9,7 +9,7 @@ use super::{
     label::{LABEL_BYTES_MAX, Label},
     record::Head,
 };
-use busyhour::buffer::{Buffer, BufferPool};
+use busyhour::buffer::{Buffer, BufferMut, BufferPool};
 use std::{
     io::{self, Read},
     path::Path,
@@ -38,16 +38,35 @@ struct Volume {
     is_at_end: bool,
 }
 
-/// Whole records, pinned.
+/// Whole records in a buffer of the pool.
 #[derive(Debug)]
 pub(super) struct Chunk {
     /// Which of the archive's volumes.
     pub(super) volume: usize,
     /// Where in it `bytes` begin.
     pub(super) offset: u64,
-    pub(super) bytes: Buffer,
+    buffer: BufferMut,
+    len: usize,
     /// Whether nothing follows, so that a record that is cut off stays so.
     pub(super) is_last: bool,
+}
+
+impl Chunk {
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.get(..self.len).unwrap_or_default()
+    }
+
+    /// For values that are held on to.
+    pub(super) fn freeze(mut self) -> Buffer {
+        self.buffer.truncate(self.len);
+        self.buffer.freeze()
+    }
+
+    /// The memory, for the next chunk: a fresh one would cost a page fault for
+    /// every page.
+    pub(super) fn into_spare(self) -> BufferMut {
+        self.buffer
+    }
 }
 
 impl Volumes {
@@ -62,8 +81,13 @@ impl Volumes {
         }
     }
 
-    /// The next chunk, or `None` after the last.
-    pub(super) fn next(&mut self, buffers: &BufferPool) -> Result<Option<Chunk>, Error> {
+    /// The next chunk, or `None` after the last. It is read into `spare` if
+    /// that is long enough.
+    pub(super) fn next(
+        &mut self,
+        buffers: &BufferPool,
+        mut spare: Option<BufferMut>,
+    ) -> Result<Option<Chunk>, Error> {
         loop {
             let Some(volume) = &mut self.open else {
                 if !self.open_next()? {
@@ -72,7 +96,7 @@ impl Volumes {
                 continue;
             };
             let path = &self.files.volumes[volume.index];
-            if let Some(chunk) = volume.next(path, self.version, buffers)? {
+            if let Some(chunk) = volume.next(path, self.version, buffers, &mut spare)? {
                 return Ok(Some(chunk));
             }
             self.open = None;
@@ -140,37 +164,47 @@ impl Volume {
         path: &Path,
         version: Version,
         buffers: &BufferPool,
+        spare: &mut Option<BufferMut>,
     ) -> Result<Option<Chunk>, Error> {
         let mut len = CHUNK_BYTES.max(self.carried.len() * 2);
         while !(self.is_at_end && self.carried.is_empty()) {
-            let mut bytes = buffers.alloc(len)?;
-            let (carried, rest) = bytes.split_at_mut(self.carried.len());
-            carried.copy_from_slice(&self.carried);
-            let read = fill(&mut self.source, rest);
-            let (read, is_at_end) = read.map_err(|error| Error::unreadable(path, error))?;
-            self.is_at_end = is_at_end;
-            bytes.truncate(self.carried.len() + read);
-            let mut whole = framing(version).walk(&bytes, is_at_end, |_| (), |_| ());
-            if whole == 0 && bytes.len() > 2 * RECORD_BYTES_MAX {
+            let mut buffer = match spare.take().filter(|spare| spare.len() >= len) {
+                Some(spare) => spare,
+                None => buffers.alloc(len)?,
+            };
+            let filled = self.fill(&mut buffer);
+            let filled = filled.map_err(|error| Error::unreadable(path, error))?;
+            let bytes = buffer.get(..filled).unwrap_or_default();
+            let mut whole = framing(version).walk(bytes, self.is_at_end, |_| (), |_| ());
+            if whole == 0 && filled > 2 * RECORD_BYTES_MAX {
                 // Nothing in all this can be a record: it is given up as damage.
-                whole = bytes.len();
+                whole = filled;
             }
             self.carried = bytes[whole..].to_vec();
             if whole == 0 {
-                len = bytes.len() * 2;
+                len = filled * 2;
                 continue;
             }
-            bytes.truncate(whole);
             let offset = self.offset;
             self.offset += whole as u64;
             return Ok(Some(Chunk {
                 volume: self.index,
                 offset,
-                bytes: bytes.freeze(),
-                is_last: is_at_end,
+                buffer,
+                len: whole,
+                is_last: self.is_at_end,
             }));
         }
         Ok(None)
+    }
+
+    /// What was carried over, and as much after it as there is room for.
+    fn fill(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (carried, rest) = buffer.split_at_mut(self.carried.len());
+        carried.copy_from_slice(&self.carried);
+        let (read, is_at_end) = fill(&mut self.source, rest)?;
+        self.is_at_end = is_at_end;
+        Ok(self.carried.len() + read)
     }
 }
 
@@ -198,7 +232,7 @@ fn head_of(head: &[u8], body_len: usize, version: Version) -> bool {
 /// The heads of the records of a chunk that have one.
 pub(super) fn heads(chunk: &Chunk, version: Version, mut on_head: impl FnMut(Head)) {
     framing(version).walk(
-        &chunk.bytes,
+        chunk.bytes(),
         chunk.is_last,
         |frame| {
             if let Ok(head) = Head::parse(frame.bytes, version) {
