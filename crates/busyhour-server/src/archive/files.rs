@@ -1,7 +1,12 @@
 //! The only place that touches files: which belong to an archive, and their bytes.
 
 use super::Error;
+use bzip2::read::MultiBzDecoder;
+use flate2::read::MultiGzDecoder;
+use lzma_rust2::XzReader;
+use ruzstd::decoding::StreamingDecoder;
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
@@ -90,7 +95,17 @@ pub fn archives_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 /// The bytes of a file, decompressed if its name says that it is compressed.
 pub(super) fn open(path: &Path) -> Result<Box<dyn Read + Send>, Error> {
     let file = File::open(path).map_err(|error| Error::unreadable(path, error))?;
-    Ok(Box::new(file))
+    let suffix = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+    Ok(match suffix {
+        "xz" => Box::new(XzReader::new(file, true)),
+        "gz" => Box::new(MultiGzDecoder::new(file)),
+        "bz2" => Box::new(MultiBzDecoder::new(file)),
+        "zst" => {
+            let decoder = StreamingDecoder::new(file);
+            Box::new(decoder.map_err(|error| Error::unreadable(path, error))?)
+        }
+        _ => Box::new(file),
+    })
 }
 
 /// All bytes of a file of at most `len_max`.
@@ -170,4 +185,5 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-const COMPRESSED: &[&str] = &[];
+/// What [`open`] can decompress.
+const COMPRESSED: &[&str] = &[".xz", ".gz", ".bz2", ".zst"];

@@ -6,9 +6,11 @@ mod announce;
 mod reload;
 mod signals;
 mod check_config;
+mod digest;
 mod failure;
 
 pub use check_config::CheckConfig;
+pub use digest::Digest;
 pub use failure::Failure;
 pub use serve::Serve;
 
@@ -38,6 +40,7 @@ enum Command {
     Serve(Serve),
     CheckConfig(CheckConfig),
     Storm(Box<Storm>),
+    Digest(Box<Digest>),
 }
 
 impl Command {
@@ -45,6 +48,7 @@ impl Command {
         match self {
             Self::Serve(command) => command.run(),
             Self::CheckConfig(command) => command.run(),
+            Self::Digest(command) => command.run(),
             Self::Storm(command) => command.run().map_err(Failure::running),
         }
     }
@@ -56,6 +60,7 @@ Examples:
   busyhour serve --config busyhour.toml   the same, as the file says
   busyhour check-config busyhour.toml     every mistake in the file, with line and column
   busyhour storm                          register 12,000 devices over a minute, and measure
+  busyhour digest ARCHIVE                 render every metric of a PCP archive
 
 Exit codes:
   0  done, or stopped by SIGTERM or SIGINT after draining
