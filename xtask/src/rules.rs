@@ -176,6 +176,10 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "last values are read without a lock",
     ),
     (
+        "crates/busyhour/tests/serializer_memory.rs",
+        "an allocator that counts",
+    ),
+    (
         "crates/busyhour/tests/buffer_addresses.rs",
         "writes through the addresses that C callers get",
     ),

@@ -1,31 +1,83 @@
-//! Picking and putting back.
+//! Picking and putting back; and whole switches between futures that yield.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-use busyhour::run_queue::{Class, Place, RunQueue, Standing, WorkerId};
+use busyhour::{
+    pool::{JoinHandle, TaskPool, yield_now},
+    run_queue::{Class, Place, RunQueue, Standing, WorkerId},
+};
 use kit::{
     Args,
     run_queue::{Switches, time_picks},
 };
 
 pub fn run(args: &Args) {
-    let rq = args.number("rq");
+    let pick_ns = pick_ns(args.number("rq"), args.number("ms"));
+    switch(args.number("rq"), args.number("ms")).report(Some(pick_ns));
+}
+
+fn pick_ns(rq: u64, ms: u64) -> f64 {
     let mut queue = RunQueue::new(WorkerId::new(0));
     let mut standings: Vec<Standing> = (0..rq).map(|_| Standing::new(Class::default())).collect();
     for (index, standing) in standings.iter_mut().enumerate() {
         queue.wake(index as u32, standing, Place::Back);
     }
-    let begin = Instant::now();
-    let (pick_ns, counts) = time_picks(rq, args.number("ms"), || {
+    let (pick_ns, _counts) = time_picks(rq, ms, || {
         let entity = queue.pick().expect("all are runnable");
         queue.put_back(entity, &mut standings[entity as usize], TICK);
         entity as usize
     });
-    Switches {
-        counts,
-        spent: begin.elapsed(),
+    pick_ns
+}
+
+/// Futures on one worker, each an entity of its own that yields in a loop. They
+/// begin together, when the last of them is there, and stop when the time is up
+/// and each had a turn or two.
+fn switch(rq: u64, ms: u64) -> Switches {
+    let pool = TaskPool::builder().workers(1).build().expect("one worker");
+    let stop = Arc::new(AtomicBool::new(false));
+    let total = Arc::new(AtomicU64::new(0));
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    pool.push(move || gate.recv().unwrap_or(()))
+        .expect("room in the pool");
+    let yielders: Vec<JoinHandle<u64>> = (0..rq)
+        .map(|_| {
+            pool.spawn_as(
+                Class::default(),
+                count(Arc::clone(&stop), Arc::clone(&total)),
+            )
+        })
+        .collect();
+    let begin = Instant::now();
+    drop(open);
+    while begin.elapsed() < Duration::from_millis(ms) || total.load(Ordering::Relaxed) < 2 * rq {
+        std::thread::sleep(Duration::from_millis(5));
     }
-    .report(Some(pick_ns));
+    stop.store(true, Ordering::Relaxed);
+    let counts = yielders
+        .into_iter()
+        .map(|yielder| yielder.wait().expect("it ends when it is told to"));
+    let counts: Vec<u64> = counts.collect();
+    let spent = begin.elapsed();
+    Switches { counts, spent }
+}
+
+/// How often it was switched to.
+async fn count(stop: Arc<AtomicBool>, total: Arc<AtomicU64>) -> u64 {
+    let mut own_count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        own_count += 1;
+        // Written by one worker alone.
+        total.store(total.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        yield_now().await;
+    }
+    own_count
 }
 
 const TICK: Duration = Duration::from_micros(50);

@@ -62,7 +62,7 @@ struct Fiber<F: Future> {
 const ASLEEP: u8 = 0;
 /// The token is in a queue, or on its way there.
 const QUEUED: u8 = 1;
-/// The holder of the token polls.
+/// The holder of the token polls, or has polled and was queued again.
 const POLLING: u8 = 2;
 /// As polling, and somebody else woke it meanwhile: it will be queued again.
 const WOKEN: u8 = 3;
@@ -80,28 +80,10 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    /// Makes the token, unless it exists or is needed no more. Every way
-    /// through writes the word, so the poll that comes next sees what was
-    /// done before the wake.
+    /// Makes the token, unless it exists or is needed no more.
     fn wake_from_elsewhere(self: &Arc<Self>) {
-        let mut seen = self.progress.load(Ordering::Relaxed);
-        loop {
-            let next = match seen {
-                ASLEEP => QUEUED,
-                POLLING => WOKEN,
-                other => other,
-            };
-            let swapped = self.progress.compare_exchange_weak(
-                seen,
-                next,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            match swapped {
-                Ok(ASLEEP) => return self.schedule(),
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
+        if step_of_wake(&self.progress) == ASLEEP {
+            self.schedule();
         }
     }
 
@@ -166,8 +148,8 @@ where
         match polled {
             _ if panicked => self.end(JoinError::Panicked),
             Polled::Yielded => {
+                // The word stays as it is: the next poll must see who wrote it last.
                 self.pool.count_pushed();
-                self.progress.store(QUEUED, Ordering::Release);
                 return true;
             }
             Polled::Pending => return self.fall_asleep(token, turn),
@@ -180,15 +162,40 @@ where
     /// Gives the token up, unless it was woken meanwhile.
     fn fall_asleep(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
         turn.charge(token);
-        let slept =
-            self.progress
-                .compare_exchange(POLLING, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
-        if slept.is_err() {
+        let is_woken = !end_of_poll(&self.progress);
+        if is_woken {
             self.pool.count_pushed();
-            self.progress.store(QUEUED, Ordering::Release);
         }
-        slept.is_err()
+        is_woken
     }
+}
+
+/// What a wake does to the word; returns what it was. Every way through writes
+/// it, so the poll that comes next sees what was done before the wake.
+#[inline]
+fn step_of_wake(progress: &AtomicU8) -> u8 {
+    let mut seen = progress.load(Ordering::Relaxed);
+    loop {
+        let next = match seen {
+            ASLEEP => QUEUED,
+            POLLING => WOKEN,
+            other => other,
+        };
+        match progress.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(before) => return before,
+            Err(now) => seen = now,
+        }
+    }
+}
+
+/// What the end of a poll that waits does to the word; whether the fiber
+/// sleeps now. If not, it was woken meanwhile and is to be queued again; the word
+/// stays as it is, so that the next poll reads what the last wake wrote.
+#[inline]
+fn end_of_poll(progress: &AtomicU8) -> bool {
+    progress
+        .compare_exchange(POLLING, ASLEEP, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok()
 }
 
 enum Polled {
@@ -265,5 +272,66 @@ where
 impl<F: Future> Drop for Fiber<F> {
     fn drop(&mut self) {
         self.outcome.finish(Err(JoinError::Dropped));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc as LoomArc;
+
+    /// The word alone: what a wake and the end of a poll do to it, and an event
+    /// that the wake tells of. Forbidden: the event has come, the fiber sleeps,
+    /// and nobody made its token.
+    struct Word {
+        progress: AtomicU8,
+        event: AtomicBool,
+    }
+
+    impl Word {
+        /// Whether the waker made the token.
+        fn wake(&self) -> bool {
+            self.event.store(true, Ordering::Relaxed);
+            step_of_wake(&self.progress) == ASLEEP
+        }
+
+        /// One poll that waits for the event, by the holder of the token;
+        /// whether the event came, or `None` when the fiber fell asleep.
+        fn poll(&self) -> Option<bool> {
+            self.progress.swap(POLLING, Ordering::AcqRel);
+            let came = self.event.load(Ordering::Relaxed);
+            if !came && end_of_poll(&self.progress) {
+                return None;
+            }
+            Some(came)
+        }
+    }
+
+    #[test]
+    fn loom_a_fiber_sleeps_through_no_wake() {
+        loom::model(|| {
+            let word = LoomArc::new(Word {
+                progress: AtomicU8::new(QUEUED),
+                event: AtomicBool::new(false),
+            });
+            let waker = {
+                let word = LoomArc::clone(&word);
+                loom::thread::spawn(move || word.wake())
+            };
+            let mut polled = word.poll();
+            if polled == Some(false) {
+                // It was woken during the poll and is queued again.
+                polled = word.poll();
+            }
+            let made_token = waker.join().unwrap();
+            assert_eq!(
+                polled.is_none(),
+                made_token,
+                "exactly one of the two goes on"
+            );
+            if made_token {
+                assert_eq!(word.poll(), Some(true), "the wake's event is seen");
+            }
+        });
     }
 }

@@ -164,4 +164,28 @@ mod models {
             assert_eq!(gate.as_stranger(|value| *value), 3);
         });
     }
+
+    /// The strangers keep each other out as well, one of them giving up if it
+    /// finds the owner inside.
+    #[test]
+    fn loom_two_strangers_and_the_owner_never_meet() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let gate = Arc::new(Gate::new(0_u64));
+            let patient = {
+                let gate = Arc::clone(&gate);
+                loom::thread::spawn(move || gate.as_stranger(|value| *value += 1))
+            };
+            let hasty = {
+                let gate = Arc::clone(&gate);
+                loom::thread::spawn(move || gate.try_as_stranger(|value| *value += 1))
+            };
+            // SAFETY: only this thread enters as the owner.
+            unsafe { gate.as_owner(|value| *value += 1) };
+            patient.join().unwrap();
+            let came_in = u64::from(hasty.join().unwrap().is_some());
+            assert_eq!(gate.as_stranger(|value| *value), 2 + came_in);
+        });
+    }
 }

@@ -172,10 +172,16 @@ impl Shared {
     pub(super) fn tallier(&self) -> Tallier<'_> {
         match Seat::of(self) {
             Some(seat) => seat.tallier(),
-            None => Tallier {
-                tally: &self.others,
-                is_alone: false,
-            },
+            None => self.others_tallier(),
+        }
+    }
+
+    /// The counters of all threads that are no worker.
+    #[inline(always)]
+    pub(super) fn others_tallier(&self) -> Tallier<'_> {
+        Tallier {
+            tally: &self.others,
+            is_alone: false,
         }
     }
 
@@ -276,9 +282,11 @@ impl Shared {
     /// Makes an entity that has tasks visible to the workers.
     #[inline]
     pub(crate) fn schedule(self: &Arc<Self>, token: Token) {
-        let Some(seat) = Seat::of(self) else {
-            return self.schedule_from_outside(token);
-        };
+        self.hand().schedule(token);
+    }
+
+    #[inline]
+    pub(super) fn schedule_here(self: &Arc<Self>, seat: Seat<'_>, token: Token) {
         match seat.local(|local| local.wake(token)) {
             Ok(len) => self.after_push(None, len),
             Err(token) => self.abandon(&token),
@@ -292,7 +300,7 @@ impl Shared {
     }
 
     #[inline(never)]
-    fn schedule_from_outside(self: &Arc<Self>, token: Token) {
+    pub(super) fn schedule_from_outside(self: &Arc<Self>, token: Token) {
         if let Some(simulated) = &self.simulated {
             return simulated.push(Step::Entity(token));
         }
@@ -397,12 +405,18 @@ impl Shared {
     /// Runs one task; whether it panicked, which is counted and goes no further.
     #[inline(always)]
     pub(crate) fn run_task(&self, berth: &mut Berth) -> bool {
+        self.run_counting(self.tallier(), berth)
+    }
+
+    /// As [`run_task`](Self::run_task), with this thread's counters at hand.
+    #[inline(always)]
+    pub(super) fn run_counting(&self, tallier: Tallier<'_>, berth: &mut Berth) -> bool {
         let outcome = berth.run();
         let panicked = outcome.is_err();
         if let Err(payload) = outcome {
             self.count_panic(payload);
         }
-        self.tallier().add(|tally| &tally.processed, 1);
+        tallier.add(|tally| &tally.processed, 1);
         panicked
     }
 

@@ -57,8 +57,11 @@ impl<'a, 'm> Turn<'a, 'm> {
         if let Some((seat, meter)) = &mut self.on {
             let ran = meter.end_turn(false);
             seat.worker.published.set_now(meter.now());
+            let worker = seat.worker;
             token.with_share(|share| {
-                seat.local(|local| local.run_queue.sleep(&mut share.standing, ran));
+                // The queue itself is not needed for it, so neither is the gate.
+                let standing = &mut share.standing;
+                standing.fall_asleep(worker.id(), worker.published.epoch(), ran);
             });
         }
     }

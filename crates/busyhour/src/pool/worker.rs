@@ -42,6 +42,8 @@ pub(super) struct Published {
     lane_len: AtomicUsize,
     entity_len: AtomicUsize,
     high_water: AtomicUsize,
+    /// The run queue's epoch.
+    epoch: AtomicU32,
     now_ns: AtomicU64,
     /// Counts on with every turn, so that others see a worker that is stuck in one.
     turns: AtomicU32,
@@ -55,6 +57,12 @@ impl Published {
     #[inline(always)]
     pub(super) fn now(&self) -> Instant {
         Instant::from_nanos(self.now_ns.load(Ordering::Relaxed))
+    }
+
+    /// The epoch of the worker's run queue, when somebody last left the gate.
+    #[inline(always)]
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed)
     }
 
     pub(super) fn turns(&self) -> u32 {
@@ -79,16 +87,19 @@ struct Parking {
 
 impl Worker {
     pub(super) fn new(number: usize) -> Self {
-        // Worker counts are at most WORKERS_MAX.
-        let id = WorkerId::new(number as u16);
         Self {
             number,
-            gate: CachePadded(Gate::new(Local::new(id))),
+            gate: CachePadded(Gate::new(Local::new(id(number)))),
             published: CachePadded::default(),
             is_at_work: AtomicBool::new(false),
             inbound: CachePadded::default(),
             parking: CachePadded::default(),
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn id(&self) -> WorkerId {
+        id(self.number)
     }
 
     /// Tasks and entities that wait here.
@@ -143,6 +154,7 @@ impl Worker {
             .lane_len
             .store(local.lane_len(), Ordering::Relaxed);
         (published.entity_len).store(local.entity_len(), Ordering::Relaxed);
+        (published.epoch).store(local.run_queue.epoch(), Ordering::Relaxed);
         let len = local.lane_len() + local.entity_len();
         if len > published.high_water.load(Ordering::Relaxed) {
             published.high_water.store(len, Ordering::Relaxed);
@@ -172,6 +184,12 @@ impl Worker {
         }
         is_woken()
     }
+}
+
+/// Places are at most twice `WORKERS_MAX`.
+#[inline(always)]
+fn id(number: usize) -> WorkerId {
+    WorkerId::new(number as u16)
 }
 
 /// A worker, seen from its own thread.

@@ -1,4 +1,5 @@
-use super::{Class, Priority, RealTimePriority, SAME_WORKER_BONUS, WorkerId};
+use super::{Class, Priority, RealTimePriority, RunQueue, SAME_WORKER_BONUS, WorkerId};
+use std::time::Duration;
 
 /// What one entity has to say for itself when the next one is picked.
 ///
@@ -125,6 +126,16 @@ impl Standing {
             self.home = worker;
             self.epoch = epoch;
         }
+    }
+
+    /// What [`RunQueue::sleep`](super::RunQueue::sleep) does in a queue of
+    /// `worker` with the default tick, in its `epoch`, without the queue.
+    #[inline]
+    pub(crate) fn fall_asleep(&mut self, worker: WorkerId, epoch: u32, ran: Duration) {
+        const TICK_NS: u32 = RunQueue::<()>::DEFAULT_TICK.as_nanos() as u32;
+        self.arrive(worker, epoch);
+        let ran_ns = u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX);
+        self.charge(worker, ran_ns, TICK_NS);
     }
 
     /// Gives it the counter it would have, had each epoch since the last call

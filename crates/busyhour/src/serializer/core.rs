@@ -16,7 +16,9 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    pool::{Berth, Entity, Pushing, ShareCell, Shared, TaskPool, Token, Turn, current_entity},
+    pool::{
+        Berth, Entity, Hand, Pushing, ShareCell, Shared, TaskPool, Token, Turn, current_entity,
+    },
     run_queue::{Class, Standing},
     stats::SerializerStats,
     sync::{SpinGuard, SpinLock},
@@ -79,15 +81,16 @@ impl Core {
     /// the task is made where it will lie.
     #[inline(always)]
     pub(super) fn push(self: &Arc<Self>, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
-        let now = self.pool().coarse_now();
+        let hand = self.pool().hand();
+        let now = hand.now();
         let pushing = self.begin_push();
         let admitted = self.pool().admits();
         let mut state = self.state.lock();
         if admitted && state.is_plain() {
             state.append(now, make);
-            self.pool().count_pushed();
+            hand.count_pushed();
             drop(pushing);
-            self.after_change(state);
+            self.after_change(state, hand);
             return Ok(());
         }
         drop(state);
@@ -143,7 +146,7 @@ impl Core {
                 return self.settle(offer);
             }
         }
-        self.after_change(state);
+        self.after_change(state, self.pool().hand());
         self.settle(offer)
     }
 
@@ -182,7 +185,7 @@ impl Core {
         }
         state.append(now, || task);
         self.pool().count_pushed();
-        self.after_change(state);
+        self.after_change(state, self.pool().hand());
         Ok(())
     }
 
@@ -202,14 +205,14 @@ impl Core {
     /// Schedules the serializer if it has become runnable, and tells crossed
     /// marks and waiting threads.
     #[inline(always)]
-    fn after_change(self: &Arc<Self>, mut state: SpinGuard<'_, State>) {
+    fn after_change(self: &Arc<Self>, mut state: SpinGuard<'_, State>, hand: Hand<'_>) {
         let schedule = state.must_be_scheduled();
         state.is_scheduled |= schedule;
         self.leave(state);
         if schedule {
             // SAFETY: `is_scheduled` was false, under the lock.
             let token = unsafe { Token::new(self.clone()) };
-            self.pool().schedule(token);
+            hand.schedule(token);
         }
     }
 
@@ -262,10 +265,11 @@ impl Core {
             return false;
         }
         let this: Arc<dyn Entity> = self.clone();
-        self.pool().as_entity(&this, || self.run_task(&mut berth));
+        self.pool()
+            .as_entity(&this, || self.run_task(self.pool().hand(), &mut berth));
         let mut state = self.state.lock();
         state.end();
-        self.after_change(state);
+        self.after_change(state, self.pool().hand());
         true
     }
 
@@ -279,12 +283,12 @@ impl Core {
     }
 
     #[inline(always)]
-    fn run_task(&self, berth: &mut Berth) {
+    fn run_task(&self, hand: Hand<'_>, berth: &mut Berth) {
         let label = berth.label();
         if label.is_some() {
             self.set_label(label);
         }
-        if self.pool().run_task(berth) {
+        if hand.run_task(berth) {
             self.count(|details| &details.panicked, 1);
         }
         if label.is_some() {
@@ -318,7 +322,7 @@ impl Core {
         }
         let mut state = self.state.lock();
         state.suspend_count -= 1;
-        self.after_change(state);
+        self.after_change(state, self.pool().hand());
     }
 
     fn as_entity(self: &Arc<Self>) -> Arc<dyn Entity> {
@@ -418,12 +422,18 @@ enum Next {
 impl Core {
     /// Ends a task and begins the next one, if the turn allows.
     #[inline(always)]
-    fn go_on(&self, token: &Token, turn: &mut Turn<'_, '_>, berth: &mut Berth) -> Next {
+    fn go_on(
+        &self,
+        hand: Hand<'_>,
+        token: &Token,
+        turn: &mut Turn<'_, '_>,
+        berth: &mut Berth,
+    ) -> Next {
         let mut state = self.state.lock();
         state.end();
         if state.may_begin() && !self.pool().is_sealed() && turn.take() {
             state.begin(turn.began, berth);
-            self.pool().count_started();
+            hand.count_started();
             self.leave(state);
             return Next::Run;
         }
@@ -460,19 +470,20 @@ impl Entity for Core {
     }
 
     fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
+        let hand = self.pool().hand();
         let mut state = self.state.lock();
         let mut berth = Berth::EMPTY;
         let waiting_since = state.head_since();
         if !(turn.take() && state.begin(turn.began, &mut berth)) {
             return matches!(self.stop(state, token, turn), Next::Later);
         }
-        self.pool().count_started();
+        hand.count_started();
         turn.note_wait_since(waiting_since);
         self.leave(state);
         self.pool().as_entity(token.entity(), || {
             loop {
-                self.run_task(&mut berth);
-                match self.go_on(token, turn, &mut berth) {
+                self.run_task(hand, &mut berth);
+                match self.go_on(hand, token, turn, &mut berth) {
                     Next::Run => {}
                     Next::Later => return true,
                     Next::Done => return false,

@@ -1,0 +1,105 @@
+//! What serializers cost in memory, counted at the allocator.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    env,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use busyhour::{pool::TaskPool, serializer::Serializer};
+
+struct Counting;
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size(), SeqCst);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), SeqCst);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn live_bytes() -> usize {
+    LIVE_BYTES.load(SeqCst)
+}
+
+/// One test at a time, for they share the counter.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn scale() -> usize {
+    env::var("BUSYHOUR_TEST_SCALE").map_or(1, |scale| scale.parse().unwrap())
+}
+
+/// A million with `BUSYHOUR_TEST_SCALE=10`.
+#[test]
+fn an_idle_serializer_costs_200_bytes_at_most() {
+    let _alone = alone();
+    let pool = TaskPool::builder().workers(1).build().unwrap();
+    let count = 100_000 * scale().min(10);
+    let mut devices = Vec::with_capacity(count);
+    let before = live_bytes();
+    devices.extend((0..count).map(|_| pool.ephemeral()));
+    let each = (live_bytes() - before) / count;
+    assert!(each <= 200, "{each} bytes");
+    for device in &devices {
+        device.push(|| ()).unwrap();
+    }
+    wait_until("all have run", || devices.iter().all(Serializer::is_idle));
+    drop(devices);
+}
+
+/// 300,000 with `BUSYHOUR_TEST_SCALE=10`, in bursts of a thousand.
+#[test]
+fn memory_is_back_at_its_base_after_bursts_of_short_lives() {
+    let _alone = alone();
+    let pool = TaskPool::builder().workers(2).build().unwrap();
+    let (mut processed, burst) = (0, |pool: &TaskPool| {
+        for _ in 0..1000 {
+            let device = pool.ephemeral();
+            (0..5).for_each(|_| device.push(|| ()).unwrap());
+        }
+    });
+    burst(&pool);
+    processed += 5000;
+    wait_until("the first burst has run", || {
+        pool.stats().processed == processed
+    });
+    let base = live_bytes();
+    for _ in 0..30 * scale().min(10) {
+        burst(&pool);
+        processed += 5000;
+        wait_until("a burst has run", || pool.stats().processed == processed);
+    }
+    // Queues that have grown may keep room for some entities.
+    wait_until("memory is back", || live_bytes() < base + (256 << 10));
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(120),
+            "waiting until {what}"
+        );
+        thread::yield_now();
+    }
+}
