@@ -180,6 +180,10 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "an allocator that counts",
     ),
     (
+        "crates/busyhour/tests/bus_memory.rs",
+        "an allocator that counts bytes",
+    ),
+    (
         "crates/busyhour/tests/buffer_addresses.rs",
         "writes through the addresses that C callers get",
     ),

@@ -12,7 +12,10 @@ use std::{
     collections::BTreeMap,
     env,
     panic::catch_unwind,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// How many seeds to run; set `BUSYHOUR_TEST_SEED` to replay one.
@@ -48,6 +51,12 @@ struct View {
 }
 
 impl View {
+    /// Nobody is told of a key's past after its present.
+    fn is_plausible(&self) -> bool {
+        let mut last = self.last.iter();
+        last.all(|(key, number)| self.highest.get(key) == Some(number))
+    }
+
     fn hear(&mut self, delivery: Delivery<'_, Change>) {
         match delivery {
             Delivery::Event(change) => {
@@ -76,13 +85,18 @@ struct World {
     publishers: Vec<Serializer>,
     owner: Arc<()>,
     number: u64,
+    keys: u64,
+    /// What publishers were told, and what subscriptions that have ended lost.
+    told: Arc<AtomicU64>,
+    lost_before: u64,
 }
 
-const KEYS: u64 = 300;
 const PUBLISHERS: u64 = 8;
+/// Subscriptions at a time: each is told every change.
+const VIEWS_MAX: usize = 12;
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, keys: u64) -> Self {
         let runtime = Runtime::simulated(seed);
         let topic = runtime.topic::<Change>("changes").cached().build();
         let publisher = |index| {
@@ -97,6 +111,9 @@ impl World {
             views: Vec::new(),
             owner: Arc::default(),
             number: 0,
+            keys,
+            told: Arc::default(),
+            lost_before: 0,
         }
     }
 
@@ -110,10 +127,13 @@ impl World {
 
     fn step(&mut self) {
         match self.below(100) {
-            0..3 => self.subscribe(),
+            0..3 if self.views.len() < VIEWS_MAX => self.subscribe(),
             3..5 if self.views.len() > 3 => {
                 let index = self.below(self.views.len() as u64) as usize;
-                drop(self.views.swap_remove(index));
+                let (view, subscription) = self.views.swap_remove(index);
+                self.lost_before += subscription.lost();
+                subscription.unsubscribe();
+                assert!(view.lock().unwrap().is_plausible());
             }
             5..40 => {
                 self.simulation().step();
@@ -150,15 +170,16 @@ impl World {
     /// the order of publishing.
     fn publish(&mut self) {
         self.number += 1;
-        let key = self.below(KEYS);
+        let key = self.below(self.keys);
         let (topic, number) = (self.topic.clone(), self.number);
-        let owner = Arc::clone(&self.owner);
+        let (owner, told) = (Arc::clone(&self.owner), Arc::clone(&self.told));
         let is_clear = self.below(10) == 0;
         let publish = move || {
             if is_clear {
                 topic.clear(&key);
             } else {
-                let _ = topic.publish(Change { key, number, owner });
+                let published = topic.publish(Change { key, number, owner });
+                told.fetch_add(published.lost, Ordering::Relaxed);
             }
         };
         let publisher = &self.publishers[(key % PUBLISHERS) as usize];
@@ -174,10 +195,13 @@ impl World {
             .iter()
             .map(|change| (change.key, change.number))
             .collect();
+        let mut lost = self.lost_before;
         for (view, subscription) in &self.views {
             assert!(subscription.is_idle());
             let view = view.lock().unwrap();
             assert_eq!(view.last, cache);
+            assert_eq!(view.lost, subscription.lost(), "all is announced");
+            lost += view.lost;
             for event in &view.heard {
                 self.simulation().trace_u64(*event);
             }
@@ -185,6 +209,8 @@ impl World {
         let stats = self.topic.stats();
         assert_eq!(stats.cached_count, cache.len() as u64);
         assert_eq!(stats.lagging_count, 0);
+        assert_eq!(stats.lost, lost, "each loss is one subscription's");
+        assert!(self.told.load(Ordering::Relaxed) <= stats.lost);
         self.simulation().trace_u64(stats.lost);
         self.simulation().trace_u64(stats.conflated);
     }
@@ -192,9 +218,13 @@ impl World {
 
 /// Returns the hash of all that happened, and how much was lost.
 fn run(seed: u64) -> (u64, u64) {
-    let mut world = World::new(seed);
+    run_with(seed, 300, 500)
+}
+
+fn run_with(seed: u64, keys: u64, steps: usize) -> (u64, u64) {
+    let mut world = World::new(seed, keys);
     for _ in 0..4 {
-        (0..500).for_each(|_| world.step());
+        (0..steps).for_each(|_| world.step());
         world.check();
     }
     let hash = world.simulation().trace_hash();
@@ -215,6 +245,16 @@ fn every_view_ends_equal_to_the_cache_whatever_the_order() {
         lost += lost_here;
     }
     assert!(lost > 0, "the queues are meant to overflow");
+}
+
+/// As many keys as a small site has devices; few runs, since each is long.
+#[test]
+fn ten_thousand_keys_reach_every_view() {
+    let count = seeds().len().div_ceil(30);
+    for seed in seeds().into_iter().take(count) {
+        let (_, lost) = run_with(seed, 10_000, 5_000);
+        assert!(lost > 0, "seed {seed}: the queues are meant to overflow");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{
     env,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     thread,
@@ -119,14 +119,18 @@ fn drain(watch: &Watch, serializer: &Serializer) {
 }
 
 /// `publishers` threads, each with keys of its own, so that numbers by key
-/// follow the order of publishing; now and then a key is cleared.
-fn publish_from_threads(topic: &Topic<Change>, publishers: u64, keys: u64, rounds: u64) {
+/// follow the order of publishing; now and then a key is cleared. Returns how
+/// many losses the publishers were told of; a clear tells of none.
+fn publish_from_threads(topic: &Topic<Change>, publishers: u64, keys: u64, rounds: u64) -> u64 {
+    let lost = AtomicU64::new(0);
     thread::scope(|scope| {
         for publisher in 0..publishers {
+            let lost = &lost;
             scope.spawn(move || {
                 for round in 0..rounds {
                     for key in (publisher..keys).step_by(publishers as usize) {
-                        let _ = topic.publish(Change::new(key, round + 1));
+                        let published = topic.publish(Change::new(key, round + 1));
+                        lost.fetch_add(published.lost, Ordering::Relaxed);
                         if (key + round) % 13 == 0 {
                             topic.clear(&key);
                         }
@@ -135,6 +139,7 @@ fn publish_from_threads(topic: &Topic<Change>, publishers: u64, keys: u64, round
             });
         }
     });
+    lost.into_inner()
 }
 
 fn cache_of(topic: &Topic<Change>) -> BTreeMap<u64, u64> {
@@ -196,14 +201,17 @@ fn every_view_ends_equal_to_the_cache() {
                 assert_eq!(watch.view.lock().unwrap().events, heard);
             }
         });
-        publish_from_threads(&topic, 8, 10_000, 6 * scale());
+        let lost = publish_from_threads(&topic, 8, 10_000, 6 * scale());
         stop.store(true, Ordering::Relaxed);
+        assert!(lost <= topic.stats().lost, "a clear may be lost too");
+        assert!(lost > 0, "the tight queue is meant to overflow");
     });
     let cache = cache_of(&topic);
     for (watch, serializer) in &watches {
         drain(watch, serializer);
         let view = watch.view.lock().unwrap();
         assert_eq!(view.last, cache, "{}", serializer.name());
+        assert_eq!(view.lost, watch.subscription.lost(), "all is announced");
         assert!(view.replays > 0);
     }
     let lost = |index: usize| watches[index].0.view.lock().unwrap().lost;
@@ -270,11 +278,11 @@ fn lookups_never_see_half_an_event() {
             });
         }
         // Few keys, so that tables grow and shrink under the readers.
-        publish_from_threads(&topic, 2, 300, 100 * scale());
+        let _ = publish_from_threads(&topic, 2, 300, 100 * scale());
         for key in 0..300 {
             topic.clear(&key);
         }
-        publish_from_threads(&topic, 2, 3_000, 10 * scale());
+        let _ = publish_from_threads(&topic, 2, 3_000, 10 * scale());
         stop.store(true, Ordering::Relaxed);
     });
     assert!(topic.stats().retired_count < 100_000);

@@ -318,6 +318,7 @@ impl<E: Event> Listener<E> {
         // A newcomer is told this change by its replay: nothing is lost.
         if let Some(lag) = self.lag.as_mut().filter(|lag| lag.lost > 0) {
             lag.lost += 1;
+            self.subscriber.mailbox().count_lost();
             books.lost();
         }
     }

@@ -2,7 +2,7 @@ use super::{Event, Message, bell::Bell, queue::Queue};
 use crate::{
     sync::{
         CachePadded, SpinGuard, SpinLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         spin_loop, thread, thread_token,
     },
     task::{Assistance, Executor, Overflow},
@@ -21,6 +21,8 @@ pub(super) struct Mailbox<E: Event> {
     /// Rung when room appears and when a turn ends, if somebody waits.
     bell: Bell,
     closed: AtomicBool,
+    /// Losses since the beginning.
+    lost: AtomicU64,
     capacity: usize,
     overflow: Overflow,
     /// A loss is made good from the cache.
@@ -85,8 +87,9 @@ pub(super) enum Errand {
 
 impl<E: Event> Mailbox<E> {
     /// Looks before a waiter goes to sleep, and pauses between two of them:
-    /// some microseconds, about what going to sleep and being woken costs.
-    const SPINS: u32 = 16;
+    /// some microseconds, about what going to sleep and being woken costs. A
+    /// model need not try each number of looks.
+    const SPINS: u32 = if cfg!(loom) { 0 } else { 16 };
     const PAUSES: u32 = 4;
     /// How a consumer waits for more: looks with pauses before them, then
     /// looks after the processor was offered to others.
@@ -106,6 +109,7 @@ impl<E: Event> Mailbox<E> {
             }),
             bell: Bell::new(),
             closed: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
             capacity,
             overflow,
             reseeds,
@@ -161,6 +165,7 @@ impl<E: Event> Mailbox<E> {
         hash: u64,
         item: Message<E>,
     ) -> Offer<E> {
+        self.count_lost();
         if self.reseeds {
             state.behind.push_back(shard);
             let wake = !mem::replace(&mut state.scheduled, true);
@@ -173,6 +178,17 @@ impl<E: Event> Mailbox<E> {
         let oldest = state.queue.pop_oldest();
         state.queue.push(hash, item);
         Offer::DroppedOldest(oldest)
+    }
+
+    /// Counts a loss: of an item that was offered here, or of one that was
+    /// not because the subscriber lags.
+    pub(super) fn count_lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Losses since the beginning.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     pub(super) fn blocks(&self) -> bool {

@@ -65,6 +65,8 @@ mod lanes;
 mod listener;
 mod mailbox;
 mod message;
+#[cfg(all(test, loom))]
+mod models;
 mod name;
 mod queue;
 mod record;

@@ -257,6 +257,14 @@ impl<E: Event> Subscription<E> {
         subscribers.all(|subscriber| subscriber.mailbox().is_idle())
     }
 
+    /// Deliveries it has lost so far, announced or not yet.
+    pub fn lost(&self) -> u64 {
+        let subscribers = self.subscribers.iter();
+        subscribers
+            .map(|subscriber| subscriber.mailbox().lost())
+            .sum()
+    }
+
     /// Events waiting.
     pub fn queued_len(&self) -> usize {
         let subscribers = self.subscribers.iter();

@@ -1,0 +1,195 @@
+//! Models of the bus's protocols: loom runs each in every order of its steps
+//! that a few preemptions can bring about. README.md beside this file argues
+//! what they check.
+
+use super::{Delivery, Event, Subscription, Topic};
+use loom::{model::Builder, thread};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// An event that notices when it is used after it was dropped.
+#[derive(Debug)]
+struct Step {
+    key: u64,
+    number: u64,
+    is_dropped: Arc<AtomicBool>,
+}
+
+impl Step {
+    /// The flag outlives the model, so that a look at it is never wild.
+    fn new(number: u64, flags: &Flags) -> Self {
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        flags.0.lock().unwrap().push(Arc::clone(&is_dropped));
+        let key = 7;
+        Self {
+            key,
+            number,
+            is_dropped,
+        }
+    }
+}
+
+impl Clone for Step {
+    fn clone(&self) -> Self {
+        assert!(!self.is_dropped.load(Ordering::SeqCst), "used after a drop");
+        Self {
+            key: self.key,
+            number: self.number,
+            is_dropped: Arc::default(),
+        }
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        let was_dropped = self.is_dropped.swap(true, Ordering::SeqCst);
+        assert!(!was_dropped, "dropped twice");
+    }
+}
+
+impl Event for Step {
+    type Key = u64;
+
+    fn key(&self) -> &u64 {
+        &self.key
+    }
+}
+
+#[derive(Clone, Default)]
+struct Flags(Arc<Mutex<Vec<Arc<AtomicBool>>>>);
+
+/// What a subscription heard: numbers of events, 0 for the end of the replay.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<u64>>>);
+
+impl Heard {
+    fn listen(&self, topic: &Topic<Step>) -> Subscription<Step> {
+        let heard = self.clone();
+        topic.subscribe().replay().start(move |delivery| {
+            let number = match delivery {
+                Delivery::Event(step) => step.clone().number,
+                Delivery::Replayed => 0,
+                other => panic!("{other:?}"),
+            };
+            heard.0.lock().unwrap().push(number);
+        })
+    }
+
+    fn events(&self) -> Vec<u64> {
+        let heard = self.0.lock().unwrap();
+        heard.iter().copied().filter(|number| *number > 0).collect()
+    }
+
+    fn replay_count(&self) -> usize {
+        let heard = self.0.lock().unwrap();
+        heard.iter().filter(|number| **number == 0).count()
+    }
+}
+
+fn topic() -> Topic<Step> {
+    Topic::builder("model").cached().small().build()
+}
+
+fn publish(topic: &Topic<Step>, number: u64, flags: &Flags) {
+    let published = topic.publish(Step::new(number, flags));
+    assert_eq!((published.lost, published.refused), (0, false));
+}
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
+
+/// A lookup finds one of the values there were, whole and alive, while the
+/// writer replaces them and drops what nobody reads.
+#[test]
+fn loom_a_lookup_meets_replacements() {
+    check(|| {
+        let (topic, flags) = (topic(), Flags::default());
+        publish(&topic, 1, &flags);
+        let reader = {
+            let topic = topic.clone();
+            thread::spawn(move || topic.get(&7).expect("the key never goes").number)
+        };
+        publish(&topic, 2, &flags);
+        publish(&topic, 3, &flags);
+        let found = reader.join().unwrap();
+        assert!((1..=3).contains(&found));
+        assert_eq!(topic.get(&7).unwrap().number, 3);
+        drop(topic);
+        let flags = flags.0.lock().unwrap();
+        assert!(flags.iter().all(|flag| flag.load(Ordering::SeqCst)));
+    });
+}
+
+/// A subscription that begins during a publish hears of the key once and then
+/// of every change.
+#[test]
+fn loom_a_replay_meets_a_publish() {
+    check(|| {
+        let (topic, flags, heard) = (topic(), Flags::default(), Heard::default());
+        publish(&topic, 1, &flags);
+        let publisher = {
+            let (topic, flags) = (topic.clone(), flags.clone());
+            thread::spawn(move || publish(&topic, 2, &flags))
+        };
+        let watch = heard.listen(&topic);
+        publisher.join().unwrap();
+        assert!(watch.is_idle());
+        let events = heard.events();
+        assert!(events == [1, 2] || events == [2], "{events:?}");
+        assert_eq!(heard.replay_count(), 1);
+    });
+}
+
+/// Two publishers, one of whom runs the consumer: no event is left behind.
+#[test]
+fn loom_no_event_is_left_in_the_mailbox() {
+    check(|| {
+        let (topic, flags, heard) = (topic(), Flags::default(), Heard::default());
+        let watch = heard.listen(&topic);
+        let publisher = {
+            let (topic, flags) = (topic.clone(), flags.clone());
+            thread::spawn(move || publish(&topic, 2, &flags))
+        };
+        publish(&topic, 1, &flags);
+        publisher.join().unwrap();
+        assert!(watch.is_idle());
+        let mut events = heard.events();
+        assert_eq!(
+            topic.get(&7).map(|last| last.number),
+            events.last().copied()
+        );
+        events.sort_unstable();
+        assert_eq!(events, [1, 2]);
+    });
+}
+
+/// When `unsubscribe` has returned, the callback does not run any more.
+#[test]
+fn loom_nothing_is_called_after_unsubscribe() {
+    check(|| {
+        let (topic, flags) = (topic(), Flags::default());
+        let ended = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&ended);
+        let watch = topic.subscribe().start(move |_| {
+            assert!(!seen.load(Ordering::SeqCst), "a callback after the end");
+            // A step within the callback, so that others can come between.
+            thread::yield_now();
+            assert!(!seen.load(Ordering::SeqCst), "the end during a callback");
+        });
+        let publisher = {
+            let (topic, flags) = (topic.clone(), flags.clone());
+            thread::spawn(move || {
+                let _ = topic.publish(Step::new(1, &flags));
+            })
+        };
+        watch.unsubscribe();
+        ended.store(true, Ordering::SeqCst);
+        publisher.join().unwrap();
+    });
+}

@@ -1,0 +1,118 @@
+//! What is left in memory when topics, subscriptions and names have come and
+//! gone: nothing, counted in bytes.
+
+use busyhour::bus::{Event, Name, Topic};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    hint::black_box,
+    sync::atomic::{AtomicIsize, Ordering},
+};
+
+/// The system's allocator with a count of the bytes in use.
+struct Counting;
+
+static BYTES_IN_USE: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES_IN_USE.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of the same function.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        BYTES_IN_USE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[derive(Clone)]
+struct Call {
+    line: Name,
+    number: u64,
+}
+
+impl Event for Call {
+    type Key = Name;
+
+    fn key(&self) -> &Name {
+        &self.line
+    }
+}
+
+fn call(number: u64) -> Call {
+    let line = Name::from(format!("SIP/line-{number}"));
+    Call { line, number }
+}
+
+/// A topic of its own for one call, with one subscription.
+fn short_life(number: u64) {
+    let (topic, call) = (Topic::ephemeral(), call(number));
+    let held = vec![0_u8; 100];
+    let watch = topic.subscribe().key(call.line.clone());
+    let watch = watch.start(move |_| {
+        black_box(&held);
+    });
+    assert_eq!(topic.publish(call).delivered, 1);
+    watch.unsubscribe();
+}
+
+/// A key and a subscription to it on a topic that stays.
+fn guest(topic: &Topic<Call>, number: u64) {
+    let call = call(number);
+    let key = call.line.clone();
+    let held = vec![0_u8; 100];
+    let watch = topic.subscribe().key(key.clone()).replay();
+    let watch = watch.start(move |_| {
+        black_box(&held);
+    });
+    assert_eq!(topic.publish(call).delivered, 1);
+    assert_eq!(topic.get(&key).map(|call| call.number), Some(number));
+    watch.unsubscribe();
+    assert!(topic.clear(&key));
+}
+
+/// Bytes more in use after `life` ran so often than before.
+fn growth(count: u64, life: impl Fn(u64)) -> isize {
+    let before = BYTES_IN_USE.load(Ordering::Relaxed);
+    (0..count).for_each(life);
+    BYTES_IN_USE.load(Ordering::Relaxed) - before
+}
+
+/// One test: another one in this process would be counted too.
+#[test]
+fn a_hundred_thousand_short_lives_leave_no_byte() {
+    let lasting = Topic::builder("lasting").cached().build();
+    // What is made once for the process is made now.
+    (0..1_000).for_each(short_life);
+    (0..1_000).for_each(|number| guest(&lasting, number));
+    assert_eq!(growth(100_000, short_life), 0, "ephemeral topics");
+    let left = growth(100_000, |number| guest(&lasting, number));
+    assert!(
+        left <= LASTING_SLACK_BYTES,
+        "{left} bytes on a lasting topic"
+    );
+    let crowd = growth(1, |_| {
+        let topic = Topic::builder("crowd").cached().build();
+        let watches: Vec<_> = (0..20_000)
+            .map(|number| topic.subscribe().key(call(number).line).start(|_| ()))
+            .collect();
+        for number in 0..20_000 {
+            assert_eq!(topic.publish(call(number)).delivered, 1);
+        }
+        drop(watches);
+    });
+    assert!(crowd <= INTERNER_SLACK_BYTES, "{crowd} bytes after a crowd");
+}
+
+/// Replaced events of a cached topic are freed in bags, so some of the last
+/// may still be waiting in each of its 64 parts.
+const LASTING_SLACK_BYTES: isize = 64 * 64 * 256;
+
+/// The interner's tables keep room for a few names each.
+const INTERNER_SLACK_BYTES: isize = 64 * 1024;

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# usage: scripts/profile-storm.sh [REGISTRATIONS] [RATE]
+#
+# Counts what a registration storm costs inside the server, in instructions, and
+# how much of that is each module's: the server runs under valgrind's callgrind
+# while `busyhour storm` registers so many devices (600 unless told, 50 a second).
+# Counting starts when the server is up. A module's share is that of the code in
+# its folder, wherever the compiler has put it, and of functions named after it.
+# Needs valgrind. BUSYHOUR names another binary than this tree's release build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+registrations=${1:-600}
+rate=${2:-50}
+binary=${BUSYHOUR:-target/release/busyhour}
+[ -n "${BUSYHOUR:-}" ] || cargo build --quiet --release --package busyhour-server
+command -v valgrind callgrind_control callgrind_annotate >/dev/null ||
+  { echo "valgrind is missing: apt-get install valgrind" >&2; exit 1; }
+
+scratch=$(mktemp -d)
+port=${PORT:-15071}
+valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file="$scratch/out" --log-file="$scratch/log" \
+  "$binary" serve --sip-listen "127.0.0.1:$port" --http-listen 127.0.0.1:0 \
+  --sip-auth open --store-path "$scratch/store" >"$scratch/serve" 2>&1 &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+
+storm() { "$binary" storm --target "127.0.0.1:$port" --t1 20s "$@"; }
+# The first device is answered when the server is up.
+for _ in $(seq 60); do
+  storm --devices 1 --first 900001 --rate 1 >/dev/null 2>&1 && break
+  kill -0 "$server" 2>/dev/null || { cat "$scratch/serve" "$scratch/log" >&2; exit 1; }
+done
+callgrind_control --instr=on "$server" >/dev/null 2>&1
+storm --devices "$registrations" --rate "$rate" | tail -n 20
+callgrind_control --dump "$server" >/dev/null 2>&1
+
+profile=$(find "$scratch" -name 'out.*' -size +1k | sort | tail -n 1)
+callgrind_annotate --threshold=100 --show-percs=no --auto=no "$profile" 2>/dev/null |
+  awk -v registrations="$registrations" '
+    # A frame that was entered before the counting began is charged with all that it called.
+    /PROGRAM TOTALS|__rust_begin_short_backtrace|start_thread|thread_start|clone.S/ { next }
+    $1 ~ /^[0-9,]+$/ {
+      count = $1; gsub(",", "", count)
+      module = "everything else"
+      if (match($0, /busyhour\/src\/[a-z_]+/)) module = "library " substr($0, RSTART + 13, RLENGTH - 13)
+      else if (match($0, /busyhour-server\/src\/[a-z_]+/)) module = "server " substr($0, RSTART + 20, RLENGTH - 20)
+      else if (match($0, /busyhour::(bus|pool|serializer|timer|buffer|task|run_queue)::/))
+        module = "library " substr($0, RSTART + 10, RLENGTH - 12)
+      else if (match($0, /busyhour_server::[a-z_]+/)) module = "server " substr($0, RSTART + 17, RLENGTH - 17)
+      else if (/sqlite/) module = "SQLite"
+      share[module] += count; total += count
+    }
+    END {
+      printf "%-28s %12s %8s\n", "module", "per REGISTER", "share"
+      for (module in share)
+        printf "%-28s %12d %7.2f%%\n", module, share[module] / registrations, 100 * share[module] / total
+    }' | { read -r head; echo "$head"; awk '{ print $NF, $0 }' | sort -rn | cut -d" " -f2-; }
