@@ -185,4 +185,4 @@ impl kit::bus::Fanout for Fanout {
 }
 
 /// Bounded, as in a server: a publisher that is far ahead waits.
-const CAPACITY: usize = 8_192;
+const CAPACITY: usize = 65_536;
