@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -65,6 +66,12 @@ public:
         checks += (checks.empty() ? "\"" : ",\"") + std::string(name) + "\":" + std::to_string(value);
     }
 
+    void check_real(const char *name, double value) {
+        char text[40];
+        std::snprintf(text, sizeof text, "%.17g", value);
+        checks += (checks.empty() ? "\"" : ",\"") + std::string(name) + "\":" + text;
+    }
+
     void finish() {
         std::printf("{\"checks\":{%s}}\n", checks.c_str());
         std::fflush(stdout);
@@ -72,6 +79,20 @@ public:
 
 private:
     std::string checks;
+};
+
+/// The result of a digest as one number: each value counts by which series it belongs to and at which step.
+struct DigestSum {
+    uint64_t count = 0;
+    double sum = 0;
+
+    /// NaN says that there is no value.
+    void add(uint64_t series, uint64_t step, double value) {
+        if (std::isnan(value))
+            return;
+        count++;
+        sum += value * double(1 + (series * 31 + step) % 97);
+    }
 };
 
 class Random {

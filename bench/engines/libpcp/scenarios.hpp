@@ -1,0 +1,7 @@
+// The scenarios that libpcp takes part in, one a file.
+#pragma once
+
+#include "kit.hpp"
+
+void run_buffers(const kit::Args &args);
+void run_digest(const kit::Args &args, bool is_together);
