@@ -18,7 +18,11 @@ storm: ## The seed's load against a server that runs: 12,000 registrations in 60
 
 peers: ## Install the peers that Debian has, and build every engine of the benchmarks
 	@scripts/install-deps.sh build peers
-	@cd bench && cargo run --release --quiet --package versus -- build
+	@cd bench && cargo run --quiet --package versus -- build && cargo run --quiet --package versus -- check
+
+bench: ## Every scenario at every size against every peer, within 18 minutes, and the page of it
+	@cd bench && cargo run --quiet --package versus -- run all --rounds 3 --budget 18 --json target/record.json
+	@cd bench && cargo run --quiet --package versus -- report target/record.json
 
 doc: ## Build the library's documentation
 	@cargo doc --workspace --no-deps

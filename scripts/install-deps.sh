@@ -5,8 +5,8 @@ set -euo pipefail
 
 build=(build-essential pkg-config)
 test=(sip-tester pcp python3-pcp tshark)
-peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libtbb-dev libpcp3-dev libhiredis-dev
-  redis-server nats-server kamailio kamailio-sqlite-modules pcp)
+peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libtbb-dev libpcp3-dev
+  libpcp-import1-dev redis-server nats-server kamailio pcp)
 
 packages=()
 for group in "$@"; do

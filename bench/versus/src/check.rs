@@ -47,6 +47,13 @@ impl Expect {
         Some(format!("{a} is {left} but {b} is {right}"))
     }
 
+    pub fn random_access(params: &Params) -> Self {
+        Self {
+            exact: vec![("loads", params.number("loads"))],
+            ..Self::default()
+        }
+    }
+
     pub fn timers(params: &Params) -> Self {
         let n = params.number("n");
         let input = Input::timers(params.number("seed"), n);

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use comfy_table::{Attribute, Cell, Color, Table, presets::UTF8_FULL_CONDENSED};
 
 use crate::{
-    record::{Ratio, Row, Status, shown},
+    record::{Ratio, Row, Status, with_unit},
     scenario::Better,
 };
 
@@ -35,10 +35,7 @@ pub fn table(rows: &[Row], metric: &str, base: &str) -> Table {
             Cell::new(&row.params),
             Cell::new(&row.engine),
             Cell::new(figure(row)),
-            Cell::new(
-                row.spread()
-                    .map_or(String::new(), |spread| format!("±{:.0} %", spread * 50.0)),
-            ),
+            Cell::new(row.spread_text()),
             advantage(ours, row),
         ]);
     }
@@ -46,7 +43,13 @@ pub fn table(rows: &[Row], metric: &str, base: &str) -> Table {
 }
 
 /// How far ahead `ours` is of `theirs`, larger than 1 meaning better.
+///
+/// Nothing where one of them did next to nothing, as with work that only some put off.
 pub fn ahead_by(ours: &Row, theirs: &Row) -> Option<Ratio> {
+    let is_nothing = |row: &Row| row.unit == "ns" && row.median.is_some_and(|ns| ns < CLOCK_NS);
+    if is_nothing(ours) || is_nothing(theirs) {
+        return None;
+    }
     match ours.better {
         Better::Lower => Ratio::of(theirs, ours),
         Better::Higher => Ratio::of(ours, theirs),
@@ -56,23 +59,43 @@ pub fn ahead_by(ours: &Row, theirs: &Row) -> Option<Ratio> {
 /// The median with its unit, or what became of the engine.
 pub fn figure(row: &Row) -> String {
     match (row.status, row.median) {
-        (Status::Ok, Some(median)) => format!("{} {}", shown(median), row.unit),
+        (Status::Ok, Some(median)) => with_unit(median, &row.unit),
         (Status::Missing, _) => format!("missing: {}", row.reason),
         _ => format!("failed: {}", row.reason),
     }
 }
 
-/// The ratio in words: with its spread, and open when the spread crosses one.
+/// The ratio in words: with its spread, and what the spread says against it.
 pub fn ratio_text(ratio: Ratio) -> String {
-    let open = if ratio.is_open() {
-        " (open: the spread crosses 1)"
+    let median = times(ratio.median);
+    if ratio.count == 1 {
+        return format!("{median} (one round)");
+    }
+    let warning = if ratio.is_meaningless() {
+        " MEANINGLESS: too much spread"
+    } else if ratio.is_open() {
+        " open: the spread crosses 1"
     } else {
         ""
     };
     format!(
-        "{:.2}× ({:.2}–{:.2}){open}",
-        ratio.median, ratio.min, ratio.max
+        "{median} ({}–{}){warning}",
+        digits(ratio.min),
+        digits(ratio.max)
     )
+}
+
+/// A multiple with the digits that matter.
+pub fn times(ratio: f64) -> String {
+    format!("{}×", digits(ratio))
+}
+
+fn digits(ratio: f64) -> String {
+    match ratio {
+        r if r >= 100.0 => format!("{r:.0}"),
+        r if r >= 10.0 => format!("{r:.1}"),
+        r => format!("{r:.2}"),
+    }
 }
 
 pub fn empty(header: &[&str]) -> Table {
@@ -90,8 +113,11 @@ pub fn empty(header: &[&str]) -> Table {
 
 fn advantage(ours: Option<&Row>, theirs: &Row) -> Cell {
     match ours.and_then(|ours| ahead_by(ours, theirs)) {
-        Some(ratio) if ratio.max < 1.0 => Cell::new(ratio_text(ratio)).fg(Color::Red),
+        Some(ratio) if ratio.is_lost() => Cell::new(ratio_text(ratio)).fg(Color::Red),
         Some(ratio) => Cell::new(ratio_text(ratio)),
         None => Cell::new("–"),
     }
 }
+
+/// Below this a figure is the clock's own cost, spread over many operations.
+const CLOCK_NS: f64 = 0.5;

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::params::Params;
+use crate::{params::Params, version};
 
 /// Whether the engine does all that the scenario asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,12 @@ struct Manifest {
     build: Vec<String>,
     /// Runs the program, relative to the folder; scenario and parameters follow.
     run: Vec<String>,
+    /// Crates whose versions stand for the peer's, as the folder's lock file has them.
+    #[serde(default)]
+    crates: Vec<String>,
+    /// Prints the peer's version, where it is no crate.
+    #[serde(default)]
+    version: Vec<String>,
     engine: Vec<Variant>,
 }
 
@@ -52,6 +58,12 @@ struct Variant {
     name: String,
     #[serde(default)]
     args: Vec<String>,
+    /// Commands that only this name needs.
+    #[serde(default)]
+    needs: Vec<String>,
+    /// Prints the version of what only this name measures.
+    #[serde(default)]
+    version: Vec<String>,
     scenarios: BTreeMap<String, Support>,
 }
 
@@ -103,6 +115,20 @@ impl Engine {
         &self.manifest.about
     }
 
+    /// What it lacks, in all scenarios together.
+    pub fn lacking(&self) -> String {
+        let mut lacks: Vec<_> = self
+            .variant
+            .scenarios
+            .values()
+            .map(|support| support.lacks.as_str())
+            .collect();
+        lacks.retain(|lack| !lack.is_empty());
+        lacks.sort_unstable();
+        lacks.dedup();
+        lacks.join("; ")
+    }
+
     pub fn support(&self, scenario: &str) -> Option<&Support> {
         self.variant.scenarios.get(scenario)
     }
@@ -116,22 +142,36 @@ impl Engine {
         })
     }
 
+    /// The first command that is not on this machine; the reason why the engine is missing.
+    pub fn lacks(&self) -> Option<String> {
+        let mut needs = self.manifest.needs.iter().chain(&self.variant.needs);
+        let command = needs.find(|command| !is_on_path(command))?;
+        Some(format!(
+            "`{command}` is not installed (make peers installs what Debian has)"
+        ))
+    }
+
+    /// The version of what is measured, where it is another's.
+    pub fn version(&self) -> String {
+        let crates = self.manifest.crates.iter();
+        let mut versions: Vec<String> = crates
+            .filter_map(|name| version::of_crate(&self.folder, name))
+            .collect();
+        versions.extend(version::of_command(&self.manifest.version));
+        versions.extend(version::of_command(&self.variant.version));
+        versions.join(", ")
+    }
+
     /// Builds the folder's program; the error is the reason why it is missing.
     pub fn build(&self) -> Result<()> {
-        if let Some(command) = self
-            .manifest
-            .needs
-            .iter()
-            .find(|command| !is_on_path(command))
-        {
-            bail!("`{command}` is not installed (make peers installs what Debian has)");
-        }
         let Some((program, args)) = self.manifest.build.split_first() else {
             return Ok(());
         };
         let output = Command::new(program)
             .args(args)
             .current_dir(&self.folder)
+            // Programs are looked for in the folder's own target folder.
+            .env_remove("CARGO_TARGET_DIR")
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("`{program}` cannot be started"))?;

@@ -23,6 +23,14 @@ pub fn facts() -> Vec<(&'static str, String)> {
                 .unwrap_or_default()
                 .to_owned(),
         ),
+        (
+            "huge pages",
+            first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
+        ),
+        (
+            "commit",
+            output("git", &["describe", "--always", "--dirty"]),
+        ),
         ("rustc", output("rustc", &["--version"])),
         ("cc", output("cc", &["--version"])),
         ("versus", env!("CARGO_PKG_VERSION").to_owned()),

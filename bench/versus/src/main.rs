@@ -1,35 +1,37 @@
 //! `versus`: Busyhour and its peers, side by side, in one run.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Context, Result, bail};
-use clap::{Parser, Subcommand};
+use anyhow::{Result, bail};
+use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    engine::Engine,
+    catalogue::bench_folder,
     record::{Row, Status},
-    runner::Plan,
-    scenario::Scenario,
+    run::Pace,
 };
 
+mod catalogue;
 mod check;
 mod compare;
 mod engine;
 mod input;
 mod machine;
+mod markdown;
+mod overview;
+mod page;
 mod params;
 mod plot;
 mod process;
 mod record;
 mod report;
+mod run;
 mod runner;
 mod scenario;
+mod scenarios;
 mod seeds;
+mod seeds_table;
+mod version;
 
 /// Side-by-side benchmarks of Busyhour and its peers.
 ///
@@ -46,9 +48,10 @@ const EXAMPLES: &str = "\
 Examples:
   versus list                                   what can be measured, and against whom
   versus run timers --quick                     a first answer within 30 s
-  versus run timers --engine busyhour,tokio-sleep --json timers.json
+  versus run timers --engine busyhour,std-btreemap --json timers.json
   versus compare timers.json --metric cancelled_life_ns
-  versus report timers.json                     a page with plots below record/
+  versus run all --budget 18 --json all.json    every scenario at every size, within 18 minutes
+  versus report all.json                        a page with plots below record/
   versus seeds                                  the five tables of the seeds, then and now
 
 Exit codes: 0 done, 1 an engine failed its checks or a file cannot be read, 2 wrong usage.";
@@ -64,27 +67,7 @@ enum Command {
         engine: Vec<String>,
     },
     /// Measure one scenario (or `all`)
-    Run {
-        scenario: String,
-        /// Only these engines, by name
-        #[arg(long, value_delimiter = ',')]
-        engine: Vec<String>,
-        /// Few sizes and short rounds: an answer within 30 s
-        #[arg(long)]
-        quick: bool,
-        /// Counted rounds
-        #[arg(long, default_value_t = 5)]
-        rounds: usize,
-        /// Seed of all inputs
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Seconds after which one process is ended and counted as failed
-        #[arg(long, default_value_t = 180)]
-        limit: u64,
-        /// Write the record here
-        #[arg(long)]
-        json: Option<PathBuf>,
-    },
+    Run(RunArgs),
     /// Print ratios from records
     Compare {
         #[arg(required = true)]
@@ -106,14 +89,56 @@ enum Command {
     },
     /// Run every engine at a tiny size and check that it did the work
     Check {
+        /// Only these engines, by name
         #[arg(long, value_delimiter = ',')]
         engine: Vec<String>,
+        /// Only these scenarios, by name
+        #[arg(long, value_delimiter = ',')]
+        scenario: Vec<String>,
     },
     /// The five tables of the seeds: their figures, today's, and ours
     Seeds {
         #[arg(long, default_value_t = 3)]
         rounds: usize,
+        /// From these records instead of a run
+        #[arg(long)]
+        from: Vec<PathBuf>,
     },
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// A name of `versus list`, or `all`
+    scenario: String,
+    /// Only these engines, by name
+    #[arg(long, value_delimiter = ',')]
+    engine: Vec<String>,
+    /// Few sizes and short rounds: an answer within 30 s
+    #[arg(long)]
+    quick: bool,
+    /// All sizes, each for a shorter time, and no more rounds than fit into so many minutes
+    #[arg(long, value_name = "MINUTES", conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..=600))]
+    budget: Option<u64>,
+    /// Counted rounds
+    #[arg(long, default_value_t = 5, value_parser = rounds)]
+    rounds: usize,
+    /// Seed of all inputs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Seconds after which one process is ended and counted as failed
+    #[arg(long, default_value_t = 180)]
+    limit: u64,
+    /// Write the record here, anew after each size
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn rounds(text: &str) -> Result<usize, String> {
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| (1..=1_000).contains(count));
+    count.ok_or_else(|| "from 1 to 1000".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -128,159 +153,34 @@ fn main() -> ExitCode {
 
 fn execute(command: Command) -> Result<ExitCode> {
     match command {
-        Command::List => list(),
-        Command::Build { engine } => build(&engine),
-        Command::Run {
-            scenario,
-            engine,
-            quick,
-            rounds,
-            seed,
-            limit,
-            json,
-        } => {
-            let pace = Pace {
-                quick,
-                rounds,
-                seed,
-                limit: Duration::from_secs(limit),
-            };
-            run(&scenario, &engine, &pace, json.as_deref())
-        }
+        Command::List => catalogue::list().map(|()| ExitCode::SUCCESS),
+        Command::Build { engine } => catalogue::build(&engine).map(|()| ExitCode::SUCCESS),
+        Command::Run(args) => run_scenarios(&args),
         Command::Compare {
             files,
             metric,
             engine,
         } => compare_files(&files, &metric, &engine),
         Command::Report { files, out } => report_files(&files, out),
-        Command::Check { engine } => check_engines(&engine),
-        Command::Seeds { rounds } => show_seeds(rounds),
+        Command::Check { engine, scenario } => check_engines(&engine, &scenario),
+        Command::Seeds { rounds, from } => show_seeds(rounds, &from),
     }
 }
 
-fn list() -> Result<ExitCode> {
-    let engines = Engine::load_all(&engines_folder())?;
-    for scenario in scenario::all() {
-        println!("{}: {}", scenario.name, scenario.about);
-        let metrics: Vec<_> = scenario
-            .metrics
-            .iter()
-            .map(|metric| format!("{} [{}]", metric.name, metric.unit))
-            .collect();
-        println!("  metrics: {}", metrics.join(", "));
-        for engine in engines
-            .iter()
-            .filter(|engine| engine.support(scenario.name).is_some())
-        {
-            let lacks = engine
-                .support(scenario.name)
-                .map_or("", |support| support.lacks.as_str());
-            let partial = if lacks.is_empty() {
-                String::new()
-            } else {
-                format!(" (partial: lacks {lacks})")
-            };
-            println!("  {:<24} {}{partial}", engine.name, engine.about());
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn build(names: &[String]) -> Result<ExitCode> {
-    let ready = ready(|engine| names.is_empty() || names.contains(&engine.name))?;
-    for (engine, missing) in &ready {
-        println!(
-            "{:<24} {}",
-            engine.name,
-            missing
-                .as_deref()
-                .map_or("built".to_owned(), |why| format!("missing: {why}"))
-        );
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// How long a run may take.
-struct Pace {
-    quick: bool,
-    rounds: usize,
-    seed: u64,
-    limit: Duration,
-}
-
-impl Pace {
-    fn plan(&self, scenario: &Scenario) -> Plan {
-        Plan {
-            sizes: if self.quick {
-                (scenario.quick)()
-            } else {
-                (scenario.full)()
-            },
-            rounds: if self.quick { 3 } else { self.rounds },
-            seed: self.seed,
-            warm_up: usize::from(!self.quick),
-            budget: self.quick.then_some(QUICK_BUDGET),
-            run_limit: self.limit,
-        }
-    }
-}
-
-fn run(name: &str, engines: &[String], pace: &Pace, json: Option<&Path>) -> Result<ExitCode> {
-    let mut rows = Vec::new();
-    for scenario in chosen(name)? {
-        let ready = ready_for(scenario, engines)?;
-        rows.extend(runner::run(scenario, &ready, &pace.plan(scenario)));
-        for metric in scenario.metrics {
-            if rows
-                .iter()
-                .any(|row| row.metric == metric.name && row.scenario == scenario.name)
-            {
-                println!("{}", overview(&rows, scenario, metric.name));
-            }
-        }
-    }
-    if let Some(path) = json {
-        record::save(path, &rows)?;
-        println!("record: {}", path.display());
-    }
+fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
+    let pace = Pace {
+        quick: args.quick,
+        budget: args.budget.map(|minutes| Duration::from_secs(60 * minutes)),
+        rounds: args.rounds,
+        seed: args.seed,
+        limit: Duration::from_secs(args.limit),
+    };
+    let rows = run::run(&args.scenario, &args.engine, &pace, args.json.as_deref())?;
     Ok(code_of(&rows))
 }
 
-fn overview(rows: &[Row], scenario: &Scenario, metric: &str) -> comfy_table::Table {
-    let mut table = compare::empty(&[
-        "engine",
-        "parameters",
-        metric,
-        "spread",
-        "CPU s",
-        "peak KiB",
-        "busyhour is ahead by",
-    ]);
-    let of_metric = |row: &&Row| row.metric == metric && row.scenario == scenario.name;
-    for row in rows.iter().filter(of_metric) {
-        let ours = rows
-            .iter()
-            .filter(of_metric)
-            .find(|ours| ours.engine == "busyhour" && ours.params == row.params);
-        let ratio = ours
-            .filter(|_| row.engine != "busyhour")
-            .and_then(|ours| compare::ahead_by(ours, row));
-        table.add_row([
-            row.engine.clone(),
-            row.params.to_string(),
-            compare::figure(row),
-            row.spread()
-                .map_or(String::new(), |spread| format!("±{:.0} %", spread * 50.0)),
-            row.cpu_s.map_or(String::new(), |cpu| format!("{cpu:.2}")),
-            row.peak_kib.map_or(String::new(), |kib| kib.to_string()),
-            ratio.map_or(String::new(), compare::ratio_text),
-        ]);
-    }
-    table
-}
-
 fn compare_files(files: &[PathBuf], metric: &str, engine: &str) -> Result<ExitCode> {
-    let rows = load_all(files)?;
+    let rows = record::load_all(files)?;
     if !rows.iter().any(|row| row.metric == metric) {
         bail!("no figure `{metric}` in these records; `versus list` names the figures");
     }
@@ -289,7 +189,7 @@ fn compare_files(files: &[PathBuf], metric: &str, engine: &str) -> Result<ExitCo
 }
 
 fn report_files(files: &[PathBuf], out: Option<PathBuf>) -> Result<ExitCode> {
-    let rows = load_all(files)?;
+    let rows = record::load_all(files)?;
     let folder = out.unwrap_or_else(|| bench_folder().join("record").join(machine::folder_name()));
     report::write(&rows, &folder)?;
     record::save(&folder.join("record.json"), &rows)?;
@@ -297,109 +197,36 @@ fn report_files(files: &[PathBuf], out: Option<PathBuf>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn load_all(files: &[PathBuf]) -> Result<Vec<Row>> {
-    let records = files.iter().map(|file| record::load(file));
-    Ok(records
-        .collect::<Result<Vec<_>>>()?
-        .into_iter()
-        .flatten()
-        .collect())
-}
-
-fn check_engines(names: &[String]) -> Result<ExitCode> {
-    let mut rows = Vec::new();
-    for scenario in scenario::all() {
-        let ready = ready_for(scenario, names)?;
-        let plan = Plan {
-            sizes: (scenario.tiny)(),
-            rounds: 1,
-            seed: 7,
-            warm_up: 0,
-            budget: None,
-            run_limit: Duration::from_secs(60),
-        };
-        rows.extend(runner::run(scenario, &ready, &plan));
-    }
-    for row in rows.iter().filter(|row| row.status != Status::Ok) {
-        println!(
-            "{} / {}: {:?}: {}",
-            row.scenario, row.engine, row.status, row.reason
-        );
+fn check_engines(engines: &[String], scenarios: &[String]) -> Result<ExitCode> {
+    let rows = run::check(engines, scenarios)?;
+    for line in overview::not_ok(&rows) {
+        println!("{line}");
     }
     let count = |status| rows.iter().filter(|row| row.status == status).count();
     println!(
         "{} figures checked, {} engines failed, {} missing",
         count(Status::Ok),
-        count(Status::Failed),
-        count(Status::Missing)
+        overview::engine_count(&rows, Status::Failed),
+        overview::engine_count(&rows, Status::Missing)
     );
     Ok(code_of(&rows))
 }
 
-fn show_seeds(rounds: usize) -> Result<ExitCode> {
-    let engines = ["busyhour", "seed-before", "seed-after"].map(str::to_owned);
-    let mut losing_count = 0;
+fn show_seeds(rounds: usize, from: &[PathBuf]) -> Result<ExitCode> {
+    let rows = if from.is_empty() {
+        run::seeds(rounds)?
+    } else {
+        record::load_all(from)?
+    };
     for seed in seeds::SEEDS {
-        let scenario = scenario::find(seed.scenario).context("a seed names an unknown scenario")?;
-        let ready = ready_for(scenario, &engines)?;
-        let plan = Plan {
-            sizes: seed.sizes(),
-            rounds,
-            seed: 1,
-            warm_up: 1,
-            budget: None,
-            run_limit: Duration::from_secs(180),
-        };
-        let rows = runner::run(scenario, &ready, &plan);
         println!("{}", seed.table(&rows));
-        losing_count += seed.losing_count(&rows);
     }
+    let losing_count: usize = seeds::SEEDS
+        .iter()
+        .map(|seed| seed.losing_count(&rows))
+        .sum();
     println!("losing rows: {losing_count}");
     Ok(ExitCode::SUCCESS)
-}
-
-fn chosen(name: &str) -> Result<Vec<&'static Scenario>> {
-    if name == "all" {
-        return Ok(scenario::all().iter().collect());
-    }
-    let names: Vec<_> = scenario::all()
-        .iter()
-        .map(|scenario| scenario.name)
-        .collect();
-    let scenario = scenario::find(name)
-        .with_context(|| format!("no scenario `{name}`; there are: all, {}", names.join(", ")))?;
-    Ok(vec![scenario])
-}
-
-fn ready_for(scenario: &Scenario, names: &[String]) -> Result<Vec<(Engine, Option<String>)>> {
-    let known = Engine::load_all(&engines_folder())?;
-    if let Some(unknown) = names
-        .iter()
-        .find(|name| known.iter().all(|engine| engine.name != **name))
-    {
-        bail!("no engine `{unknown}`; `versus list` names them");
-    }
-    ready(|engine| {
-        engine.support(scenario.name).is_some()
-            && (names.is_empty() || names.contains(&engine.name))
-    })
-}
-
-/// The wanted engines, built; with the reason for those that are missing.
-fn ready(wanted: impl Fn(&Engine) -> bool) -> Result<Vec<(Engine, Option<String>)>> {
-    let mut built: HashMap<PathBuf, Option<String>> = HashMap::new();
-    let engines = Engine::load_all(&engines_folder())?
-        .into_iter()
-        .filter(wanted);
-    let ready = engines.map(|engine| {
-        let missing = built.entry(engine.folder.clone()).or_insert_with(|| {
-            eprintln!("building {}", engine.name);
-            engine.build().err().map(|error| format!("{error:#}"))
-        });
-        let missing = missing.clone();
-        (engine, missing)
-    });
-    Ok(ready.collect())
 }
 
 fn code_of(rows: &[Row]) -> ExitCode {
@@ -410,16 +237,3 @@ fn code_of(rows: &[Row]) -> ExitCode {
         ExitCode::SUCCESS
     }
 }
-
-fn bench_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .map_or_else(PathBuf::new, Path::to_path_buf)
-}
-
-fn engines_folder() -> PathBuf {
-    bench_folder().join("engines")
-}
-
-/// Leaves room below the 30 s for building and for the last processes.
-const QUICK_BUDGET: Duration = Duration::from_secs(22);

@@ -1,4 +1,5 @@
-//! The parameters of one run, in the order in which they were given.
+//! The parameters of one run, in the order in which they were given: numbers,
+//! and words such as `insert`.
 
 use std::fmt;
 
@@ -16,6 +17,16 @@ impl Params {
         params
     }
 
+    pub fn with_word(&self, key: &str, word: &str) -> Self {
+        let mut params = self.clone();
+        params.0.insert(key.to_owned(), Value::from(word));
+        params
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
     pub fn get(&self, key: &str) -> Option<u64> {
         self.0.get(key).and_then(Value::as_u64)
     }
@@ -25,9 +36,10 @@ impl Params {
         self.get(key).unwrap_or(0)
     }
 
-    pub fn without(&self, key: &str) -> Self {
+    /// All but these.
+    pub fn without(&self, keys: &[&str]) -> Self {
         let mut params = self.clone();
-        params.0.shift_remove(key);
+        params.0.retain(|key, _| !keys.contains(&key.as_str()));
         params
     }
 
@@ -35,7 +47,10 @@ impl Params {
     pub fn to_args(&self) -> Vec<String> {
         self.0
             .iter()
-            .map(|(key, value)| format!("{key}={value}"))
+            .map(|(key, value)| match value {
+                Value::String(word) => format!("{key}={word}"),
+                number => format!("{key}={number}"),
+            })
             .collect()
     }
 }

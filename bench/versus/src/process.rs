@@ -3,6 +3,7 @@
 
 use std::{
     io::Read,
+    os::unix::process::CommandExt,
     process::{Child, Command},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -11,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use nix::{
-    sys::signal::{Signal, kill},
+    sys::signal::{Signal, killpg},
     unistd::Pid,
 };
 use serde::Deserialize;
@@ -26,6 +27,11 @@ pub struct Run {
     pub cpu_s: f64,
     pub peak_kib: u64,
 }
+
+/// An engine had to be ended.
+#[derive(Debug, thiserror::Error)]
+#[error("ended after {} s: too slow", .0.as_secs())]
+pub struct TooSlow(Duration);
 
 /// One figure, as an engine prints it.
 #[derive(Debug, Clone, Deserialize)]
@@ -43,9 +49,12 @@ enum Line {
 }
 
 impl Run {
-    /// Runs `command` to its end, or ends it after `limit`.
+    /// Runs `command` to its end, or ends it after `limit`, with all processes that it has started.
     pub fn measure(mut command: Command, limit: Duration) -> Result<Self> {
-        let mut child = command.spawn().context("the engine cannot be started")?;
+        let mut child = command
+            .process_group(0)
+            .spawn()
+            .context("the engine cannot be started")?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let errors = thread::spawn(move || read_all(stderr));
         let (done, over) = mpsc::channel::<()>();
@@ -61,7 +70,7 @@ impl Run {
     fn reap(child: &mut Child, output: &str, errors: &str, late: Option<Duration>) -> Result<Self> {
         let reaped = child.wait4().context("the engine's end cannot be read")?;
         if let Some(limit) = late {
-            bail!("ended after {} s: too slow", limit.as_secs());
+            bail!(TooSlow(limit));
         }
         if !reaped.status.success() {
             bail!(
@@ -111,8 +120,8 @@ fn read_all(stream: Option<impl Read>) -> String {
 fn end_when_late(pid: Pid, over: &mpsc::Receiver<()>, limit: Duration) -> bool {
     let late = over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
     if late {
-        // The child has not been reaped, so the pid is still its own.
-        let _ = kill(pid, Signal::SIGKILL);
+        // The child has not been reaped, so the number is still its own group's.
+        let _ = killpg(pid, Signal::SIGKILL);
     }
     late
 }
@@ -145,6 +154,12 @@ mod tests {
     #[test]
     fn an_engine_that_hangs_is_ended() {
         let error = Run::measure(shell("exec sleep 600"), Duration::from_millis(50)).unwrap_err();
+        assert!(error.to_string().contains("too slow"));
+    }
+
+    #[test]
+    fn what_a_hanging_engine_has_started_is_ended_too() {
+        let error = Run::measure(shell("sleep 600 & wait"), Duration::from_millis(50)).unwrap_err();
         assert!(error.to_string().contains("too slow"));
     }
 

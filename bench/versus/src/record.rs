@@ -1,6 +1,9 @@
 //! The record of a run: one row a figure, as written by `--json`.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -46,6 +49,12 @@ impl Row {
     pub fn spread(&self) -> Option<f64> {
         Some((self.max? - self.min?) / self.median?.max(f64::MIN_POSITIVE))
     }
+
+    /// Half of it with a ±; nothing when there was one round only.
+    pub fn spread_text(&self) -> String {
+        let spread = self.spread().filter(|_| self.runs > 1);
+        spread.map_or(String::new(), |spread| format!("±{:.0} %", spread * 50.0))
+    }
 }
 
 /// This engine's figure as a multiple of the other's, round by round.
@@ -54,6 +63,8 @@ pub struct Ratio {
     pub median: f64,
     pub min: f64,
     pub max: f64,
+    /// How many pairs of rounds it comes from.
+    pub count: usize,
 }
 
 impl Ratio {
@@ -69,12 +80,23 @@ impl Ratio {
             median: median(&ratios)?,
             min: ratios.iter().copied().reduce(f64::min)?,
             max: ratios.iter().copied().reduce(f64::max)?,
+            count: ratios.len(),
         })
     }
 
     /// Whether the spread leaves open which of the two is ahead.
     pub fn is_open(&self) -> bool {
         self.min < 1.0 && self.max > 1.0
+    }
+
+    /// Whether the rounds disagree so much that the number says nothing.
+    pub fn is_meaningless(&self) -> bool {
+        self.max > self.min * SPREAD_MOST
+    }
+
+    /// Whether the other is ahead in every round.
+    pub fn is_lost(&self) -> bool {
+        self.max < 1.0 && !self.is_meaningless()
     }
 }
 
@@ -96,26 +118,80 @@ pub fn load(path: &Path) -> Result<Vec<Row>> {
         .with_context(|| format!("{}: not a record of versus", path.display()))
 }
 
-pub fn save(path: &Path, rows: &[Row]) -> Result<()> {
-    let text = serde_json::to_string_pretty(rows)?;
-    fs::write(path, text + "\n").with_context(|| path.display().to_string())
+/// The rows of several records, one after the other.
+pub fn load_all(files: &[PathBuf]) -> Result<Vec<Row>> {
+    let records = files.iter().map(|file| load(file));
+    Ok(records
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
-/// A figure with three digits that matter and a unit's prefix for large ones.
-pub fn shown(value: f64) -> String {
-    match value.abs() {
-        v if v >= 1e9 => format!("{:.2} G", value / 1e9),
-        v if v >= 1e6 => format!("{:.2} M", value / 1e6),
-        v if v >= 1e4 => format!("{:.1} k", value / 1e3),
-        v if v >= 100.0 => format!("{value:.0}"),
-        v if v >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
+/// Writes the whole record, so that whoever reads meanwhile sees the old one or the new one.
+pub fn save(path: &Path, rows: &[Row]) -> Result<()> {
+    let text = serde_json::to_string_pretty(rows)?;
+    let draft = path.with_extension("json.draft");
+    fs::write(&draft, text + "\n").with_context(|| draft.display().to_string())?;
+    fs::rename(&draft, path).with_context(|| path.display().to_string())
 }
+
+/// Between the smallest and the largest ratio of two rounds; beyond it the ratio is called meaningless.
+const SPREAD_MOST: f64 = 3.0;
+
+/// A figure with three digits that matter, and its unit in the size that suits it.
+pub fn with_unit(value: f64, unit: &str) -> String {
+    let place = TIME_UNITS.iter().position(|time| *time == unit);
+    let Some(mut place) = place else {
+        return format!("{} {unit}", short(value)).trim().to_owned();
+    };
+    let mut value = value;
+    while value.abs() >= 9_999.5 && place + 1 < TIME_UNITS.len() {
+        value /= 1e3;
+        place += 1;
+    }
+    format!("{} {}", short(value), TIME_UNITS[place])
+}
+
+/// A number with three digits that matter: `12.5k`, `3M`.
+pub fn short(value: f64) -> String {
+    let (scaled, prefix) = match value.abs() {
+        v if v >= 999.5e6 => (value / 1e9, "G"),
+        v if v >= 999.5e3 => (value / 1e6, "M"),
+        v if v >= 9_999.5 || (v >= 1e3 && v % 100.0 == 0.0) => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let digits = match scaled.abs() {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    let text = format!("{scaled:.digits$}");
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
+    format!("{text}{prefix}")
+}
+
+const TIME_UNITS: [&str; 4] = ["ns", "µs", "ms", "s"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_are_short_and_in_sane_units() {
+        assert_eq!(with_unit(31.46, "ns"), "31.5 ns");
+        assert_eq!(with_unit(15_983.0, "ns"), "16 µs");
+        assert_eq!(with_unit(53.8e9, "ns"), "53.8 s");
+        assert_eq!(with_unit(2_041_833.0, "tasks/s"), "2.04M tasks/s");
+        assert_eq!(
+            [100.0, 1_000.0, 12_000.0, 1_688.0, 1e7].map(short),
+            ["100", "1k", "12k", "1688", "10M"]
+        );
+    }
 
     #[test]
     fn a_median_of_few_is_a_median() {
@@ -124,23 +200,33 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0]), Some(2.5));
     }
 
+    fn ratio(min: f64, median: f64, max: f64) -> Ratio {
+        Ratio {
+            median,
+            min,
+            max,
+            count: 3,
+        }
+    }
+
     #[test]
     fn a_ratio_that_crosses_one_is_open() {
-        assert!(
-            Ratio {
-                median: 1.1,
-                min: 0.9,
-                max: 1.3
-            }
-            .is_open()
-        );
-        assert!(
-            !Ratio {
-                median: 1.2,
-                min: 1.1,
-                max: 1.3
-            }
-            .is_open()
-        );
+        assert!(ratio(0.9, 1.1, 1.3).is_open());
+        assert!(!ratio(1.1, 1.2, 1.3).is_open());
+    }
+
+    #[test]
+    fn a_ratio_all_over_the_place_is_meaningless_and_not_lost() {
+        assert!(ratio(0.2, 0.5, 0.9).is_meaningless());
+        assert!(!ratio(0.2, 0.5, 0.9).is_lost());
+        assert!(ratio(0.7, 0.8, 0.9).is_lost());
+    }
+
+    #[test]
+    fn a_record_survives_being_written_and_read() {
+        let path = std::env::temp_dir().join(format!("versus-record-{}.json", std::process::id()));
+        save(&path, &[]).unwrap();
+        assert!(load(&path).unwrap().is_empty());
+        fs::remove_file(path).unwrap();
     }
 }

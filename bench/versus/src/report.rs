@@ -1,16 +1,16 @@
-//! The report of a record: one self-contained HTML page with plots, and the
-//! same tables in Markdown.
+//! The report of a record: what stands in it, for the page and for the
+//! Markdown tables alike.
 
-use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use anyhow::{Context, Result};
 
 use crate::{
-    compare::{ahead_by, figure, ratio_text},
+    compare::{ahead_by, figure, ratio_text, times},
     engine::Contract,
-    machine,
-    plot::{self, Curve},
-    record::{Row, Status},
+    markdown, page,
+    plot::Curve,
+    record::{Row, Status, short},
     scenario::{self, Scenario},
 };
 
@@ -18,8 +18,8 @@ use crate::{
 pub fn write(rows: &[Row], folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let groups = groups(rows);
-    write_file(&folder.join("index.html"), &html(&groups))?;
-    write_file(&folder.join("tables.md"), &markdown(&groups))
+    write_file(&folder.join("index.html"), &page::html(&groups, rows))?;
+    write_file(&folder.join("tables.md"), &markdown::text(&groups, rows))
 }
 
 fn write_file(path: &Path, text: &str) -> Result<()> {
@@ -27,26 +27,24 @@ fn write_file(path: &Path, text: &str) -> Result<()> {
 }
 
 /// The rows of one metric of one scenario that differ only in engine and axis.
-struct Group<'a> {
-    scenario: &'static Scenario,
-    metric: String,
+pub struct Group<'a> {
+    pub scenario: &'static Scenario,
+    pub metric: String,
     fixed: String,
-    unit: String,
-    axis: Vec<u64>,
-    engines: Vec<String>,
+    pub unit: String,
+    pub axis: Vec<u64>,
+    pub engines: Vec<String>,
     rows: Vec<&'a Row>,
 }
 
 impl Group<'_> {
-    fn row(&self, engine: &str, at: u64) -> Option<&Row> {
+    pub fn row(&self, engine: &str, at: u64) -> Option<&Row> {
         let axis = self.scenario.axis;
-        self.rows
-            .iter()
-            .copied()
-            .find(|row| row.engine == engine && row.params.get(axis) == Some(at))
+        let is_it = |row: &&Row| row.engine == engine && row.params.get(axis) == Some(at);
+        self.rows.iter().copied().find(is_it)
     }
 
-    fn title(&self) -> String {
+    pub fn title(&self) -> String {
         let fixed = if self.fixed.is_empty() {
             String::new()
         } else {
@@ -55,49 +53,103 @@ impl Group<'_> {
         format!("{} · {}{fixed}", self.scenario.name, self.metric)
     }
 
-    fn curves(&self) -> Vec<Curve> {
-        let points = |engine: &String| {
-            let at = |x: &u64| Some((*x as f64, self.row(engine, *x)?.median?));
-            self.axis.iter().filter_map(at).collect::<Vec<_>>()
-        };
+    /// Whether the figure is the scenario's first, the one to look at.
+    pub fn is_main(&self) -> bool {
+        let mut names = self.scenario.metrics.iter().map(|metric| metric.name);
+        names.position(|name| name == self.metric) < Some(MAIN_METRICS)
+    }
+
+    pub fn curves(&self) -> Vec<Curve> {
         let curve = |engine: &String| Curve {
             name: engine.clone(),
-            points: points(engine),
+            is_ours: engine.starts_with(US),
+            points: self.points(engine),
         };
-        self.engines
-            .iter()
-            .map(curve)
-            .filter(|curve| !curve.points.is_empty())
+        let curves = self.engines.iter().map(curve);
+        curves.filter(|curve| !curve.points.is_empty()).collect()
+    }
+
+    fn points(&self, engine: &str) -> Vec<(f64, f64)> {
+        let at = |x: &u64| Some((*x as f64, self.row(engine, *x)?.median?));
+        self.axis.iter().filter_map(at).collect()
+    }
+
+    /// The titles of the columns.
+    pub fn columns(&self) -> Vec<String> {
+        let axis = self.scenario.axis;
+        let sizes = self.axis.iter();
+        sizes
+            .map(|at| format!("{axis} {}", short(*at as f64)))
             .collect()
     }
 
     /// A cell: the median, the spread, and how far ahead Busyhour is.
-    fn cell(&self, engine: &str, at: u64) -> Cell {
+    pub fn cell(&self, engine: &str, at: u64) -> Cell {
         let Some(row) = self.row(engine, at) else {
             return Cell::plain("left out".to_owned());
         };
         let ours = self.row(US, at).filter(|_| engine != US);
         let ratio = ours.and_then(|ours| ahead_by(ours, row));
-        let spread = row
-            .spread()
-            .map_or(String::new(), |spread| format!(" ±{:.0} %", spread * 50.0));
-        let partial = if row.contract == Contract::Partial && row.status == Status::Ok {
-            " *"
-        } else {
-            ""
-        };
+        let is_partial = row.contract == Contract::Partial && row.status == Status::Ok;
+        let star = if is_partial { " *" } else { "" };
         Cell {
-            text: format!("{}{spread}{partial}", figure(row)),
+            text: format!("{} {}{star}", figure(row), row.spread_text())
+                .trim()
+                .to_owned(),
             note: ratio.map_or(String::new(), ratio_text),
-            is_losing: row.contract == Contract::Full && ratio.is_some_and(|ratio| ratio.max < 1.0),
+            is_losing: !is_partial && ratio.is_some_and(|ratio| ratio.is_lost()),
+            is_bad: row.status != Status::Ok,
         }
+    }
+
+    /// Where Busyhour stands against the engines with the full contract; nothing when it is not among them.
+    pub fn standing(&self) -> Option<Standing> {
+        let leads: Vec<(u64, f64, &str)> = self
+            .axis
+            .iter()
+            .filter_map(|at| self.best_rival(*at).map(|(lead, rival)| (*at, lead, rival)))
+            .collect();
+        let by_lead = |a: &&(u64, f64, &str), b: &&(u64, f64, &str)| a.1.total_cmp(&b.1);
+        let (worst, best) = (leads.iter().min_by(by_lead)?, leads.iter().max_by(by_lead)?);
+        let cells = self.engines.iter();
+        let losing =
+            cells.flat_map(|engine| self.axis.iter().map(move |at| self.cell(engine, *at)));
+        let axis = self.scenario.axis;
+        let say = |(at, lead, rival): &(u64, f64, &str)| {
+            format!(
+                "{} of {rival} at {axis} {}",
+                times(*lead),
+                short(*at as f64)
+            )
+        };
+        Some(Standing {
+            worst: say(worst),
+            best: say(best),
+            losing_count: losing.filter(|cell| cell.is_losing).count(),
+        })
+    }
+
+    /// The smallest lead over a full engine at one size, and whose it is.
+    fn best_rival(&self, at: u64) -> Option<(f64, &str)> {
+        let ours = self.row(US, at)?;
+        let rivals = self.engines.iter().filter(|engine| !engine.starts_with(US));
+        let leads = rivals.filter_map(|engine| {
+            let row = self
+                .row(engine, at)
+                .filter(|row| row.contract == Contract::Full)?;
+            Some((ahead_by(ours, row)?.median, engine.as_str()))
+        });
+        leads.min_by(|a, b| a.0.total_cmp(&b.0))
     }
 }
 
-struct Cell {
-    text: String,
-    note: String,
-    is_losing: bool,
+/// One engine at one size, in words.
+pub struct Cell {
+    pub text: String,
+    pub note: String,
+    pub is_losing: bool,
+    /// Missing or failed.
+    pub is_bad: bool,
 }
 
 impl Cell {
@@ -106,180 +158,145 @@ impl Cell {
             text,
             note: String::new(),
             is_losing: false,
+            is_bad: false,
         }
     }
+}
+
+/// A line of the summary.
+pub struct Standing {
+    pub worst: String,
+    pub best: String,
+    pub losing_count: usize,
+}
+
+/// How an engine's cost grows with size, in random accesses to memory.
+pub struct Growth {
+    pub what: String,
+    pub engine: String,
+    pub from: String,
+    pub ns: f64,
+    pub accesses: f64,
+}
+
+/// From the second smallest size, which still fits into the caches, to the largest.
+pub fn growths(groups: &[Group]) -> Vec<Growth> {
+    let Some(access_ns) = random_access_ns(groups) else {
+        return Vec::new();
+    };
+    let wanted = |group: &&Group| GROWING.contains(&group.metric.as_str());
+    let of_group = |group: &Group| -> Vec<Growth> {
+        let engines = group.engines.iter();
+        engines
+            .filter_map(|engine| growth(group, engine, access_ns))
+            .collect()
+    };
+    groups.iter().filter(wanted).flat_map(of_group).collect()
+}
+
+fn growth(group: &Group, engine: &str, access_ns: f64) -> Option<Growth> {
+    let per_second = group.unit.ends_with("/s");
+    let ns = |figure: f64| if per_second { 1e9 / figure } else { figure };
+    let points = group.points(engine);
+    let from = points.iter().find(|(at, _)| *at >= 1_000.0)?;
+    let to = points.last().filter(|(at, _)| *at > from.0)?;
+    let grown = ns(to.1) - ns(from.1);
+    Some(Growth {
+        what: format!("{} {}", group.scenario.name, group.metric),
+        engine: engine.to_owned(),
+        from: format!(
+            "{} {} → {}",
+            group.scenario.axis,
+            short(from.0),
+            short(to.0)
+        ),
+        ns: grown,
+        accesses: grown / access_ns,
+    })
+}
+
+/// The machine's own figure for the largest memory of the record.
+pub fn random_access_ns(groups: &[Group]) -> Option<f64> {
+    let machine = groups
+        .iter()
+        .find(|group| group.metric == "random_access_ns")?;
+    machine
+        .row(machine.engines.first()?, *machine.axis.last()?)?
+        .median
 }
 
 fn groups(rows: &[Row]) -> Vec<Group<'_>> {
-    let key = |row: &Row| {
-        let axis = scenario::find(&row.scenario)?.axis;
-        Some((
-            row.scenario.clone(),
-            row.metric.clone(),
-            row.params.without(axis).to_string(),
-        ))
-    };
-    let mut seen = Vec::new();
-    for row in rows {
-        if let Some(key) = key(row).filter(|key| !seen.contains(key)) {
-            seen.push(key);
+    let mut keys: Vec<Key> = Vec::new();
+    for key in rows.iter().filter_map(key) {
+        if !keys.contains(&key) {
+            keys.push(key);
         }
     }
-    let group = |(name, metric, fixed): (String, String, String)| {
-        let wanted = (name.clone(), metric.clone(), fixed.clone());
-        let rows = rows
-            .iter()
-            .filter(|row| key(row).as_ref() == Some(&wanted))
-            .collect();
-        build_group(scenario::find(&name)?, metric, fixed, rows)
+    // Figures of one part stand together, the important ones first.
+    keys.sort_by_key(|key| {
+        let place = |part: &Scenario| std::ptr::eq(part, key.scenario);
+        let metric = |part: &Scenario| part.metrics.iter().position(|one| one.name == key.metric);
+        (scenario::all().iter().position(place), metric(key.scenario))
+    });
+    let of_key = |wanted: Key| {
+        let rows = rows.iter().filter(|row| key(row).as_ref() == Some(&wanted));
+        build_group(wanted.clone(), rows.collect())
     };
-    seen.into_iter().filter_map(group).collect()
+    keys.into_iter().filter_map(of_key).collect()
 }
 
-fn build_group<'a>(
+/// What the rows of a group have in common.
+#[derive(Clone)]
+struct Key {
     scenario: &'static Scenario,
     metric: String,
     fixed: String,
-    rows: Vec<&'a Row>,
-) -> Option<Group<'a>> {
-    let axis: BTreeSet<u64> = rows
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.scenario, other.scenario)
+            && (&self.metric, &self.fixed) == (&other.metric, &other.fixed)
+    }
+}
+
+fn key(row: &Row) -> Option<Key> {
+    let scenario = scenario::of_row(row)?;
+    Some(Key {
+        scenario,
+        metric: row.metric.clone(),
+        fixed: row.params.without(&[scenario.axis]).to_string(),
+    })
+}
+
+fn build_group(key: Key, rows: Vec<&Row>) -> Option<Group<'_>> {
+    let axis = rows
         .iter()
-        .filter_map(|row| row.params.get(scenario.axis))
-        .collect();
+        .filter_map(|row| row.params.get(key.scenario.axis));
+    let axis: BTreeSet<u64> = axis.collect();
     let mut engines: Vec<String> = Vec::new();
     for row in &rows {
         if !engines.contains(&row.engine) {
             engines.push(row.engine.clone());
         }
     }
-    let unit = rows.first()?.unit.clone();
+    // Ours first, then in the order of the folders.
+    engines.sort_by_key(|engine| !engine.starts_with(US));
     Some(Group {
-        scenario,
-        metric,
-        fixed,
-        unit,
+        scenario: key.scenario,
+        metric: key.metric,
+        fixed: key.fixed,
+        unit: rows.first()?.unit.clone(),
         axis: axis.into_iter().collect(),
         engines,
         rows,
     })
 }
 
-fn html(groups: &[Group]) -> String {
-    let mut page = String::from(HEAD);
-    page.push_str("<h1>Busyhour, side by side</h1><table class=facts>");
-    for (name, value) in machine::facts() {
-        let _ = write!(page, "<tr><th>{name}</th><td>{}</td></tr>", escape(&value));
-    }
-    page.push_str("</table>");
-    page.push_str(LEGEND);
-    for group in groups {
-        let _ = write!(
-            page,
-            "<h2>{}</h2><p>{}</p>",
-            escape(&group.title()),
-            escape(group.scenario.about)
-        );
-        let axis = group.scenario.axis;
-        page.push_str(&plot::log_log(
-            &group.title(),
-            axis,
-            &group.unit,
-            &group.curves(),
-        ));
-        page.push_str(&html_table(group));
-    }
-    page.push_str("</body></html>\n");
-    page
-}
+/// The engine whose lead is shown.
+pub const US: &str = "busyhour";
 
-fn html_table(group: &Group) -> String {
-    let mut table = format!(
-        "<table><tr><th>engine</th>{}</tr>",
-        header(group, "<th>", "</th>")
-    );
-    for engine in &group.engines {
-        let _ = write!(table, "<tr><th>{}</th>", escape(engine));
-        for at in &group.axis {
-            let cell = group.cell(engine, *at);
-            let class = if cell.is_losing { " class=losing" } else { "" };
-            let _ = write!(
-                table,
-                "<td{class}>{}<br><small>{}</small></td>",
-                escape(&cell.text),
-                escape(&cell.note)
-            );
-        }
-        table.push_str("</tr>");
-    }
-    table + "</table>"
-}
+/// So many of a scenario's first figures are shown open; the others unfold.
+pub const MAIN_METRICS: usize = 2;
 
-fn markdown(groups: &[Group]) -> String {
-    let mut page = String::from("# Busyhour, side by side\n\n");
-    for (name, value) in machine::facts() {
-        let _ = writeln!(page, "- {name}: {value}");
-    }
-    page.push_str("\nA cell: median, half the spread of the rounds, and in brackets how far ahead busyhour is\n");
-    page.push_str("(the median and range of the ratios round by round). `*`: partial contract, see BIAS.md.\n");
-    page.push_str("**Bold**: a losing row.\n");
-    for group in groups {
-        let _ = writeln!(
-            page,
-            "\n## {}\n\n| engine |{}",
-            group.title(),
-            header(group, " ", " |")
-        );
-        let _ = writeln!(page, "|---|{}", "---|".repeat(group.axis.len()));
-        for engine in &group.engines {
-            let cells = group
-                .axis
-                .iter()
-                .map(|at| markdown_cell(&group.cell(engine, *at)));
-            let _ = writeln!(
-                page,
-                "| {engine} | {} |",
-                cells.collect::<Vec<_>>().join(" | ")
-            );
-        }
-    }
-    page
-}
-
-fn markdown_cell(cell: &Cell) -> String {
-    let note = if cell.note.is_empty() {
-        String::new()
-    } else {
-        format!(" [{}]", cell.note)
-    };
-    let text = format!("{}{note}", cell.text).replace('|', "/");
-    if cell.is_losing {
-        format!("**{text}**")
-    } else {
-        text
-    }
-}
-
-fn header(group: &Group, before: &str, after: &str) -> String {
-    let title = |at: &u64| format!("{before}{} {at}{after}", group.scenario.axis);
-    group.axis.iter().map(title).collect()
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
-const US: &str = "busyhour";
-
-const LEGEND: &str = "<p>A cell: median of the rounds ± half their spread; below it, how far ahead busyhour is, \
-    as the median and the range of the ratios of rounds that ran next to each other. A ratio whose range crosses 1 \
-    decides nothing. <span class=losing>Red</span>: busyhour loses this cell to an engine with the full contract. \
-    *: the engine lacks part of what the scenario asks (BIAS.md).</p>";
-
-const HEAD: &str = "<!doctype html><html lang=en><head><meta charset=utf-8><title>Busyhour, side by side</title>\
-    <style>body{font:15px/1.45 system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222;\
-    background:#fff}table{border-collapse:collapse;margin:1em 0;display:block;overflow-x:auto}\
-    td,th{border:1px solid #ddd;padding:.25em .6em;text-align:right;white-space:nowrap}th{background:#f5f5f5}\
-    th:first-child{text-align:left}small{color:#777}.losing{background:#fdd;color:#900}svg{max-width:100%;height:auto}\
-    .facts td,.facts th{text-align:left}</style></head><body>\n";
+const GROWING: [&str; 3] = ["cancelled_life_ns", "expired_life_ns", "messages_per_s"];

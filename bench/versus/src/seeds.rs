@@ -1,40 +1,42 @@
-//! The five tables of the seeds: their own figures beside today's.
+//! The five tables of the seeds: their lines, and where today's figure of each
+//! comes from.
 
-use comfy_table::{Attribute, Cell, Color, Table};
-
-use crate::{
-    compare::{ahead_by, empty, figure},
-    params::Params,
-    record::Row,
-};
+use crate::{params::Params, record::Row, scenario};
 
 /// A line of a seed's table and where today's figure of it comes from.
-struct Line {
-    what: &'static str,
-    before: &'static str,
-    after: &'static str,
-    metric: &'static str,
+pub struct Line {
+    pub what: &'static str,
+    pub before: &'static str,
+    pub after: &'static str,
+    pub metric: &'static str,
     /// The value on the scenario's axis.
     at: u64,
     threads: Option<u64>,
 }
 
-/// One seed: its scenario and its lines.
+/// One table of a seed.
 pub struct Seed {
     pub title: &'static str,
-    pub scenario: &'static str,
+    pub work: &'static str,
+    /// The engine that stands for the seed's old structure.
+    pub before: &'static str,
+    /// The one that stands for its new structure.
+    pub after: &'static str,
     axis: &'static str,
     /// Parameters that all lines share.
     fixed: &'static [(&'static str, u64)],
-    lines: &'static [Line],
+    pub lines: &'static [Line],
 }
 
 impl Seed {
+    pub fn engines(&self) -> [String; 3] {
+        [self.before, self.after, US].map(str::to_owned)
+    }
+
     /// The parameters to run, one set a line.
     pub fn sizes(&self) -> Vec<Params> {
         let mut sizes = Vec::new();
-        for line in self.lines {
-            let params = self.params(line);
+        for params in self.lines.iter().map(|line| self.params(line)) {
             if !sizes.contains(&params) {
                 sizes.push(params);
             }
@@ -43,112 +45,36 @@ impl Seed {
     }
 
     fn params(&self, line: &Line) -> Params {
-        let fixed = self
-            .fixed
-            .iter()
-            .fold(Params::default(), |params, (key, value)| {
-                params.with(key, *value)
-            });
+        let fixed = self.fixed.iter();
+        let fixed = fixed.fold(Params::default(), |params, (key, value)| {
+            params.with(key, *value)
+        });
         let params = line
             .threads
             .map_or_else(|| fixed.clone(), |threads| fixed.with("threads", threads));
         params.with(self.axis, line.at)
     }
 
-    /// The seed's figures, today's of both structures and ours; losing cells in red.
-    pub fn table(&self, rows: &[Row]) -> Table {
-        let mut table = empty(&[
-            self.title,
-            "seed: before",
-            "seed: after",
-            "today: before",
-            "today: after",
-            "busyhour",
-            "ahead of before",
-            "ahead of after",
-        ]);
-        for line in self.lines {
-            table.add_row(line.cells(&Today {
-                rows,
-                metric: line.metric,
-                params: self.params(line),
-            }));
-        }
-        table
-    }
-
-    /// Whether any line has Busyhour behind one of the seed's structures.
-    pub fn losing_count(&self, rows: &[Row]) -> usize {
-        let loses = |line: &&Line| {
-            Today {
-                rows,
-                metric: line.metric,
-                params: self.params(line),
-            }
-            .loses()
-        };
-        self.lines.iter().filter(loses).count()
-    }
-}
-
-impl Line {
-    fn cells(&self, today: &Today) -> Vec<Cell> {
-        vec![
-            Cell::new(self.what),
-            Cell::new(self.before),
-            Cell::new(self.after),
-            today.figure("seed-before"),
-            today.figure("seed-after"),
-            today.figure(US),
-            today.ahead_of("seed-before"),
-            today.ahead_of("seed-after"),
-        ]
-    }
-}
-
-/// What the rows of this run say of one line.
-struct Today<'a> {
-    rows: &'a [Row],
-    metric: &'static str,
-    params: Params,
-}
-
-impl Today<'_> {
-    fn find(&self, engine: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| {
-            row.engine == engine && row.metric == self.metric && row.params == self.params
+    /// The figure of a line, whatever the record's durations are.
+    pub fn find<'a>(&self, line: &Line, engine: &str, rows: &'a [Row]) -> Option<&'a Row> {
+        let is_of_part =
+            |row: &Row| scenario::of_row(row).is_some_and(|part| part.work == self.work);
+        rows.iter().find(|row| {
+            row.engine == engine
+                && row.metric == line.metric
+                && row.params.get(self.axis) == Some(line.at)
+                && (line.threads.is_none() || row.params.get("threads") == line.threads)
+                && is_of_part(row)
         })
-    }
-
-    fn ratio(&self, engine: &str) -> Option<f64> {
-        Some(ahead_by(self.find(US)?, self.find(engine)?)?.median)
-    }
-
-    fn loses(&self) -> bool {
-        ["seed-before", "seed-after"]
-            .iter()
-            .any(|engine| self.ratio(engine).is_some_and(|ratio| ratio < 1.0))
-    }
-
-    fn figure(&self, engine: &str) -> Cell {
-        Cell::new(self.find(engine).map_or_else(|| "–".to_owned(), figure))
-    }
-
-    fn ahead_of(&self, engine: &str) -> Cell {
-        match self.ratio(engine) {
-            Some(ratio) if ratio < 1.0 => Cell::new(format!("{ratio:.2}× LOSES"))
-                .fg(Color::Red)
-                .add_attribute(Attribute::Bold),
-            Some(ratio) => Cell::new(format!("{ratio:.2}×")),
-            None => Cell::new("–"),
-        }
     }
 }
 
 pub const SEEDS: &[Seed] = &[
     Seed {
         title: "1 timers: sorted list → heap",
-        scenario: "timers",
+        work: "timers",
+        before: "seed-before",
+        after: "seed-after",
         axis: "n",
         fixed: &[],
         lines: &[
@@ -184,7 +110,9 @@ pub const SEEDS: &[Seed] = &[
     },
     Seed {
         title: "2 event cache: linear → hash per type",
-        scenario: "bus-cache",
+        work: "bus-cache",
+        before: "seed-before",
+        after: "seed-after",
         axis: "keys",
         fixed: &[("updates", 300_000)],
         lines: &[
@@ -199,7 +127,9 @@ pub const SEEDS: &[Seed] = &[
     },
     Seed {
         title: "3 run queue: goodness scan → adaptive",
-        scenario: "run-queue",
+        work: "run-queue",
+        before: "seed-before",
+        after: "seed-after",
         axis: "rq",
         fixed: &[("ms", 200)],
         lines: &[
@@ -214,25 +144,51 @@ pub const SEEDS: &[Seed] = &[
     },
     Seed {
         title: "4 buffers: locked list → locked tree",
-        scenario: "buffers",
+        work: "buffers",
+        before: "seed-before",
+        after: "seed-after",
         axis: "live",
         fixed: &[("pairs", 200_000)],
         lines: &[
             pin("1 live, 1 thread", "–", "–", 1, 1),
             pin("1 live, 8 threads", "–", "–", 1, 8),
-            pin(
-                "1,000 live, 1 thread",
-                "43.3 s (1,688 metrics)",
-                "–",
-                1_000,
-                1,
+            pin("100 live, 1 thread", "–", "–", 100, 1),
+            pin("100 live, 8 threads", "–", "–", 100, 8),
+            pin("1,000 live, 1 thread", "–", "–", 1_000, 1),
+            pin("1,000 live, 8 threads", "–", "–", 1_000, 8),
+        ],
+    },
+    Seed {
+        title: "4 digest of an archive: list → tree, by libpcp",
+        work: "digest",
+        before: "libpcp",
+        after: "libpcp-together",
+        axis: "metrics",
+        fixed: &[],
+        lines: &[
+            digest("199 metrics, 1 thread", "2,029 ms", "–", 199, 1),
+            digest("199 metrics, 8 threads", "1,795 ms", "1,233 ms", 199, 8),
+            digest("231 metrics, 1 thread", "9,894 ms", "–", 231, 1),
+            digest("231 metrics, 8 threads", "4,132 ms", "4,860 ms", 231, 8),
+            digest("390 metrics, 1 thread", "4,029 ms", "–", 390, 1),
+            digest("390 metrics, 8 threads", "2,215 ms", "2,052 ms", 390, 8),
+            digest("398 metrics, 1 thread", "3,816 ms", "–", 398, 1),
+            digest("398 metrics, 8 threads", "1,376 ms", "1,716 ms", 398, 8),
+            digest("1,688 metrics, 1 thread", "43,325 ms", "–", 1_688, 1),
+            digest(
+                "1,688 metrics, 8 threads",
+                "51,467 ms",
+                "27,656 ms",
+                1_688,
+                8,
             ),
-            pin("1,000 live, 8 threads", "51.5 s", "27.7 s", 1_000, 8),
         ],
     },
     Seed {
         title: "5 tasks: thread pool → pool of task processors",
-        scenario: "pool-requeue",
+        work: "pool-requeue",
+        before: "seed-before",
+        after: "seed-after",
         axis: "workers",
         fixed: &[("ms", 1_000)],
         lines: &[
@@ -243,7 +199,9 @@ pub const SEEDS: &[Seed] = &[
     },
     Seed {
         title: "5 tasks through serializers",
-        scenario: "serializer-pingpong",
+        work: "serializer-pingpong",
+        before: "seed-before",
+        after: "seed-after",
         axis: "workers",
         fixed: &[("ms", 1_000)],
         lines: &[
@@ -253,7 +211,8 @@ pub const SEEDS: &[Seed] = &[
     },
 ];
 
-const US: &str = "busyhour";
+/// The engine whose lead is shown.
+pub const US: &str = "busyhour";
 
 const fn line(
     what: &'static str,
@@ -299,5 +258,18 @@ const fn pin(
     Line {
         threads: Some(threads),
         ..line(what, before, after, "pin_unpin_ns", live)
+    }
+}
+
+const fn digest(
+    what: &'static str,
+    before: &'static str,
+    after: &'static str,
+    metrics: u64,
+    threads: u64,
+) -> Line {
+    Line {
+        threads: Some(threads),
+        ..line(what, before, after, "digest_ms", metrics)
     }
 }

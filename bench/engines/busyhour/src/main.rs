@@ -4,6 +4,7 @@ use kit::{Args, args::refuse, bus, lookup, tasks, timers};
 
 mod buffers;
 mod run_queue;
+mod shared_timers;
 mod task_pool;
 mod timer_queue;
 mod topic;
@@ -12,6 +13,7 @@ fn main() {
     let args = Args::from_command_line();
     match args.variant_and_scenario().1 {
         "timers" => timers::run(&args, timer_queue::Timers::default),
+        "timers-shared" => shared_timers::run(&args),
         "pool-requeue" => tasks::requeue(&args, task_pool::Pool::start(&args)),
         "pool-external" => tasks::external(&args, task_pool::Pool::start(&args)),
         "serializer-pingpong" => task_pool::pingpong(&args),

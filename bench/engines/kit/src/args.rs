@@ -26,6 +26,12 @@ impl Args {
             .unwrap_or_else(|| refuse(&format!("parameter {key}=NUMBER is missing")))
     }
 
+    /// The parameter `key` where it is a word.
+    pub fn word(&self, key: &str) -> Option<&str> {
+        let mut pairs = self.words.iter().filter_map(|word| word.split_once('='));
+        pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+
     pub fn optional(&self, key: &str) -> Option<u64> {
         let value = |word: &String| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok();
         self.words.iter().find_map(value)

@@ -5,6 +5,7 @@
 pub mod args;
 pub mod buffers;
 pub mod bus;
+pub mod digest;
 pub mod lookup;
 pub mod output;
 pub mod random;

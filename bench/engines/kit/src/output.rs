@@ -4,6 +4,7 @@
 #[derive(Default)]
 pub struct Output {
     checks: Vec<(&'static str, u64)>,
+    reals: Vec<(&'static str, f64)>,
 }
 
 impl Output {
@@ -15,13 +16,18 @@ impl Output {
         self.checks.push((name, value));
     }
 
+    /// A check that is no whole number; digits enough to tell it from its neighbours.
+    pub fn check_real(&mut self, name: &'static str, value: f64) {
+        self.reals.push((name, value));
+    }
+
     /// Prints the checks, the last line.
     pub fn finish(self) {
-        let pairs: Vec<String> = self
-            .checks
-            .iter()
-            .map(|(name, value)| format!("\"{name}\":{value}"))
-            .collect();
+        let whole = self.checks.iter();
+        let whole = whole.map(|(name, value)| format!("\"{name}\":{value}"));
+        let reals = self.reals.iter();
+        let reals = reals.map(|(name, value)| format!("\"{name}\":{value:e}"));
+        let pairs: Vec<String> = whole.chain(reals).collect();
         println!("{{\"checks\":{{{}}}}}", pairs.join(","));
     }
 }

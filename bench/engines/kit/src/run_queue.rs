@@ -25,12 +25,23 @@ impl Switches {
         if let Some(pick_ns) = pick_ns {
             output.figure("pick_ns", pick_ns);
         }
+        output.figure("work_deviation_percent", self.deviation_percent());
         output.check("switches", total);
         output.check(
             "zero_work",
             self.counts.iter().filter(|count| **count == 0).count() as u64,
         );
         output.finish();
+    }
+}
+
+impl Switches {
+    /// How unequal the shares are: the standard deviation of the entities' counts, in percent of their mean.
+    fn deviation_percent(&self) -> f64 {
+        let count = self.counts.len().max(1) as f64;
+        let mean = self.counts.iter().sum::<u64>() as f64 / count;
+        let squares = self.counts.iter().map(|own| (*own as f64 - mean).powi(2));
+        (squares.sum::<f64>() / count).sqrt() * 100.0 / mean.max(1.0)
     }
 }
 

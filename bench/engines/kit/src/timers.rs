@@ -2,7 +2,7 @@
 
 use std::{
     hint::black_box,
-    sync::Barrier,
+    sync::{Barrier, Mutex},
     time::{Duration, Instant},
 };
 
@@ -155,8 +155,7 @@ pub trait SharedTimers: Sync {
 pub fn run_shared<T: SharedTimers>(args: &Args, timers: &T) {
     let (n, threads) = (args.number("n"), args.number("threads") as usize);
     let rendezvous = Barrier::new(threads);
-    let exchange: Vec<std::sync::Mutex<Vec<T::Handle>>> =
-        (0..threads).map(|_| Default::default()).collect();
+    let exchange: Vec<Mutex<Vec<T::Handle>>> = (0..threads).map(|_| Default::default()).collect();
     let cancelled = std::sync::atomic::AtomicU64::new(0);
     let begin = Instant::now();
     std::thread::scope(|scope| {
@@ -188,6 +187,29 @@ pub fn run_shared<T: SharedTimers>(args: &Args, timers: &T) {
     output.check("cancelled", cancelled.into_inner());
     output.check("remaining", timers.len());
     output.finish();
+}
+
+/// A structure of timers behind one lock, as it is shared where it brings no sharing of its own.
+#[derive(Default)]
+pub struct Locked<T>(Mutex<T>);
+
+impl<T> SharedTimers for Locked<T>
+where
+    T: Timers<Handle: Send> + Send,
+{
+    type Handle = T::Handle;
+
+    fn add(&self, deadline_ns: u64, id: u64) -> T::Handle {
+        self.0.lock().unwrap().add(deadline_ns, id)
+    }
+
+    fn cancel(&self, handle: T::Handle) -> bool {
+        self.0.lock().unwrap().cancel(handle)
+    }
+
+    fn len(&self) -> u64 {
+        self.0.lock().unwrap().len()
+    }
 }
 
 pub const WINDOW_NS: u64 = 60_000_000_000;

@@ -17,33 +17,88 @@ use usage::Usage;
 fn main() {
     let args = Args::from_command_line();
     let (variant, scenario) = args.variant_and_scenario();
-    if scenario != "storm" {
-        refuse(&format!("no scenario {scenario}"));
-    }
-    let registrar = Registrar::start(variant, args.number("auth") == 1);
-    let (offered, count) = (
-        args.number("offered"),
-        args.number("offered") * args.number("seconds"),
-    );
-    let base = Usage::of_tree(registrar.pid());
-    let report = storm(&registrar, offered, count, args.number("auth") == 1);
-    let used = Usage::of_tree(registrar.pid());
+    let auth = args.number("auth") == 1;
+    let registrar = Registrar::start(variant, auth);
+    let outcome = match scenario {
+        "storm" => offered(&args, &registrar),
+        "storm-ceiling" => ceiling(&args, &registrar),
+        "storm-contacts" => contacts(&args, &registrar),
+        other => refuse(&format!("no scenario {other}")),
+    };
     drop(registrar);
-    print(&report, &base, &used, args.number("seconds") as f64);
+    outcome.print();
 }
 
-fn storm(registrar: &Registrar, offered: u64, count: u64, auth: bool) -> Value {
+/// So many registrations a second, each of a new device.
+fn offered(args: &Args, registrar: &Registrar) -> Outcome {
+    let (offered, seconds) = (args.number("offered"), args.number("seconds"));
+    let load = [("--devices", offered * seconds), ("--rate", offered)];
+    Outcome::of(registrar, || {
+        storm(args, registrar, &load, "insert", seconds)
+    })
+}
+
+/// As many as the registrar takes, with so many under way.
+fn ceiling(args: &Args, registrar: &Registrar) -> Outcome {
+    let (seconds, slots) = (args.number("seconds"), args.number("outstanding"));
+    if args.word("kind") != Some("refresh") {
+        let load = [("--devices", INSERTS_PER_S * seconds), ("--closed", slots)];
+        return Outcome::of(registrar, || {
+            storm(args, registrar, &load, "insert", seconds)
+        });
+    }
+    // The load tool registers its fleet before it refreshes; what that costs is measured with other devices and taken off.
+    let fleet = [("--devices", FLEET), ("--closed", SLOTS)];
+    let inserted = Outcome::of(registrar, || {
+        storm(args, registrar, &fleet, "insert", seconds)
+    });
+    let load = [
+        ("--devices", FLEET),
+        ("--first", FLEET + 1),
+        ("--closed", slots),
+    ];
+    let both = Outcome::of(registrar, || {
+        storm(args, registrar, &load, "refresh", seconds)
+    });
+    Outcome {
+        cpu_s: both
+            .cpu_s
+            .zip(inserted.cpu_s)
+            .map(|(both, inserted)| both - inserted),
+        bytes: None,
+        ..both
+    }
+}
+
+/// That many devices register, and then refresh round and round for a while.
+fn contacts(args: &Args, registrar: &Registrar) -> Outcome {
+    let count = args.number("contacts");
+    let load = [("--devices", count), ("--closed", SLOTS)];
+    let refreshed = Outcome::of(registrar, || storm(args, registrar, &load, "refresh", 2));
+    Outcome {
+        cpu_s: None,
+        contacts: count,
+        ..refreshed
+    }
+}
+
+fn storm(
+    args: &Args,
+    registrar: &Registrar,
+    load: &[(&str, u64)],
+    kind: &str,
+    seconds: u64,
+) -> Value {
     let mut command = Command::new(busyhour());
-    command
-        .args(["storm", "--json", "--target"])
-        .arg(format!("127.0.0.1:{}", registrar.port));
-    command.args([
-        "--devices",
-        &count.to_string(),
-        "--rate",
-        &offered.to_string(),
-    ]);
-    if auth {
+    command.args(["storm", "--json", "--kind", kind, "--target"]);
+    command.arg(format!("127.0.0.1:{}", registrar.port));
+    for (name, value) in load {
+        command.args([name.to_string(), value.to_string()]);
+    }
+    if kind == "refresh" {
+        command.args(["--over", &format!("{seconds}s")]);
+    }
+    if args.number("auth") == 1 {
         command.args(["--auth", "device{n}:secret", "--algorithm", "MD5"]);
     }
     let output = command
@@ -52,39 +107,77 @@ fn storm(registrar: &Registrar, offered: u64, count: u64, auth: bool) -> Value {
         .output()
         .expect("busyhour storm runs");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        let text = String::from_utf8_lossy(&output.stdout);
         refuse(&format!(
-            "busyhour storm printed no report: {error}: {}",
-            String::from_utf8_lossy(&output.stdout)
+            "busyhour storm printed no report: {error}: {text}"
         ))
     })
 }
 
-fn print(report: &Value, base: &Usage, used: &Usage, seconds: f64) {
-    let number = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
-    let count = |name: &str| report[name].as_u64().unwrap_or(0);
-    let acknowledged = count("acknowledged");
-    let mut output = Output::default();
-    output.figure(
-        "cpu_us_per_register",
-        (used.cpu_s - base.cpu_s) * 1e6 / acknowledged.max(1) as f64,
-    );
-    output.figure(
-        "cpu_percent",
-        (used.cpu_s - base.cpu_s) * 100.0 / seconds.max(number("seconds")),
-    );
-    output.figure("register_per_s", number("register_per_s"));
-    output.figure("p50_us", number("p50_us"));
-    output.figure("p99_us", number("p99_us"));
-    let grown = used.resident_bytes.saturating_sub(base.resident_bytes);
-    output.figure(
-        "bytes_per_contact",
-        grown as f64 / acknowledged.max(1) as f64,
-    );
-    output.check("sent", count("sent"));
-    output.check("acknowledged", acknowledged);
-    output.check("failed", count("failed"));
-    output.finish();
+/// What the load tool says, and what the server has used meanwhile.
+struct Outcome {
+    report: Value,
+    /// Where it is the cost of these registrations alone.
+    cpu_s: Option<f64>,
+    /// What the server has grown by, where that is due to these contacts alone.
+    bytes: Option<u64>,
+    contacts: u64,
 }
+
+impl Outcome {
+    fn of(registrar: &Registrar, load: impl FnOnce() -> Value) -> Self {
+        let base = Usage::of_tree(registrar.pid());
+        let report = load();
+        let used = Usage::of_tree(registrar.pid());
+        Self {
+            contacts: count(&report, "acknowledged"),
+            report,
+            cpu_s: Some(used.cpu_s - base.cpu_s),
+            bytes: Some(used.resident_bytes.saturating_sub(base.resident_bytes)),
+        }
+    }
+
+    fn print(&self) {
+        let number = |name: &str| self.report[name].as_f64().unwrap_or(f64::NAN);
+        let acknowledged = count(&self.report, "acknowledged");
+        let mut output = Output::default();
+        if let Some(cpu_s) = self.cpu_s {
+            output.figure(
+                "cpu_us_per_register",
+                cpu_s * 1e6 / acknowledged.max(1) as f64,
+            );
+            output.figure("cpu_percent", cpu_s * 100.0 / number("seconds"));
+        }
+        output.figure("register_per_s", number("register_per_s"));
+        output.figure("p50_us", number("p50_us"));
+        output.figure("p99_us", number("p99_us"));
+        output.figure("p99_9_us", number("p99_9_us"));
+        output.figure("retransmissions", number("retransmitted"));
+        if let Some(bytes) = self.bytes {
+            output.figure(
+                "bytes_per_contact",
+                bytes as f64 / self.contacts.max(1) as f64,
+            );
+        }
+        output.check("sent", count(&self.report, "sent"));
+        output.check("acknowledged", acknowledged);
+        output.check("failed", count(&self.report, "failed"));
+        output.finish();
+    }
+}
+
+fn count(report: &Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or(0)
+}
+
+/// New devices for a second at the ceiling.
+const INSERTS_PER_S: u64 = 20_000;
+
+/// Devices that refresh round and round.
+const FLEET: u64 = 20_000;
+
+/// Registrations under way where the scenario does not say.
+const SLOTS: u64 = 64;
 
 /// The binary that this tree has built.
 fn busyhour() -> &'static Path {

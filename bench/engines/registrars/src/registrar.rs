@@ -112,9 +112,9 @@ fn kamailio(folder: &Path, port: u16, auth: bool) -> Command {
     );
     fs::write(&config, text).expect("a configuration");
     let mut command = Command::new("kamailio");
-    // In the foreground; 1 GiB of shared memory, which is taken as it is used.
+    // In the foreground; 4 GiB of shared memory, which is taken as it is used.
     command
-        .args(["-DD", "-E", "-m", "1024", "-M", "16", "-Y"])
+        .args(["-DD", "-E", "-m", "4096", "-M", "16", "-Y"])
         .arg(folder)
         .arg("-f")
         .arg(config);

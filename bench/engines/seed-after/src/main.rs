@@ -13,6 +13,7 @@ fn main() {
     let args = Args::from_command_line();
     match args.variant_and_scenario().1 {
         "timers" => timers::run(&args, heap::Scheduler::default),
+        "timers-shared" => timers::run_shared(&args, &timers::Locked::<heap::Scheduler>::default()),
         "pool-requeue" => tasks::requeue(&args, task_pool::Pool::start(args.number("workers"))),
         "pool-external" => tasks::external(&args, task_pool::Pool::start(args.number("workers"))),
         "serializer-pingpong" => pingpong(&args),

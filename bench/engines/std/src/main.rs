@@ -8,14 +8,19 @@ use std::{
 use kit::{
     Args,
     args::refuse,
-    timers::{self, Timers},
+    timers::{self, Locked, Timers},
 };
 
 fn main() {
     let args = Args::from_command_line();
     match args.variant_and_scenario() {
         ("binary-heap", "timers") => timers::run(&args, LazyHeap::default),
+        ("swept-heap", "timers") => timers::run(&args, SweptHeap::default),
         ("btreemap", "timers") => timers::run(&args, Tree::default),
+        ("binary-heap", "timers-shared") => {
+            timers::run_shared(&args, &Locked::<LazyHeap>::default())
+        }
+        ("btreemap", "timers-shared") => timers::run_shared(&args, &Locked::<Tree>::default()),
         (variant, scenario) => refuse(&format!("{variant} does not do {scenario}")),
     }
 }
@@ -67,15 +72,15 @@ impl Timers for LazyHeap {
         std::mem::replace(&mut self.slots[index].is_live, false)
     }
 
+    /// As their deadlines pass, they come to the top one after the other.
     fn purge(&mut self) {
-        let (slots, free) = (&self.slots, &mut self.free);
-        self.heap.retain(|Reverse((_, _, index))| {
-            let is_live = slots[*index].is_live;
-            if !is_live {
-                free.push(*index);
+        while let Some(Reverse((_, _, index))) = self.heap.peek() {
+            if self.slots[*index].is_live {
+                return;
             }
-            is_live
-        });
+            self.free.push(*index);
+            self.heap.pop();
+        }
     }
 
     fn expire_all(&mut self, mut on_expire: impl FnMut(u64, u64)) {
@@ -90,6 +95,43 @@ impl Timers for LazyHeap {
 
     fn len(&self) -> u64 {
         self.live
+    }
+}
+
+/// The same heap, swept at once when all in it has been cancelled: one pass, no order to keep.
+#[derive(Default)]
+struct SweptHeap(LazyHeap);
+
+impl Timers for SweptHeap {
+    type Handle = usize;
+
+    fn add(&mut self, deadline_ns: u64, id: u64) -> usize {
+        self.0.add(deadline_ns, id)
+    }
+
+    fn cancel(&mut self, index: usize) -> bool {
+        self.0.cancel(index)
+    }
+
+    fn purge(&mut self) {
+        let LazyHeap {
+            heap, slots, free, ..
+        } = &mut self.0;
+        heap.retain(|Reverse((_, _, index))| {
+            let is_live = slots[*index].is_live;
+            if !is_live {
+                free.push(*index);
+            }
+            is_live
+        });
+    }
+
+    fn expire_all(&mut self, on_expire: impl FnMut(u64, u64)) {
+        self.0.expire_all(on_expire);
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len()
     }
 }
 

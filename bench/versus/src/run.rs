@@ -1,0 +1,195 @@
+//! Runs: of a scenario, of all, of the seeds' tables, of the checks.
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    catalogue::ready_for,
+    overview, record,
+    record::Row,
+    runner::{self, Plan},
+    scenario::{self, Scenario},
+    seeds,
+};
+
+/// How long a run may take.
+pub struct Pace {
+    pub quick: bool,
+    /// For all scenarios of the run together.
+    pub budget: Option<Duration>,
+    pub rounds: usize,
+    pub seed: u64,
+    pub limit: Duration,
+}
+
+/// Measures the scenario of that name, or all; writes the record as it grows, and prints tables.
+pub fn run(name: &str, engines: &[String], pace: &Pace, json: Option<&Path>) -> Result<Vec<Row>> {
+    let parts = chosen(name)?;
+    // Everything is built before any clock starts.
+    let ready: Vec<_> = parts
+        .iter()
+        .map(|part| ready_for(part.work, if is_machine(part) { &[] } else { engines }))
+        .collect::<Result<_>>()?;
+    let mut record = Record::new(json);
+    let mut end = pace.budget.map(|budget| Instant::now() + budget);
+    for (index, part) in parts.iter().enumerate() {
+        let is_next = index == 0 || parts[index - 1].name != part.name;
+        // The machine's own limit counts towards the first scenario's time.
+        if pace.quick && is_next && !(index > 0 && is_machine(parts[index - 1])) {
+            end = Some(Instant::now() + QUICK_END);
+        }
+        let plan = pace.plan(part, &parts[index..], end);
+        runner::run(part, &ready[index], &plan, &mut |rows| record.add(rows));
+        record.saved()?;
+        overview::print(&record.rows, part);
+    }
+    if let Some(path) = json {
+        println!("record: {}", path.display());
+    }
+    Ok(record.rows)
+}
+
+/// Every engine at a tiny size, for its checks alone; all of them, or only these.
+pub fn check(engines: &[String], scenarios: &[String]) -> Result<Vec<Row>> {
+    let mut parts = scenario::all().iter().collect();
+    if !scenarios.is_empty() {
+        let chosen = scenarios.iter().map(|name| chosen(name));
+        parts = chosen.collect::<Result<Vec<_>>>()?.concat();
+    }
+    let mut record = Record::new(None);
+    for part in parts {
+        let ready = ready_for(part.work, engines)?;
+        let plan = Plan {
+            sizes: (part.tiny)(),
+            rounds: 1,
+            seed: 7,
+            warm_up: 0,
+            budget: None,
+            end: None,
+            run_limit: Duration::from_secs(60),
+        };
+        runner::run(part, &ready, &plan, &mut |rows| record.add(rows));
+    }
+    Ok(record.rows)
+}
+
+/// What the seeds' tables need.
+pub fn seeds(rounds: usize) -> Result<Vec<Row>> {
+    let mut record = Record::new(None);
+    for seed in seeds::SEEDS {
+        let parts = scenario::parts(seed.work);
+        let part = parts.first().context("a seed names an unknown scenario")?;
+        let ready = ready_for(part.work, &seed.engines())?;
+        let plan = Plan {
+            sizes: seed.sizes(),
+            rounds,
+            seed: 1,
+            warm_up: 1,
+            budget: None,
+            end: None,
+            run_limit: Duration::from_secs(180),
+        };
+        runner::run(part, &ready, &plan, &mut |rows| record.add(rows));
+    }
+    Ok(record.rows)
+}
+
+impl Pace {
+    /// The plan of a part, when everything has to be over by `end` and `parts`, itself among them, are still to run.
+    fn plan(&self, part: &Scenario, parts: &[&Scenario], end: Option<Instant>) -> Plan {
+        let sizes = match (self.quick, end) {
+            (true, _) => part.quick,
+            (false, Some(_)) => part.short,
+            (false, None) => part.full,
+        };
+        Plan {
+            sizes: sizes(),
+            rounds: match self.quick {
+                true if is_machine(part) => 1,
+                true => QUICK_ROUNDS,
+                false => self.rounds,
+            },
+            seed: self.seed,
+            warm_up: usize::from(!self.quick),
+            budget: end.map(|end| self.share(parts, end)),
+            end,
+            run_limit: if self.quick { QUICK_LIMIT } else { self.limit },
+        }
+    }
+
+    /// What the first of these parts may take of the time that is left.
+    fn share(&self, parts: &[&Scenario], end: Instant) -> Duration {
+        let left = end.saturating_duration_since(Instant::now());
+        // Quick answers are promised for each scenario, a budget for all.
+        let (left, parts) = if self.quick {
+            let same = parts.iter().take_while(|part| part.name == parts[0].name);
+            (left.saturating_sub(QUICK_RESERVE), &parts[..same.count()])
+        } else {
+            (left, parts)
+        };
+        let weight: u32 = parts.iter().map(|part| part.weight).sum();
+        left * parts[0].weight / weight
+    }
+}
+
+/// The rows so far, and the file that has them.
+struct Record {
+    rows: Vec<Row>,
+    path: Option<PathBuf>,
+    failure: Option<anyhow::Error>,
+}
+
+impl Record {
+    fn new(path: Option<&Path>) -> Self {
+        Self {
+            rows: Vec::new(),
+            path: path.map(Path::to_path_buf),
+            failure: None,
+        }
+    }
+
+    fn add(&mut self, rows: Vec<Row>) {
+        self.rows.extend(rows);
+        if let Some(path) = &self.path {
+            self.failure = record::save(path, &self.rows).err();
+        }
+    }
+
+    fn saved(&mut self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+/// The parts to run. The machine's own limit comes first, in every run: other figures are read beside it.
+fn chosen(name: &str) -> Result<Vec<&'static Scenario>> {
+    if name == "all" {
+        return Ok(scenario::all().iter().collect());
+    }
+    let mut parts = scenario::parts(MACHINE);
+    if name != MACHINE {
+        parts.extend(scenario::parts(name));
+        if parts.len() == 1 {
+            let mut names: Vec<_> = scenario::all().iter().map(|part| part.name).collect();
+            names.dedup();
+            bail!("no scenario `{name}`; there are: all, {}", names.join(", "));
+        }
+    }
+    Ok(parts)
+}
+
+fn is_machine(part: &Scenario) -> bool {
+    part.name == MACHINE
+}
+
+const MACHINE: &str = "random-access";
+
+/// No process of a quick scenario starts later.
+const QUICK_END: Duration = Duration::from_secs(20);
+/// No round of a quick scenario starts in the last part of that time.
+const QUICK_RESERVE: Duration = Duration::from_secs(6);
+const QUICK_LIMIT: Duration = Duration::from_secs(8);
+const QUICK_ROUNDS: usize = 3;

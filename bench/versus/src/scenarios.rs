@@ -1,0 +1,391 @@
+//! The scenarios, exactly as the workload definitions give them: parameters
+//! from small to huge, and metrics.
+
+use crate::{
+    check::Expect,
+    params::Params,
+    scenario::{Better, Metric, Scenario},
+};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "random-access",
+        work: "random-access",
+        about: "loads at random addresses, each address depending on the load before: the machine's own limit",
+        axis: "bytes",
+        metrics: &[lower("random_access_ns", "ns")],
+        weight: 1,
+        full: || random_access(4_000_000),
+        short: || random_access(2_000_000),
+        quick: || random_access(500_000),
+        tiny: || grid(&[("loads", &[10_000]), ("bytes", &[1 << 20])]),
+        expect: Expect::random_access,
+    },
+    Scenario {
+        name: "timers",
+        work: "timers",
+        about: "add N deadlines in the next 60 s, cancel them in random order; add N, expire all in order",
+        axis: "n",
+        metrics: &[
+            lower("cancelled_life_ns", "ns"),
+            lower("expired_life_ns", "ns"),
+            lower("add_ns", "ns"),
+            lower("cancel_ns", "ns"),
+            lower("purge_ns", "ns"),
+            lower("expire_ns", "ns"),
+        ],
+        weight: 30,
+        full: || grid(&[("n", TIMER_COUNTS)]),
+        short: || grid(&[("n", TIMER_COUNTS)]),
+        quick: || grid(&[("n", &[100, 1_000, 10_000, 100_000])]),
+        tiny: || grid(&[("n", &[100])]),
+        expect: Expect::timers,
+    },
+    Scenario {
+        name: "timers",
+        work: "timers-shared",
+        about: "threads that share the timers; each adds its own and cancels the next one's",
+        axis: "threads",
+        metrics: &[higher("mtimers_per_s", "M/s")],
+        weight: 1,
+        full: || grid(&[("n", &[500_000]), ("threads", &[1, 2])]),
+        short: || grid(&[("n", &[200_000]), ("threads", &[1, 2])]),
+        quick: || grid(&[("n", &[50_000]), ("threads", &[1, 2])]),
+        tiny: || grid(&[("n", &[1_000]), ("threads", &[2])]),
+        expect: Expect::timers_shared,
+    },
+    Scenario {
+        name: "pool-requeue",
+        work: "pool-requeue",
+        about: "200 tasks; each adds 1 to a shared counter and pushes itself again",
+        axis: "workers",
+        metrics: &[higher("tasks_per_s", "tasks/s")],
+        weight: 10,
+        full: || grid(&[("workers", &[2, 5, 50]), ("ms", &[3_000])]),
+        short: || grid(&[("workers", &[2, 5, 50]), ("ms", &[1_000])]),
+        quick: || grid(&[("workers", &[2, 5, 50]), ("ms", &[100])]),
+        tiny: || grid(&[("workers", &[2]), ("ms", &[20])]),
+        expect: Expect::requeue,
+    },
+    Scenario {
+        name: "pool-external",
+        work: "pool-external",
+        about: "one thread outside pushes N trivial closures to 2 workers",
+        axis: "n",
+        metrics: &[higher("tasks_per_s", "tasks/s")],
+        weight: 6,
+        full: || grid(&[("workers", &[2]), ("n", &[500_000, 5_000_000])]),
+        short: || grid(&[("workers", &[2]), ("n", &[500_000, 5_000_000])]),
+        quick: || grid(&[("workers", &[2]), ("n", &[300_000])]),
+        tiny: || grid(&[("workers", &[2]), ("n", &[5_000])]),
+        expect: Expect::external,
+    },
+    Scenario {
+        name: "serializer-pingpong",
+        work: "serializer-pingpong",
+        about: "200 pairs of serializers; each task adds 1 and pushes itself to the other of its pair",
+        axis: "workers",
+        metrics: &[higher("tasks_per_s", "tasks/s")],
+        weight: 5,
+        full: || grid(&[("workers", &[5, 50]), ("ms", &[3_000])]),
+        short: || grid(&[("workers", &[5, 50]), ("ms", &[1_000])]),
+        quick: || grid(&[("workers", &[5, 50]), ("ms", &[150])]),
+        tiny: || grid(&[("workers", &[2]), ("ms", &[20])]),
+        expect: Expect::pingpong,
+    },
+    Scenario {
+        name: "run-queue",
+        work: "run-queue",
+        about: "RQ runnable entities on one worker, each yields in a loop",
+        axis: "rq",
+        metrics: &[
+            lower("switch_ns", "ns"),
+            lower("pick_ns", "ns"),
+            lower("work_deviation_percent", "%"),
+        ],
+        weight: 6,
+        full: || grid(&[("ms", &[1_000]), ("rq", LENGTHS)]),
+        short: || grid(&[("ms", &[150]), ("rq", LENGTHS)]),
+        quick: || grid(&[("ms", &[40]), ("rq", &[2, 4, 30, 200, 10_000])]),
+        tiny: || grid(&[("ms", &[20]), ("rq", &[3])]),
+        expect: Expect::run_queue,
+    },
+    Scenario {
+        name: "bus-cache",
+        work: "bus-cache",
+        about: "updates to random keys, last value kept, one subscriber on another thread receives each",
+        axis: "keys",
+        metrics: &[higher("messages_per_s", "messages/s")],
+        weight: 10,
+        full: || grid(&[("updates", &[5_000_000]), ("keys", KEYS)]),
+        short: || grid(&[("updates", &[1_000_000]), ("keys", KEYS)]),
+        quick: || grid(&[("updates", &[200_000]), ("keys", &[100, 12_000])]),
+        tiny: || grid(&[("updates", &[5_000]), ("keys", &[100])]),
+        expect: Expect::bus,
+    },
+    Scenario {
+        name: "bus-cache",
+        work: "bus-lookup",
+        about: "reads of cached last values, with and without a writer",
+        axis: "keys",
+        metrics: &[lower("lookup_ns", "ns"), higher("mlookups_per_s", "M/s")],
+        weight: 5,
+        full: || lookups(1_000, &[100, 12_000, 100_000, 1_000_000]),
+        short: || lookups(150, &[100, 12_000, 100_000, 1_000_000]),
+        quick: || lookups(60, &[12_000]),
+        tiny: || {
+            grid(&[
+                ("ms", &[20]),
+                ("writers", &[1]),
+                ("threads", &[1]),
+                ("keys", &[100]),
+            ])
+        },
+        expect: Expect::lookup,
+    },
+    Scenario {
+        name: "bus-cache",
+        work: "bus-fanout",
+        about: "publish with many subscribers by key of which one matches",
+        axis: "subscribers",
+        metrics: &[lower("publish_ns", "ns")],
+        weight: 2,
+        full: || {
+            grid(&[
+                ("updates", &[1_000_000]),
+                ("subscribers", &[1, 10, 100, 1_000]),
+            ])
+        },
+        short: || {
+            grid(&[
+                ("updates", &[300_000]),
+                ("subscribers", &[1, 10, 100, 1_000]),
+            ])
+        },
+        quick: || grid(&[("updates", &[100_000]), ("subscribers", &[1, 1_000])]),
+        tiny: || grid(&[("updates", &[2_000]), ("subscribers", &[10])]),
+        expect: Expect::fanout,
+    },
+    Scenario {
+        name: "buffers",
+        work: "buffers",
+        about: "find + unpin, pin + unpin by random interior address, clone + drop",
+        axis: "live",
+        metrics: &[
+            lower("pin_unpin_ns", "ns"),
+            lower("find_unpin_ns", "ns"),
+            lower("clone_drop_ns", "ns"),
+            higher("mpairs_per_s", "M/s"),
+        ],
+        weight: 10,
+        full: || {
+            grid(&[
+                ("pairs", &[1_000_000]),
+                ("threads", &[1, 2, 8]),
+                ("live", LIVE),
+            ])
+        },
+        short: || {
+            grid(&[
+                ("pairs", &[100_000]),
+                ("threads", &[1, 2, 8]),
+                ("live", LIVE),
+            ])
+        },
+        quick: || {
+            grid(&[
+                ("pairs", &[50_000]),
+                ("threads", &[1, 2, 8]),
+                ("live", &[1, 1_000]),
+            ])
+        },
+        tiny: || grid(&[("pairs", &[2_000]), ("threads", &[2]), ("live", &[10])]),
+        expect: Expect::buffers,
+    },
+    Scenario {
+        name: "digest",
+        work: "digest",
+        about: "render the metrics of a PCP archive, 6 h at a step of 60 s",
+        axis: "metrics",
+        metrics: &[lower("digest_ms", "ms")],
+        weight: 14,
+        full: || grid(&[("threads", &[1, 8]), ("metrics", METRICS)]),
+        short: || grid(&[("threads", &[1, 8]), ("metrics", METRICS)]),
+        quick: || grid(&[("threads", &[1, 8]), ("metrics", &[20])]),
+        tiny: || grid(&[("threads", &[1]), ("metrics", &[20])]),
+        expect: Expect::digest,
+    },
+    Scenario {
+        name: "storm",
+        work: "storm",
+        about: "devices register at a registrar over loopback, so many a second",
+        axis: "offered",
+        metrics: STORM,
+        weight: 14,
+        full: || offered(10, &[0, 1], &[200, 1_000, 5_000, 10_000]),
+        short: || offered(3, &[0, 1], &[200, 1_000, 5_000, 10_000]),
+        quick: || offered(1, &[0, 1], &[500]),
+        tiny: || offered(1, &[0], &[50]),
+        expect: Expect::storm,
+    },
+    Scenario {
+        name: "storm",
+        work: "storm-ceiling",
+        about: "the next device registers as soon as one has been acknowledged, so many at a time",
+        axis: "outstanding",
+        metrics: STORM,
+        weight: 5,
+        full: || ceiling(10, &[0, 1]),
+        short: || ceiling(3, &[0, 1]),
+        quick: || ceiling(1, &[0]),
+        tiny: || ceiling(1, &[0]),
+        expect: Expect::storm,
+    },
+    Scenario {
+        name: "storm",
+        work: "storm-contacts",
+        about: "that many devices register, then all refresh: memory of a contact, and refreshes a second",
+        axis: "contacts",
+        metrics: STORM,
+        weight: 12,
+        full: || contacts(&[10_000, 100_000, 1_000_000]),
+        short: || contacts(&[10_000, 100_000, 1_000_000]),
+        quick: || contacts(&[5_000]),
+        tiny: || contacts(&[100]),
+        expect: Expect::storm,
+    },
+];
+
+const TIMER_COUNTS: &[u64] = &[
+    100, 500, 1_000, 5_000, 10_000, 100_000, 1_000_000, 10_000_000,
+];
+const LENGTHS: &[u64] = &[2, 3, 4, 10, 30, 50, 100, 200, 1_000, 10_000, 100_000];
+const KEYS: &[u64] = &[100, 1_000, 12_000, 100_000, 1_000_000];
+const LIVE: &[u64] = &[1, 100, 1_000, 10_000, 100_000, 1_000_000];
+const METRICS: &[u64] = &[199, 231, 390, 398, 1_688];
+
+const STORM: &[Metric] = &[
+    lower("cpu_us_per_register", "µs"),
+    higher("register_per_s", "1/s"),
+    lower("cpu_percent", "%"),
+    lower("p50_us", "µs"),
+    lower("p99_us", "µs"),
+    lower("p99_9_us", "µs"),
+    lower("retransmissions", "datagrams"),
+    lower("bytes_per_contact", "bytes"),
+];
+
+const fn lower(name: &'static str, unit: &'static str) -> Metric {
+    Metric {
+        name,
+        unit,
+        better: Better::Lower,
+    }
+}
+
+const fn higher(name: &'static str, unit: &'static str) -> Metric {
+    Metric {
+        name,
+        unit,
+        better: Better::Higher,
+    }
+}
+
+fn random_access(loads: u64) -> Vec<Params> {
+    grid(&[
+        ("loads", &[loads]),
+        ("bytes", &[1 << 20, 16 << 20, 1 << 30]),
+    ])
+}
+
+fn lookups(ms: u64, keys: &[u64]) -> Vec<Params> {
+    grid(&[
+        ("ms", &[ms]),
+        ("writers", &[0, 1]),
+        ("threads", &[1, 2]),
+        ("keys", keys),
+    ])
+}
+
+fn offered(seconds: u64, auth: &[u64], offered: &[u64]) -> Vec<Params> {
+    let sip = Params::default()
+        .with_word("protocol", "sip")
+        .with_word("kind", "insert");
+    from(
+        sip,
+        &[
+            ("seconds", &[seconds]),
+            ("auth", auth),
+            ("offered", offered),
+        ],
+    )
+}
+
+fn ceiling(seconds: u64, auth: &[u64]) -> Vec<Params> {
+    let kinds = ["insert", "refresh"].map(|kind| {
+        let sip = Params::default()
+            .with_word("protocol", "sip")
+            .with_word("kind", kind);
+        from(
+            sip,
+            &[
+                ("seconds", &[seconds]),
+                ("auth", auth),
+                ("outstanding", &[64]),
+            ],
+        )
+    });
+    kinds.concat()
+}
+
+fn contacts(contacts: &[u64]) -> Vec<Params> {
+    let sip = Params::default()
+        .with_word("protocol", "sip")
+        .with_word("kind", "refresh");
+    from(sip, &[("auth", &[0]), ("contacts", contacts)])
+}
+
+fn grid(axes: &[(&str, &[u64])]) -> Vec<Params> {
+    from(Params::default(), axes)
+}
+
+/// Every combination, the last key varying fastest.
+fn from(fixed: Params, axes: &[(&str, &[u64])]) -> Vec<Params> {
+    let mut rows = vec![fixed];
+    for (key, values) in axes {
+        rows = rows
+            .iter()
+            .flat_map(|row| values.iter().map(|value| row.with(key, *value)))
+            .collect();
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_of_a_part_is_found_again_by_its_row() {
+        for part in SCENARIOS {
+            for params in [(part.full)(), (part.short)(), (part.quick)(), (part.tiny)()].concat() {
+                assert!(params.has(part.axis), "{} {params}", part.work);
+            }
+        }
+    }
+
+    #[test]
+    fn a_shorter_record_has_all_sizes() {
+        for part in SCENARIOS {
+            let values = |sizes: Vec<Params>| -> Vec<_> {
+                sizes.iter().map(|size| size.get(part.axis)).collect()
+            };
+            assert_eq!(
+                values((part.full)()),
+                values((part.short)()),
+                "{}",
+                part.work
+            );
+        }
+    }
+}
