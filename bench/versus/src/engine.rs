@@ -58,6 +58,8 @@ struct Variant {
     name: String,
     #[serde(default)]
     args: Vec<String>,
+    /// The program, where it is not the folder's one.
+    run: Option<Vec<String>>,
     /// Commands that only this name needs.
     #[serde(default)]
     needs: Vec<String>,
@@ -183,11 +185,8 @@ impl Engine {
 
     /// The command of one measurement.
     pub fn command(&self, scenario: &str, params: &Params) -> Result<Command> {
-        let (program, args) = self
-            .manifest
-            .run
-            .split_first()
-            .context("engine.toml: `run` is empty")?;
+        let run = self.variant.run.as_ref().unwrap_or(&self.manifest.run);
+        let (program, args) = run.split_first().context("engine.toml: `run` is empty")?;
         let local = self.folder.join(program);
         let mut command = Command::new(if local.is_file() {
             local

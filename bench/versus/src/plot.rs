@@ -10,7 +10,7 @@ use plotters::{
         Cartesian2d, Circle, Color, DrawingArea, IntoDrawingArea, IntoLogRange, LineSeries,
         PathElement, RGBColor, Rectangle, SVGBackend, Text,
     },
-    style::{BLACK, IntoFont, Palette, Palette99, RGBAColor, ShapeStyle, TextStyle, WHITE},
+    style::{BLACK, IntoFont, RGBAColor, ShapeStyle, TextStyle, WHITE},
 };
 
 use crate::record::{short, with_unit};
@@ -61,6 +61,8 @@ fn lines<'a>(
     chart
         .configure_mesh()
         .x_desc(axis)
+        .x_labels(8)
+        .y_labels(6)
         .x_label_formatter(&|value| short(*value))
         .y_label_formatter(&|value| with_unit(*value, unit))
         .label_style(font(13))
@@ -138,7 +140,7 @@ fn style(index: usize, curve: &Curve) -> ShapeStyle {
     let color: RGBAColor = if curve.is_ours {
         OURS.to_rgba()
     } else {
-        Palette99::pick(index + 1).to_rgba()
+        COLORS[index % COLORS.len()].to_rgba()
     };
     color.stroke_width(if curve.is_ours { 4 } else { 2 })
 }
@@ -163,3 +165,23 @@ const LEGEND_WIDTH: u32 = 230;
 const BAR: u32 = 24;
 const OURS: RGBColor = RGBColor(200, 16, 46);
 const OTHERS: RGBColor = RGBColor(150, 160, 175);
+
+/// Dark enough on white, and told apart side by side.
+const COLORS: [RGBColor; 16] = [
+    RGBColor(31, 119, 180),
+    RGBColor(44, 140, 44),
+    RGBColor(148, 103, 189),
+    RGBColor(230, 126, 20),
+    RGBColor(23, 160, 175),
+    RGBColor(140, 86, 75),
+    RGBColor(227, 119, 194),
+    RGBColor(110, 110, 110),
+    RGBColor(170, 160, 20),
+    RGBColor(0, 70, 140),
+    RGBColor(0, 100, 60),
+    RGBColor(90, 40, 130),
+    RGBColor(150, 70, 0),
+    RGBColor(0, 90, 100),
+    RGBColor(60, 60, 60),
+    RGBColor(190, 110, 150),
+];

@@ -79,7 +79,7 @@ impl Group<'_> {
         let axis = self.scenario.axis;
         let sizes = self.axis.iter();
         sizes
-            .map(|at| format!("{axis} {}", short(*at as f64)))
+            .map(|at| format!("{axis} {}", size(axis, *at)))
             .collect()
     }
 
@@ -116,11 +116,7 @@ impl Group<'_> {
             cells.flat_map(|engine| self.axis.iter().map(move |at| self.cell(engine, *at)));
         let axis = self.scenario.axis;
         let say = |(at, lead, rival): &(u64, f64, &str)| {
-            format!(
-                "{} of {rival} at {axis} {}",
-                times(*lead),
-                short(*at as f64)
-            )
+            format!("{} of {rival} at {axis} {}", times(*lead), size(axis, *at))
         };
         Some(Standing {
             worst: say(worst),
@@ -291,6 +287,15 @@ fn build_group(key: Key, rows: Vec<&Row>) -> Option<Group<'_>> {
         engines,
         rows,
     })
+}
+
+/// A value on the axis; memory in its own units.
+fn size(axis: &str, at: u64) -> String {
+    match at {
+        at if axis != "bytes" => short(at as f64),
+        at if at >= 1 << 30 => format!("{} GiB", at >> 30),
+        at => format!("{} MiB", at >> 20),
+    }
 }
 
 /// The engine whose lead is shown.

@@ -86,9 +86,9 @@ pub fn seeds(rounds: usize) -> Result<Vec<Row>> {
         let ready = ready_for(part.work, &seed.engines())?;
         let plan = Plan {
             sizes: seed.sizes(),
-            rounds,
+            rounds: if seed.is_long { 1 } else { rounds },
             seed: 1,
-            warm_up: 1,
+            warm_up: usize::from(!seed.is_long),
             budget: None,
             end: None,
             run_limit: Duration::from_secs(180),

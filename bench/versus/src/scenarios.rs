@@ -34,7 +34,7 @@ pub const SCENARIOS: &[Scenario] = &[
             lower("purge_ns", "ns"),
             lower("expire_ns", "ns"),
         ],
-        weight: 30,
+        weight: 36,
         full: || grid(&[("n", TIMER_COUNTS)]),
         short: || grid(&[("n", TIMER_COUNTS)]),
         quick: || grid(&[("n", &[100, 1_000, 10_000, 100_000])]),
@@ -116,7 +116,7 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "updates to random keys, last value kept, one subscriber on another thread receives each",
         axis: "keys",
         metrics: &[higher("messages_per_s", "messages/s")],
-        weight: 10,
+        weight: 14,
         full: || grid(&[("updates", &[5_000_000]), ("keys", KEYS)]),
         short: || grid(&[("updates", &[1_000_000]), ("keys", KEYS)]),
         quick: || grid(&[("updates", &[200_000]), ("keys", &[100, 12_000])]),
@@ -177,7 +177,7 @@ pub const SCENARIOS: &[Scenario] = &[
             lower("clone_drop_ns", "ns"),
             higher("mpairs_per_s", "M/s"),
         ],
-        weight: 10,
+        weight: 14,
         full: || {
             grid(&[
                 ("pairs", &[1_000_000]),
@@ -224,7 +224,7 @@ pub const SCENARIOS: &[Scenario] = &[
         weight: 14,
         full: || offered(10, &[0, 1], &[200, 1_000, 5_000, 10_000]),
         short: || offered(3, &[0, 1], &[200, 1_000, 5_000, 10_000]),
-        quick: || offered(1, &[0, 1], &[500]),
+        quick: || offered(1, &[1], &[500]),
         tiny: || offered(1, &[0], &[50]),
         expect: Expect::storm,
     },
@@ -235,10 +235,22 @@ pub const SCENARIOS: &[Scenario] = &[
         axis: "outstanding",
         metrics: STORM,
         weight: 5,
-        full: || ceiling(10, &[0, 1]),
-        short: || ceiling(3, &[0, 1]),
-        quick: || ceiling(1, &[0]),
-        tiny: || ceiling(1, &[0]),
+        full: || {
+            [
+                ceiling("insert", 10, &[0, 1]),
+                ceiling("refresh", 10, &[0, 1]),
+            ]
+            .concat()
+        },
+        short: || {
+            [
+                ceiling("insert", 3, &[0, 1]),
+                ceiling("refresh", 3, &[0, 1]),
+            ]
+            .concat()
+        },
+        quick: || ceiling("refresh", 1, &[0]),
+        tiny: || ceiling("refresh", 1, &[0]),
         expect: Expect::storm,
     },
     Scenario {
@@ -247,11 +259,11 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "that many devices register, then all refresh: memory of a contact, and refreshes a second",
         axis: "contacts",
         metrics: STORM,
-        weight: 12,
-        full: || contacts(&[10_000, 100_000, 1_000_000]),
-        short: || contacts(&[10_000, 100_000, 1_000_000]),
-        quick: || contacts(&[5_000]),
-        tiny: || contacts(&[100]),
+        weight: 14,
+        full: || contacts(10, &[10_000, 100_000, 1_000_000]),
+        short: || contacts(2, &[10_000, 100_000, 1_000_000]),
+        quick: || contacts(1, &[5_000]),
+        tiny: || contacts(1, &[100]),
         expect: Expect::storm,
     },
 ];
@@ -321,28 +333,32 @@ fn offered(seconds: u64, auth: &[u64], offered: &[u64]) -> Vec<Params> {
     )
 }
 
-fn ceiling(seconds: u64, auth: &[u64]) -> Vec<Params> {
-    let kinds = ["insert", "refresh"].map(|kind| {
-        let sip = Params::default()
-            .with_word("protocol", "sip")
-            .with_word("kind", kind);
-        from(
-            sip,
-            &[
-                ("seconds", &[seconds]),
-                ("auth", auth),
-                ("outstanding", &[64]),
-            ],
-        )
-    });
-    kinds.concat()
+fn ceiling(kind: &str, seconds: u64, auth: &[u64]) -> Vec<Params> {
+    let sip = Params::default()
+        .with_word("protocol", "sip")
+        .with_word("kind", kind);
+    from(
+        sip,
+        &[
+            ("seconds", &[seconds]),
+            ("auth", auth),
+            ("outstanding", &[64]),
+        ],
+    )
 }
 
-fn contacts(contacts: &[u64]) -> Vec<Params> {
+fn contacts(seconds: u64, contacts: &[u64]) -> Vec<Params> {
     let sip = Params::default()
         .with_word("protocol", "sip")
         .with_word("kind", "refresh");
-    from(sip, &[("auth", &[0]), ("contacts", contacts)])
+    from(
+        sip,
+        &[
+            ("seconds", &[seconds]),
+            ("auth", &[0]),
+            ("contacts", contacts),
+        ],
+    )
 }
 
 fn grid(axes: &[(&str, &[u64])]) -> Vec<Params> {

@@ -26,6 +26,8 @@ pub struct Seed {
     /// Parameters that all lines share.
     fixed: &'static [(&'static str, u64)],
     pub lines: &'static [Line],
+    /// Whether a round takes minutes, so that one has to do.
+    pub is_long: bool,
 }
 
 impl Seed {
@@ -75,6 +77,7 @@ pub const SEEDS: &[Seed] = &[
         work: "timers",
         before: "seed-before",
         after: "seed-after",
+        is_long: false,
         axis: "n",
         fixed: &[],
         lines: &[
@@ -113,6 +116,7 @@ pub const SEEDS: &[Seed] = &[
         work: "bus-cache",
         before: "seed-before",
         after: "seed-after",
+        is_long: false,
         axis: "keys",
         fixed: &[("updates", 300_000)],
         lines: &[
@@ -130,6 +134,7 @@ pub const SEEDS: &[Seed] = &[
         work: "run-queue",
         before: "seed-before",
         after: "seed-after",
+        is_long: false,
         axis: "rq",
         fixed: &[("ms", 200)],
         lines: &[
@@ -140,6 +145,9 @@ pub const SEEDS: &[Seed] = &[
             switch("RQ 50", "10.5 µs", "8.3 µs", 50),
             switch("RQ 100", "–", "35 % faster", 100),
             switch("RQ 200", "–", "60 % faster", 200),
+            pick("RQ 2, pick alone", 2),
+            pick("RQ 30, pick alone", 30),
+            pick("RQ 200, pick alone", 200),
         ],
     },
     Seed {
@@ -147,6 +155,7 @@ pub const SEEDS: &[Seed] = &[
         work: "buffers",
         before: "seed-before",
         after: "seed-after",
+        is_long: false,
         axis: "live",
         fixed: &[("pairs", 200_000)],
         lines: &[
@@ -163,6 +172,7 @@ pub const SEEDS: &[Seed] = &[
         work: "digest",
         before: "libpcp",
         after: "libpcp-together",
+        is_long: true,
         axis: "metrics",
         fixed: &[],
         lines: &[
@@ -189,6 +199,7 @@ pub const SEEDS: &[Seed] = &[
         work: "pool-requeue",
         before: "seed-before",
         after: "seed-after",
+        is_long: false,
         axis: "workers",
         fixed: &[("ms", 1_000)],
         lines: &[
@@ -202,6 +213,7 @@ pub const SEEDS: &[Seed] = &[
         work: "serializer-pingpong",
         before: "seed-before",
         after: "seed-after",
+        is_long: false,
         axis: "workers",
         fixed: &[("ms", 1_000)],
         lines: &[
@@ -237,6 +249,10 @@ const fn bus(what: &'static str, before: &'static str, after: &'static str, keys
 
 const fn switch(what: &'static str, before: &'static str, after: &'static str, rq: u64) -> Line {
     line(what, before, after, "switch_ns", rq)
+}
+
+const fn pick(what: &'static str, rq: u64) -> Line {
+    line(what, "–", "–", "pick_ns", rq)
 }
 
 const fn tasks(

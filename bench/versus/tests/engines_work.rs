@@ -78,7 +78,8 @@ fn a_record_leads_to_ratios_and_a_page() {
 }
 
 /// All but those that need more than this tree and a compiler; `make peers` checks the others.
-const OURS: &str = "busyhour,seed-before,seed-after,std-binary-heap,std-btreemap,machine,increments-only";
+const OURS: &str =
+    "busyhour,seed-before,seed-after,std-binary-heap,std-btreemap,machine,increments-only";
 
 /// All but those that measure the server, which would have to be built with all optimizations first.
 const SCENARIOS: &str =

@@ -1,7 +1,12 @@
 //! The report of `run-queue`.
 
 use std::{
+    cell::Cell,
+    future::{Future, poll_fn},
     hint::black_box,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -56,4 +61,33 @@ pub fn time_picks(rq: u64, ms: u64, mut pick: impl FnMut() -> usize) -> (f64, Ve
         total += 256;
     }
     (begin.elapsed().as_nanos() as f64 / total as f64, counts)
+}
+
+/// Whole switches over a run queue that is nothing but a run queue: what it picks is a future, which is polled and
+/// yields.
+pub fn time_switches(rq: u64, ms: u64, mut pick: impl FnMut() -> usize) -> Switches {
+    let counts: Vec<Rc<Cell<u64>>> = (0..rq).map(|_| Rc::default()).collect();
+    let mut entities: Vec<_> = counts.iter().map(entity).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let (begin, mut total) = (Instant::now(), 0u64);
+    while begin.elapsed() < Duration::from_millis(ms) || total < 2 * rq {
+        for _ in 0..256 {
+            let _ = entities[pick()].as_mut().poll(&mut context);
+        }
+        total += 256;
+    }
+    let spent = begin.elapsed();
+    Switches {
+        counts: counts.iter().map(|count| count.get()).collect(),
+        spent,
+    }
+}
+
+/// Counts its turns and yields, for ever.
+fn entity(count: &Rc<Cell<u64>>) -> Pin<Box<dyn Future<Output = ()>>> {
+    let count = Rc::clone(count);
+    Box::pin(poll_fn(move |_| {
+        count.set(count.get() + 1);
+        Poll::Pending
+    }))
 }

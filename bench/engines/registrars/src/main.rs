@@ -74,7 +74,9 @@ fn ceiling(args: &Args, registrar: &Registrar) -> Outcome {
 fn contacts(args: &Args, registrar: &Registrar) -> Outcome {
     let count = args.number("contacts");
     let load = [("--devices", count), ("--closed", SLOTS)];
-    let refreshed = Outcome::of(registrar, || storm(args, registrar, &load, "refresh", 2));
+    let refreshed = Outcome::of(registrar, || {
+        storm(args, registrar, &load, "refresh", args.number("seconds"))
+    });
     Outcome {
         cpu_s: None,
         contacts: count,

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use kit::{
     Args,
-    run_queue::{Switches, time_picks},
+    run_queue::{time_picks, time_switches},
 };
 
 const PRIORITY: usize = 20;
@@ -38,13 +38,8 @@ impl RunBuckets {
 }
 
 pub fn run(args: &Args) {
-    let rq = args.number("rq");
+    let (rq, ms) = (args.number("rq"), args.number("ms"));
     let mut buckets = RunBuckets::new(rq as usize);
-    let begin = std::time::Instant::now();
-    let (pick_ns, counts) = time_picks(rq, args.number("ms"), || buckets.pick());
-    Switches {
-        counts,
-        spent: begin.elapsed(),
-    }
-    .report(Some(pick_ns));
+    let (pick_ns, _) = time_picks(rq, ms, || buckets.pick());
+    time_switches(rq, ms, || buckets.pick()).report(Some(pick_ns));
 }

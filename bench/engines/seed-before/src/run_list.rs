@@ -3,7 +3,7 @@
 
 use kit::{
     Args,
-    run_queue::{Switches, time_picks},
+    run_queue::{time_picks, time_switches},
 };
 
 /// Priority of an ordinary task, in ticks.
@@ -75,13 +75,8 @@ fn gcd(a: usize, b: usize) -> usize {
 }
 
 pub fn run(args: &Args) {
-    let rq = args.number("rq");
+    let (rq, ms) = (args.number("rq"), args.number("ms"));
     let mut list = RunList::new(rq as usize);
-    let begin = std::time::Instant::now();
-    let (pick_ns, counts) = time_picks(rq, args.number("ms"), || list.pick());
-    Switches {
-        counts,
-        spent: begin.elapsed(),
-    }
-    .report(Some(pick_ns));
+    let (pick_ns, _) = time_picks(rq, ms, || list.pick());
+    time_switches(rq, ms, || list.pick()).report(Some(pick_ns));
 }

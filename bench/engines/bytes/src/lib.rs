@@ -1,4 +1,4 @@
-//! `bytes`: allocate 1 KiB, freeze, clone, drop, drop.
+//! `bytes`: allocate 1 KiB, freeze, clone, drop, drop. One program an allocator.
 
 use std::hint::black_box;
 
@@ -9,7 +9,8 @@ use kit::{
     buffers::{self, BUFFER_BYTES},
 };
 
-fn main() {
+/// The engine; its binary brings the allocator.
+pub fn main() {
     let args = Args::from_command_line();
     match args.variant_and_scenario().1 {
         "buffers" => buffers::run_clone_drop(&args, || {

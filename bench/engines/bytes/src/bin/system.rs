@@ -1,0 +1,5 @@
+//! With the system's allocator.
+
+fn main() {
+    engine_bytes::main();
+}
