@@ -17,7 +17,7 @@ fn main() {
 
 fn digest(args: &Args) {
     let threads = args.number("threads") as usize;
-    let pool = helpers(threads);
+    let pool = pool_beside_caller(threads);
     let begin = Instant::now();
     let buffers = BufferPool::builder().budget_bytes(BUDGET_BYTES).build();
     let buffers = buffers.expect("a budget");
@@ -42,7 +42,7 @@ fn digest(args: &Args) {
 }
 
 /// The threads besides the calling one.
-fn helpers(threads: usize) -> Option<TaskPool> {
+fn pool_beside_caller(threads: usize) -> Option<TaskPool> {
     let count = threads - 1;
     let pool = TaskPool::builder()
         .workers(count)
