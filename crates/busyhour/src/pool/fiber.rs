@@ -96,7 +96,7 @@ where
 
     /// Polls once; the caller holds the token.
     fn poll(&self, token: &Token) -> Polled {
-        self.progress.swap(POLLING, Ordering::AcqRel);
+        begin_poll(&self.progress);
         if self.is_aborted.load(Ordering::Acquire) {
             return Polled::Ready;
         }
@@ -167,6 +167,16 @@ where
             self.pool.count_pushed();
         }
         is_woken
+    }
+}
+
+/// What the begin of a poll does to the word. After a poll that yielded it is
+/// `POLLING` still, and need not be written: a wake that this load misses has
+/// left `WOKEN`, which the end of the poll will find.
+#[inline]
+fn begin_poll(progress: &AtomicU8) {
+    if progress.load(Ordering::Relaxed) != POLLING {
+        progress.swap(POLLING, Ordering::AcqRel);
     }
 }
 
@@ -298,7 +308,7 @@ mod models {
         /// One poll that waits for the event, by the holder of the token;
         /// whether the event came, or `None` when the fiber fell asleep.
         fn poll(&self) -> Option<bool> {
-            self.progress.swap(POLLING, Ordering::AcqRel);
+            begin_poll(&self.progress);
             let came = self.event.load(Ordering::Relaxed);
             if !came && end_of_poll(&self.progress) {
                 return None;
@@ -309,9 +319,19 @@ mod models {
 
     #[test]
     fn loom_a_fiber_sleeps_through_no_wake() {
-        loom::model(|| {
+        check(QUEUED);
+    }
+
+    /// Its poll before yielded.
+    #[test]
+    fn loom_a_fiber_that_yielded_sleeps_through_no_wake() {
+        check(POLLING);
+    }
+
+    fn check(progress: u8) {
+        loom::model(move || {
             let word = LoomArc::new(Word {
-                progress: AtomicU8::new(QUEUED),
+                progress: AtomicU8::new(progress),
                 event: AtomicBool::new(false),
             });
             let waker = {
