@@ -7,11 +7,10 @@
 mod queue;
 mod slots;
 mod order;
-mod near;
-mod far;
-mod leaves;
-mod key;
-mod place;
+mod run;
+mod rung;
+mod bucket;
+mod entry;
 mod timers;
 mod builder;
 mod handle;

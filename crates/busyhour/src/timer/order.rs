@@ -1,130 +1,305 @@
 use super::{
-    far::Far,
-    key::{Entry, Key},
-    near::Near,
-    place::{Place, Places},
+    bucket::{Block, Bucket, Spare},
+    entry::{Entry, Liveness},
+    run::{LEN_MAX, Run},
+    rung::{Next, Rung},
 };
+use std::mem;
 
-/// The waiting timers in the order of their keys.
+/// The waiting timers in order: by deadline, then by insertion.
+///
+/// What comes next is sorted in the run. What comes after it lies in the
+/// buckets of rungs, the finest last; each rung covers the time from where
+/// those after it end. The top takes all that is later than the rungs.
+/// Entries of one deadline are always together and in order of insertion.
 #[derive(Debug)]
 pub(super) struct Order {
-    near: Near,
-    far: Far,
-    /// The earliest entry. While `near` is empty it is in `far`, not yet sorted.
-    first: Option<Entry>,
-    len: usize,
+    /// The earliest live entry, or [`Entry::NONE`].
+    first: Entry,
+    /// Deadlines from here on belong to the top; 0 while there is nothing else.
+    top_start_ns: u64,
+    top: Bucket,
+    rungs: Vec<Rung>,
+    run: Run,
+    spare: Spare,
+    /// The buckets of rungs that were used up.
+    spare_buckets: Vec<Vec<Bucket>>,
 }
 
 impl Order {
     pub(super) const fn new() -> Self {
         Self {
-            near: Near::new(),
-            far: Far::new(),
-            first: None,
-            len: 0,
+            first: Entry::NONE,
+            top_start_ns: 0,
+            top: Bucket::new(),
+            rungs: Vec::new(),
+            run: Run::new(),
+            spare: Spare::new(),
+            spare_buckets: Vec::new(),
         }
     }
 
+    /// The number of entries, dead ones included.
     pub(super) fn len(&self) -> usize {
-        self.len
+        let in_rungs: usize = self.rungs.iter().map(Rung::len).sum();
+        self.run.len() + in_rungs + self.top.len()
     }
 
+    /// The earliest live entry.
     #[inline]
     pub(super) fn first(&self) -> Option<Entry> {
-        self.first
+        (!self.first.is_none()).then_some(self.first)
+    }
+
+    /// Whether the earliest entry is of this slot.
+    #[inline]
+    pub(super) fn is_first(&self, slot: u32) -> bool {
+        self.first.slot() == slot
     }
 
     #[inline]
-    pub(super) fn insert(&mut self, entry: Entry, places: &mut impl Places) {
-        if self.near.takes(entry.key) {
-            self.insert_near(entry, places);
+    pub(super) fn insert(&mut self, entry: Entry) {
+        let is_only = entry.deadline_ns == u64::MAX && self.first.is_none();
+        if entry.deadline_ns < self.first.deadline_ns || is_only {
+            self.first = entry;
+        }
+        if entry.deadline_ns >= self.top_start_ns {
+            self.top.push(entry, &mut self.spare);
         } else {
-            self.far.insert(entry, places);
-        }
-        self.len += 1;
-        if self.first.is_none_or(|first| entry.key < first.key) {
-            self.first = Some(entry);
+            self.insert_below_top(entry);
         }
     }
 
-    /// Removes the timer in `slot`, which is at `place`.
+    /// Takes the earliest entry off; [`Order::find_first`] must follow.
     #[inline]
-    pub(super) fn remove(&mut self, slot: u32, place: Place, places: &mut impl Places) {
-        match place {
-            Place::Far(position) => self.far.remove(position, places),
-            Place::Run(index) => self.near.remove_from_run(index),
-            Place::Pile(index) => self.near.remove_from_pile(index as usize, places),
-            Place::Held => return,
+    pub(super) fn pop(&mut self, live: &impl Liveness) -> Option<Entry> {
+        if self.run.len() == 0 {
+            self.find_first(live);
         }
-        self.len -= 1;
-        if self.first.is_some_and(|first| first.slot == slot) {
-            self.find_first(places);
-        }
+        self.run.pop()
     }
 
-    /// Takes the earliest entry out.
+    /// Finds the earliest entry, for the one before has been popped or has died.
     #[inline]
-    pub(super) fn pop(&mut self, places: &mut impl Places) -> Option<Entry> {
-        if self.near.is_empty() {
-            self.refill(places);
-        }
-        let first = self.near.pop(places)?;
-        self.len -= 1;
-        self.find_first(places);
-        Some(first)
-    }
-
-    /// The key of the timer at `place`; `None` if it is held.
-    pub(super) fn key(&self, place: Place) -> Option<Key> {
-        match place {
-            Place::Far(position) => Some(self.far.entry(position).key),
-            Place::Run(index) => Some(self.near.run_entry(index).key),
-            Place::Pile(index) => Some(self.near.pile_entry(index).key),
-            Place::Held => None,
-        }
-    }
-
-    #[inline]
-    fn find_first(&mut self, places: &mut impl Places) {
-        if self.near.is_empty() {
-            self.refill(places);
-        }
-        self.first = self.near.first();
-    }
-
-    fn insert_near(&mut self, entry: Entry, places: &mut impl Places) {
-        if self.near.is_full() {
-            self.near.merge();
-            for spilled in self.near.spill() {
-                self.far.insert(spilled, places);
+    pub(super) fn find_first(&mut self, live: &impl Liveness) {
+        loop {
+            self.run.drop_dead(live);
+            if let Some(last) = self.run.last() {
+                self.first = last;
+                return;
             }
-            self.near.place_run(places);
-        }
-        match self.near.takes(entry.key) {
-            true => self.near.insert(entry, places),
-            // The horizon has just been drawn in.
-            false => self.far.insert(entry, places),
+            if !self.refill(live) {
+                self.clear();
+                return;
+            }
         }
     }
 
-    /// Makes a run of the first leaf, and of those after it while it is short.
-    fn refill(&mut self, places: &mut impl Places) {
-        let run = self.near.begin_run();
-        let mut horizon = None;
-        while let Some(len) = self.far.first_len() {
-            let enough = run.len() >= RUN_LEN_MIN || run.len() + len > RUN_LEN_MAX;
-            if enough && !run.is_empty() {
-                break;
-            }
-            horizon = self.far.take_first(RUN_LEN_MAX, run, places);
+    /// Finds the earliest entry if the one before has died.
+    pub(super) fn replace_first(&mut self, live: &impl Liveness) {
+        if live.is_live(self.first) {
+            return;
         }
-        if let Some(horizon) = horizon {
-            self.near.finish_run(horizon, places);
+        self.run.drop_dead(live);
+        let is_unsorted = self.run.len() == 0 && self.rungs.is_empty();
+        if is_unsorted && self.top.len() > LEN_MAX {
+            self.split_top(live);
+        }
+        self.find_first(live);
+    }
+
+    /// Drops every dead entry. What is left is unsorted again.
+    #[cold]
+    pub(super) fn purge(&mut self, live: &impl Liveness) {
+        let mut all = Bucket::new();
+        for entry in self.run.drain() {
+            all.push(entry, &mut self.spare);
+        }
+        while let Some(rung) = self.rungs.pop() {
+            self.move_all(rung, &mut all);
+        }
+        let mut first = Entry::NONE;
+        let mut top = mem::take(&mut self.top);
+        self.top_start_ns = 0;
+        for bucket in [&mut all, &mut top] {
+            while let Some(mut block) = bucket.take_block() {
+                block.retain(live);
+                first = block.entries().iter().copied().fold(first, Entry::earlier);
+                self.top.append(block, &mut self.spare);
+            }
+        }
+        self.first = first;
+        self.trim();
+    }
+
+    /// Forgets all entries, for none is live.
+    pub(super) fn clear(&mut self) {
+        self.first = Entry::NONE;
+        self.top_start_ns = 0;
+        self.run.clear();
+        while let Some(block) = self.top.take_block() {
+            self.spare.put(block);
+        }
+        while self.drop_rung() {}
+        self.spare_buckets.truncate(1);
+        self.spare.trim(0);
+    }
+
+    /// Keeps as many spare blocks as the entries may soon need.
+    fn trim(&mut self) {
+        self.spare.trim(self.len());
+    }
+
+    /// Takes the few earliest out of an unsorted top. Where timers are mostly
+    /// cancelled the others never need to be sorted.
+    fn split_top(&mut self, live: &impl Liveness) {
+        let from_ns = self.first.deadline_ns;
+        let span_ns = self.top.newest_last_ns().saturating_sub(from_ns);
+        let last_ns = from_ns + span_ns / (self.top.len() / SPLIT_LEN).max(1) as u64;
+        let (mut early, mut all) = (Bucket::new(), mem::take(&mut self.top));
+        while let Some(mut block) = all.take_block() {
+            block.retain_after(last_ns, live, |entry| early.push(entry, &mut self.spare));
+            self.top.append(block, &mut self.spare);
+        }
+        self.top_start_ns = last_ns.saturating_add(1);
+        self.open(early, live);
+        self.trim();
+    }
+
+    #[inline(never)]
+    fn insert_below_top(&mut self, entry: Entry) {
+        if self.run.len() >= RUN_LEN_MAX {
+            self.spill();
+        }
+        let takes = |rung: &&mut Rung| rung.takes(entry.deadline_ns);
+        match self.rungs.iter_mut().find(takes) {
+            Some(rung) => rung.push(entry, &mut self.spare),
+            None => self.run.insert(entry),
+        }
+    }
+
+    /// Makes a rung of a run that has grown too long to insert into, and of
+    /// the rungs after it that are not much longer. So a later rung has
+    /// several times the entries of the one before, and there are few.
+    #[cold]
+    fn spill(&mut self) {
+        let mut all = Bucket::new();
+        for entry in self.run.drain() {
+            all.push(entry, &mut self.spare);
+        }
+        while let Some(rung) = self.rungs.pop_if(|rung| rung.len() <= 2 * all.len()) {
+            self.move_all(rung, &mut all);
+        }
+        self.push_rung(all, &AllLive);
+    }
+
+    /// Puts the next entries into the run, or cuts the time they lie in into
+    /// finer buckets; `false` if there are none.
+    fn refill(&mut self, live: &impl Liveness) -> bool {
+        let Some(rung) = self.rungs.last_mut() else {
+            return self.open_top(live);
+        };
+        match rung.next(LEN_MAX) {
+            None => {
+                self.drop_rung();
+            }
+            Some(Next::Bucket(bucket)) => self.open(bucket, live),
+            Some(Next::Equal(block)) => {
+                self.gather(block, live);
+                self.run.fill();
+            }
+        }
+        self.trim();
+        true
+    }
+
+    fn open_top(&mut self, live: &impl Liveness) -> bool {
+        let top = mem::take(&mut self.top);
+        let Some((_, last_ns)) = top.bounds() else {
+            return false;
+        };
+        // What is added at the last deadline from now on may go to the top,
+        // since it comes after what is there.
+        self.top_start_ns = last_ns;
+        self.open(top, live);
+        true
+    }
+
+    fn open(&mut self, mut bucket: Bucket, live: &impl Liveness) {
+        if bucket.len() > LEN_MAX {
+            return self.push_rung(bucket, live);
+        }
+        while let Some(block) = bucket.take_block() {
+            self.gather(block, live);
+        }
+        self.run.fill();
+    }
+
+    fn gather(&mut self, mut block: Box<Block>, live: &impl Liveness) {
+        block.retain(live);
+        self.run.gather(block.entries());
+        self.spare.put(block);
+    }
+
+    /// Cuts the time that the bucket's entries lie in into finer buckets.
+    fn push_rung(&mut self, mut bucket: Bucket, live: &impl Liveness) {
+        let Some((first_ns, last_ns)) = bucket.bounds() else {
+            return;
+        };
+        let buckets = self.spare_buckets.pop().unwrap_or_default();
+        let mut rung = Rung::new(first_ns, last_ns, bucket.len(), buckets);
+        while let Some(mut block) = bucket.take_block() {
+            block.retain(live);
+            let entries = block.entries().iter();
+            entries.for_each(|entry| rung.push(*entry, &mut self.spare));
+            self.spare.put(block);
+        }
+        self.rungs.push(rung);
+    }
+
+    /// Moves what is left of a rung behind the entries of `all`.
+    fn move_all(&mut self, rung: Rung, all: &mut Bucket) {
+        let mut buckets = rung.into_buckets();
+        for bucket in &mut buckets {
+            while let Some(block) = bucket.take_block() {
+                all.append(block, &mut self.spare);
+            }
+        }
+        self.keep_buckets(buckets);
+    }
+
+    fn drop_rung(&mut self) -> bool {
+        let Some(rung) = self.rungs.pop() else {
+            return false;
+        };
+        let mut buckets = rung.into_buckets();
+        for bucket in &mut buckets {
+            while let Some(block) = bucket.take_block() {
+                self.spare.put(block);
+            }
+        }
+        self.keep_buckets(buckets);
+        true
+    }
+
+    fn keep_buckets(&mut self, buckets: Vec<Bucket>) {
+        if self.spare_buckets.len() < SPARE_BUCKETS_MAX {
+            self.spare_buckets.push(buckets);
         }
     }
 }
 
-/// The longest leaf that is sorted rather than split.
-const RUN_LEN_MAX: usize = 512;
-/// Leaves are joined until a run is as long as this.
-const RUN_LEN_MIN: usize = 32;
+/// Takes every entry for live, where nobody knows better.
+struct AllLive;
+
+impl Liveness for AllLive {
+    fn is_live(&self, _: Entry) -> bool {
+        true
+    }
+}
+
+/// How many entries are taken out of an unsorted top.
+const SPLIT_LEN: usize = 48;
+/// A run longer than this makes room by becoming a rung.
+const RUN_LEN_MAX: usize = 2 * LEN_MAX;
+const SPARE_BUCKETS_MAX: usize = 4;

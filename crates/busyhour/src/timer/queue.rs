@@ -1,7 +1,6 @@
 use super::{
-    key::{Entry, Key},
+    entry::Entry,
     order::Order,
-    place::{Place, Places},
     slots::{Handle, Slots},
 };
 use crate::clock::Instant;
@@ -34,7 +33,10 @@ use crate::clock::Instant;
 pub struct Queue<T> {
     slots: Slots<T>,
     order: Order,
-    sequence: u64,
+    /// Timers out of the order whose values are kept.
+    held: usize,
+    /// How many timers may leave before it is time to [tidy up](Self::tidy).
+    quiet: usize,
 }
 
 impl<T> Queue<T> {
@@ -43,7 +45,8 @@ impl<T> Queue<T> {
         Self {
             slots: Slots::new(),
             order: Order::new(),
-            sequence: 0,
+            held: 0,
+            quiet: 1,
         }
     }
 
@@ -51,32 +54,41 @@ impl<T> Queue<T> {
     ///
     /// # Panics
     ///
-    /// At 2³¹ timers.
+    /// At 2³⁰ timers.
     #[inline]
     pub fn add(&mut self, deadline: Instant, value: T) -> Handle {
-        let handle = self.slots.claim(value);
-        let entry = self.next_entry(deadline, handle);
-        self.order.insert(entry, &mut self.slots);
+        let (handle, entry) = self.slots.claim(deadline.as_nanos(), value);
+        self.order.insert(entry);
         handle
     }
 
     /// Removes a timer, waiting or held; `None` if it has left before.
     #[inline]
     pub fn cancel(&mut self, handle: Handle) -> Option<T> {
-        let place = self.slots.place(handle)?;
-        let value = self.slots.release(handle);
-        self.order.remove(handle.slot(), place, &mut self.slots);
-        value
+        let (value, waited) = self.slots.release(handle)?;
+        if !waited {
+            self.held -= 1;
+        }
+        self.one_left(handle);
+        Some(value)
     }
 
     /// Gives a timer, waiting or held, another deadline; `false` if it has left before.
     pub fn reschedule(&mut self, handle: Handle, deadline: Instant) -> bool {
-        let Some(place) = self.slots.place(handle) else {
+        let Some(waited) = self.slots.waits(handle) else {
             return false;
         };
-        self.order.remove(handle.slot(), place, &mut self.slots);
-        let entry = self.next_entry(deadline, handle);
-        self.order.insert(entry, &mut self.slots);
+        if self.slots.is_worn(handle) {
+            self.renew(handle);
+        }
+        let Some(entry) = self.slots.wait(handle, deadline.as_nanos()) else {
+            return false;
+        };
+        self.order.insert(entry);
+        match waited {
+            Some(_) => self.one_left(handle),
+            None => self.held -= 1,
+        }
         true
     }
 
@@ -84,8 +96,9 @@ impl<T> Queue<T> {
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
         let entry = self.pop_entry(now)?;
-        let value = self.slots.release_slot(entry.slot)?;
-        Some((entry.key.deadline(), value))
+        let value = self.slots.release_entry(entry)?;
+        self.find_first();
+        Some((Instant::from_nanos(entry.deadline_ns), value))
     }
 
     /// Takes every timer that is due at `now`, in order, as the iterator is advanced.
@@ -106,21 +119,22 @@ impl<T> Queue<T> {
     /// *held*, found by its handle, until it is rescheduled or cancelled.
     pub fn hold_due(&mut self, now: Instant) -> Option<(Instant, Handle)> {
         let entry = self.pop_entry(now)?;
-        self.slots.put(entry.slot, Place::Held);
-        let handle = self.slots.handle(entry.slot)?;
-        Some((entry.key.deadline(), handle))
+        let handle = self.slots.hold_entry(entry)?;
+        self.held += 1;
+        self.find_first();
+        Some((Instant::from_nanos(entry.deadline_ns), handle))
     }
 
     /// The deadline of the earliest timer, known at once.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.order.first().map(|entry| entry.key.deadline())
+        let first = self.order.first()?;
+        Some(Instant::from_nanos(first.deadline_ns))
     }
 
     /// When a waiting timer is due; `None` if it is held or has left.
     pub fn deadline(&self, handle: Handle) -> Option<Instant> {
-        let place = self.slots.place(handle)?;
-        self.order.key(place).map(Key::deadline)
+        self.slots.waits(handle)?.map(Instant::from_nanos)
     }
 
     /// The value of a timer, waiting or held.
@@ -141,33 +155,71 @@ impl<T> Queue<T> {
     }
 
     /// The number of waiting timers, held ones left out.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.order.len()
+        self.slots.occupied() - self.held
     }
 
     /// Whether no timer waits.
     pub fn is_empty(&self) -> bool {
-        self.order.len() == 0
+        self.len() == 0
     }
 
     #[inline]
     fn pop_entry(&mut self, now: Instant) -> Option<Entry> {
-        let first = self.order.first()?;
-        match first.key.deadline() <= now {
-            true => self.order.pop(&mut self.slots),
-            false => None,
+        if self.next_deadline()? > now {
+            return None;
+        }
+        self.order.pop(&self.slots)
+    }
+
+    /// Finds the earliest timer after the one before was taken.
+    #[inline]
+    fn find_first(&mut self) {
+        self.order.find_first(&self.slots);
+        self.quiet -= 1;
+        if self.quiet == 0 || self.order.first().is_none() {
+            self.tidy();
         }
     }
 
+    /// Sees to the order after the timer of `handle`, or an entry of it, has
+    /// left or died.
     #[inline]
-    fn next_entry(&mut self, deadline: Instant, handle: Handle) -> Entry {
-        self.sequence += 1;
-        let key = Key {
-            deadline_ns: deadline.as_nanos(),
-            sequence: self.sequence,
-        };
-        let slot = handle.slot();
-        Entry { key, slot }
+    fn one_left(&mut self, handle: Handle) {
+        self.quiet -= 1;
+        if self.quiet == 0 || self.order.is_first(handle.slot()) {
+            self.tidy();
+        }
+    }
+
+    /// Finds the earliest timer if it has died, and gives memory back. When
+    /// to look again is chosen so that the work is paid for by those that left.
+    #[cold]
+    fn tidy(&mut self) {
+        let len = self.len();
+        let dead = self.order.len() - len;
+        let dead_max = DEAD_RATIO * len + DEAD_MIN;
+        if len == 0 {
+            self.order.clear();
+        } else if dead > dead_max {
+            self.order.purge(&self.slots);
+        } else {
+            self.order.replace_first(&self.slots);
+        }
+        self.slots.tidy();
+        // With each that is cancelled there is one dead more and one timer less.
+        let until_many_dead = dead_max.saturating_sub(dead) / (DEAD_RATIO + 1);
+        self.quiet = until_many_dead.min(self.slots.quiet()).max(1);
+    }
+
+    /// Drops all that is dead, so that no entry bears a stamp of this timer
+    /// and its slot may use them again.
+    #[cold]
+    fn renew(&mut self, handle: Handle) {
+        self.slots.stop_waiting(handle);
+        self.order.purge(&self.slots);
+        self.slots.restart(handle);
     }
 }
 
@@ -176,3 +228,8 @@ impl<T> Default for Queue<T> {
         Self::new()
     }
 }
+
+/// Dead entries are dropped once there are this many times more than timers
+/// that wait, so that a timer's share of the entries stays under 50 bytes.
+const DEAD_RATIO: usize = 2;
+const DEAD_MIN: usize = 256;

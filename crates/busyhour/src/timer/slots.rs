@@ -1,21 +1,22 @@
-use super::place::{Place, Places};
-use std::mem;
+use super::entry::{Entry, Liveness};
+use std::{fmt, iter, mem::MaybeUninit, num::NonZero};
 
 /// Names one timer of a [`Queue`](super::Queue) as long as it is there.
 ///
-/// A handle costs 8 bytes and never names a later timer: the place it points
-/// at counts its generations, and is retired when they are used up.
+/// A handle costs 8 bytes and never names a later timer: the slot it points
+/// at counts its uses, and is retired when the numbers are used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
     slot: u32,
-    generation: u32,
+    /// The stamp that the slot bore when it was claimed.
+    claimed: NonZero<u32>,
 }
 
 impl Handle {
     /// Names nothing, ever.
     pub(super) const NEVER: Self = Self {
         slot: u32::MAX,
-        generation: u32::MAX,
+        claimed: NonZero::<u32>::MAX,
     };
 
     pub(super) fn slot(self) -> u32 {
@@ -23,276 +24,436 @@ impl Handle {
     }
 }
 
-impl<T> Places for Slots<T> {
-    #[inline]
-    fn put(&mut self, slot: u32, place: Place) {
-        let (index, offset) = split(slot);
-        self.pages[index].slots[offset].link = place.to_link();
-    }
-}
-
-/// Where the timers' values live: pages of slots at fixed places, so that a
-/// growing queue never copies and an emptied page goes back to the allocator.
-#[derive(Debug)]
+/// Where the timers' values live: chunks of slots, so that a growing queue
+/// never copies and the memory of an emptied chunk goes back to the allocator.
+///
+/// The slot released last is claimed first, while it is in the caches.
 pub(super) struct Slots<T> {
-    pages: Vec<Page<T>>,
-    /// Pages with a vacant slot; the last one serves the next claim.
-    open: Vec<u32>,
-    /// A page that was seen empty and kept, so that a queue around a page's
-    /// edge does not allocate back and forth.
-    idle: Option<u32>,
+    /// `None` where the memory was given back.
+    chunks: Vec<Option<Chunk<T>>>,
+    /// For each chunk a number above every stamp used in memory given back.
+    stamps: Vec<u32>,
+    /// Released slots.
+    vacant: Vec<u32>,
+    /// Slots after those, all in one chunk, to claim in turn: `fresh..fresh_end`.
+    fresh: u32,
+    fresh_end: u32,
+    /// Chunks with memory whose slots stand nowhere above; none is occupied.
+    rested: Vec<u32>,
+    /// Chunks without memory.
+    bare: Vec<u32>,
+    /// Slots that are occupied or in `vacant`.
+    in_use: usize,
+    /// So few occupied slots that it is time to look for empty chunks.
+    occupied_low: usize,
+    retired_count: usize,
 }
 
-#[derive(Debug)]
-struct Page<T> {
-    /// Empty while the page's memory is given back.
-    slots: Box<[Slot<T>]>,
-    /// The first vacant slot, chained by `Slot::link`.
-    vacant: u32,
-    occupied: u32,
-    /// Above every generation used in the memory given back.
-    generation: u32,
+/// Deadlines lie apart from what a cancel touches.
+struct Chunk<T> {
+    slots: Box<[Slot<T>; CHUNK_SLOTS]>,
+    deadlines_ns: Box<[u64; CHUNK_SLOTS]>,
 }
 
-#[derive(Debug)]
 struct Slot<T> {
-    generation: u32,
-    /// Occupied: the owner's note where the timer waits. Vacant: the next vacant slot.
-    link: u32,
-    value: Option<T>,
+    /// Even while the timer waits in order, odd otherwise; rises with each
+    /// change. The one entry that bears the same stamp is the live one.
+    stamp: u32,
+    /// The stamp at the time of the claim, which says that `value` is there.
+    claimed: Option<NonZero<u32>>,
+    value: MaybeUninit<T>,
+}
+
+impl<T> Liveness for Slots<T> {
+    #[inline]
+    fn is_live(&self, entry: Entry) -> bool {
+        let slot = self.slot(entry.slot());
+        slot.is_some_and(|slot| slot.stamp == entry.stamp())
+    }
 }
 
 impl<T> Slots<T> {
     pub(super) const fn new() -> Self {
         Self {
-            pages: Vec::new(),
-            open: Vec::new(),
-            idle: None,
+            chunks: Vec::new(),
+            stamps: Vec::new(),
+            vacant: Vec::new(),
+            fresh: 0,
+            fresh_end: 0,
+            rested: Vec::new(),
+            bare: Vec::new(),
+            in_use: 0,
+            occupied_low: 0,
+            retired_count: 0,
         }
     }
 
-    /// Puts a value into a vacant slot.
+    /// The number of occupied slots.
     #[inline]
-    pub(super) fn claim(&mut self, value: T) -> Handle {
-        let index = match self.open.last() {
-            Some(&index) if self.pages[index as usize].vacant != NONE => index,
-            _ => self.open_page(),
+    pub(super) fn occupied(&self) -> usize {
+        self.in_use - self.vacant.len()
+    }
+
+    /// How many releases from now on [`Slots::tidy`] is worth a call.
+    pub(super) fn quiet(&self) -> usize {
+        self.occupied().saturating_sub(self.occupied_low)
+    }
+
+    /// Gives back memory that is not needed any more.
+    pub(super) fn tidy(&mut self) {
+        match self.occupied() {
+            0 if self.retired_count == 0 => self.rest_all(),
+            occupied if occupied <= self.occupied_low => self.rest_empty(),
+            _ => {}
+        }
+    }
+
+    /// Puts a value that waits for `deadline_ns` into a vacant slot.
+    #[inline]
+    pub(super) fn claim(&mut self, deadline_ns: u64, value: T) -> (Handle, Entry) {
+        let index = match self.vacant.pop() {
+            Some(slot) => slot,
+            None => self.next_fresh(),
         };
-        let page = &mut self.pages[index as usize];
-        let offset = page.vacant;
-        let slot = &mut page.slots[offset as usize % PAGE_SLOTS];
-        page.vacant = mem::replace(&mut slot.link, Place::Held.to_link());
-        page.occupied += 1;
-        slot.value = Some(value);
-        let generation = slot.generation;
-        if page.vacant == NONE {
-            self.open.pop();
-        }
-        let slot = index * PAGE_SLOTS as u32 + offset;
-        Handle { slot, generation }
+        let (chunk, offset) = split(index);
+        let chunk = self.chunks[chunk].as_mut().expect(HAS_MEMORY);
+        let slot = &mut chunk.slots[offset];
+        let stamp = slot.stamp + 1;
+        let claimed = NonZero::new(stamp).expect(NOT_RETIRED);
+        *slot = Slot {
+            stamp,
+            claimed: Some(claimed),
+            value: MaybeUninit::new(value),
+        };
+        chunk.deadlines_ns[offset] = deadline_ns;
+        let handle = Handle {
+            slot: index,
+            claimed,
+        };
+        (handle, Entry::new(deadline_ns, index, stamp))
     }
 
-    /// Takes the value out; `None` if the handle is out of date.
+    /// Takes the value out, and whether it waited, so that its entry is dead
+    /// now; `None` if the handle is out of date.
     #[inline]
-    pub(super) fn release(&mut self, handle: Handle) -> Option<T> {
-        let (index, offset) = split(handle.slot);
-        let page = self.pages.get_mut(index)?;
-        let slot = page.slots.get_mut(offset)?;
-        if slot.generation != handle.generation {
-            return None;
-        }
-        let value = slot.value.take()?;
-        slot.generation += 1;
-        page.occupied -= 1;
-        // A slot whose generations are used up is left out of the chain for good.
-        if slot.generation < GENERATION_MAX {
-            slot.link = mem::replace(&mut page.vacant, offset as u32);
-            if slot.link == NONE {
-                self.open.push(index as u32);
-            }
-        }
-        if page.occupied == 0 {
-            self.rest(index as u32);
-        }
+    pub(super) fn release(&mut self, handle: Handle) -> Option<(T, bool)> {
+        let slot = self.current_mut(handle)?;
+        let waited = slot.waits();
+        let (value, is_retired) = slot.vacate()?;
+        self.note_vacant(handle.slot, is_retired);
+        Some((value, waited))
+    }
+
+    /// Takes the value that an entry from the order stands for.
+    #[inline]
+    pub(super) fn release_entry(&mut self, entry: Entry) -> Option<T> {
+        let (chunk, offset) = split(entry.slot());
+        let slot = &mut self.chunks.get_mut(chunk)?.as_mut()?.slots[offset];
+        let (value, is_retired) = slot.vacate()?;
+        self.note_vacant(entry.slot(), is_retired);
         Some(value)
     }
 
-    /// Takes the value of an occupied slot out.
-    #[inline]
-    pub(super) fn release_slot(&mut self, slot: u32) -> Option<T> {
-        self.release(self.handle(slot)?)
+    /// Notes that an entry has left the order while its value stays.
+    pub(super) fn hold_entry(&mut self, entry: Entry) -> Option<Handle> {
+        let handle = self.handle(entry.slot())?;
+        self.stop_waiting(handle);
+        Some(handle)
+    }
+
+    /// Lets a timer wait for another deadline; an entry it has is dead then.
+    ///
+    /// The caller has seen to it that [`Slots::is_worn`] is not true.
+    pub(super) fn wait(&mut self, handle: Handle, deadline_ns: u64) -> Option<Entry> {
+        let slot = self.current_mut(handle)?;
+        slot.stamp = (slot.stamp | 1) + 1;
+        let entry = Entry::new(deadline_ns, handle.slot, slot.stamp);
+        let (chunk, offset) = split(handle.slot);
+        self.chunks[chunk].as_mut()?.deadlines_ns[offset] = deadline_ns;
+        Some(entry)
+    }
+
+    /// Whether the timer has been moved so often that its slot is short of stamps.
+    pub(super) fn is_worn(&self, handle: Handle) -> bool {
+        let slot = self.current(handle);
+        slot.is_some_and(|slot| slot.stamp >= STAMP_WORN)
+    }
+
+    /// Takes a timer off its entry, which is dead then.
+    pub(super) fn stop_waiting(&mut self, handle: Handle) {
+        if let Some(slot) = self.current_mut(handle) {
+            slot.stamp |= 1;
+        }
+    }
+
+    /// Starts the stamps of a timer over that does not wait and has no entry,
+    /// not even a dead one.
+    pub(super) fn restart(&mut self, handle: Handle) {
+        if let Some(slot) = self.current_mut(handle) {
+            slot.stamp = handle.claimed.get() + 1;
+        }
+    }
+
+    /// The deadline of a timer that waits; `Some(None)` if it is held.
+    pub(super) fn waits(&self, handle: Handle) -> Option<Option<u64>> {
+        let slot = self.current(handle)?;
+        let (chunk, offset) = split(handle.slot);
+        let deadline_ns = self.chunks[chunk].as_ref()?.deadlines_ns[offset];
+        Some(slot.waits().then_some(deadline_ns))
     }
 
     #[inline]
     pub(super) fn get(&self, handle: Handle) -> Option<&T> {
-        self.occupied(handle)?.value.as_ref()
+        self.current(handle)?.value()
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
-        let (index, offset) = split(handle.slot);
-        let slot = self.pages.get_mut(index)?.slots.get_mut(offset)?;
-        match slot.generation == handle.generation {
-            true => slot.value.as_mut(),
-            false => None,
-        }
-    }
-
-    /// The handle that names what `slot` holds now.
-    #[inline]
-    pub(super) fn handle(&self, slot: u32) -> Option<Handle> {
-        let (index, offset) = split(slot);
-        let entry = self.pages.get(index)?.slots.get(offset)?;
-        let generation = entry.generation;
-        entry.value.is_some().then_some(Handle { slot, generation })
+        let slot = self.current_mut(handle)?;
+        // SAFETY: `current_mut` has found the slot claimed, which says that
+        // the value is there.
+        Some(unsafe { slot.value.assume_init_mut() })
     }
 
     /// Every occupied slot.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
-        let slots = self.pages.iter().enumerate().flat_map(|(index, page)| {
-            let first = index * PAGE_SLOTS;
-            (first..).zip(page.slots.iter())
+        let chunks = (0..).step_by(CHUNK_SLOTS).zip(&self.chunks);
+        let slots = chunks.flat_map(|(first, chunk)| {
+            let slots = chunk.iter().flat_map(|chunk| chunk.slots.iter());
+            (first..).zip(slots)
         });
-        slots.filter_map(|(slot, entry)| {
-            let slot = slot as u32;
-            let generation = entry.generation;
-            let value = entry.value.as_ref()?;
-            Some((Handle { slot, generation }, value))
+        slots.filter_map(|(index, slot)| {
+            let handle = Handle {
+                slot: index,
+                claimed: slot.claimed?,
+            };
+            Some((handle, slot.value()?))
         })
     }
 
-    /// The note that [`Places::put`] left for what `handle` names.
+    /// The handle that names what `slot` holds now.
     #[inline]
-    pub(super) fn place(&self, handle: Handle) -> Option<Place> {
-        let slot = self.occupied(handle)?;
-        Some(Place::from_link(slot.link))
+    fn handle(&self, slot: u32) -> Option<Handle> {
+        let claimed = self.slot(slot)?.claimed?;
+        Some(Handle { slot, claimed })
     }
 
-    fn occupied(&self, handle: Handle) -> Option<&Slot<T>> {
-        let (index, offset) = split(handle.slot);
-        let slot = self.pages.get(index)?.slots.get(offset)?;
-        let current = slot.generation == handle.generation && slot.value.is_some();
-        current.then_some(slot)
+    #[inline]
+    fn slot(&self, slot: u32) -> Option<&Slot<T>> {
+        let (chunk, offset) = split(slot);
+        let chunk = self.chunks.get(chunk)?.as_ref()?;
+        Some(&chunk.slots[offset])
     }
 
-    /// Brings a page with vacant slots to the end of `open`.
+    #[inline]
+    fn current(&self, handle: Handle) -> Option<&Slot<T>> {
+        let slot = self.slot(handle.slot)?;
+        (slot.claimed == Some(handle.claimed)).then_some(slot)
+    }
+
+    #[inline]
+    fn current_mut(&mut self, handle: Handle) -> Option<&mut Slot<T>> {
+        let (chunk, offset) = split(handle.slot);
+        let chunk = self.chunks.get_mut(chunk)?.as_mut()?;
+        let slot = &mut chunk.slots[offset];
+        (slot.claimed == Some(handle.claimed)).then_some(slot)
+    }
+
+    #[inline]
+    fn note_vacant(&mut self, slot: u32, is_retired: bool) {
+        if is_retired {
+            self.in_use -= 1;
+            self.retired_count += 1;
+        } else {
+            self.vacant.push(slot);
+        }
+    }
+
+    #[inline]
+    fn next_fresh(&mut self) -> u32 {
+        if self.fresh == self.fresh_end {
+            self.open_chunk();
+        }
+        self.fresh += 1;
+        self.in_use += 1;
+        self.fresh - 1
+    }
+
+    /// Finds a chunk of fresh slots: one that rests, or new memory.
     #[cold]
-    fn open_page(&mut self) -> u32 {
-        let index = match self.open.last() {
-            Some(&index) => index,
-            None => self.new_page(),
-        };
-        self.pages[index as usize].furnish();
-        index
+    fn open_chunk(&mut self) {
+        let rested = self.rested.pop().or_else(|| self.bare.pop());
+        let index = rested.unwrap_or_else(|| self.new_chunk());
+        let stamp = self.stamps[index as usize];
+        self.chunks[index as usize].get_or_insert_with(|| Chunk::vacant(stamp));
+        self.fresh = index * CHUNK_SLOTS as u32;
+        self.fresh_end = self.fresh + CHUNK_SLOTS as u32;
+        self.occupied_low = self.in_use / 4;
     }
 
-    fn new_page(&mut self) -> u32 {
-        let index = self.pages.len() as u32;
+    fn new_chunk(&mut self) -> u32 {
+        let index = self.chunks.len();
         assert!(
-            index < PAGES_MAX,
-            "a timer queue holds fewer than 2^31 timers"
+            index < CHUNKS_MAX,
+            "a timer queue holds fewer than 2^30 timers"
         );
-        self.pages.push(Page {
-            slots: Box::default(),
-            vacant: NONE,
-            occupied: 0,
-            generation: 0,
-        });
-        self.open.push(index);
-        index
+        self.chunks.push(None);
+        self.stamps.push(1);
+        index as u32
     }
 
-    /// Keeps the page that was emptied just now and strips the one kept before.
+    /// Takes chunks without an occupied slot out of use. That looks at every
+    /// vacant slot, so it is done again only when far fewer are occupied.
     #[cold]
-    fn rest(&mut self, index: u32) {
-        let before = self.idle.replace(index);
-        if let Some(before) = before.filter(|&before| before != index) {
-            self.pages[before as usize].strip();
+    fn rest_empty(&mut self) {
+        let vacant_counts = self.count_vacant();
+        let is_empty = |chunk: &u32| vacant_counts[*chunk as usize] == CHUNK_SLOTS as u32;
+        let chunks = (0..self.chunks.len() as u32).rev();
+        let before = self.rested.len();
+        self.rested.extend(chunks.filter(is_empty));
+        if self.rested.len() == before {
+            self.occupied_low = self.occupied() / 64;
+            return;
         }
+        if is_empty(&(self.fresh / CHUNK_SLOTS as u32)) {
+            (self.fresh, self.fresh_end) = (0, 0);
+        }
+        let before = self.vacant.len();
+        let is_in_use = |slot: &u32| !is_empty(&(slot / CHUNK_SLOTS as u32));
+        self.vacant.retain(is_in_use);
+        self.in_use -= before - self.vacant.len();
+        self.occupied_low = self.occupied() / 4;
+        self.strip_surplus();
+    }
+
+    /// How many slots of each chunk are vacant, fresh ones included.
+    fn count_vacant(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.chunks.len()];
+        for &slot in &self.vacant {
+            counts[split(slot).0] += 1;
+        }
+        if self.fresh < self.fresh_end {
+            counts[split(self.fresh).0] += self.fresh_end - self.fresh;
+        }
+        counts
+    }
+
+    /// Lets everything start over: no slot is occupied.
+    fn rest_all(&mut self) {
+        self.vacant.clear();
+        (self.fresh, self.fresh_end) = (0, 0);
+        (self.in_use, self.occupied_low) = (0, 0);
+        self.rested.clear();
+        let indices = (0..self.chunks.len() as u32).rev();
+        let has_memory = |&index: &u32| self.chunks[index as usize].is_some();
+        self.rested.extend(indices.filter(has_memory));
+        self.strip_surplus();
+    }
+
+    /// Gives the memory of resting chunks back but for a few.
+    fn strip_surplus(&mut self) {
+        let kept =
+            (RESTED_BYTES / (CHUNK_SLOTS * (size_of::<Slot<T>>() + size_of::<u64>()))).max(1);
+        let surplus = self.rested.len().saturating_sub(kept);
+        if surplus == 0 {
+            return;
+        }
+        for index in self.rested.drain(..surplus) {
+            let chunk = self.chunks[index as usize].take();
+            let slots = chunk.iter().flat_map(|chunk| chunk.slots.iter());
+            let stamp = slots.map(|slot| slot.stamp).max();
+            // They go on above the ones used so far, so that old handles and
+            // dead entries match nothing that comes.
+            self.stamps[index as usize] = stamp.unwrap_or(STAMP_RETIRED);
+            self.bare.push(index);
+        }
+        self.vacant.shrink_to(2 * self.vacant.len() + CHUNK_SLOTS);
     }
 }
 
-impl<T> Page<T> {
-    /// Gets memory for the page's slots, all vacant.
-    fn furnish(&mut self) {
-        let generation = self.generation;
-        self.slots = (0..PAGE_SLOTS as u32)
-            .map(|offset| Slot {
-                generation,
-                link: if offset + 1 < PAGE_SLOTS as u32 {
-                    offset + 1
-                } else {
-                    NONE
-                },
-                value: None,
-            })
-            .collect();
-        self.vacant = 0;
-    }
-
-    /// Gives the memory back if no slot is occupied. The generations go on
-    /// above the ones used so far, so that old handles stay out of date.
-    fn strip(&mut self) {
-        if self.occupied > 0 {
-            return;
-        }
-        let used = self.slots.iter().map(|slot| slot.generation).max();
-        let Some(generation) = used.filter(|&generation| generation < GENERATION_MAX) else {
-            return;
+impl<T> Chunk<T> {
+    fn vacant(stamp: u32) -> Self {
+        let slot = || Slot {
+            stamp,
+            claimed: None,
+            value: MaybeUninit::uninit(),
         };
-        self.generation = generation;
-        self.slots = Box::default();
-        self.vacant = NONE;
+        Self {
+            slots: boxed_array(iter::repeat_with(slot)),
+            deadlines_ns: boxed_array(iter::repeat(0)),
+        }
     }
 }
 
+/// An array that never lies on the stack.
+fn boxed_array<E>(elements: impl Iterator<Item = E>) -> Box<[E; CHUNK_SLOTS]> {
+    let elements: Vec<E> = elements.take(CHUNK_SLOTS).collect();
+    match elements.try_into() {
+        Ok(array) => array,
+        Err(_) => unreachable!("the iterators that are given here do not end"),
+    }
+}
+
+impl<T> Drop for Chunk<T> {
+    fn drop(&mut self) {
+        if !std::mem::needs_drop::<T>() {
+            return;
+        }
+        for slot in self.slots.iter_mut() {
+            if slot.claimed.take().is_some() {
+                // SAFETY: the slot was claimed, which says that the value is
+                // there; it has just been marked as vacant.
+                unsafe { slot.value.assume_init_drop() };
+            }
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    #[inline]
+    fn waits(&self) -> bool {
+        self.stamp.is_multiple_of(2)
+    }
+
+    /// Takes the value out, and whether the slot must not be used again.
+    #[inline]
+    fn vacate(&mut self) -> Option<(T, bool)> {
+        self.claimed.take()?;
+        // Odd, and above what it was.
+        self.stamp = (self.stamp + 1) | 1;
+        // SAFETY: the slot was claimed, which says that the value is there;
+        // it is marked as vacant from here on.
+        let value = unsafe { self.value.assume_init_read() };
+        Some((value, self.stamp >= STAMP_RETIRED))
+    }
+
+    #[inline]
+    fn value(&self) -> Option<&T> {
+        // SAFETY: a claimed slot has its value.
+        let value = || unsafe { self.value.assume_init_ref() };
+        self.claimed.is_some().then(value)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Slots<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// The chunk and the offset in it.
 #[inline]
 fn split(slot: u32) -> (usize, usize) {
-    (slot as usize / PAGE_SLOTS, slot as usize % PAGE_SLOTS)
+    (slot as usize / CHUNK_SLOTS, slot as usize % CHUNK_SLOTS)
 }
 
-const PAGE_SLOTS: usize = 256;
-/// Slot numbers stay below 2³¹, so that a place has two bits to spare.
-const PAGES_MAX: u32 = (1 << 31) / PAGE_SLOTS as u32;
-const GENERATION_MAX: u32 = u32::MAX;
-const NONE: u32 = u32::MAX;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_old_handle_stays_out_of_date_when_its_page_comes_back() {
-        let mut slots = Slots::new();
-        let handles: Vec<_> = (0..3 * PAGE_SLOTS).map(|n| slots.claim(n)).collect();
-        for &handle in &handles {
-            assert!(slots.release(handle).is_some());
-        }
-        let resident = slots.pages.iter().filter(|page| !page.slots.is_empty());
-        assert_eq!(resident.count(), 1);
-        (0..3 * PAGE_SLOTS).for_each(|n| {
-            slots.claim(n);
-        });
-        assert!(handles.iter().all(|&handle| slots.get(handle).is_none()));
-        assert!(
-            handles
-                .iter()
-                .all(|&handle| slots.release(handle).is_none())
-        );
-        assert_eq!(slots.iter().count(), 3 * PAGE_SLOTS);
-    }
-
-    #[test]
-    fn a_slot_with_no_generation_left_is_retired() {
-        let mut slots = Slots::new();
-        let first = slots.claim(());
-        slots.release(first);
-        slots.pages[0].slots[0].generation = GENERATION_MAX - 1;
-        let last = slots.claim(());
-        assert_eq!(last.slot, first.slot);
-        slots.release(last);
-        let other = slots.claim(());
-        assert_ne!(other.slot, last.slot);
-        assert!(slots.get(last).is_none());
-    }
-}
+const CHUNK_SLOTS: usize = 1024;
+const CHUNKS_MAX: usize = (1 << 30) / CHUNK_SLOTS;
+/// Resting chunks keep their memory up to this, and one in any case.
+const RESTED_BYTES: usize = 512 << 10;
+/// A slot is not used again once its stamp is here.
+const STAMP_RETIRED: u32 = u32::MAX / 2;
+/// A timer with such a stamp has been moved a thousand million times.
+const STAMP_WORN: u32 = u32::MAX - 4;
+const HAS_MEMORY: &str = "a vacant slot has memory";
+const NOT_RETIRED: &str = "a slot in use has stamps left";

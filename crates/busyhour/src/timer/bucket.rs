@@ -1,0 +1,248 @@
+use super::entry::{Entry, Liveness};
+
+/// Entries in the order in which they were pushed, in a chain of blocks.
+///
+/// Pushing writes one entry behind the one before. Blocks are taken off in
+/// order again: the chain is turned when that begins.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    /// The block that is being filled, chained to older ones.
+    back: Option<Box<Block>>,
+    /// How full that block is; [`BLOCK_LEN`] if there is none.
+    back_len: usize,
+    /// Blocks older than those, the oldest first.
+    front: Option<Box<Block>>,
+    /// The entries of all blocks but the one that is being filled.
+    sealed_len: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Block {
+    next: Option<Box<Block>>,
+    /// Set when the block is full or taken off.
+    len: usize,
+    entries: [Entry; BLOCK_LEN],
+}
+
+/// Blocks out of use, kept for the next bucket that needs one.
+#[derive(Debug)]
+pub(super) struct Spare {
+    blocks: Option<Box<Block>>,
+    count: usize,
+}
+
+impl Bucket {
+    pub(super) const fn new() -> Self {
+        Self {
+            back: None,
+            back_len: BLOCK_LEN,
+            front: None,
+            sealed_len: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let open = self.back.as_ref().map_or(0, |_| self.back_len);
+        self.sealed_len + open
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, entry: Entry, spare: &mut Spare) {
+        match &mut self.back {
+            Some(block) if self.back_len < BLOCK_LEN => {
+                block.entries[self.back_len] = entry;
+                self.back_len += 1;
+            }
+            _ => self.push_into_new(entry, spare),
+        }
+    }
+
+    /// Takes the oldest block off.
+    pub(super) fn take_block(&mut self) -> Option<Box<Block>> {
+        if self.front.is_none() {
+            self.turn();
+        }
+        let mut block = self.front.take()?;
+        self.front = block.next.take();
+        self.sealed_len -= block.len;
+        Some(block)
+    }
+
+    /// Puts the entries of `block` behind the others.
+    pub(super) fn append(&mut self, block: Box<Block>, spare: &mut Spare) {
+        let (mut entries, room) = (block.entries(), BLOCK_LEN - self.back_len);
+        if let Some(back) = &mut self.back {
+            let (fitting, rest) = entries.split_at(room.min(entries.len()));
+            let end = self.back_len + fitting.len();
+            back.entries[self.back_len..end].copy_from_slice(fitting);
+            self.back_len = end;
+            entries = rest;
+        }
+        entries.iter().for_each(|&entry| self.push(entry, spare));
+        spare.put(block);
+    }
+
+    /// The earliest and the latest deadline.
+    pub(super) fn bounds(&self) -> Option<(u64, u64)> {
+        let mut bounds = (u64::MAX, 0);
+        let mut widen = |entries: &[Entry]| {
+            for entry in entries {
+                bounds.0 = bounds.0.min(entry.deadline_ns);
+                bounds.1 = bounds.1.max(entry.deadline_ns);
+            }
+        };
+        if let Some(open) = &self.back {
+            widen(&open.entries[..self.back_len]);
+        }
+        let older = self.back.as_ref().and_then(|block| block.next.as_deref());
+        for chain in [older, self.front.as_deref()] {
+            let blocks = std::iter::successors(chain, |block| block.next.as_deref());
+            blocks.for_each(|block| widen(block.entries()));
+        }
+        (bounds.0 <= bounds.1).then_some(bounds)
+    }
+
+    /// The latest deadline of those pushed last; 0 if there is none.
+    pub(super) fn newest_last_ns(&self) -> u64 {
+        let newest = self
+            .back
+            .iter()
+            .flat_map(|block| &block.entries[..self.back_len]);
+        newest.map(|entry| entry.deadline_ns).max().unwrap_or(0)
+    }
+
+    #[cold]
+    fn push_into_new(&mut self, entry: Entry, spare: &mut Spare) {
+        self.seal();
+        let mut block = spare.take();
+        block.entries[0] = entry;
+        block.next = self.back.take();
+        self.back = Some(block);
+        self.back_len = 1;
+    }
+
+    fn seal(&mut self) {
+        if let Some(block) = &mut self.back {
+            block.len = self.back_len;
+            self.sealed_len += self.back_len;
+        }
+    }
+
+    /// Makes the front of the blocks at the back.
+    fn turn(&mut self) {
+        self.seal();
+        while let Some(mut block) = self.back.take() {
+            self.back = block.next.take();
+            block.next = self.front.take();
+            self.front = Some(block);
+        }
+        self.back_len = BLOCK_LEN;
+    }
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Bucket {
+    /// Drops the chain block by block; by itself it would recurse.
+    fn drop(&mut self) {
+        while self.take_block().is_some() {}
+    }
+}
+
+impl Block {
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries[..self.len]
+    }
+
+    /// Drops the dead entries, without a branch that depends on them.
+    pub(super) fn retain(&mut self, live: &impl Liveness) {
+        let mut kept = 0;
+        for index in 0..self.len {
+            let entry = self.entries[index];
+            self.entries[kept] = entry;
+            kept += usize::from(live.is_live(entry));
+        }
+        self.len = kept;
+    }
+
+    /// Drops the dead entries and gives those up to `last_ns` away, which are
+    /// expected to be few.
+    pub(super) fn retain_after(
+        &mut self,
+        last_ns: u64,
+        live: &impl Liveness,
+        mut give: impl FnMut(Entry),
+    ) {
+        let mut kept = 0;
+        for index in 0..self.len {
+            let entry = self.entries[index];
+            self.entries[kept] = entry;
+            let is_later = entry.deadline_ns > last_ns;
+            let is_live = live.is_live(entry);
+            kept += usize::from(is_live & is_later);
+            if !is_later && is_live {
+                give(entry);
+            }
+        }
+        self.len = kept;
+    }
+}
+
+impl Spare {
+    pub(super) const fn new() -> Self {
+        Self {
+            blocks: None,
+            count: 0,
+        }
+    }
+
+    fn take(&mut self) -> Box<Block> {
+        let Some(mut block) = self.blocks.take() else {
+            return Box::new(Block {
+                next: None,
+                len: 0,
+                entries: [Entry::NONE; BLOCK_LEN],
+            });
+        };
+        self.blocks = block.next.take();
+        self.count -= 1;
+        block
+    }
+
+    /// Keeps a block.
+    pub(super) fn put(&mut self, mut block: Box<Block>) {
+        block.next = self.blocks.take();
+        self.blocks = Some(block);
+        self.count += 1;
+    }
+
+    /// Gives blocks back to the allocator until those kept could hold no more
+    /// than half of `entry_count`, and a few thousand besides.
+    pub(super) fn trim(&mut self, entry_count: usize) {
+        let kept = KEPT_MIN + entry_count / (2 * BLOCK_LEN);
+        while self.count > kept {
+            drop(self.take());
+        }
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        while self.count > 0 {
+            drop(self.take());
+        }
+    }
+}
+
+/// Entries of a block, which is 496 bytes.
+const BLOCK_LEN: usize = 30;
+/// Blocks that are kept in any case.
+const KEPT_MIN: usize = 256;

@@ -1,0 +1,54 @@
+/// A waiting timer as the order sees it: when it is due, the slot that holds
+/// its value, and the stamp that the slot bore when it was put in order.
+///
+/// A cancel or a move changes the slot's stamp and leaves the entry alone,
+/// which is dead from then on and dropped by whoever comes across it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) deadline_ns: u64,
+    /// Slot and stamp as one word: two words stay in registers, three fields
+    /// would go through memory on their way into a bucket.
+    mark: u64,
+}
+
+/// Knows which entries are dead.
+pub(super) trait Liveness {
+    fn is_live(&self, entry: Entry) -> bool;
+}
+
+impl Entry {
+    /// No timer: due after all others, in no slot.
+    pub(super) const NONE: Self = Self::new(u64::MAX, u32::MAX, 0);
+
+    #[inline]
+    pub(super) fn is_none(self) -> bool {
+        self.slot() == Self::NONE.slot()
+    }
+
+    #[inline]
+    pub(super) const fn new(deadline_ns: u64, slot: u32, stamp: u32) -> Self {
+        let mark = (slot as u64) << 32 | stamp as u64;
+        Self { deadline_ns, mark }
+    }
+
+    /// The earlier of two, `self` if they are equal, [`Entry::NONE`] last.
+    #[inline]
+    pub(super) fn earlier(self, other: Self) -> Self {
+        match other.deadline_ns < self.deadline_ns || self.is_none() {
+            true => other,
+            false => self,
+        }
+    }
+
+    #[inline]
+    pub(super) fn slot(self) -> u32 {
+        (self.mark >> 32) as u32
+    }
+
+    #[inline]
+    pub(super) fn stamp(self) -> u32 {
+        self.mark as u32
+    }
+}
+
+const _: () = assert!(size_of::<Entry>() == 16);

@@ -1,0 +1,103 @@
+use super::entry::{Entry, Liveness};
+
+/// The timers that come next, sorted.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The earliest last. The last one is live; dead ones may be in between.
+    entries: Vec<Entry>,
+    /// Entries on their way into the run, in order of insertion.
+    gathered: Vec<Entry>,
+    /// What they are sorted by, see [`Run::sort_gathered`].
+    keys: Vec<u64>,
+}
+
+impl Run {
+    pub(super) const fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            gathered: Vec::new(),
+            keys: Vec::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The earliest.
+    #[inline]
+    pub(super) fn last(&self) -> Option<Entry> {
+        self.entries.last().copied()
+    }
+
+    /// Takes the earliest off.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        self.entries.pop()
+    }
+
+    /// Drops dead entries off the end, so that the last one is live.
+    #[inline]
+    pub(super) fn drop_dead(&mut self, live: &impl Liveness) {
+        while self.entries.pop_if(|entry| !live.is_live(*entry)).is_some() {}
+    }
+
+    /// Puts a new entry where it belongs: after those with an equal deadline.
+    pub(super) fn insert(&mut self, entry: Entry) {
+        let later = |other: &Entry| other.deadline_ns > entry.deadline_ns;
+        let index = self.entries.partition_point(later);
+        self.entries.insert(index, entry);
+    }
+
+    /// Drops all entries.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Takes all entries off, the earliest first.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry> {
+        self.entries.drain(..).rev()
+    }
+
+    /// Adds to what [`Run::fill`] will make the run of.
+    pub(super) fn gather(&mut self, entries: &[Entry]) {
+        self.gathered.extend_from_slice(entries);
+    }
+
+    /// Makes the run, which must be empty, of what was gathered.
+    pub(super) fn fill(&mut self) {
+        self.sort_gathered();
+        let sorted = self.keys.iter().rev();
+        let gathered = &self.gathered;
+        let entries = sorted.map(|&key| gathered[key as usize % LEN_MAX]);
+        self.entries.extend(entries);
+        self.gathered.clear();
+    }
+
+    /// Fills `keys` with the gathered entries' indices in their low bits, in
+    /// order of the deadlines, then of the indices.
+    ///
+    /// With the deadline's distance from the first in the high bits they are
+    /// plain numbers to sort. That leaves 57 bits, over four years; a wider
+    /// span is sorted by looking the deadlines up.
+    fn sort_gathered(&mut self) {
+        let deadlines = self.gathered.iter().map(|entry| entry.deadline_ns);
+        let first_ns = deadlines.clone().min().unwrap_or(0);
+        let last_ns = deadlines.clone().max().unwrap_or(0);
+        self.keys.clear();
+        if last_ns - first_ns < u64::MAX / LEN_MAX as u64 {
+            let indexed = deadlines.zip(0u64..);
+            let keys = indexed.map(|(at, index)| (at - first_ns) * LEN_MAX as u64 + index);
+            self.keys.extend(keys);
+            self.keys.sort_unstable();
+        } else {
+            self.keys.extend(0..self.gathered.len() as u64);
+            let gathered = &self.gathered;
+            let key = |&index: &u64| (gathered[index as usize].deadline_ns, index);
+            self.keys.sort_unstable_by_key(key);
+        }
+    }
+}
+
+/// The longest run that is made of what was gathered.
+pub(super) const LEN_MAX: usize = 128;

@@ -1,0 +1,102 @@
+use super::{
+    bucket::{Block, Bucket, Spare},
+    entry::Entry,
+};
+use std::mem;
+
+/// A stretch of time cut into buckets of equal width, a power of two, but for
+/// the last one, which takes all that is later.
+#[derive(Debug)]
+pub(super) struct Rung {
+    start_ns: u64,
+    /// A bucket is `1 << shift` nanoseconds wide.
+    shift: u32,
+    /// The first bucket that has not been used up.
+    current: usize,
+    len: usize,
+    buckets: Vec<Bucket>,
+}
+
+/// What comes next on a rung.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// All of a bucket.
+    Bucket(Bucket),
+    /// A part of a bucket that is large and has one deadline throughout, in
+    /// order of insertion. The bucket stays and takes what is added to it.
+    Equal(Box<Block>),
+}
+
+impl Rung {
+    /// A rung for some `len` entries with deadlines from `first_ns` to
+    /// `last_ns`, made of the buckets of one that was used up.
+    pub(super) fn new(first_ns: u64, last_ns: u64, len: usize, mut buckets: Vec<Bucket>) -> Self {
+        let wanted = (len / BUCKET_LEN).next_power_of_two();
+        let wanted = wanted.clamp(BUCKETS_MIN, BUCKETS_MAX);
+        let span_ns = last_ns - first_ns;
+        let span_bits = u64::BITS - span_ns.leading_zeros();
+        let shift = span_bits.saturating_sub(wanted.ilog2());
+        // One for each width that the span touches, and the one after them.
+        let count = (span_ns >> shift) as usize + 2;
+        buckets.resize_with(count, Bucket::new);
+        Self {
+            start_ns: first_ns,
+            shift,
+            current: 0,
+            len: 0,
+            buckets,
+        }
+    }
+
+    /// The entries that are left, dead ones included.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether a deadline belongs here rather than to what comes before.
+    #[inline]
+    pub(super) fn takes(&self, deadline_ns: u64) -> bool {
+        deadline_ns >= self.start_ns && self.index(deadline_ns) >= self.current
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, entry: Entry, spare: &mut Spare) {
+        let index = self.index(entry.deadline_ns);
+        self.buckets[index].push(entry, spare);
+        self.len += 1;
+    }
+
+    /// Takes off what comes next; of a bucket with one deadline and more than
+    /// `many` entries only a block.
+    pub(super) fn next(&mut self, many: usize) -> Option<Next> {
+        let rest = self.buckets.get(self.current..)?;
+        self.current += rest.iter().position(|bucket| !bucket.is_empty())?;
+        let is_last = self.current + 1 == self.buckets.len();
+        let bucket = &mut self.buckets[self.current];
+        if self.shift == 0 && !is_last && bucket.len() > many {
+            let block = bucket.take_block()?;
+            self.len -= block.entries().len();
+            return Some(Next::Equal(block));
+        }
+        self.current += 1;
+        self.len -= bucket.len();
+        Some(Next::Bucket(mem::take(bucket)))
+    }
+
+    /// What is left of it, bucket by bucket.
+    pub(super) fn into_buckets(self) -> Vec<Bucket> {
+        self.buckets
+    }
+
+    #[inline]
+    fn index(&self, deadline_ns: u64) -> usize {
+        let index = (deadline_ns - self.start_ns) >> self.shift;
+        index.min(self.buckets.len() as u64 - 1) as usize
+    }
+}
+
+/// How many entries a bucket should get.
+const BUCKET_LEN: usize = 32;
+const BUCKETS_MIN: usize = 4;
+/// More would be written to at once than the caches hold.
+const BUCKETS_MAX: usize = 1024;
