@@ -1,20 +1,11 @@
 //! The indexed heap against a naive list, operation by operation.
 
-use std::collections::HashMap;
+#[path = "model/heap.rs"]
+mod model;
 
-use busyhour::heap::{Handle, Heap, Locked, Order};
+use busyhour::heap::{Heap, Locked};
+use model::{Operation, Pair};
 use proptest::prelude::*;
-
-#[derive(Debug, Clone)]
-enum Operation {
-    Push(u8),
-    Pop,
-    /// Removes the entry pushed as the n-th, whether it is still there or not.
-    Remove(usize),
-    /// Gives the entry pushed as the n-th another value.
-    Update(usize, u8),
-    Clear,
-}
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let operation = prop_oneof![
@@ -26,92 +17,6 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
         1 => Just(Operation::Clear),
     ];
     prop::collection::vec(operation, 1..300)
-}
-
-/// The heap and its oracle: what was pushed and has not left yet, by handle.
-struct Pair<C> {
-    heap: Heap<(u8, usize), C>,
-    pushed: Vec<Handle>,
-    present: HashMap<Handle, (u8, usize)>,
-}
-
-impl<C: Order<(u8, usize)>> Pair<C> {
-    fn new(heap: Heap<(u8, usize), C>) -> Self {
-        Self {
-            heap,
-            pushed: Vec::new(),
-            present: HashMap::new(),
-        }
-    }
-
-    fn apply(&mut self, operation: &Operation) {
-        match *operation {
-            Operation::Push(value) => self.push(value),
-            Operation::Pop => self.pop(),
-            Operation::Remove(index) => self.remove(index),
-            Operation::Update(index, value) => self.update(index, value),
-            Operation::Clear => {
-                self.heap.clear();
-                self.present.clear();
-            }
-        }
-        self.check();
-    }
-
-    fn push(&mut self, value: u8) {
-        let entry = (value, self.pushed.len());
-        let handle = self.heap.push(entry);
-        self.pushed.push(handle);
-        assert_eq!(self.present.insert(handle, entry), None);
-    }
-
-    fn pop(&mut self) {
-        let handle = self.heap.peek_handle();
-        let popped = self.heap.pop();
-        assert_eq!(
-            popped,
-            handle.and_then(|handle| self.present.remove(&handle))
-        );
-    }
-
-    fn remove(&mut self, index: usize) {
-        if let Some(handle) = self.any_handle(index) {
-            assert_eq!(self.heap.remove(handle), self.present.remove(&handle));
-        }
-    }
-
-    fn update(&mut self, index: usize, value: u8) {
-        if let Some(handle) = self.any_handle(index) {
-            let expected = self.present.get_mut(&handle).map(|entry| entry.0 = value);
-            assert_eq!(self.heap.update(handle, |entry| entry.0 = value), expected);
-        }
-    }
-
-    fn any_handle(&self, index: usize) -> Option<Handle> {
-        let count = self.pushed.len().max(1);
-        self.pushed.get(index % count).copied()
-    }
-
-    fn check(&self) {
-        self.heap.verify().unwrap();
-        assert_eq!(self.heap.len(), self.present.len());
-        assert!(
-            self.present
-                .iter()
-                .all(|(&handle, entry)| self.heap.get(handle) == Some(entry))
-        );
-        let stale = self
-            .pushed
-            .iter()
-            .filter(|handle| !self.present.contains_key(handle));
-        assert!(stale.into_iter().all(|&handle| !self.heap.contains(handle)));
-    }
-
-    fn drain(mut self) -> Vec<u8> {
-        std::iter::from_fn(|| self.heap.pop())
-            .map(|entry| entry.0)
-            .collect()
-    }
 }
 
 proptest! {
@@ -137,6 +42,17 @@ proptest! {
         prop_assert_eq!(popped.len(), values.len());
         prop_assert!(popped.is_sorted_by_key(|value| value.unsigned_abs()));
     }
+}
+
+#[test]
+fn operations_of_any_bits_agree_with_a_list() {
+    let mut pair = Pair::new(Heap::min());
+    let mut bits = 1u32;
+    for _ in 0..2_000 {
+        bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        pair.apply(&Operation::decode(bits.rotate_right(13)));
+    }
+    assert!(pair.drain().is_sorted());
 }
 
 #[test]

@@ -1,179 +1,15 @@
-//! The timer queue against a naive list, operation by operation.
+//! The timer queue against a naive list, operation by operation, and at its edges.
+
+#[path = "model/timer_queue.rs"]
+mod model;
 
 use busyhour::{
     clock::Instant,
     timer::{Handle, Queue},
 };
-use proptest::{prelude::*, sample::Index};
-
-/// What the queue can be asked; timers are named by the order of their adding.
-#[derive(Debug, Clone)]
-enum Operation {
-    Add(u64),
-    Cancel(Index),
-    Reschedule(Index, u64),
-    PopDue(u64),
-    HoldDue(u64),
-}
-
-/// The queue beside its oracle: a plain list of what was ever added.
-#[derive(Default)]
-struct Pair {
-    queue: Queue<usize>,
-    naive: Vec<Naive>,
-    sequence: u64,
-}
-
-struct Naive {
-    handle: Handle,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum State {
-    Waiting { deadline: u64, sequence: u64 },
-    Held,
-    Gone,
-}
-
-impl Pair {
-    fn apply(&mut self, operation: &Operation) {
-        self.sequence += 1;
-        match operation {
-            Operation::Add(deadline) => self.add(*deadline),
-            Operation::Cancel(index) => self.cancel(index),
-            Operation::Reschedule(index, deadline) => self.reschedule(index, *deadline),
-            Operation::PopDue(now) => self.pop_due(*now),
-            Operation::HoldDue(now) => self.hold_due(*now),
-        }
-        self.check_front();
-    }
-
-    fn add(&mut self, deadline: u64) {
-        let number = self.naive.len();
-        let handle = self.queue.add(Instant::from_nanos(deadline), number);
-        let state = self.waiting(deadline);
-        self.naive.push(Naive { handle, state });
-    }
-
-    fn cancel(&mut self, index: &Index) {
-        let Some(number) = self.any(index) else {
-            return;
-        };
-        let naive = &mut self.naive[number];
-        let expected = (naive.state != State::Gone).then_some(number);
-        naive.state = State::Gone;
-        assert_eq!(self.queue.cancel(naive.handle), expected);
-    }
-
-    fn reschedule(&mut self, index: &Index, deadline: u64) {
-        let Some(number) = self.any(index) else {
-            return;
-        };
-        let state = self.waiting(deadline);
-        let naive = &mut self.naive[number];
-        let expected = naive.state != State::Gone;
-        if expected {
-            naive.state = state;
-        }
-        let moved = self
-            .queue
-            .reschedule(naive.handle, Instant::from_nanos(deadline));
-        assert_eq!(moved, expected);
-    }
-
-    fn pop_due(&mut self, now: u64) {
-        let expected = self.first_due(now);
-        let popped = self.queue.pop_due(Instant::from_nanos(now));
-        assert_eq!(popped.map(|(at, number)| (at.as_nanos(), number)), expected);
-        if let Some((_, number)) = expected {
-            self.naive[number].state = State::Gone;
-        }
-    }
-
-    fn hold_due(&mut self, now: u64) {
-        let expected = self.first_due(now);
-        let held = self.queue.hold_due(Instant::from_nanos(now));
-        let number = |handle| self.naive.iter().position(|naive| naive.handle == handle);
-        let held = held.map(|(at, handle)| (at.as_nanos(), number(handle).unwrap()));
-        assert_eq!(held, expected);
-        if let Some((_, number)) = expected {
-            self.naive[number].state = State::Held;
-        }
-    }
-
-    fn first_due(&self, now: u64) -> Option<(u64, usize)> {
-        self.first().filter(|&(deadline, _)| deadline <= now)
-    }
-
-    fn first(&self) -> Option<(u64, usize)> {
-        let numbered = self.naive.iter().enumerate();
-        let waiting = numbered.filter_map(|(number, naive)| match naive.state {
-            State::Waiting { deadline, sequence } => Some((deadline, sequence, number)),
-            State::Held | State::Gone => None,
-        });
-        waiting
-            .min()
-            .map(|(deadline, _, number)| (deadline, number))
-    }
-
-    fn waiting(&self, deadline: u64) -> State {
-        let sequence = self.sequence;
-        State::Waiting { deadline, sequence }
-    }
-
-    fn any(&self, index: &Index) -> Option<usize> {
-        (!self.naive.is_empty()).then(|| index.index(self.naive.len()))
-    }
-
-    fn check_front(&self) {
-        let next = self.queue.next_deadline().map(Instant::as_nanos);
-        assert_eq!(next, self.first().map(|(deadline, _)| deadline));
-    }
-
-    fn check_all(&self) {
-        let count = |wanted: fn(&State) -> bool| {
-            self.naive
-                .iter()
-                .filter(|naive| wanted(&naive.state))
-                .count()
-        };
-        assert_eq!(
-            self.queue.len(),
-            count(|state| matches!(state, State::Waiting { .. }))
-        );
-        assert_eq!(
-            self.queue.iter().count(),
-            count(|state| *state != State::Gone)
-        );
-        for (number, naive) in self.naive.iter().enumerate() {
-            let present = (naive.state != State::Gone).then_some(&number);
-            assert_eq!(self.queue.get(naive.handle), present);
-            let deadline = match naive.state {
-                State::Waiting { deadline, .. } => Some(Instant::from_nanos(deadline)),
-                State::Held | State::Gone => None,
-            };
-            assert_eq!(self.queue.deadline(naive.handle), deadline);
-        }
-    }
-
-    fn drain(&mut self) {
-        while self.first().is_some() {
-            self.pop_due(u64::MAX);
-        }
-        assert_eq!(self.queue.pop_due(Instant::FAR_FUTURE), None);
-    }
-}
-
-fn run(operations: &[Operation]) {
-    let mut pair = Pair::default();
-    operations
-        .iter()
-        .for_each(|operation| pair.apply(operation));
-    pair.check_all();
-    pair.drain();
-    pair.check_all();
-}
+use model::{Operation, run};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// Deadlines that collide often, that spread, and that lie at the edges.
 fn deadline() -> impl Strategy<Value = u64> {
@@ -189,8 +25,8 @@ fn deadline() -> impl Strategy<Value = u64> {
 fn operation(adds: u32) -> impl Strategy<Value = Operation> {
     prop_oneof![
         adds => deadline().prop_map(Operation::Add),
-        2 => any::<Index>().prop_map(Operation::Cancel),
-        2 => (any::<Index>(), deadline()).prop_map(|(n, at)| Operation::Reschedule(n, at)),
+        2 => any::<usize>().prop_map(Operation::Cancel),
+        2 => (any::<usize>(), deadline()).prop_map(|(n, at)| Operation::Reschedule(n, at)),
         2 => deadline().prop_map(Operation::PopDue),
         1 => deadline().prop_map(Operation::HoldDue),
     ]
@@ -203,13 +39,212 @@ proptest! {
     fn a_small_queue_agrees_with_a_list(
         operations in prop::collection::vec(operation(5), 1..200)
     ) {
-        run(&operations);
+        run(operations);
     }
 
     #[test]
     fn a_growing_queue_agrees_with_a_list(
         operations in prop::collection::vec(operation(20), 500..1500)
     ) {
-        run(&operations);
+        run(operations);
     }
+}
+
+#[test]
+fn operations_of_any_bits_agree_with_a_list() {
+    let mut random = 3;
+    for _ in 0..20 {
+        run((0..500).map(|_| Operation::decode(next(&mut random).rotate_left(17))));
+    }
+}
+
+/// A number from the last one, the same in each run.
+fn next(random: &mut u64) -> u64 {
+    *random = random
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *random >> 20
+}
+
+fn scale() -> u64 {
+    let scale = std::env::var("BUSYHOUR_TEST_SCALE").ok();
+    scale.and_then(|scale| scale.parse().ok()).unwrap_or(1)
+}
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+/// The queue beside an ordered map, which keeps up with large ones.
+#[derive(Default)]
+struct Large {
+    queue: Queue<u64>,
+    map: BTreeMap<(u64, u64), Handle>,
+    sequence: u64,
+}
+
+impl Large {
+    fn add(&mut self, deadline: u64) -> (u64, u64) {
+        self.sequence += 1;
+        let key = (deadline, self.sequence);
+        let handle = self.queue.add(at(deadline), self.sequence);
+        self.map.insert(key, handle);
+        key
+    }
+
+    fn cancel(&mut self, key: (u64, u64)) {
+        let handle = self.map.remove(&key).unwrap();
+        assert_eq!(self.queue.cancel(handle), Some(key.1));
+        assert_eq!(self.queue.cancel(handle), None);
+    }
+
+    fn pop(&mut self) {
+        let popped = self.queue.pop_due(Instant::FAR_FUTURE);
+        let expected = self.map.pop_first().map(|(key, _)| key);
+        assert_eq!(popped.map(|(at, value)| (at.as_nanos(), value)), expected);
+    }
+
+    fn check(&self) {
+        let first = self.map.first_key_value().map(|(key, _)| at(key.0));
+        assert_eq!(self.queue.next_deadline(), first);
+        assert_eq!(self.queue.len(), self.map.len());
+    }
+
+    fn drain(mut self) {
+        while !self.map.is_empty() {
+            self.pop();
+            self.check();
+        }
+        assert_eq!(self.queue.pop_due(Instant::FAR_FUTURE), None);
+        assert_eq!(self.queue.iter().count(), 0);
+    }
+}
+
+#[test]
+fn a_large_queue_agrees_with_a_map() {
+    let (mut large, mut random, mut now) = (Large::default(), 7, 0);
+    for round in 0..60_000 * scale() {
+        match next(&mut random) % 8 {
+            0..=4 => {
+                let spread = [60, 1_000, 60_000_000_000][round as usize % 3];
+                large.add(now + next(&mut random) % spread);
+            }
+            5 => large.pop(),
+            _ => {
+                let from = (now + next(&mut random) % 60_000_000_000, 0);
+                let found = large.map.range(from..).next().map(|(key, _)| *key);
+                found.into_iter().for_each(|key| large.cancel(key));
+            }
+        }
+        now = large.map.first_key_value().map_or(now, |(key, _)| key.0);
+        large.check();
+    }
+    large.drain();
+}
+
+#[test]
+fn deadlines_that_fall_agree_with_a_map() {
+    let mut large = Large::default();
+    large.add(u64::MAX);
+    // A pop in between has the queue sort what it has.
+    for n in (1..20_000 * scale()).rev() {
+        large.add(n * 1_000);
+        if n % 1_000 == 0 {
+            large.pop();
+        }
+        large.check();
+    }
+    large.drain();
+}
+
+#[test]
+fn timeouts_that_are_all_cancelled_agree_with_a_map() {
+    let mut large = Large::default();
+    let mut waiting = std::collections::VecDeque::new();
+    for now in 0..30_000 * scale() {
+        waiting.push_back(large.add(now + 60_000));
+        if waiting.len() > 500 {
+            waiting
+                .pop_front()
+                .into_iter()
+                .for_each(|key| large.cancel(key));
+        }
+        large.check();
+    }
+    large.drain();
+}
+
+#[test]
+fn timers_at_one_instant_come_in_the_order_they_were_added() {
+    // Ten million at BUSYHOUR_TEST_SCALE=100.
+    let count = 100_000 * scale();
+    let mut queue = Queue::new();
+    (0..count).for_each(|n| {
+        queue.add(at(5), n);
+    });
+    for n in 0..count {
+        assert_eq!(queue.pop_due(at(5)), Some((at(5), n)));
+        // What a callback adds at the same instant comes after the others.
+        if n % 4 == 0 && n < count / 2 {
+            queue.add(at(5), count + n / 4);
+        }
+    }
+    for n in count..count + count.div_ceil(2).div_ceil(4) {
+        assert_eq!(queue.pop_due(at(5)), Some((at(5), n)));
+    }
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn the_ends_of_time_are_deadlines_like_others() {
+    let mut queue = Queue::new();
+    let never = queue.add(Instant::FAR_FUTURE, "never");
+    assert_eq!(queue.next_deadline(), Some(Instant::FAR_FUTURE));
+    let overflown = at(u64::MAX - 5) + std::time::Duration::from_secs(1);
+    queue.add(overflown, "as late");
+    let origin = queue.add(Instant::ZERO, "at once");
+    assert_eq!(queue.next_deadline(), Some(Instant::ZERO));
+    assert_eq!(queue.cancel(origin), Some("at once"));
+    assert_eq!(queue.pop_due(at(u64::MAX - 1)), None);
+    assert_eq!(queue.cancel(never), Some("never"));
+    let last = queue.pop_due(Instant::FAR_FUTURE);
+    assert_eq!(last, Some((Instant::FAR_FUTURE, "as late")));
+    assert_eq!(queue.next_deadline(), None);
+}
+
+#[test]
+fn an_old_handle_names_nothing_however_often_its_slot_is_used() {
+    let mut queue = Queue::new();
+    let mut old = Vec::new();
+    for n in 0..10_000u64 {
+        let handle = queue.add(at(n % 7), n);
+        assert!(queue.reschedule(handle, at(n % 5)));
+        assert!(!old.contains(&handle));
+        assert!(old.iter().all(|&handle| queue.get(handle).is_none()));
+        match n % 2 {
+            0 => assert_eq!(queue.cancel(handle), Some(n)),
+            _ => assert_eq!(queue.pop_due(at(9)), Some((at(n % 5), n))),
+        }
+        assert_eq!(queue.cancel(handle), None);
+        assert!(!queue.reschedule(handle, at(1)));
+        old.push(handle);
+        old.truncate(100);
+    }
+}
+
+#[test]
+fn values_that_are_left_are_dropped_with_the_queue() {
+    let value = std::sync::Arc::new(());
+    let mut queue = Queue::new();
+    let handles: Vec<Handle> = (0..5_000)
+        .map(|n| queue.add(at(n), value.clone()))
+        .collect();
+    handles
+        .iter()
+        .step_by(2)
+        .for_each(|&handle| drop(queue.cancel(handle)));
+    assert_eq!(queue.drain_due(at(999)).count(), 500);
+    assert_eq!(std::sync::Arc::strong_count(&value), 2_001);
+    drop(queue);
+    assert_eq!(std::sync::Arc::strong_count(&value), 1);
 }

@@ -424,6 +424,39 @@ fn owners_and_labels_are_cleared_together() {
 }
 
 #[test]
+fn clearing_is_exact_after_timers_have_come_and_gone() {
+    let bench = Bench::with(|builder| builder.shards(4));
+    let add = |label, owner, second| {
+        let timer = bench.timers.timer().label(label).owner(owner);
+        let timer = timer.at(at(second)).on(&bench.hand);
+        timer.run(|| ()).unwrap()
+    };
+    for n in 0..2_000 {
+        let timer = add(["a", "b", ""][n % 3], n as u64 % 5, 1 + n as u64 % 2);
+        if n % 4 == 0 {
+            assert_eq!(bench.timers.cancel(&timer), Cancel::Prevented);
+        }
+    }
+    bench.run_until(1);
+    let left = |chosen: fn(usize) -> bool| (0..2_000).filter(|n| n % 2 == 1 && chosen(*n)).count();
+    assert_eq!(bench.timers.clear_owner(3), left(|n| n % 5 == 3));
+    assert_eq!(bench.timers.clear_owner(3), 0);
+    assert_eq!(
+        bench.timers.clear_label("a"),
+        left(|n| n % 5 != 3 && n % 3 == 0)
+    );
+    assert_eq!(
+        bench.timers.clear_label(""),
+        left(|n| n % 5 != 3 && n % 3 == 2)
+    );
+    assert_eq!(
+        bench.timers.clear_label("b"),
+        left(|n| n % 5 != 3 && n % 3 == 1)
+    );
+    assert_eq!(bench.timers.stats().pending_count, 0);
+}
+
+#[test]
 fn the_report_knows_each_label() {
     let bench = Bench::new();
     let timer = || bench.timers.timer().after(secs(1));

@@ -1,4 +1,4 @@
-use super::histogram::Histogram;
+use super::{histogram::Histogram, members::Members};
 use crate::stats::TimerLabelStats;
 
 /// What is known about the timers of each label, in one shard.
@@ -21,6 +21,8 @@ pub(super) struct Label {
     cancelled: u64,
     expired: u64,
     lateness: Histogram,
+    /// Its timers; the empty label does without.
+    pub(super) members: Members,
 }
 
 impl Labels {
@@ -37,9 +39,12 @@ impl Labels {
     }
 
     /// The entry for `name`, if a timer ever bore it.
-    pub(super) fn find(&self, name: &str) -> Option<LabelIndex> {
-        let found = self.labels.iter().position(|label| label.name == name)?;
-        Some(LabelIndex(found as u16))
+    pub(super) fn find(&self, name: &str) -> Option<&Label> {
+        self.labels.iter().find(|label| label.name == name)
+    }
+
+    pub(super) fn name(&self, index: LabelIndex) -> &'static str {
+        self.labels[usize::from(index.0)].name
     }
 
     pub(super) fn get_mut(&mut self, index: LabelIndex) -> &mut Label {
@@ -61,6 +66,7 @@ impl Label {
             cancelled: 0,
             expired: 0,
             lateness: Histogram::new(),
+            members: Members::default(),
         }
     }
 

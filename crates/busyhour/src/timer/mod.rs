@@ -25,8 +25,11 @@ mod sleep;
 mod rule;
 mod slack;
 mod labels;
+mod members;
 mod histogram;
 mod report;
+#[cfg(all(test, loom))]
+mod model;
 
 pub use builder::TimerBuilder;
 pub use driver::Driver;

@@ -233,3 +233,27 @@ impl<T> Default for Queue<T> {
 /// that wait, so that a timer's share of the entries stays under 50 bytes.
 const DEAD_RATIO: usize = 2;
 const DEAD_MIN: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_that_has_used_up_its_stamps_is_moved_on() {
+        let at = Instant::from_nanos;
+        let mut queue = Queue::new();
+        let others: Vec<Handle> = (0..100).map(|n| queue.add(at(n * 2), n)).collect();
+        let mover = queue.add(at(3), 1000);
+        for n in 0..5 {
+            queue.slots.wear(mover);
+            assert!(queue.reschedule(mover, at(n * 30 + 1)));
+            assert_eq!(queue.deadline(mover), Some(at(n * 30 + 1)));
+            assert_eq!(queue.len(), 101);
+        }
+        assert_eq!(queue.cancel(others[7]), Some(7));
+        let due: Vec<u64> = queue.drain_due(at(121)).map(|(_, n)| n).collect();
+        let expected = (0..61).filter(|&n| n != 7).chain([1000]);
+        assert_eq!(due, expected.collect::<Vec<_>>());
+        assert_eq!(queue.len(), 39);
+    }
+}

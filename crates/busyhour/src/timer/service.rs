@@ -6,6 +6,7 @@ use super::{
     report,
     running::{self, Waits},
     shard::{NotCancelled, Shard, State},
+    slots::Handle,
     timers::AddError,
 };
 use crate::{
@@ -122,17 +123,15 @@ impl Service {
         Cancel::AlreadyRan
     }
 
-    /// Cancels what `chosen` chooses; returns how many runs were prevented.
-    pub(super) fn cancel_all(&self, chosen: impl Fn(&State, &Record) -> bool) -> usize {
+    /// Cancels what `chosen` chooses in each shard; returns how many runs were
+    /// prevented.
+    pub(super) fn cancel_all(&self, chosen: impl Fn(&State) -> Vec<Handle>) -> usize {
         let cancel = |shard: &CachePadded<Shard>| {
             let records: Vec<Record> = shard.change(&self.alarm, |state| {
-                let timers = state.queue.iter();
-                let chosen: Vec<_> = timers
-                    .filter(|(_, record)| chosen(state, record))
-                    .map(|(timer, _)| timer)
-                    .collect();
-                let cancel = |timer| state.cancel(timer).ok();
-                chosen.into_iter().filter_map(cancel).collect()
+                let chosen = chosen(state).into_iter();
+                chosen
+                    .filter_map(|timer| state.cancel(timer).ok())
+                    .collect()
             });
             let count = records.len();
             records.into_iter().for_each(Record::discard);
@@ -146,7 +145,7 @@ impl Service {
         for shard in &self.shards {
             shard.lock().closed = true;
         }
-        self.cancel_all(|_, _| true)
+        self.cancel_all(State::all)
     }
 
     /// Moves a timer that has not begun; `false` for any other.

@@ -1,6 +1,7 @@
 use super::{
     alarm::Alarm,
     labels::{LabelIndex, Labels},
+    members::Members,
     queue::Queue,
     record::{Phase, Record, Work},
     slots::Handle,
@@ -14,6 +15,7 @@ use crate::{
         lock,
     },
 };
+use std::collections::HashMap;
 
 /// A share of the timers, with a lock of its own. A thread adds to the shard
 /// that is its own, so its lock is free but for a cancel from elsewhere and
@@ -34,6 +36,8 @@ pub(super) struct Shard {
 pub(super) struct State {
     pub(super) queue: Queue<Record>,
     pub(super) labels: Labels,
+    /// Only of owners that have a timer here.
+    owners: HashMap<u64, Members>,
     pub(super) counters: Counters,
     /// No timer is added any more.
     pub(super) closed: bool,
@@ -109,6 +113,7 @@ impl State {
         Self {
             queue: Queue::new(),
             labels: Labels::default(),
+            owners: HashMap::new(),
             counters: Counters::default(),
             closed: false,
             pending_high_water: 0,
@@ -124,7 +129,14 @@ impl State {
         owner: Option<u64>,
     ) -> Handle {
         let handle = self.queue.add(deadline, Record::new(work, label, owner));
-        self.labels.get_mut(label).added();
+        let label = self.labels.get_mut(label);
+        label.added();
+        if !label.name().is_empty() {
+            label.members.add(handle);
+        }
+        if let Some(owner) = owner {
+            self.owners.entry(owner).or_default().add(handle);
+        }
         self.pending_high_water = self.pending_high_water.max(self.queue.len() as u64);
         handle
     }
@@ -141,14 +153,37 @@ impl State {
         }
         let label = record.label;
         self.labels.get_mut(label).cancelled();
-        self.queue.cancel(timer).ok_or(NotCancelled::Over)
+        let record = self.queue.cancel(timer).ok_or(NotCancelled::Over)?;
+        self.leave(&record);
+        Ok(record)
     }
 
     /// Removes a timer that has run for the last time.
     pub(super) fn end(&mut self, timer: Handle) -> Option<Record> {
         let record = self.queue.cancel(timer)?;
         self.labels.get_mut(record.label).ended();
+        self.leave(&record);
         Some(record)
+    }
+
+    /// Every timer.
+    pub(super) fn all(&self) -> Vec<Handle> {
+        self.queue.iter().map(|(timer, _)| timer).collect()
+    }
+
+    /// The timers of `owner`, and some that are over.
+    pub(super) fn of_owner(&self, owner: u64) -> Vec<Handle> {
+        let members = self.owners.get(&owner);
+        members.map_or_else(Vec::new, |members| members.handles().to_vec())
+    }
+
+    /// The timers with `label`, and some that are over.
+    pub(super) fn of_label(&self, label: &str) -> Vec<Handle> {
+        match self.labels.find(label) {
+            Some(found) if !label.is_empty() => found.members.handles().to_vec(),
+            _ if !label.is_empty() => Vec::new(),
+            _ => self.all_unlabelled(),
+        }
     }
 
     /// Takes the next due timer out of the order and counts its delivery.
@@ -178,6 +213,33 @@ impl State {
         stats.lost += self.counters.lost;
         stats.missed += self.counters.missed;
         stats.panicked += self.counters.panicked;
+    }
+
+    /// Of the empty label nobody keeps a list.
+    fn all_unlabelled(&self) -> Vec<Handle> {
+        let timers = self.queue.iter();
+        let is_unlabelled = |record: &Record| self.labels.name(record.label).is_empty();
+        let unlabelled = timers.filter(|(_, record)| is_unlabelled(record));
+        unlabelled.map(|(timer, _)| timer).collect()
+    }
+
+    /// Strikes a timer that is over off the lists of its label and its owner.
+    fn leave(&mut self, record: &Record) {
+        let queue = &self.queue;
+        let is_there = |timer| queue.get(timer).is_some();
+        let label = self.labels.get_mut(record.label);
+        if !label.name().is_empty() {
+            label.members.left(is_there);
+        }
+        let Some(owner) = record.owner else {
+            return;
+        };
+        if let Some(members) = self.owners.get_mut(&owner) {
+            members.left(is_there);
+            if members.is_empty() {
+                self.owners.remove(&owner);
+            }
+        }
     }
 
     fn mark_awaited(&mut self, timer: Handle) -> bool {

@@ -312,7 +312,9 @@ impl<T> Slots<T> {
         let before = self.rested.len();
         self.rested.extend(chunks.filter(is_empty));
         if self.rested.len() == before {
-            self.occupied_low = self.occupied() / 64;
+            // At one in two chunks most of them are empty, however they lie.
+            let sparse = (self.in_use / CHUNK_SLOTS / 2).min(self.occupied() / 2);
+            self.occupied_low = sparse.max(self.occupied() / 64);
             return;
         }
         if is_empty(&(self.fresh / CHUNK_SLOTS as u32)) {
@@ -457,3 +459,54 @@ const STAMP_RETIRED: u32 = u32::MAX / 2;
 const STAMP_WORN: u32 = u32::MAX - 4;
 const HAS_MEMORY: &str = "a vacant slot has memory";
 const NOT_RETIRED: &str = "a slot in use has stamps left";
+
+#[cfg(test)]
+impl<T> Slots<T> {
+    /// Takes a timer close to the end of its slot's stamps, with no entry left.
+    pub(super) fn wear(&mut self, handle: Handle) {
+        if let Some(slot) = self.current_mut(handle) {
+            slot.stamp = STAMP_WORN + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_handle_stays_out_of_date_when_its_chunk_comes_back() {
+        let mut slots = Slots::new();
+        let count = 30 * CHUNK_SLOTS as u64;
+        let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n)).collect();
+        for &(handle, _) in &handles {
+            assert!(slots.release(handle).is_some());
+        }
+        slots.tidy();
+        assert!(!slots.bare.is_empty());
+        for n in 0..count {
+            slots.claim(n, n);
+        }
+        assert!(slots.bare.is_empty());
+        for (handle, entry) in handles {
+            assert!(slots.get(handle).is_none() && !slots.is_live(entry));
+            assert!(slots.release(handle).is_none());
+        }
+        assert_eq!(slots.iter().count() as u64, count);
+    }
+
+    #[test]
+    fn a_slot_with_no_stamp_left_is_retired_and_its_chunk_serves_on() {
+        let mut slots = Slots::new();
+        let (first, _) = slots.claim(0, ());
+        slots.wear(first);
+        assert!(slots.release(first).is_some());
+        assert_eq!((slots.occupied(), slots.retired_count), (0, 1));
+        slots.tidy();
+        for n in 1..2 * CHUNK_SLOTS as u64 {
+            let (handle, _) = slots.claim(n, ());
+            assert_ne!(handle.slot, first.slot);
+        }
+        assert!(slots.get(first).is_none());
+    }
+}

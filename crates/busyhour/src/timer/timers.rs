@@ -199,18 +199,16 @@ impl Timers {
     }
 
     /// Cancels all timers of `owner`; returns how many were prevented.
-    /// Periodic ones that are running stop after the present run.
+    /// Periodic ones that are running stop after the present run. Timers of
+    /// others are not looked at.
     pub fn clear_owner(&self, owner: u64) -> usize {
-        self.service
-            .cancel_all(|_, record| record.owner == Some(owner))
+        self.service.cancel_all(|state| state.of_owner(owner))
     }
 
-    /// Cancels all timers with `label`; see [`Timers::clear_owner`].
+    /// Cancels all timers with `label`; see [`Timers::clear_owner`]. With the
+    /// empty label, those that have none, which looks at every timer.
     pub fn clear_label(&self, label: &str) -> usize {
-        self.service.cancel_all(|state, record| {
-            let wanted = state.labels.find(label);
-            wanted == Some(record.label)
-        })
+        self.service.cancel_all(|state| state.of_label(label))
     }
 
     /// Takes no more timers and drops those that have not begun; returns how many.

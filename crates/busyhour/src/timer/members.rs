@@ -1,0 +1,70 @@
+use super::slots::Handle;
+
+/// The timers of one owner or one label in one shard, so that clearing them
+/// looks at no others.
+///
+/// A timer that leaves stays in the list as a handle that names nothing; such
+/// handles are dropped together once they are more than the others.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    handles: Vec<Handle>,
+    /// How many of the handles name a timer.
+    count: usize,
+}
+
+impl Members {
+    #[inline]
+    pub(super) fn add(&mut self, timer: Handle) {
+        self.handles.push(timer);
+        self.count += 1;
+    }
+
+    /// Notes that one has left; `is_there` knows which have not.
+    #[inline]
+    pub(super) fn left(&mut self, is_there: impl Fn(Handle) -> bool) {
+        self.count -= 1;
+        if self.handles.len() > 2 * self.count + GONE_MIN {
+            self.handles.retain(|&timer| is_there(timer));
+            self.handles.shrink_to(2 * self.count + GONE_MIN);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// All of them, and some that have left.
+    pub(super) fn handles(&self) -> &[Handle] {
+        &self.handles
+    }
+}
+
+/// So few handles that name nothing are not worth a walk.
+const GONE_MIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock::Instant, timer::Queue};
+
+    #[test]
+    fn the_list_stays_short_while_timers_come_and_go() {
+        let (mut queue, mut members) = (Queue::new(), Members::default());
+        let mut add = |queue: &mut Queue<()>, members: &mut Members| {
+            let timer = queue.add(Instant::ZERO, ());
+            members.add(timer);
+            timer
+        };
+        let stays = add(&mut queue, &mut members);
+        for _ in 0..1_000 {
+            let goes = add(&mut queue, &mut members);
+            queue.cancel(goes);
+            members.left(|timer| queue.get(timer).is_some());
+            assert!(members.handles().contains(&stays));
+            assert!(members.handles().len() <= 3 + GONE_MIN);
+        }
+        queue.cancel(stays);
+        members.left(|timer| queue.get(timer).is_some());
+        assert!(members.is_empty());
+    }
+}

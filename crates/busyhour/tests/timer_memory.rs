@@ -1,0 +1,166 @@
+//! What a timer queue takes from the allocator, counted.
+
+use busyhour::{
+    clock::{Clock, Instant, UnixTime},
+    task::{Executor, Rejected, Task},
+    timer::{Cancel, Handle, Queue, Timers},
+};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::Arc,
+    time::Duration,
+};
+
+/// The system's allocator, with a count of what the calling thread holds.
+struct Counting;
+
+thread_local! {
+    static BYTES: Cell<isize> = const { Cell::new(0) };
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every call goes to the system's allocator as it came; the counters
+// are constants of the thread and allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.set(BYTES.get() + layout.size() as isize);
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: the caller keeps this function's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.set(BYTES.get() - layout.size() as isize);
+        // SAFETY: the caller keeps this function's contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[test]
+fn a_pending_timer_takes_less_than_64_bytes_beside_its_value() {
+    for count in [1_000, 10_000, 100_000, 1_000_000] {
+        let before = BYTES.get();
+        let mut queue = filled(count);
+        let unsorted = (BYTES.get() - before) / count as isize;
+        assert_eq!(queue.pop_due(Instant::ZERO), None);
+        // The first pop sorts the timers into buckets.
+        assert!(queue.pop_due(Instant::FAR_FUTURE).is_some());
+        let sorted = (BYTES.get() - before) / count as isize;
+        println!("{count} timers: {unsorted} bytes each, {sorted} when sorted");
+        let value = size_of::<u64>() as isize;
+        assert!(unsorted - value <= 64 && sorted - value <= 64);
+    }
+}
+
+#[test]
+fn the_memory_of_a_burst_goes_back() {
+    let mut queue = filled(100);
+    let before = BYTES.get();
+    let burst: Vec<Handle> = (0..500_000).map(|n| add(&mut queue, n)).collect();
+    let peak = BYTES.get() - before;
+    for handle in burst {
+        assert!(queue.cancel(handle).is_some());
+    }
+    let left = BYTES.get() - before;
+    assert!(
+        left < peak / 20,
+        "{left} of {peak} bytes stay after cancels"
+    );
+
+    (0..500_000).for_each(|n| {
+        add(&mut queue, n);
+    });
+    // The last ones lie anywhere, each in a chunk of its own.
+    while queue.len() > 10 {
+        assert!(queue.pop_due(Instant::FAR_FUTURE).is_some());
+    }
+    let left = BYTES.get() - before;
+    assert!(left < peak / 10, "{left} of {peak} bytes stay after expiry");
+}
+
+#[test]
+fn a_steady_state_allocates_nothing_per_timer() {
+    let mut queue = Queue::new();
+    let mut handles: Vec<Handle> = (0..1_000).map(|n| add(&mut queue, n)).collect();
+    let mut turn = |queue: &mut Queue<u64>, n: u64| {
+        let place = (scatter(n) % 1_000) as usize;
+        queue.cancel(handles[place]);
+        let deadline = Instant::from_nanos(n * 50_000 + scatter(n) % 60_000_000);
+        handles[place] = queue.add(deadline, n);
+        queue.reschedule(handles[place], deadline);
+        queue.pop_due(Instant::from_nanos(n * 50_000));
+    };
+    (0..20_000).for_each(|n| turn(&mut queue, n));
+    let before = CALLS.get();
+    (20_000..220_000).for_each(|n| turn(&mut queue, n));
+    let calls = CALLS.get() - before;
+    println!("{calls} allocations in 200,000 turns");
+    assert!(calls <= 2_000, "{calls} allocations in 200,000 turns");
+}
+
+#[test]
+fn the_service_allocates_nothing_per_timer_in_a_steady_state() {
+    struct Inline;
+
+    impl Executor for Inline {
+        fn execute(&self, task: Task) -> Result<(), Rejected> {
+            task.run();
+            Ok(())
+        }
+    }
+
+    let clock = Clock::simulated(UnixTime::default());
+    let timers = Timers::builder().clock(clock.clone()).shards(1).build();
+    let executor: Arc<dyn Executor> = Arc::new(Inline);
+    let add = |n: u64| {
+        let timer = timers.timer().after(Duration::from_millis(1 + n % 50));
+        let timer = timer.label("steady").owner(n % 3);
+        timer.on_shared(Arc::clone(&executor)).run(|| ()).unwrap()
+    };
+    let turn = |n: u64| {
+        let timer = add(n);
+        if n % 3 > 0 {
+            assert_eq!(timers.cancel(&timer), Cancel::Prevented);
+        }
+        if n % 100 == 0 {
+            clock
+                .as_virtual()
+                .unwrap()
+                .advance(Duration::from_millis(1));
+            timers.run_due(clock.now());
+        }
+    };
+    // Owners that have a timer at all times, so that their lists stay.
+    (0..3).for_each(|owner| {
+        let timer = timers.timer().owner(owner).after(Duration::from_secs(9999));
+        timer.on_shared(Arc::clone(&executor)).run(|| ()).unwrap();
+    });
+    (0..20_000).for_each(turn);
+    let before = CALLS.get();
+    (20_000..70_000).for_each(turn);
+    let calls = CALLS.get() - before;
+    println!("{calls} allocations in 50,000 turns of the service");
+    assert!(calls <= 5_000, "{calls} allocations in 50,000 turns");
+    assert!(timers.stats().expired > 10_000);
+}
+
+fn filled(count: u64) -> Queue<u64> {
+    let mut queue = Queue::new();
+    (0..count).for_each(|n| {
+        add(&mut queue, n);
+    });
+    queue
+}
+
+fn add(queue: &mut Queue<u64>, n: u64) -> Handle {
+    let deadline = 1 + scatter(n) % 60_000_000_000;
+    queue.add(Instant::from_nanos(deadline), n)
+}
+
+fn scatter(n: u64) -> u64 {
+    n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20
+}
