@@ -25,7 +25,11 @@ impl Members {
         self.count -= 1;
         if self.handles.len() > 2 * self.count + GONE_MIN {
             self.handles.retain(|&timer| is_there(timer));
-            self.handles.shrink_to(2 * self.count + GONE_MIN);
+            // What a burst took goes back; what comes and goes stays.
+            let wanted = 2 * self.count + GONE_MIN;
+            if self.handles.capacity() > 4 * wanted {
+                self.handles.shrink_to(2 * wanted);
+            }
         }
     }
 
@@ -50,7 +54,7 @@ mod tests {
     #[test]
     fn the_list_stays_short_while_timers_come_and_go() {
         let (mut queue, mut members) = (Queue::new(), Members::default());
-        let mut add = |queue: &mut Queue<()>, members: &mut Members| {
+        let add = |queue: &mut Queue<()>, members: &mut Members| {
             let timer = queue.add(Instant::ZERO, ());
             members.add(timer);
             timer

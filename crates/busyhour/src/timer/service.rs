@@ -248,11 +248,12 @@ impl Service {
         };
         let others = indices.filter(|&other| other != index).map(deadline);
         let until = others.min().unwrap_or(now).min(now);
-        let shard = &self.shards[index];
-        shard.change(&self.alarm, |state| {
+        let mut batch = Vec::with_capacity(count_max);
+        self.shards[index].change(&self.alarm, |state| {
             let due = || self.take_due(state, index as u32, until, now);
-            std::iter::from_fn(due).take(count_max).collect()
-        })
+            batch.extend(std::iter::from_fn(due).take(count_max));
+        });
+        batch
     }
 
     fn take_due(
@@ -421,3 +422,42 @@ const BATCH: usize = 64;
 /// How long a delivery waits that found its serializer or pool full.
 const REFUSED_RETRY: Duration = Duration::from_millis(1);
 const SHARD_CAPACITY_MAX: usize = 1 << 31;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{clock::UnixTime, sync::lock};
+    use std::{collections::HashSet, thread};
+
+    #[test]
+    fn each_thread_adds_to_one_shard_and_no_other_lock_is_taken_for_it() {
+        let clock = Clock::simulated(UnixTime::default());
+        let service = Service::new(0, clock, 8, 800);
+        let add = || {
+            let add = Add {
+                deadline: Instant::ZERO,
+                work: Work::Wake(Waker::noop().clone()),
+                label: "",
+                owner: None,
+            };
+            service.add(add).unwrap().shard as usize
+        };
+        let lanes = Mutex::new(HashSet::new());
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let own = running::lane();
+                    assert!(lock(&lanes).insert(own), "threads share no lane");
+                    // The others' locks are held: an add that needed one would
+                    // never come back.
+                    let others = service.shards.iter().enumerate();
+                    let others = others.filter(|(index, _)| *index != own % 8);
+                    let is_last = lock(&lanes).len() == 4;
+                    let others = others.filter(|_| is_last);
+                    let _held: Vec<_> = others.map(|(_, shard)| shard.lock()).collect();
+                    assert!((0..20).all(|_| add() == own % 8));
+                });
+            }
+        });
+    }
+}
