@@ -123,10 +123,10 @@ fn the_service_allocates_nothing_per_timer_in_a_steady_state() {
     };
     let turn = |n: u64| {
         let timer = add(n);
-        if n % 3 > 0 {
+        if !n.is_multiple_of(3) {
             assert_eq!(timers.cancel(&timer), Cancel::Prevented);
         }
-        if n % 100 == 0 {
+        if n.is_multiple_of(100) {
             clock
                 .as_virtual()
                 .unwrap()

@@ -28,8 +28,6 @@ mod labels;
 mod members;
 mod histogram;
 mod report;
-#[cfg(all(test, loom))]
-mod model;
 
 pub use builder::TimerBuilder;
 pub use driver::Driver;
