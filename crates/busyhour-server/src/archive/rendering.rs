@@ -84,5 +84,6 @@ pub(super) fn check_size(series_count: usize, window: &Window) -> Result<(), Err
     Ok(())
 }
 
-/// A gibibyte of values.
-const POINTS_MAX: u64 = 1 << 27;
+/// A quarter of a gibibyte of values. A chunk whose times a liar made span the
+/// whole window takes as much again while it is decoded.
+const POINTS_MAX: u64 = 1 << 25;

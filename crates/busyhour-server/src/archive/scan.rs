@@ -164,4 +164,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// It bounds what threads can decode ahead of one that was held up.
-const WAITING_COUNT_MAX: usize = 64;
+const WAITING_COUNT_MAX: usize = 8;

@@ -1,8 +1,11 @@
 //! Archives that PCP's own tools write, read by both sides: every metric, and
 //! every value, must be the same.
 
+mod dump;
+mod mutation;
 mod peer;
 mod render;
+mod volumes;
 
 use busyhour::buffer::BufferPool;
 use busyhour_server::archive::Archive;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
@@ -20,6 +20,22 @@ pub fn fetch(base: &Path, from_ns: u64, step_ms: u64, count: usize) -> Fetched {
     let arguments = [from_ns.to_string(), step_ms.to_string(), count.to_string()];
     let output = run(script("fetch").arg(base).args(arguments));
     output.lines().map(series).collect()
+}
+
+/// What `pmdumplog` prints, times in UTC.
+pub fn dump(base: &Path, options: &[&str]) -> String {
+    run(Command::new("pmdumplog")
+        .args(["-Z", "UTC"])
+        .args(options)
+        .arg(base))
+}
+
+/// Splits, merges or thins an archive, as `pmlogextract` does.
+pub fn extract(options: &[&str], from: &[&Path], to: &Path) {
+    run(Command::new("pmlogextract")
+        .args(options)
+        .args(from)
+        .arg(to));
 }
 
 /// What `pmrep` reports, by column, with its columns' names.
@@ -46,6 +62,22 @@ pub fn report(base: &Path, step: &str, count: usize) -> Fetched {
         }
     }
     names.into_iter().zip(columns).collect()
+}
+
+/// Compresses a file in place with the tool of that name.
+pub fn compress(tool: &str, file: &Path) -> PathBuf {
+    let suffix = match tool {
+        "gzip" => "gz",
+        "bzip2" => "bz2",
+        "zstd" => "zst",
+        other => other,
+    };
+    let mut command = Command::new(tool);
+    if tool == "zstd" {
+        command.args(["--rm", "--quiet"]);
+    }
+    run(command.arg(file));
+    PathBuf::from(format!("{}.{suffix}", file.display()))
 }
 
 /// A line of the script: a name, then the values, each after a tab.

@@ -57,9 +57,9 @@ fn render(archive: &Archive, window: Window, options: RenderOptions) -> Renderin
 #[test]
 fn every_value_is_the_one_that_libpcp_interpolates() {
     let place = TempDir::new().unwrap();
-    for (version, seed) in [(2, 1), (3, 2), (2, 3), (3, 4)] {
+    for (version, seed) in [(2, 1), (3, 2), (3, 3)] {
         let base = place.path().join(format!("seed{seed}"));
-        peer::write(&base, version, seed, 150);
+        peer::write(&base, version, seed, 100);
         let (start, end) = bounds(&base);
         for (offset_ms, step_ms) in [(0, 60_000), (0, 10_000), (500_123, 7_001)] {
             let from_ns = start + offset_ms * 1_000_000;
@@ -84,7 +84,7 @@ fn every_rate_is_the_one_that_pmrep_reports() {
     let place = TempDir::new().unwrap();
     for version in [2, 3] {
         let base = place.path().join(format!("version{version}"));
-        peer::write(&base, version, 9, 150);
+        peer::write(&base, version, 9, 100);
         let archive = open(&base);
         let window = Window::new(archive.start(), archive.end(), Duration::from_secs(20));
         let rendering = render(&archive, window, RenderOptions::default());
