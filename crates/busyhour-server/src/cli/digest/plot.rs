@@ -1,7 +1,10 @@
 use super::output::legend;
 use crate::archive::{Archive, Rendering};
 use jiff::Timestamp;
-use plotters::prelude::*;
+use plotters::{
+    prelude::*,
+    style::{FontStyle, register_font},
+};
 use std::{ops::Range, path::PathBuf};
 
 /// Lines over time, collected from all archives and drawn at the end.
@@ -43,6 +46,8 @@ impl Plot {
     /// Writes the file.
     pub(super) fn draw(&self) -> Result<(), String> {
         let said = |error: &dyn std::fmt::Display| format!("{}: {error}", self.file.display());
+        register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular())
+            .map_err(|_| said(&"the font cannot be read"))?;
         let (times, values) = self.bounds();
         let area = SVGBackend::new(&self.file, SIZE).into_drawing_area();
         area.fill(&WHITE).map_err(|error| said(&error))?;
