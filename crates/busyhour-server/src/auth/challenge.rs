@@ -1,4 +1,4 @@
-//! IAX2's answer to a challenge (RFC 5456 §8.6.15).
+//! IAX2's answer to a challenge (RFC 5456 §8.6).
 
 use super::{Algorithm, HexDigest};
 

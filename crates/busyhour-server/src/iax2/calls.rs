@@ -167,7 +167,7 @@ impl Calls {
         }
     }
 
-    /// A frame of a call that is over, or never was (RFC 5456 §7.1).
+    /// A frame of a call that is over, or never was (RFC 5456 §7).
     fn stray(&mut self, arrival: Arrival<'_>, out: &mut Actions) {
         let Arrival { at, key, frame } = arrival;
         if is_never_answered(frame.kind) {
@@ -241,7 +241,7 @@ fn answer(call: &Call, at: Moment, verdict: &Verdict) -> (Command, Vec<u8>) {
     }
 }
 
-/// The elements of a REGACK (RFC 5456 §6.1.4).
+/// The elements of a REGACK (RFC 5456 §6.1).
 fn acceptance(call: &Call, at: Moment, refresh_s: Option<u16>) -> Vec<u8> {
     let mut elements = Vec::with_capacity(ACCEPTANCE_BYTES);
     let writer = ElementWriter::new(&mut elements)

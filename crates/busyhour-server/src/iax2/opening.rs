@@ -49,11 +49,13 @@ impl Calls {
             self.stats.malformed += 1;
             return;
         };
-        let admitted = self
-            .check_token(arrival, &elements, out)
-            .and_then(|()| self.check_record(arrival, first, &elements, out))
-            .and_then(|()| self.check_name(arrival, &elements, out))
-            .and_then(|username| self.check_room(arrival).map(|()| username));
+        // The name first: without one, a token would be long for what was sent.
+        let admitted = self.check_name(arrival, &elements, out).and_then(|name| {
+            self.check_token(arrival, &elements, out)?;
+            self.check_record(arrival, first, &elements, out)?;
+            self.check_room(arrival)?;
+            Ok(name)
+        });
         if let Ok(username) = admitted {
             let refresh_s = elements.number(Element::Refresh);
             self.begin(arrival, first, command, username, refresh_s, out);
@@ -78,7 +80,7 @@ impl Calls {
             (None, CallTokens::Optional) => return Ok(()),
             (None, CallTokens::Required) => {
                 self.stats.tokens_missing += 1;
-                let cause = reply::cause("Call Token Required", code::FACILITY_REJECTED);
+                let cause = reply::cause("No Call Token", code::FACILITY_REJECTED);
                 let (flow, frame) = (arrival.key.flow, arrival.frame);
                 reply::stateless(flow, frame, Command::RegisterReject, &cause, out);
             }
@@ -132,7 +134,7 @@ impl Calls {
         let is_name = |name: &&str| (1..=NAME_BYTES_MAX).contains(&name.len());
         name.filter(is_name).ok_or_else(|| {
             self.stats.nameless += 1;
-            let cause = reply::cause("Username Required", code::FACILITY_REJECTED);
+            let cause = reply::cause("No Username", code::FACILITY_REJECTED);
             let (flow, frame) = (arrival.key.flow, arrival.frame);
             reply::stateless(flow, frame, Command::RegisterReject, &cause, out);
             Refused
@@ -209,7 +211,7 @@ impl Calls {
     }
 }
 
-/// REGAUTH (RFC 5456 §6.1.3).
+/// REGAUTH (RFC 5456 §6.1).
 fn challenge(call: &mut Call, now: Instant, out: &mut Actions) {
     let Phase::Challenged { challenge, .. } = &call.phase else {
         return;
@@ -224,5 +226,5 @@ fn challenge(call: &mut Call, now: Instant, out: &mut Actions) {
 
 /// More than any account's name has.
 pub(super) const NAME_BYTES_MAX: usize = 80;
-/// The bit of AUTHMETHODS (RFC 5456 §8.6.13); plain text and RSA are not taken.
+/// The bit of AUTHMETHODS (RFC 5456 §8.6); plain text and RSA are not taken.
 const MD5: u16 = 2;

@@ -7,7 +7,7 @@ use busyhour::clock::Instant;
 use super::Actions;
 use crate::registrar::Flow;
 
-/// The frames of one call that may have to be sent again (RFC 5456 §7.2.1).
+/// The frames of one call that may have to be sent again (RFC 5456 §7).
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     frames: Vec<Sent>,

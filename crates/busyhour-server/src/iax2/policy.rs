@@ -15,7 +15,7 @@ pub struct Policy {
     pub records_max: usize,
 }
 
-/// Whether a call needs a call token (RFC 5456 §8.6.36, in its security addendum).
+/// Whether a call needs a call token (Asterisk's security note AST-2009-006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CallTokens {
     /// Yes: a device that knows none of them is refused.

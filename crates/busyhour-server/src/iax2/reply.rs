@@ -75,7 +75,7 @@ fn mirrored(frame: &FullFrame<'_>, command: Command) -> FullFrame<'static> {
     }
 }
 
-/// Values of CAUSECODE (RFC 5456 §8.6.33).
+/// Values of CAUSECODE (RFC 5456 §8.6).
 pub(super) mod code {
     pub const FACILITY_REJECTED: u8 = 29;
     pub const TEMPORARY_FAILURE: u8 = 41;

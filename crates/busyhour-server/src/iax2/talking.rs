@@ -168,5 +168,5 @@ impl Call {
     }
 }
 
-/// What the absence of REFRESH means (RFC 5456 §8.6.18).
+/// What the absence of REFRESH means (RFC 5456 §8.6).
 const REFRESH_DEFAULT_S: u32 = 60;

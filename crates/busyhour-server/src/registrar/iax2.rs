@@ -2,7 +2,7 @@
 //!
 //! An IAX2 device names no contact and no order: it is where its frames come
 //! from, and its calls are kept apart before they come here. So its binding is
-//! the URI `iax:user@address:port` (§5.1), and one from elsewhere replaces it.
+//! the URI `iax:user@address:port` (§5), and one from elsewhere replaces it.
 
 use super::{
     BindingId, Bindings, ContactWish, Flow, Moment, Policy, Refusal, Registration, Update, Wish,

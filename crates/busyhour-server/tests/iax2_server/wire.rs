@@ -96,7 +96,7 @@ impl Wire {
     }
 }
 
-/// RFC 5456 §8.6.15.
+/// RFC 5456 §8.6.
 pub fn md5_result(challenge: &str, password: &str) -> String {
     let hash = Md5::digest(format!("{challenge}{password}"));
     hash.iter().map(|byte| format!("{byte:02x}")).collect()

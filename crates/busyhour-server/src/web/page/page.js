@@ -73,6 +73,8 @@
       detail: (s) => `${count(s.watch.notified)} NOTIFY sent, ${count(s.watch.retransmitted)} again` },
     { id: "notifies", title: "NOTIFY", ...rated((s) => s.watch.notified),
       detail: (s) => `${count(s.watch.confirmed)} confirmed` },
+    { id: "iax2", title: "IAX2 calls", ...gauge((s) => s.iax2.call_count),
+      detail: (s) => `${count(s.iax2.accepted)} registered, ${count(s.iax2.retransmitted)} frames sent again` },
     { id: "datagrams", title: "Datagrams received", ...rated((s) => s.traffic.received),
       detail: (s, before) => `${rateText(rate(before, s, (x) => x.traffic.sent))} /s sent` },
     { id: "tasks", title: "Tasks run", ...rated((s) => s.runtime.pool.processed),

@@ -1,0 +1,88 @@
+//! A real IAX2 device, Debian's iaxmodem, registers with the real program.
+//!
+//! It is old enough to know nothing of call tokens, so the server that shall
+//! take it has to be told to.
+
+mod support;
+
+use std::process::{Child, Command, Stdio};
+use support::{Place, ServerProcess};
+
+const CONFIGURATION: &str = "
+[sip]
+domains = [\"example.com\"]
+[[account]]
+user = \"fax\"
+password = \"something long\"
+";
+
+/// A modem that runs until it is dropped.
+struct Modem(Child);
+
+impl Modem {
+    fn start(place: &Place, server: &ServerProcess, secret: &str) -> Self {
+        let device = place.path("ttyIAX");
+        let (user, group) = (id("-un"), id("-gn"));
+        let configuration = place.file(
+            "modem",
+            &format!(
+                "device {}\nowner {user}:{group}\nmode 660\nport 0\nrefresh 60\n\
+                 server {}\npeername fax\nsecret {secret}\ncodec slinear\n",
+                device.display(),
+                server.iax2,
+            ),
+        );
+        // It looks in /etc/iaxmodem, wherever its user wants it to look.
+        let path = format!("../..{}", configuration.display());
+        let child = Command::new("iaxmodem")
+            .arg(path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.expect("iaxmodem, which scripts/install-deps.sh test installs"))
+    }
+}
+
+impl Drop for Modem {
+    fn drop(&mut self) {
+        // Gone already is as good as ended here.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn id(option: &str) -> String {
+    let output = Command::new("id").arg(option).output().expect("id runs");
+    let name = String::from_utf8(output.stdout).expect("text");
+    name.trim().to_owned()
+}
+
+fn server(place: &Place, call_token: &str) -> ServerProcess {
+    let text = format!("[iax2]\ncall_token = \"{call_token}\"\n{CONFIGURATION}");
+    place.server(&text)
+}
+
+#[test]
+fn an_old_modem_registers_where_call_tokens_are_optional() {
+    let place = Place::new();
+    let server = server(&place, "optional");
+    let _modem = Modem::start(&place, &server, "something long");
+    server.wait_for("/iax2/completed", |count| count == 1);
+    assert_eq!(server.stat("/registrar/binding_count"), 1);
+    let bindings = server.get("/api/bindings");
+    assert!(bindings.contains("\"sip:fax@example.com\""), "{bindings}");
+    assert!(bindings.contains("\"iax:fax@127.0.0.1:"), "{bindings}");
+}
+
+#[test]
+fn it_is_refused_without_a_token_and_with_a_wrong_password() {
+    let place = Place::new();
+    let strict = server(&place, "required");
+    let modem = Modem::start(&place, &strict, "something long");
+    strict.wait_for("/iax2/tokens_missing", |count| count > 0);
+    drop((modem, strict));
+    let lax = server(&place, "optional");
+    let _modem = Modem::start(&place, &lax, "a guess");
+    lax.wait_for("/iax2/denied", |count| count > 0);
+    assert_eq!(lax.stat("/registrar/binding_count"), 0);
+}
