@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use busyhour::buffer::{Buffer, BufferPool};
+use busyhour::buffer::{Buffer, BufferPool, Error};
 
 #[test]
 fn every_pin_that_was_granted_can_be_taken_off_and_no_other() {
@@ -27,13 +27,17 @@ fn every_pin_that_was_granted_can_be_taken_off_and_no_other() {
     });
     let stats = pool.stats();
     assert_eq!((stats.live_count, stats.live_bytes), (0, 0));
-    assert_eq!(stats.allocated, 4 * ROUNDS as u64);
+    assert_eq!(stats.allocated, 4 * rounds() as u64);
+}
+
+fn at(address: usize) -> *const u8 {
+    std::ptr::without_provenance(address)
 }
 
 /// Publishes buffers under an own address, and pins whatever others published,
 /// live or stale.
 fn churn(pool: &BufferPool, addresses: &[AtomicUsize], worker: usize) {
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let buffer = pool.copy_from(&[worker as u8; 100]).unwrap();
         addresses[worker].store(buffer.as_ptr().addr(), Ordering::Release);
         let other = addresses[(worker + round) % addresses.len()].load(Ordering::Acquire);
@@ -45,6 +49,68 @@ fn churn(pool: &BufferPool, addresses: &[AtomicUsize], worker: usize) {
             assert!(held.iter().all(|byte| *byte == held[0]));
         }
     }
+}
+
+#[test]
+fn wrong_addresses_from_racing_threads_change_nothing() {
+    let pool = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+    let held = pool.copy_from(&[7; 100]).unwrap();
+    let good = held.as_ptr().addr();
+    let alone = pool.copy_from(&[8; 100]).unwrap();
+    // Of a size that nobody else takes, so that it stays stale.
+    let stale = pool.copy_from(&[9; 3000]).unwrap().as_ptr().addr();
+    for _ in 0..PINS {
+        pool.pin(at(good)).unwrap();
+    }
+    let before = pool.stats();
+    let refused = thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for round in 0..rounds() {
+                    let interior = at(good + round % 100);
+                    pool.pin(interior).unwrap();
+                    pool.unpin(interior).unwrap();
+                }
+            });
+        }
+        let vandal = || {
+            let local = 0_u8;
+            let wrong = [
+                0,
+                (&raw const local).addr(),
+                usize::MAX,
+                stale,
+                stale + 2999,
+                // In the rest of the buffer's block, and before it.
+                good + 100,
+                good - 1,
+            ];
+            let mut refused = 0;
+            for round in 0..rounds() {
+                let address = at(wrong[round % wrong.len()]);
+                refused += u64::from(pool.pin(address).is_err());
+                refused += u64::from(pool.unpin(address).is_err());
+                refused += u64::from(pool.buffer_at(address).is_err());
+                let unpinned = pool.unpin(alone.as_ptr());
+                assert!(matches!(unpinned, Err(Error::NotPinned { .. })));
+            }
+            refused
+        };
+        let vandals = [scope.spawn(vandal), scope.spawn(vandal)];
+        vandals.map(|vandal| vandal.join().unwrap())
+    });
+    assert_eq!(refused, [3 * rounds() as u64; 2]);
+    let after = pool.stats();
+    assert_eq!(
+        (after.live_count, after.live_bytes),
+        (before.live_count, before.live_bytes)
+    );
+    assert_eq!(after.foreign_addresses, 2 * 4 * rounds() as u64);
+    assert!(held.iter().all(|byte| *byte == 7) && alone.iter().all(|byte| *byte == 8));
+    for _ in 0..PINS {
+        pool.unpin(at(good)).unwrap();
+    }
+    assert!(matches!(pool.unpin(at(good)), Err(Error::NotPinned { .. })));
 }
 
 #[test]
@@ -76,4 +142,13 @@ fn buffers_outlive_their_pool() {
     .unwrap();
 }
 
-const ROUNDS: usize = 20_000;
+/// What each thread does so many times; a memory checker needs fewer.
+fn rounds() -> usize {
+    let divisor = std::env::var("BUSYHOUR_TEST_DIVISOR").ok();
+    20_000
+        / divisor
+            .and_then(|divisor| divisor.parse().ok())
+            .unwrap_or(1)
+}
+/// Pins that must still be there when the wrong ones are over.
+const PINS: usize = 3;
