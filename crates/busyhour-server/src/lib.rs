@@ -12,6 +12,7 @@ pub mod iax2;
 pub mod watch;
 pub mod store;
 pub mod archive;
+pub mod graphite;
 pub mod server;
 pub mod storm;
 pub mod config;

@@ -1,8 +1,9 @@
 //! The HTTP side over real connections, with a stand-in for the server.
 
+use busyhour::runtime::Runtime;
 use busyhour_server::{
     server::ServerStats,
-    web::{BindingPage, BindingView, Subject, Web},
+    web::{BindingPage, BindingView, GraphOptions, Graphs, Subject, Web},
 };
 use std::{
     io::{BufRead, BufReader},
@@ -56,6 +57,7 @@ fn binding(number: usize) -> BindingView {
 }
 
 struct Fixture {
+    _runtime: Runtime,
     stand_in: Arc<StandIn>,
     web: Web,
     agent: Agent,
@@ -64,11 +66,14 @@ struct Fixture {
 fn fixture() -> Fixture {
     let stand_in = Arc::new(StandIn::default());
     let address = "127.0.0.1:0".parse().unwrap();
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let graphs = Graphs::new(&runtime, GraphOptions::default(), Vec::new());
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .timeout_global(Some(Duration::from_secs(60)));
     Fixture {
-        web: Web::start(address, 16, stand_in.clone()).unwrap(),
+        web: Web::start(address, 16, stand_in.clone(), graphs).unwrap(),
+        _runtime: runtime,
         stand_in,
         agent: config.build().into(),
     }
@@ -82,6 +87,21 @@ impl Fixture {
 
     fn text(&self, path: &str) -> String {
         self.get(path).into_body().read_to_string().unwrap()
+    }
+
+    /// As Grafana's Graphite data source asks: pairs in the URL and in a form.
+    fn post(&self, path: &str, form: &str) -> Response<Body> {
+        let url = format!("http://{}{path}", self.web.address());
+        let request = self.agent.post(url);
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        request.send(form).unwrap()
+    }
+
+    fn posted(&self, path: &str, form: &str) -> serde_json::Value {
+        let response = self.post(path, form);
+        assert_eq!(response.status(), 200, "{path} {form}");
+        assert_eq!(header(&response, "content-type"), "application/json");
+        serde_json::from_str(&response.into_body().read_to_string().unwrap()).unwrap()
     }
 }
 
@@ -221,4 +241,137 @@ fn a_stop_ends_the_streams_and_frees_the_port() {
         rest.consume(len);
     }
     std::net::TcpListener::bind(address).unwrap();
+}
+
+#[test]
+fn grafana_draws_the_servers_own_values() {
+    let fixture = fixture();
+    // A panel: the query editor's target, the dashboard's range, the panel's width.
+    let form = "target=aliasByNode(scale(busyhour.registrar.binding_count%2C%202)%2C%201%2C%202)\
+                &from=-6h&until=now&format=json&maxDataPoints=1174";
+    let answer = fixture.posted("/render", form);
+    assert_eq!(answer[0]["target"], "registrar.binding_count");
+    assert_eq!(answer[0]["datapoints"][0][0], 24_000.0);
+    assert!(answer[0]["datapoints"][0][1].as_i64().unwrap() % 10 == 0);
+    // Absolute ranges are seconds since 1970.
+    let past = "target=busyhour.registrar.*&from=1289662349&until=1289665949&format=json&maxDataPoints=100";
+    let answer = fixture.posted("/render", past);
+    assert!(
+        answer
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|series| series["datapoints"] == serde_json::json!([]))
+    );
+    // A picture, for a page without Grafana.
+    let image =
+        fixture.get("/render?target=busyhour.registrar.accepted&from=-1h&width=300&height=200");
+    assert_eq!(header(&image, "content-type"), "image/png");
+    assert!(
+        image
+            .into_body()
+            .read_to_vec()
+            .unwrap()
+            .starts_with(b"\x89PNG")
+    );
+}
+
+#[test]
+fn grafana_finds_what_there_is() {
+    let fixture = fixture();
+    let roots = fixture.posted("/metrics/find?from=1289662349&until=1289665949", "query=*");
+    let expected = serde_json::json!([{
+        "text": "busyhour", "id": "busyhour", "allowChildren": 1, "expandable": 1, "leaf": 0, "context": {},
+    }]);
+    assert_eq!(roots, expected);
+    let text = fixture.text("/metrics/find?query=busyhour.registrar.bind*");
+    let leaves: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(leaves[0]["id"], "busyhour.registrar.binding_count");
+    assert_eq!(
+        (&leaves[0]["leaf"], &leaves[0]["expandable"]),
+        (&1.into(), &0.into())
+    );
+    let text =
+        fixture.text("/metrics/expand?query=busyhour.registrar.{accepted,added}&leavesOnly=1");
+    assert_eq!(
+        text,
+        r#"{"results":["busyhour.registrar.accepted","busyhour.registrar.added"]}"#
+    );
+    let text = fixture.text("/metrics/find/?query=busyhour.reg&format=completer");
+    assert_eq!(
+        text,
+        r#"{"metrics":[{"is_leaf":"0","name":"registrar","path":"busyhour.registrar."}]}"#
+    );
+    assert!(
+        fixture
+            .text("/metrics/index.json")
+            .contains("\"busyhour.runtime.pool.pushed\"")
+    );
+}
+
+#[test]
+fn grafana_learns_the_version_and_the_functions() {
+    let fixture = fixture();
+    assert_eq!(fixture.text("/version"), "1.1.10");
+    let functions: serde_json::Value = serde_json::from_str(&fixture.text("/functions")).unwrap();
+    let scale = &functions["scale"];
+    assert_eq!(
+        (&scale["group"], &scale["function"]),
+        (&"Transform".into(), &"scale(seriesList, factor)".into())
+    );
+    assert_eq!(scale["params"][1]["type"], "float");
+    for name in [
+        "sum",
+        "sumSeries",
+        "avg",
+        "min",
+        "max",
+        "alias",
+        "aliasByNode",
+        "derivative",
+        "perSecond",
+        "nonNegativeDerivative",
+        "movingAverage",
+        "summarize",
+        "timeShift",
+        "asPercent",
+        "sortBy",
+        "limit",
+        "keepLastValue",
+    ] {
+        assert_eq!(functions[name]["name"], name);
+    }
+    assert_eq!(fixture.text("/tags/autoComplete/tags?expr=name"), "[]");
+}
+
+#[test]
+fn what_graphite_refuses_has_its_status_its_reason_and_its_counter() {
+    let fixture = fixture();
+    let mistake = fixture.post("/render", "target=scale(busyhour.uptime_ns&format=json");
+    assert_eq!(mistake.status(), 400);
+    let told = mistake.into_body().read_to_string().unwrap();
+    assert_eq!(
+        told,
+        "target `scale(busyhour.uptime_ns`, character 25: expected , or )\n"
+    );
+    let long = fixture.get("/render?target=busyhour.uptime_ns&from=-9y&format=json");
+    assert_eq!(long.status(), 413);
+    let told = long.into_body().read_to_string().unwrap();
+    assert!(
+        told.contains("seconds lie between from and until; ask for less (at most 31622400)"),
+        "{told}"
+    );
+    assert_eq!(fixture.get("/metrics/find").status(), 400);
+    let stats: serde_json::Value = serde_json::from_str(&fixture.text("/api/stats")).unwrap();
+    let graphite = &stats["graphite"];
+    assert_eq!(
+        (&graphite["bad_requests"], &graphite["refused_range"]),
+        (&2.into(), &1.into())
+    );
+    assert_eq!(graphite["telemetry"]["sample_count"], 1);
+    assert!(
+        fixture
+            .text("/metrics")
+            .contains("busyhour_graphite_refused_range_total 1.0")
+    );
 }

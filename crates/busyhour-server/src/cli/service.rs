@@ -4,7 +4,7 @@ use crate::{
     net::{Both, Udp, UdpOptions, address_problem},
     server::{Server, ServerConfig},
     store::{self, MemoryStore, SqliteOptions, SqliteStore, Store},
-    web::Web,
+    web::{Graphs, Web},
 };
 use busyhour::runtime::Runtime;
 use std::{
@@ -40,7 +40,7 @@ impl Service {
         let server = Server::start(runtime.clone(), options, network.clone(), store);
         let server = server.map_err(Failure::running)?;
         let service = Self {
-            web: start_web(&config.http, &server)?,
+            web: start_web(&config, &server, &runtime)?,
             config,
             network,
             accounts,
@@ -174,11 +174,13 @@ fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {
     builder.build().map_err(Failure::running)
 }
 
-fn start_web(options: &config::Http, server: &Server) -> Result<Option<Web>, Failure> {
-    let Some(address) = options.listen else {
+fn start_web(config: &Config, server: &Server, runtime: &Runtime) -> Result<Option<Web>, Failure> {
+    let Some(address) = config.http.listen else {
         return Ok(None);
     };
-    let web = Web::start(address, options.max_connections, Arc::new(server.clone()));
+    let graphs = Graphs::new(runtime, config.graphite.options(), Vec::new());
+    let connections = config.http.max_connections;
+    let web = Web::start(address, connections, Arc::new(server.clone()), graphs);
     web.map(Some).map_err(|error| {
         let problem = address_problem(&error, "http.listen");
         Failure::running(format!(

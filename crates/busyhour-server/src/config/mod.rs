@@ -20,6 +20,7 @@
 mod accounts;
 mod check;
 mod file;
+mod graphite;
 mod keys;
 mod overrides;
 mod paths;
@@ -28,6 +29,7 @@ mod problem;
 mod values;
 
 pub use accounts::{Account, AccountRange, Accounts};
+pub use graphite::Graphite;
 pub use keys::{Allowed, KEYS, Key};
 pub use overrides::Overrides;
 pub use paths::default_database;
@@ -58,6 +60,8 @@ pub struct Config {
     pub limits: Limits,
     /// The dashboard, its API and the metrics.
     pub http: Http,
+    /// Graphite's interface.
+    pub graphite: Graphite,
     /// Where bindings are kept.
     pub store: Store,
     /// Workers, memory and shutdown.

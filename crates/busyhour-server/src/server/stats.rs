@@ -1,7 +1,7 @@
 //! The one snapshot that the command line, the page and the metrics read.
 
 use super::{NetworkStats, core::Core};
-use crate::{iax2::Iax2Stats, store::StoreStats};
+use crate::{graphite::GraphiteStats, iax2::Iax2Stats, store::StoreStats};
 use busyhour::stats::Snapshot;
 use serde::Serialize;
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub struct ServerStats {
     pub iax2: Iax2Stats,
     /// The store.
     pub store: StoreStats,
+    /// The Graphite interface; the HTTP side fills it in.
+    pub graphite: GraphiteStats,
     /// The stations of the library.
     pub runtime: Snapshot,
 }
@@ -152,6 +154,7 @@ impl Core {
             watch: self.watch_stats(),
             iax2: self.iax2().stats(),
             store: self.store().stats(),
+            graphite: GraphiteStats::default(),
             runtime: self.runtime().stats(),
         }
     }

@@ -7,12 +7,16 @@
 //! | `/api/events` | a snapshot a second as server-sent events, the last two minutes first |
 //! | `/api/bindings` | registered contacts, a page at a time |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
+//! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](crate::graphite) |
 //! | `/healthz` | 200 while the server serves, 503 with the reason otherwise |
 //!
-//! One thread, `bh-http`, runs all of it, so that no reader of a page can take
-//! a worker's time. Everything is read-only.
+//! One thread, `bh-http`, runs all of it but the evaluation of Graphite's
+//! requests: those take a worker's time, two at a time unless told otherwise.
+//! Everything is read-only.
 
 mod connections;
+mod graphite;
+mod graphs;
 mod health;
 mod metrics;
 mod page;
@@ -20,10 +24,12 @@ mod routes;
 mod sampler;
 mod subject;
 
+pub use graphs::{GraphOptions, Graphs};
 pub use routes::{BindingPage, BindingView};
 pub use subject::Subject;
 
 use connections::LimitedListener;
+use graphs::{Charted, Sampling};
 use sampler::Sampler;
 use std::{
     io,
@@ -39,10 +45,13 @@ pub struct Web {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// Ends with the server's own values.
+    _sampling: Sampling,
 }
 
 impl Web {
-    /// Binds `address` and serves `subject` with at most `max_connections` at once.
+    /// Binds `address` and serves `subject` and its `graphs` with at most
+    /// `max_connections` at once.
     ///
     /// # Errors
     ///
@@ -51,6 +60,7 @@ impl Web {
         address: SocketAddr,
         max_connections: usize,
         subject: Arc<dyn Subject>,
+        graphs: Arc<Graphs>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -59,13 +69,20 @@ impl Web {
             .enable_all()
             .build()?;
         let (stop, stopped) = oneshot::channel();
+        let subject: Arc<dyn Subject> = Arc::new(Charted {
+            subject,
+            graphs: graphs.clone(),
+        });
+        let sampling = graphs.sample(subject.clone());
+        let served = Served { subject, graphs };
         let thread = std::thread::Builder::new()
             .name(THREAD.into())
-            .spawn(move || runtime.block_on(serve(listener, max_connections, subject, stopped)))?;
+            .spawn(move || runtime.block_on(serve(listener, max_connections, served, stopped)))?;
         Ok(Self {
             address,
             stop: Some(stop),
             thread: Some(thread),
+            _sampling: sampling,
         })
     }
 
@@ -86,20 +103,28 @@ impl Drop for Web {
     }
 }
 
+/// What the routes show.
+struct Served {
+    subject: Arc<dyn Subject>,
+    graphs: Arc<Graphs>,
+}
+
 async fn serve(
     listener: TcpListener,
     max_connections: usize,
-    subject: Arc<dyn Subject>,
+    served: Served,
     stopped: oneshot::Receiver<()>,
 ) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => LimitedListener::new(listener, max_connections),
         Err(error) => return tracing::error!(%error, "the dashboard cannot be served"),
     };
+    let Served { subject, graphs } = served;
     let (sampler, sampling) = Sampler::start(subject.clone());
     let (drain, draining) = oneshot::channel::<()>();
-    let server = axum::serve(listener, routes::router(subject, sampler))
-        .with_graceful_shutdown(async { drop(draining.await) });
+    let routes = routes::router(subject, sampler).merge(graphite::router(graphs));
+    let server =
+        axum::serve(listener, routes).with_graceful_shutdown(async { drop(draining.await) });
     let server = tokio::spawn(server.into_future());
     // Either a stop was asked for or the owner is gone; both mean the same.
     let _ = stopped.await;

@@ -1,0 +1,77 @@
+use crate::{
+    graphite::{Limits, TelemetryOptions},
+    web::GraphOptions,
+};
+use std::time::Duration;
+
+/// The `[graphite]` section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Graphite {
+    /// Seconds between two samples of the server's own values.
+    pub sample_seconds: u32,
+    /// Memory for samples, in MiB.
+    pub history_mib: usize,
+    /// Values one request may fetch.
+    pub max_points: u64,
+    /// Series one request may match.
+    pub max_series: u64,
+    /// Days one request may span.
+    pub max_range_days: u32,
+    /// Memory one request may use, in MiB.
+    pub max_memory_mib: u64,
+    /// Calls within calls that a target may have.
+    pub max_depth: usize,
+    /// Seconds one request may take.
+    pub timeout_seconds: u32,
+    /// Requests evaluated at once.
+    pub max_running: usize,
+}
+
+impl Graphite {
+    /// What the interface itself needs to know.
+    pub fn options(&self) -> GraphOptions {
+        GraphOptions {
+            limits: Limits {
+                points_max: self.max_points,
+                series_max: self.max_series,
+                range_seconds_max: i64::from(self.max_range_days) * 86_400,
+                memory_bytes_max: self.max_memory_mib << 20,
+                depth_max: self.max_depth,
+                ..Limits::default()
+            },
+            duration_max: Duration::from_secs(u64::from(self.timeout_seconds)),
+            running_max: self.max_running,
+            telemetry: TelemetryOptions {
+                step_seconds: i64::from(self.sample_seconds),
+                bytes_max: self.history_mib << 20,
+                ..TelemetryOptions::default()
+            },
+        }
+    }
+}
+
+impl Default for Graphite {
+    fn default() -> Self {
+        Self {
+            sample_seconds: 10,
+            history_mib: 16,
+            max_points: 2_000_000,
+            max_series: 10_000,
+            max_range_days: 366,
+            max_memory_mib: 256,
+            max_depth: 32,
+            timeout_seconds: 30,
+            max_running: 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_interface() {
+        assert_eq!(Graphite::default().options(), GraphOptions::default());
+    }
+}

@@ -1,0 +1,83 @@
+use super::{
+    Call, Error, Expression, Limits, Series, Source, Window, functions, index,
+    limits::{BYTES_PER_POINT, Meter},
+};
+use std::sync::Arc;
+
+/// Evaluates the targets of one request within its limits.
+pub(super) struct Evaluator<'a> {
+    sources: &'a [Arc<dyn Source>],
+    meter: Meter<'a>,
+}
+
+impl<'a> Evaluator<'a> {
+    pub(super) fn new(
+        sources: &'a [Arc<dyn Source>],
+        limits: &'a Limits,
+        is_over: &'a dyn Fn() -> bool,
+    ) -> Self {
+        let meter = Meter::new(limits, is_over);
+        Self { sources, meter }
+    }
+
+    /// The series that `expression` stands for in `window`.
+    pub(super) fn evaluate(
+        &mut self,
+        expression: &Expression,
+        window: Window,
+    ) -> Result<Vec<Series>, Error> {
+        match expression {
+            Expression::Path(path) => self.fetch(path, window),
+            Expression::Call(call) => self.call(call, window),
+            other => {
+                let what = format!("expected a path or a function, found {}", shown(other));
+                Err(Error::Request(what))
+            }
+        }
+    }
+
+    /// Before a function makes `count` new values.
+    pub(super) fn hold(&mut self, count: usize) -> Result<(), Error> {
+        self.meter
+            .bytes((count as u64).saturating_mul(BYTES_PER_POINT))
+    }
+
+    /// Before an answer of about `count` bytes is written.
+    pub(super) fn hold_bytes(&mut self, count: u64) -> Result<(), Error> {
+        self.meter.bytes(count)
+    }
+
+    fn call(&mut self, call: &Call, window: Window) -> Result<Vec<Series>, Error> {
+        let function = functions::named(&call.name)?;
+        functions::check(function, call)?;
+        (function.apply)(self, &functions::Arguments::new(function, call, window))
+    }
+
+    fn fetch(&mut self, expression: &str, window: Window) -> Result<Vec<Series>, Error> {
+        self.meter.range(window.from, window.until)?;
+        let mut fetched = Vec::new();
+        for source in self.sources {
+            let paths = index::matching(&source.index(), expression)?;
+            self.meter.series(paths.len() as u64)?;
+            for path in &paths {
+                self.meter.points(source.len(path, window))?;
+            }
+            let points = source.fetch(&paths, window)?.into_iter();
+            let named = paths.iter().zip(points);
+            fetched.extend(named.map(|(path, points)| Series::fetched(path, expression, points)));
+        }
+        Ok(fetched)
+    }
+}
+
+/// An argument, for a message about it.
+pub(super) fn shown(expression: &Expression) -> String {
+    match expression {
+        Expression::Path(path) => format!("`{path}`"),
+        Expression::Call(call) => format!("{}(…)", call.name),
+        Expression::Number(number, _) => format!("the number {number}"),
+        Expression::Text(text) => format!("the text '{text}'"),
+        Expression::Flag(flag) => flag.to_string(),
+        Expression::Nothing => "None".into(),
+    }
+}

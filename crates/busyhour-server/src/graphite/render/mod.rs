@@ -1,0 +1,117 @@
+//! Series as an answer: data in three formats, a picture in two.
+
+mod json;
+mod picture;
+mod text;
+
+use super::{Answer, Error, Parameters, Series, Window, answer::JSON};
+
+/// What `/render` answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Json,
+    Raw,
+    Csv,
+    Png,
+    Svg,
+}
+
+/// What else the request says about the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Values of one series that are wanted at most.
+    points_max: Option<usize>,
+    leaves_out_missing: bool,
+    width: u32,
+    height: u32,
+    title: String,
+    hides_legend: bool,
+}
+
+impl Format {
+    pub(super) fn of(parameters: &Parameters) -> Result<Self, Error> {
+        if parameters.flag("rawData") {
+            return Ok(Self::Raw);
+        }
+        Ok(match parameters.get("format").unwrap_or("png") {
+            "json" => Self::Json,
+            "raw" => Self::Raw,
+            "csv" => Self::Csv,
+            "png" => Self::Png,
+            "svg" => Self::Svg,
+            other => {
+                return Err(Error::Request(format!(
+                    "format: `{other}` is not allowed; give one of: json, raw, csv, png, svg"
+                )));
+            }
+        })
+    }
+
+    /// About how many bytes the answer will have.
+    pub(super) fn bytes(self, all: &[Series], layout: &Layout) -> u64 {
+        let picture = u64::from(layout.width) * u64::from(layout.height) * 3;
+        let data = |each: u64| {
+            all.iter().fold(0_u64, |bytes, series| {
+                bytes.saturating_add(series.values.len() as u64 * each + series.name.len() as u64)
+            })
+        };
+        let rows: u64 = all
+            .iter()
+            .map(|series| series.name.len() as u64 * series.values.len() as u64)
+            .sum();
+        match self {
+            Self::Json => data(32),
+            Self::Raw => data(20),
+            Self::Csv => data(48).saturating_add(rows),
+            Self::Png => picture,
+            Self::Svg => data(24).min(picture * 8),
+        }
+    }
+}
+
+impl Layout {
+    pub(super) fn of(parameters: &Parameters) -> Result<Self, Error> {
+        let points_max = parameters.whole("maxDataPoints", 1, u64::from(u32::MAX))?;
+        let size = |name, default| {
+            let size = parameters.whole(name, SIDE_MIN, SIDE_MAX)?;
+            Ok(size
+                .and_then(|size| u32::try_from(size).ok())
+                .unwrap_or(default))
+        };
+        Ok(Self {
+            points_max: points_max.and_then(|points| usize::try_from(points).ok()),
+            leaves_out_missing: parameters.flag("noNullPoints"),
+            width: size("width", 330)?,
+            height: size("height", 250)?,
+            title: parameters
+                .get("title")
+                .unwrap_or_default()
+                .chars()
+                .take(TITLE_LEN_MAX)
+                .collect(),
+            hides_legend: parameters.flag("hideLegend"),
+        })
+    }
+}
+
+/// Writes the answer.
+pub(super) fn render(
+    format: Format,
+    all: Vec<Series>,
+    layout: &Layout,
+    window: Window,
+) -> Result<Answer, Error> {
+    let (content_type, body) = match format {
+        Format::Json => (JSON, json::write(all, layout)?),
+        Format::Raw => ("text/plain; charset=utf-8", text::raw(&all)),
+        Format::Csv => ("text/csv; charset=utf-8", text::csv(&all)),
+        Format::Png => ("image/png", picture::png(all, layout, window)?),
+        Format::Svg => ("image/svg+xml", picture::svg(all, layout, window)?),
+    };
+    Ok(Answer { content_type, body })
+}
+
+/// Of a picture, in pixels.
+const SIDE_MIN: u64 = 16;
+const SIDE_MAX: u64 = 4096;
+const TITLE_LEN_MAX: usize = 200;

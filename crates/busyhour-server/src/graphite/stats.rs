@@ -1,0 +1,97 @@
+use super::{Error, error::Limit};
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What was asked of the Graphite interface, and what it refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct GraphiteStats {
+    /// `/render` requests.
+    pub renders: u64,
+    /// Other requests: finding, expanding, listing.
+    pub lookups: u64,
+    /// Requests that were wrong in themselves.
+    pub bad_requests: u64,
+    /// Requests that a source failed.
+    pub source_failures: u64,
+    /// Refused: too many values.
+    pub refused_points: u64,
+    /// Refused: too many series.
+    pub refused_series: u64,
+    /// Refused: too long a time range.
+    pub refused_range: u64,
+    /// Refused: too much memory.
+    pub refused_memory: u64,
+    /// Refused: an expression too deep or too long.
+    pub refused_depth: u64,
+    /// Refused: took too long.
+    pub refused_duration: u64,
+    /// Refused: all places for renders taken, or the server shutting down.
+    pub refused_busy: u64,
+    /// The ring of the server's own values.
+    pub telemetry: TelemetryStats,
+}
+
+/// What the ring of the server's own values holds and has lost.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct TelemetryStats {
+    /// Samples held now.
+    pub sample_count: u64,
+    /// Series that any held sample has.
+    pub series_count: u64,
+    /// Memory that samples take.
+    pub held_bytes: u64,
+    /// Samples taken.
+    pub sampled: u64,
+    /// Samples given up for newer ones, because the memory was used up or the
+    /// calendar went back.
+    pub evicted: u64,
+    /// Values left out because a sample had too many.
+    pub dropped: u64,
+}
+
+/// The counters behind [`GraphiteStats`].
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) renders: AtomicU64,
+    pub(super) lookups: AtomicU64,
+    bad_requests: AtomicU64,
+    source_failures: AtomicU64,
+    refused: [AtomicU64; 6],
+    busy: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn busy(&self) {
+        Self::count(&self.busy);
+    }
+
+    pub(super) fn failed(&self, error: &Error) {
+        Self::count(match error {
+            Error::Request(_) => &self.bad_requests,
+            Error::Source(_) => &self.source_failures,
+            Error::TooLarge(limit, _) => &self.refused[*limit as usize],
+        });
+    }
+
+    pub(super) fn stats(&self, telemetry: TelemetryStats) -> GraphiteStats {
+        let refused = |limit: Limit| self.refused[limit as usize].load(Relaxed);
+        GraphiteStats {
+            renders: self.renders.load(Relaxed),
+            lookups: self.lookups.load(Relaxed),
+            bad_requests: self.bad_requests.load(Relaxed),
+            source_failures: self.source_failures.load(Relaxed),
+            refused_points: refused(Limit::Points),
+            refused_series: refused(Limit::Series),
+            refused_range: refused(Limit::Range),
+            refused_memory: refused(Limit::Memory),
+            refused_depth: refused(Limit::Depth),
+            refused_duration: refused(Limit::Duration),
+            refused_busy: self.busy.load(Relaxed),
+            telemetry,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Routes of the Graphite interface: parameters in, [`Graphs`] asked, answers out.
+
+use super::graphs::{Failure, Graphs};
+use crate::graphite::{Answer, Error, Parameters};
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, RawQuery, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use std::sync::Arc;
+
+/// Every route, with and without a slash at the end, as Graphite has it.
+pub(super) fn router(graphs: Arc<Graphs>) -> Router {
+    let mut router = Router::new();
+    for slash in ["", "/"] {
+        let path = |path: &str| format!("{path}{slash}");
+        router = router
+            .route(&path("/render"), get(render).post(render))
+            .route(&path("/metrics/find"), get(find).post(find))
+            .route(&path("/metrics/expand"), get(expand).post(expand))
+            .route(&path("/metrics/index.json"), get(index))
+            .route(&path("/functions"), get(functions))
+            .route(&path("/version"), get(version))
+            .route(&path("/tags/autoComplete/tags"), get(no_tags))
+            .route(&path("/tags/autoComplete/values"), get(no_tags));
+    }
+    router
+        .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
+        .with_state(graphs)
+}
+
+async fn render(
+    State(graphs): State<Arc<Graphs>>,
+    RawQuery(query): RawQuery,
+    form: Bytes,
+) -> Response {
+    let ask = graphs.ask(
+        parameters(query, &form),
+        |graphite, parameters, now, is_over| graphite.render(parameters, now, is_over),
+    );
+    respond(ask.await)
+}
+
+async fn find(
+    State(graphs): State<Arc<Graphs>>,
+    RawQuery(query): RawQuery,
+    form: Bytes,
+) -> Response {
+    let ask = graphs.ask(parameters(query, &form), |graphite, parameters, _, _| {
+        graphite.find(parameters)
+    });
+    respond(ask.await)
+}
+
+async fn expand(
+    State(graphs): State<Arc<Graphs>>,
+    RawQuery(query): RawQuery,
+    form: Bytes,
+) -> Response {
+    let ask = graphs.ask(parameters(query, &form), |graphite, parameters, _, _| {
+        graphite.expand(parameters)
+    });
+    respond(ask.await)
+}
+
+async fn index(State(graphs): State<Arc<Graphs>>) -> Response {
+    let ask = graphs.ask(Parameters::default(), |graphite, _, _, _| {
+        Ok(graphite.index())
+    });
+    respond(ask.await)
+}
+
+async fn functions(State(graphs): State<Arc<Graphs>>) -> Response {
+    respond(Ok(graphs.graphite().functions()))
+}
+
+async fn version(State(graphs): State<Arc<Graphs>>) -> Response {
+    respond(Ok(graphs.graphite().version()))
+}
+
+/// Series here have no tags beside their paths, and editors ask for them.
+async fn no_tags() -> Json<[String; 0]> {
+    Json([])
+}
+
+fn parameters(query: Option<String>, form: &Bytes) -> Parameters {
+    Parameters::parse(query.as_deref().unwrap_or_default(), form)
+}
+
+fn respond(outcome: Result<Answer, Failure>) -> Response {
+    match outcome {
+        Ok(answer) => {
+            let headers = [
+                (header::CONTENT_TYPE, answer.content_type),
+                (header::CACHE_CONTROL, "no-cache"),
+                (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            ];
+            (headers, answer.body).into_response()
+        }
+        Err(failure) => {
+            let (status, what) = told(&failure);
+            (status, format!("{what}\n")).into_response()
+        }
+    }
+}
+
+fn told(failure: &Failure) -> (StatusCode, String) {
+    match failure {
+        Failure::Graphite(error @ Error::Request(_)) => {
+            (StatusCode::BAD_REQUEST, error.to_string())
+        }
+        Failure::Graphite(error @ Error::TooLarge(..)) => {
+            (StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+        }
+        Failure::Graphite(error @ Error::Source(_)) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        }
+        Failure::Busy => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many requests are in work; try again in a while".into(),
+        ),
+        Failure::Lost => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the request ended without an answer; the log says why".into(),
+        ),
+    }
+}
+
+/// A form with as many targets as a request may have, and long ones, fits.
+const FORM_BYTES_MAX: usize = 1 << 20;

@@ -1,0 +1,190 @@
+use super::Subject;
+use crate::{
+    graphite::{
+        Answer, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry,
+        TelemetryOptions,
+    },
+    server::ServerStats,
+};
+use busyhour::{
+    clock::Clock,
+    pool::TaskPool,
+    runtime::Runtime,
+    timer::{TimerHandle, Timers},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    time,
+};
+
+/// The Graphite interface and what its requests run on: the pool's workers,
+/// a few at a time, so that a large one keeps neither the pages waiting nor
+/// every worker busy.
+pub struct Graphs {
+    graphite: Graphite,
+    telemetry: Arc<Telemetry>,
+    pool: TaskPool,
+    clock: Clock,
+    timers: Timers,
+    options: GraphOptions,
+    places: Semaphore,
+}
+
+/// What the Graphite interface may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphOptions {
+    /// Of one request.
+    pub limits: Limits,
+    /// Of one request, from its arrival.
+    pub duration_max: Duration,
+    /// Requests that run at a time; others wait.
+    pub running_max: usize,
+    /// The server's own values.
+    pub telemetry: TelemetryOptions,
+}
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The request, or what it asked for.
+    Graphite(Error),
+    /// All places are taken, or the server is shutting down.
+    Busy,
+    /// The task that should have answered it panicked.
+    Lost,
+}
+
+/// Takes samples until it is dropped.
+pub(super) struct Sampling {
+    timers: Timers,
+    timer: TimerHandle,
+}
+
+type Ask = fn(&Graphite, &Parameters, i64, &dyn Fn() -> bool) -> Result<Answer, Error>;
+
+impl Graphs {
+    /// The interface over the server's own values and `sources`.
+    pub fn new(
+        runtime: &Runtime,
+        options: GraphOptions,
+        mut sources: Vec<Arc<dyn Source>>,
+    ) -> Arc<Self> {
+        let telemetry = Arc::new(Telemetry::new(options.telemetry));
+        sources.insert(0, telemetry.clone());
+        Arc::new(Self {
+            graphite: Graphite::new(sources, options.limits.clone()),
+            telemetry,
+            pool: runtime.pool().clone(),
+            clock: runtime.clock().clone(),
+            timers: runtime.timers().clone(),
+            places: Semaphore::new(options.running_max.max(1)),
+            options,
+        })
+    }
+
+    /// Takes a sample of the snapshot now and then every step.
+    pub(super) fn sample(self: &Arc<Self>, subject: Arc<dyn Subject>) -> Sampling {
+        let (telemetry, clock) = (self.telemetry.clone(), self.clock.clone());
+        let take = move || {
+            let now = seconds(&clock);
+            // The snapshot is plain numbers and texts: there is always a form of it.
+            telemetry.record(
+                now,
+                &serde_json::to_value(subject.stats()).unwrap_or_default(),
+            );
+        };
+        take();
+        let step = u64::try_from(self.options.telemetry.step_seconds)
+            .unwrap_or(1)
+            .max(1);
+        let timer = self
+            .timers
+            .every(Duration::from_secs(step), &self.pool, take);
+        let timers = self.timers.clone();
+        Sampling { timers, timer }
+    }
+
+    /// Runs one request on the pool.
+    pub(super) async fn ask(
+        self: Arc<Self>,
+        parameters: Parameters,
+        ask: Ask,
+    ) -> Result<Answer, Failure> {
+        let deadline = self.clock.now() + self.options.duration_max;
+        let place = time::timeout(self.options.duration_max, self.places.acquire());
+        let Ok(Ok(_place)) = place.await else {
+            self.graphite.count_busy();
+            return Err(Failure::Busy);
+        };
+        let (answer, answered) = oneshot::channel();
+        let graphs = self.clone();
+        let task = move || {
+            let (now, is_over) = (seconds(&graphs.clock), || graphs.clock.now() > deadline);
+            // Whoever asked may be gone.
+            let _ = answer.send(ask(&graphs.graphite, &parameters, now, &is_over));
+        };
+        if self.pool.try_push(task).is_err() {
+            self.graphite.count_busy();
+            return Err(Failure::Busy);
+        }
+        answered
+            .await
+            .map_err(|_| Failure::Lost)?
+            .map_err(Failure::Graphite)
+    }
+
+    /// What needs no evaluation.
+    pub(super) fn graphite(&self) -> &Graphite {
+        &self.graphite
+    }
+
+    fn stats(&self) -> GraphiteStats {
+        self.graphite.stats(self.telemetry.stats())
+    }
+}
+
+impl Drop for Sampling {
+    fn drop(&mut self) {
+        // A sample that is being taken now is the last one.
+        let _ = self.timers.cancel(&self.timer);
+    }
+}
+
+/// A subject whose snapshot has the Graphite interface in it.
+pub(super) struct Charted {
+    pub(super) subject: Arc<dyn Subject>,
+    pub(super) graphs: Arc<Graphs>,
+}
+
+impl Subject for Charted {
+    fn stats(&self) -> ServerStats {
+        ServerStats {
+            graphite: self.graphs.stats(),
+            ..self.subject.stats()
+        }
+    }
+
+    fn bindings(&self, after: Option<&str>, limit: usize) -> super::BindingPage {
+        self.subject.bindings(after, limit)
+    }
+
+    fn is_draining(&self) -> bool {
+        self.subject.is_draining()
+    }
+}
+
+impl Default for GraphOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            duration_max: Duration::from_secs(30),
+            running_max: 2,
+            telemetry: TelemetryOptions::default(),
+        }
+    }
+}
+
+fn seconds(clock: &Clock) -> i64 {
+    i64::try_from(clock.unix_time().as_secs()).unwrap_or(i64::MAX)
+}
