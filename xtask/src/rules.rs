@@ -73,7 +73,7 @@ const SERVER: Layers = Layers {
         ),
         arrow("net", &["registrar", "server"]),
         arrow("storm", &["proto", "auth"]),
-        arrow("web", &["registrar", "server", "graphite"]),
+        arrow("web", &["archive", "registrar", "server", "graphite"]),
         arrow(
             "config",
             &["auth", "server", "registrar", "store", "graphite", "web"],

@@ -1,12 +1,13 @@
 use super::{Failure, announce::announce, reload::Reloadable};
 use crate::{
     config::{self, Config, default_database},
+    graphite::Source,
     net::{Both, Udp, UdpOptions, address_problem},
     server::{Server, ServerConfig},
     store::{self, MemoryStore, SqliteOptions, SqliteStore, Store},
-    web::{Graphs, Web},
+    web::{Archives, Graphs, Web},
 };
-use busyhour::runtime::Runtime;
+use busyhour::{buffer::BufferPool, runtime::Runtime};
 use std::{
     fs::DirBuilder,
     os::unix::fs::DirBuilderExt,
@@ -178,7 +179,8 @@ fn start_web(config: &Config, server: &Server, runtime: &Runtime) -> Result<Opti
     let Some(address) = config.http.listen else {
         return Ok(None);
     };
-    let graphs = Graphs::new(runtime, config.graphite.options(), Vec::new());
+    let archives = archives(&config.graphite, runtime)?;
+    let graphs = Graphs::new(runtime, config.graphite.options(), archives);
     let connections = config.http.max_connections;
     let web = Web::start(address, connections, Arc::new(server.clone()), graphs);
     web.map(Some).map_err(|error| {
@@ -188,3 +190,22 @@ fn start_web(config: &Config, server: &Server, runtime: &Runtime) -> Result<Opti
         ))
     })
 }
+
+/// The folder of archives, if there is one to serve. Their records have buffers
+/// of their own, so that reading them takes none from the packets.
+fn archives(
+    options: &config::Graphite,
+    runtime: &Runtime,
+) -> Result<Vec<Arc<dyn Source>>, Failure> {
+    let Some(folder) = &options.archives else {
+        return Ok(Vec::new());
+    };
+    let buffers = BufferPool::builder().budget_bytes(ARCHIVE_BUFFER_BYTES);
+    let buffers = buffers.build().map_err(Failure::running)?;
+    let step = i64::from(options.archive_step_seconds);
+    let archives = Archives::new(folder, step, buffers, runtime.pool().clone());
+    Ok(vec![Arc::new(archives)])
+}
+
+/// Some megabytes for each worker that reads.
+const ARCHIVE_BUFFER_BYTES: u64 = 256 << 20;

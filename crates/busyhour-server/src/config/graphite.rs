@@ -2,11 +2,15 @@ use crate::{
     graphite::{Limits, TelemetryOptions},
     web::GraphOptions,
 };
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// The `[graphite]` section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graphite {
+    /// A folder of PCP archives; `None` serves the server's own values alone.
+    pub archives: Option<PathBuf>,
+    /// Seconds between two values of an archive's series.
+    pub archive_step_seconds: u32,
     /// Seconds between two samples of the server's own values.
     pub sample_seconds: u32,
     /// Memory for samples, in MiB.
@@ -53,6 +57,8 @@ impl Graphite {
 impl Default for Graphite {
     fn default() -> Self {
         Self {
+            archives: None,
+            archive_step_seconds: 60,
             sample_seconds: 10,
             history_mib: 16,
             max_points: 2_000_000,

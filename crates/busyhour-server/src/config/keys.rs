@@ -374,6 +374,27 @@ pub const KEYS: &[Key] = &[
         show: |config| config.http.max_connections.to_string(),
     },
     Key {
+        path: "graphite.archives",
+        allowed: Allowed::Text("the path of a folder, or off"),
+        help: "Folder of PCP archives that Graphite's interface serves beside the server's own values",
+        assign: |config, text| put(&mut config.graphite.archives, path_or(OFF, text)),
+        show: |config| {
+            let folder = config.graphite.archives.as_ref();
+            folder.map_or(OFF.into(), |folder| folder.display().to_string())
+        },
+    },
+    Key {
+        path: "graphite.archive_step_seconds",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 86_400,
+            unit: "seconds",
+        },
+        help: "Seconds between two values of an archive's series",
+        assign: |config, text| put(&mut config.graphite.archive_step_seconds, text.parse().ok()),
+        show: |config| config.graphite.archive_step_seconds.to_string(),
+    },
+    Key {
         path: "graphite.sample_seconds",
         allowed: Allowed::Whole {
             min: 1,

@@ -14,6 +14,7 @@
 //! requests: those take a worker's time, two at a time unless told otherwise.
 //! Everything is read-only.
 
+mod archives;
 mod connections;
 mod graphite;
 mod graphs;
@@ -24,6 +25,7 @@ mod routes;
 mod sampler;
 mod subject;
 
+pub use archives::Archives;
 pub use graphs::{GraphOptions, Graphs};
 pub use routes::{BindingPage, BindingView};
 pub use subject::Subject;

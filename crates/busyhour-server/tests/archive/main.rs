@@ -3,6 +3,7 @@
 
 mod dump;
 mod mutation;
+mod graphite;
 mod peer;
 mod render;
 mod volumes;
