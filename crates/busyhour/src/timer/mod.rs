@@ -28,6 +28,8 @@ mod labels;
 mod members;
 mod histogram;
 mod report;
+#[cfg(all(test, loom))]
+mod model;
 
 pub use builder::TimerBuilder;
 pub use driver::Driver;

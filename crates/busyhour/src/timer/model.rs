@@ -1,0 +1,178 @@
+//! The loom models of what the service promises across threads; the README
+//! beside this argues the same in prose.
+
+use super::{
+    handle::{Cancel, TimerHandle},
+    record::Work,
+    service::{Add, Service},
+};
+use crate::{
+    clock::{Clock, Instant, UnixTime},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        lock,
+    },
+    task::{Executor, Rejected, Task},
+};
+use loom::thread;
+use std::sync::Arc;
+
+/// An executor whose tasks the model runs when it wants to.
+#[derive(Default)]
+struct Hand {
+    tasks: Mutex<Vec<Task>>,
+}
+
+impl Executor for Hand {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        lock(&self.tasks).push(task);
+        Ok(())
+    }
+}
+
+impl Hand {
+    fn run_one(&self) {
+        let task = lock(&self.tasks).pop();
+        if let Some(task) = task {
+            task.run();
+        }
+    }
+}
+
+/// What a callback leaves behind for the model to look at.
+#[derive(Default)]
+struct Trace {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+struct World {
+    service: Arc<Service>,
+    hand: Arc<Hand>,
+    trace: Arc<Trace>,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = Clock::simulated(UnixTime::default());
+        Self {
+            service: Arc::new(Service::new(0, clock, 1, 8)),
+            hand: Arc::default(),
+            trace: Arc::default(),
+        }
+    }
+
+    fn add_due(&self) -> TimerHandle {
+        let trace = Arc::clone(&self.trace);
+        let callback = move || {
+            trace.begun.fetch_add(1, Ordering::SeqCst);
+            thread::yield_now();
+            trace.ended.fetch_add(1, Ordering::SeqCst);
+        };
+        let executor: Arc<dyn Executor> = Arc::clone(&self.hand) as _;
+        let work = Work::Once {
+            task: Task::new(callback),
+            executor: Some(executor),
+        };
+        add(&self.service, 0, work)
+    }
+
+    /// Cancels and waits, and checks what that promises then and ever after.
+    fn cancel_and_check(&self, timer: TimerHandle, meanwhile: thread::JoinHandle<()>) {
+        let outcome = self.service.cancel_and_wait(&timer);
+        let begun = self.trace.begun.load(Ordering::SeqCst);
+        let ended = self.trace.ended.load(Ordering::SeqCst);
+        assert_eq!(begun, ended, "it runs after a cancel that waited");
+        match outcome {
+            Cancel::Prevented => assert_eq!(begun, 0),
+            Cancel::AlreadyRan => assert_eq!(begun, 1),
+            Cancel::Running => panic!("nobody else waits"),
+        }
+        meanwhile.join().unwrap();
+        self.hand.run_one();
+        let later = self.trace.begun.load(Ordering::SeqCst);
+        assert_eq!(begun, later, "it began after a cancel that waited");
+    }
+}
+
+fn add(service: &Service, deadline_ns: u64, work: Work) -> TimerHandle {
+    let add = Add {
+        deadline: Instant::from_nanos(deadline_ns),
+        work,
+        label: "",
+        owner: None,
+    };
+    service.add(add).unwrap()
+}
+
+fn model(check: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(check);
+}
+
+#[test]
+fn loom_timer_cancelled_and_waited_never_runs_later() {
+    model(|| {
+        let world = World::new();
+        let timer = world.add_due();
+        assert_eq!(world.service.run_due(Instant::ZERO), 1);
+        let hand = Arc::clone(&world.hand);
+        let worker = thread::spawn(move || hand.run_one());
+        world.cancel_and_check(timer, worker);
+    });
+}
+
+#[test]
+fn loom_timer_cancelled_while_it_is_delivered_never_runs_later() {
+    model(|| {
+        let world = World::new();
+        let timer = world.add_due();
+        let (service, hand) = (Arc::clone(&world.service), Arc::clone(&world.hand));
+        let driver = thread::spawn(move || {
+            service.run_due(Instant::ZERO);
+            hand.run_one();
+        });
+        world.cancel_and_check(timer, driver);
+    });
+}
+
+/// A driver that announces its sleep while others add, and what rings it.
+fn earlier_deadlines_wake(deadlines: &'static [u64]) {
+    model(|| {
+        let world = World::new();
+        let rung = Arc::new(AtomicBool::new(false));
+        let bell = Arc::clone(&rung);
+        let installed = (world.service.alarm).install(Box::new(move || {
+            bell.store(true, Ordering::SeqCst);
+        }));
+        assert!(installed);
+        let adders: Vec<_> = deadlines
+            .iter()
+            .map(|&deadline_ns| {
+                let service = Arc::clone(&world.service);
+                let work = Work::Wake(std::task::Waker::noop().clone());
+                thread::spawn(move || {
+                    add(&service, deadline_ns, work);
+                })
+            })
+            .collect();
+        let service = &world.service;
+        let until = service.alarm.prepare_sleep(|| service.earliest());
+        adders.into_iter().for_each(|adder| adder.join().unwrap());
+        let earliest = Instant::from_nanos(*deadlines.iter().min().unwrap());
+        let slept_past = until > earliest && !rung.load(Ordering::SeqCst);
+        assert!(!slept_past, "the driver sleeps past a deadline");
+    });
+}
+
+#[test]
+fn loom_timer_earlier_deadline_is_never_slept_past() {
+    earlier_deadlines_wake(&[5]);
+}
+
+#[test]
+fn loom_timer_earliest_of_two_deadlines_is_never_slept_past() {
+    earlier_deadlines_wake(&[5, 3]);
+}
