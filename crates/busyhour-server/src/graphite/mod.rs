@@ -21,7 +21,7 @@
 //!
 //! let recorded = Recorded::new([("web.1.hits", Points::new(0, 60, [Some(1.0), Some(2.0)]))]);
 //! let graphite = Graphite::new(vec![Arc::new(recorded)], Limits::default());
-//! let query = "target=scale(web.*.hits,10)&from=-60&until=60&format=json";
+//! let query = "target=scale(web.*.hits,10)&from=-2min&until=60&format=json";
 //! let answer = graphite.render(&Parameters::parse(query, b""), 120, &|| false).unwrap();
 //! let body = String::from_utf8(answer.body).unwrap();
 //! assert!(body.contains(r#""target":"scale(web.1.hits,10)""#));
