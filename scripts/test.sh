@@ -16,6 +16,13 @@ models() { # every loom model, in its own target folder because the whole tree i
   RUSTFLAGS="--cfg loom" cargo test --quiet --package busyhour --lib --release --target-dir target/loom -- loom_
 }
 
+fuzzing() { # every target for a short time; `scripts/fuzz.sh TARGET SECONDS` for a long one
+  local target
+  for target in fuzz/fuzz_targets/*.rs; do
+    scripts/fuzz.sh "$(basename "$target" .rs)" 10
+  done
+}
+
 benchmarks() { # the harness, and the engines that need no peer, at a tiny size
   (cd bench && cargo test --quiet)
 }
@@ -34,6 +41,6 @@ step lints cargo clippy --workspace --all-targets --quiet -- --deny warnings
 step documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --quiet
 step tests cargo test --workspace --quiet
 step models models
-step fuzzing scripts/fuzz.sh sip_message 60
+step fuzzing fuzzing
 step benchmarks benchmarks
 printf '\nall steps passed in %s s\n' "$SECONDS"
