@@ -42,5 +42,6 @@ step documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no
 step tests cargo test --workspace --quiet
 step models models
 step fuzzing fuzzing
+step valgrind scripts/valgrind-buffers.sh
 step benchmarks benchmarks
 printf '\nall steps passed in %s s\n' "$SECONDS"

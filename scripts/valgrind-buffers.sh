@@ -15,6 +15,6 @@ for test in buffer_addresses buffer_threads buffer_accounts; do
     program=$(cargo test --quiet -p busyhour --test "$test" --no-run --message-format=json |
         sed -n "s/.*\"executable\":\"\([^\"]*$test-[^\"]*\)\".*/\1/p")
     echo "valgrind: $test"
-    valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite \
+    valgrind --quiet --error-exitcode=1 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite \
         "$program" --test-threads 1
 done

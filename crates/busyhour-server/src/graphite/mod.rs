@@ -19,13 +19,13 @@
 //! use busyhour_server::graphite::{Graphite, Limits, Parameters, Points, Recorded};
 //! use std::sync::Arc;
 //!
-//! let recorded = Recorded::new([("web.1.hits", Points::new(0, 60, [Some(1.0), Some(2.0)]))]);
+//! let recorded = Recorded::new([("web.1.hits", Points::new(60, 60, [Some(1.0), Some(2.0)]))]);
 //! let graphite = Graphite::new(vec![Arc::new(recorded)], Limits::default());
-//! let query = "target=scale(web.*.hits,10)&from=-2min&until=60&format=json";
-//! let answer = graphite.render(&Parameters::parse(query, b""), 120, &|| false).unwrap();
+//! let query = "target=scale(web.*.hits,10)&from=-3min&until=-1min&format=json";
+//! let answer = graphite.render(&Parameters::parse(query, b""), 180, &|| false).unwrap();
 //! let body = String::from_utf8(answer.body).unwrap();
 //! assert!(body.contains(r#""target":"scale(web.1.hits,10)""#));
-//! assert!(body.contains(r#""datapoints":[[10.0,0],[20.0,60]]"#));
+//! assert!(body.contains(r#""datapoints":[[10.0,60],[20.0,120]]"#));
 //! ```
 
 mod aggregation;
