@@ -21,8 +21,8 @@ peers: ## Install the peers that Debian has, and build every engine of the bench
 	@cd bench && cargo run --quiet --package versus -- build && cargo run --quiet --package versus -- check
 
 bench: ## Every scenario at every size against every peer, within 18 minutes, and the page of it
-	@cd bench && cargo run --quiet --package versus -- run all --rounds 3 --budget 18 --json target/record.json
-	@cd bench && cargo run --quiet --package versus -- report target/record.json
+	@cd bench && { cargo run --quiet --package versus -- run all --rounds 3 --budget 18 --json target/record.json; \
+		status=$$?; cargo run --quiet --package versus -- report target/record.json; exit $$status; }
 
 doc: ## Build the library's documentation
 	@cargo doc --workspace --no-deps

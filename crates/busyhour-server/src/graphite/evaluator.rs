@@ -1,5 +1,5 @@
 use super::{
-    Call, Error, Expression, Limits, Series, Source, Window, functions, index,
+    Call, Error, Expression, Limit, Limits, Series, Source, Window, functions, index,
     limits::{BYTES_PER_POINT, Meter},
 };
 use std::sync::Arc;
@@ -26,6 +26,8 @@ impl<'a> Evaluator<'a> {
         expression: &Expression,
         window: Window,
     ) -> Result<Vec<Series>, Error> {
+        // A function may evaluate an argument twice, and so may those within it.
+        self.meter.time()?;
         match expression {
             Expression::Path(path) => self.fetch(path, window),
             Expression::Call(call) => self.call(call, window),
@@ -50,7 +52,23 @@ impl<'a> Evaluator<'a> {
     fn call(&mut self, call: &Call, window: Window) -> Result<Vec<Series>, Error> {
         let function = functions::named(&call.name)?;
         functions::check(function, call)?;
-        (function.apply)(self, &functions::Arguments::new(function, call, window))
+        let made = (function.apply)(self, &functions::Arguments::new(function, call, window))?;
+        for series in &made {
+            self.name(series)?;
+        }
+        Ok(made)
+    }
+
+    /// Names grow with each call around them, some to twice their length.
+    fn name(&mut self, series: &Series) -> Result<(), Error> {
+        let len = series.name.len().max(series.expression.len());
+        if len > NAME_LEN_MAX {
+            let what = format!(
+                "the name of a series would have {len} bytes (at most {NAME_LEN_MAX}); put alias() around it"
+            );
+            return Err(Error::TooLarge(Limit::Memory, what));
+        }
+        self.meter.bytes(2 * len as u64)
     }
 
     fn fetch(&mut self, expression: &str, window: Window) -> Result<Vec<Series>, Error> {
@@ -69,6 +87,9 @@ impl<'a> Evaluator<'a> {
         Ok(fetched)
     }
 }
+
+/// Longer than what combines ten thousand series by patterns.
+const NAME_LEN_MAX: usize = 64 << 10;
 
 /// An argument, for a message about it.
 pub(super) fn shown(expression: &Expression) -> String {

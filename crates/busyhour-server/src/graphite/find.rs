@@ -8,7 +8,10 @@ use super::{
     index::{Node, merged},
 };
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Each walks over all paths.
+const QUERIES_MAX: usize = 256;
 
 /// The nodes that `query` matches, as `format` wants them.
 pub(super) fn find(
@@ -45,11 +48,19 @@ pub(super) fn expand(
     max: u64,
 ) -> Result<Value, Error> {
     needed(parameters, "query")?;
+    let queries: BTreeSet<&str> = parameters.all("query").collect();
+    if queries.len() > QUERIES_MAX {
+        let what = format!(
+            "{} queries (at most {QUERIES_MAX}); ask for fewer at once",
+            queries.len()
+        );
+        return Err(Error::TooLarge(Limit::Series, what));
+    }
     let leaves_only = parameters.flag("leavesOnly");
     let mut by_query = Map::new();
     let mut all = Vec::new();
-    for query in parameters.all("query") {
-        let nodes = nodes(indexes, query, max)?.into_iter();
+    for query in queries {
+        let nodes = nodes(indexes, query, max.saturating_sub(all.len() as u64))?.into_iter();
         let nodes = nodes.filter(|node| node.is_leaf || !leaves_only);
         let paths: Vec<String> = nodes.map(|node| node.path).collect();
         all.extend_from_slice(&paths);

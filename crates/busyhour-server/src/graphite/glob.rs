@@ -22,6 +22,14 @@ impl Pattern {
     /// The patterns that `expression` stands for: one for each combination of
     /// what its braces hold.
     pub(super) fn alternatives(expression: &str) -> Result<Vec<Self>, Error> {
+        let braces = expression.matches('{').count();
+        if expression.len() > PATTERN_LEN_MAX || braces > BRACES_MAX {
+            let what = format!(
+                "a pattern has {} bytes and {braces} braces (at most {PATTERN_LEN_MAX} and {BRACES_MAX}); ask for less at once",
+                expression.len()
+            );
+            return Err(Error::TooLarge(Limit::Depth, what));
+        }
         let mut expanded = vec![expression.to_owned()];
         while expanded.iter().any(|text| text.contains(['{', '}'])) {
             let mut next = Vec::new();
@@ -174,6 +182,9 @@ fn unclosed(text: String, out: &mut Vec<String>) -> Result<(), Error> {
 
 /// More than any dashboard means; each is a walk over the paths that begin as it does.
 const ALTERNATIVES_MAX: usize = 256;
+/// Each takes a round over all alternatives.
+const BRACES_MAX: usize = 32;
+const PATTERN_LEN_MAX: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -89,7 +89,8 @@ impl<'a> Meter<'a> {
         self.time()
     }
 
-    fn time(&self) -> Result<(), Error> {
+    /// Before work that may take long, whatever it holds.
+    pub(super) fn time(&self) -> Result<(), Error> {
         if !(self.is_over)() {
             return Ok(());
         }

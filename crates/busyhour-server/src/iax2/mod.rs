@@ -24,7 +24,8 @@
 //!
 //! **Nothing is kept for a stranger.** A call token is signed, not stored, so a
 //! forged source address costs no memory, and gets less than three times the
-//! octets it sent.
+//! octets it sent, unless call tokens are optional: then a forged one costs a
+//! call, within its limits, and gets what is sent again to a silent device.
 //!
 //! **Call numbers are not used up.** A call is known by both addresses and the
 //! device's number; ours only has to fit. So a call that is over can be

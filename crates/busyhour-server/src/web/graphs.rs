@@ -28,7 +28,7 @@ pub struct Graphs {
     clock: Clock,
     timers: Timers,
     options: GraphOptions,
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 /// What the Graphite interface may use.
@@ -78,7 +78,7 @@ impl Graphs {
             pool: runtime.pool().clone(),
             clock: runtime.clock().clone(),
             timers: runtime.timers().clone(),
-            places: Semaphore::new(options.running_max.max(1)),
+            places: Arc::new(Semaphore::new(options.running_max.max(1))),
             options,
         })
     }
@@ -112,14 +112,19 @@ impl Graphs {
         ask: Ask,
     ) -> Result<Answer, Failure> {
         let deadline = self.clock.now() + self.options.duration_max;
-        let place = time::timeout(self.options.duration_max, self.places.acquire());
-        let Ok(Ok(_place)) = place.await else {
+        let place = time::timeout(
+            self.options.duration_max,
+            self.places.clone().acquire_owned(),
+        );
+        let Ok(Ok(place)) = place.await else {
             self.graphite.count_busy();
             return Err(Failure::Busy);
         };
         let (answer, answered) = oneshot::channel();
         let graphs = self.clone();
         let task = move || {
+            // It is taken until the task ends, also when whoever asked is gone.
+            let _place = place;
             let (now, is_over) = (seconds(&graphs.clock), || graphs.clock.now() > deadline);
             // Whoever asked may be gone.
             let _ = answer.send(ask(&graphs.graphite, &parameters, now, &is_over));

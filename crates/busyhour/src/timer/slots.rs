@@ -317,7 +317,8 @@ impl<T> Slots<T> {
             self.occupied_low = sparse.max(self.occupied() / 64);
             return;
         }
-        if is_empty(&(self.fresh / CHUNK_SLOTS as u32)) {
+        // With no fresh slot left, `fresh` is the first slot after its chunk, of another or of none.
+        if self.fresh < self.fresh_end && is_empty(&(self.fresh / CHUNK_SLOTS as u32)) {
             (self.fresh, self.fresh_end) = (0, 0);
         }
         let before = self.vacant.len();
@@ -493,6 +494,24 @@ mod tests {
             assert!(slots.release(handle).is_none());
         }
         assert_eq!(slots.iter().count() as u64, count);
+    }
+
+    #[test]
+    fn chunks_rest_also_when_the_last_one_is_exactly_used_up() {
+        let mut slots = Slots::new();
+        let count = 2 * CHUNK_SLOTS as u64;
+        let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n).0).collect();
+        for handle in &handles[..CHUNK_SLOTS * 7 / 4] {
+            assert!(slots.release(*handle).is_some());
+            slots.tidy();
+        }
+        assert_eq!(slots.rested.len() + slots.bare.len(), 1);
+        for (n, handle) in (0..count).zip(handles).skip(CHUNK_SLOTS * 7 / 4) {
+            let released = slots.release(handle).map(|(value, _)| value);
+            assert_eq!(released, Some(n));
+        }
+        slots.tidy();
+        assert_eq!(slots.occupied(), 0);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::{Arguments, naming::expressions};
-use crate::graphite::{Error, Series, aggregation::Aggregation, evaluator::Evaluator};
+use crate::graphite::{Error, Limit, Series, aggregation::Aggregation, evaluator::Evaluator};
 
 type Outcome = Result<Vec<Series>, Error>;
 
@@ -153,20 +153,28 @@ pub(super) fn normalize(list: &mut [Series]) -> Result<Option<Common>, Error> {
     }
     let start = list.iter().map(|series| series.start).min().unwrap_or(0);
     let end = list.iter().map(|series| series.end).max().unwrap_or(0);
+    // A source's history may begin later than another's.
+    let missing = |series: &Series| {
+        usize::try_from(series.start.saturating_sub(start) / step).unwrap_or(usize::MAX)
+    };
+    let padding = list.iter().map(missing).fold(0, usize::saturating_add);
+    if padding > PADDING_MAX {
+        let what = format!(
+            "series begin so far apart that {padding} missing values would stand in between (at most {PADDING_MAX}); summarize them first"
+        );
+        return Err(Error::TooLarge(Limit::Memory, what));
+    }
     for series in list.iter_mut() {
-        let missing = usize::try_from(series.start.saturating_sub(start) / step).unwrap_or(0);
-        // A source's history may begin later than another's.
-        series
-            .values
-            .splice(..0, std::iter::repeat_n(None, missing.min(PADDING_MAX)));
+        let count = missing(series);
+        series.values.splice(..0, std::iter::repeat_n(None, count));
         series.start = start;
     }
     let end = end - end.saturating_sub(start).rem_euclid(step);
     Ok(Some(Common { start, end, step }))
 }
 
-/// More values than any request may fetch.
-const PADDING_MAX: usize = 1 << 24;
+/// As many values as a request may fetch, unless told otherwise.
+const PADDING_MAX: usize = 2_000_000;
 
 fn common_multiple(a: i64, b: i64) -> Option<i64> {
     let (mut greater, mut less) = (a.max(b), a.min(b));

@@ -46,11 +46,11 @@ fn moving(
         Width::Span(_, seconds) => *seconds,
         Width::Points(count) => {
             // The step is known only from the series themselves.
-            let steps = arguments
-                .series(evaluator)?
-                .into_iter()
-                .map(|series| series.step);
-            steps.max().unwrap_or(0).saturating_mul(*count as i64)
+            let series = arguments.series(evaluator)?;
+            let Some(step) = series.iter().map(|series| series.step).max() else {
+                return Ok(Vec::new());
+            };
+            step.saturating_mul(*count as i64)
         }
     };
     let Window { from, until } = arguments.window;
@@ -120,9 +120,10 @@ fn running(
 ) -> Vec<Option<f64>> {
     let mut out = Vec::with_capacity(values.len().saturating_sub(count));
     let (mut sum, mut known) = (0.0, 0_usize);
+    let anew = ANEW.max(count);
     for end in count..values.len() {
         let window = &values[end - count..end];
-        if (end - count).is_multiple_of(ANEW) {
+        if (end - count).is_multiple_of(anew) {
             sum = window.iter().flatten().sum();
             known = window.iter().flatten().count();
         } else {

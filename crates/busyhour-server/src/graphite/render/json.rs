@@ -36,7 +36,9 @@ fn bring_together(all: &mut [Series], points_max: usize) {
         let each = (count / points_max as f64).ceil();
         let seconds = (each * series.step as f64) as i64;
         let first = series.start;
-        let nudge = seconds + first.rem_euclid(series.step) - first.rem_euclid(seconds);
+        let nudge = seconds
+            .saturating_add(first.rem_euclid(series.step))
+            .saturating_sub(first.rem_euclid(seconds));
         let lost = usize::try_from(nudge / series.step - 1).unwrap_or(0);
         series.values.drain(..lost.min(series.values.len()));
         series.start = first.saturating_add(nudge);
