@@ -480,6 +480,19 @@ fn hostile_targets_are_refused_before_they_cost_anything() {
 }
 
 #[test]
+fn what_grows_with_each_call_around_it_is_bounded() {
+    let nested = |call: &str, inner: &str, end: &str| {
+        format!("{}{inner}{}", call.repeat(30), end.repeat(30))
+    };
+    let names = refusal(&nested("asPercent(", "web.*.hits", ")"));
+    assert!(names.contains("the name of a series"), "{names}");
+    let braces = refusal(&"{x}".repeat(40));
+    assert!(braces.contains("40 braces"), "{braces}");
+    // Each call evaluates its argument twice, but not where nothing matches.
+    assert_eq!(series(&nested("movingAverage(", "nope", ",1)")), []);
+}
+
+#[test]
 fn the_fuzzers_property_holds_for_its_seeds() {
     let seeds = concat!(
         env!("CARGO_MANIFEST_DIR"),
