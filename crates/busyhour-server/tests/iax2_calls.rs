@@ -210,10 +210,10 @@ impl Table {
 }
 
 fn flow(source: u8) -> Flow {
-    Flow {
-        local: SocketAddr::from(([192, 0, 2, 1], 4569)),
-        remote: SocketAddr::from(([10, 0, 0, source], 4569)),
-    }
+    Flow::udp(
+        SocketAddr::from(([192, 0, 2, 1], 4569)),
+        SocketAddr::from(([10, 0, 0, source], 4569)),
+    )
 }
 
 fn source_of(address: SocketAddr) -> u8 {

@@ -407,10 +407,10 @@ fn request(call_id: &str, cseq: u32, headers: &str) -> String {
 }
 
 fn flow() -> Flow {
-    Flow {
-        remote: "192.0.2.1:5062".parse().unwrap(),
-        local: "192.0.2.9:5060".parse().unwrap(),
-    }
+    Flow::udp(
+        "192.0.2.9:5060".parse().unwrap(),
+        "192.0.2.1:5062".parse().unwrap(),
+    )
 }
 
 fn tally(added: u64, refreshed: u64, removed: u64) -> Tally {

@@ -1,7 +1,7 @@
 //! The SQLite store: what was acknowledged is there again, and only one server at a time.
 
 use busyhour::clock::UnixTime;
-use busyhour_server::registrar::{BindingChange, BindingId, Contact, Flow, Lease};
+use busyhour_server::registrar::{BindingChange, BindingId, Contact, Flow, Lease, Transport};
 use busyhour_server::store::{
     Account, AccountHash, Change, CommitError, Refused, SqliteOptions, SqliteStore, Store,
     StoreError,
@@ -188,6 +188,7 @@ fn contact(number: u64) -> Arc<Contact> {
         path: "".into(),
         user_agent: "phone".into(),
         flow: Flow {
+            transport: Transport::Tcp,
             remote: "[2001:db8::1]:5062".parse().unwrap(),
             local: "192.0.2.2:5060".parse().unwrap(),
         },

@@ -50,7 +50,7 @@ impl Fixture {
 }
 
 fn flow(local: SocketAddr, remote: SocketAddr) -> Flow {
-    Flow { local, remote }
+    Flow::udp(local, remote)
 }
 
 fn client() -> UdpSocket {

@@ -411,10 +411,10 @@ fn alice() -> Name {
 }
 
 fn flow() -> Flow {
-    Flow {
-        local: "192.0.2.9:5060".parse().unwrap(),
-        remote: "192.0.2.7:5070".parse().unwrap(),
-    }
+    Flow::udp(
+        "192.0.2.9:5060".parse().unwrap(),
+        "192.0.2.7:5070".parse().unwrap(),
+    )
 }
 
 #[track_caller]

@@ -43,7 +43,7 @@
 //!
 //! let mut calls = Calls::new(Keys::new([7; 32]), 0, Policy::default());
 //! let at = Moment { now: Instant::ZERO, unix: UnixTime::from_secs(1_800_000_000) };
-//! let flow = Flow { local: "192.0.2.1:4569".parse()?, remote: "192.0.2.7:4569".parse()? };
+//! let flow = Flow::udp("192.0.2.1:4569".parse()?, "192.0.2.7:4569".parse()?);
 //! let knows = |device: &Credentials<'_>| {
 //!     device.username == "alice" && device.proves(&challenge_response(device.challenge, "wonder"))
 //! };

@@ -128,10 +128,7 @@ mod tests {
 
     fn flow() -> Flow {
         let address = ([192, 0, 2, 1], 4569).into();
-        Flow {
-            local: address,
-            remote: address,
-        }
+        Flow::udp(address, address)
     }
 
     fn at_ms(millis: u64) -> Instant {

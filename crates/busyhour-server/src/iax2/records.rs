@@ -120,10 +120,7 @@ mod tests {
 
     fn key(peer_call: u16) -> CallKey {
         let address = ([192, 0, 2, 1], 4569).into();
-        let flow = Flow {
-            local: address,
-            remote: address,
-        };
+        let flow = Flow::udp(address, address);
         CallKey { flow, peer_call }
     }
 

@@ -64,10 +64,7 @@ impl Receiver {
             let payload = landing.payload(index, len, &self.buffers);
             match (payload, source) {
                 (Some(payload), Some(remote)) => deliver(Datagram {
-                    flow: Flow {
-                        local: self.local,
-                        remote,
-                    },
+                    flow: Flow::udp(self.local, remote),
                     payload,
                 }),
                 (None, _) => add(&self.counters.dropped_no_buffer, 1),

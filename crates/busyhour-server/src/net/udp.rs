@@ -32,7 +32,7 @@ use std::{
 ///
 /// let (arrived, arrivals) = mpsc::channel();
 /// udp.start(&buffers, move |datagram| drop(arrived.send(datagram)))?;
-/// let flow = Flow { local: here, remote: here };
+/// let flow = Flow::udp(here, here);
 /// udp.send(flow, buffers.copy_from(b"hello")?)?;
 /// let datagram = arrivals.recv()?;
 /// assert_eq!(&*datagram.payload, b"hello");

@@ -61,7 +61,7 @@ impl Bindings {
     ///     aor: "sip:alice@example.com".into(),
     ///     username: "alice".into(),
     ///     refresh_s: Some(300),
-    ///     flow: Flow { local: "192.0.2.1:4569".parse()?, remote: "192.0.2.7:4569".parse()? },
+    ///     flow: Flow::udp("192.0.2.1:4569".parse()?, "192.0.2.7:4569".parse()?),
     /// };
     /// let at = Moment { now: Instant::ZERO, unix: UnixTime::from_secs(1_800_000_000) };
     /// let update = Bindings::default()

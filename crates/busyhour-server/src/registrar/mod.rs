@@ -27,7 +27,7 @@ pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, Contact, Lease, Moment};
 pub use bindings::{Bindings, Expired, REMOVED_FOR};
 pub use date::HttpDate;
-pub use flow::Flow;
+pub use flow::{Flow, Transport, UnknownTransport};
 pub use iax2::Iax2Registration;
 pub use policy::{Policy, granted_seconds, seconds};
 pub use refusal::Refusal;

@@ -40,7 +40,7 @@ mod listing;
 
 pub use crate::{
     iax2::{CallTokens, Iax2Stats},
-    registrar::{Binding, Flow, Policy as RegistrationPolicy},
+    registrar::{Binding, Flow, Policy as RegistrationPolicy, Transport},
     watch::Policy as WatchPolicy,
 };
 pub use accounts::{Accounts, NoAccounts};
@@ -52,7 +52,7 @@ pub use start::StartError;
 pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};
 
 use self::core::Core;
-use crate::{store::Store, watch::End};
+use crate::{proto::sip::ParseError, store::Store, watch::End};
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use std::{
     fmt,
@@ -135,20 +135,27 @@ impl Server {
     /// thread may call this, several at a time; it parses and authenticates,
     /// and leaves the rest to the pool.
     pub fn datagram(&self, from: SocketAddr, local: SocketAddr, datagram: Buffer) {
-        let flow = Flow {
-            local,
-            remote: from,
-        };
-        self.core.receive(flow, &datagram);
+        self.message(Flow::udp(local, from), &datagram);
+    }
+
+    /// As [`datagram`](Self::datagram), for a message of any transport: one
+    /// datagram, or what a connection's framing cut out. The answer goes back
+    /// the same way.
+    pub fn message(&self, flow: Flow, message: &Buffer) {
+        self.core.receive(flow, message);
+    }
+
+    /// Takes what stands in a connection in place of a message, and cannot be
+    /// one: it is counted, and answered as far as it can be. Nobody knows
+    /// where the next message begins, so the connection has to end.
+    pub fn broken_stream(&self, flow: Flow, bytes: &Buffer, error: ParseError) {
+        self.core.broken_stream(flow, bytes, error);
     }
 
     /// As [`datagram`](Self::datagram), for one that came to an address where
     /// IAX2 is spoken.
     pub fn iax2_datagram(&self, from: SocketAddr, local: SocketAddr, datagram: Buffer) {
-        let flow = Flow {
-            local,
-            remote: from,
-        };
+        let flow = Flow::udp(local, from);
         self.core.receive_iax2(flow, &datagram);
     }
 

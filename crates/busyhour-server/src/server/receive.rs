@@ -39,6 +39,14 @@ impl Core {
         }
     }
 
+    /// What cannot be a message, in a connection.
+    pub(super) fn broken_stream(&self, flow: Flow, bytes: &Buffer, error: ParseError) {
+        let traffic = &self.counters().traffic;
+        traffic.received.increment();
+        traffic.received_bytes.add(bytes.len() as u64);
+        self.malformed(bytes, flow, error);
+    }
+
     /// Answers what can be answered, and is silent about the rest.
     fn malformed(&self, datagram: &Buffer, flow: Flow, error: ParseError) {
         let traffic = &self.counters().traffic;

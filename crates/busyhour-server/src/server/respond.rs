@@ -32,12 +32,16 @@ impl Core {
         self.send(flow, answer);
     }
 
-    /// Where the response to a request goes (RFC 3261 §18.2.2, RFC 3581 §4).
+    /// Where the response to a request goes (RFC 3261 §18.2.2, RFC 3581 §4): a
+    /// connection's back on the connection.
     pub(super) fn answer_flow(&self, request: &Message<'_>, flow: Flow) -> Flow {
+        if flow.transport.is_reliable() {
+            return flow;
+        }
         let remote = request.via().map(|via| via.reply_to(flow.remote));
         Flow {
-            local: flow.local,
             remote: remote.unwrap_or(flow.remote),
+            ..flow
         }
     }
 

@@ -20,7 +20,7 @@ pub fn write_accepted(
         .header(HeaderName::Expires, granted_s)
         .header(
             HeaderName::Contact,
-            format_args!("<sip:{}>", dialog.contact()),
+            format_args!("<sip:{}>", dialog.contact_address()),
         )
         .finish();
 }

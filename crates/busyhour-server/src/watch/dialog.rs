@@ -6,7 +6,7 @@ use crate::{
     proto::sip::{Address, HeaderName, Method, Output, RequestBuilder},
     registrar::{Flow, Refusal},
 };
-use std::net::SocketAddr;
+use std::{fmt::Display, net::SocketAddr};
 
 /// Our half of a dialog, opened by a watcher's SUBSCRIBE.
 #[derive(Debug, Clone)]
@@ -81,6 +81,12 @@ impl Dialog {
         self.advertised.unwrap_or(self.flow.local)
     }
 
+    /// What stands in our Contact: the address, and how it is reached.
+    pub(super) fn contact_address(&self) -> impl Display + use<> {
+        let (address, transport) = (self.contact(), self.flow.transport);
+        format!("{address}{}", transport.uri_suffix())
+    }
+
     /// The CSeq number of the next request.
     pub(super) fn next_cseq(&mut self) -> u32 {
         self.local_cseq += 1;
@@ -96,7 +102,8 @@ impl Dialog {
         };
         let contact = self.contact();
         let tag = &self.local_tag;
-        let via = format_args!("SIP/2.0/UDP {contact};branch={BRANCH}{tag}.{cseq};rport");
+        let transport = self.flow.transport;
+        let via = format_args!("SIP/2.0/{transport} {contact};branch={BRANCH}{tag}.{cseq};rport");
         let mut request =
             RequestBuilder::new(out, Method::Notify, uri).header(HeaderName::Via, via);
         for route in self.routes.iter().skip(skipped) {
@@ -117,7 +124,10 @@ impl Dialog {
             )
             .header(HeaderName::CallId, &self.call_id)
             .header(HeaderName::CSeq, format_args!("{cseq} NOTIFY"))
-            .header(HeaderName::Contact, format_args!("<sip:{contact}>"))
+            .header(
+                HeaderName::Contact,
+                format_args!("<sip:{}>", self.contact_address()),
+            )
     }
 
     /// Our tag in the branch of a NOTIFY of ours.

@@ -1,4 +1,4 @@
-//! A NOTIFY on its way: the client transaction of RFC 3261 §17.1.2 over UDP.
+//! A NOTIFY on its way: the client transaction of RFC 3261 §17.1.2 .
 
 use busyhour::{buffer::Buffer, clock::Instant};
 use std::time::Duration;
@@ -16,14 +16,25 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
-    pub(super) fn new(cseq: u32, is_last: bool, datagram: Buffer, now: Instant) -> Self {
+    /// On a flow that `is_reliable` nothing is sent again (RFC 3261 §17.1.2.2).
+    pub(super) fn new(
+        cseq: u32,
+        is_last: bool,
+        datagram: Buffer,
+        is_reliable: bool,
+        now: Instant,
+    ) -> Self {
+        let give_up_at = now + 64 * T1;
         Self {
             cseq,
             is_last,
             datagram,
             interval: T1,
-            resend_at: now + T1,
-            give_up_at: now + 64 * T1,
+            resend_at: match is_reliable {
+                true => give_up_at,
+                false => now + T1,
+            },
+            give_up_at,
         }
     }
 

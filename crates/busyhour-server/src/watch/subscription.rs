@@ -272,7 +272,9 @@ impl Subscription {
         self.owes_notify = false;
         self.version = self.version.wrapping_add(1);
         let is_last = self.phase != Phase::Active;
-        self.outstanding = Some(Outstanding::new(cseq, is_last, datagram.clone(), now));
+        let is_reliable = self.dialog.flow().transport.is_reliable();
+        let outstanding = Outstanding::new(cseq, is_last, datagram.clone(), is_reliable, now);
+        self.outstanding = Some(outstanding);
         let is_again = false;
         Some(Transmission { datagram, is_again })
     }

@@ -5,7 +5,7 @@ use crate::registrar::{BindingId, Contact, Flow, Lease};
 use crate::store::{Account, AccountHash, Contents, StoredBinding};
 use busyhour::{bus::Name, clock::UnixTime};
 use rusqlite::{Connection, OpenFlags, Row, Transaction};
-use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
     let wrap = |source| sqlite_error(path, source);
@@ -54,10 +54,7 @@ fn contact(row: &Row<'_>) -> Result<Contact, String> {
         call_id: text(5)?.into(),
         path: text(6)?.into(),
         user_agent: text(7)?.into(),
-        flow: Flow {
-            remote: address(text(8)?)?,
-            local: address(text(9)?)?,
-        },
+        flow: flow(text(8)?, text(9)?)?,
     })
 }
 
@@ -78,9 +75,9 @@ fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r str, String> {
         .map_err(|error| error.to_string())
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| format!("{text:?} is not an address with a port"))
+fn flow(remote: &str, local: &str) -> Result<Flow, String> {
+    let flow = Flow::from_texts(local, remote);
+    flow.ok_or_else(|| format!("{remote:?} and {local:?} are not two addresses with ports"))
 }
 
 fn accounts(snapshot: &Transaction<'_>) -> rusqlite::Result<Vec<Account>> {

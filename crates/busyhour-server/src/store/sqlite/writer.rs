@@ -90,7 +90,7 @@ fn put_contact(connection: &Connection, id: BindingId, contact: &Contact) -> rus
         contact.path,
         contact.user_agent,
         contact.flow.remote.to_string(),
-        contact.flow.local.to_string(),
+        contact.flow.local_text(),
     ])?;
     Ok(())
 }
