@@ -153,6 +153,13 @@ impl Instant {
         self.0
     }
 
+    /// As the difference, for those who ask so often that a [`Duration`],
+    /// which is seconds and a rest, is too much arithmetic.
+    #[inline(always)]
+    pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     fn from_elapsed(elapsed: Duration) -> Self {
         Self(saturating_nanos(elapsed))
     }

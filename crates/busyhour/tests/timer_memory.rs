@@ -2,8 +2,9 @@
 
 use busyhour::{
     clock::{Clock, Instant, UnixTime},
+    pool::TaskPool,
     task::{Executor, Rejected, Task},
-    timer::{Cancel, Handle, Queue, Timers},
+    timer::{Cancel, Handle, Queue, TimerBuilder, Timers},
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -113,13 +114,46 @@ fn the_service_allocates_nothing_per_timer_in_a_steady_state() {
         }
     }
 
-    let clock = Clock::simulated(UnixTime::default());
-    let timers = Timers::builder().clock(clock.clone()).shards(1).build();
     let executor: Arc<dyn Executor> = Arc::new(Inline);
+    run_in_a_steady_state(
+        &Clock::simulated(UnixTime::default()),
+        |timer| timer.on_shared(Arc::clone(&executor)),
+        || (),
+    );
+}
+
+#[test]
+fn timers_on_a_serializer_allocate_nothing_either() {
+    let clock = Clock::simulated(UnixTime::default());
+    let pool = TaskPool::simulated(1, clock.clone());
+    let calls = pool.serializer("calls").build().unwrap();
+    let device = pool.ephemeral();
+    let step = || while pool.step() {};
+    run_in_a_steady_state(&clock, |timer| timer.on(&calls), step);
+    run_in_a_steady_state(&clock, |timer| timer.on(&device), step);
+}
+
+#[test]
+fn timers_on_a_pool_allocate_nothing_either() {
+    let clock = Clock::simulated(UnixTime::default());
+    let pool = TaskPool::simulated(1, clock.clone());
+    let (shared, step) = (Arc::new(pool.clone()), || while pool.step() {});
+    run_in_a_steady_state(&clock, |timer| timer.on(&pool), step);
+    run_in_a_steady_state(&clock, |timer| timer.on(&shared), step);
+}
+
+/// Adds, cancels and expires timers of the service, and counts what it takes
+/// from the allocator. `on` says where a timer runs, `step` lets it run.
+fn run_in_a_steady_state(
+    clock: &Clock,
+    on: impl for<'a> Fn(TimerBuilder<'a, ()>) -> TimerBuilder<'a, Arc<dyn Executor>>,
+    step: impl Fn(),
+) {
+    let timers = Timers::builder().clock(clock.clone()).shards(1).build();
     let add = |n: u64| {
         let timer = timers.timer().after(Duration::from_millis(1 + n % 50));
         let timer = timer.label("steady").owner(n % 3);
-        timer.on_shared(Arc::clone(&executor)).run(|| ()).unwrap()
+        on(timer).run(|| ()).unwrap()
     };
     let turn = |n: u64| {
         let timer = add(n);
@@ -132,12 +166,13 @@ fn the_service_allocates_nothing_per_timer_in_a_steady_state() {
                 .unwrap()
                 .advance(Duration::from_millis(1));
             timers.run_due(clock.now());
+            step();
         }
     };
     // Owners that have a timer at all times, so that their lists stay.
     (0..3).for_each(|owner| {
         let timer = timers.timer().owner(owner).after(Duration::from_secs(9999));
-        timer.on_shared(Arc::clone(&executor)).run(|| ()).unwrap();
+        on(timer).run(|| ()).unwrap();
     });
     (0..20_000).for_each(turn);
     let before = CALLS.get();

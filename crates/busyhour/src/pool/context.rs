@@ -27,14 +27,15 @@ thread_local! {
 struct Context {
     pool: *const Shared,
     number: usize,
-    entity: Option<*const Arc<dyn Entity>>,
+    /// Null for plain tasks.
+    entity: *const Arc<dyn Entity>,
 }
 
 impl Context {
     const NONE: Self = Self {
         pool: ptr::null(),
         number: NO_NUMBER,
-        entity: None,
+        entity: ptr::null(),
     };
 }
 
@@ -151,7 +152,7 @@ pub(super) unsafe fn become_worker(pool: &Shared, number: usize) {
     CONTEXT.set(Context {
         pool,
         number,
-        entity: None,
+        entity: ptr::null(),
     });
 }
 
@@ -188,7 +189,7 @@ pub(crate) fn within<R>(
     CONTEXT.set(Context {
         pool,
         number: if is_same { outer.number } else { NO_NUMBER },
-        entity: entity.map(ptr::from_ref),
+        entity: entity.map_or(ptr::null(), ptr::from_ref),
     });
     let _restore = Restore(outer);
     f()
@@ -196,10 +197,10 @@ pub(crate) fn within<R>(
 
 /// The entity whose task this thread runs.
 pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
-    let entity = CONTEXT.get().entity?;
-    // SAFETY: `within` put it there, borrows it until `Restore`, and we are
-    // between the two.
-    Some(Arc::clone(unsafe { &*entity }))
+    let entity = CONTEXT.get().entity;
+    // SAFETY: it is null, or `within` put it there, borrows it until `Restore`,
+    // and we are between the two.
+    unsafe { entity.as_ref() }.map(Arc::clone)
 }
 
 /// A number that is this thread's own, so that it keeps to one worker.

@@ -11,6 +11,7 @@ use std::{
 use super::{
     context::{self, SelfWake},
     entity::{Entity, ShareCell, Token},
+    hand::Hand,
     join::{Abort, JoinError, JoinHandle, Outcome},
     shared::Shared,
     turn::Turn,
@@ -95,6 +96,7 @@ where
     }
 
     /// Polls once; the caller holds the token.
+    #[inline(always)]
     fn poll(&self, token: &Token) -> Polled {
         begin_poll(&self.progress);
         if self.is_aborted.load(Ordering::Acquire) {
@@ -142,14 +144,15 @@ where
     }
 
     /// Whether it is to be queued again.
-    fn run_once(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
+    #[inline(always)]
+    fn run_once(&self, hand: Hand<'_>, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
         let mut polled = Polled::Ready;
-        let panicked = self.pool.run_counted(|| polled = self.poll(token));
+        let panicked = hand.run_counted(|| polled = self.poll(token));
         match polled {
             _ if panicked => self.end(JoinError::Panicked),
             Polled::Yielded => {
                 // The word stays as it is: the next poll must see who wrote it last.
-                self.pool.count_pushed();
+                hand.count_pushed();
                 return true;
             }
             Polled::Pending => return self.fall_asleep(token, turn),
@@ -260,9 +263,10 @@ where
 
     /// One poll a turn: who yields wants others to run.
     fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
-        self.pool.count_started();
+        let hand = self.pool.hand();
+        hand.count_started();
         self.pool
-            .as_entity(token.entity(), || self.run_once(token, turn))
+            .as_entity(token.entity(), || self.run_once(hand, token, turn))
     }
 
     fn stats(&self) -> SerializerStats {

@@ -58,6 +58,14 @@ impl<'a> Hand<'a> {
         self.shared.run_counting(self.tallier(), berth)
     }
 
+    /// Runs foreign code that counts as a task; whether it panicked.
+    #[inline(always)]
+    pub(super) fn run_counted(self, foreign: impl FnOnce()) -> bool {
+        let panicked = self.shared.isolate(foreign);
+        self.tallier().add(|tally: &Tally| &tally.processed, 1);
+        panicked
+    }
+
     /// Makes an entity that has tasks visible to the workers.
     #[inline(always)]
     pub(crate) fn schedule(self, token: Token) {

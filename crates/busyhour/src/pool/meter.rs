@@ -2,43 +2,46 @@
 
 use std::time::Duration;
 
-use super::tally::Tally;
+use super::worker::Published;
 use crate::clock::{Clock, Instant};
 
 /// The stop watch of one worker.
 #[derive(Debug)]
 pub(super) struct Meter<'a> {
     clock: Clock,
-    /// Where the worker's tasks are counted.
-    tally: &'a Tally,
+    /// Where the worker's tasks are counted, and its last reading is shown.
+    published: &'a Published,
     /// Tasks begun at the last reading.
     begun: u64,
     /// The last reading.
     now: Instant,
-    /// Turns that ended since, and what they were charged already.
-    unread_turns: u32,
-    charged: Duration,
-    /// The last measured share of a turn.
+    /// Turns that might end unread after the last reading, and how many of them are left.
+    unread_max: u32,
+    unread_left: u32,
+    /// The last measured share of a turn: what an unread one is charged.
     share: Duration,
     /// Turns still to be read one by one.
     precise_turns: u32,
 }
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(clock: &Clock, tally: &'a Tally) -> Self {
-        Self {
+    pub(super) fn new(clock: &Clock, published: &'a Published) -> Self {
+        let meter = Self {
             clock: clock.clone(),
-            tally,
-            begun: tally.begun(),
+            published,
+            begun: published.tally.begun(),
             now: clock.now(),
-            unread_turns: 0,
-            charged: Duration::ZERO,
+            unread_max: 0,
+            unread_left: 0,
             share: Duration::ZERO,
             precise_turns: PRECISE_TURNS,
-        }
+        };
+        published.set_now(meter.now);
+        meter
     }
 
     /// The last reading: exact within a few short turns.
+    #[inline(always)]
     pub(super) fn now(&self) -> Instant {
         self.now
     }
@@ -46,59 +49,63 @@ impl<'a> Meter<'a> {
     /// Notes how long the entity waited whose turn begins, if the clock was read just before.
     #[inline(always)]
     pub(super) fn note_wait_since(&self, since: Instant) {
-        if self.unread_turns == 0 {
-            let waited = self.now - since;
-            self.tally.wait_ns.add(waited.as_nanos() as u64, 1);
+        if self.unread_left == self.unread_max {
+            let wait_ns = &self.published.tally.wait_ns;
+            wait_ns.add(self.now.nanos_since(since), 1);
         }
     }
 
     /// Forgets time that nobody ran in.
     pub(super) fn restart(&mut self) {
-        self.now = self.clock.now();
-        self.begun = self.tally.begun();
-        self.unread_turns = 0;
-        self.charged = Duration::ZERO;
+        self.begun = self.published.tally.begun();
+        self.begin(self.clock.now());
     }
 
     /// Ends a turn; returns what to charge it. `is_exhausted` if it used up its allowance.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end_turn(&mut self, is_exhausted: bool) -> Duration {
-        let read = is_exhausted || self.precise_turns > 0 || self.unread_turns >= UNREAD_TURNS_MAX;
-        if read {
+        if is_exhausted || self.unread_left == 0 {
             return self.read();
         }
-        self.unread_turns += 1;
-        self.charged += self.share;
+        self.unread_left -= 1;
         self.share
     }
 
     /// What was not charged to the unread turns goes to the one that just ended.
+    #[inline(never)]
     fn read(&mut self) -> Duration {
         let now = self.clock.now();
         let elapsed = now - self.now;
-        self.note_runs(elapsed);
-        let turns = self.unread_turns + 1;
-        self.share = elapsed / turns;
-        let is_long = self.share > SHORT_TURN;
-        let owed = elapsed.saturating_sub(self.charged);
-        self.precise_turns = match is_long {
+        self.note_runs(now.nanos_since(self.now));
+        let unread_turns = self.unread_max - self.unread_left;
+        let owed = elapsed.saturating_sub(self.share * unread_turns);
+        self.share = elapsed / (unread_turns + 1);
+        self.precise_turns = match self.share > SHORT_TURN {
             true => PRECISE_TURNS,
             false => self.precise_turns.saturating_sub(1),
         };
-        self.now = now;
-        self.unread_turns = 0;
-        self.charged = Duration::ZERO;
+        self.begin(now);
         owed
+    }
+
+    /// Measures on from a reading.
+    fn begin(&mut self, now: Instant) {
+        self.now = now;
+        self.published.set_now(now);
+        let is_precise = self.precise_turns > 0;
+        self.unread_max = if is_precise { 0 } else { UNREAD_TURNS_MAX };
+        self.unread_left = self.unread_max;
     }
 
     /// Counts the tasks that began since the last reading, as long as their mean.
     #[inline]
-    fn note_runs(&mut self, elapsed: Duration) {
-        let begun = self.tally.begun();
+    fn note_runs(&mut self, elapsed_ns: u64) {
+        let tally = &self.published.tally;
+        let begun = tally.begun();
         let tasks = begun - self.begun;
         self.begun = begun;
-        if let Some(mean_ns) = (elapsed.as_nanos() as u64).checked_div(tasks) {
-            self.tally.run_ns.add(mean_ns, tasks);
+        if let Some(mean_ns) = elapsed_ns.checked_div(tasks) {
+            tally.run_ns.add(mean_ns, tasks);
         }
     }
 }
@@ -126,9 +133,9 @@ mod tests {
     use super::*;
     use crate::clock::UnixTime;
 
-    fn meter(tally: &Tally) -> (Meter<'_>, Clock) {
+    fn meter(published: &Published) -> (Meter<'_>, Clock) {
         let clock = Clock::simulated(UnixTime::from_secs(0));
-        (Meter::new(&clock, tally), clock)
+        (Meter::new(&clock, published), clock)
     }
 
     fn turn(meter: &mut Meter<'_>, clock: &Clock, ran: Duration) -> Duration {
@@ -138,8 +145,8 @@ mod tests {
 
     #[test]
     fn a_long_turn_is_charged_to_whoever_ran_it() {
-        let tally = Tally::default();
-        let (mut meter, clock) = meter(&tally);
+        let published = Published::default();
+        let (mut meter, clock) = meter(&published);
         let long = Duration::from_millis(1);
         assert_eq!(turn(&mut meter, &clock, long), long);
         let short = Duration::from_nanos(100);
@@ -149,8 +156,8 @@ mod tests {
 
     #[test]
     fn charges_add_up_to_the_time_that_passed() {
-        let tally = Tally::default();
-        let (mut meter, clock) = meter(&tally);
+        let published = Published::default();
+        let (mut meter, clock) = meter(&published);
         let ran = |turn: u64| Duration::from_nanos(50 + turn % 7);
         let charged: Duration = (0..16 * 100 + 64)
             .map(|number| turn(&mut meter, &clock, ran(number)))

@@ -290,17 +290,36 @@ impl TaskPool {
 
 impl Executor for TaskPool {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
-        self.shared().push_task(task, false)
+        self.handle.execute(task)
     }
 
     fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
-        self.shared().push_task(task, true)
+        self.handle.execute_turn(task)
+    }
+
+    fn to_shared(&self) -> Option<Arc<dyn Executor>> {
+        Some(self.handle.clone())
     }
 
     fn assist(&self) -> Assistance {
-        if self.shared().step() {
+        self.handle.assist()
+    }
+}
+
+/// So that what others keep of a pool is its handle itself, and no box around it.
+impl Executor for Handle {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        self.0.push_task(task, false)
+    }
+
+    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+        self.0.push_task(task, true)
+    }
+
+    fn assist(&self) -> Assistance {
+        if self.0.step() {
             Assistance::Helped
-        } else if self.shared().is_simulated() {
+        } else if self.0.is_simulated() {
             Assistance::Hopeless
         } else {
             Assistance::Wait

@@ -1,7 +1,5 @@
 //! Looking after workers that are stuck. See README.md, "The patrol".
 
-use std::time::Duration;
-
 use super::worker::Worker;
 use crate::clock::Instant;
 
@@ -26,7 +24,8 @@ impl Patrol {
     /// Whether it is time for another one, `now`, at the worker's own `turn`.
     #[inline(always)]
     pub(super) fn is_due(&self, now: Instant, turn: u32) -> bool {
-        now - self.last_at >= INTERVAL || turn.wrapping_sub(self.last_turn) >= TURNS_MAX
+        now.nanos_since(self.last_at) >= INTERVAL_NS
+            || turn.wrapping_sub(self.last_turn) >= TURNS_MAX
     }
 
     pub(super) fn begin(&mut self, now: Instant, turn: u32) {
@@ -48,6 +47,6 @@ impl Patrol {
 }
 
 /// A turn of short tasks takes tens of microseconds.
-const INTERVAL: Duration = Duration::from_millis(1);
+const INTERVAL_NS: u64 = 1_000_000;
 /// Where the clock does not move by itself.
 const TURNS_MAX: u32 = 1024;

@@ -420,14 +420,6 @@ impl Shared {
         panicked
     }
 
-    /// Runs foreign code that counts as a task; whether it panicked.
-    #[inline(always)]
-    pub(super) fn run_counted(&self, foreign: impl FnOnce()) -> bool {
-        let panicked = self.isolate(foreign);
-        self.tallier().add(|tally| &tally.processed, 1);
-        panicked
-    }
-
     /// Counts a panic and drops what it was thrown with. That may panic in its
     /// turn, which must not end a worker: what that one is thrown with is leaked.
     #[cold]

@@ -32,7 +32,7 @@ impl<'a, 'm> Turn<'a, 'm> {
     }
 
     /// Whether one task more may run, which the caller then does.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self) -> bool {
         let may = self.tasks_left > 0 && !context::gave_way();
         self.tasks_left -= u32::from(may);
@@ -52,11 +52,10 @@ impl<'a, 'm> Turn<'a, 'm> {
     }
 
     /// Charges the turn to an entity that has no more to do.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn charge(&mut self, token: &Token) {
         if let Some((seat, meter)) = &mut self.on {
             let ran = meter.end_turn(false);
-            seat.worker.published.set_now(meter.now());
             let worker = seat.worker;
             token.with_share(|share| {
                 // The queue itself is not needed for it, so neither is the gate.

@@ -23,13 +23,12 @@ impl Shared {
             shared: self,
             seat,
             patrol: Patrol::new(self.workers.len(), self.clock.now()),
-            meter: Meter::new(&self.clock, &seat.worker.published.tally),
+            meter: Meter::new(&self.clock, &seat.worker.published),
             lane_allowance_log2: 0,
             turns: 0,
             last: None,
         };
         seat.worker.is_at_work.store(true, Ordering::SeqCst);
-        day.publish_now();
         while self.phase.get() != Phase::Sealed && (day.turn() || day.find_work()) {}
         day.put_back_last();
         seat.worker.is_at_work.store(false, Ordering::SeqCst);
@@ -121,7 +120,7 @@ impl Day<'_> {
         let allowance = 1 << self.lane_allowance_log2;
         let ran = self.shared.run_lane(self.seat, allowance);
         let is_exhausted = ran == allowance;
-        let charge = self.end_turn(is_exhausted);
+        let charge = self.meter.end_turn(is_exhausted);
         if is_exhausted {
             self.lane_allowance_log2 = next_allowance_log2(self.lane_allowance_log2, charge);
         }
@@ -135,22 +134,12 @@ impl Day<'_> {
             return;
         }
         let is_exhausted = turn.is_exhausted();
-        let charge = self.end_turn(is_exhausted);
+        let charge = self.meter.end_turn(is_exhausted);
         if is_exhausted {
             let next = next_allowance_log2(allowance_log2, charge);
             token.with_share(|share| share.allowance_log2 = next);
         }
         self.last = Some((Runnable::Entity(token), charge));
-    }
-
-    fn end_turn(&mut self, is_exhausted: bool) -> Duration {
-        let charge = self.meter.end_turn(is_exhausted);
-        self.publish_now();
-        charge
-    }
-
-    fn publish_now(&self) {
-        self.seat.worker.published.set_now(self.meter.now());
     }
 
     /// Searches, then sleeps, then searches again; `false` to end the day.
@@ -162,7 +151,6 @@ impl Day<'_> {
             self.shared.wake_one(None);
         }
         self.meter.restart();
-        self.publish_now();
         found
     }
 

@@ -28,6 +28,7 @@ use crate::{
 /// One place. It stays when its thread leaves; see README.md for who touches what.
 pub(super) struct Worker {
     pub(super) number: usize,
+    id: WorkerId,
     gate: CachePadded<Gate<Local>>,
     pub(super) published: CachePadded<Published>,
     /// Between the first look at the queues and the last.
@@ -89,6 +90,7 @@ impl Worker {
     pub(super) fn new(number: usize) -> Self {
         Self {
             number,
+            id: id(number),
             gate: CachePadded(Gate::new(Local::new(id(number)))),
             published: CachePadded::default(),
             is_at_work: AtomicBool::new(false),
@@ -99,7 +101,7 @@ impl Worker {
 
     #[inline(always)]
     pub(super) fn id(&self) -> WorkerId {
-        id(self.number)
+        self.id
     }
 
     /// Tasks and entities that wait here.
@@ -187,7 +189,6 @@ impl Worker {
 }
 
 /// Places are at most twice `WORKERS_MAX`.
-#[inline(always)]
 fn id(number: usize) -> WorkerId {
     WorkerId::new(number as u16)
 }

@@ -32,7 +32,7 @@ impl<E> Adaptive<E> {
         self.mode
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn len(&self) -> usize {
         match self.mode {
             Mode::Short => self.short.len(),
@@ -40,19 +40,19 @@ impl<E> Adaptive<E> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
-        if self.mode == Mode::Short && self.short.is_full() {
+        if self.mode == Mode::Short {
+            if !self.short.is_full() {
+                return self.short.push(entity, rank, place);
+            }
             self.lengthen();
         }
-        match self.mode {
-            Mode::Short => self.short.push(entity, rank, place),
-            Mode::Long => self.long.push(entity, rank, place),
-        }
+        self.long.push(entity, rank, place);
     }
 
     /// Takes out the next to run.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
         match self.mode {
             Mode::Short => self.short.pop(),
@@ -98,7 +98,7 @@ impl<E> Adaptive<E> {
         self.mode = Mode::Long;
     }
 
-    #[inline]
+    #[inline(always)]
     fn shorten_if_few(&mut self) {
         if self.long.len() <= SHORT_AGAIN {
             self.shorten();

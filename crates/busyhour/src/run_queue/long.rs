@@ -12,8 +12,8 @@ pub(super) struct Long<E> {
     lists: Vec<VecDeque<E>>,
     /// The ranks whose lists hold something, or did until lately.
     occupied: Ranks,
-    /// The highest of these.
-    top: Option<Rank>,
+    /// The highest of these; `NOBODY` if there is none.
+    top: Rank,
     len: usize,
 }
 
@@ -25,7 +25,7 @@ impl<E> Long<E> {
         Self {
             lists: Vec::new(),
             occupied: Ranks::default(),
-            top: None,
+            top: Rank::NOBODY,
             len: 0,
         }
     }
@@ -35,12 +35,12 @@ impl<E> Long<E> {
         self.lists.resize_with(Rank::COUNT, VecDeque::new);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
         let list = &mut self.lists[rank.index()];
         match place {
@@ -49,7 +49,7 @@ impl<E> Long<E> {
         }
         if list.len() == 1 {
             self.occupied.insert(rank);
-            self.top = self.top.max(Some(rank));
+            self.top = self.top.max(rank);
         }
         self.len += 1;
     }
@@ -58,13 +58,16 @@ impl<E> Long<E> {
     ///
     /// Lists that have emptied are struck off here and not when their last
     /// entity leaves, since that one is often put back before the next pick.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
         loop {
-            let rank = self.top?;
+            let rank = self.top;
             if let Some(entity) = self.lists[rank.index()].pop_front() {
                 self.len -= 1;
                 return Some((entity, rank));
+            }
+            if rank == Rank::NOBODY {
+                return None;
             }
             self.strike_off(rank);
         }
@@ -79,7 +82,7 @@ impl<E> Long<E> {
             self.lists.swap(used_up.index(), renewed.index());
             self.occupied.insert(renewed);
         }
-        self.top = self.occupied.highest();
+        self.top = self.occupied.highest().unwrap_or(Rank::NOBODY);
     }
 
     pub(super) fn remove(&mut self, entity: &E, rank: Rank) -> Option<E>
@@ -92,10 +95,10 @@ impl<E> Long<E> {
         list.remove(found)
     }
 
-    #[inline]
+    #[cold]
     fn strike_off(&mut self, rank: Rank) {
         self.occupied.remove(rank);
-        self.top = self.occupied.highest();
+        self.top = self.occupied.highest().unwrap_or(Rank::NOBODY);
         let list = &mut self.lists[rank.index()];
         if list.capacity() > Self::KEPT_CAPACITY {
             *list = VecDeque::new();

@@ -96,7 +96,7 @@ impl<E> RunQueue<E> {
     /// there [settles](RunQueue::settle) it there first.
     ///
     /// The standing must stay as it is while the entity is queued.
-    #[inline]
+    #[inline(always)]
     pub fn wake(&mut self, entity: E, standing: &mut Standing, place: Place) {
         standing.arrive(self.worker, self.epoch);
         let rank = Rank::of(standing, self.worker);
@@ -108,7 +108,7 @@ impl<E> RunQueue<E> {
     ///
     /// The caller runs it, then calls [`put_back`](RunQueue::put_back) if it
     /// has more to do, else [`sleep`](RunQueue::sleep).
-    #[inline]
+    #[inline(always)]
     pub fn pick(&mut self) -> Option<E> {
         let (entity, rank) = self.queued.pop()?;
         if rank.is_used_up() {
@@ -118,7 +118,7 @@ impl<E> RunQueue<E> {
     }
 
     /// Charges an entity for the time it `ran` and queues it again, behind its equals.
-    #[inline]
+    #[inline(always)]
     pub fn put_back(&mut self, entity: E, standing: &mut Standing, ran: Duration) {
         self.sleep(standing, ran);
         let rank = Rank::of(standing, self.worker);
@@ -129,11 +129,10 @@ impl<E> RunQueue<E> {
     ///
     /// The queue keeps nothing of it; [`wake`](RunQueue::wake) gives it the
     /// epochs it will have missed.
-    #[inline]
+    #[inline(always)]
     pub fn sleep(&self, standing: &mut Standing, ran: Duration) {
         standing.arrive(self.worker, self.epoch);
-        let ran_ns = u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX);
-        standing.charge(self.worker, ran_ns, self.tick_ns);
+        standing.charge(self.worker, nanos(ran), self.tick_ns);
     }
 
     /// Brings the counter of an entity up to date without charging it: before
@@ -161,7 +160,7 @@ impl<E> RunQueue<E> {
     }
 
     /// How many entities are runnable.
-    #[inline]
+    #[inline(always)]
     pub fn len(&self) -> usize {
         self.queued.len()
     }
@@ -195,6 +194,14 @@ impl<E> RunQueue<E> {
         self.epoch = self.epoch.wrapping_add(1);
         self.queued.renew();
     }
+}
+
+/// Without the wide arithmetic of `Duration::as_nanos`.
+#[inline(always)]
+const fn nanos(duration: Duration) -> u64 {
+    const NANOS_PER_SEC: u64 = 1_000_000_000;
+    let whole = duration.as_secs().saturating_mul(NANOS_PER_SEC);
+    whole.saturating_add(duration.subsec_nanos() as u64)
 }
 
 /// Where in the list an entity is queued, which decides between equals.

@@ -25,7 +25,7 @@ impl Rank {
     pub(super) const COUNT: usize = (REAL_TIME + RealTimePriority::MAX.get() as u16 + 1) as usize;
 
     /// The rank of an entity in the queue of `worker`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(standing: &Standing, worker: WorkerId) -> Self {
         match standing.class() {
             Class::RealTime(priority) => Self(REAL_TIME + u16::from(priority.get())),
@@ -39,13 +39,13 @@ impl Rank {
         Self(index as u16)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn index(self) -> usize {
         usize::from(self.0)
     }
 
     /// Whether the entity must wait for the next epoch.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_used_up(self) -> bool {
         self.0 < NORMAL
     }

@@ -1,4 +1,5 @@
 use super::{Place, rank::Rank};
+use std::mem;
 
 /// The length at which lists by rank are as fast: measured, see `README.md`.
 pub(super) const CAPACITY: usize = 16;
@@ -11,69 +12,64 @@ const _: () = assert!(CAPACITY.is_power_of_two());
 /// whom the entity does not belong, which is nobody when equals take turns.
 #[derive(Debug)]
 pub(super) struct Short<E> {
-    ring: [Entry<E>; CAPACITY],
+    entities: [Option<E>; CAPACITY],
+    ranks: [Rank; CAPACITY],
     /// Counts on and on; the low bits are the index of the head.
     head: usize,
     len: usize,
 }
 
-#[derive(Debug)]
-struct Entry<E> {
-    entity: Option<E>,
-    rank: Rank,
-}
-
 impl<E> Short<E> {
     pub(super) fn new() -> Self {
         Self {
-            ring: std::array::from_fn(|_| Entry::VACANT),
+            entities: [const { None }; CAPACITY],
+            ranks: [Rank::NOBODY; CAPACITY],
             head: 0,
             len: 0,
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
         self.len == CAPACITY
     }
 
     /// Puts an entity behind all that go before it. The ring must not be full.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
         debug_assert!(!self.is_full());
         let mut hole = self.len;
-        while hole > 0 && goes_before(rank, self.at(hole - 1).rank, place) {
-            *self.at_mut(hole) = self.at_mut(hole - 1).take();
+        while hole > 0 && goes_before(rank, self.ranks[self.index(hole - 1)], place) {
+            self.shift(hole - 1, hole);
             hole -= 1;
         }
-        let entity = Some(entity);
-        *self.at_mut(hole) = Entry { entity, rank };
+        self.put(self.index(hole), entity, rank);
         self.len += 1;
     }
 
     /// Takes out the next to run.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
         if self.len == 0 {
             return None;
         }
-        let Entry { entity, rank } = self.at_mut(0).take();
+        let index = self.index(0);
         self.head = self.head.wrapping_add(1);
         self.len -= 1;
-        Some((entity?, rank))
+        Some((self.entities[index].take()?, self.ranks[index]))
     }
 
     /// Begins an epoch; everybody here is used up.
     #[cold]
     pub(super) fn renew(&mut self) {
-        for index in 0..self.len {
-            let entry = self.at_mut(index);
-            entry.rank = entry.rank.renewed();
+        for place in 0..self.len {
+            let index = self.index(place);
+            self.ranks[index] = self.ranks[index].renewed();
         }
     }
 
@@ -81,46 +77,45 @@ impl<E> Short<E> {
     where
         E: PartialEq,
     {
-        let found = (0..self.len).find(|&index| self.at(index).entity.as_ref() == Some(entity))?;
-        let removed = self.at_mut(found).take();
-        for index in found + 1..self.len {
-            *self.at_mut(index - 1) = self.at_mut(index).take();
+        let at = |place: usize| self.entities[self.index(place)].as_ref();
+        let found = (0..self.len).find(|&place| at(place) == Some(entity))?;
+        let removed = self.entities[self.index(found)].take();
+        for place in found + 1..self.len {
+            self.shift(place, place - 1);
         }
         self.len -= 1;
-        removed.entity
+        removed
     }
 
+    /// Moves the entity from one place in the order to another, which is vacant.
     #[inline]
-    fn at(&self, index: usize) -> &Entry<E> {
-        &self.ring[self.head.wrapping_add(index) % CAPACITY]
+    fn shift(&mut self, from: usize, to: usize) {
+        let (from, to) = (self.index(from), self.index(to));
+        if let Some(entity) = self.entities[from].take() {
+            self.put(to, entity, self.ranks[from]);
+        }
     }
 
-    #[inline]
-    fn at_mut(&mut self, index: usize) -> &mut Entry<E> {
-        &mut self.ring[self.head.wrapping_add(index) % CAPACITY]
+    #[inline(always)]
+    fn put(&mut self, index: usize, entity: E, rank: Rank) {
+        let vacant = self.entities[index].replace(entity);
+        debug_assert!(vacant.is_none());
+        // There is nothing to drop, which the compiler cannot know.
+        mem::forget(vacant);
+        self.ranks[index] = rank;
+    }
+
+    #[inline(always)]
+    fn index(&self, place: usize) -> usize {
+        self.head.wrapping_add(place) % CAPACITY
     }
 }
 
 /// Whether an entity that is queued now goes before one that is in the ring.
-#[inline]
+#[inline(always)]
 fn goes_before(queued: Rank, present: Rank, place: Place) -> bool {
     match place {
         Place::Front => queued >= present,
         Place::Back => queued > present,
-    }
-}
-
-impl<E> Entry<E> {
-    const VACANT: Self = Self {
-        entity: None,
-        rank: Rank::NOBODY,
-    };
-
-    #[inline]
-    fn take(&mut self) -> Self {
-        Self {
-            entity: self.entity.take(),
-            rank: self.rank,
-        }
     }
 }

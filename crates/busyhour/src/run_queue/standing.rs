@@ -1,4 +1,4 @@
-use super::{Class, Priority, RealTimePriority, RunQueue, SAME_WORKER_BONUS, WorkerId};
+use super::{Class, Priority, RealTimePriority, RunQueue, SAME_WORKER_BONUS, WorkerId, nanos};
 use std::time::Duration;
 
 /// What one entity has to say for itself when the next one is picked.
@@ -115,7 +115,7 @@ impl Standing {
     /// counter as it is, and makes this one its home. One that comes from nowhere
     /// counts as having run here, as a forked child counts as having run where
     /// its parent does: else whoever ran once would stay ahead of all newcomers.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrive(&mut self, worker: WorkerId, epoch: u32) {
         if self.home == worker {
             self.catch_up(epoch);
@@ -130,19 +130,18 @@ impl Standing {
 
     /// What [`RunQueue::sleep`](super::RunQueue::sleep) does in a queue of
     /// `worker` with the default tick, in its `epoch`, without the queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fall_asleep(&mut self, worker: WorkerId, epoch: u32, ran: Duration) {
         const TICK_NS: u32 = RunQueue::<()>::DEFAULT_TICK.as_nanos() as u32;
         self.arrive(worker, epoch);
-        let ran_ns = u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX);
-        self.charge(worker, ran_ns, TICK_NS);
+        self.charge(worker, nanos(ran), TICK_NS);
     }
 
     /// Gives it the counter it would have, had each epoch since the last call
     /// renewed it: counter/2 + priority, over and over.
     ///
     /// That converges within eight steps, whatever the number of epochs.
-    #[inline]
+    #[inline(always)]
     pub(super) fn catch_up(&mut self, epoch: u32) {
         let missed = epoch.wrapping_sub(self.epoch);
         if missed != 0 {
@@ -155,18 +154,28 @@ impl Standing {
     ///
     /// A turn costs a thousandth of a tick at least. So even turns too short
     /// for the clock add up, and nobody stays ahead for ever.
-    #[inline]
+    #[inline(always)]
     pub(super) fn charge(&mut self, worker: WorkerId, ran_ns: u64, tick_ns: u32) {
         self.ran_on = worker;
         let turn_ns = ran_ns.max(u64::from(tick_ns / TURNS_PER_TICK_MAX + 1));
-        let owed_ns = turn_ns.saturating_add(u64::from(self.uncharged_ns));
-        if owed_ns < u64::from(tick_ns) {
-            self.uncharged_ns = owed_ns as u32;
-        } else {
-            let ticks = owed_ns / u64::from(tick_ns);
-            self.uncharged_ns = (owed_ns % u64::from(tick_ns)) as u32;
-            self.counter = u64::from(self.counter).saturating_sub(ticks) as u8;
+        let mut owed_ns = turn_ns.saturating_add(u64::from(self.uncharged_ns));
+        // Most turns take no tick or one: no reason to divide.
+        if owed_ns >= u64::from(tick_ns) {
+            owed_ns -= u64::from(tick_ns);
+            self.counter = self.counter.saturating_sub(1);
         }
+        if owed_ns >= u64::from(tick_ns) {
+            owed_ns = self.take_ticks(owed_ns, tick_ns);
+        }
+        self.uncharged_ns = owed_ns as u32;
+    }
+
+    /// Takes off whole ticks; returns the rest.
+    #[inline(never)]
+    fn take_ticks(&mut self, owed_ns: u64, tick_ns: u32) -> u64 {
+        let ticks = owed_ns / u64::from(tick_ns);
+        self.counter = u64::from(self.counter).saturating_sub(ticks) as u8;
+        owed_ns % u64::from(tick_ns)
     }
 }
 
@@ -186,6 +195,7 @@ const fn split(class: Class) -> (Priority, Option<RealTimePriority>) {
     }
 }
 
+#[inline(never)]
 fn renewed(mut counter: u8, priority: Priority, epochs: u32) -> u8 {
     for _ in 0..epochs {
         let next = counter / 2 + priority.get();

@@ -1,9 +1,9 @@
 //! One serializer: its queue, who runs it, and what it has done.
 
 use std::{
-    mem,
+    mem, ptr,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant as MachineInstant},
@@ -22,11 +22,13 @@ use crate::{
     run_queue::{Class, Standing},
     stats::SerializerStats,
     sync::{SpinGuard, SpinLock},
-    task::{Overflow, Reason, Rejected, Task},
+    task::{Assistance, Executor, Overflow, Reason, Rejected, Task},
 };
 
 /// What the handles of one serializer share.
 pub(crate) struct Core {
+    /// For who has it as an [`Executor`], behind a reference.
+    this: Weak<Self>,
     pool: TaskPool,
     share: ShareCell,
     details: Option<Box<Details>>,
@@ -41,12 +43,18 @@ impl Core {
         details: Option<Details>,
         has_marks: bool,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
             pool,
             share: ShareCell::new(Standing::new(class)),
             details: details.map(Box::new),
             state: SpinLock::new(State::new(bound, has_marks)),
         })
+    }
+
+    /// Whether `entity` is this serializer.
+    pub(super) fn is(&self, entity: &Arc<dyn Entity>) -> bool {
+        ptr::addr_eq(self, Arc::as_ptr(entity))
     }
 
     #[inline(always)]
@@ -507,6 +515,33 @@ impl Entity for Core {
         self.drop_queue(waiting);
         self.tell_waiters();
         not_run
+    }
+}
+
+/// So that what others keep of a serializer is the serializer itself, and no
+/// box around a handle of it.
+impl Executor for Core {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        match self.this.upgrade() {
+            Some(this) => this.try_push(task, None),
+            None => Err(self.refuse(task, Reason::ShutDown)),
+        }
+    }
+
+    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+        match self.this.upgrade() {
+            Some(this) => this.push_forced(task),
+            None => Err(self.refuse(task, Reason::ShutDown)),
+        }
+    }
+
+    fn to_shared(&self) -> Option<Arc<dyn Executor>> {
+        Some(self.this.upgrade()?)
+    }
+
+    fn assist(&self) -> Assistance {
+        let this = self.this.upgrade();
+        this.map_or(Assistance::Hopeless, |this| Core::assist(&this))
     }
 }
 

@@ -217,10 +217,11 @@ impl Executor for Serializer {
         self.core.push_forced(task)
     }
 
+    fn to_shared(&self) -> Option<Arc<dyn Executor>> {
+        Some(self.core.clone())
+    }
+
     fn assist(&self) -> Assistance {
-        if Self::current().as_ref() == Some(self) {
-            return Assistance::Hopeless;
-        }
         self.core.assist()
     }
 }

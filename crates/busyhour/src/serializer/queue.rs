@@ -42,23 +42,15 @@ impl Queue {
         usize::from(self.first.is_taken()) + rest
     }
 
-    /// Appends the task that `make` makes where it will lie.
+    /// Puts the task that `make` makes into the queue, which is empty, where it will lie.
     #[inline(always)]
-    pub(super) fn push(&mut self, make: impl FnOnce() -> Task) {
-        if self.is_empty() {
-            self.first.put(make);
-        } else {
-            self.append(make(), None);
-        }
+    pub(super) fn put_first(&mut self, make: impl FnOnce() -> Task) {
+        debug_assert!(self.is_empty());
+        self.first.put(make);
     }
 
-    /// Appends a task that a later one with the same key may replace.
-    pub(super) fn push_keyed(&mut self, task: Task, key: u64) {
-        self.append(task, Some(key));
-    }
-
-    #[inline(never)]
-    fn append(&mut self, task: Task, key: Option<u64>) {
+    /// Appends a task behind the first; one with a `key` may be replaced by a later one.
+    pub(super) fn append(&mut self, task: Task, key: Option<u64>) {
         let rest = self.rest.get_or_insert_default();
         if let Some(key) = key {
             rest.places
@@ -134,7 +126,11 @@ mod tests {
         let mut queue = Queue::default();
         let push = |queue: &mut Queue, number: i32| {
             let sender = sender.clone();
-            queue.push(|| Task::new(move || sender.send(number).unwrap()));
+            let task = || Task::new(move || sender.send(number).unwrap());
+            match queue.is_empty() {
+                true => queue.put_first(task),
+                false => queue.append(task(), None),
+            }
         };
         (0..3).for_each(|number| push(&mut queue, number));
         queue.take().unwrap().run();
@@ -150,8 +146,8 @@ mod tests {
     #[test]
     fn a_key_replaces_in_place() {
         let mut queue = Queue::default();
-        queue.push_keyed(Task::labelled(&"old", || ()), 1);
-        queue.push_keyed(Task::labelled(&"other", || ()), 2);
+        queue.append(Task::labelled(&"old", || ()), Some(1));
+        queue.append(Task::labelled(&"other", || ()), Some(2));
         let old = queue.replace(Task::labelled(&"new", || ()), 1).unwrap();
         assert_eq!(old.label(), Some("old"));
         assert!(queue.replace(Task::new(|| ()), 3).is_err());

@@ -12,6 +12,7 @@ use crate::{
 /// How many tasks may wait, and what happens to one more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
+    /// One at least.
     pub(super) capacity: u32,
     pub(super) overflow: Overflow,
 }
@@ -84,7 +85,7 @@ impl State {
 
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
-        self.queue.len() < self.bound.capacity as usize
+        self.queue.is_empty() || self.queue.len() < self.bound.capacity as usize
     }
 
     /// Whether a task without a key can simply be appended.
@@ -97,8 +98,16 @@ impl State {
     pub(super) fn append(&mut self, now: Instant, make: impl FnOnce() -> Task) {
         if self.queue.is_empty() {
             self.head_since = now;
+            self.queue.put_first(make);
+            self.high_water = self.high_water.max(1);
+        } else {
+            self.append_behind(make());
         }
-        self.queue.push(make);
+    }
+
+    #[inline(never)]
+    fn append_behind(&mut self, task: Task) {
+        self.queue.append(task, None);
         self.high_water = self.high_water.max(self.queue.len() as u32);
     }
 
@@ -131,7 +140,7 @@ impl State {
         if self.queue.is_empty() {
             self.head_since = now;
         }
-        self.queue.push_keyed(task, key);
+        self.queue.append(task, Some(key));
         self.high_water = self.high_water.max(self.queue.len() as u32);
         Offer::Queued
     }

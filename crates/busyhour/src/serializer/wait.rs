@@ -46,6 +46,9 @@ impl Core {
 
     /// Runs one of its tasks for a thread that has to wait for them.
     pub(super) fn assist(self: &Arc<Self>) -> Assistance {
+        if current_entity().is_some_and(|entity| self.is(&entity)) {
+            return Assistance::Hopeless;
+        }
         let helped = self.may_help() && self.run_one();
         if helped || self.pool().step() {
             Assistance::Helped

@@ -78,6 +78,10 @@ impl<T: Executor + ?Sized> Executor for Arc<T> {
         (**self).execute_turn(task)
     }
 
+    fn to_shared(&self) -> Option<Arc<dyn Executor>> {
+        (**self).to_shared()
+    }
+
     fn assist(&self) -> Assistance {
         (**self).assist()
     }
@@ -90,6 +94,10 @@ impl<T: Executor + ?Sized> Executor for &T {
 
     fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
         (**self).execute_turn(task)
+    }
+
+    fn to_shared(&self) -> Option<Arc<dyn Executor>> {
+        (**self).to_shared()
     }
 
     fn assist(&self) -> Assistance {
