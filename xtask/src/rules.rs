@@ -71,7 +71,7 @@ const SERVER: Layers = Layers {
                 "graphite",
             ],
         ),
-        arrow("net", &["registrar", "server"]),
+        arrow("net", &["proto", "registrar", "server"]),
         arrow("storm", &["proto", "auth"]),
         arrow("web", &["archive", "registrar", "server", "graphite"]),
         arrow(

@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use std::{
     net::{TcpListener, UdpSocket},
     os::unix::{fs::PermissionsExt, net::UnixDatagram},
+    path::Path,
     process::{Command, Output},
 };
 use support::{Place, ServerProcess, busyhour};
@@ -180,6 +181,52 @@ fn a_database_that_cannot_be_written_is_one_clear_line() {
     }
 }
 
+/// A configuration with TLS by these two files.
+fn with_tls(certificate: &Path, key: &Path) -> String {
+    let (certificate, key) = (certificate.display(), key.display());
+    format!(
+        "{OPEN}tls = \"127.0.0.1:0\"\ntls_certificate = \"{certificate}\"\ntls_key = \"{key}\"\n"
+    )
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_is_one_clear_line() {
+    let place = Place::new();
+    let missing = place.path("none.pem");
+    let file = place.file("tls.toml", &with_tls(&missing, &missing));
+    let expected = format!(
+        "busyhour: sip.tls_certificate: {}: cannot be read: ",
+        missing.display()
+    );
+    let (line, code) = failure(place.serve().arg("--config").arg(&file));
+    assert!(line.starts_with(&expected), "{line}");
+    assert_eq!(code, 1);
+    let (line, code) = failure(busyhour().arg("check-config").arg(&file));
+    assert!(line.starts_with(&expected), "{line}");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn a_certificate_is_read_again_and_a_bad_one_changes_nothing() {
+    let place = Place::new();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certificate = place.file("certificate.pem", &made.cert.pem());
+    let key = place.file("key.pem", &made.signing_key.serialize_pem());
+    let server = place.server(&with_tls(&certificate, &key));
+    assert!(server.said.join("\n").contains(" sip-tls=127.0.0.1:"));
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("certificate read again");
+    place.file("key.pem", "no key");
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("certificate not read again");
+    assert!(
+        server.log().contains("holds no private key"),
+        "{}",
+        server.log()
+    );
+    assert!(server.stop().success());
+}
+
 #[test]
 fn a_second_server_on_the_same_database_refuses_and_says_why() {
     let place = Place::new();
@@ -326,4 +373,32 @@ fn accounts_are_read_again_without_a_restart() {
     assert!(can_register(&server, "bob"));
     assert!(!can_register(&server, "alice"));
     assert!(server.stop().success());
+}
+
+#[test]
+fn a_storm_over_tcp_registers_and_refreshes_every_device() {
+    let place = Place::new();
+    let accounts = "[[account_range]]\nprefix = \"device\"\ncount = 500\npassword = \"busyhour\"\n";
+    let server = place.server(accounts);
+    for load in [["--closed", "16"], ["--rate", "500"]] {
+        let mut storm = busyhour();
+        storm.args(["storm", "--transport", "tcp", "--devices", "500"]);
+        storm.args(["--auth", "device{n}:busyhour", "--threads", "2", "--json"]);
+        storm.args(load).args(["--target", &server.tcp.to_string()]);
+        let output = storm.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+    }
+    assert_eq!(server.stat("/registrar/binding_count"), 500);
+    assert_eq!(server.stat("/network/streams/accepted"), 4);
+    assert!(server.stat("/network/streams/received") >= 2000);
+    assert_eq!(server.stat("/registrar/rejected"), 0);
+    assert!(server.stop().success());
+    let (line, code) =
+        failure(busyhour().args(["storm", "--protocol", "iax2", "--transport", "tcp"]));
+    assert_eq!(
+        line,
+        "busyhour: IAX2 has no --transport tcp; leave one of the two out\n"
+    );
+    assert_eq!(code, 1);
 }

@@ -46,6 +46,108 @@ fn a_refresh_rewrites_only_the_lease() {
     assert_eq!(registrar.tally, tally(0, 1, 0));
 }
 
+const PHONE: &str = "+sip.instance=\"<urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6>\"";
+
+#[test]
+fn outbound_bindings_are_found_by_instance_and_flow_and_not_by_address() {
+    let mut registrar = Registrar::default();
+    let contact = |address: &str, reg_id: u32| {
+        format!(
+            "Supported: path, outbound\r\nContact: <sip:a@{address};ob>;{PHONE};reg-id={reg_id}"
+        )
+    };
+    let answer = registrar.accept(1, &contact("192.0.2.1:5062", 1));
+    assert!(answer.contains("Require: outbound\r\n"), "{answer}");
+    assert!(answer.contains("Flow-Timer: 120\r\n"), "{answer}");
+    assert!(answer.contains(";reg-id=1;expires=3600\r\n"), "{answer}");
+    registrar.accept(2, &contact("192.0.2.1:5062", 2));
+    assert_eq!(registrar.active_count(), 2, "two flows of one device");
+    registrar.call_id = "after-a-restart";
+    let answer = registrar.accept(1, &contact("198.51.100.7:40000", 1));
+    assert_eq!(
+        (registrar.tally, registrar.active_count()),
+        (tally(0, 1, 0), 2)
+    );
+    assert!(
+        answer.contains("<sip:a@198.51.100.7:40000;ob>"),
+        "the new address: {answer}"
+    );
+    registrar.accept(2, &format!("{};expires=0", contact("203.0.113.1", 2)));
+    assert_eq!(registrar.active_count(), 1);
+}
+
+#[test]
+fn without_the_option_reg_id_is_one_parameter_of_many() {
+    let mut registrar = Registrar::default();
+    let answer = registrar.accept(1, &format!("Contact: <sip:a@192.0.2.1>;{PHONE};reg-id=1"));
+    registrar.accept(2, &format!("Contact: <sip:a@192.0.2.2>;{PHONE};reg-id=1"));
+    assert_eq!(registrar.active_count(), 2);
+    assert!(
+        !answer.contains("Require:") && !answer.contains("Flow-Timer:"),
+        "{answer}"
+    );
+    let no_instance = "Supported: outbound\r\nContact: <sip:b@192.0.2.2>;reg-id=1";
+    assert!(!registrar.accept(3, no_instance).contains("Require:"));
+}
+
+#[test]
+fn a_first_hop_that_keeps_no_flows_is_439_and_several_keys_are_400() {
+    let mut registrar = Registrar::default();
+    let contact =
+        format!("Supported: outbound, path\r\nContact: <sip:a@192.0.2.1>;{PHONE};reg-id=1");
+    let proxied = |path: &str| {
+        format!("Via: SIP/2.0/UDP 192.0.2.77;branch=z9hG4bKp\r\nPath: {path}\r\n{contact}")
+    };
+    let answer = registrar.refuse(
+        1,
+        &proxied("<sip:p2@example.com;lr;ob>, <sip:p1@example.com;lr>"),
+    );
+    assert!(
+        answer.starts_with("SIP/2.0 439 First Hop Lacks Outbound Support\r\n"),
+        "{answer}"
+    );
+    let answer = registrar.accept(
+        1,
+        &proxied("<sip:p2@example.com;lr>, <sip:p1@example.com;lr;ob>"),
+    );
+    assert!(answer.contains("Require: outbound\r\n"), "{answer}");
+    assert!(
+        !answer.contains("Flow-Timer:"),
+        "the proxy's to ask for: {answer}"
+    );
+    assert!(
+        answer.contains("Path: <sip:p2@example.com;lr>, <sip:p1"),
+        "{answer}"
+    );
+    let two = format!("{contact}, <sip:b@192.0.2.1>;{PHONE};reg-id=2");
+    assert!(registrar.refuse(2, &two).starts_with("SIP/2.0 400 "));
+}
+
+#[test]
+fn a_public_gruu_is_told_to_those_who_know_what_it_is() {
+    let mut registrar = Registrar::default();
+    let contact = format!("Contact: <sip:a@192.0.2.1>;{PHONE}");
+    let answer = registrar.accept(
+        1,
+        &format!("Supported: gruu\r\n{contact};pub-gruu=\"sip:x@y\""),
+    );
+    let gruu =
+        ";pub-gruu=\"sip:alice@example.com;gr=urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6\"";
+    assert_eq!(
+        answer.matches("pub-gruu").count(),
+        1,
+        "ours, and not the device's: {answer}"
+    );
+    assert!(answer.contains(gruu), "{answer}");
+    assert!(!registrar.accept(2, &contact).contains("gruu"));
+    let odd = "Supported: gruu\r\nContact: <sip:b@192.0.2.1>;+sip.instance=\"<urn:x;y>\"";
+    assert_eq!(
+        registrar.accept(3, odd).matches("pub-gruu").count(),
+        1,
+        "no URI could hold it"
+    );
+}
+
 #[test]
 fn contacts_are_compared_as_uris() {
     let mut registrar = Registrar::default();
@@ -233,12 +335,15 @@ fn a_thousand_contacts_are_not_even_compared() {
 #[test]
 fn unknown_requirements_are_420_with_their_names() {
     let mut registrar = Registrar::default();
-    let answer = registrar.refuse(1, "Require: path, gruu, foo\r\nContact: <sip:a@192.0.2.1>");
+    let answer = registrar.refuse(
+        1,
+        "Require: path, 100rel, gruu, outbound, foo\r\nContact: <sip:a@192.0.2.1>",
+    );
     assert!(
         answer.starts_with("SIP/2.0 420 Bad Extension\r\n"),
         "{answer}"
     );
-    assert!(answer.contains("Unsupported: gruu, foo\r\n"), "{answer}");
+    assert!(answer.contains("Unsupported: 100rel, foo\r\n"), "{answer}");
 }
 
 #[test]

@@ -57,6 +57,18 @@ fn retransmissions_are_absorbed_while_in_work_and_answered_afterwards() {
 }
 
 #[test]
+fn a_binding_request_of_stun_is_told_where_it_came_from() {
+    let mut server = Fixture::open();
+    server.receive_bytes(b"\x00\x01\x00\x00\x21\x12\xa4\x42twelve bytes");
+    let (_, answer) = server.sent.0.lock().unwrap().pop().expect("an answer");
+    assert_eq!(&answer[..8], b"\x01\x01\x00\x0c\x21\x12\xa4\x42");
+    server.receive_bytes(b"\x01\x01\x00\x00\x21\x12\xa4\x42twelve bytes");
+    assert_eq!(server.sent(), [""; 0], "an answer is not answered");
+    let traffic = server.stats().traffic;
+    assert_eq!((traffic.keepalives, traffic.malformed_silent), (1, 1));
+}
+
+#[test]
 fn registrations_of_one_device_wait_for_each_other() {
     let mut server = Fixture::open();
     for cseq in 1..=4 {

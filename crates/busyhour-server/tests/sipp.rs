@@ -4,7 +4,7 @@ mod support;
 
 use support::{
     Place, ServerProcess,
-    sipp::{Calls, Sipp},
+    sipp::{Calls, Sipp, Transport},
 };
 
 /// sipp takes the first challenge only and knows MD5 alone.
@@ -44,6 +44,7 @@ fn twelve_thousand_devices_register_at_a_thousand_a_second() {
         scenario: "register",
         lines: &lines,
         rate: 1000,
+        transport: Transport::Udp,
     };
     let statistics = Sipp::start(&calls, "storm", &server, &place).finish();
     assert_eq!(statistics.total("SuccessfulCall"), DEVICES);
@@ -64,6 +65,7 @@ fn register(server: &ServerProcess, place: &Place, name: &str, expires_seconds: 
         scenario: "register",
         lines: &[registration(1, expires_seconds)],
         rate: 1,
+        transport: Transport::Udp,
     };
     Sipp::start(&calls, name, server, place).finish();
 }
@@ -76,6 +78,7 @@ fn a_watcher_hears_of_a_device_in_order() {
         scenario: "watch",
         lines: &["watcher;[authentication username=watcher password=lamp];device1".to_owned()],
         rate: 1,
+        transport: Transport::Udp,
     };
     let mut watcher = Sipp::start(&calls, "watcher", &server, &place);
     let mut told = |count: u64| {
@@ -108,6 +111,7 @@ fn a_server_that_stops_tells_its_watchers_to_come_again() {
         scenario: "drain",
         lines: &["watcher;[authentication username=watcher password=lamp];device1".to_owned()],
         rate: 1,
+        transport: Transport::Udp,
     };
     let mut watcher = Sipp::start(&calls, "watcher", &server, &place);
     server.wait_for("/watch/confirmed", |confirmed| {
@@ -116,4 +120,57 @@ fn a_server_that_stops_tells_its_watchers_to_come_again() {
     });
     assert!(server.stop().success());
     watcher.finish();
+}
+
+#[test]
+fn a_thousand_devices_register_over_one_tcp_connection() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let lines: Vec<String> = (1..=1000).map(|number| registration(number, 600)).collect();
+    let calls = Calls {
+        scenario: "register",
+        lines: &lines,
+        rate: 500,
+        transport: Transport::Tcp,
+    };
+    let statistics = Sipp::start(&calls, "tcp", &server, &place).finish();
+    assert_eq!(statistics.total("SuccessfulCall"), 1000);
+    assert_eq!(statistics.total("FailedCall"), 0);
+    assert_eq!(server.stat("/registrar/binding_count"), 1000);
+    // Each was challenged, and came again.
+    assert_eq!(server.stat("/network/streams/received"), 2000);
+    assert_eq!(server.stat("/network/streams/accepted"), 1);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_watcher_over_tcp_hears_of_a_device_in_order() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let calls = Calls {
+        scenario: "watch",
+        lines: &["watcher;[authentication username=watcher password=lamp];device1".to_owned()],
+        rate: 1,
+        transport: Transport::Tcp,
+    };
+    let mut watcher = Sipp::start(&calls, "watcher", &server, &place);
+    let mut told = |count: u64| {
+        server.wait_for("/watch/confirmed", |confirmed| {
+            if confirmed < count {
+                watcher.assert_running();
+            }
+            confirmed >= count
+        })
+    };
+    told(1); // not registered
+    register(&server, &place, "register", 600);
+    told(2);
+    register(&server, &place, "unregister", 0);
+    told(3);
+    register(&server, &place, "short", 1);
+    told(5); // registered, and expired
+    let statistics = watcher.finish();
+    assert_eq!(statistics.total("SuccessfulCall"), 1);
+    assert_eq!(server.stat("/watch/retransmitted"), 0, "never over TCP");
+    assert!(server.stop().success());
 }

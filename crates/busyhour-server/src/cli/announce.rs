@@ -1,7 +1,10 @@
 //! What a server says on standard output when it is ready.
 
 use super::service::{Service, database};
-use crate::config::{Auth, Durability};
+use crate::{
+    config::{Auth, Durability},
+    server::Transport,
+};
 use std::io::{self, Write};
 
 /// For people first, and last the one line for programs.
@@ -14,6 +17,11 @@ fn write(out: &mut impl Write, service: &Service) -> io::Result<()> {
     writeln!(out, "busyhour {} serves", env!("CARGO_PKG_VERSION"))?;
     for address in service.network.sip.addresses() {
         writeln!(out, "  SIP        {address} (UDP)")?;
+    }
+    for transport in STREAMS {
+        for address in service.network.streams.addresses(transport) {
+            writeln!(out, "  SIP        {address} ({transport})")?;
+        }
     }
     for address in service.network.iax2.addresses() {
         writeln!(out, "  IAX2       {address} (UDP)")?;
@@ -51,6 +59,11 @@ fn ready(service: &Service) -> String {
     for address in service.network.sip.addresses() {
         line += &format!(" sip-udp={address}");
     }
+    for transport in STREAMS {
+        for address in service.network.streams.addresses(transport) {
+            line += &format!(" sip-{}={address}", transport.parameter());
+        }
+    }
     for address in service.network.iax2.addresses() {
         line += &format!(" iax2-udp={address}");
     }
@@ -59,6 +72,8 @@ fn ready(service: &Service) -> String {
     }
     line
 }
+
+const STREAMS: [Transport; 2] = [Transport::Tcp, Transport::Tls];
 
 const NO_ACCOUNTS: &str = "
   accounts   none, so nobody can register. Write one into a file,

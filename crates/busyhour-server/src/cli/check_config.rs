@@ -1,4 +1,4 @@
-use super::Failure;
+use super::{Failure, service::read_certificate};
 use crate::config::{Config, KEYS, Overrides};
 use clap::Args;
 use std::path::PathBuf;
@@ -23,6 +23,7 @@ impl CheckConfig {
     /// Every problem of the configuration, a line each.
     pub fn run(self) -> Result<(), Failure> {
         let loaded = Config::load(self.file.as_deref(), &self.overrides)?;
+        read_certificate(&loaded.config.sip).map_err(Failure::usage)?;
         let name = self.file.map_or("environment and defaults".into(), |file| {
             file.display().to_string()
         });

@@ -93,7 +93,7 @@ wins over the environment, and that over the file.
 
 Examples:
   busyhour serve
-      SIP on 127.0.0.1:5060, IAX2 on 127.0.0.1:4569 (both UDP), the dashboard on
+      SIP on 127.0.0.1:5060 (UDP and TCP), IAX2 on 127.0.0.1:4569, the dashboard on
       http://127.0.0.1:8080/
   busyhour serve --config /etc/busyhour/busyhour.toml
   busyhour serve --sip-listen 0.0.0.0:5060 --http-listen off
@@ -105,7 +105,7 @@ Examples:
 Signals:
   SIGTERM, SIGINT  finish what is queued (at most runtime.drain_seconds), end with 0;
                    a second one ends at once with 1
-  SIGHUP           read the accounts of the file again
+  SIGHUP           read the accounts of the file and the certificate of TLS again
 
 When it is ready, one line on standard output begins with `ready ` and names the
 addresses in use, also those the system chose where port 0 was asked for.";

@@ -2,7 +2,10 @@ use super::{Failure, announce::announce, reload::Reloadable};
 use crate::{
     config::{self, Config, default_database},
     graphite::Source,
-    net::{Both, Udp, UdpOptions, address_problem},
+    net::{
+        Certificate, CertificateError, Sockets, StreamArrival, StreamOptions, StreamPolicy,
+        Streams, Udp, UdpOptions, address_problem,
+    },
     server::{Server, ServerConfig},
     store::{self, MemoryStore, SqliteOptions, SqliteStore, Store},
     web::{Archives, Graphs, Web},
@@ -19,7 +22,7 @@ use std::{
 /// A server and all it runs on.
 pub(super) struct Service {
     pub(super) config: Config,
-    pub(super) network: Arc<Both>,
+    pub(super) network: Arc<Sockets>,
     pub(super) web: Option<Web>,
     accounts: Arc<Reloadable>,
     server: Server,
@@ -57,8 +60,22 @@ impl Service {
     pub(super) fn reload(&self, config: Config) {
         self.accounts.replace(config.accounts.clone());
         tracing::info!(accounts = config.accounts.len(), "accounts read again");
+        self.reload_certificate();
         for setting in self.config.differences(&config) {
             tracing::warn!(setting, "changed, but waits for a restart");
+        }
+    }
+
+    /// New connections are shown the certificate that the files hold now. One
+    /// that cannot be used leaves the old one in place.
+    fn reload_certificate(&self) {
+        match read_certificate(&self.config.sip) {
+            Ok(None) => {}
+            Ok(certificate) => {
+                self.network.streams.replace_certificate(certificate);
+                tracing::info!("certificate read again");
+            }
+            Err(problem) => tracing::error!(%problem, "certificate not read again"),
         }
     }
 
@@ -108,6 +125,14 @@ impl Service {
             let flow = datagram.flow;
             iax2.iax2_datagram(flow.remote, flow.local, datagram.payload);
         });
+        started.map_err(Failure::running)?;
+        let streams = self.server.clone();
+        let deliver = move |flow, arrival| match arrival {
+            StreamArrival::Message(message) => streams.message(flow, &message),
+            StreamArrival::Broken(bytes, error) => streams.broken_stream(flow, &bytes, error),
+        };
+        let clock = self.runtime.clock();
+        let started = self.network.streams.start(buffers, clock, deliver);
         started.map_err(Failure::running)
     }
 }
@@ -151,7 +176,7 @@ fn make_folder(database: &Path) -> Result<(), Failure> {
 }
 
 /// Binds the addresses of both protocols, with as much room for each socket.
-fn bind(config: &Config) -> Result<Both, Failure> {
+fn bind(config: &Config) -> Result<Sockets, Failure> {
     let bind = |protocol, addresses: &[_]| {
         let options = UdpOptions {
             protocol,
@@ -161,10 +186,37 @@ fn bind(config: &Config) -> Result<Both, Failure> {
         };
         Udp::bind(&options).map_err(Failure::running)
     };
-    Ok(Both {
+    let streams = Streams::bind(stream_options(&config.sip)?);
+    Ok(Sockets {
         sip: bind("SIP", &config.sip.listen)?,
+        streams: streams.map_err(Failure::running)?,
         iax2: bind("IAX2", &config.iax2.listen)?,
     })
+}
+
+fn stream_options(sip: &config::Sip) -> Result<StreamOptions, Failure> {
+    Ok(StreamOptions {
+        tcp: sip.tcp_addresses().to_vec(),
+        tls: sip.tls.clone(),
+        certificate: read_certificate(sip).map_err(Failure::running)?,
+        policy: StreamPolicy {
+            connections_max: sip.connections_max,
+            connections_per_source_max: sip.connections_per_source_max,
+            idle: Duration::from_secs(u64::from(sip.idle_seconds)),
+            stalled: Duration::from_secs(u64::from(sip.stalled_seconds)),
+            ..StreamPolicy::default()
+        },
+    })
+}
+
+/// What TLS shows; nothing where TLS is not served.
+pub(super) fn read_certificate(sip: &config::Sip) -> Result<Option<Certificate>, CertificateError> {
+    match (&sip.tls_certificate, &sip.tls_key) {
+        (Some(certificate), Some(key)) if !sip.tls.is_empty() => {
+            Certificate::read(certificate, key).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {

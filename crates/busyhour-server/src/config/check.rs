@@ -19,10 +19,29 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
             watch.expires_max,
         ),
     ];
+    let mut problems = identity(loaded);
     let wrong = ordered.iter().filter(|(_, lower, _, upper)| lower > upper);
-    wrong
-        .map(|(lower, _, upper, _)| order(loaded, lower, upper))
-        .collect()
+    problems.extend(wrong.map(|(lower, _, upper, _)| order(loaded, lower, upper)));
+    problems
+}
+
+/// TLS needs a certificate and its key.
+fn identity(loaded: &Loaded) -> Vec<Problem> {
+    let sip = &loaded.config.sip;
+    let files = [
+        (TLS_CERTIFICATE, sip.tls_certificate.is_none()),
+        (TLS_KEY, sip.tls_key.is_none()),
+    ];
+    let missing = files
+        .iter()
+        .filter(|(_, is_missing)| *is_missing && !sip.tls.is_empty());
+    let problem = |(setting, _): &(&str, bool)| {
+        let origin = loaded.origins.get(TLS).cloned();
+        let origin = origin.unwrap_or(Origin::WholeFile("defaults".into()));
+        let message = format!("{TLS} needs {setting}; give the path of a PEM file");
+        Problem::new(origin, message)
+    };
+    missing.map(problem).collect()
 }
 
 /// Both settings, with their values, at the place of one that somebody wrote.
@@ -41,6 +60,9 @@ fn order(loaded: &Loaded, lower: &'static str, upper: &'static str) -> Problem {
     Problem::new(origin, message)
 }
 
+const TLS: &str = "sip.tls";
+const TLS_CERTIFICATE: &str = "sip.tls_certificate";
+const TLS_KEY: &str = "sip.tls_key";
 const SIP_MIN: &str = "sip.min_expires_seconds";
 const SIP_DEFAULT: &str = "sip.default_expires_seconds";
 const SIP_MAX: &str = "sip.max_expires_seconds";
@@ -51,6 +73,16 @@ const WATCH_MAX: &str = "watch.max_expires_seconds";
 #[cfg(test)]
 mod tests {
     use crate::config::{Config, Overrides};
+
+    #[test]
+    fn tls_needs_a_certificate_and_a_key() {
+        let text = "[sip]\ntls = \"127.0.0.1:0\"\ntls_key = \"key.pem\"\n";
+        let problems = Config::parse("f.toml", text, &Overrides::default()).unwrap_err();
+        assert_eq!(
+            problems.to_string(),
+            "f.toml:2:7: sip.tls needs sip.tls_certificate; give the path of a PEM file"
+        );
+    }
 
     #[test]
     fn expiry_bounds_must_be_in_order() {

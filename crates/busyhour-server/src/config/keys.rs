@@ -2,7 +2,8 @@ use super::{
     Config,
     values::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, algorithms, auth, call_tokens,
-        durability, format, hosts, join, level, path_or, put, realm, seconds, workers,
+        durability, format, hosts, join, join_or, level, path_or, put, realm, seconds,
+        show_path_or, show_stream_listen, stream_listen, workers,
     },
 };
 use std::{fmt, str::FromStr};
@@ -133,6 +134,61 @@ pub const KEYS: &[Key] = &[
         help: "Where SIP over UDP is served; port 0 takes a free one",
         assign: |config, text| put(&mut config.sip.listen, addresses(text)),
         show: |config| join(&config.sip.listen),
+    },
+    Key {
+        path: "sip.tcp",
+        allowed: Allowed::Text(
+            "same, or an IP address and port such as 127.0.0.1:5060, or several parted by commas, or off",
+        ),
+        help: "Where SIP over TCP is served: same is where UDP is, off is nowhere; port 0 takes a free one",
+        assign: |config, text| put(&mut config.sip.tcp, stream_listen(text)),
+        show: |config| show_stream_listen(&config.sip.tcp),
+    },
+    Key {
+        path: "sip.tls",
+        allowed: Allowed::Text(
+            "an IP address and port such as 127.0.0.1:5061, or several parted by commas, or off",
+        ),
+        help: "Where SIP over TLS is served, or off; port 0 takes a free one",
+        assign: |config, text| put(&mut config.sip.tls, addresses_or(OFF, text)),
+        show: |config| join_or(OFF, &config.sip.tls),
+    },
+    Key {
+        path: "sip.tls_certificate",
+        allowed: Allowed::Text("the path of a PEM file, or off"),
+        help: "Our certificate and its chain, ours first; SIGHUP reads it again",
+        assign: |config, text| put(&mut config.sip.tls_certificate, path_or(OFF, text)),
+        show: |config| show_path_or(OFF, config.sip.tls_certificate.as_ref()),
+    },
+    Key {
+        path: "sip.tls_key",
+        allowed: Allowed::Text("the path of a PEM file, or off"),
+        help: "The private key of our certificate, without a password; SIGHUP reads it again",
+        assign: |config, text| put(&mut config.sip.tls_key, path_or(OFF, text)),
+        show: |config| show_path_or(OFF, config.sip.tls_key.as_ref()),
+    },
+    Key {
+        path: "sip.idle_seconds",
+        allowed: Allowed::Whole {
+            // Longer than the time between the keep-alives that we ask for.
+            min: 180,
+            max: 604_800,
+            unit: "seconds",
+        },
+        help: "How long a connection may bring nothing before it is closed",
+        assign: |config, text| put(&mut config.sip.idle_seconds, text.parse().ok()),
+        show: |config| config.sip.idle_seconds.to_string(),
+    },
+    Key {
+        path: "sip.stalled_seconds",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 3600,
+            unit: "seconds",
+        },
+        help: "How long a connection may take for its first message, and for each whole one",
+        assign: |config, text| put(&mut config.sip.stalled_seconds, text.parse().ok()),
+        show: |config| config.sip.stalled_seconds.to_string(),
     },
     Key {
         path: "sip.domains",
@@ -311,6 +367,33 @@ pub const KEYS: &[Key] = &[
         help: "Datagrams that may wait for one device; more are dropped and counted",
         assign: |config, text| put(&mut config.limits.device_queue_max, text.parse().ok()),
         show: |config| config.limits.device_queue_max.to_string(),
+    },
+    Key {
+        path: "limits.connections",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 1_000_000,
+            unit: "connections",
+        },
+        help: "SIP connections at a time; more are closed at once, and counted",
+        assign: |config, text| put(&mut config.sip.connections_max, text.parse().ok()),
+        show: |config| config.sip.connections_max.to_string(),
+    },
+    Key {
+        path: "limits.connections_per_source",
+        allowed: Allowed::Whole {
+            min: 1,
+            max: 1_000_000,
+            unit: "connections",
+        },
+        help: "SIP connections at a time from one IP address",
+        assign: |config, text| {
+            put(
+                &mut config.sip.connections_per_source_max,
+                text.parse().ok(),
+            )
+        },
+        show: |config| config.sip.connections_per_source_max.to_string(),
     },
     Key {
         path: "limits.iax2_calls",

@@ -77,6 +77,22 @@ pub struct Config {
 pub struct Sip {
     /// UDP addresses to serve; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
+    /// TCP addresses to serve.
+    pub tcp: StreamListen,
+    /// TLS addresses to serve, port 0 takes a free one; none serves no TLS.
+    pub tls: Vec<SocketAddr>,
+    /// The PEM file of our certificate and its chain.
+    pub tls_certificate: Option<PathBuf>,
+    /// The PEM file of our certificate's private key.
+    pub tls_key: Option<PathBuf>,
+    /// For how long a connection may bring nothing, in seconds.
+    pub idle_seconds: u32,
+    /// For how long a message on a connection may be incomplete, in seconds.
+    pub stalled_seconds: u32,
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Connections at a time from one IP address.
+    pub connections_per_source_max: usize,
     /// Hosts whose addresses of record are ours; empty takes whatever host a request names.
     pub domains: Vec<String>,
     /// The address to name in Contact and Via when it is not the socket's.
@@ -91,6 +107,15 @@ pub struct Sip {
     pub receive_buffer_kib: usize,
     /// Datagrams that may wait to be sent, per socket; more are dropped and counted.
     pub send_queue: usize,
+}
+
+/// Where connections are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamListen {
+    /// Where datagrams are, too; what has port 0 takes a free port of its own.
+    Same,
+    /// At these addresses; none serves none.
+    At(Vec<SocketAddr>),
 }
 
 /// The `[iax2]` section.
@@ -254,6 +279,14 @@ impl Loaded {
 }
 
 impl Sip {
+    /// The TCP addresses to serve.
+    pub fn tcp_addresses(&self) -> &[SocketAddr] {
+        match &self.tcp {
+            StreamListen::Same => &self.listen,
+            StreamListen::At(addresses) => addresses,
+        }
+    }
+
     fn authentication(&self) -> Authentication {
         match self.auth {
             Auth::Open => Authentication::Open,
@@ -269,6 +302,14 @@ impl Default for Sip {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 5060))],
+            tcp: StreamListen::Same,
+            tls: Vec::new(),
+            tls_certificate: None,
+            tls_key: None,
+            idle_seconds: 7500,
+            stalled_seconds: 30,
+            connections_max: 16_384,
+            connections_per_source_max: 1024,
             domains: Vec::new(),
             advertised: None,
             realm: "busyhour".into(),

@@ -1,6 +1,6 @@
 //! Settings from their text form; `None` when it is not allowed.
 
-use super::{Auth, Durability, LogFormat, LogLevel};
+use super::{Auth, Durability, LogFormat, LogLevel, StreamListen};
 use crate::{auth::Algorithm, server::CallTokens};
 use std::{
     net::{IpAddr, SocketAddr},
@@ -27,6 +27,32 @@ pub(super) fn addresses_or(word: &str, text: &str) -> Option<Vec<SocketAddr>> {
         return Some(Vec::new());
     }
     addresses(text)
+}
+
+pub(super) fn stream_listen(text: &str) -> Option<StreamListen> {
+    match text {
+        SAME => Some(StreamListen::Same),
+        other => addresses_or(OFF, other).map(StreamListen::At),
+    }
+}
+
+pub(super) fn show_stream_listen(listen: &StreamListen) -> String {
+    match listen {
+        StreamListen::Same => SAME.into(),
+        StreamListen::At(addresses) => join_or(OFF, addresses),
+    }
+}
+
+/// As [`join`], and `word` for none.
+pub(super) fn join_or<T: ToString>(word: &str, values: &[T]) -> String {
+    match values.is_empty() {
+        true => word.into(),
+        false => join(values),
+    }
+}
+
+pub(super) fn show_path_or(word: &str, path: Option<&PathBuf>) -> String {
+    path.map_or(word.into(), |path| path.display().to_string())
 }
 
 pub(super) fn call_tokens(text: &str) -> Option<CallTokens> {
@@ -130,5 +156,6 @@ pub(super) fn format(text: &str) -> Option<LogFormat> {
 }
 
 pub(super) const OFF: &str = "off";
+pub(super) const SAME: &str = "same";
 pub(super) const DEFAULT: &str = "default";
 pub(super) const AUTO: &str = "auto";

@@ -1,4 +1,5 @@
 use super::UdpOptions;
+use crate::server::Transport;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
@@ -10,22 +11,36 @@ use std::{
 /// Why an address cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{protocol} address {address} (UDP) cannot be served: {}",
-    address_problem(source, &format!("{}.listen", protocol.to_lowercase()))
+    "{protocol} address {address} ({transport}) cannot be served: {}",
+    address_problem(source, &self.setting())
 )]
 pub struct BindError {
     /// What should have been spoken there.
     pub protocol: &'static str,
+    /// Over which transport.
+    pub transport: Transport,
     /// The address as configured.
     pub address: SocketAddr,
     /// What the operating system said.
     pub source: io::Error,
 }
 
+impl BindError {
+    /// The setting that names the address.
+    fn setting(&self) -> String {
+        let name = match self.transport {
+            Transport::Udp => "listen",
+            stream => stream.parameter(),
+        };
+        format!("{}.{name}", self.protocol.to_lowercase())
+    }
+}
+
 /// A bound socket with the options of `options`.
 pub(super) fn bind(address: SocketAddr, options: &UdpOptions) -> Result<UdpSocket, BindError> {
     let wrap = |source| BindError {
         protocol: options.protocol,
+        transport: Transport::Udp,
         address,
         source,
     };

@@ -1,4 +1,5 @@
-//! Datagrams of SIP and IAX2: batches in and out of UDP sockets.
+//! Datagrams of SIP and IAX2, in batches in and out of UDP sockets; and SIP over
+//! [connections](Streams).
 //!
 //! **In.** Each socket has a thread `bh-rx-<protocol>-<n>`. It asks the kernel for up to
 //! [`BATCH_LEN`] datagrams in one call (`recvmmsg`), straight into pinned
@@ -21,10 +22,15 @@ mod receive;
 mod send;
 mod stats;
 mod udp;
-mod both;
+mod sockets;
+mod stream;
 
 pub use bind::{BindError, address_problem};
-pub use both::Both;
+pub use sockets::Sockets;
+pub use stream::{
+    Certificate, CertificateError, Connection, Ending, Heard, StreamArrival, StreamOptions,
+    StreamPolicy, Streams,
+};
 pub use udp::{Datagram, Udp, UdpOptions};
 
 /// Datagrams that one system call moves at most.

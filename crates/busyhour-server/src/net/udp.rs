@@ -1,5 +1,5 @@
 use super::{BindError, bind::bind, receive::Receiver, send::SendQueue, stats::Counters};
-use crate::server::{Flow, Network, NetworkStats, SendError};
+use crate::server::{Flow, Network, NetworkStats, SendError, Transport};
 use busyhour::buffer::{Buffer, BufferPool};
 use nix::{
     getsockopt_impl, libc, sockopt_impl,
@@ -105,6 +105,7 @@ impl Udp {
         let stop = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC);
         let stop = stop.map_err(|error| BindError {
             protocol: options.protocol,
+            transport: Transport::Udp,
             address: sockets.first().map_or(NO_ADDRESS, |port| port.local),
             source: error.into(),
         })?;
@@ -190,6 +191,7 @@ impl Port {
         let socket = bind(address, options)?;
         let local = socket.local_addr().map_err(|source| BindError {
             protocol: options.protocol,
+            transport: Transport::Udp,
             address,
             source,
         })?;

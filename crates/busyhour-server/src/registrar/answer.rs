@@ -1,6 +1,9 @@
 //! Writing the answers of the registrar.
 
-use super::{Binding, Bindings, HttpDate, Moment, Refusal, Registration, policy::seconds};
+use super::{
+    Binding, Bindings, FLOW_TIMER_S, HttpDate, Moment, Refusal, Registration, outbound::OUTBOUND,
+    policy::seconds,
+};
 use crate::proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status};
 use busyhour::clock::Instant;
 use std::{
@@ -20,8 +23,18 @@ pub fn write_answer(
     let source = Some(registration.flow.remote);
     let mut answer = ResponseBuilder::new(out, request, Status::OK, source).to_tag(to_tag);
     for binding in bindings.active(at.now) {
-        let now = at.now;
-        answer = answer.header(HeaderName::Contact, ContactValue { binding, now });
+        let value = ContactValue {
+            binding,
+            now: at.now,
+            shows_gruu: registration.extensions.gruu,
+        };
+        answer = answer.header(HeaderName::Contact, value);
+    }
+    if registration.extensions.outbound {
+        answer = answer.header(HeaderName::Require, OUTBOUND);
+        if registration.extensions.is_direct {
+            answer = answer.header_named("Flow-Timer", FLOW_TIMER_S);
+        }
     }
     if !registration.path.is_empty() {
         answer = answer.copy(HeaderName::Path);
@@ -54,6 +67,7 @@ pub fn write_refusal(
 struct ContactValue<'b> {
     binding: &'b Binding,
     now: Instant,
+    shows_gruu: bool,
 }
 
 impl Display for ContactValue<'_> {
@@ -62,6 +76,9 @@ impl Display for ContactValue<'_> {
         write!(f, "<{}>{}", contact.uri, contact.parameters)?;
         if let Some(q_milli) = contact.q_milli {
             write!(f, ";q={}.{:03}", q_milli / 1000, q_milli % 1000)?;
+        }
+        if let Some(gruu) = self.shows_gruu.then(|| contact.public_gruu()).flatten() {
+            write!(f, ";pub-gruu=\"{gruu}\"")?;
         }
         let left = self.binding.expires_at - self.now;
         write!(f, ";expires={}", seconds(left))

@@ -5,8 +5,8 @@
 //! the URI `iax:user@address:port` (§5), and one from elsewhere replaces it.
 
 use super::{
-    BindingId, Bindings, ContactWish, Flow, Moment, Policy, Refusal, Registration, Update, Wish,
-    seconds,
+    BindingId, Bindings, ContactWish, Extensions, Flow, Moment, Policy, Refusal, Registration,
+    Update, Wish, seconds,
 };
 use busyhour::bus::Name;
 
@@ -92,6 +92,7 @@ impl Bindings {
             wish: Wish::Update(wishes),
             path: "".into(),
             user_agent: "",
+            extensions: Extensions::default(),
             flow: registration.flow,
         };
         self.update(&registration, policy, at, next_id)
@@ -110,6 +111,7 @@ fn wish(uri: &str, expires_s: u32) -> ContactWish<'_> {
         uri,
         parameters: String::new(),
         q_milli: None,
+        key: None,
         expires_s: Some(expires_s),
     }
 }

@@ -20,6 +20,8 @@ pub enum Refusal {
     BadExtension(String),
     /// 423: the wish is shorter than this.
     IntervalTooBrief(Duration),
+    /// 439: the device wants its flow kept, and the first proxy on its way does not.
+    FirstHopLacksOutbound,
     /// 481: no such subscription, or no longer.
     NoSubscription,
     /// 489: an event package that is none of ours.
@@ -43,6 +45,7 @@ impl Refusal {
             Self::UnsupportedScheme => Status::UNSUPPORTED_URI_SCHEME,
             Self::BadExtension(_) => Status::BAD_EXTENSION,
             Self::IntervalTooBrief(_) => Status::INTERVAL_TOO_BRIEF,
+            Self::FirstHopLacksOutbound => Status::FIRST_HOP_LACKS_OUTBOUND,
             Self::OutOfOrder => Status::SERVER_INTERNAL_ERROR,
             Self::Overloaded(_) => Status::SERVICE_UNAVAILABLE,
         }

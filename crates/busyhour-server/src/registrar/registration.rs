@@ -1,6 +1,9 @@
 //! Reading a REGISTER: what its headers wish, before any binding is touched.
 
-use super::{Flow, Refusal};
+use super::{
+    Extensions, Flow, FlowKey, Refusal,
+    outbound::{GRUU, OUTBOUND},
+};
 use crate::proto::sip::{Contact as ContactHeader, ContactIter, Contacts, HeaderName, Message};
 use busyhour::bus::Name;
 use std::{borrow::Cow, fmt::Write};
@@ -20,6 +23,8 @@ pub struct Registration<'a> {
     pub path: Cow<'a, str>,
     /// The User-Agent header, empty when there was none.
     pub user_agent: &'a str,
+    /// What it asks of outbound and GRUU.
+    pub extensions: Extensions,
     /// Which way it came.
     pub flow: Flow,
 }
@@ -44,6 +49,8 @@ pub struct ContactWish<'a> {
     pub parameters: String,
     /// Preference in thousandths.
     pub q_milli: Option<u16>,
+    /// What its binding is found by instead of the URI, under outbound.
+    pub key: Option<FlowKey<'a>>,
     /// Lifetime in seconds: its own `expires`, else the Expires header.
     pub expires_s: Option<u32>,
 }
@@ -53,16 +60,23 @@ impl<'a> Registration<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::BadExtension`] when Require names something unknown, and
+    /// [`Refusal::BadExtension`] when Require names something unknown,
+    /// [`Refusal::FirstHopLacksOutbound`], and
     /// [`Refusal::BadRequest`] when a header is missing, repeated or broken, or
     /// `*` stands without `Expires: 0`.
     pub fn read(message: &Message<'a>, aor: Name, flow: Flow) -> Result<Self, Refusal> {
         check_require(message)?;
+        let mut wish = Wish::read(message)?;
+        let extensions = Extensions::read(message, wish.key_count())?;
+        if !extensions.outbound {
+            wish.forget_keys();
+        }
         Ok(Self {
             aor,
             call_id: message.call_id()?,
             cseq: message.cseq()?.number,
-            wish: Wish::read(message)?,
+            wish,
+            extensions,
             path: path(message),
             user_agent: message.header(HeaderName::UserAgent).unwrap_or(""),
             flow,
@@ -77,6 +91,25 @@ impl<'a> Wish<'a> {
             Contacts::Star if expires_s == Some(0) => Ok(Self::RemoveAll),
             Contacts::Star => Err(Refusal::BadRequest(STAR_NEEDS_ZERO.into())),
             Contacts::List(contacts) => Self::list(contacts, expires_s),
+        }
+    }
+
+    fn contacts(&self) -> &[ContactWish<'a>] {
+        match self {
+            Self::Update(wishes) => wishes,
+            Self::Query | Self::RemoveAll => &[],
+        }
+    }
+
+    fn key_count(&self) -> usize {
+        let has_key = |wish: &&ContactWish<'a>| wish.key.is_some();
+        self.contacts().iter().filter(has_key).count()
+    }
+
+    /// Without outbound a contact is known by its URI (RFC 3261 §10.3).
+    fn forget_keys(&mut self) {
+        if let Self::Update(wishes) = self {
+            wishes.iter_mut().for_each(|wish| wish.key = None);
         }
     }
 
@@ -97,13 +130,19 @@ impl<'a> ContactWish<'a> {
         Self {
             uri: contact.address.uri_text,
             parameters: parameters(contact),
+            key: FlowKey::of(&contact.address.params),
             q_milli: contact.q.map(|q| q.thousandths()),
             expires_s: contact.expires().or(expires_s),
         }
     }
 }
 
-fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
+/// Whether all that Require names is known (RFC 3261 §8.2.2.3).
+///
+/// # Errors
+///
+/// [`Refusal::BadExtension`] with what is not.
+pub fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
     let unknown: Vec<_> = message
         .elements(HeaderName::Require)
         .filter(|option| {
@@ -158,8 +197,8 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-.!%*_+`'~[]:".contains(&byte)
 }
 
-/// Options that may stand in Require (RFC 3327).
-const SUPPORTED: [&str; 1] = ["path"];
-/// Parameters that the lease carries, and not the contact.
-const OF_THE_LEASE: [&str; 2] = ["q", "expires"];
+/// Options that may stand in Require (RFC 3327, RFC 5626, RFC 5627).
+pub const SUPPORTED: [&str; 3] = ["path", OUTBOUND, GRUU];
+/// Parameters that the lease carries, or we give, and not the contact.
+const OF_THE_LEASE: [&str; 4] = ["q", "expires", "pub-gruu", "temp-gruu"];
 const STAR_NEEDS_ZERO: &str = "Contact: * Needs Expires: 0";

@@ -113,7 +113,7 @@ impl Draft<'_, '_> {
     ) -> Result<(), Refusal> {
         let granted_s = self.policy.grant(wish.expires_s);
         let granted_s = granted_s.ok_or(Refusal::IntervalTooBrief(self.policy.expires_min))?;
-        let Some(index) = self.find(wish.uri)? else {
+        let Some(index) = self.find(wish)? else {
             if granted_s > 0 {
                 self.add(wish, granted_s, next_id());
             }
@@ -139,8 +139,16 @@ impl Draft<'_, '_> {
         Ok(self.update)
     }
 
-    fn find(&self, uri: &str) -> Result<Option<usize>, Refusal> {
+    /// The binding that a wish is about: that of the same flow of the same
+    /// device (RFC 5626 §6), else that of an equal URI.
+    fn find(&self, wish: &ContactWish<'_>) -> Result<Option<usize>, Refusal> {
         let list = &self.update.bindings.list;
+        let uri = wish.uri;
+        if let Some(key) = wish.key {
+            // What cannot be compared must not be stored either.
+            Uri::parse(uri).ok_or(Refusal::BadRequest("Bad Contact".into()))?;
+            return Ok(list.iter().position(|b| b.contact.flow_key() == Some(key)));
+        }
         if let Some(same_text) = list.iter().position(|b| *b.contact.uri == *uri) {
             return Ok(Some(same_text));
         }

@@ -46,7 +46,7 @@ pub use crate::{
 pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
 pub use listing::Listing;
-pub use network::{Network, NetworkStats, SendError};
+pub use network::{Network, NetworkStats, SendError, StreamStats};
 pub use random::RandomError;
 pub use start::StartError;
 pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};

@@ -13,8 +13,8 @@ pub trait Network: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When there is no room for it or no socket has the local address. The
-    /// datagram is then lost, as any datagram may be.
+    /// When there is no room for it, no socket has the local address or the
+    /// connection is gone. The message is then lost, as any datagram may be.
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError>;
 
     /// What it has moved and lost; nothing for a network that does not count.
@@ -32,6 +32,10 @@ pub enum SendError {
     /// No socket has this local address, or it is closed.
     #[error("no socket has the local address")]
     NoSocket,
+    /// The connection is gone (RFC 5626 §5.3); nothing reaches that peer until
+    /// it connects again.
+    #[error("the connection is gone")]
+    FlowFailed,
 }
 
 /// What the sockets have moved, and what they lost.
@@ -63,6 +67,59 @@ pub struct NetworkStats {
     pub dropped_send_queue: u64,
     /// Datagrams dropped because the kernel refused them or had no room in time.
     pub send_errors: u64,
+    /// Connections.
+    pub streams: StreamStats,
+}
+
+/// What connections have moved, and why they ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct StreamStats {
+    /// Connections now.
+    pub connection_count: u64,
+    /// The highest `connection_count` seen.
+    pub connection_high_water: u64,
+    /// Connections taken.
+    pub accepted: u64,
+    /// Connections that the system could not give us, as without a file descriptor.
+    pub accept_errors: u64,
+    /// Connections closed at once because there were as many as there may be.
+    pub refused_full: u64,
+    /// Connections closed at once because their source had as many as it may.
+    pub refused_source: u64,
+    /// Connections over TLS closed at once because there is no certificate.
+    pub refused_no_certificate: u64,
+    /// Connections that the peer ended.
+    pub closed_by_peer: u64,
+    /// Connections closed because they brought nothing for too long.
+    pub closed_idle: u64,
+    /// Connections closed because a message was not complete in time.
+    pub closed_stalled: u64,
+    /// Connections closed because what they brought cannot be a message.
+    pub closed_broken: u64,
+    /// Connections closed because their peer did not read.
+    pub closed_unread: u64,
+    /// Connections closed because the packet memory was used up.
+    pub closed_no_buffer: u64,
+    /// Connections that failed while something was read, their encryption included.
+    pub receive_errors: u64,
+    /// Connections that failed while something was sent.
+    pub send_errors: u64,
+    /// Messages not sent because their connection was gone.
+    pub failed_flows: u64,
+    /// Handshakes of TLS that were completed.
+    pub tls_handshakes: u64,
+    /// Connections whose encryption failed.
+    pub tls_failures: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Bytes received, keep-alives included.
+    pub received_bytes: u64,
+    /// Keep-alives answered.
+    pub pings: u64,
+    /// Messages taken to be sent, answers to keep-alives included.
+    pub sent: u64,
+    /// Bytes sent, before encryption.
+    pub sent_bytes: u64,
 }
 
 impl AddAssign for NetworkStats {
@@ -81,5 +138,34 @@ impl AddAssign for NetworkStats {
         self.send_queued_high_water += other.send_queued_high_water;
         self.dropped_send_queue += other.dropped_send_queue;
         self.send_errors += other.send_errors;
+        self.streams += other.streams;
+    }
+}
+
+impl AddAssign for StreamStats {
+    fn add_assign(&mut self, other: Self) {
+        self.connection_count += other.connection_count;
+        self.connection_high_water += other.connection_high_water;
+        self.accepted += other.accepted;
+        self.accept_errors += other.accept_errors;
+        self.refused_full += other.refused_full;
+        self.refused_source += other.refused_source;
+        self.refused_no_certificate += other.refused_no_certificate;
+        self.closed_by_peer += other.closed_by_peer;
+        self.closed_idle += other.closed_idle;
+        self.closed_stalled += other.closed_stalled;
+        self.closed_broken += other.closed_broken;
+        self.closed_unread += other.closed_unread;
+        self.closed_no_buffer += other.closed_no_buffer;
+        self.receive_errors += other.receive_errors;
+        self.send_errors += other.send_errors;
+        self.failed_flows += other.failed_flows;
+        self.tls_handshakes += other.tls_handshakes;
+        self.tls_failures += other.tls_failures;
+        self.received += other.received;
+        self.received_bytes += other.received_bytes;
+        self.pings += other.pings;
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
     }
 }

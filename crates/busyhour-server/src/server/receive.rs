@@ -6,8 +6,11 @@ use super::{
     transactions::{Key, Seen},
 };
 use crate::{
-    proto::sip::{HeaderName, Message, Method, ParseError, Start, Status},
-    registrar::{ALLOW_EVENTS, Flow},
+    proto::{
+        sip::{HeaderName, Message, Method, ParseError, Start, Status},
+        stun,
+    },
+    registrar::{ALLOW_EVENTS, Flow, SUPPORTED, Transport, check_require},
     watch::Dialog,
 };
 use busyhour::buffer::Buffer;
@@ -29,6 +32,9 @@ impl Core {
         if self.is_closing.load(Ordering::Acquire) {
             return traffic.dropped_shutdown.increment();
         }
+        if flow.transport == Transport::Udp && stun::is_stun(datagram) {
+            return self.keep_alive(flow, datagram);
+        }
         match Message::parse(datagram) {
             Ok(message) => match message.start() {
                 Start::Request { method, .. } => self.request(&message, method, flow, datagram),
@@ -36,6 +42,20 @@ impl Core {
             },
             Err(ParseError::Empty) => traffic.keepalives.increment(),
             Err(error) => self.malformed(datagram, flow, error),
+        }
+    }
+
+    /// A keep-alive of a flow of datagrams (RFC 5626 §3.5.2).
+    fn keep_alive(&self, flow: Flow, datagram: &Buffer) {
+        let traffic = &self.counters().traffic;
+        let mut is_request = false;
+        let answer = self.write(|out| is_request = stun::answer(datagram, flow.remote, out));
+        match answer {
+            Some(answer) if is_request => {
+                traffic.keepalives.increment();
+                self.send(flow, answer);
+            }
+            _ => traffic.malformed_silent.increment(),
         }
     }
 
@@ -121,12 +141,16 @@ impl Core {
 
     fn options(&self, request: &Request<'_>) {
         self.counters().traffic.options.increment();
+        if let Err(refusal) = check_require(request.message) {
+            let Request { message, flow, .. } = *request;
+            return self.refuse(message, flow, request.transaction, &refusal);
+        }
         self.respond(request.message, request.flow, Status::OK, |answer| {
             answer
                 .header(HeaderName::Allow, ALLOW)
                 .header(HeaderName::AllowEvents, ALLOW_EVENTS)
                 .header(HeaderName::Accept, "application/sdp")
-                .header(HeaderName::Supported, "path")
+                .header(HeaderName::Supported, SUPPORTED.join(", "))
                 .finish();
         });
     }

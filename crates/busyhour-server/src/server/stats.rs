@@ -46,9 +46,9 @@ pub struct TrafficStats {
     pub send_refused: u64,
     /// Datagrams not sent because no buffer was free.
     pub no_buffer: u64,
-    /// Keep-alives (CRLF or empty datagrams).
+    /// Keep-alives in datagrams: line ends, empty ones, and STUN that was answered.
     pub keepalives: u64,
-    /// Not SIP at all, and so unanswered.
+    /// Not SIP at all, or STUN that is no request, and so unanswered.
     pub malformed_silent: u64,
     /// Requests answered with 400.
     pub malformed_answered: u64,

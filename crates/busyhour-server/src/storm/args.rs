@@ -17,6 +17,10 @@ pub struct Storm {
     #[arg(long, value_enum, default_value_t = Protocol::Sip)]
     pub protocol: Protocol,
 
+    /// What carries SIP; over TCP each thread has one connection for all its devices
+    #[arg(long, value_enum, default_value_t = Transport::Udp)]
+    pub transport: Transport,
+
     /// The server [default: 127.0.0.1, 5060 for SIP and 4569 for IAX2]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub target: Option<SocketAddr>,
@@ -100,7 +104,34 @@ pub struct Storm {
     pub json: bool,
 }
 
-/// What the devices speak, over UDP.
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// A datagram each.
+    Udp,
+    /// A connection, for SIP alone.
+    Tcp,
+}
+
+impl Transport {
+    /// As it stands in Via.
+    pub(super) fn in_via(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+        }
+    }
+
+    /// What it adds to the URI of a contact.
+    pub(super) fn uri_suffix(self) -> &'static str {
+        match self {
+            Self::Udp => "",
+            Self::Tcp => ";transport=tcp",
+        }
+    }
+}
+
+/// What the devices speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// RFC 3261.
@@ -177,6 +208,7 @@ Examples:
   busyhour storm                                 12,000 devices over one minute
   busyhour storm --auth 'device{n}:busyhour'     with digest authentication
   busyhour storm --protocol iax2 --auth 'device{n}:busyhour'
+  busyhour storm --transport tcp --closed 64
   busyhour storm --rate 10000 --pid $(pidof busyhour)
   busyhour storm --closed 64 --kind refresh --over 10s
   busyhour storm --ramp --kind refresh           find the highest rate without a failure

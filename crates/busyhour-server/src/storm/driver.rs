@@ -1,24 +1,22 @@
 //! Moves bytes between one machine and one socket until a phase is over.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use busyhour::clock::{Clock, Instant};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
-use socket2::{Domain, Protocol, Socket, Type};
 
+use super::args::Transport;
 use super::batch::{BATCH, Inbox, Outbox};
 use super::machine::Machine;
 use super::pace::{Phase, Schedule};
 use super::progress::Counters;
 use super::tally::Tally;
+use super::wire::Wire;
 
 /// One thread's share of the storm.
 pub(super) struct Driver {
-    socket: UdpSocket,
+    wire: Wire,
     machine: Box<dyn Machine>,
     clock: Clock,
     outbox: Outbox,
@@ -31,13 +29,14 @@ impl Driver {
     /// When no socket can be had or the target can't be reached from here.
     pub fn new(
         target: SocketAddr,
+        transport: Transport,
         clock: Clock,
         machine: impl FnOnce(SocketAddr) -> Box<dyn Machine>,
     ) -> io::Result<Self> {
-        let socket = connect(target)?;
-        let machine = machine(socket.local_addr()?);
+        let wire = Wire::new(target, transport)?;
+        let machine = machine(wire.local_addr()?);
         Ok(Self {
-            socket,
+            wire,
             machine,
             clock,
             outbox: Outbox::default(),
@@ -80,23 +79,29 @@ impl Driver {
 
     fn send(&mut self) {
         if !self.outbox.is_empty() {
-            self.machine.tally().socket_errors += self.outbox.send(&self.socket);
+            self.machine.tally().socket_errors += self.wire.send(&mut self.outbox);
         }
     }
 
     /// A refused port is what a server that was killed looks like; its
     /// answers may still come after a restart, so it is counted and no more.
     fn receive(&mut self, inbox: &mut Inbox) -> usize {
-        let Ok(count) = inbox.receive(&self.socket) else {
+        let Self {
+            wire,
+            machine,
+            clock,
+            outbox,
+        } = self;
+        let mut now = None;
+        let received = wire.receive(inbox, &mut |message| {
+            let now = *now.get_or_insert_with(|| clock.now());
+            machine.receive(now, message, outbox);
+        });
+        if received.is_err() {
             self.machine.tally().socket_errors += 1;
-            return 0;
-        };
-        let now = self.clock.now();
-        inbox
-            .iter()
-            .for_each(|datagram| self.machine.receive(now, datagram, &mut self.outbox));
+        }
         self.send();
-        count
+        received.unwrap_or(0)
     }
 
     /// Sleeps until a datagram comes or something is due.
@@ -108,25 +113,9 @@ impl Driver {
             .flatten()
             .min();
         let timeout = next.map_or(LONGEST_WAIT, |next| (next - now).min(LONGEST_WAIT));
-        let mut sockets = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        // A signal or an error ends the wait early, and the loop looks again.
-        let _ = ppoll(&mut sockets, Some(TimeSpec::from_duration(timeout)), None);
+        self.wire.wait(timeout);
     }
-}
-
-fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = Socket::new(
-        Domain::for_address(target),
-        Type::DGRAM,
-        Some(Protocol::UDP),
-    )?;
-    // The system may grant less; what does not fit is retransmitted.
-    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
-    let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
-    socket.connect(&target.into())?;
-    Ok(socket.into())
 }
 
 /// The progress is shown meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-const SOCKET_BUFFER_BYTES: usize = 4 << 20;

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 
 use super::Pattern;
+use super::args::Transport;
 use super::pattern::shown;
 use crate::auth::Algorithm;
 
@@ -13,6 +14,8 @@ pub(super) struct Fleet {
     pub user: Pattern,
     pub password: Option<Pattern>,
     pub domain: String,
+    /// What carries the messages.
+    pub transport: Transport,
     /// The number of device 0.
     pub first: u64,
     /// From one device's number to the next: threads take turns.
@@ -50,7 +53,10 @@ impl Fleet {
     }
 
     pub fn contact(&self, index: u32, local: SocketAddr) -> impl Display + '_ {
-        shown(move |f| write!(f, "sip:{}@{local}", self.user(index)))
+        shown(move |f| {
+            let suffix = self.transport.uri_suffix();
+            write!(f, "sip:{}@{local}{suffix}", self.user(index))
+        })
     }
 
     pub fn call_id(&self, index: u32) -> impl Display + '_ {

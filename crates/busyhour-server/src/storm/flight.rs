@@ -34,6 +34,16 @@ pub(super) struct Timing {
 }
 
 impl Timing {
+    /// Over a connection nothing is sent again; timer F is as over UDP.
+    pub fn over_connection(t1: Duration) -> Self {
+        let give_up = t1 * 64;
+        Self {
+            t1: give_up,
+            t2: give_up,
+            give_up,
+        }
+    }
+
     pub fn with_t1(t1: Duration) -> Self {
         Self {
             t1,

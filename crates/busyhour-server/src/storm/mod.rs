@@ -24,6 +24,7 @@ mod iax2_engine;
 mod tally;
 mod pace;
 mod batch;
+mod wire;
 mod driver;
 mod journal;
 mod process;

@@ -24,7 +24,8 @@ impl Register<'_> {
                 .header(
                     HeaderName::Via,
                     format_args!(
-                        "SIP/2.0/UDP {local};branch={};rport",
+                        "SIP/2.0/{} {local};branch={};rport",
+                        fleet.transport.in_via(),
                         fleet.branch(index, cseq)
                     ),
                 )

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::Pattern;
 
-use super::args::{Kind, Protocol, Storm};
+use super::args::{Kind, Protocol, Storm, Transport};
 use super::driver::Driver;
 use super::engine::Engine;
 use super::fleet::Fleet;
@@ -41,6 +41,9 @@ pub enum StormError {
     /// The journal can't be opened or written.
     #[error("journal: {0}")]
     Journal(io::Error),
+    /// IAX2 is spoken over UDP alone.
+    #[error("IAX2 has no --transport tcp; leave one of the two out")]
+    NoConnections,
     /// `--auth` lacks its colon.
     #[error("--auth wants USER:PASSWORD")]
     NoColon,
@@ -97,6 +100,7 @@ impl Storm {
                 .domain
                 .clone()
                 .unwrap_or_else(|| bracketed(self.target().ip())),
+            transport: self.transport,
             first: self.first,
             stride: self.threads,
             algorithm: self.algorithm,
@@ -114,7 +118,10 @@ impl Storm {
     }
 
     fn timing(&self) -> Timing {
-        let timing = Timing::with_t1(self.t1);
+        let timing = match self.transport {
+            Transport::Udp => Timing::with_t1(self.t1),
+            Transport::Tcp => Timing::over_connection(self.t1),
+        };
         // A step that is over the ceiling need not wait for timer F to say so.
         let give_up = if self.ramp {
             timing.give_up.min(RAMP_PATIENCE)
@@ -136,6 +143,9 @@ struct Running {
 
 impl Running {
     fn new(args: Storm) -> Result<Self, StormError> {
+        if args.protocol == Protocol::Iax2 && args.transport == Transport::Tcp {
+            return Err(StormError::NoConnections);
+        }
         let clock = Clock::machine();
         let journal = args
             .journal
@@ -153,7 +163,7 @@ impl Running {
                     Protocol::Iax2 => Box::new(Iax2Engine::new(fleet, local, timing, journal)),
                 }
             };
-            Driver::new(args.target(), clock.clone(), machine)
+            Driver::new(args.target(), args.transport, clock.clone(), machine)
         };
         let drivers = (0..args.threads).map(driver).collect::<io::Result<_>>();
         let drivers = drivers.map_err(|source| StormError::Unreachable {

@@ -24,6 +24,7 @@ pub struct ServerProcess {
     /// What it printed up to the line that says it is ready.
     pub said: Vec<String>,
     pub sip: SocketAddr,
+    pub tcp: SocketAddr,
     pub iax2: SocketAddr,
     pub http: SocketAddr,
     log: PathBuf,
@@ -112,6 +113,7 @@ impl ServerProcess {
         Self {
             child,
             sip: address(&ready, "sip-udp"),
+            tcp: address(&ready, "sip-tcp"),
             iax2: address(&ready, "iax2-udp"),
             http: address(&ready, "http"),
             said,

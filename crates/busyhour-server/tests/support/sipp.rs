@@ -27,6 +27,16 @@ pub struct Calls<'a> {
     pub lines: &'a [String],
     /// Calls a second.
     pub rate: u32,
+    /// What carries them.
+    pub transport: Transport,
+}
+
+/// What carries sipp's calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    Udp,
+    /// One connection for all calls.
+    Tcp,
 }
 
 impl Sipp {
@@ -63,7 +73,10 @@ impl Sipp {
             .arg("-trace_err")
             .arg("-error_file")
             .arg(place.path(&format!("{name}.err")));
-        command.arg(server.sip.to_string());
+        match calls.transport {
+            Transport::Udp => command.arg(server.sip.to_string()),
+            Transport::Tcp => command.args(["-t", "t1"]).arg(server.tcp.to_string()),
+        };
         let screen = File::create(place.path(&format!("{name}.screen"))).unwrap();
         command
             .stdin(Stdio::null())

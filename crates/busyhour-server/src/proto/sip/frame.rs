@@ -42,22 +42,86 @@ impl Frame {
     /// have; [`ParseError::TooLarge`] beyond the limits; what
     /// [`Message::parse`] says of the head.
     pub fn first(stream: &[u8], limits: &Limits) -> Result<Self, ParseError> {
-        if let Some(keep_alive) = keep_alive(stream) {
-            return Ok(keep_alive);
+        StreamFramer::new(*limits).next(stream)
+    }
+}
+
+/// Finds messages in a stream that arrives in pieces, and looks at no byte of
+/// an incomplete message twice, however small the pieces are.
+///
+/// ```
+/// use busyhour_server::proto::sip::{Frame, Limits, StreamFramer};
+/// let stream = b"OPTIONS sip:a SIP/2.0\r\nl: 2\r\n\r\nhi";
+/// let mut framer = StreamFramer::new(Limits::default());
+/// assert_eq!(framer.next(&stream[..32]), Ok(Frame::Incomplete));
+/// assert_eq!(framer.message_bytes(), Some(33));
+/// assert_eq!(framer.next(stream), Ok(Frame::Message { bytes: 33 }));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct StreamFramer {
+    limits: Limits,
+    /// Bytes of the message begun that were searched for its head's end.
+    searched: usize,
+    /// How long it will be, once its head is complete.
+    whole: Option<usize>,
+}
+
+impl StreamFramer {
+    /// At the beginning of a stream.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            searched: 0,
+            whole: None,
         }
-        let Some(head) = memchr::memmem::find(stream, b"\r\n\r\n") else {
-            return if stream.len() > limits.message_bytes {
-                Err(ParseError::TooLarge)
-            } else {
-                Ok(Self::Incomplete)
-            };
+    }
+
+    /// Finds what stands at the beginning of `stream`: what was given before
+    /// when that was incomplete, with what came since; otherwise what follows
+    /// the frame that was found.
+    ///
+    /// # Errors
+    /// As [`Frame::first`].
+    pub fn next(&mut self, stream: &[u8]) -> Result<Frame, ParseError> {
+        let frame = match keep_alive(stream) {
+            Some(keep_alive) => keep_alive,
+            None => self.message(stream)?,
         };
-        let head = head + 4;
-        let whole = head.saturating_add(body_bytes(stream.get(..head).unwrap_or(&[]), limits)?);
-        match whole {
-            whole if whole > limits.message_bytes => Err(ParseError::TooLarge),
-            whole if whole > stream.len() => Ok(Self::Incomplete),
-            bytes => Ok(Self::Message { bytes }),
+        if frame != Frame::Incomplete {
+            *self = Self::new(self.limits);
+        }
+        Ok(frame)
+    }
+
+    /// How long the message begun will be, once its head is complete.
+    pub fn message_bytes(&self) -> Option<usize> {
+        self.whole
+    }
+
+    fn message(&mut self, stream: &[u8]) -> Result<Frame, ParseError> {
+        if self.whole.is_none() {
+            self.whole = self.find_head(stream)?;
+        }
+        match self.whole {
+            Some(bytes) if bytes <= stream.len() => Ok(Frame::Message { bytes }),
+            None if stream.len() > self.limits.message_bytes => Err(ParseError::TooLarge),
+            _ => Ok(Frame::Incomplete),
+        }
+    }
+
+    fn find_head(&mut self, stream: &[u8]) -> Result<Option<usize>, ParseError> {
+        // The blank line may have been cut apart.
+        let from = self.searched.saturating_sub(HEAD_END.len() - 1);
+        let unsearched = stream.get(from..).unwrap_or(&[]);
+        let Some(at) = memchr::memmem::find(unsearched, HEAD_END) else {
+            self.searched = stream.len();
+            return Ok(None);
+        };
+        let head = from + at + HEAD_END.len();
+        let body = body_bytes(stream.get(..head).unwrap_or(&[]), &self.limits)?;
+        match head.saturating_add(body) {
+            whole if whole > self.limits.message_bytes => Err(ParseError::TooLarge),
+            whole => Ok(Some(whole)),
         }
     }
 }
@@ -91,3 +155,5 @@ fn body_bytes(head: &[u8], limits: &Limits) -> Result<usize, ParseError> {
         Ok(length)
     }
 }
+
+const HEAD_END: &[u8] = b"\r\n\r\n";

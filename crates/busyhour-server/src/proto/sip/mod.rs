@@ -67,7 +67,7 @@ pub use cseq::CSeq;
 pub use digest::{DigestChallenge, DigestCredentials};
 pub use error::ParseError;
 pub use event::{Event, SubscriptionState};
-pub use frame::Frame;
+pub use frame::{Frame, StreamFramer};
 pub use lex::{ListIter, unescape};
 pub use limits::Limits;
 pub use media::MediaRange;

@@ -1,0 +1,268 @@
+use super::StreamPolicy;
+use crate::proto::sip::{Frame, Limits, ParseError, StreamFramer};
+use busyhour::{
+    buffer::{Buffer, BufferMut, BufferPool, Error},
+    clock::Instant,
+};
+use std::{ops::Range, time::Duration};
+
+/// The receiving half of one connection, without its socket: bytes and time in,
+/// messages and a deadline out.
+///
+/// ```
+/// use busyhour::{buffer::BufferPool, clock::Instant};
+/// use busyhour_server::net::{Connection, Heard, StreamPolicy};
+///
+/// let buffers = BufferPool::builder().build()?;
+/// let mut connection = Connection::new(&StreamPolicy::default(), Instant::ZERO);
+/// let bytes = b"\r\n\r\nOPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\nOPTI";
+/// let mut messages = Vec::new();
+/// connection.room(&buffers)?[..bytes.len()].copy_from_slice(bytes);
+/// connection.filled(bytes.len(), &buffers, Instant::ZERO, &mut |heard| match heard {
+///     Heard::Message(message) => messages.push(message),
+///     Heard::Ping => {} // answered with a line end
+///     Heard::Broken(..) => unreachable!(),
+/// })?;
+/// assert_eq!(&*messages[0], b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n");
+/// # Ok::<(), busyhour::buffer::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Connection {
+    framer: StreamFramer,
+    /// Where bytes land; none while nothing is incomplete, so that a connection
+    /// that waits holds no memory.
+    room: Option<BufferMut>,
+    /// How much of it is filled.
+    filled: usize,
+    idle: Duration,
+    stalled: Duration,
+    deadline: Instant,
+    phase: Phase,
+}
+
+/// What came in.
+#[derive(Debug)]
+pub enum Heard {
+    /// A whole message, pinned where it landed.
+    Message(Buffer),
+    /// A keep-alive that wants a line end in return (RFC 5626 §3.5.1).
+    Ping,
+    /// Bytes that cannot be a message, and why. Nothing else will be heard.
+    Broken(Buffer, ParseError),
+}
+
+/// Why a connection has to end when its deadline has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It brought nothing for too long.
+    Idle,
+    /// It did not bring its first message, or a whole one, in time.
+    Stalled,
+    /// It was broken, and the peer has had the time to read the answer.
+    Broken,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No message was heard yet.
+    New,
+    /// Between two messages.
+    Between,
+    /// Within one.
+    Within,
+    /// Whatever comes is thrown away.
+    Broken,
+}
+
+impl Connection {
+    /// One that was opened at `now`.
+    pub fn new(policy: &StreamPolicy, now: Instant) -> Self {
+        Self {
+            framer: StreamFramer::new(Limits::default()),
+            room: None,
+            filled: 0,
+            idle: policy.idle,
+            stalled: policy.stalled,
+            deadline: now + policy.stalled,
+            phase: Phase::New,
+        }
+    }
+
+    /// Where the next bytes go; never empty.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for packets: the connection has to end.
+    pub fn room(&mut self, buffers: &BufferPool) -> Result<&mut [u8], Error> {
+        let len = self.room.as_ref().map_or(0, |room| room.len());
+        if self.filled == len {
+            let announced = self.framer.message_bytes().unwrap_or(2 * len);
+            self.grow(announced.max(ROOM_LEN), buffers)?;
+        }
+        let room = self.room.as_deref_mut().unwrap_or_default();
+        Ok(room.get_mut(self.filled..).unwrap_or_default())
+    }
+
+    /// Takes in the first `count` bytes of the last [`room`](Self::room).
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for packets: the connection has to end.
+    pub fn filled(
+        &mut self,
+        count: usize,
+        buffers: &BufferPool,
+        now: Instant,
+        heard: &mut dyn FnMut(Heard),
+    ) -> Result<(), Error> {
+        if self.phase == Phase::Broken {
+            return Ok(());
+        }
+        self.filled += count;
+        let found = self.find(heard);
+        self.schedule(&found, now);
+        self.hand_on(found, buffers, heard)
+    }
+
+    /// When it has to end, unless more comes before.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Why it has to end when the deadline has passed.
+    pub fn ending(&self) -> Ending {
+        match self.phase {
+            Phase::Between => Ending::Idle,
+            Phase::New | Phase::Within => Ending::Stalled,
+            Phase::Broken => Ending::Broken,
+        }
+    }
+
+    /// Whether it was broken, and nothing more is read of it.
+    pub fn is_broken(&self) -> bool {
+        self.phase == Phase::Broken
+    }
+
+    fn grow(&mut self, len: usize, buffers: &BufferPool) -> Result<(), Error> {
+        let mut larger = buffers.alloc(len)?;
+        let old = self.bytes();
+        if let Some(begin) = larger.get_mut(..old.len()) {
+            begin.copy_from_slice(old);
+        }
+        self.room = Some(larger);
+        Ok(())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let room = self.room.as_deref().unwrap_or_default();
+        room.get(..self.filled).unwrap_or_default()
+    }
+
+    /// Finds what lies in the room, and tells of the keep-alives.
+    fn find(&mut self, heard: &mut dyn FnMut(Heard)) -> Found {
+        let mut found = Found::default();
+        let mut framer = self.framer;
+        loop {
+            let rest = self.bytes().get(found.end..).unwrap_or_default();
+            match framer.next(rest) {
+                Ok(Frame::Incomplete) => break,
+                Ok(Frame::KeepAlive { bytes, is_ping }) => {
+                    if is_ping {
+                        heard(Heard::Ping);
+                    }
+                    found.end += bytes;
+                    found.has_keep_alive = true;
+                }
+                Ok(Frame::Message { bytes }) => {
+                    found.messages.push(found.end..found.end + bytes);
+                    found.end += bytes;
+                }
+                Err(error) => {
+                    found.error = Some(error);
+                    break;
+                }
+            }
+        }
+        self.framer = framer;
+        found
+    }
+
+    fn schedule(&mut self, found: &Found, now: Instant) {
+        let is_whole = !found.messages.is_empty();
+        let was = self.phase;
+        self.phase = match (found.error.is_some(), found.end < self.filled) {
+            (true, _) => Phase::Broken,
+            (false, true) => Phase::Within,
+            (false, false) if is_whole || was != Phase::New => Phase::Between,
+            (false, false) => Phase::New,
+        };
+        // One who brings a byte now and then gains no time by it.
+        let goes_on = self.phase == was && !is_whole && was != Phase::Between;
+        let from_new = was == Phase::New && self.phase == Phase::Within && !is_whole;
+        if goes_on || from_new {
+            return;
+        }
+        self.deadline = match self.phase {
+            Phase::Between => now + self.idle,
+            Phase::New | Phase::Within | Phase::Broken => now + self.stalled,
+        };
+    }
+
+    /// Hands the messages on as parts of the room, and keeps what is left over.
+    fn hand_on(
+        &mut self,
+        found: Found,
+        buffers: &BufferPool,
+        heard: &mut dyn FnMut(Heard),
+    ) -> Result<(), Error> {
+        let Some(mut room) = self.room.take() else {
+            return Ok(());
+        };
+        let filled = std::mem::take(&mut self.filled);
+        if found.messages.is_empty() && found.error.is_none() {
+            self.filled = filled - found.end;
+            if self.filled > 0 {
+                room.copy_within(found.end..filled, 0);
+                self.room = Some(room);
+            }
+            return Ok(());
+        }
+        room.truncate(filled);
+        let room = room.freeze();
+        for message in found.messages {
+            heard(Heard::Message(room.slice(message)));
+        }
+        let rest = room.slice(found.end..);
+        match found.error {
+            Some(error) => heard(Heard::Broken(rest, error)),
+            None if rest.is_empty() => {}
+            None => self.keep(&rest, buffers)?,
+        }
+        Ok(())
+    }
+
+    /// The beginning of the next message moves to a room of its own, so that
+    /// the messages before it can go their ways.
+    fn keep(&mut self, rest: &[u8], buffers: &BufferPool) -> Result<(), Error> {
+        self.grow(rest.len().max(ROOM_LEN), buffers)?;
+        let begin = self.room.as_deref_mut().unwrap_or_default();
+        if let Some(begin) = begin.get_mut(..rest.len()) {
+            begin.copy_from_slice(rest);
+            self.filled = rest.len();
+        }
+        Ok(())
+    }
+}
+
+/// What lies in the room.
+#[derive(Debug, Default)]
+struct Found {
+    messages: Vec<Range<usize>>,
+    has_keep_alive: bool,
+    error: Option<ParseError>,
+    /// Where what is not complete begins.
+    end: usize,
+}
+
+/// Room for nearly every message, as in a datagram's slot.
+const ROOM_LEN: usize = 2048;

@@ -1,0 +1,69 @@
+use crate::server::StreamStats;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What happened to connections; the fields of [`StreamStats`].
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) connection_count: AtomicU64,
+    pub(super) connection_high_water: AtomicU64,
+    pub(super) accepted: AtomicU64,
+    pub(super) accept_errors: AtomicU64,
+    pub(super) refused_full: AtomicU64,
+    pub(super) refused_source: AtomicU64,
+    pub(super) refused_no_certificate: AtomicU64,
+    pub(super) closed_by_peer: AtomicU64,
+    pub(super) closed_idle: AtomicU64,
+    pub(super) closed_stalled: AtomicU64,
+    pub(super) closed_broken: AtomicU64,
+    pub(super) closed_unread: AtomicU64,
+    pub(super) closed_no_buffer: AtomicU64,
+    pub(super) receive_errors: AtomicU64,
+    pub(super) send_errors: AtomicU64,
+    pub(super) failed_flows: AtomicU64,
+    pub(super) tls_handshakes: AtomicU64,
+    pub(super) tls_failures: AtomicU64,
+    pub(super) received: AtomicU64,
+    pub(super) received_bytes: AtomicU64,
+    pub(super) pings: AtomicU64,
+    pub(super) sent: AtomicU64,
+    pub(super) sent_bytes: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> StreamStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        StreamStats {
+            connection_count: read(&self.connection_count),
+            connection_high_water: read(&self.connection_high_water),
+            accepted: read(&self.accepted),
+            accept_errors: read(&self.accept_errors),
+            refused_full: read(&self.refused_full),
+            refused_source: read(&self.refused_source),
+            refused_no_certificate: read(&self.refused_no_certificate),
+            closed_by_peer: read(&self.closed_by_peer),
+            closed_idle: read(&self.closed_idle),
+            closed_stalled: read(&self.closed_stalled),
+            closed_broken: read(&self.closed_broken),
+            closed_unread: read(&self.closed_unread),
+            closed_no_buffer: read(&self.closed_no_buffer),
+            receive_errors: read(&self.receive_errors),
+            send_errors: read(&self.send_errors),
+            failed_flows: read(&self.failed_flows),
+            tls_handshakes: read(&self.tls_handshakes),
+            tls_failures: read(&self.tls_failures),
+            received: read(&self.received),
+            received_bytes: read(&self.received_bytes),
+            pings: read(&self.pings),
+            sent: read(&self.sent),
+            sent_bytes: read(&self.sent_bytes),
+        }
+    }
+
+    /// How many connections there are now.
+    pub(super) fn count_connections(&self, count: usize) {
+        let count = count as u64;
+        self.connection_count.store(count, Ordering::Relaxed);
+        self.connection_high_water
+            .fetch_max(count, Ordering::Relaxed);
+    }
+}

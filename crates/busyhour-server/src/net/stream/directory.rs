@@ -1,0 +1,53 @@
+use super::peer::Peer;
+use crate::server::Flow;
+use foldhash::fast::RandomState;
+use std::{
+    collections::HashMap,
+    hash::BuildHasher,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Every connection by its flow, in shards with a lock each.
+pub(super) struct Directory {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+}
+
+type Shard = HashMap<Flow, Arc<Peer>, RandomState>;
+
+impl Directory {
+    pub(super) fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::default(),
+        }
+    }
+
+    pub(super) fn insert(&self, peer: Arc<Peer>) {
+        self.shard(&peer.flow).insert(peer.flow, peer);
+    }
+
+    pub(super) fn find(&self, flow: &Flow) -> Option<Arc<Peer>> {
+        self.shard(flow).get(flow).cloned()
+    }
+
+    /// Forgets this one, and not one that has the same flow after it.
+    pub(super) fn remove(&self, peer: &Arc<Peer>) {
+        let mut shard = self.shard(&peer.flow);
+        let is_it = |found: &Arc<Peer>| Arc::ptr_eq(found, peer);
+        if shard.get(&peer.flow).is_some_and(is_it) {
+            shard.remove(&peer.flow);
+        }
+    }
+
+    fn shard(&self, flow: &Flow) -> MutexGuard<'_, Shard> {
+        let hash = self.hasher.hash_one(flow);
+        // The low bits choose a place within the shard.
+        let index = (hash >> 48) as usize % SHARDS;
+        self.shards[index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const SHARDS: usize = 64;

@@ -1,0 +1,402 @@
+use super::{
+    Connection, Ending, Heard, StreamArrival, StreamPolicy,
+    counters::Counters,
+    directory::Directory,
+    listener::Listener,
+    peer::{Peer, is_passing},
+    tls::Identity,
+};
+use crate::{
+    net::stats::add,
+    server::{Flow, Transport},
+};
+use busyhour::{
+    buffer::BufferPool,
+    clock::{Clock, Instant},
+    timer::{Handle, Queue},
+};
+use nix::sys::{
+    epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout},
+    eventfd::EventFd,
+};
+use rustls::ServerConnection;
+use std::{
+    collections::HashMap,
+    io::{self, ErrorKind},
+    net::{IpAddr, SocketAddr, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+
+/// What the thread of all connections works on.
+pub(super) struct Engine {
+    pub(super) shared: Shared,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) buffers: BufferPool,
+    pub(super) clock: Clock,
+    pub(super) deliver: Box<dyn Fn(Flow, StreamArrival) + Send>,
+    connections: HashMap<u64, Entry>,
+    sources: HashMap<IpAddr, usize>,
+    /// Tokens of connections and of listeners that rest.
+    deadlines: Queue<u64>,
+    next_token: u64,
+}
+
+/// What the thread shares with those who send.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) epoll: Arc<Epoll>,
+    pub(super) directory: Arc<Directory>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) identity: Arc<Identity>,
+    pub(super) policy: StreamPolicy,
+    /// Readable once the thread shall end.
+    pub(super) stop: Arc<EventFd>,
+}
+
+struct Entry {
+    peer: Arc<Peer>,
+    connection: Connection,
+    /// Set for the connection's deadline, or for an earlier one.
+    timer: (Instant, Handle),
+}
+
+impl Engine {
+    pub(super) fn new(
+        shared: Shared,
+        listeners: Vec<Listener>,
+        buffers: BufferPool,
+        clock: Clock,
+        deliver: Box<dyn Fn(Flow, StreamArrival) + Send>,
+    ) -> Self {
+        Self {
+            next_token: FIRST_LISTENER + listeners.len() as u64,
+            shared,
+            listeners,
+            buffers,
+            clock,
+            deliver,
+            connections: HashMap::new(),
+            sources: HashMap::new(),
+            deadlines: Queue::new(),
+        }
+    }
+
+    /// Serves until the stop signal.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not take what is to be waited for.
+    pub(super) fn run(mut self) -> nix::Result<()> {
+        let stop = EpollEvent::new(EpollFlags::EPOLLIN, STOP);
+        self.shared.epoll.add(&*self.shared.stop, stop)?;
+        for index in 0..self.listeners.len() {
+            self.listen(index)?;
+        }
+        let mut events = [EpollEvent::empty(); EVENTS_MAX];
+        loop {
+            let waited = self.shared.epoll.wait(&mut events, self.timeout());
+            // An interrupted wait only means that there are no events.
+            for event in &events[..waited.unwrap_or(0)] {
+                match event.data() {
+                    STOP => return Ok(()),
+                    token => self.event(token, event.events()),
+                }
+            }
+            self.expire();
+        }
+    }
+
+    fn listen(&self, index: usize) -> nix::Result<()> {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, FIRST_LISTENER + index as u64);
+        self.shared.epoll.add(&self.listeners[index].socket, event)
+    }
+
+    fn timeout(&self) -> EpollTimeout {
+        let Some(deadline) = self.deadlines.next_deadline() else {
+            return EpollTimeout::NONE;
+        };
+        let left = (deadline - self.clock.now()).min(LONGEST_WAIT);
+        // Rounded up, so that what was waited for is due then.
+        EpollTimeout::from(left.as_millis() as u16 + 1)
+    }
+
+    fn event(&mut self, token: u64, flags: EpollFlags) {
+        if let Some(index) = self.listener_index(token) {
+            return self.accept(index);
+        }
+        if flags.contains(EpollFlags::EPOLLOUT)
+            && let Some(entry) = self.connections.get(&token)
+        {
+            entry.peer.writable();
+        }
+        let readable = EpollFlags::EPOLLIN | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
+        if flags.intersects(readable) {
+            self.readable(token);
+        }
+    }
+
+    fn listener_index(&self, token: u64) -> Option<usize> {
+        let index = token.checked_sub(FIRST_LISTENER)? as usize;
+        (index < self.listeners.len()).then_some(index)
+    }
+
+    fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            match self.listeners[index].socket.accept() {
+                Ok((socket, remote)) => self.admit(index, socket, remote),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Such a connection ended before it was taken.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) => return self.rest(index, &error),
+            }
+        }
+    }
+
+    /// No file descriptors, or no memory: trying again at once would only burn time.
+    fn rest(&mut self, index: usize, error: &io::Error) {
+        add(&self.shared.counters.accept_errors, 1);
+        let listener = &self.listeners[index];
+        tracing::warn!(address = %listener.address, %error, "connections cannot be taken");
+        if self.shared.epoll.delete(&listener.socket).is_ok() {
+            let token = FIRST_LISTENER + index as u64;
+            self.deadlines.add(self.clock.now() + REST, token);
+        }
+    }
+
+    fn admit(&mut self, index: usize, socket: TcpStream, remote: SocketAddr) {
+        let counters = &self.shared.counters;
+        let policy = &self.shared.policy;
+        let from_there = self.sources.get(&remote.ip()).copied().unwrap_or(0);
+        if self.connections.len() >= policy.connections_max {
+            return add(&counters.refused_full, 1);
+        }
+        if from_there >= policy.connections_per_source_max {
+            return add(&counters.refused_source, 1);
+        }
+        let transport = self.listeners[index].transport;
+        let Some(tls) = self.session(transport) else {
+            return add(&counters.refused_no_certificate, 1);
+        };
+        if self.open(transport, socket, remote, tls).is_err() {
+            add(&self.shared.counters.accept_errors, 1);
+        }
+    }
+
+    /// The encryption of a new connection; `None` when there is no certificate for it.
+    fn session(&self, transport: Transport) -> Option<Option<Box<ServerConnection>>> {
+        if transport != Transport::Tls {
+            return Some(None);
+        }
+        let session = ServerConnection::new(self.shared.identity.current()?);
+        session.ok().map(|session| Some(Box::new(session)))
+    }
+
+    fn open(
+        &mut self,
+        transport: Transport,
+        socket: TcpStream,
+        remote: SocketAddr,
+        tls: Option<Box<ServerConnection>>,
+    ) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        // Answers are small and whole: waiting for more would only delay them.
+        socket.set_nodelay(true)?;
+        let local = socket.local_addr()?;
+        let token = self.next_token;
+        self.next_token += 1;
+        let flow = Flow {
+            transport,
+            local,
+            remote,
+        };
+        let shared = (self.shared.epoll.clone(), self.shared.counters.clone());
+        let policy = &self.shared.policy;
+        let peer = Peer::new(flow, token, socket, tls, shared, policy.outbox_bytes_max);
+        let peer = Arc::new(peer);
+        peer.watch()?;
+        let connection = Connection::new(policy, self.clock.now());
+        let deadline = connection.deadline();
+        let timer = (deadline, self.deadlines.add(deadline, token));
+        self.shared.directory.insert(peer.clone());
+        *self.sources.entry(remote.ip()).or_default() += 1;
+        let entry = Entry {
+            peer,
+            connection,
+            timer,
+        };
+        self.connections.insert(token, entry);
+        add(&self.shared.counters.accepted, 1);
+        self.shared
+            .counters
+            .count_connections(self.connections.len());
+        Ok(())
+    }
+
+    fn readable(&mut self, token: u64) {
+        let Some(mut entry) = self.connections.remove(&token) else {
+            return;
+        };
+        match self.read(&mut entry) {
+            Ok(()) => {
+                self.set_timer(token, &mut entry);
+                self.connections.insert(token, entry);
+            }
+            Err(close) => {
+                add(close.counter(&self.shared.counters), 1);
+                self.forget(&entry);
+            }
+        }
+    }
+
+    /// Reads once what the kernel has, and all that was encrypted in it.
+    fn read(&self, entry: &mut Entry) -> Result<(), Close> {
+        let goes_on = entry.peer.pump().map_err(|_| Close::Failed)?;
+        loop {
+            let room = entry.connection.room(&self.buffers);
+            let room = room.map_err(|_| Close::NoBuffer)?;
+            match entry.peer.read(room) {
+                Ok(0) => return Err(Close::ByPeer),
+                Ok(count) => self.hear(entry, count)?,
+                Err(error) if is_passing(&error) => break,
+                // One who ends without saying so over TLS has ended all the same.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(Close::ByPeer);
+                }
+                Err(_) => return Err(Close::Failed),
+            }
+            if entry.peer.flow.transport == Transport::Tcp {
+                break;
+            }
+        }
+        goes_on.then_some(()).ok_or(Close::ByPeer)
+    }
+
+    fn hear(&self, entry: &mut Entry, count: usize) -> Result<(), Close> {
+        let counters = &self.shared.counters;
+        add(&counters.received_bytes, count);
+        let Entry {
+            peer, connection, ..
+        } = entry;
+        let now = self.clock.now();
+        let heard = connection.filled(count, &self.buffers, now, &mut |heard| match heard {
+            Heard::Message(message) => {
+                add(&counters.received, 1);
+                (self.deliver)(peer.flow, StreamArrival::Message(message));
+            }
+            Heard::Ping => {
+                add(&counters.pings, 1);
+                self.pong(peer);
+            }
+            Heard::Broken(bytes, error) => {
+                (self.deliver)(peer.flow, StreamArrival::Broken(bytes, error));
+                peer.end();
+            }
+        });
+        heard.map_err(|_| Close::NoBuffer)
+    }
+
+    fn pong(&self, peer: &Peer) {
+        if let Ok(pong) = self.buffers.copy_from(PONG) {
+            // One that failed meanwhile is heard of at the next read.
+            let _ = peer.send(pong);
+        }
+    }
+
+    /// A deadline that moves back leaves the timer alone: it goes off early once.
+    fn set_timer(&mut self, token: u64, entry: &mut Entry) {
+        let deadline = entry.connection.deadline();
+        let (set_for, handle) = entry.timer;
+        if deadline < set_for {
+            self.deadlines.cancel(handle);
+            entry.timer = (deadline, self.deadlines.add(deadline, token));
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = self.clock.now();
+        while let Some((_, token)) = self.deadlines.pop_due(now) {
+            match self.listener_index(token) {
+                Some(index) if self.listen(index).is_err() => {
+                    self.deadlines.add(now + REST, token);
+                }
+                Some(_) => {}
+                None => self.due(token, now),
+            }
+        }
+    }
+
+    fn due(&mut self, token: u64, now: Instant) {
+        let Some(mut entry) = self.connections.remove(&token) else {
+            return;
+        };
+        let deadline = entry.connection.deadline();
+        if deadline > now {
+            entry.timer = (deadline, self.deadlines.add(deadline, token));
+            self.connections.insert(token, entry);
+            return;
+        }
+        let close = Close::Late(entry.connection.ending());
+        add(close.counter(&self.shared.counters), 1);
+        self.forget(&entry);
+    }
+
+    /// Takes leave of a connection that is out of the table.
+    fn forget(&mut self, entry: &Entry) {
+        self.deadlines.cancel(entry.timer.1);
+        self.shared.directory.remove(&entry.peer);
+        entry.peer.close();
+        let source = entry.peer.flow.remote.ip();
+        if let Some(count) = self.sources.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                self.sources.remove(&source);
+            }
+        }
+        self.shared
+            .counters
+            .count_connections(self.connections.len());
+    }
+}
+
+impl Drop for Engine {
+    /// Nothing is left that could be sent to.
+    fn drop(&mut self) {
+        for (_, entry) in std::mem::take(&mut self.connections) {
+            self.forget(&entry);
+        }
+    }
+}
+
+/// Why a connection ends.
+#[derive(Clone, Copy)]
+enum Close {
+    ByPeer,
+    Failed,
+    NoBuffer,
+    Late(Ending),
+}
+
+impl Close {
+    fn counter(self, counters: &Counters) -> &std::sync::atomic::AtomicU64 {
+        match self {
+            Self::ByPeer => &counters.closed_by_peer,
+            Self::Failed => &counters.receive_errors,
+            Self::NoBuffer => &counters.closed_no_buffer,
+            Self::Late(Ending::Idle) => &counters.closed_idle,
+            Self::Late(Ending::Stalled) => &counters.closed_stalled,
+            Self::Late(Ending::Broken) => &counters.closed_broken,
+        }
+    }
+}
+
+/// A line end, the answer to two (RFC 5626 §3.5.1).
+const PONG: &[u8] = b"\r\n";
+const STOP: u64 = 0;
+const FIRST_LISTENER: u64 = 1;
+const EVENTS_MAX: usize = 256;
+/// So that those who are connected already get their turn.
+const ACCEPTED_AT_ONCE: usize = 64;
+/// For how long a listener rests after the system refused.
+const REST: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);

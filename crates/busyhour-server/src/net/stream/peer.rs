@@ -1,0 +1,228 @@
+use super::{counters::Counters, outbox::Outbox};
+use crate::{
+    net::stats::add,
+    server::{Flow, SendError},
+};
+use busyhour::buffer::Buffer;
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+use rustls::ServerConnection;
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::{Shutdown, TcpStream},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The other end of one connection: its socket, and what goes out on it.
+pub(super) struct Peer {
+    pub(super) flow: Flow,
+    pub(super) token: u64,
+    socket: TcpStream,
+    epoll: Arc<Epoll>,
+    counters: Arc<Counters>,
+    channel: Mutex<Channel>,
+}
+
+struct Channel {
+    outbox: Outbox,
+    tls: Option<Box<ServerConnection>>,
+    /// The kernel has been asked to say when there is room.
+    is_waiting: bool,
+    is_closed: bool,
+    /// Nothing more is to be sent after what waits.
+    ends: bool,
+}
+
+/// Whether all has left.
+#[derive(PartialEq)]
+enum Flushed {
+    All,
+    Blocked,
+}
+
+impl Peer {
+    pub(super) fn new(
+        flow: Flow,
+        token: u64,
+        socket: TcpStream,
+        tls: Option<Box<ServerConnection>>,
+        (epoll, counters): (Arc<Epoll>, Arc<Counters>),
+        outbox_bytes_max: usize,
+    ) -> Self {
+        Self {
+            flow,
+            token,
+            socket,
+            epoll,
+            counters,
+            channel: Mutex::new(Channel {
+                outbox: Outbox::new(outbox_bytes_max),
+                tls,
+                is_waiting: false,
+                is_closed: false,
+                ends: false,
+            }),
+        }
+    }
+
+    /// Begins to be told of what comes in.
+    pub(super) fn watch(&self) -> nix::Result<()> {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, self.token);
+        self.epoll.add(&self.socket, event)
+    }
+
+    /// Sends at once what the kernel takes; the rest waits.
+    pub(super) fn send(&self, message: Buffer) -> Result<(), SendError> {
+        let mut channel = self.channel();
+        if channel.is_closed || channel.ends {
+            return Err(SendError::FlowFailed);
+        }
+        if !channel.outbox.push(message) {
+            // A peer that does not read has had its time: another flow may do better.
+            add(&self.counters.closed_unread, 1);
+            self.shut(&mut channel);
+            return Err(SendError::Full);
+        }
+        add(&self.counters.sent, 1);
+        self.flush(&mut channel);
+        Ok(())
+    }
+
+    /// There may be room again.
+    pub(super) fn writable(&self) {
+        self.flush(&mut self.channel());
+    }
+
+    /// Lets what waits leave, and then says that nothing follows.
+    pub(super) fn end(&self) {
+        let mut channel = self.channel();
+        channel.ends = true;
+        if let Some(tls) = &mut channel.tls {
+            tls.send_close_notify();
+        }
+        self.flush(&mut channel);
+    }
+
+    /// Nothing leaves any more; the reader hears the end.
+    pub(super) fn close(&self) {
+        let mut channel = self.channel();
+        self.shut(&mut channel);
+        // The connection may be gone from the kernel's list already.
+        let _ = self.epoll.delete(&self.socket);
+    }
+
+    /// Moves what the socket has into the decryption, if there is one. `false`
+    /// when the peer will send no more.
+    ///
+    /// # Errors
+    ///
+    /// When the connection or its encryption fails.
+    pub(super) fn pump(&self) -> io::Result<bool> {
+        let mut channel = self.channel();
+        let Some(tls) = &mut channel.tls else {
+            return Ok(true);
+        };
+        let was_handshaking = tls.is_handshaking();
+        let count = match tls.read_tls(&mut &self.socket) {
+            Err(error) if is_passing(&error) => return Ok(true),
+            other => other?,
+        };
+        let processed = tls.process_new_packets();
+        if processed.is_ok() && was_handshaking && !tls.is_handshaking() {
+            add(&self.counters.tls_handshakes, 1);
+        }
+        // The alert that says what was wrong, the handshake, or what waited for it.
+        self.flush(&mut channel);
+        match processed {
+            Ok(_) => Ok(count > 0),
+            Err(error) => {
+                add(&self.counters.tls_failures, 1);
+                Err(io::Error::new(ErrorKind::InvalidData, error))
+            }
+        }
+    }
+
+    /// Reads what is there, decrypted; 0 when the peer will send no more.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::WouldBlock`] when nothing is there.
+    pub(super) fn read(&self, room: &mut [u8]) -> io::Result<usize> {
+        match &mut self.channel().tls {
+            Some(tls) => tls.reader().read(room),
+            None => (&self.socket).read(room),
+        }
+    }
+
+    fn flush(&self, channel: &mut Channel) {
+        match channel.flush(&self.socket, &self.counters) {
+            Ok(Flushed::Blocked) => self.wait(channel, true),
+            Ok(Flushed::All) => {
+                self.wait(channel, false);
+                if channel.ends {
+                    // A peer that is gone need not hear it.
+                    let _ = self.socket.shutdown(Shutdown::Write);
+                }
+            }
+            Err(error) => {
+                tracing::debug!(remote = %self.flow.remote, %error, "a connection failed");
+                add(&self.counters.send_errors, 1);
+                self.shut(channel);
+            }
+        }
+    }
+
+    /// Asks the kernel to say when there is room, or no longer.
+    fn wait(&self, channel: &mut Channel, waits: bool) {
+        if std::mem::replace(&mut channel.is_waiting, waits) == waits {
+            return;
+        }
+        let out = match waits {
+            true => EpollFlags::EPOLLOUT,
+            false => EpollFlags::empty(),
+        };
+        let mut event = EpollEvent::new(EpollFlags::EPOLLIN | out, self.token);
+        if self.epoll.modify(&self.socket, &mut event).is_err() {
+            self.shut(channel);
+        }
+    }
+
+    fn shut(&self, channel: &mut Channel) {
+        channel.is_closed = true;
+        // Already shut is as good.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    fn channel(&self) -> MutexGuard<'_, Channel> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Channel {
+    fn flush(&mut self, mut socket: &TcpStream, counters: &Counters) -> io::Result<Flushed> {
+        loop {
+            let written = match &mut self.tls {
+                Some(tls) if tls.wants_write() => tls.write_tls(&mut socket).map(|_| 0),
+                Some(tls) if tls.is_handshaking() => return Ok(Flushed::All),
+                _ if self.outbox.is_empty() => return Ok(Flushed::All),
+                Some(tls) => tls.writer().write_vectored(&self.outbox.pieces()),
+                None => socket.write_vectored(&self.outbox.pieces()),
+            };
+            match written {
+                Ok(count) => {
+                    add(&counters.sent_bytes, count);
+                    self.outbox.advance(count);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Ok(Flushed::Blocked);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Whether trying again later is all that an error asks for.
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}

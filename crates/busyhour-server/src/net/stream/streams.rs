@@ -1,0 +1,214 @@
+use super::{
+    Certificate, StreamOptions, StreamPolicy,
+    directory::Directory,
+    engine::{Engine, Shared},
+    listener::Listener,
+    tls::Identity,
+};
+use crate::{
+    net::BindError,
+    proto::sip::ParseError,
+    server::{Flow, Network, NetworkStats, SendError, StreamStats, Transport},
+};
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    clock::Clock,
+};
+use nix::sys::{
+    epoll::{Epoll, EpollCreateFlags},
+    eventfd::{EfdFlags, EventFd},
+    resource::{Resource, getrlimit, setrlimit},
+};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+/// The connections of a server.
+pub struct Streams {
+    shared: Shared,
+    addresses: Vec<(Transport, SocketAddr)>,
+    /// Until the thread takes them.
+    listeners: Mutex<Vec<Listener>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What a connection brought.
+#[derive(Debug)]
+pub enum StreamArrival {
+    /// One whole message.
+    Message(Buffer),
+    /// Bytes that cannot be one, and why; the connection ends when the answer
+    /// is sent.
+    Broken(Buffer, ParseError),
+}
+
+impl Streams {
+    /// Binds every address; connections wait in the kernel until
+    /// [`start`](Self::start).
+    ///
+    /// # Errors
+    ///
+    /// The first address that cannot be served, and why.
+    pub fn bind(options: StreamOptions) -> Result<Self, BindError> {
+        let tcp = options.tcp.iter().map(|address| (Transport::Tcp, *address));
+        let tls = options.tls.iter().map(|address| (Transport::Tls, *address));
+        let listeners = tcp.chain(tls);
+        let listeners: Vec<Listener> = listeners
+            .map(|(transport, address)| Listener::bind(transport, address))
+            .collect::<Result<_, _>>()?;
+        if !listeners.is_empty() {
+            raise_file_limit(options.policy.connections_max);
+        }
+        let addresses = listeners.iter().map(|one| (one.transport, one.address));
+        let addresses: Vec<_> = addresses.collect();
+        let shared = Shared::new(options.policy, options.certificate);
+        let shared = shared.map_err(|source| BindError {
+            protocol: "SIP",
+            transport: Transport::Tcp,
+            address: addresses
+                .first()
+                .map_or(NO_ADDRESS, |(_, address)| *address),
+            source,
+        })?;
+        Ok(Self {
+            shared,
+            addresses,
+            listeners: Mutex::new(listeners),
+            thread: Mutex::default(),
+        })
+    }
+
+    /// Starts the thread `bh-stream`, which calls `deliver` for what the
+    /// connections bring, in the order of arrival on each. Without an address
+    /// there is no thread.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses the thread.
+    pub fn start(
+        &self,
+        buffers: &BufferPool,
+        clock: &Clock,
+        deliver: impl Fn(Flow, StreamArrival) + Send + 'static,
+    ) -> io::Result<()> {
+        let listeners = std::mem::take(&mut *lock(&self.listeners));
+        if listeners.is_empty() {
+            return Ok(());
+        }
+        let engine = Engine::new(
+            self.shared.clone(),
+            listeners,
+            buffers.clone(),
+            clock.clone(),
+            Box::new(deliver),
+        );
+        let thread = thread::Builder::new().name("bh-stream".into());
+        let thread = thread.spawn(move || {
+            if let Err(error) = engine.run() {
+                tracing::error!(%error, "connections are no longer served");
+            }
+        })?;
+        *lock(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    /// The addresses of a transport in use, in the order asked for, each with
+    /// the port it got.
+    pub fn addresses(&self, transport: Transport) -> impl Iterator<Item = SocketAddr> + '_ {
+        let of_it = self
+            .addresses
+            .iter()
+            .filter(move |(its, _)| *its == transport);
+        of_it.map(|(_, address)| *address)
+    }
+
+    /// From now on new connections over TLS are shown this.
+    pub fn replace_certificate(&self, certificate: Option<Certificate>) {
+        self.shared.identity.replace(certificate);
+    }
+
+    /// Closes every connection, ends the thread and waits for it.
+    pub fn stop(&self) {
+        // The counter of an eventfd overflows only after 2^64 - 2 writes.
+        let _ = self.shared.stop.write(1);
+        if let Some(thread) = lock(&self.thread).take() {
+            // The thread's own panic is already on standard error.
+            let _ = thread.join();
+        }
+    }
+
+    /// What happened so far.
+    pub fn stream_stats(&self) -> StreamStats {
+        self.shared.counters.read()
+    }
+}
+
+impl Network for Streams {
+    /// Writes to the connection of this flow at once, without waiting; what the
+    /// kernel does not take leaves later.
+    fn send(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
+        let Some(peer) = self.shared.directory.find(&flow) else {
+            crate::net::stats::add(&self.shared.counters.failed_flows, 1);
+            return Err(SendError::FlowFailed);
+        };
+        peer.send(message)
+    }
+
+    fn stats(&self) -> NetworkStats {
+        NetworkStats {
+            streams: self.stream_stats(),
+            ..NetworkStats::default()
+        }
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn new(policy: StreamPolicy, certificate: Option<Certificate>) -> io::Result<Self> {
+        let stop = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
+        Ok(Self {
+            epoll: Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?),
+            directory: Arc::new(Directory::new()),
+            counters: Arc::default(),
+            identity: Arc::new(Identity::new(certificate)),
+            policy,
+            stop: Arc::new(stop),
+        })
+    }
+}
+
+/// Each connection is a file to the system, and its usual limit is 1024.
+fn raise_file_limit(connections_max: usize) {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return;
+    };
+    let wanted = connections_max as u64 + OTHER_FILES;
+    let raised = wanted.min(hard);
+    if raised > soft && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_err() {
+        tracing::warn!(soft, "the limit of open files cannot be raised");
+    }
+    if wanted > hard {
+        tracing::warn!(
+            connections_max,
+            files_max = hard,
+            "fewer connections can be served than limits.connections says; raise the limit of open files (ulimit -n, LimitNOFILE=)"
+        );
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Files that the rest of the server has open.
+const OTHER_FILES: u64 = 512;
+const NO_ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);

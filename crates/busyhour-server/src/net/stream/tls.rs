@@ -1,0 +1,128 @@
+//! Who we are to the peers of TLS.
+
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// A certificate with its chain and its private key, ready to be shown.
+#[derive(Clone)]
+pub struct Certificate(Arc<ServerConfig>);
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// A file cannot be read, or holds nothing of what it should.
+    #[error("{setting}: {path}: {problem}")]
+    File {
+        /// Which setting names the file.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// The two files do not belong together, or the certificate is none that can be used.
+    #[error(
+        "sip.tls_key: {key}: cannot be used with the certificate in {certificate}: {problem}; give the key that the certificate was made for"
+    )]
+    Unusable {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+        /// What is wrong.
+        problem: rustls::Error,
+    },
+}
+
+impl Certificate {
+    /// Reads a certificate with its chain, ours first, and its key, both in PEM.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with which file, and what to do.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let unusable = |problem| CertificateError::Unusable {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            problem,
+        };
+        let versions = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions();
+        let config = versions
+            .map_err(unusable)?
+            .with_no_client_auth()
+            .with_single_cert(chain(certificate)?, private_key(key)?);
+        Ok(Self(Arc::new(config.map_err(unusable)?)))
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificate")
+    }
+}
+
+/// The certificate that new connections are shown.
+pub(super) struct Identity(RwLock<Option<Arc<ServerConfig>>>);
+
+impl Identity {
+    pub(super) fn new(certificate: Option<Certificate>) -> Self {
+        Self(RwLock::new(certificate.map(|certificate| certificate.0)))
+    }
+
+    pub(super) fn current(&self) -> Option<Arc<ServerConfig>> {
+        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        current.clone()
+    }
+
+    pub(super) fn replace(&self, certificate: Option<Certificate>) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *current = certificate.map(|certificate| certificate.0);
+    }
+}
+
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let wrap = |error| file_error(CERTIFICATE, path, &error, "certificate");
+    let chain = CertificateDer::pem_file_iter(path).map_err(wrap)?;
+    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(wrap)?;
+    match chain.is_empty() {
+        true => Err(wrap(pem::Error::NoItemsFound)),
+        false => Ok(chain),
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
+    let key = PrivateKeyDer::from_pem_file(path);
+    key.map_err(|error| file_error(KEY, path, &error, "private key without a password"))
+}
+
+fn file_error(
+    setting: &'static str,
+    path: &Path,
+    error: &pem::Error,
+    wanted: &str,
+) -> CertificateError {
+    let problem = match error {
+        pem::Error::Io(error) => {
+            format!("cannot be read: {error}; give the path of a PEM file that the server may read")
+        }
+        pem::Error::NoItemsFound => format!("holds no {wanted}; give a PEM file with one"),
+        other => format!("is no sound PEM file: {other}; give one with a {wanted}"),
+    };
+    CertificateError::File {
+        setting,
+        path: path.to_owned(),
+        problem,
+    }
+}
+
+const CERTIFICATE: &str = "sip.tls_certificate";
+const KEY: &str = "sip.tls_key";

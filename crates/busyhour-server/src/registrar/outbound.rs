@@ -1,0 +1,103 @@
+//! Outbound (RFC 5626) and public GRUUs (RFC 5627): devices that say who they
+//! are, and over which of their flows.
+
+use super::{Contact, Refusal};
+use crate::proto::sip::{HeaderName, Message, Params, ParseError};
+
+/// One flow of one device: the key of its binding in place of the contact URI
+/// (RFC 5626 §6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowKey<'a> {
+    /// The `+sip.instance` parameter, angle brackets included.
+    pub instance: &'a str,
+    /// The `reg-id` parameter.
+    pub reg_id: u32,
+}
+
+/// What a REGISTER asks of the two extensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extensions {
+    /// It came under the rules of outbound, and the answer says so.
+    pub outbound: bool,
+    /// No proxy stands between: the keep-alives are for us to ask for.
+    pub is_direct: bool,
+    /// The device knows GRUUs, and is told its own.
+    pub gruu: bool,
+}
+
+impl<'a> FlowKey<'a> {
+    /// The key in the parameters of a contact, if both halves are there.
+    pub fn of(params: &Params<'a>) -> Option<Self> {
+        let reg_id = params.value("reg-id")?.parse().ok()?;
+        Some(Self {
+            instance: params.value(INSTANCE)?,
+            reg_id,
+        })
+        .filter(|key| key.reg_id > 0)
+    }
+}
+
+impl Extensions {
+    /// Reads what the headers ask for, when `keys` of its contacts have a
+    /// [`FlowKey`].
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::FirstHopLacksOutbound`] when the first proxy on the way does
+    /// not keep flows, [`Refusal::BadRequest`] when several contacts have a key
+    /// or Path is broken.
+    pub(super) fn read(message: &Message<'_>, keys: usize) -> Result<Self, Refusal> {
+        let supports = |option| message.has_token(HeaderName::Supported, option);
+        let outbound = keys > 0 && supports(OUTBOUND);
+        let is_direct = message.vias().nth(1).is_none();
+        if outbound && keys > 1 {
+            return Err(Refusal::BadRequest(SEVERAL_KEYS.into()));
+        }
+        if outbound && !is_direct && !first_hop_keeps_flows(message)? {
+            return Err(Refusal::FirstHopLacksOutbound);
+        }
+        Ok(Self {
+            outbound,
+            is_direct,
+            gruu: supports(GRUU),
+        })
+    }
+}
+
+impl Contact {
+    /// The key of its binding, where the device gave one.
+    pub fn flow_key(&self) -> Option<FlowKey<'_>> {
+        FlowKey::of(&Params::parse(&self.parameters)?)
+    }
+
+    /// The public GRUU of the device, without `sip:` headers or ports: its
+    /// address of record with its instance (RFC 5627 §5.1). None without an
+    /// instance that can stand in a URI.
+    pub fn public_gruu(&self) -> Option<String> {
+        let params = Params::parse(&self.parameters)?;
+        let instance = params.value(INSTANCE)?;
+        let urn = instance.strip_prefix('<')?.strip_suffix('>')?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'():".contains(&byte);
+        let fits = !urn.is_empty() && urn.bytes().all(is_plain);
+        fits.then(|| format!("{};gr={urn}", self.aor))
+    }
+}
+
+/// The first proxy added its Path first, below those of the later ones.
+fn first_hop_keeps_flows(message: &Message<'_>) -> Result<bool, ParseError> {
+    let last = message.addresses(HeaderName::Path).last().transpose()?;
+    Ok(last.is_some_and(|path| {
+        let uri = path.uri.as_sip();
+        uri.is_some_and(|uri| uri.param("ob").is_some())
+    }))
+}
+
+/// Seconds between keep-alives that a device is asked for: short enough for
+/// the address translations in between (RFC 5626 §4.4.1).
+pub const FLOW_TIMER_S: u32 = 120;
+/// The option tag of RFC 5626.
+pub(super) const OUTBOUND: &str = "outbound";
+/// The option tag of RFC 5627.
+pub(super) const GRUU: &str = "gruu";
+const INSTANCE: &str = "+sip.instance";
+const SEVERAL_KEYS: &str = "More Than One Contact With reg-id";

@@ -1,0 +1,213 @@
+//! What carries the messages of one thread: a socket for datagrams, or one
+//! connection.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::args::Transport;
+use super::batch::{Inbox, Outbox};
+use crate::proto::sip::{Frame, Limits, StreamFramer};
+
+/// The way to the server and back.
+pub(super) enum Wire {
+    Datagrams(UdpSocket),
+    Connection(Connection),
+}
+
+/// A connection to the server, made again when it breaks.
+pub(super) struct Connection {
+    target: SocketAddr,
+    /// None between a break and the next message.
+    socket: Option<TcpStream>,
+    framer: StreamFramer,
+    received: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+impl Wire {
+    /// # Errors
+    /// When no socket can be had or the target can't be reached from here.
+    pub fn new(target: SocketAddr, transport: Transport) -> io::Result<Self> {
+        Ok(match transport {
+            Transport::Udp => Self::Datagrams(open(target)?),
+            Transport::Tcp => Self::Connection(Connection::new(target)?),
+        })
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Datagrams(socket) => socket.local_addr(),
+            Self::Connection(connection) => connection.local_addr(),
+        }
+    }
+
+    /// Sends all and empties the outbox; gives how many messages were lost.
+    pub fn send(&mut self, outbox: &mut Outbox) -> u64 {
+        match self {
+            Self::Datagrams(socket) => outbox.send(socket),
+            Self::Connection(connection) => {
+                let lost = connection.queue(outbox);
+                lost + u64::from(connection.flush().is_err())
+            }
+        }
+    }
+
+    /// Takes what is there without waiting, datagrams by way of `inbox`; gives
+    /// how many messages that were.
+    ///
+    /// # Errors
+    /// What the socket reports, such as a port that nobody listens on.
+    pub fn receive(&mut self, inbox: &mut Inbox, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        match self {
+            Self::Datagrams(socket) => {
+                let count = inbox.receive(socket)?;
+                inbox.iter().for_each(take);
+                Ok(count)
+            }
+            Self::Connection(connection) => connection.receive(take),
+        }
+    }
+
+    /// Sleeps until something comes, something more can be sent, or the time is over.
+    pub fn wait(&self, timeout: Duration) {
+        let (socket, flags) = match self {
+            Self::Datagrams(socket) => (Some(socket.as_fd()), PollFlags::POLLIN),
+            Self::Connection(connection) => connection.awaited(),
+        };
+        let mut sockets: Vec<_> = socket
+            .map(|socket| PollFd::new(socket, flags))
+            .into_iter()
+            .collect();
+        // A signal or an error ends the wait early, and the loop looks again.
+        let _ = ppoll(&mut sockets, Some(TimeSpec::from_duration(timeout)), None);
+    }
+}
+
+impl Connection {
+    fn new(target: SocketAddr) -> io::Result<Self> {
+        Ok(Self {
+            target,
+            socket: Some(connect(target)?),
+            framer: StreamFramer::new(Limits::default()),
+            received: Vec::new(),
+            unsent: Vec::new(),
+        })
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        socket.local_addr()
+    }
+
+    fn awaited(&self) -> (Option<BorrowedFd<'_>>, PollFlags) {
+        let out = match self.unsent.is_empty() {
+            true => PollFlags::empty(),
+            false => PollFlags::POLLOUT,
+        };
+        let socket = self.socket.as_ref().map(AsFd::as_fd);
+        (socket, PollFlags::POLLIN | out)
+    }
+
+    /// Takes the messages over, if there is a connection or can be one.
+    fn queue(&mut self, outbox: &mut Outbox) -> u64 {
+        if self.socket.is_none() {
+            self.socket = connect(self.target).ok();
+        }
+        let mut lost = 0;
+        match self.socket {
+            Some(_) => outbox.iter().for_each(|one| self.unsent.extend(one)),
+            None => lost = outbox.iter().count() as u64,
+        }
+        outbox.clear();
+        lost
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while let Some(socket) = self.socket.as_mut().filter(|_| !self.unsent.is_empty()) {
+            match socket.write(&self.unsent) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.broken(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        self.flush()?;
+        let Some(socket) = &mut self.socket else {
+            return Ok(0);
+        };
+        let filled = self.received.len();
+        self.received.resize(filled + READ_BYTES, 0);
+        let read = socket.read(self.received.get_mut(filled..).unwrap_or_default());
+        self.received
+            .truncate(filled + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => self.messages(take),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(self.broken(error)),
+        }
+    }
+
+    fn messages(&mut self, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let (mut at, mut count) = (0, 0);
+        loop {
+            let rest = self.received.get(at..).unwrap_or_default();
+            match self.framer.next(rest) {
+                Ok(Frame::Message { bytes }) => {
+                    take(rest.get(..bytes).unwrap_or_default());
+                    at += bytes;
+                    count += 1;
+                }
+                Ok(Frame::KeepAlive { bytes, .. }) => at += bytes,
+                Ok(Frame::Incomplete) => break,
+                Err(error) => return Err(self.broken(io::Error::other(error))),
+            }
+        }
+        self.received.drain(..at);
+        Ok(count)
+    }
+
+    /// What was under way on it is lost.
+    fn broken(&mut self, error: io::Error) -> io::Error {
+        self.socket = None;
+        self.framer = StreamFramer::new(Limits::default());
+        self.received.clear();
+        self.unsent.clear();
+        error
+    }
+}
+
+fn connect(target: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpStream::connect_timeout(&target, CONNECT_PATIENCE)?;
+    socket.set_nonblocking(true)?;
+    socket.set_nodelay(true)?;
+    Ok(socket)
+}
+
+fn open(target: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(
+        Domain::for_address(target),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    // The system may grant less; what does not fit is retransmitted.
+    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
+    let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
+    socket.connect(&target.into())?;
+    Ok(socket.into())
+}
+
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+const READ_BYTES: usize = 64 << 10;
+const CONNECT_PATIENCE: Duration = Duration::from_secs(1);

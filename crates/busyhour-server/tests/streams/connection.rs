@@ -1,0 +1,243 @@
+//! The state machine of a connection, in virtual time and without sockets.
+
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    clock::Instant,
+};
+use busyhour_server::{
+    net::{Connection, Ending, Heard, StreamPolicy},
+    proto::sip::ParseError,
+};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const FIRST: &str = "OPTIONS sip:a SIP/2.0\r\nl: 4\r\n\r\n\r\n\r\n";
+const SECOND: &str = "SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+#[derive(Default)]
+struct Ear {
+    messages: Vec<Buffer>,
+    pings: usize,
+    broken: Option<(Buffer, ParseError)>,
+}
+
+impl Ear {
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Message(message) => self.messages.push(message),
+            Heard::Ping => self.pings += 1,
+            Heard::Broken(bytes, error) => self.broken = Some((bytes, error)),
+        }
+    }
+}
+
+fn buffers() -> BufferPool {
+    BufferPool::builder().build().unwrap()
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn policy() -> StreamPolicy {
+    StreamPolicy {
+        idle: Duration::from_secs(100),
+        stalled: Duration::from_secs(10),
+        ..StreamPolicy::default()
+    }
+}
+
+/// Brings the bytes at once, however little room there is at a time.
+fn bring(
+    connection: &mut Connection,
+    buffers: &BufferPool,
+    now: Instant,
+    mut bytes: &[u8],
+    ear: &mut Ear,
+) {
+    while !bytes.is_empty() {
+        let room = connection.room(buffers).unwrap();
+        let count = room.len().min(bytes.len());
+        assert!(count > 0, "room is never empty");
+        room[..count].copy_from_slice(&bytes[..count]);
+        bytes = &bytes[count..];
+        connection
+            .filled(count, buffers, now, &mut |heard| ear.hear(heard))
+            .unwrap();
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_stream_gives_the_same_messages_however_it_is_cut(
+        kinds in prop::collection::vec(0..4usize, 0..20),
+        body_len in 0..5000usize,
+        cuts in prop::collection::vec(1..700usize, 1..40),
+    ) {
+        let large = format!("NOTIFY sip:a SIP/2.0\r\nContent-Length: {body_len}\r\n\r\n{}", "x".repeat(body_len));
+        let parts = [FIRST, SECOND, "\r\n\r\n", &large];
+        let stream: String = kinds.iter().map(|kind| parts[*kind]).collect();
+        let buffers = buffers();
+        let (mut connection, mut ear) = (Connection::new(&policy(), at(0)), Ear::default());
+        let (mut rest, mut cuts) = (stream.as_bytes(), cuts.iter().cycle());
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
+            bring(&mut connection, &buffers, at(0), piece, &mut ear);
+            rest = after;
+        }
+        let wanted: Vec<&str> = kinds.iter().filter(|kind| **kind != 2).map(|kind| parts[*kind]).collect();
+        let heard: Vec<&[u8]> = ear.messages.iter().map(|message| &**message).collect();
+        let wanted_bytes: Vec<&[u8]> = wanted.iter().map(|text| text.as_bytes()).collect();
+        prop_assert_eq!(heard, wanted_bytes);
+        prop_assert_eq!(ear.pings, kinds.iter().filter(|kind| **kind == 2).count());
+        prop_assert!(ear.broken.is_none());
+        drop(ear);
+        prop_assert_eq!(buffers.live_count(), 0, "a connection that waits holds no memory");
+    }
+
+    #[test]
+    fn whatever_comes_is_bounded_and_never_panics(
+        pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..2000), 0..60),
+    ) {
+        let buffers = buffers();
+        let (mut connection, mut ear) = (Connection::new(&policy(), at(0)), Ear::default());
+        for piece in &pieces {
+            bring(&mut connection, &buffers, at(0), piece, &mut ear);
+            ear.messages.clear();
+        }
+        drop(ear);
+        prop_assert!(buffers.live_count() <= 1);
+    }
+}
+
+#[test]
+fn messages_are_parts_of_the_buffer_they_landed_in() {
+    let (buffers, mut ear) = (buffers(), Ear::default());
+    let mut connection = Connection::new(&policy(), at(0));
+    let stream = [FIRST, SECOND].concat();
+    bring(
+        &mut connection,
+        &buffers,
+        at(0),
+        stream.as_bytes(),
+        &mut ear,
+    );
+    let first = ear.messages[0].as_ptr_range();
+    assert_eq!(first.end, ear.messages[1].as_ptr(), "nothing was copied");
+    assert_eq!(buffers.live_count(), 1);
+}
+
+#[test]
+fn the_first_message_and_each_whole_one_have_their_time() {
+    let (buffers, mut ear) = (buffers(), Ear::default());
+    let mut connection = Connection::new(&policy(), at(0));
+    assert_eq!(
+        (connection.deadline(), connection.ending()),
+        (at(10), Ending::Stalled)
+    );
+    for second in 1..9 {
+        bring(&mut connection, &buffers, at(second), b"X", &mut ear);
+        assert_eq!(
+            connection.deadline(),
+            at(10),
+            "a byte now and then gains nothing"
+        );
+    }
+    let mut connection = Connection::new(&policy(), at(0));
+    bring(
+        &mut connection,
+        &buffers,
+        at(5),
+        SECOND.as_bytes(),
+        &mut ear,
+    );
+    assert_eq!(
+        (connection.deadline(), connection.ending()),
+        (at(105), Ending::Idle)
+    );
+    bring(&mut connection, &buffers, at(50), b"\r\n\r\n", &mut ear);
+    assert_eq!(
+        connection.deadline(),
+        at(150),
+        "a keep-alive keeps it alive"
+    );
+    bring(&mut connection, &buffers, at(60), b"OPTIONS", &mut ear);
+    assert_eq!(
+        (connection.deadline(), connection.ending()),
+        (at(70), Ending::Stalled)
+    );
+    bring(&mut connection, &buffers, at(65), b" sip:a", &mut ear);
+    assert_eq!(connection.deadline(), at(70));
+}
+
+#[test]
+fn keep_alives_alone_do_not_make_a_peer_of_a_stranger() {
+    let (buffers, mut ear) = (buffers(), Ear::default());
+    let mut connection = Connection::new(&policy(), at(0));
+    bring(&mut connection, &buffers, at(9), b"\r\n\r\n", &mut ear);
+    assert_eq!((ear.pings, connection.deadline()), (1, at(10)));
+}
+
+#[test]
+fn what_cannot_be_a_message_is_told_once_and_the_rest_is_thrown_away() {
+    let cases: [(&str, ParseError); 3] = [
+        (
+            "OPTIONS sip:a SIP/2.0\r\nVia: x\r\n\r\n",
+            ParseError::Missing(busyhour_server::proto::sip::HeaderName::ContentLength),
+        ),
+        ("GET / HTTP/1.1\r\n\r\n", ParseError::StartLine),
+        (
+            "OPTIONS sip:a SIP/2.0\r\nl: 70000\r\n\r\n",
+            ParseError::TooLarge,
+        ),
+    ];
+    for (bytes, wanted) in cases {
+        let (buffers, mut ear) = (buffers(), Ear::default());
+        let mut connection = Connection::new(&policy(), at(0));
+        let stream = [FIRST, bytes].concat();
+        bring(
+            &mut connection,
+            &buffers,
+            at(0),
+            stream.as_bytes(),
+            &mut ear,
+        );
+        let (rest, error) = ear.broken.take().expect("an error");
+        assert_eq!((&*rest, error), (bytes.as_bytes(), wanted));
+        assert_eq!(ear.messages.len(), 1, "what came before it counts");
+        assert_eq!(connection.ending(), Ending::Broken);
+        bring(
+            &mut connection,
+            &buffers,
+            at(1),
+            SECOND.as_bytes(),
+            &mut ear,
+        );
+        assert_eq!(ear.messages.len(), 1);
+        assert!(ear.broken.is_none());
+    }
+}
+
+#[test]
+fn a_head_without_an_end_is_refused_at_the_limit() {
+    let (buffers, mut ear) = (buffers(), Ear::default());
+    let mut connection = Connection::new(&policy(), at(0));
+    bring(&mut connection, &buffers, at(0), &[b'X'; 70_000], &mut ear);
+    assert_eq!(
+        ear.broken.map(|(_, error)| error),
+        Some(ParseError::TooLarge)
+    );
+}
+
+#[test]
+fn without_memory_it_says_so() {
+    let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+    let mut held = Vec::new();
+    while let Ok(buffer) = buffers.copy_from(&[0; 2048]) {
+        held.push(buffer);
+    }
+    let mut connection = Connection::new(&policy(), at(0));
+    assert!(connection.room(&buffers).is_err());
+    held.clear();
+    assert!(connection.room(&buffers).is_ok());
+}

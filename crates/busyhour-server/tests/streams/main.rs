@@ -1,0 +1,7 @@
+//! SIP over connections: the state machine alone, real sockets, and TLS.
+
+mod client;
+mod connection;
+mod server;
+mod sockets;
+mod tls;

@@ -1,0 +1,209 @@
+//! The server on a simulated network of connections: virtual time, random cuts
+//! and breaks, the same seed the same run.
+
+use crate::client::{ok, register, subscribe};
+use busyhour::{buffer::Buffer, runtime::Runtime};
+use busyhour_server::{
+    net::{Connection, Heard, StreamPolicy},
+    server::{Authentication, Flow, Network, SendError, Server, ServerConfig, Transport},
+    store::MemoryStore,
+};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Streams of bytes to peers by their addresses; one that is gone takes nothing.
+#[derive(Default)]
+struct Wire(Mutex<HashMap<SocketAddr, Vec<u8>>>);
+
+impl Network for Wire {
+    fn send(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
+        assert_eq!(flow.transport, Transport::Tcp, "never by datagram");
+        let mut wire = self.0.lock().unwrap();
+        let stream = wire.get_mut(&flow.remote).ok_or(SendError::FlowFailed)?;
+        stream.extend_from_slice(&message);
+        Ok(())
+    }
+}
+
+struct World {
+    runtime: Runtime,
+    wire: Arc<Wire>,
+    server: Server,
+    connections: HashMap<SocketAddr, Connection>,
+    random: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let runtime = Runtime::simulated(seed);
+        let wire = Arc::new(Wire::default());
+        let config = ServerConfig {
+            authentication: Authentication::Open,
+            ..ServerConfig::default()
+        };
+        let store = Box::new(MemoryStore::new());
+        let server = Server::start(runtime.clone(), config, wire.clone(), store).unwrap();
+        Self {
+            runtime,
+            wire,
+            server,
+            connections: HashMap::new(),
+            random: seed | 1,
+        }
+    }
+
+    fn connect(&mut self, number: u8) -> SocketAddr {
+        let address = SocketAddr::from(([192, 0, 2, number], 40_000));
+        let connection = Connection::new(&StreamPolicy::default(), self.runtime.clock().now());
+        self.connections.insert(address, connection);
+        self.wire.0.lock().unwrap().insert(address, Vec::new());
+        address
+    }
+
+    fn cut(&mut self, address: SocketAddr) {
+        self.connections.remove(&address);
+        self.wire.0.lock().unwrap().remove(&address);
+    }
+
+    fn next_random(&mut self) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random as usize
+    }
+
+    /// Brings bytes in pieces of a random size, with time between them.
+    fn send(&mut self, from: SocketAddr, text: &str) {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(1 + self.next_random() % rest.len());
+            self.bring(from, piece);
+            rest = after;
+            self.pass(Duration::from_millis(1));
+        }
+    }
+
+    fn bring(&mut self, from: SocketAddr, piece: &[u8]) {
+        let flow = Flow {
+            transport: Transport::Tcp,
+            local: SocketAddr::from(([192, 0, 2, 200], 5060)),
+            remote: from,
+        };
+        let buffers = self.runtime.buffers();
+        let connection = self.connections.get_mut(&from).expect("connected");
+        let room = connection.room(buffers).unwrap();
+        room[..piece.len()].copy_from_slice(piece);
+        let now = self.runtime.clock().now();
+        let server = &self.server;
+        let filled = connection.filled(piece.len(), buffers, now, &mut |heard| match heard {
+            Heard::Message(message) => server.message(flow, &message),
+            Heard::Ping => panic!("none was sent"),
+            Heard::Broken(bytes, error) => server.broken_stream(flow, &bytes, error),
+        });
+        filled.unwrap();
+    }
+
+    fn pass(&self, time: Duration) {
+        self.runtime.simulation().unwrap().run_for(time);
+    }
+
+    /// What the peer got since it was last asked.
+    fn received(&self, peer: SocketAddr) -> String {
+        self.pass(Duration::from_millis(100));
+        let mut wire = self.wire.0.lock().unwrap();
+        String::from_utf8(std::mem::take(wire.get_mut(&peer).unwrap())).unwrap()
+    }
+}
+
+#[test]
+fn answers_go_back_on_the_connection_and_notify_goes_to_the_watchers() {
+    for seed in 1..40 {
+        let mut world = World::new(seed);
+        let (phone, lamp) = (world.connect(7), world.connect(8));
+        world.send(lamp, &subscribe("alice"));
+        let told = world.received(lamp);
+        assert!(told.starts_with("SIP/2.0 200 OK\r\n"), "{told}");
+        assert!(
+            told.contains("Contact: <sip:192.0.2.200:5060;transport=tcp>\r\n"),
+            "{told}"
+        );
+        let (_, notify) = told.split_once("NOTIFY ").expect("a first NOTIFY");
+        assert!(
+            notify.contains("Via: SIP/2.0/TCP 192.0.2.200:5060;"),
+            "{notify}"
+        );
+        world.send(lamp, &ok(notify));
+
+        world.send(phone, &register("alice", "TCP", 1));
+        let answer = world.received(phone);
+        assert!(answer.starts_with("SIP/2.0 200 OK\r\n"), "{answer}");
+        assert!(
+            answer.contains(";received=192.0.2.7;rport=40000\r\n")
+                || answer.contains(";rport=40000\r\n"),
+            "{answer}"
+        );
+        let told = world.received(lamp);
+        assert!(told.starts_with("NOTIFY "), "{told}");
+        assert!(told.contains("<basic>open</basic>"), "{told}");
+    }
+}
+
+#[test]
+fn nothing_is_sent_twice_over_a_connection_and_a_silent_watcher_ends() {
+    let mut world = World::new(3);
+    let lamp = world.connect(8);
+    world.send(lamp, &subscribe("alice"));
+    assert!(world.received(lamp).contains("NOTIFY "));
+    world.pass(Duration::from_secs(31));
+    assert_eq!(
+        world.received(lamp),
+        "",
+        "RFC 3261 §17.1.2.2: timer E is for datagrams"
+    );
+    world.pass(Duration::from_secs(2));
+    let watch = world.server.stats().watch;
+    assert_eq!(
+        (watch.retransmitted, watch.given_up, watch.watcher_count),
+        (0, 1, 0)
+    );
+}
+
+#[test]
+fn a_watcher_whose_connection_is_gone_ends_and_one_that_came_again_hears() {
+    let mut world = World::new(4);
+    let (gone, phone) = (world.connect(8), world.connect(7));
+    world.send(gone, &subscribe("alice"));
+    let told = world.received(gone);
+    world.send(gone, &ok(told.split_once("NOTIFY ").unwrap().1));
+    world.pass(Duration::from_millis(10));
+    world.cut(gone);
+    world.send(phone, &register("alice", "TCP", 1));
+    world.pass(Duration::from_secs(33));
+    let stats = world.server.stats();
+    assert_eq!(stats.watch.watcher_count, 0);
+    assert!(stats.traffic.send_refused >= 1);
+
+    let again = world.connect(8);
+    let new_call = subscribe("alice").replace("lamp@192.0.2.8", "lamp2@192.0.2.8");
+    world.send(again, &new_call);
+    assert!(world.received(again).contains("<basic>open</basic>"));
+}
+
+#[test]
+fn what_cannot_be_a_message_is_answered_400() {
+    let mut world = World::new(5);
+    let peer = world.connect(7);
+    let without_length = register("alice", "TCP", 1).replace("Content-Length: 0\r\n", "");
+    world.send(peer, &without_length);
+    let answer = world.received(peer);
+    assert!(
+        answer.starts_with("SIP/2.0 400 Bad Request\r\n"),
+        "{answer}"
+    );
+    assert_eq!(world.server.stats().traffic.malformed_answered, 1);
+    assert_eq!(world.server.stats().registrar.requests, 0);
+}

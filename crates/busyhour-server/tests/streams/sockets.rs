@@ -1,0 +1,270 @@
+//! Real connections on loopback: answers, keep-alives, limits, ends.
+
+use crate::client::{Client, ok, register, subscribe};
+use busyhour::runtime::Runtime;
+use busyhour_server::{
+    net::{StreamArrival, StreamOptions, StreamPolicy, Streams},
+    server::{
+        Authentication, Flow, Network, SendError, Server, ServerConfig, StreamStats, Transport,
+    },
+    store::MemoryStore,
+};
+use std::{io::Write, net::SocketAddr, sync::Arc, thread, time::Duration};
+
+/// A server with real connections.
+pub struct Fixture {
+    pub streams: Arc<Streams>,
+    server: Server,
+    runtime: Runtime,
+}
+
+impl Fixture {
+    pub fn new(policy: StreamPolicy) -> Self {
+        Self::with(StreamOptions {
+            tcp: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            policy,
+            ..StreamOptions::default()
+        })
+    }
+
+    pub fn with(options: StreamOptions) -> Self {
+        let runtime = Runtime::builder().workers(2).build().unwrap();
+        let streams = Arc::new(Streams::bind(options).unwrap());
+        let config = ServerConfig {
+            authentication: Authentication::Open,
+            ..ServerConfig::default()
+        };
+        let store = Box::new(MemoryStore::new());
+        let server = Server::start(runtime.clone(), config, streams.clone(), store).unwrap();
+        let deliver = server.clone();
+        let deliver = move |flow, arrival| match arrival {
+            StreamArrival::Message(message) => deliver.message(flow, &message),
+            StreamArrival::Broken(bytes, error) => deliver.broken_stream(flow, &bytes, error),
+        };
+        streams
+            .start(runtime.buffers(), runtime.clock(), deliver)
+            .unwrap();
+        Self {
+            streams,
+            server,
+            runtime,
+        }
+    }
+
+    pub fn address(&self, transport: Transport) -> SocketAddr {
+        self.streams.addresses(transport).next().expect("served")
+    }
+
+    fn client(&self) -> Client<std::net::TcpStream> {
+        Client::new(self.address(Transport::Tcp))
+    }
+
+    /// Waits until the counters are as wanted.
+    pub fn wait_for(&self, wanted: impl Fn(&StreamStats) -> bool) -> StreamStats {
+        loop {
+            let stats = self.streams.stream_stats();
+            if wanted(&stats) {
+                return stats;
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.streams.stop();
+        self.runtime.shutdown(Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn registrations_in_one_segment_and_byte_by_byte_are_answered_in_place() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let mut client = fixture.client();
+    let both = [register("alice", "TCP", 1), register("bob", "TCP", 1)].concat();
+    client.send(both.as_bytes());
+    let mut answers = [client.message(), client.message()];
+    answers.sort();
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.starts_with("SIP/2.0 200 OK\r\n"))
+    );
+    assert!(answers[0].contains("To: <sip:alice@"), "{}", answers[0]);
+    for byte in register("carol", "TCP", 1).as_bytes() {
+        client.send(std::slice::from_ref(byte));
+    }
+    assert!(client.message().contains("To: <sip:carol@"));
+    let stats = fixture.wait_for(|stats| stats.sent == 3);
+    assert_eq!((stats.accepted, stats.received), (1, 3));
+    // The answer leaves before it is counted.
+    while fixture.server.stats().registrar.binding_count < 3 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_ping_is_answered_with_a_pong() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let mut client = fixture.client();
+    client.send(b"\r\n\r\n");
+    assert_eq!(client.bytes(2), b"\r\n");
+    client.send(b"\r");
+    client.send(b"\n\r\n");
+    assert_eq!(client.bytes(2), b"\r\n");
+    assert_eq!(fixture.streams.stream_stats().pings, 2);
+}
+
+#[test]
+fn a_watcher_is_told_on_its_own_connection() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let mut lamp = fixture.client();
+    lamp.send(subscribe("alice").as_bytes());
+    assert!(lamp.message().starts_with("SIP/2.0 200 "));
+    let notify = lamp.message();
+    assert!(
+        notify.starts_with("NOTIFY sip:lamp@192.0.2.8;transport=tcp "),
+        "{notify}"
+    );
+    lamp.send(ok(&notify).as_bytes());
+    let mut phone = fixture.client();
+    phone.send(register("alice", "TCP", 1).as_bytes());
+    assert!(phone.message().starts_with("SIP/2.0 200 "));
+    assert!(lamp.message().contains("<basic>open</basic>"));
+}
+
+#[test]
+fn what_cannot_be_a_message_is_answered_and_the_connection_ends() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let mut client = fixture.client();
+    let broken = register("alice", "TCP", 1).replace("Content-Length: 0\r\n", "");
+    client.send(broken.as_bytes());
+    assert!(client.message().starts_with("SIP/2.0 400 Bad Request\r\n"));
+    assert_eq!(
+        client.next(),
+        None,
+        "nobody knows where the next message begins"
+    );
+    drop(client);
+    fixture.wait_for(|stats| stats.connection_count == 0);
+}
+
+#[test]
+fn connections_are_limited_in_total_and_from_one_source() {
+    let policy = StreamPolicy {
+        connections_max: 3,
+        connections_per_source_max: 2,
+        ..StreamPolicy::default()
+    };
+    let fixture = Fixture::new(policy);
+    let mut held = [fixture.client(), fixture.client()];
+    for client in &mut held {
+        client.send(b"\r\n\r\n");
+        client.bytes(2);
+    }
+    assert_eq!(fixture.client().next(), None);
+    assert_eq!(
+        fixture
+            .wait_for(|stats| stats.refused_source == 1)
+            .connection_count,
+        2
+    );
+    drop(held);
+    fixture.wait_for(|stats| stats.connection_count == 0);
+    let mut again = fixture.client();
+    again.send(b"\r\n\r\n");
+    assert_eq!(again.bytes(2), b"\r\n", "there is room again");
+
+    let policy = StreamPolicy {
+        connections_max: 1,
+        ..StreamPolicy::default()
+    };
+    let fixture = Fixture::new(policy);
+    let mut held = fixture.client();
+    held.send(b"\r\n\r\n");
+    held.bytes(2);
+    assert_eq!(fixture.client().next(), None);
+    fixture.wait_for(|stats| stats.refused_full == 1);
+}
+
+#[test]
+fn a_connection_that_says_nothing_or_nothing_more_is_closed() {
+    let policy = StreamPolicy {
+        idle: Duration::from_millis(20),
+        stalled: Duration::from_millis(20),
+        ..StreamPolicy::default()
+    };
+    let fixture = Fixture::new(policy);
+    let mut silent = fixture.client();
+    assert_eq!(silent.next(), None);
+    fixture.wait_for(|stats| stats.closed_stalled == 1);
+    let mut idle = fixture.client();
+    idle.send(register("alice", "TCP", 1).as_bytes());
+    assert!(idle.message().starts_with("SIP/2.0 200 "));
+    assert_eq!(idle.next(), None);
+    fixture.wait_for(|stats| stats.closed_idle == 1 && stats.connection_count == 0);
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_closed_when_its_outbox_is_full() {
+    let policy = StreamPolicy {
+        outbox_bytes_max: 64 << 10,
+        ..StreamPolicy::default()
+    };
+    let fixture = Fixture::new(policy);
+    let mut client = fixture.client();
+    // The answers fill the kernel's buffers on both ends and then the outbox.
+    let request = register("alice", "TCP", 1);
+    while fixture.streams.stream_stats().closed_unread == 0 {
+        if client.stream.write_all(request.as_bytes()).is_err() {
+            break;
+        }
+    }
+    let stats = fixture.wait_for(|stats| stats.connection_count == 0);
+    assert_eq!(stats.closed_unread, 1);
+}
+
+#[test]
+fn a_flow_that_is_gone_is_an_error_and_counted() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let flow = Flow {
+        transport: Transport::Tcp,
+        local: fixture.address(Transport::Tcp),
+        remote: SocketAddr::from(([127, 0, 0, 1], 9)),
+    };
+    let message = fixture.runtime.buffers().copy_from(b"x").unwrap();
+    assert_eq!(
+        fixture.streams.send(flow, message),
+        Err(SendError::FlowFailed)
+    );
+    assert_eq!(fixture.streams.stream_stats().failed_flows, 1);
+}
+
+#[test]
+fn a_stop_ends_every_connection_and_releases_every_pin() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let mut client = fixture.client();
+    client.send(b"REGISTER sip:exam");
+    fixture.wait_for(|stats| stats.received_bytes > 0);
+    fixture.streams.stop();
+    assert_eq!(client.next(), None);
+    assert_eq!(fixture.streams.stream_stats().connection_count, 0);
+    assert_eq!(fixture.runtime.buffers().live_count(), 0);
+}
+
+#[test]
+fn an_address_in_use_is_named_with_its_setting() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let taken = fixture.address(Transport::Tcp);
+    let options = StreamOptions {
+        tcp: vec![taken],
+        ..StreamOptions::default()
+    };
+    let error = Streams::bind(options).err().unwrap().to_string();
+    assert!(
+        error.starts_with(&format!("SIP address {taken} (TCP) cannot be served: ")),
+        "{error}"
+    );
+    assert!(error.contains("sip.tcp"), "{error}");
+}

@@ -1,0 +1,172 @@
+//! TLS, with a certificate made here and a client of rustls.
+
+use crate::{
+    client::{Client, connect, register},
+    sockets::Fixture,
+};
+use busyhour_server::{
+    net::{Certificate, StreamOptions},
+    server::Transport,
+};
+use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring,
+    pki_types::CertificateDer,
+};
+use std::{
+    fs,
+    io::Write,
+    net::{SocketAddr, TcpStream},
+    path::PathBuf,
+    sync::Arc,
+};
+use tempfile::TempDir;
+
+/// A certificate for `localhost` and its key, in files.
+struct Files {
+    folder: TempDir,
+    made: CertifiedKey<KeyPair>,
+}
+
+impl Files {
+    fn new() -> Self {
+        let files = Self {
+            folder: TempDir::new().unwrap(),
+            made: generate_simple_self_signed(["localhost".to_owned()]).unwrap(),
+        };
+        fs::write(files.certificate(), files.made.cert.pem()).unwrap();
+        fs::write(files.key(), files.made.signing_key.serialize_pem()).unwrap();
+        files
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.folder.path().join("certificate.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.path().join("key.pem")
+    }
+
+    fn read(&self) -> Certificate {
+        Certificate::read(&self.certificate(), &self.key()).unwrap()
+    }
+
+    fn fixture(&self) -> Fixture {
+        Fixture::with(StreamOptions {
+            tls: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            certificate: Some(self.read()),
+            ..StreamOptions::default()
+        })
+    }
+
+    fn der(&self) -> CertificateDer<'static> {
+        self.made.cert.der().clone()
+    }
+}
+
+/// A client that trusts this certificate alone.
+fn client(
+    fixture: &Fixture,
+    trusted: CertificateDer<'static>,
+) -> Client<StreamOwned<ClientConnection, TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().unwrap();
+    let session = ClientConnection::new(Arc::new(config), name).unwrap();
+    let socket = connect(fixture.address(Transport::Tls));
+    Client::over(StreamOwned::new(session, socket))
+}
+
+#[test]
+fn a_device_registers_over_tls() {
+    let files = Files::new();
+    let fixture = files.fixture();
+    let mut client = client(&fixture, files.der());
+    client.send(b"\r\n\r\n");
+    assert_eq!(client.bytes(2), b"\r\n");
+    for number in 0..200 {
+        client.send(register(&format!("device{number}"), "TLS", 1).as_bytes());
+    }
+    for _ in 0..200 {
+        assert!(client.message().starts_with("SIP/2.0 200 OK\r\n"));
+    }
+    let stats = fixture.streams.stream_stats();
+    assert_eq!((stats.tls_handshakes, stats.received), (1, 200));
+}
+
+#[test]
+fn one_who_speaks_no_tls_is_closed_and_counted() {
+    let fixture = Files::new().fixture();
+    let mut plain = Client::new(fixture.address(Transport::Tls));
+    plain.send(register("alice", "TCP", 1).as_bytes());
+    while plain.stream.write_all(b"\r\n").is_ok() {
+        std::thread::yield_now();
+    }
+    let stats = fixture.wait_for(|stats| stats.connection_count == 0);
+    assert_eq!((stats.tls_failures, stats.received), (1, 0));
+}
+
+#[test]
+fn a_new_certificate_is_shown_to_new_connections() {
+    let (old, new) = (Files::new(), Files::new());
+    let fixture = old.fixture();
+    let mut before = client(&fixture, old.der());
+    before.send(b"\r\n\r\n");
+    assert_eq!(before.bytes(2), b"\r\n");
+    fixture.streams.replace_certificate(Some(new.read()));
+    let mut after = client(&fixture, new.der());
+    after.send(b"\r\n\r\n");
+    assert_eq!(after.bytes(2), b"\r\n");
+    before.send(b"\r\n\r\n");
+    assert_eq!(before.bytes(2), b"\r\n", "the old connection goes on");
+    fixture.streams.replace_certificate(None);
+    assert!(client(&fixture, new.der()).stream.flush().is_err());
+    fixture.wait_for(|stats| stats.refused_no_certificate == 1);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said() {
+    let files = Files::new();
+    let missing = files.folder.path().join("none.pem");
+    let error = Certificate::read(&missing, &files.key())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with(&format!(
+            "sip.tls_certificate: {}: cannot be read: ",
+            missing.display()
+        )),
+        "{error}"
+    );
+    assert!(error.contains("; give the path of a PEM file"), "{error}");
+
+    let error = Certificate::read(&files.certificate(), &files.certificate()).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("sip.tls_key: "), "{error}");
+    assert!(
+        error.contains("holds no private key without a password; give a PEM file with one"),
+        "{error}"
+    );
+
+    let error = Certificate::read(&files.key(), &files.key())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("holds no certificate; give a PEM file with one"),
+        "{error}"
+    );
+
+    let other = Files::new();
+    let error = Certificate::read(&files.certificate(), &other.key())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("give the key that the certificate was made for"),
+        "{error}"
+    );
+}
