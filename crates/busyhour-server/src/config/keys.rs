@@ -1,12 +1,11 @@
 use super::{
-    Config,
+    Allowed, Config,
     values::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, algorithms, auth, call_tokens,
         durability, format, hosts, join, join_or, level, path_or, put, realm, seconds,
         show_path_or, show_stream_listen, stream_listen, workers,
     },
 };
-use std::{fmt, str::FromStr};
 
 /// One setting: its row serves the file, the environment, the flags, the
 /// checks, the printed configuration and the reference alike.
@@ -19,30 +18,6 @@ pub struct Key {
     pub help: &'static str,
     assign: fn(&mut Config, &str) -> Option<()>,
     show: fn(&Config) -> String,
-}
-
-/// The values a setting may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Allowed {
-    /// A whole number between two bounds, both allowed, with its unit.
-    Whole {
-        /// The least.
-        min: u64,
-        /// The greatest.
-        max: u64,
-        /// What is counted.
-        unit: &'static str,
-    },
-    /// One of these words.
-    OneOf(&'static [&'static str]),
-    /// One or more of these words, the first one first.
-    SomeOf(&'static [&'static str]),
-    /// One or more addresses with ports.
-    Addresses,
-    /// Any number of host names.
-    Hosts,
-    /// Free text, described.
-    Text(&'static str),
 }
 
 impl Key {
@@ -93,36 +68,6 @@ impl Key {
             "{}: `{found}` is not allowed; give {}",
             self.path, self.allowed
         )
-    }
-}
-
-impl Allowed {
-    fn admits(self, text: &str) -> bool {
-        match self {
-            Self::Whole { min, max, .. } => {
-                u64::from_str(text).is_ok_and(|number| (min..=max).contains(&number))
-            }
-            Self::OneOf(words) => words.contains(&text),
-            Self::SomeOf(words) => text.split(',').all(|word| words.contains(&word.trim())),
-            Self::Addresses | Self::Hosts | Self::Text(_) => true,
-        }
-    }
-}
-
-impl fmt::Display for Allowed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Whole { min, max, unit } => {
-                write!(f, "a whole number of {unit} from {min} to {max}")
-            }
-            Self::OneOf(words) => write!(f, "one of: {}", words.join(", ")),
-            Self::SomeOf(words) => write!(f, "one or more of: {}", words.join(", ")),
-            Self::Addresses => f.write_str(
-                "an IP address and port such as 127.0.0.1:5060 or [::1]:5060, or several",
-            ),
-            Self::Hosts => f.write_str("host names or IP addresses without ports, or none"),
-            Self::Text(what) => f.write_str(what),
-        }
     }
 }
 

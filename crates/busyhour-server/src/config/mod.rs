@@ -18,6 +18,7 @@
 //! ```
 
 mod accounts;
+mod allowed;
 mod check;
 mod file;
 mod graphite;
@@ -29,8 +30,9 @@ mod problem;
 mod values;
 
 pub use accounts::{Account, AccountRange, Accounts};
+pub use allowed::Allowed;
 pub use graphite::Graphite;
-pub use keys::{Allowed, KEYS, Key};
+pub use keys::{KEYS, Key};
 pub use overrides::Overrides;
 pub use paths::default_database;
 pub use problem::{Origin, Problem, Problems};

@@ -138,11 +138,6 @@ impl Connection {
         }
     }
 
-    /// Whether it was broken, and nothing more is read of it.
-    pub fn is_broken(&self) -> bool {
-        self.phase == Phase::Broken
-    }
-
     fn grow(&mut self, len: usize, buffers: &BufferPool) -> Result<(), Error> {
         let mut larger = buffers.alloc(len)?;
         let old = self.bytes();
@@ -171,7 +166,6 @@ impl Connection {
                         heard(Heard::Ping);
                     }
                     found.end += bytes;
-                    found.has_keep_alive = true;
                 }
                 Ok(Frame::Message { bytes }) => {
                     found.messages.push(found.end..found.end + bytes);
@@ -258,7 +252,6 @@ impl Connection {
 #[derive(Debug, Default)]
 struct Found {
     messages: Vec<Range<usize>>,
-    has_keep_alive: bool,
     error: Option<ParseError>,
     /// Where what is not complete begins.
     end: usize,

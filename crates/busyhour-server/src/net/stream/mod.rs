@@ -13,6 +13,17 @@
 //! connection by its flow. A connection whose peer does not read until its
 //! outbox is full is closed.
 //!
+//! **Nothing that waits is forgotten.** A sender that finds the kernel full asks
+//! to be told of room (`EPOLLOUT`) before it gives up the outbox's lock, and the
+//! request is withdrawn under the same lock, only by one who has just seen the
+//! outbox empty. So while something waits the request stands, and since the
+//! kernel tells of levels, not of edges, room that came in between is told too.
+//! A sender that must close a connection only shuts its socket: that makes it
+//! readable, and the thread, which alone owns the connections, hears the end
+//! and takes it out of the table and the directory. A sender that found it in
+//! the directory before meets `is_closed`, or writes to a socket that is shut;
+//! both are the error that says that the flow has failed.
+//!
 //! **Limits.** Connections in total and from one source, the size of a message
 //! (that of the parser), the time for the first message and for each whole
 //! message, the time without any; each with a counter in [`StreamStats`].
