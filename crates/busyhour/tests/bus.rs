@@ -1,9 +1,12 @@
 //! Topics on the publisher's thread: what every subscription is promised.
 
+#[path = "model/level.rs"]
+mod model;
+
 use busyhour::{
     bus::{
-        Delivery, Event, ForwardError, NotExpiring, Origin, Published, Registry, Subscription,
-        SubscriptionBuilder, Topic,
+        Delivery, ForwardError, NotExpiring, Origin, Registry, Subscription, SubscriptionBuilder,
+        Topic,
     },
     clock::{Clock, UnixTime},
     pool::TaskPool,
@@ -11,6 +14,7 @@ use busyhour::{
     timer::Timers,
 };
 use futures_core::Stream;
+use model::{Level, cached, delivered, level};
 use std::{
     collections::VecDeque,
     error::Error,
@@ -23,24 +27,6 @@ use std::{
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Level {
-    line: u32,
-    level: u32,
-}
-
-impl Event for Level {
-    type Key = u32;
-
-    fn key(&self) -> &u32 {
-        &self.line
-    }
-}
-
-fn level(line: u32, level: u32) -> Level {
-    Level { line, level }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Heard {
@@ -100,18 +86,6 @@ impl Executor for Later {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         self.0.lock().unwrap().push_back(task);
         Ok(())
-    }
-}
-
-fn cached() -> Topic<Level> {
-    Topic::builder("levels").cached().build()
-}
-
-const fn delivered(delivered: u64) -> Published {
-    Published {
-        delivered,
-        lost: 0,
-        refused: false,
     }
 }
 

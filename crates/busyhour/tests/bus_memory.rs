@@ -87,11 +87,13 @@ fn growth(count: u64, life: impl Fn(u64)) -> isize {
 /// One test: another one in this process would be counted too.
 #[test]
 fn a_hundred_thousand_short_lives_leave_no_byte() {
-    let lasting = Topic::builder("lasting").cached().build();
     // What is made once for the process is made now.
     (0..1_000).for_each(short_life);
-    (0..1_000).for_each(|number| guest(&lasting, number));
     assert_eq!(growth(100_000, short_life), 0, "ephemeral topics");
+    // From here on names of events that wait to be dropped are alive, and the
+    // interner's tables may grow by what comes beside them.
+    let lasting = Topic::builder("lasting").cached().build();
+    (0..1_000).for_each(|number| guest(&lasting, number));
     let left = growth(100_000, |number| guest(&lasting, number));
     assert!(
         left <= LASTING_SLACK_BYTES,

@@ -1,40 +1,11 @@
 //! Topics and subscriptions that come and go by the thousand.
 
-use busyhour::bus::{Event, Published, Topic};
+#[path = "model/level.rs"]
+mod model;
+
+use busyhour::bus::Topic;
+use model::{Level, cached, delivered, level};
 use std::sync::Arc;
-
-#[derive(Debug, Clone, Copy)]
-struct Level {
-    line: u32,
-    _level: u32,
-}
-
-impl Event for Level {
-    type Key = u32;
-
-    fn key(&self) -> &u32 {
-        &self.line
-    }
-}
-
-fn level(line: u32, level: u32) -> Level {
-    Level {
-        line,
-        _level: level,
-    }
-}
-
-fn cached() -> Topic<Level> {
-    Topic::builder("levels").cached().build()
-}
-
-const fn delivered(delivered: u64) -> Published {
-    Published {
-        delivered,
-        lost: 0,
-        refused: false,
-    }
-}
 
 #[test]
 fn a_hundred_thousand_short_lives_leave_nothing_behind() {
@@ -55,6 +26,7 @@ fn a_hundred_thousand_short_lives_leave_nothing_behind() {
             let _ = &held;
         });
         let _ = lasting.publish(level(line, 1));
+        assert_eq!(lasting.get(&line), Some(level(line, 1)));
         drop(watch);
         lasting.clear(&line);
     }

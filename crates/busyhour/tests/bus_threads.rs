@@ -17,7 +17,6 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
 };
 
 /// Scales the work; 1 where tests must be quick.
@@ -305,14 +304,17 @@ fn nothing_is_called_after_unsubscribe() {
         for _ in 0..300 * scale() {
             let ended = Arc::new(AtomicBool::new(false));
             let seen = Arc::clone(&ended);
+            let (sender, heard) = mpsc::channel();
             let subscription = topic
                 .subscribe()
                 .replay()
                 .on(&pool.ephemeral())
                 .start(move |_| {
                     assert!(!seen.load(Ordering::SeqCst), "a callback after the end");
+                    let _ = sender.send(());
                 });
-            thread::sleep(Duration::from_micros(50));
+            // Once something was heard more is on its way: it is published all the time.
+            heard.recv().unwrap();
             subscription.unsubscribe();
             ended.store(true, Ordering::SeqCst);
         }

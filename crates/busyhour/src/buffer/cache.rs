@@ -143,7 +143,10 @@ impl Drop for Cache {
 
 /// Runs `work` with this thread's cache of `store`; without one when the
 /// thread is ending. The store stays alive until `work` returns.
-#[inline]
+///
+/// Inlined, so that what `work` has caught stays in registers: passed through
+/// memory, it is read in other pieces than it was written, which stalls.
+#[inline(always)]
 pub(super) fn with<R>(store: &Store, work: impl FnOnce(Option<&mut Cache>) -> R) -> R {
     let mut work = Some(work);
     let done = CACHES.try_with(|caches| {
@@ -206,7 +209,7 @@ impl Stack {
     /// How many blocks of `class` make a stack full.
     #[inline]
     fn limit(class: SizeClass) -> usize {
-        (STACK_BYTES_MAX / class.block_bytes()).min(STACK_LEN_MAX)
+        STACK_LIMITS[class.index()]
     }
 
     #[inline]
@@ -242,3 +245,17 @@ const RARE_INTERVAL: u32 = 16;
 const STACK_LEN_MAX: usize = 64;
 /// At least two of the biggest blocks.
 const STACK_BYTES_MAX: usize = 128 * 1024;
+const STACK_LIMITS: [usize; CLASS_COUNT] = stack_limits();
+
+const fn stack_limits() -> [usize; CLASS_COUNT] {
+    let mut limits = [STACK_LEN_MAX; CLASS_COUNT];
+    let mut class = 0;
+    while class < CLASS_COUNT {
+        let fitting = STACK_BYTES_MAX / SizeClass::at(class).block_bytes();
+        if fitting < STACK_LEN_MAX {
+            limits[class] = fitting;
+        }
+        class += 1;
+    }
+    limits
+}

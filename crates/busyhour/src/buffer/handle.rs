@@ -78,6 +78,7 @@ unsafe impl Sync for BufferMut {}
 impl Deref for BufferMut {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the block is held by `self`, at least `len` bytes long, and
         // initialised (fresh memory is zero). Nobody else can reach an
@@ -87,6 +88,7 @@ impl Deref for BufferMut {
 }
 
 impl DerefMut for BufferMut {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `self` is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(self.data, self.len) }
@@ -185,6 +187,7 @@ impl Buffer {
             .is_none_or(|room| room <= 2 * self.len.max(BLOCK_BYTES_MIN))
     }
 
+    #[inline]
     fn share(&self, part: &[u8]) -> Self {
         Self {
             data: part.as_ptr(),
@@ -201,6 +204,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Clone for Buffer {
+    #[inline]
     fn clone(&self) -> Self {
         self.share(self)
     }
@@ -330,6 +334,9 @@ impl Clone for Block {
 impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
+        if self.slot().drop_one_of_several() {
+            return;
+        }
         match self.store {
             // SAFETY: as for the slot. The store stays alive for the whole
             // call, although the handle goes in the middle of it: it takes a

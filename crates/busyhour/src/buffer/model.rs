@@ -59,7 +59,11 @@ impl Block {
         }
     }
 
+    /// Drops a handle as its value does.
     fn drop_handle(&self) {
+        if self.slot.drop_one_of_several() {
+            return;
+        }
         self.settle(self.slot.drop_handle(&self.stripes));
     }
 
@@ -105,6 +109,26 @@ fn loom_a_pin_meets_the_last_unpin_of_a_found_block() {
         let other = spawn(&block, |block| block.pin_read_unpin(&Pinner::new(1)));
         assert!(block.unpin(&Pinner::new(0)));
         other.join().unwrap();
+        block.assert_freed_once();
+    });
+}
+
+#[test]
+fn loom_two_handles_are_dropped_at_once_beside_a_pin() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let block = Block::open(Hold::Handle);
+        block.slot.add_handle();
+        let other = spawn(&block, |block| {
+            block.read();
+            block.drop_handle();
+        });
+        let pinner = spawn(&block, |block| block.pin_read_unpin(&Pinner::new(0)));
+        block.read();
+        block.drop_handle();
+        other.join().unwrap();
+        pinner.join().unwrap();
         block.assert_freed_once();
     });
 }

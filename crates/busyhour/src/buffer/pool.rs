@@ -56,6 +56,7 @@ impl BufferPool {
     /// # Errors
     ///
     /// [`Error::OverBudget`] or [`Error::TooLong`].
+    #[inline]
     pub fn alloc(&self, len: usize) -> Result<BufferMut, Error> {
         BufferMut::open(&self.store, len, self.owner)
     }
@@ -78,6 +79,7 @@ impl BufferPool {
     /// # Errors
     ///
     /// [`Error::OverBudget`], [`Error::TooLong`], or [`Error::Empty`].
+    #[inline]
     pub fn find(&self, len: usize) -> Result<*mut u8, Error> {
         if len == 0 {
             return Err(Error::Empty);

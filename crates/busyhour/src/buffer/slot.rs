@@ -59,6 +59,15 @@ impl Slot {
         }
     }
 
+    /// Drops a handle that the caller has, if there is another one: then the
+    /// caller was not the last, and need not look at anything else.
+    #[inline]
+    #[must_use]
+    pub(super) fn drop_one_of_several(&self) -> bool {
+        let word = self.load();
+        word.handles() > 1 && self.swap(word, word.dropped(Hold::Handle)).is_ok()
+    }
+
     /// Drops a handle that the caller has.
     #[inline]
     pub(super) fn drop_handle(&self, stripes: &impl Stripes) -> Remaining {

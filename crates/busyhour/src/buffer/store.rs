@@ -88,21 +88,26 @@ impl Store {
     /// Opens a block for `len` bytes, not yet published.
     #[inline]
     pub(super) fn open(&self, len: usize, hold: Hold, owner: u16) -> Result<Place, Error> {
+        let place = self.try_open(len, hold, owner);
+        place.ok_or_else(|| self.refuse(len))
+    }
+
+    /// The error is made elsewhere, so that what this returns fits into registers.
+    fn try_open(&self, len: usize, hold: Hold, owner: u16) -> Option<Place> {
         cache::with(self, |cache| {
             let (place, should_trace) = match (SizeClass::of(len), cache) {
                 (Some(class), Some(cache)) => {
-                    (self.take_cached(class, cache), cache.should_trace())
+                    (self.take_cached(class, cache)?, cache.should_trace())
                 }
-                (Some(class), None) => (self.take_uncached(class), false),
+                (Some(class), None) => (self.take_uncached(class)?, false),
                 (None, cache) => (self.take_granules(len, cache)?, false),
             };
-            let place = place.ok_or_else(|| self.over_budget(len))?;
             self.region.owner(place).store(owner, Ordering::Relaxed);
             self.slot(place).open(hold, self.watch.stamp());
             if should_trace {
                 self.trace(place);
             }
-            Ok(place)
+            Some(place)
         })
     }
 
@@ -337,27 +342,25 @@ impl Store {
     }
 
     #[cold]
-    fn take_granules(&self, len: usize, cache: Option<&mut Cache>) -> Result<Option<Place>, Error> {
+    fn take_granules(&self, len: usize, cache: Option<&mut Cache>) -> Option<Place> {
         if len > LEN_MAX {
-            return Err(self.too_long(len));
+            return None;
         }
         let count = len.div_ceil(GRANULE_BYTES);
         let bytes = count * GRANULE_BYTES;
         if self.budget.charge(bytes).is_none() {
             cache.map(Cache::flush);
-            if self.budget.charge(bytes).is_none() {
-                return Ok(None);
-            }
+            self.budget.charge(bytes)?;
         }
         let Some(head) = lock(&self.granules).take(count) else {
             self.budget.discharge(bytes);
-            return Ok(None);
+            return None;
         };
         self.region.join_granules(head, count);
         self.granule_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
         self.other_threads.opened_shared(Range::Granules.index());
-        Ok(Some(self.region.place(Range::Granules, head)))
+        Some(self.region.place(Range::Granules, head))
     }
 
     #[inline]
@@ -499,22 +502,21 @@ impl Store {
         Error::NotPinned { address }
     }
 
+    /// Why there was no block for so many bytes.
     #[cold]
-    fn over_budget(&self, requested_bytes: usize) -> Error {
+    fn refuse(&self, requested_bytes: usize) -> Error {
         self.refused.fetch_add(1, Ordering::Relaxed);
+        if requested_bytes > LEN_MAX {
+            let max_bytes = LEN_MAX;
+            return Error::TooLong {
+                requested_bytes,
+                max_bytes,
+            };
+        }
         Error::OverBudget {
             requested_bytes,
             used_bytes: self.budget.used_bytes(),
             budget_bytes: self.budget.bytes(),
-        }
-    }
-
-    #[cold]
-    fn too_long(&self, requested_bytes: usize) -> Error {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        Error::TooLong {
-            requested_bytes,
-            max_bytes: LEN_MAX,
         }
     }
 }

@@ -40,11 +40,16 @@ impl Lag {
 }
 
 /// What became of an event's deliveries.
+///
+/// The two that a publisher is told are not neighbours, so that they are read
+/// one by one: read as a pair right after one of them was written, they would
+/// have to wait until that has reached the cache.
 #[derive(Clone, Copy, Default)]
+#[repr(C)]
 pub(super) struct Counts {
     pub(super) delivered: u64,
-    pub(super) lost: u64,
     pub(super) conflated: u64,
+    pub(super) lost: u64,
 }
 
 /// What a publish did.
@@ -299,7 +304,7 @@ impl<E: Event> Listener<E> {
             return false;
         }
         let mailbox = self.subscriber.mailbox();
-        match mailbox.offer(place.shard, place.hash, item()) {
+        match mailbox.offer(place.shard, place.hash, item) {
             Offer::Queued => {
                 books.delivered();
                 false

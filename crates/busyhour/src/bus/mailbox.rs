@@ -117,14 +117,24 @@ impl<E: Event> Mailbox<E> {
     }
 
     /// Offers an item of `shard`.
+    ///
+    /// It is made when the lock is held, so that it goes straight into the
+    /// queue: a processor that copies what it has just stored in smaller parts
+    /// waits until that has left for the cache, and taking the lock is such a
+    /// wait already.
     #[inline(always)]
-    pub(super) fn offer(&self, shard: usize, hash: u64, item: Message<E>) -> Offer<E> {
+    pub(super) fn offer(
+        &self,
+        shard: usize,
+        hash: u64,
+        item: impl FnOnce() -> Message<E>,
+    ) -> Offer<E> {
         let mut state = self.busy.state.lock();
         let has_room = state.queue.len() < self.capacity || self.blocks();
         if !has_room || state.queue.conflates() || self.is_closed() {
-            return self.offer_carefully(state, shard, hash, item);
+            return self.offer_carefully(state, shard, hash, item());
         }
-        self.queue(&mut state, hash, item)
+        self.queue(&mut state, hash, item())
     }
 
     #[inline(always)]

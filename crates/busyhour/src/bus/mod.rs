@@ -62,6 +62,7 @@ mod forward;
 mod garbage;
 mod hub;
 mod lanes;
+mod lines;
 mod listener;
 mod mailbox;
 mod message;

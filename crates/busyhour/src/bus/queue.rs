@@ -70,6 +70,9 @@ impl<E: Event> Queue<E> {
     /// Moves everything into `batch`, which is empty, and takes over its room.
     pub(super) fn take(&mut self, batch: &mut VecDeque<Message<E>>) {
         debug_assert!(batch.is_empty());
+        // Lets it begin at its first place again: going on where the last
+        // batch ended would lead through all of its room, and through the cache.
+        batch.clear();
         mem::swap(&mut self.items, batch);
         if let Some(places) = &mut self.places {
             places.clear();

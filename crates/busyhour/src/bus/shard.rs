@@ -98,10 +98,8 @@ impl<E: Event> Shard<E> {
         how: How,
         tally: &mut Tally<E>,
     ) -> Result<(), Wait<E>> {
+        self.prefetch(hash);
         let mut state = self.state.lock();
-        if let Some((table, writer)) = self.cache(&mut state) {
-            table.prefetch(writer, hash);
-        }
         if how.may_wait
             && let Some(full) = state.listeners.find_full(hash, &event)
         {
@@ -120,6 +118,14 @@ impl<E: Event> Shard<E> {
         drop(state);
         drop(swept);
         Ok(())
+    }
+
+    /// Sends for what the cache has at this hash.
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        if let Some(table) = &self.table {
+            table.prefetch(hash);
+        }
     }
 
     /// Whether the cache would need room for another key.
@@ -278,6 +284,7 @@ impl<E: Event> Shard<E> {
     #[inline]
     pub(super) fn get(&self, hash: u64, key: &E::Key) -> Option<E> {
         let table = self.table.as_ref()?;
+        table.prefetch(hash);
         pinned(|pin| table.get(hash, key, pin))
     }
 

@@ -11,11 +11,12 @@ use super::{
     Event,
     epoch::{Pin, epochs},
     garbage::{Garbage, Overdue, Retired},
+    lines::{Lines, Zeroed},
     word::{Kind, Word},
 };
 use crate::sync::{
     RacyCell,
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence},
     load_sequential_pointer, load_sequential_u64, spin_loop, thread,
 };
 use std::{
@@ -28,6 +29,10 @@ use std::{
 pub(super) struct Table<E: Event> {
     /// The array in use: written by the writer, followed by pinned readers.
     slots: AtomicPtr<Slots<E>>,
+    /// Where its first slot is and its mask: written by the writer, and only a
+    /// hint. Nobody follows it, so it may be old, or the one new and the other old.
+    first: AtomicUsize,
+    mask: AtomicUsize,
 }
 
 /// What only the holder of the shard's lock touches.
@@ -51,7 +56,7 @@ pub(super) enum Put {
 
 pub(super) struct Slots<E> {
     mask: usize,
-    slots: Box<[Slot<E>]>,
+    slots: Lines<Slot<E>>,
 }
 
 struct Slot<E> {
@@ -96,9 +101,11 @@ impl<E> Deref for Frozen<'_, E> {
 
 impl<E: Event> Table<E> {
     pub(super) fn new() -> (Self, Writer<E>) {
-        let slots = Box::into_raw(Slots::new(Slots::<E>::LEN_MIN));
+        let slots = Slots::new(Slots::<E>::LEN_MIN);
         let table = Self {
-            slots: AtomicPtr::new(slots),
+            first: AtomicUsize::new(slots.first()),
+            mask: AtomicUsize::new(slots.mask),
+            slots: AtomicPtr::new(Box::into_raw(slots)),
         };
         (table, Writer::new())
     }
@@ -138,12 +145,13 @@ impl<E: Event> Table<E> {
         None
     }
 
-    /// Sends for the memory where the key's event lies, so that it is there
-    /// when the writer comes to it.
+    /// Sends for the memory where the key's event lies, so that it is on its
+    /// way while the caller takes a lock or a pin.
     #[inline(always)]
-    pub(super) fn prefetch(&self, writer: &Writer<E>, hash: u64) {
-        let slots = self.writer_slots(writer);
-        prefetch(&slots.slots[hash as usize & slots.mask]);
+    pub(super) fn prefetch(&self, hash: u64) {
+        let index = hash as usize & self.mask.load(Ordering::Relaxed);
+        let first = self.first.load(Ordering::Relaxed);
+        prefetch(first.wrapping_add(index * size_of::<Slot<E>>()));
     }
 
     /// The version of the key's last event, if it has one; for the writer.
@@ -274,7 +282,7 @@ impl<E: Event> Table<E> {
         if writer.cleared_count == 0 {
             return;
         }
-        for slot in &self.writer_slots(writer).slots {
+        for slot in self.writer_slots(writer).slots.iter() {
             if slot.word().kind() == Kind::Cleared {
                 let old = slot.vacate(writer.version);
                 writer.garbage.retire_value(old);
@@ -305,6 +313,8 @@ impl<E: Event> Table<E> {
             slot.copy_to(&new);
         }
         writer.vacated_count = 0;
+        self.first.store(new.first(), Ordering::Relaxed);
+        self.mask.store(new.mask, Ordering::Relaxed);
         let old = self.slots.swap(Box::into_raw(new), Ordering::AcqRel);
         // SAFETY: the pointer came from a box, and it is no longer current.
         // The events in it have moved: the slots do not drop theirs.
@@ -368,8 +378,13 @@ impl<E> Slots<E> {
         debug_assert!(len.is_power_of_two());
         Box::new(Self {
             mask: len - 1,
-            slots: (0..len).map(|_| Slot::empty()).collect(),
+            slots: Lines::zeroed(len),
         })
+    }
+
+    /// The address of the first slot.
+    fn first(&self) -> usize {
+        self.slots.as_ptr().addr()
     }
 
     /// The size for this many events, with room for as many again at most.
@@ -390,15 +405,19 @@ impl<E> Slots<E> {
     }
 }
 
-impl<E> Slot<E> {
-    fn empty() -> Self {
+// SAFETY: zero is the word of an empty slot, whose hash and event nobody
+// looks at.
+unsafe impl<E> Zeroed for Slot<E> {
+    fn zeroed() -> Self {
         Self {
             word: AtomicU64::new(Word::EMPTY.bits()),
             hash: AtomicU64::new(0),
             event: RacyCell::uninit(),
         }
     }
+}
 
+impl<E> Slot<E> {
     /// The word, for the writer, who alone changes it.
     #[inline(always)]
     fn word(&self) -> Word {
@@ -507,17 +526,17 @@ impl<E: Event> Slot<E> {
     }
 }
 
-/// Sends for the cache line at the beginning of `place`, to be written.
+/// Sends for the cache line at this address, to be written.
 #[inline(always)]
-fn prefetch<T>(place: &T) {
+fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: a hint that cannot fault and changes nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(place).cast()) }
+        // SAFETY: a hint that cannot fault and changes nothing, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::without_provenance(address)) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _no_hint_here = place;
+    let _no_hint_here = address;
 }
 
 #[cold]

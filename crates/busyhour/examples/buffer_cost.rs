@@ -1,0 +1,48 @@
+//! One way of using pinned buffers, so often as told and nothing else, for
+//! `scripts/count-buffers.sh`, which counts instructions.
+//!
+//!     buffer_cost WAY COUNT
+
+use busyhour::buffer::{BufferPool, Error};
+use std::{env, hint::black_box, process::exit};
+
+fn main() -> Result<(), Error> {
+    let mut words = env::args().skip(1);
+    let way = words.next().unwrap_or_default();
+    let count = words.next().and_then(|word| word.parse().ok());
+    let pool = BufferPool::builder().budget_bytes(1 << 20).build()?;
+    let packet = pool.copy_from(&[b'x'; BUFFER_BYTES])?;
+    let inside = &raw const packet[BUFFER_BYTES / 2];
+    for _ in 0..count.unwrap_or_else(|| refuse("COUNT is a number")) {
+        match way.as_str() {
+            "nothing" => {}
+            "pin-unpin" => pin_unpin(&pool, black_box(inside))?,
+            "find-unpin" => pool.unpin(black_box(pool.find(BUFFER_BYTES)?))?,
+            "alloc-clone-drop" => alloc_clone_drop(&pool)?,
+            other => refuse(&format!("no such way: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+fn pin_unpin(pool: &BufferPool, address: *const u8) -> Result<(), Error> {
+    pool.pin(address)?;
+    pool.unpin(address)
+}
+
+fn alloc_clone_drop(pool: &BufferPool) -> Result<(), Error> {
+    let mut buffer = pool.alloc(BUFFER_BYTES)?;
+    buffer[0] = 1;
+    let first = black_box(buffer.freeze());
+    let second = black_box(first.clone());
+    drop(first);
+    drop(second);
+    Ok(())
+}
+
+fn refuse(why: &str) -> ! {
+    eprintln!("{why}; usage: buffer_cost WAY COUNT");
+    exit(2)
+}
+
+const BUFFER_BYTES: usize = 1024;

@@ -1,0 +1,135 @@
+//! What a key is, and where an event goes by what it says.
+
+#[path = "model/level.rs"]
+mod model;
+
+use busyhour::bus::{Delivery, Event, Router, Topic};
+use model::{Level, cached, delivered, level};
+use std::{
+    hash::{Hash, Hasher},
+    sync::{Arc, Mutex, mpsc},
+};
+
+/// A host's name: upper and lower case are the same.
+#[derive(Debug, Clone)]
+struct Host(&'static str);
+
+impl PartialEq for Host {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(other.0)
+    }
+}
+
+impl Eq for Host {}
+
+impl Hash for Host {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for byte in self.0.bytes() {
+            state.write_u8(byte.to_ascii_lowercase());
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Reachable(Host, bool);
+
+impl Event for Reachable {
+    type Key = Host;
+
+    fn key(&self) -> &Host {
+        &self.0
+    }
+}
+
+/// A key whose hash is always the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Crowded(u32);
+
+impl Hash for Crowded {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(0);
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Crowd(Crowded, u32);
+
+impl Event for Crowd {
+    type Key = Crowded;
+
+    fn key(&self) -> &Crowded {
+        &self.0
+    }
+}
+
+#[test]
+fn a_type_says_itself_which_keys_are_equal() {
+    let topic = Topic::<Reachable>::builder("hosts").cached().build();
+    let (sender, heard) = mpsc::channel();
+    let _watch = topic
+        .subscribe()
+        .key(Host("PBX.example.com"))
+        .start(move |delivery| {
+            if let Delivery::Event(Reachable(_, up)) = delivery {
+                sender.send(*up).unwrap();
+            }
+        });
+    let _ = topic.publish(Reachable(Host("pbx.EXAMPLE.com"), true));
+    let _ = topic.publish(Reachable(Host("pbx.example.com"), false));
+    let _ = topic.publish(Reachable(Host("pbx.example.org"), true));
+    assert_eq!(heard.try_iter().collect::<Vec<_>>(), [true, false]);
+    assert_eq!(topic.len(), 2);
+    assert!(!topic.get(&Host("Pbx.Example.Com")).unwrap().1);
+    assert!(topic.clear(&Host("PBX.EXAMPLE.COM")));
+    assert_eq!(topic.len(), 1);
+}
+
+#[test]
+fn keys_of_one_hash_stay_apart() {
+    let topic = Topic::<Crowd>::builder("crowd").cached().build();
+    let (sender, heard) = mpsc::channel();
+    let _watch = topic.subscribe().key(Crowded(7)).start(move |delivery| {
+        if let Delivery::Event(Crowd(key, value)) = delivery {
+            sender.send((key.0, *value)).unwrap();
+        }
+    });
+    for round in 0..3 {
+        for key in 0..200 {
+            let _ = topic.publish(Crowd(Crowded(key), key + round));
+        }
+    }
+    for key in (0..200).step_by(2) {
+        assert!(topic.clear(&Crowded(key)));
+    }
+    for key in 0..200 {
+        let value = topic.get(&Crowded(key)).map(|crowd| crowd.1);
+        assert_eq!(value, (key % 2 == 1).then_some(key + 2));
+    }
+    assert_eq!(
+        heard.try_iter().collect::<Vec<_>>(),
+        [(7, 7), (7, 8), (7, 9)]
+    );
+}
+
+#[test]
+fn a_router_sends_each_event_one_way_and_the_rest_another() {
+    let topic = cached();
+    let _ = topic.publish(level(1, 0));
+    let (silent, rest) = (mpsc::channel(), Arc::new(Mutex::new(Vec::new())));
+    let told = Arc::clone(&rest);
+    let router = Router::by(|event: &Level| event.level == 0)
+        .route(true, |_| panic!("a later route takes its place"))
+        .route(true, move |event| silent.0.send(event.line).unwrap())
+        .otherwise(move |delivery| told.lock().unwrap().push(format!("{delivery:?}")));
+    let _watch = topic.subscribe().replay().start(router.into_callback());
+    assert_eq!(topic.publish(level(2, 0)), delivered(1));
+    assert_eq!(topic.publish(level(3, 8)), delivered(1));
+    topic.clear(&2);
+    assert_eq!(silent.1.try_iter().collect::<Vec<_>>(), [1, 2]);
+    let expected = [
+        "Replayed",
+        "Event(Level { line: 3, level: 8 })",
+        "Cleared(2)",
+    ];
+    assert_eq!(*rest.lock().unwrap(), expected);
+}
