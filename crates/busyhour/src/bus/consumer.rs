@@ -2,6 +2,7 @@ use super::{
     Delivery, Event, Message,
     hub::Hub,
     mailbox::{Errand, Mailbox},
+    pace::Pace,
     queue::Queue,
 };
 use crate::{
@@ -74,10 +75,7 @@ impl Lane {
 /// Touched only by the turn that is running.
 pub(super) struct Batch<E: Event> {
     messages: VecDeque<Message<E>>,
-    /// So many times more the consumer does not wait for more.
-    turns_to_skip: u32,
-    /// How often it will not after the next time in vain.
-    backoff: u32,
+    pace: Pace,
     callback: Callback<E>,
 }
 
@@ -205,7 +203,7 @@ impl<E: Event> Subscriber<E> {
                     return Outcome::OutOfTime;
                 }
                 if batch_len > 0 {
-                    batch.await_more(&self.mailbox);
+                    batch.pace.await_more(batch_len, &self.mailbox);
                 }
             }
             match self.mailbox.next_errand(&mut batch.messages) {
@@ -231,22 +229,8 @@ impl<E: Event> Batch<E> {
     fn new(callback: Callback<E>) -> Self {
         Self {
             messages: VecDeque::new(),
-            turns_to_skip: 0,
-            backoff: 0,
+            pace: Pace::new(),
             callback,
-        }
-    }
-
-    /// Waits a little for more before the consumer rests and has to be woken
-    /// for it. Where that was in vain it is tried ever more seldom.
-    fn await_more(&mut self, mailbox: &Mailbox<E>) {
-        if self.turns_to_skip > 0 {
-            self.turns_to_skip -= 1;
-        } else if mailbox.linger() {
-            self.backoff = 0;
-        } else {
-            self.backoff = (2 * self.backoff + 1).min(BACKOFF_MAX);
-            self.turns_to_skip = self.backoff;
         }
     }
 
@@ -350,6 +334,3 @@ enum Outcome {
 
 /// Deliveries after which a turn lets other tasks of its serializer run.
 const DELIVERIES_MAX: usize = 1024;
-
-/// Rests without having waited for more, between two that have, at most.
-const BACKOFF_MAX: u32 = 63;

@@ -94,7 +94,6 @@ impl<E: Event> Mailbox<E> {
     /// How a consumer waits for more: looks with pauses before them, then
     /// looks after the processor was offered to others.
     const LINGER_LOOKS: u32 = 3;
-    const LINGER_PAUSES: u32 = 32;
     const LINGER_YIELDS: u32 = 4;
 
     /// Turns in a row that an executor may drop before the subscription waits
@@ -311,16 +310,15 @@ impl<E: Event> Mailbox<E> {
         Errand::Deliver
     }
 
-    /// Waits for more, about as long as it takes to send a consumer on its way
-    /// again; whether more came.
+    /// Waits for more, with so many pauses before each look; whether more came.
     ///
     /// The looks are far apart, and the first one is not at once: each takes
     /// the queue's cache lines from the publishers, and what comes meanwhile
     /// is taken together. A publisher may be waiting for this very processor,
     /// so it is offered as well.
-    pub(super) fn linger(&self) -> bool {
+    pub(super) fn linger(&self, pauses: u32) -> bool {
         for _ in 0..Self::LINGER_LOOKS {
-            (0..Self::LINGER_PAUSES).for_each(|_| spin_loop());
+            (0..pauses).for_each(|_| spin_loop());
             if self.len() > 0 {
                 return true;
             }
@@ -385,6 +383,11 @@ impl<E: Event> Mailbox<E> {
     /// Whether no turn is running or on its way.
     pub(super) fn is_idle(&self) -> bool {
         !self.busy.state.lock().scheduled
+    }
+
+    /// How many items may wait.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Items waiting.

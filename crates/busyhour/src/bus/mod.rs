@@ -69,6 +69,7 @@ mod message;
 #[cfg(all(test, loom))]
 mod models;
 mod name;
+mod pace;
 mod queue;
 mod record;
 mod registry;
