@@ -2,9 +2,8 @@
 
 mod support;
 
-#[path = "archive/peer.rs"]
-#[allow(dead_code)] // the tests of the reader use the rest
-mod peer;
+#[path = "archive/maker.rs"]
+mod maker;
 
 use serde_json::Value;
 use std::{fs, path::PathBuf, process::Output};
@@ -13,7 +12,7 @@ use support::{Place, busyhour};
 /// An archive of 15 minutes or so with 18 metrics that have instances, and 18 that have none.
 fn archive(place: &Place, name: &str, seed: u64) -> PathBuf {
     let base = place.path(name);
-    peer::write(&base, 3, seed, 40);
+    maker::write(&base, 3, seed, 40);
     base
 }
 
@@ -54,7 +53,7 @@ fn one_line_in_the_words_of_the_seed() {
 
 /// As `pmdumplog` counts them: 18 metrics with one value, 18 with each instance.
 fn series_count(base: &std::path::Path) -> usize {
-    let domains = peer::dump(base, &["-i"]);
+    let domains = maker::dump(base, &["-i"]);
     let last = domains.rsplit_once(" instances").expect("a domain").1;
     18 + 18 * last.lines().filter(|line| line.contains(" or ")).count()
 }
@@ -134,6 +133,28 @@ fn a_plot_is_an_svg_with_the_names_of_its_series() {
     assert!(svg.contains("t.i32.instant.one"));
     assert!(svg.contains("t.i32.instant.many[i0 of many]"));
     assert!(svg.contains("<polyline"));
+}
+
+#[test]
+fn a_plot_is_a_png_when_the_files_name_says_so() {
+    let place = Place::new();
+    let base = archive(&place, "host", 43);
+    let file = place.path("plot.png");
+    let base = base.to_str().unwrap();
+    let draw = |file: &str| digest(&[base, "--metrics", "t.u64.*", "--plot", file]);
+    assert!(draw(file.to_str().unwrap()).status.success());
+    assert!(fs::read(&file).unwrap().starts_with(b"\x89PNG"));
+    let nowhere = draw(place.path("no/folder.svg").to_str().unwrap());
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(text(&nowhere.stderr).contains("no/folder.svg: "));
+}
+
+#[test]
+fn without_a_terminal_there_is_no_progress_bar() {
+    let place = Place::new();
+    let base = archive(&place, "host", 47);
+    let output = digest(&[base.to_str().unwrap()]);
+    assert_eq!(text(&output.stderr), "");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The only place that touches files: which belong to an archive, and their bytes.
+//! The only place that touches files: which belong to an archive, and their
+//! bytes, on a disk or in memory.
 
 use super::Error;
 use bzip2::read::MultiBzDecoder;
@@ -6,10 +7,12 @@ use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 use std::{
+    collections::HashMap,
     ffi::OsStr,
     fs::{self, File},
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Cursor, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The files of one archive.
@@ -21,7 +24,16 @@ pub(super) struct Files {
     pub(super) index: Option<PathBuf>,
     /// The data volumes in order.
     pub(super) volumes: Vec<PathBuf>,
+    /// Of each volume, as its name says.
+    numbers: Vec<u32>,
+    /// What is read instead of the disk.
+    memory: Option<HashMap<PathBuf, Arc<[u8]>>>,
 }
+
+/// An uncompressed file.
+trait Bytes: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> Bytes for T {}
 
 impl Files {
     /// Those of the archive that `path` names: by the name they share, or by
@@ -43,6 +55,21 @@ impl Files {
         Self::of(folder, base, &names).ok_or_else(not_found)
     }
 
+    /// Those among `files`, by name, that make up the archive `base`.
+    pub(super) fn in_memory(base: &str, files: HashMap<String, Vec<u8>>) -> Result<Self, Error> {
+        let mut names: Vec<String> = files.keys().cloned().collect();
+        names.sort();
+        let found = Self::of(Path::new(""), base, &names);
+        let path = PathBuf::from(base);
+        let found = found.ok_or(Error::NotFound { path })?;
+        let files = files.into_iter();
+        let memory = files.map(|(name, bytes)| (PathBuf::from(name), bytes.into()));
+        Ok(Self {
+            memory: Some(memory.collect()),
+            ..found
+        })
+    }
+
     fn of(folder: &Path, base: &str, names: &[String]) -> Option<Self> {
         let mut volumes = Vec::new();
         let (mut metadata, mut index) = (None, None);
@@ -61,14 +88,85 @@ impl Files {
             base: folder.join(base),
             metadata: metadata?,
             index,
+            numbers: volumes.iter().map(|(number, _)| *number).collect(),
             volumes: volumes.into_iter().map(|(_, path)| path).collect(),
+            memory: None,
         })
+    }
+
+    /// The place among the volumes of that with this number.
+    pub(super) fn volume(&self, number: u32) -> Option<usize> {
+        self.numbers.binary_search(&number).ok()
     }
 
     /// Bytes of all volumes as they lie on the disk.
     pub(super) fn volume_bytes(&self) -> u64 {
-        let len = |path: &PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
+        let len = |path: &PathBuf| match &self.memory {
+            None => path.metadata().map_or(0, |metadata| metadata.len()),
+            Some(memory) => memory.get(path).map_or(0, |bytes| bytes.len() as u64),
+        };
         self.volumes.iter().map(len).sum()
+    }
+
+    /// The bytes of a file, decompressed if its name says that it is compressed.
+    pub(super) fn open(&self, path: &Path) -> Result<Box<dyn Read + Send>, Error> {
+        let file = self.raw(path);
+        let file = file.map_err(|error| Error::unreadable(path, error))?;
+        let suffix = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        Ok(match suffix {
+            "xz" => Box::new(XzReader::new(file, true)),
+            "gz" => Box::new(MultiGzDecoder::new(file)),
+            "bz2" => Box::new(MultiBzDecoder::new(file)),
+            "zst" => {
+                let decoder = StreamingDecoder::new(file);
+                Box::new(decoder.map_err(|error| Error::unreadable(path, error))?)
+            }
+            _ => Box::new(file),
+        })
+    }
+
+    /// The bytes of a file that is not compressed, from `offset` on.
+    pub(super) fn open_at(&self, path: &Path, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+        let mut file = self.raw(path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Box::new(file))
+    }
+
+    /// All bytes of a file of at most `len_max`.
+    pub(super) fn read(&self, path: &Path, len_max: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        let read = self.open(path)?.take(len_max + 1).read_to_end(&mut bytes);
+        read.map_err(|error| Error::unreadable(path, error))?;
+        if bytes.len() as u64 > len_max {
+            let reason = format!("it is longer than {len_max} bytes");
+            return Err(Error::unreadable(path, reason));
+        }
+        Ok(bytes)
+    }
+
+    /// The last record of a volume that is not compressed, up to `len_max`
+    /// bytes of it, if the length at the file's end leads to one.
+    pub(super) fn last_record(&self, path: &Path, len_max: usize) -> Option<Vec<u8>> {
+        if is_compressed(path) {
+            return None;
+        }
+        let mut file = self.raw(path).ok()?;
+        let end = file.seek(SeekFrom::End(-4)).ok()? + 4;
+        let mut tail = [0; 4];
+        file.read_exact(&mut tail).ok()?;
+        let len = u64::from(u32::from_be_bytes(tail));
+        file.seek(SeekFrom::Start(end.checked_sub(len)?)).ok()?;
+        let mut record = vec![0; len_max.min(usize::try_from(len).ok()?)];
+        file.read_exact(&mut record).ok()?;
+        record.starts_with(&tail).then_some(record)
+    }
+
+    fn raw(&self, path: &Path) -> io::Result<Box<dyn Bytes>> {
+        let Some(memory) = &self.memory else {
+            return Ok(Box::new(File::open(path)?));
+        };
+        let bytes = memory.get(path).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(Cursor::new(Arc::clone(bytes))))
     }
 }
 
@@ -90,51 +188,6 @@ pub fn archives_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     bases.sort();
     bases.dedup();
     Ok(bases)
-}
-
-/// The bytes of a file, decompressed if its name says that it is compressed.
-pub(super) fn open(path: &Path) -> Result<Box<dyn Read + Send>, Error> {
-    let file = File::open(path).map_err(|error| Error::unreadable(path, error))?;
-    let suffix = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-    Ok(match suffix {
-        "xz" => Box::new(XzReader::new(file, true)),
-        "gz" => Box::new(MultiGzDecoder::new(file)),
-        "bz2" => Box::new(MultiBzDecoder::new(file)),
-        "zst" => {
-            let decoder = StreamingDecoder::new(file);
-            Box::new(decoder.map_err(|error| Error::unreadable(path, error))?)
-        }
-        _ => Box::new(file),
-    })
-}
-
-/// All bytes of a file of at most `len_max`.
-pub(super) fn read(path: &Path, len_max: u64) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    let read = open(path)?.take(len_max + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Error::unreadable(path, error))?;
-    if bytes.len() as u64 > len_max {
-        let reason = format!("it is longer than {len_max} bytes");
-        return Err(Error::unreadable(path, reason));
-    }
-    Ok(bytes)
-}
-
-/// The last record of a volume that is not compressed, up to `len_max` bytes
-/// of it, if the length at the file's end leads to one.
-pub(super) fn last_record(path: &Path, len_max: usize) -> Option<Vec<u8>> {
-    if is_compressed(path) {
-        return None;
-    }
-    let mut file = File::open(path).ok()?;
-    let end = file.seek(SeekFrom::End(-4)).ok()? + 4;
-    let mut tail = [0; 4];
-    file.read_exact(&mut tail).ok()?;
-    let len = u64::from(u32::from_be_bytes(tail));
-    file.seek(SeekFrom::Start(end.checked_sub(len)?)).ok()?;
-    let mut record = vec![0; len_max.min(usize::try_from(len).ok()?)];
-    file.read_exact(&mut record).ok()?;
-    record.starts_with(&tail).then_some(record)
 }
 
 /// What a file is to its archive.
@@ -164,7 +217,8 @@ fn is_metadata_of(name: &str, base: &str) -> bool {
     split(name) == Some((base, Part::Metadata))
 }
 
-fn is_compressed(path: &Path) -> bool {
+/// Whether a file must be read from its start.
+pub(super) fn is_compressed(path: &Path) -> bool {
     let name = path.to_string_lossy();
     COMPRESSED.iter().any(|suffix| name.ends_with(suffix))
 }
@@ -185,5 +239,5 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What [`open`] can decompress.
+/// What [`Files::open`] can decompress.
 const COMPRESSED: &[&str] = &[".xz", ".gz", ".bz2", ".zst"];

@@ -23,6 +23,7 @@ pub(super) struct Merge {
 /// Where one column ends for now.
 #[derive(Debug, Clone, Copy, Default)]
 struct Joint {
+    first: Option<Sample>,
     last: Option<Sample>,
     /// Moments at or before it.
     passed: usize,
@@ -72,14 +73,45 @@ impl Merge {
             );
         }
         self.joints[column] = Joint {
+            first: joint.first.or(Some(cell.first)),
             last: Some(cell.last),
             passed: last,
         };
     }
 
+    /// Columns whose value at the window's start depends on a sample before
+    /// those that were joined.
+    pub(super) fn without_prior(&self) -> Vec<usize> {
+        let from = self.task.window.from().as_nanos();
+        let joints = self.joints.iter().enumerate();
+        joints
+            .filter(|(_, joint)| joint.first.is_none_or(|first| first.time > from))
+            .map(|(column, _)| column)
+            .collect()
+    }
+
+    /// Takes in the last sample of a column before those that were joined,
+    /// with no mark between.
+    pub(super) fn precede(&mut self, column: usize, prior: Sample) {
+        let joint = &mut self.joints[column];
+        let Some(first) = joint.first else {
+            joint.last = Some(prior);
+            return;
+        };
+        let reading = self.task.plan.columns()[column];
+        let mark = first_after(&self.marks, prior.time);
+        let row = column * self.task.window.count();
+        for index in 0..self.task.window.passed(first.time) {
+            let value = self
+                .task
+                .value(reading, Some(prior), Some(first), mark, index);
+            self.values[row + index] = value;
+        }
+    }
+
     /// Fills the moments after the column's last sample, up to number `until`.
     fn bridge(&mut self, column: usize, until: usize, next: Option<Sample>) {
-        let Joint { last, passed } = self.joints[column];
+        let Joint { last, passed, .. } = self.joints[column];
         let reading = self.task.plan.columns()[column];
         let mark = last.and_then(|last| first_after(&self.marks, last.time));
         let row = column * self.task.window.count();
@@ -89,7 +121,12 @@ impl Merge {
     }
 
     /// Whether a column still waits for a sample at the window's end or after it.
+    /// None does after a mark behind the end.
     fn is_open(&self) -> bool {
+        let until = self.task.window.until().as_nanos();
+        if self.marks.last().is_some_and(|mark| *mark > until) {
+            return false;
+        }
         let readings = self.task.plan.columns();
         self.joints.iter().zip(readings).any(|(joint, reading)| {
             reading.semantics != Semantics::Discrete && joint.passed < self.task.window.count()

@@ -3,19 +3,22 @@ use super::{
     catalog::Catalog,
     error::Flaw,
     fields::Version,
-    files::{self, Files},
+    files::Files,
     index,
     merge::Merge,
+    place::Places,
     plan::Plan,
+    prior::Priors,
     record::Head,
     records::Records,
     rendering::check_size,
     scan::Scan,
     segment::Task,
-    volume::{CHUNK_BYTES, Volumes, heads},
+    volume::{CHUNK_BYTES, Position, Volumes, heads},
 };
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
 use std::{
+    collections::HashMap,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
@@ -48,6 +51,7 @@ pub struct Archive {
     label: Label,
     catalog: Catalog,
     index: Vec<IndexEntry>,
+    places: Places,
     end: UnixTime,
     damage: Option<Damage>,
     buffers: BufferPool,
@@ -72,15 +76,48 @@ impl Archive {
     /// the metadata has no label. Other damage is left out, see
     /// [`damage`](Self::damage).
     pub fn open(path: impl AsRef<Path>, buffers: &BufferPool) -> Result<Self, Error> {
-        let files = Arc::new(Files::find(path.as_ref())?);
-        let metadata = files::read(&files.metadata, METADATA_BYTES_MAX)?;
+        Self::of(Files::find(path.as_ref())?, buffers)
+    }
+
+    /// Opens the archive `base` that lies in memory: its files by their names,
+    /// as `base.meta`, `base.index` and `base.0`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`open`](Self::open).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::buffer::BufferPool;
+    /// use busyhour_server::archive::{Archive, Error};
+    ///
+    /// let buffers = BufferPool::builder().build()?;
+    /// let files = [("a.meta".to_owned(), b"no archive".to_vec())];
+    /// let error = Archive::from_memory("a", files.into(), &buffers).unwrap_err();
+    /// assert!(error.to_string().starts_with("a.meta: damaged at byte 0"));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn from_memory(
+        base: &str,
+        files: HashMap<String, Vec<u8>>,
+        buffers: &BufferPool,
+    ) -> Result<Self, Error> {
+        Self::of(Files::in_memory(base, files)?, buffers)
+    }
+
+    fn of(files: Files, buffers: &BufferPool) -> Result<Self, Error> {
+        let files = Arc::new(files);
+        let metadata = files.read(&files.metadata, METADATA_BYTES_MAX)?;
         let flaw = |problem| Flaw { offset: 0, problem }.of(&files.metadata);
         let (label, label_len) = Label::parse(&metadata).map_err(flaw)?;
         let rest = &metadata[label_len..];
         let (catalog, flaw) = Catalog::parse(rest, label_len as u64, label.version);
         let end = end(&files, label.version, buffers)?;
+        let index = read_index(&files, label.version);
         Ok(Self {
-            index: read_index(&files, label.version),
+            places: Places::new(Arc::clone(&files), label.version, &index),
+            index,
             end: end.unwrap_or(label.start).max(label.start),
             damage: flaw.map(|flaw| flaw.of(&files.metadata)),
             buffers: buffers.clone(),
@@ -167,6 +204,10 @@ impl Archive {
     /// The values of `series` at the moments of `window`, as PCP's tools would
     /// show them. With a `pool`, its workers help the calling thread.
     ///
+    /// Reading begins where the temporal index, or the first record of a
+    /// volume, says that the window does. It goes back from there only for
+    /// series that have no sample at the window's start yet.
+    ///
     /// # Errors
     ///
     /// [`Error::TooManyPoints`], [`Error::Unreadable`], [`Error::Buffer`].
@@ -184,18 +225,27 @@ impl Archive {
     ) -> Result<Rendering, Error> {
         check_size(series.len(), &window)?;
         let task = self.task(series, window, options.counter_wrap);
-        let volumes = Volumes::new(Arc::clone(&self.files), self.label.version);
+        let mut bytes_read = 0;
+        let begin = match window.from() > self.start() {
+            true => (self.places).last_until(window.from(), usize::MAX, &mut bytes_read),
+            false => 0,
+        };
+        let volumes = self.places.volumes(begin..usize::MAX);
         let scan = Arc::new(Scan::new(task.clone(), volumes, self.buffers.clone()));
         if let Some(pool) = pool {
             self.ask_for_help(&scan, pool, options.threads);
         }
         scan.work();
-        let (merge, label_damage) = scan.finish()?;
+        let (mut merge, volumes) = scan.finish()?;
+        let mut priors = self.priors(&task, series);
+        priors.complete(&mut merge, begin)?;
+        let damage = priors.damage.or(volumes.damage);
         let mut rendering = Rendering {
             window,
             series: series.to_vec(),
             record_count: merge.record_count,
-            damage: label_damage.or_else(|| self.damage_of(&merge)),
+            bytes_read: bytes_read + volumes.bytes_read + priors.bytes_read,
+            damage: damage.or_else(|| self.damage_of(&merge)),
             values: merge.finish(self.end.as_nanos()),
         };
         if options.counters == Counters::Rate {
@@ -209,6 +259,18 @@ impl Archive {
     pub fn records(&self) -> Records {
         let volumes = Volumes::new(Arc::clone(&self.files), self.label.version);
         Records::new(volumes, self.label.version, self.buffers.clone())
+    }
+
+    fn priors<'a>(&'a self, task: &'a Task, series: &'a [SeriesId]) -> Priors<'a> {
+        Priors {
+            places: &self.places,
+            buffers: &self.buffers,
+            metrics: self.metrics(),
+            series,
+            task,
+            bytes_read: 0,
+            damage: None,
+        }
     }
 
     fn task(&self, series: &[SeriesId], window: Window, wraps: bool) -> Task {
@@ -239,7 +301,7 @@ impl Archive {
 }
 
 fn read_index(files: &Files, version: Version) -> Vec<IndexEntry> {
-    let read = |path: &PathBuf| files::read(path, METADATA_BYTES_MAX).ok();
+    let read = |path: &PathBuf| files.read(path, METADATA_BYTES_MAX).ok();
     let bytes = files.index.as_ref().and_then(read).unwrap_or_default();
     match Label::parse(&bytes) {
         Ok((label, len)) if label.version == version => index::parse(&bytes[len..], version),
@@ -254,7 +316,7 @@ fn end(
     buffers: &BufferPool,
 ) -> Result<Option<UnixTime>, Error> {
     for number in (0..files.volumes.len()).rev() {
-        let last = files::last_record(&files.volumes[number], HEAD_BYTES_MAX);
+        let last = files.last_record(&files.volumes[number], HEAD_BYTES_MAX);
         let head = last.and_then(|record| Head::parse(&record, version).ok());
         let time = match head {
             Some(head) => Some(head.time),
@@ -274,8 +336,9 @@ fn last_time(
     version: Version,
     buffers: &BufferPool,
 ) -> Result<Option<UnixTime>, Error> {
-    let mut volumes = Volumes::new(Arc::clone(files), version);
-    volumes.only(number);
+    let place = |volume| Position { volume, offset: 0 };
+    let part = place(number)..place(number + 1);
+    let mut volumes = Volumes::between(Arc::clone(files), version, part);
     let (mut last, mut spare) = (None, None);
     while let Some(chunk) = volumes.next(buffers, spare.take())? {
         heads(&chunk, version, |head| last = last.max(Some(head.time)));

@@ -8,6 +8,7 @@ pub struct Rendering {
     /// By series, one for each moment.
     pub(super) values: Vec<f64>,
     pub(super) record_count: u64,
+    pub(super) bytes_read: u64,
     pub(super) damage: Option<Damage>,
 }
 
@@ -40,8 +41,14 @@ impl Rendering {
         self.record_count
     }
 
-    /// The first damage in the volumes, if there is any. The values are then
-    /// those of the good records.
+    /// Bytes of the volumes that were read for it; of compressed ones after
+    /// decompression.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// The first damage in what was read of the volumes, if there is any. The
+    /// values are then those of the good records.
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }

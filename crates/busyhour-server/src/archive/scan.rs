@@ -27,6 +27,13 @@ pub(super) struct Scan {
     changed: Condvar,
 }
 
+/// What reading gave beside the chunks.
+pub(super) struct Reading {
+    pub(super) bytes_read: u64,
+    /// The first label that did not fit.
+    pub(super) damage: Option<Damage>,
+}
+
 /// Hands out chunks. Locked before [`Joined`], never after it.
 struct Reader {
     volumes: Volumes,
@@ -86,11 +93,11 @@ impl Scan {
     }
 
     /// Waits for the chunks that other threads took, and gives the result once.
-    pub(super) fn finish(&self) -> Result<(Merge, Option<Damage>), Error> {
-        let damage = lock(&self.reader).volumes.damage.take();
+    pub(super) fn finish(&self) -> Result<(Merge, Reading), Error> {
+        let reading = lock(&self.reader).reading();
         let mut joined = self.wait(|joined| joined.taken > 0);
         match (joined.error.take(), joined.merge.take()) {
-            (None, Some(merge)) => Ok((merge, damage)),
+            (None, Some(merge)) => Ok((merge, reading)),
             (Some(error), _) => Err(error),
             (None, None) => Err(Error::Lost),
         }
@@ -124,6 +131,15 @@ impl Scan {
             .changed
             .wait_while(lock(&self.joined), |joined| is_busy(joined));
         woken.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reader {
+    fn reading(&mut self) -> Reading {
+        Reading {
+            bytes_read: self.volumes.bytes_read,
+            damage: self.volumes.damage.take(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     Damage, Error, Problem,
     error::Flaw,
     fields::Version,
-    files::{self, Files},
+    files::Files,
     frame::{Framing, RECORD_BYTES_MAX},
     label::{LABEL_BYTES_MAX, Label},
     record::Head,
@@ -12,22 +12,36 @@ use super::{
 use busyhour::buffer::{Buffer, BufferMut, BufferPool};
 use std::{
     io::{self, Read},
+    mem,
+    ops::Range,
     path::Path,
     sync::Arc,
 };
 
-/// Reads the volumes of one archive in order.
+/// Reads the volumes of one archive in order, or a part of them.
 pub(super) struct Volumes {
     files: Arc<Files>,
     version: Version,
-    next: usize,
-    end: usize,
+    /// Where the next volume is read from.
+    next: Position,
+    end: Position,
     open: Option<Volume>,
+    /// Of the volumes, decompressed.
+    pub(super) bytes_read: u64,
     /// The first label that did not fit.
     pub(super) damage: Option<Damage>,
 }
 
-/// One volume from its first record on.
+/// A place in the volumes: a record begins there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Position {
+    /// Which of the archive's volumes.
+    pub(super) volume: usize,
+    /// Bytes from the volume's start; 0 stands for the first record.
+    pub(super) offset: u64,
+}
+
+/// One volume from some record on.
 struct Volume {
     index: usize,
     source: Box<dyn Read + Send>,
@@ -36,6 +50,8 @@ struct Volume {
     /// The beginning of a record whose end was not read yet.
     carried: Vec<u8>,
     is_at_end: bool,
+    /// Since somebody asked.
+    bytes_read: u64,
 }
 
 /// Whole records in a buffer of the pool.
@@ -70,13 +86,24 @@ impl Chunk {
 }
 
 impl Volumes {
+    /// All of them.
     pub(super) fn new(files: Arc<Files>, version: Version) -> Self {
+        let end = Position {
+            volume: files.volumes.len(),
+            offset: 0,
+        };
+        Self::between(files, version, Position::default()..end)
+    }
+
+    /// The records that begin in `part`.
+    pub(super) fn between(files: Arc<Files>, version: Version, part: Range<Position>) -> Self {
         Self {
-            end: files.volumes.len(),
             files,
             version,
-            next: 0,
+            next: part.start,
+            end: part.end,
             open: None,
+            bytes_read: 0,
             damage: None,
         }
     }
@@ -96,17 +123,13 @@ impl Volumes {
                 continue;
             };
             let path = &self.files.volumes[volume.index];
-            if let Some(chunk) = volume.next(path, self.version, buffers, &mut spare)? {
+            let chunk = volume.next(path, self.version, buffers, &mut spare);
+            self.bytes_read += mem::take(&mut volume.bytes_read);
+            if let Some(chunk) = chunk? {
                 return Ok(Some(chunk));
             }
             self.open = None;
         }
-    }
-
-    /// Restricts the reading to one volume.
-    pub(super) fn only(&mut self, number: usize) {
-        self.next = number;
-        self.end = number + 1;
     }
 
     /// The file of a chunk's volume.
@@ -115,15 +138,19 @@ impl Volumes {
     }
 
     fn open_next(&mut self) -> Result<bool, Error> {
-        if self.next >= self.end {
-            return Ok(false);
-        }
-        let Some(path) = self.files.volumes.get(self.next) else {
+        let begin = self.next;
+        let Some(path) = self.files.volumes.get(begin.volume) else {
             return Ok(false);
         };
-        let index = self.next;
-        self.next += 1;
-        match Volume::open(index, path, self.version)? {
+        if begin >= self.end {
+            return Ok(false);
+        }
+        self.next = Position {
+            volume: begin.volume + 1,
+            offset: 0,
+        };
+        let end = (begin.volume == self.end.volume).then_some(self.end.offset);
+        match Volume::open(&self.files, begin, end, self.version)? {
             Ok(volume) => self.open = Some(volume),
             Err(flaw) => {
                 self.damage.get_or_insert(flaw.of(path));
@@ -134,28 +161,40 @@ impl Volumes {
 }
 
 impl Volume {
-    fn open(index: usize, path: &Path, version: Version) -> Result<Result<Self, Flaw>, Error> {
-        let mut source = files::open(path)?;
+    /// The records from `begin` on that begin before the offset `end`.
+    fn open(
+        files: &Files,
+        begin: Position,
+        end: Option<u64>,
+        version: Version,
+    ) -> Result<Result<Self, Flaw>, Error> {
+        let path = &files.volumes[begin.volume];
+        let unreadable = |error| Error::unreadable(path, error);
+        let mut source = files.open(path)?;
         let mut head = vec![0; LABEL_BYTES_MAX];
-        let (len, _) = fill(&mut source, &mut head).map_err(|e| Error::unreadable(path, e))?;
+        let (len, _) = fill(&mut source, &mut head).map_err(unreadable)?;
         head.truncate(len);
-        let flaw = |problem| Flaw { offset: 0, problem };
-        let (label, label_len) = match Label::parse(&head) {
-            Ok(label) => label,
-            Err(problem) => return Ok(Err(flaw(problem))),
+        let label_len = match label_len(&head, version) {
+            Ok(len) => len,
+            Err(problem) => return Ok(Err(Flaw { offset: 0, problem })),
         };
-        if label.version != version {
-            return Ok(Err(flaw(Problem::Version {
-                found: label.version.number(),
-                expected: version.number(),
-            })));
+        let (mut offset, mut carried) = (label_len as u64, head.split_off(label_len));
+        if begin.offset > offset {
+            source = files.open_at(path, begin.offset).map_err(unreadable)?;
+            (offset, carried) = (begin.offset, Vec::new());
+        }
+        if let Some(end) = end {
+            let left = end.saturating_sub(offset);
+            carried.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            source = Box::new(source.take(left - carried.len() as u64));
         }
         Ok(Ok(Self {
-            index,
+            index: begin.volume,
             source,
-            offset: label_len as u64,
-            carried: head.split_off(label_len),
+            offset,
+            carried,
             is_at_end: false,
+            bytes_read: len as u64,
         }))
     }
 
@@ -203,9 +242,22 @@ impl Volume {
         let (carried, rest) = buffer.split_at_mut(self.carried.len());
         carried.copy_from_slice(&self.carried);
         let (read, is_at_end) = fill(&mut self.source, rest)?;
+        self.bytes_read += read as u64;
         self.is_at_end = is_at_end;
         Ok(self.carried.len() + read)
     }
+}
+
+/// How long the label is with which a volume of an archive of that version begins.
+pub(super) fn label_len(head: &[u8], version: Version) -> Result<usize, Problem> {
+    let (label, len) = Label::parse(head)?;
+    if label.version != version {
+        return Err(Problem::Version {
+            found: label.version.number(),
+            expected: version.number(),
+        });
+    }
+    Ok(len)
 }
 
 /// How result records lie in a volume.
@@ -244,7 +296,7 @@ pub(super) fn heads(chunk: &Chunk, version: Version, mut on_head: impl FnMut(Hea
 }
 
 /// Reads until `into` is full or nothing is left; says which.
-fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<(usize, bool)> {
+pub(super) fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<(usize, bool)> {
     let mut len = 0;
     while len < into.len() {
         match source.read(&mut into[len..]) {

@@ -2,10 +2,14 @@
 //! every value, must be the same.
 
 mod dump;
-mod mutation;
 mod graphite;
+mod logger;
+mod maker;
+mod mutation;
 mod peer;
+mod properties;
 mod render;
+mod seek;
 mod volumes;
 
 use busyhour::buffer::BufferPool;

@@ -1,11 +1,11 @@
 //! Archives with bytes changed at random: whatever they say, nothing panics,
 //! and nothing takes more memory than its limits.
 
-use super::peer;
+use super::{peer, properties};
 use busyhour::buffer::BufferPool;
-use busyhour_server::archive::{Archive, RenderOptions, Window};
+use busyhour_server::archive::Archive;
 use proptest::prelude::*;
-use std::{fs, path::Path, sync::LazyLock, time::Duration};
+use std::{fs, path::Path, sync::LazyLock};
 use tempfile::TempDir;
 
 /// The three files of an archive, by suffix.
@@ -84,20 +84,9 @@ fn read_all(base: &Path) {
         .budget_bytes(64 << 20)
         .build()
         .unwrap();
-    let Ok(archive) = Archive::open(base, &buffers) else {
-        return;
-    };
-    for record in archive.records().flatten() {
-        let _ = record.samples();
+    if let Ok(archive) = Archive::open(base, &buffers) {
+        properties::read_all(&archive);
     }
-    for metric in archive.metrics() {
-        if let Some(domain) = metric.domain.and_then(|domain| archive.domain(domain)) {
-            let _ = domain.at(archive.end());
-        }
-    }
-    let until = archive.start() + Duration::from_secs(3600);
-    let window = Window::new(archive.start(), until, Duration::from_secs(10));
-    let _ = archive.render(&archive.series(), window, RenderOptions::default(), None);
 }
 
 proptest! {
@@ -119,4 +108,15 @@ proptest! {
         }
         read_all(&base);
     }
+}
+
+#[test]
+fn the_fuzzers_property_holds_for_its_seeds() {
+    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/archive");
+    let mut count = 0;
+    for entry in fs::read_dir(seeds).unwrap() {
+        properties::hold(&fs::read(entry.unwrap().path()).unwrap());
+        count += 1;
+    }
+    assert!(count > 2);
 }

@@ -1,7 +1,7 @@
 """Writes archives with PCP's import library, and says what libpcp makes of them.
 
 usage: peer.py write BASE VERSION SEED RECORDS
-       peer.py fetch BASE FROM_NANOSECONDS STEP_MILLISECONDS COUNT
+       peer.py fetch BASE FROM_NANOSECONDS STEP_MILLISECONDS COUNT [LEFT_OUT]
        peer.py domains BASE NANOSECONDS
 """
 
@@ -116,9 +116,9 @@ def names(context):
     return sorted(name if isinstance(name, str) else name.decode() for name in found)
 
 
-def fetch(base, start, step, count):
+def fetch(base, start, step, count, left_out=None):
     context = pmapi.pmContext(c.PM_CONTEXT_ARCHIVE, base)
-    every = names(context)
+    every = [name for name in names(context) if not (left_out and name.startswith(left_out))]
     pmids = context.pmLookupName(every)
     descriptions = context.pmLookupDescs(pmids)
     start = int(start)

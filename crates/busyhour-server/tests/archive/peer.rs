@@ -1,33 +1,29 @@
-//! PCP's own tools: they write the archives, and say what is in them.
+//! What PCP's own tools make of archives.
 
+use super::maker::{PYTHON, run, script};
+pub use super::maker::{dump, write};
 use std::{
     collections::BTreeMap,
+    fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
+    time::Duration,
 };
 
 /// Values by series, such as `t.u32.counter.many[3]`; `None` where there is none.
 pub type Fetched = BTreeMap<String, Vec<Option<f64>>>;
 
-/// Writes an archive of all types and semantics, different for each seed.
-pub fn write(base: &Path, version: u8, seed: u64, records: usize) {
-    let arguments = [version.to_string(), seed.to_string(), records.to_string()];
-    run(script("write").arg(base).args(arguments));
-}
-
-/// What libpcp's interpolation mode gives for every numeric metric.
-pub fn fetch(base: &Path, from_ns: u64, step_ms: u64, count: usize) -> Fetched {
+/// What libpcp's interpolation mode gives for every numeric metric. With
+/// `wrap`, counters that fall have passed their end, and [`SIGNED`] is left out.
+pub fn fetch(base: &Path, from_ns: u64, step_ms: u64, count: usize, wrap: bool) -> Fetched {
     let arguments = [from_ns.to_string(), step_ms.to_string(), count.to_string()];
-    let output = run(script("fetch").arg(base).args(arguments));
+    let mut command = script("fetch");
+    command.arg(base).args(arguments);
+    if wrap {
+        command.arg(SIGNED);
+    }
+    let output = run(wrapping(&mut command, wrap));
     output.lines().map(series).collect()
-}
-
-/// What `pmdumplog` prints, times in UTC.
-pub fn dump(base: &Path, options: &[&str]) -> String {
-    run(Command::new("pmdumplog")
-        .args(["-Z", "UTC"])
-        .args(options)
-        .arg(base))
 }
 
 /// Splits, merges or thins an archive, as `pmlogextract` does.
@@ -38,16 +34,17 @@ pub fn extract(options: &[&str], from: &[&Path], to: &Path) {
         .arg(to));
 }
 
-/// What `pmrep` reports, by column, with its columns' names.
-pub fn report(base: &Path, step: &str, count: usize) -> Fetched {
+/// What `pmrep` reports of `metrics` and those below them, by column, with
+/// its columns' names. With `wrap`, counters that fall have passed their end.
+pub fn report(base: &Path, step: Duration, count: usize, metrics: &[&str], wrap: bool) -> Fetched {
     let mut command = Command::new(PYTHON);
-    // Metrics whose names begin with `t.`, every instance a column.
-    command.args(["/usr/bin/pmrep", "-z", "-o", "csv", "-P", "9", "-t", step]);
+    command.args(["/usr/bin/pmrep", "-z", "-o", "csv", "-P", "9"]);
+    command.args(["-t", &step.as_secs_f64().to_string()]);
     command
         .args(["-s", &count.to_string(), "-a"])
         .arg(base)
-        .arg("t");
-    let output = run(&mut command);
+        .args(metrics);
+    let output = run(wrapping(&mut command, wrap));
     let mut lines = output.lines();
     let header = lines.next().expect("a line of names");
     let names: Vec<String> = header
@@ -62,6 +59,48 @@ pub fn report(base: &Path, step: &str, count: usize) -> Fetched {
         }
     }
     names.into_iter().zip(columns).collect()
+}
+
+/// What `pmval` prints of a metric with one value, after its first line: a
+/// rate where it is a counter.
+pub fn values(base: &Path, metric: &str, step: Duration, wrap: bool) -> Vec<Option<f64>> {
+    let mut command = Command::new("pmval");
+    command.args(["-z", "-w", "30", "-f", "9", "-t"]);
+    command.arg(step.as_secs_f64().to_string());
+    command.arg("-a").arg(base).arg(metric);
+    let output = run(wrapping(&mut command, wrap));
+    let lines = output
+        .lines()
+        .skip_while(|line| !line.starts_with("interval:"));
+    let values = lines.skip(1).map(|line| {
+        let (_clock, value) = line.split_once(' ').expect("a time, then a value");
+        value.trim().parse().ok()
+    });
+    values.collect()
+}
+
+fn wrapping(command: &mut Command, wrap: bool) -> &mut Command {
+    // Metrics that PCP's own configuration derives from others are in no archive.
+    command.env("PCP_DERIVED_CONFIG", "");
+    match wrap {
+        true => command.env(WRAP, ""),
+        false => command.env_remove(WRAP),
+    }
+}
+
+/// Writes an archive with `pmlogger`, which samples this machine itself.
+pub fn log(base: &Path, version: u8, samples: usize, configuration: &str) {
+    let file = base.with_added_extension("config");
+    fs::write(&file, configuration).expect("a writable folder");
+    let mut command = Command::new("pmlogger");
+    // No daemon is needed, and nobody else can talk to this one.
+    command.arg("-o").env("PMLOGGER_LOCAL", "1");
+    command.args(["-n", NAMES]).env("PMNS_DEFAULT", NAMES);
+    command.args(["-V", &version.to_string(), "-v", "5"]);
+    command.args(["-s", &samples.to_string(), "-l"]);
+    command.arg(base.with_added_extension("log"));
+    command.arg("-c").arg(file).arg(base);
+    run(&mut command);
 }
 
 /// Compresses a file in place with the tool of that name.
@@ -87,31 +126,13 @@ fn series(line: &str) -> (String, Vec<Option<f64>>) {
     (name, words.map(|word| word.parse().ok()).collect())
 }
 
-fn script(subcommand: &str) -> Command {
-    let mut command = Command::new(PYTHON);
-    command.arg(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/archive/peer.py"
-    ));
-    command.arg(subcommand);
-    command
-}
+/// Counters of 32 bits with a sign. Where they pass their end, libpcp adds the
+/// earlier value to the instance after the right one, which may lie behind the
+/// result's memory: there is nothing to compare with.
+pub const SIGNED: &str = "t.i32.counter";
 
-fn run(command: &mut Command) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().unwrap_or_else(|error| {
-        panic!("{command:?}: {error}; `scripts/install-deps.sh test` installs what is missing")
-    });
-    let errors = String::from_utf8_lossy(&stderr);
-    assert!(
-        status.success(),
-        "{command:?}: {errors}\n`scripts/install-deps.sh test` installs what is missing"
-    );
-    String::from_utf8(stdout).expect("PCP's tools print UTF-8")
-}
+/// The names of Linux's own metrics.
+const NAMES: &str = "/var/lib/pcp/pmns/root_linux";
 
-/// Debian's own, which finds Debian's modules.
-const PYTHON: &str = "/usr/bin/python3";
+/// Whatever its value, PCP's tools take a counter that falls as one that passed its end.
+const WRAP: &str = "PCP_COUNTER_WRAP";

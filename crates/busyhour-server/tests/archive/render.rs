@@ -2,17 +2,17 @@
 
 use super::{open, peer};
 use busyhour::clock::UnixTime;
-use busyhour_server::archive::{Archive, Counters, RenderOptions, Rendering, Window};
+use busyhour_server::archive::{Archive, Counters, RenderOptions, Rendering, Semantics, Window};
 use peer::Fetched;
 use std::{path::Path, time::Duration};
 use tempfile::TempDir;
 
 /// A window in the terms of both sides.
 #[derive(Debug, Clone, Copy)]
-struct Moments {
-    from_ns: u64,
-    step_ms: u64,
-    count: usize,
+pub struct Moments {
+    pub from_ns: u64,
+    pub step_ms: u64,
+    pub count: usize,
 }
 
 impl Moments {
@@ -23,15 +23,17 @@ impl Moments {
     }
 }
 
-/// The same values as libpcp fetches, bit for bit.
-fn check_raw(base: &Path, moments: Moments) {
+/// The same values as libpcp fetches, bit for bit; with `wrap` those of
+/// counters that pass their end.
+pub fn check_raw(base: &Path, moments: Moments, wrap: bool) {
     let archive = open(base);
     let options = RenderOptions {
         counters: Counters::Raw,
+        counter_wrap: wrap,
         ..RenderOptions::default()
     };
     let rendering = render(&archive, moments.window(), options);
-    let mut expected = peer::fetch(base, moments.from_ns, moments.step_ms, moments.count);
+    let mut expected = peer::fetch(base, moments.from_ns, moments.step_ms, moments.count, wrap);
     let by_id = |archive: &Archive, index: usize, rendering: &Rendering| {
         let id = rendering.series()[index];
         let metric = &archive.metrics()[id.metric];
@@ -39,6 +41,9 @@ fn check_raw(base: &Path, moments: Moments) {
     };
     for index in 0..rendering.series().len() {
         let name = by_id(&archive, index, &rendering);
+        if wrap && name.starts_with(peer::SIGNED) {
+            continue;
+        }
         let ours: Vec<Option<f64>> = rendering.points(index).collect();
         let theirs = expected.remove(&name);
         let theirs = theirs.unwrap_or_else(|| vec![None; moments.count]);
@@ -69,7 +74,8 @@ fn every_value_is_the_one_that_libpcp_interpolates() {
                 step_ms,
                 count,
             };
-            check_raw(&base, moments);
+            check_raw(&base, moments, false);
+            check_raw(&base, moments, true);
         }
     }
 }
@@ -85,28 +91,74 @@ fn every_rate_is_the_one_that_pmrep_reports() {
     for version in [2, 3] {
         let base = place.path().join(format!("version{version}"));
         peer::write(&base, version, 9, 100);
-        let archive = open(&base);
-        let window = Window::new(archive.start(), archive.end(), Duration::from_secs(20));
-        let rendering = render(&archive, window, RenderOptions::default());
-        let mut reported: Fetched = peer::report(&base, "20", window.count());
-        for (index, id) in rendering.series().iter().enumerate() {
-            let metric = &archive.metrics()[id.metric];
-            let name = match metric.instances[id.instance].name.as_str() {
-                "" => metric.name().to_owned(),
-                instance => format!("{}-{instance}", metric.name()),
-            };
-            let theirs = reported
-                .remove(&name)
-                .unwrap_or_else(|| panic!("no {name}"));
-            // Across a gap `pmrep` goes on showing a discrete value, which
-            // pmFetch(3) does not give: that one is checked above.
-            if !name.contains("discrete") {
-                assert_close(&name, rendering.values(index), &theirs);
-            }
-        }
-        let others: Vec<&String> = reported.keys().collect();
-        assert_eq!(others, ["t.text"]);
+        let step = Duration::from_secs(20);
+        // Every metric whose name begins with `t.`.
+        assert_eq!(check_reported(&base, step, &["t"], false), ["t.text"]);
+        let wrapping = ["t.u32", "t.i64", "t.u64", "t.f32", "t.f64"];
+        assert!(check_reported(&base, step, &wrapping, true).is_empty());
     }
+}
+
+/// Compares all series of these metrics from the archive's start to its end,
+/// and gives the columns that are none of them.
+///
+/// With `wrap`, a counter that falls has passed its end on both sides.
+pub fn check_reported(base: &Path, step: Duration, metrics: &[&str], wrap: bool) -> Vec<String> {
+    let archive = open(base);
+    let window = Window::new(archive.start(), archive.end(), step);
+    let options = RenderOptions {
+        counter_wrap: wrap,
+        ..RenderOptions::default()
+    };
+    let rendering = render(&archive, window, options);
+    let mut reported: Fetched = peer::report(base, step, window.count(), metrics, wrap);
+    for (index, id) in rendering.series().iter().enumerate() {
+        let metric = &archive.metrics()[id.metric];
+        let name = match metric.instances[id.instance].name.as_str() {
+            "" => metric.name().to_owned(),
+            instance => format!("{}-{instance}", metric.name()),
+        };
+        let Some(theirs) = reported.remove(&name) else {
+            let is_asked = metrics.iter().any(|asked| metric.name().starts_with(asked));
+            assert!(!is_asked, "no {name}");
+            continue;
+        };
+        // Across a gap `pmrep` goes on showing a discrete value, which
+        // pmFetch(3) does not give: that one is checked above.
+        if metric.semantics != Semantics::Discrete {
+            assert_close(&name, rendering.values(index), &theirs);
+        }
+    }
+    reported.into_keys().collect()
+}
+
+#[test]
+fn every_wrapped_rate_is_the_one_that_pmval_prints() {
+    let place = TempDir::new().unwrap();
+    let base = place.path().join("archive");
+    peer::write(&base, 3, 12, 100);
+    let archive = open(&base);
+    let step = Duration::from_secs(30);
+    let window = Window::new(archive.start(), archive.end(), step);
+    let mut falls = 0;
+    for name in ["t.u32", "t.i64", "t.u64"].map(|kind| format!("{kind}.counter.one")) {
+        let series = archive.find(&name, None).expect("it was logged");
+        let rates = [false, true].map(|counter_wrap| {
+            let options = RenderOptions {
+                counter_wrap,
+                ..RenderOptions::default()
+            };
+            let rendering = archive.render(&[series], window, options, None).unwrap();
+            // The first moment has no rate, and `pmval` no line for it.
+            let ours: Vec<Option<f64>> = rendering.points(0).skip(1).collect();
+            let theirs = peer::values(&base, &name, step, counter_wrap);
+            let ours: Vec<f64> = ours.iter().map(|rate| rate.unwrap_or(f64::NAN)).collect();
+            assert_close(&name, &ours, &theirs);
+            ours.iter().filter(|rate| !rate.is_nan()).count()
+        });
+        falls += rates[1] - rates[0];
+    }
+    assert!(falls > 1, "{falls} rates across the end of a counter");
 }
 
 /// Equal to the ninth decimal place, which is all that `pmrep` was asked for.

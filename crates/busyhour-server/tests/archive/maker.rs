@@ -1,0 +1,51 @@
+//! PCP's own tools: they write the archives, and say what is in them.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+/// Writes an archive of all types and semantics, different for each seed.
+pub fn write(base: &Path, version: u8, seed: u64, records: usize) {
+    let arguments = [version.to_string(), seed.to_string(), records.to_string()];
+    run(script("write").arg(base).args(arguments));
+}
+
+/// What `pmdumplog` prints, times in UTC.
+pub fn dump(base: &Path, options: &[&str]) -> String {
+    run(Command::new("pmdumplog")
+        .args(["-Z", "UTC"])
+        .args(options)
+        .arg(base))
+}
+
+/// The script beside this file.
+pub fn script(subcommand: &str) -> Command {
+    let mut command = Command::new(PYTHON);
+    command.arg(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/archive/peer.py"
+    ));
+    command.arg(subcommand);
+    command
+}
+
+/// Standard output of a command that succeeds.
+pub fn run(command: &mut Command) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap_or_else(|error| {
+        panic!("{command:?}: {error}; `scripts/install-deps.sh test` installs what is missing")
+    });
+    let errors = String::from_utf8_lossy(&stderr);
+    assert!(
+        status.success(),
+        "{command:?}: {errors}\n`scripts/install-deps.sh test` installs what is missing"
+    );
+    String::from_utf8(stdout).expect("PCP's tools print UTF-8")
+}
+
+/// Debian's own, which finds Debian's modules.
+pub const PYTHON: &str = "/usr/bin/python3";
