@@ -263,6 +263,28 @@ fn grafana_draws_the_servers_own_values() {
             .iter()
             .all(|series| series["datapoints"] == serde_json::json!([]))
     );
+    // A panel with several queries: each series bears its own target's name, in their order.
+    let several = "target=busyhour.registrar.accepted\
+                   &target=alias(scale(busyhour.registrar.binding_count%2C2)%2C'twice')\
+                   &target=nothing.like.that\
+                   &from=-15min&until=now&format=json&maxDataPoints=600&cacheTimeout=60";
+    let answer = fixture.posted("/render", several);
+    let names: Vec<&str> = answer
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|series| series["target"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["busyhour.registrar.accepted", "twice"]);
+    // Ranges that end in the past, as its translation of "now-1M/M" and "now-2d" gives them.
+    for range in [
+        "from=-1mon&until=-1d",
+        "from=-2d&until=-1h",
+        "from=-5min&until=now",
+    ] {
+        let form = format!("target=busyhour.*.accepted&{range}&format=json&maxDataPoints=100");
+        assert!(fixture.posted("/render", &form).is_array(), "{range}");
+    }
     // A picture, for a page without Grafana.
     let image =
         fixture.get("/render?target=busyhour.registrar.accepted&from=-1h&width=300&height=200");
@@ -284,7 +306,7 @@ fn grafana_finds_what_there_is() {
         "text": "busyhour", "id": "busyhour", "allowChildren": 1, "expandable": 1, "leaf": 0, "context": {},
     }]);
     assert_eq!(roots, expected);
-    let text = fixture.text("/metrics/find?query=busyhour.registrar.bind*");
+    let text = fixture.text("/metrics/find?query=busyhour.registrar.bind*&format=treejson");
     let leaves: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(leaves[0]["id"], "busyhour.registrar.binding_count");
     assert_eq!(
@@ -341,7 +363,21 @@ fn grafana_learns_the_version_and_the_functions() {
     ] {
         assert_eq!(functions[name]["name"], name);
     }
-    assert_eq!(fixture.text("/tags/autoComplete/tags?expr=name"), "[]");
+}
+
+#[test]
+fn grafana_hears_that_there_are_no_tags_and_no_events() {
+    let fixture = fixture();
+    for path in [
+        "/tags",
+        "/tags/autoComplete/tags?expr=name&limit=10000",
+        "/tags/autoComplete/values?expr=name&tag=host&limit=10000",
+        "/events/get_data?from=-6h&until=now&tags=deploy",
+    ] {
+        assert_eq!(fixture.text(path), "[]", "{path}");
+    }
+    let values: serde_json::Value = serde_json::from_str(&fixture.text("/tags/host")).unwrap();
+    assert_eq!(values, serde_json::json!({ "tag": "host", "values": [] }));
 }
 
 #[test]

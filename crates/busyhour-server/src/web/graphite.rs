@@ -5,11 +5,12 @@ use crate::graphite::{Answer, Error, Parameters};
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, RawQuery, State},
+    extract::{DefaultBodyLimit, Path, RawQuery, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Every route, with and without a slash at the end, as Graphite has it.
@@ -24,8 +25,14 @@ pub(super) fn router(graphs: Arc<Graphs>) -> Router {
             .route(&path("/metrics/index.json"), get(index))
             .route(&path("/functions"), get(functions))
             .route(&path("/version"), get(version))
-            .route(&path("/tags/autoComplete/tags"), get(no_tags))
-            .route(&path("/tags/autoComplete/values"), get(no_tags));
+            .route(&path("/tags"), get(nothing))
+            .route(&path("/tags/{tag}"), get(no_values))
+            .route(&path("/tags/autoComplete/tags"), get(nothing).post(nothing))
+            .route(
+                &path("/tags/autoComplete/values"),
+                get(nothing).post(nothing),
+            )
+            .route(&path("/events/get_data"), get(nothing).post(nothing));
     }
     router
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
@@ -81,9 +88,14 @@ async fn version(State(graphs): State<Arc<Graphs>>) -> Response {
     respond(Ok(graphs.graphite().version()))
 }
 
-/// Series here have no tags beside their paths, and editors ask for them.
-async fn no_tags() -> Json<[String; 0]> {
+/// Series here have no tags beside their paths, and nobody reports events;
+/// editors and annotations ask for both.
+async fn nothing() -> Json<[String; 0]> {
     Json([])
+}
+
+async fn no_values(Path(tag): Path<String>) -> Json<Value> {
+    Json(json!({ "tag": tag, "values": [] }))
 }
 
 fn parameters(query: Option<String>, form: &Bytes) -> Parameters {
