@@ -58,6 +58,7 @@ pub use limits::Limits;
 pub use node::{node, unescaped};
 pub use parameters::Parameters;
 pub use recorded::Recorded;
+pub(crate) use render::{Line, chart, pieces};
 pub use series::Series;
 pub use source::{Points, Source, Window};
 pub use stats::GraphiteStats;

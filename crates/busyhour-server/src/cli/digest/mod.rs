@@ -68,7 +68,7 @@ pub struct Digest {
     #[arg(long, group = "format")]
     csv: bool,
 
-    /// Draw the values into this SVG file
+    /// Draw the values into this file: NAME.png or NAME.svg, at most 100 series
     #[arg(long, value_name = "FILE", group = "format")]
     plot: Option<PathBuf>,
 }

@@ -1,29 +1,27 @@
-use super::output::legend;
-use crate::archive::{Archive, Rendering};
-use jiff::Timestamp;
-use plotters::{
-    prelude::*,
-    style::{FontStyle, register_font},
+use super::{name_of, output::legend};
+use crate::{
+    archive::{Archive, Rendering},
+    graphite::{Line, chart, pieces},
 };
-use std::{ops::Range, path::PathBuf};
+use std::{fs, ops::Range, path::PathBuf};
 
 /// Lines over time, collected from all archives and drawn at the end.
 pub(super) struct Plot {
     file: PathBuf,
-    lines: Vec<Line>,
-}
-
-struct Line {
-    name: String,
-    /// Seconds since 1970 and the value; split where there is none.
-    pieces: Vec<Vec<(f64, f64)>>,
+    /// Of the first archive, for the title.
+    name: Option<String>,
+    lines: Vec<(String, Vec<Line>)>,
+    /// Seconds since 1970, of all windows.
+    times: Option<Range<f64>>,
 }
 
 impl Plot {
     pub(super) fn new(file: PathBuf) -> Self {
         Self {
             file,
+            name: None,
             lines: Vec::new(),
+            times: None,
         }
     }
 
@@ -34,111 +32,40 @@ impl Plot {
                 "more than {LINES_MAX} series make no readable plot: choose with --metrics"
             ));
         }
+        self.name.get_or_insert_with(|| name_of(archive));
+        let window = rendering.window();
+        let seconds = |index| window.time(index).as_nanos() as f64 / 1e9;
+        let (from, until) = (seconds(0), seconds(window.count() - 1));
+        let times = self.times.take().unwrap_or(from..until);
+        self.times = Some(times.start.min(from)..times.end.max(until));
         for (index, id) in rendering.series().iter().enumerate() {
-            self.lines.push(Line {
-                name: legend(archive, *id),
-                pieces: pieces(rendering, index),
-            });
+            let points = rendering.points(index).enumerate();
+            let points = points.map(|(index, value)| (seconds(index), value));
+            self.lines.push((legend(archive, *id), pieces(points)));
         }
         Ok(())
     }
 
-    /// Writes the file.
-    pub(super) fn draw(&self) -> Result<(), String> {
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", self.file.display());
-        register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular())
-            .map_err(|_| said(&"the font cannot be read"))?;
-        let (times, values) = self.bounds();
-        let area = SVGBackend::new(&self.file, SIZE).into_drawing_area();
-        area.fill(&WHITE).map_err(|error| said(&error))?;
-        let mut chart = ChartBuilder::on(&area)
-            .margin(12)
-            .x_label_area_size(32)
-            .y_label_area_size(72)
-            .build_cartesian_2d(times, values)
-            .map_err(|error| said(&error))?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .x_label_formatter(&|seconds| clock_time(*seconds))
-            .draw()
-            .map_err(|error| said(&error))?;
-        for (index, line) in self.lines.iter().enumerate() {
-            let color = Palette99::pick(index).to_rgba();
-            for (number, piece) in line.pieces.iter().enumerate() {
-                let drawn = LineSeries::new(piece.iter().copied(), &color);
-                let drawn = chart.draw_series(drawn).map_err(|error| said(&error))?;
-                if number == 0 {
-                    drawn
-                        .label(&line.name)
-                        .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
-                }
-            }
-        }
-        chart
-            .configure_series_labels()
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .draw()
-            .map_err(|error| said(&error))?;
-        area.present().map_err(|error| said(&error))
+    /// Writes the file: PNG if its name says so, else SVG.
+    pub(super) fn draw(self) -> Result<(), String> {
+        let Self {
+            file,
+            name,
+            lines,
+            times,
+        } = self;
+        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+        let is_png = file.extension().is_some_and(|suffix| suffix == "png");
+        let times = times.unwrap_or(0.0..1.0);
+        // A window of one moment is drawn as a second.
+        let times = times.start..times.end.max(times.start + 1.0);
+        let picture = chart(lines, times, &name.unwrap_or_default(), SIZE, is_png);
+        let picture = picture.map_err(|error| said(&error))?;
+        fs::write(&file, picture).map_err(|error| said(&error))
     }
-
-    fn bounds(&self) -> (Range<f64>, Range<f64>) {
-        let points = || {
-            self.lines
-                .iter()
-                .flat_map(|line| line.pieces.iter().flatten())
-        };
-        let times = bounds(points().map(|(time, _)| *time));
-        let values = bounds(points().map(|(_, value)| *value));
-        // From zero where that leaves the lines their room.
-        let low = if values.start > 0.0 && values.start < values.end / 2.0 {
-            0.0
-        } else {
-            values.start
-        };
-        (times, low..values.end)
-    }
-}
-
-/// The runs of moments that have a value.
-fn pieces(rendering: &Rendering, index: usize) -> Vec<Vec<(f64, f64)>> {
-    let window = rendering.window();
-    let moments = rendering.points(index).enumerate().map(|(moment, value)| {
-        let value = value.filter(|value| value.is_finite())?;
-        Some((window.time(moment).as_nanos() as f64 / 1e9, value))
-    });
-    let moments: Vec<Option<(f64, f64)>> = moments.collect();
-    moments
-        .split(Option::is_none)
-        .map(|piece| piece.iter().copied().flatten().collect())
-        .filter(|piece: &Vec<_>| !piece.is_empty())
-        .collect()
-}
-
-/// From the least to the greatest, never empty.
-fn bounds(values: impl Iterator<Item = f64>) -> Range<f64> {
-    let nothing = (f64::INFINITY, f64::NEG_INFINITY);
-    let (low, high) = values.fold(nothing, |(low, high), value| {
-        (low.min(value), high.max(value))
-    });
-    match low < high {
-        true => low..high,
-        false if low.is_finite() => low - 0.5..low + 0.5,
-        false => 0.0..1.0,
-    }
-}
-
-fn clock_time(seconds: f64) -> String {
-    let timestamp = Timestamp::from_second(seconds as i64);
-    timestamp.map_or_else(
-        |_| String::new(),
-        |time| time.strftime("%m-%d %H:%M").to_string(),
-    )
 }
 
 const SIZE: (u32, u32) = (1200, 600);
 
-/// As many as colours can be told apart, with room to spare.
+/// As many as a reader may still follow.
 const LINES_MAX: usize = 100;

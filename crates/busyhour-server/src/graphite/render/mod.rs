@@ -5,6 +5,9 @@ mod picture;
 mod text;
 
 use super::{Answer, Error, Parameters, Series, Window, answer::JSON};
+use picture::Picture;
+pub(crate) use picture::{Line, pieces};
+use std::ops::Range;
 
 /// What `/render` answers with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,10 +108,39 @@ pub(super) fn render(
         Format::Json => (JSON, json::write(all, layout)?),
         Format::Raw => ("text/plain; charset=utf-8", text::raw(&all)),
         Format::Csv => ("text/csv; charset=utf-8", text::csv(&all)),
-        Format::Png => ("image/png", picture::png(all, layout, window)?),
-        Format::Svg => ("image/svg+xml", picture::svg(all, layout, window)?),
+        Format::Png => {
+            let picture = Picture::of(all, layout, window);
+            ("image/png", picture::png(&picture)?)
+        }
+        Format::Svg => {
+            let picture = Picture::of(all, layout, window);
+            ("image/svg+xml", picture::svg(&picture)?)
+        }
     };
     Ok(Answer { content_type, body })
+}
+
+/// Lines over time as a picture of that many pixels, for files: PNG or SVG.
+pub(crate) fn chart(
+    lines: Vec<(String, Vec<Line>)>,
+    times: Range<f64>,
+    title: &str,
+    (width, height): (u32, u32),
+    is_png: bool,
+) -> Result<Vec<u8>, Error> {
+    let layout = Layout {
+        points_max: None,
+        leaves_out_missing: false,
+        width,
+        height,
+        title: title.to_owned(),
+        hides_legend: false,
+    };
+    let picture = Picture::new(lines, times, &layout);
+    match is_png {
+        true => picture::png(&picture),
+        false => picture::svg(&picture),
+    }
 }
 
 /// Of a picture, in pixels.

@@ -10,50 +10,59 @@ use plotters::{
 use std::{ops::Range, sync::OnceLock};
 
 /// A picture of pixels.
-pub(super) fn png(all: Vec<Series>, layout: &Layout, window: Window) -> Result<Vec<u8>, Error> {
-    let (width, height) = (layout.width, layout.height);
+pub(super) fn png(picture: &Picture<'_>) -> Result<Vec<u8>, Error> {
+    let (width, height) = (picture.layout.width, picture.layout.height);
     let mut pixels = vec![0; width as usize * height as usize * 3];
     let backend = BitMapBackend::with_buffer(&mut pixels, (width, height));
-    draw(backend, &Picture::new(all, layout, window))?;
+    draw(backend, picture)?;
     encode(&pixels, width, height).map_err(failed)
 }
 
 /// A picture of lines.
-pub(super) fn svg(all: Vec<Series>, layout: &Layout, window: Window) -> Result<Vec<u8>, Error> {
+pub(super) fn svg(picture: &Picture<'_>) -> Result<Vec<u8>, Error> {
     let mut text = String::new();
-    let backend = SVGBackend::with_string(&mut text, (layout.width, layout.height));
-    draw(backend, &Picture::new(all, layout, window))?;
+    let size = (picture.layout.width, picture.layout.height);
+    draw(SVGBackend::with_string(&mut text, size), picture)?;
     Ok(text.into_bytes())
 }
 
 /// What is drawn: lines without gaps, and the ranges they lie in.
-struct Picture<'a> {
+pub(super) struct Picture<'a> {
     layout: &'a Layout,
     times: Range<f64>,
     values: Range<f64>,
     lines: Vec<(String, Vec<Line>)>,
 }
 
-type Line = Vec<(f64, f64)>;
+/// Seconds since 1970 and a value each.
+pub(crate) type Line = Vec<(f64, f64)>;
 
 impl<'a> Picture<'a> {
-    fn new(all: Vec<Series>, layout: &'a Layout, window: Window) -> Self {
-        let lines: Vec<(String, Vec<Line>)> = all
-            .into_iter()
-            .map(|mut series| {
-                let each = series.values.len().div_ceil(layout.width as usize);
-                series.consolidate(each);
-                let lines = lines(&series);
-                (series.name, lines)
-            })
-            .collect();
+    /// Of series, with as many points as there are pixels.
+    pub(super) fn of(all: Vec<Series>, layout: &'a Layout, window: Window) -> Self {
+        let lines = all.into_iter().map(|mut series| {
+            let each = series.values.len().div_ceil(layout.width as usize);
+            series.consolidate(each);
+            let lines = lines(&series);
+            (series.name, lines)
+        });
+        let times = window.from as f64..window.until as f64;
+        Self::new(lines.collect(), times, layout)
+    }
+
+    /// Of lines with names, each in the pieces that its gaps leave.
+    pub(super) fn new(
+        lines: Vec<(String, Vec<Line>)>,
+        times: Range<f64>,
+        layout: &'a Layout,
+    ) -> Self {
         let values = lines
             .iter()
             .flat_map(|(_, lines)| lines.iter().flatten())
             .map(|(_, value)| *value);
         Self {
             layout,
-            times: window.from as f64..window.until as f64,
+            times,
             values: range(values),
             lines,
         }
@@ -74,8 +83,9 @@ impl<'a> Picture<'a> {
             hides_legend,
             ..
         } = *self.layout;
+        let names_max = (height / LEGEND_LINE_HEIGHT) as usize;
         !hides_legend
-            && (1..=LEGEND_LEN_MAX).contains(&self.lines.len())
+            && (1..=names_max).contains(&self.lines.len())
             && width >= 200
             && height >= 120
     }
@@ -140,16 +150,19 @@ fn draw<B: DrawingBackend>(backend: B, picture: &Picture<'_>) -> Result<(), Erro
     area.present().map_err(failed)
 }
 
-/// The parts of a series between its gaps; a value alone is a line to itself.
 fn lines(series: &Series) -> Vec<Line> {
+    let time = |at| series.start.saturating_add(span(series.step, at)) as f64;
+    let values = series.values.iter().enumerate();
+    pieces(values.map(|(at, value)| (time(at), *value)))
+}
+
+/// The parts of a line between its gaps; a value alone is a line to itself.
+pub(crate) fn pieces(points: impl Iterator<Item = (f64, Option<f64>)>) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut line = Line::new();
-    for (at, value) in series.values.iter().enumerate() {
+    for (time, value) in points {
         match value.filter(|value| value.abs() <= VALUE_MAX) {
-            Some(value) => line.push((
-                series.start.saturating_add(span(series.step, at)) as f64,
-                value,
-            )),
+            Some(value) => line.push((time, value)),
             None => finish(&mut line, &mut lines),
         }
     }
@@ -241,7 +254,8 @@ fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 const FONT: &str = "sans-serif";
-const LEGEND_LEN_MAX: usize = 10;
+/// Pixels, with as much again for the lines.
+const LEGEND_LINE_HEIGHT: u32 = 25;
 const NAME_LEN_MAX: usize = 48;
 const TWO_DAYS: f64 = 2.0 * 86_400.0;
 /// Beyond it, differences of values are no numbers any more.
@@ -270,12 +284,10 @@ mod tests {
             from: 0,
             until: 600,
         };
-        let all = || vec![Series::fetched("a<b", "a", Points::new(60, 60, values))];
-        let svg = svg(all(), &layout, window).unwrap();
-        (
-            png(all(), &layout, window).unwrap(),
-            String::from_utf8(svg).unwrap(),
-        )
+        let all = vec![Series::fetched("a<b", "a", Points::new(60, 60, values))];
+        let picture = Picture::of(all, &layout, window);
+        let svg = svg(&picture).unwrap();
+        (png(&picture).unwrap(), String::from_utf8(svg).unwrap())
     }
 
     #[test]
