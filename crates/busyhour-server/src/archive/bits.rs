@@ -99,7 +99,7 @@ impl Reading {
                 } else {
                     0.5 + start - passed * (from.wrapping_sub(to).cast_unsigned() as f64) / gap
                 };
-                (value as i64).cast_unsigned() as f64
+                as_word(value) as f64
             }
             ValueType::F32 => {
                 let (from, to) = (f32::from_bits(from as u32), f32::from_bits(to as u32));
@@ -122,6 +122,16 @@ impl Reading {
             ValueType::I64 | ValueType::U64 => Some(delta + TWO_TO_64),
             _ => Some(delta),
         }
+    }
+}
+
+/// As C converts on machines with two's complement: what is negative keeps
+/// its bits, and what is too large becomes nothing.
+fn as_word(value: f64) -> u64 {
+    match value {
+        _ if value < 0.0 => (value as i64).cast_unsigned(),
+        _ if value >= TWO_TO_64 => 0,
+        _ => value as u64,
     }
 }
 
