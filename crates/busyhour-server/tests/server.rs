@@ -231,6 +231,19 @@ fn other_methods_are_told_what_is_allowed() {
 }
 
 #[test]
+fn options_that_require_what_is_unknown_are_420() {
+    let mut server = Fixture::open();
+    let require = "Require: path, timer\r\nUser-Agent: x";
+    server.receive(&register(1, require).replace("REGISTER", "OPTIONS"));
+    let answer = server.sent().remove(0);
+    assert!(
+        answer.starts_with("SIP/2.0 420 Bad Extension\r\n"),
+        "{answer}"
+    );
+    assert!(answer.contains("Unsupported: timer\r\n"), "{answer}");
+}
+
+#[test]
 fn other_domains_are_not_served() {
     let mut server = Fixture::open();
     let request = register(1, "Contact: <sip:a@192.0.2.7>");

@@ -1,19 +1,19 @@
 //! The devices speaking SIP as one pure machine.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
 
 use busyhour::clock::Instant;
 use busyhour::timer::Queue;
 
 use super::batch::Outbox;
+use super::books::Books;
 use super::fleet::Fleet;
 use super::flight::{Expired, Flight, Timing};
 use super::journal::Journal;
 use super::machine::Machine;
 use super::register::Register;
-use super::tally::{Failure, Tally};
+use super::tally::Failure;
 use crate::auth::{Algorithm, Answer};
 use crate::proto::sip::{Contacts, DigestChallenge, HeaderName, Message, Method};
 
@@ -26,8 +26,7 @@ pub(super) struct Engine {
     devices: Vec<Device>,
     flights: HashMap<u32, Flight>,
     timers: Queue<u32>,
-    tally: Tally,
-    journal: Option<Journal>,
+    books: Books,
 }
 
 /// What a device keeps between two registrations.
@@ -57,8 +56,7 @@ impl Engine {
             devices: Vec::new(),
             flights: HashMap::new(),
             timers: Queue::new(),
-            tally: Tally::new(),
-            journal,
+            books: Books::new(journal),
         }
     }
 
@@ -84,8 +82,8 @@ impl Engine {
             return self.fail(index, Failure::NotListed);
         }
         if let Some(flight) = self.end(index) {
-            self.tally.acknowledge(now - flight.due);
-            if let Some(journal) = &mut self.journal {
+            self.books.tally.acknowledge(now - flight.due);
+            if let Some(journal) = &mut self.books.journal {
                 journal.acknowledged(self.fleet.aor(index), flight.cseq);
             }
         }
@@ -113,7 +111,7 @@ impl Engine {
         }
         self.devices[index as usize].nonce = Nonce::new(&challenge);
         let authorization = self.authorize_again(index);
-        self.tally.challenged += 1;
+        self.books.tally.challenged += 1;
         self.again(now, index, out, |flight| {
             flight.answered = true;
             flight.authorization = authorization;
@@ -173,7 +171,7 @@ impl Engine {
     fn fail(&mut self, index: u32, failure: Failure) {
         self.end(index);
         self.devices[index as usize].nonce = None;
-        self.tally.fail(failure);
+        self.books.tally.fail(failure);
     }
 
     fn end(&mut self, index: u32) -> Option<Flight> {
@@ -248,8 +246,8 @@ impl Machine for Engine {
         let mut flight = Flight::new(due, cseq, self.fleet.expires_s, timer);
         flight.authorization = self.authorize_again(index);
         self.flights.insert(index, flight);
-        self.tally.sent += 1;
-        if let Some(journal) = &mut self.journal {
+        self.books.tally.sent += 1;
+        if let Some(journal) = &mut self.books.journal {
             journal.offered(self.fleet.aor(index));
         }
         self.transmit(now, index, out);
@@ -258,11 +256,11 @@ impl Machine for Engine {
 
     fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox) {
         let Ok(response) = Message::parse(datagram) else {
-            self.tally.unexpected += 1;
+            self.books.tally.unexpected += 1;
             return;
         };
         let Some((index, cseq)) = self.transaction_of(&response) else {
-            self.tally.unexpected += 1;
+            self.books.tally.unexpected += 1;
             return;
         };
         let current = self
@@ -272,7 +270,7 @@ impl Machine for Engine {
         if current {
             self.answered(now, index, &response, out)
         } else {
-            self.tally.late += 1
+            self.books.tally.late += 1
         }
     }
 
@@ -288,7 +286,7 @@ impl Machine for Engine {
                 Expired::GiveUp => self.fail(index, Failure::Timeout),
                 Expired::Retransmit(next) => {
                     self.timers.reschedule(handle, next);
-                    self.tally.retransmitted += 1;
+                    self.books.tally.retransmitted += 1;
                     self.write(index, out);
                 }
             }
@@ -303,12 +301,8 @@ impl Machine for Engine {
         self.flights.len()
     }
 
-    fn tally(&mut self) -> &mut Tally {
-        &mut self.tally
-    }
-
-    fn flush_journal(&mut self) -> io::Result<()> {
-        self.journal.as_mut().map_or(Ok(()), Journal::flush)
+    fn books(&mut self) -> &mut Books {
+        &mut self.books
     }
 }
 

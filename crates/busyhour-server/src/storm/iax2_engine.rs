@@ -4,19 +4,19 @@
 //! turn, so that one comes again as late as can be.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io;
 use std::net::SocketAddr;
 
 use busyhour::clock::Instant;
 use busyhour::timer::Queue;
 
 use super::batch::Outbox;
+use super::books::Books;
 use super::fleet::Fleet;
 use super::flight::{Expired, Timing};
 use super::iax2_flight::{Iax2Flight, Stage};
 use super::journal::Journal;
 use super::machine::Machine;
-use super::tally::{Failure, Tally};
+use super::tally::Failure;
 use crate::auth::challenge_response;
 use crate::proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
 
@@ -32,8 +32,7 @@ pub(super) struct Iax2Engine {
     flights: HashMap<u16, Iax2Flight>,
     free_calls: VecDeque<u16>,
     timers: Queue<u16>,
-    tally: Tally,
-    journal: Option<Journal>,
+    books: Books,
 }
 
 impl Iax2Engine {
@@ -47,8 +46,7 @@ impl Iax2Engine {
             flights: HashMap::new(),
             free_calls: (1..=LAST_CALL).collect(),
             timers: Queue::new(),
-            tally: Tally::new(),
-            journal,
+            books: Books::new(journal),
         }
     }
 
@@ -69,7 +67,7 @@ impl Iax2Engine {
             Kind::Iax(Command::Ack) => self.wait(frame.destination_call),
             Kind::Iax(Command::VoiceNak) => self.send_again(frame.destination_call, out),
             Kind::Iax(Command::Invalid) => self.fail(frame.destination_call, Failure::Invalid),
-            _ => self.tally.unexpected += 1,
+            _ => self.books.tally.unexpected += 1,
         }
     }
 
@@ -89,7 +87,7 @@ impl Iax2Engine {
                 let elements = self.request(call, Element::CallToken, token);
                 self.transmit(now, call, Stage::Vouched, &elements, out);
             }
-            _ => self.tally.late += 1,
+            _ => self.books.tally.late += 1,
         }
     }
 
@@ -105,7 +103,7 @@ impl Iax2Engine {
             return;
         };
         if flight.stage == Stage::Proved {
-            self.tally.late += 1;
+            self.books.tally.late += 1;
             return;
         }
         flight.learn(frame.source_call);
@@ -116,7 +114,7 @@ impl Iax2Engine {
         };
         let result = challenge_response(challenge, &password);
         let elements = self.request(call, Element::Md5Result, result.as_bytes());
-        self.tally.challenged += 1;
+        self.books.tally.challenged += 1;
         self.transmit(now, call, Stage::Proved, &elements, out);
     }
 
@@ -137,9 +135,9 @@ impl Iax2Engine {
         }
         let (index, due) = (flight.index, flight.due);
         self.end(call);
-        self.tally.acknowledge(now - due);
+        self.books.tally.acknowledge(now - due);
         let number = self.begun.get(index as usize).copied().unwrap_or(0);
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &mut self.books.journal {
             journal.acknowledged(self.fleet.aor(index), number);
         }
     }
@@ -188,14 +186,14 @@ impl Iax2Engine {
 
     fn send_again(&mut self, call: u16, out: &mut Outbox) {
         if let Some(flight) = self.flights.get_mut(&call) {
-            self.tally.retransmitted += 1;
+            self.books.tally.retransmitted += 1;
             out.push(|bytes| bytes.extend_from_slice(flight.again()));
         }
     }
 
     fn fail(&mut self, call: u16, failure: Failure) {
         if self.end(call) {
-            self.tally.fail(failure);
+            self.books.tally.fail(failure);
         }
     }
 
@@ -225,12 +223,12 @@ impl Machine for Iax2Engine {
             return false;
         }
         self.count_begun(index);
-        self.tally.sent += 1;
-        if let Some(journal) = &mut self.journal {
+        self.books.tally.sent += 1;
+        if let Some(journal) = &mut self.books.journal {
             journal.offered(self.fleet.aor(index));
         }
         let Some(call) = self.free_calls.pop_front() else {
-            self.tally.fail(Failure::NoCall);
+            self.books.tally.fail(Failure::NoCall);
             return true;
         };
         let timer = self.timers.add(Instant::FAR_FUTURE, call);
@@ -244,13 +242,13 @@ impl Machine for Iax2Engine {
 
     fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox) {
         let Ok(Frame::Full(frame)) = Frame::parse(datagram) else {
-            self.tally.unexpected += 1;
+            self.books.tally.unexpected += 1;
             return;
         };
         if self.flights.contains_key(&frame.destination_call) {
             return self.answered(now, &frame, out);
         }
-        self.tally.late += 1;
+        self.books.tally.late += 1;
         if let Kind::Iax(Command::RegisterAck | Command::RegisterReject) = frame.kind {
             acknowledge(&frame, out);
         }
@@ -283,12 +281,8 @@ impl Machine for Iax2Engine {
         self.flights.len()
     }
 
-    fn tally(&mut self) -> &mut Tally {
-        &mut self.tally
-    }
-
-    fn flush_journal(&mut self) -> io::Result<()> {
-        self.journal.as_mut().map_or(Ok(()), Journal::flush)
+    fn books(&mut self) -> &mut Books {
+        &mut self.books
     }
 }
 

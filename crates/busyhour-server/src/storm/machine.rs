@@ -5,6 +5,7 @@ use std::io;
 use busyhour::clock::Instant;
 
 use super::batch::Outbox;
+use super::books::Books;
 use super::tally::Tally;
 
 /// All devices of one socket: pure, time and datagrams in, datagrams out.
@@ -25,11 +26,18 @@ pub(super) trait Machine: Send {
     /// Registrations under way.
     fn in_flight(&self) -> usize;
 
+    /// What it writes down.
+    fn books(&mut self) -> &mut Books;
+
     /// The counts so far.
-    fn tally(&mut self) -> &mut Tally;
+    fn tally(&mut self) -> &mut Tally {
+        &mut self.books().tally
+    }
 
     /// Writes out what the journal holds back.
-    fn flush_journal(&mut self) -> io::Result<()>;
+    fn flush_journal(&mut self) -> io::Result<()> {
+        self.books().flush()
+    }
 
     /// Hands out the counts so far and begins anew.
     fn take_tally(&mut self) -> Tally {

@@ -17,6 +17,7 @@ mod pattern;
 mod fleet;
 mod register;
 mod flight;
+mod books;
 mod machine;
 mod engine;
 mod iax2_flight;

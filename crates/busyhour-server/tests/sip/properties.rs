@@ -1,8 +1,11 @@
 //! What must hold for any bytes at all: shared by the tests and the fuzzer.
 
-use busyhour_server::proto::sip::{
-    Address, Contact, Contacts, Frame, HeaderName, Limits, Message, ParseError, ResponseBuilder,
-    Start, Status, Uri, Via,
+use busyhour_server::proto::{
+    sip::{
+        Address, Contact, Contacts, Frame, HeaderName, Limits, Message, ParseError,
+        ResponseBuilder, Start, Status, StreamFramer, Uri, Via,
+    },
+    stun,
 };
 
 /// Reads `bytes` as a message in every way there is and checks what was read.
@@ -12,6 +15,8 @@ pub fn hold(bytes: &[u8]) {
         survives_writing(&message);
     }
     frames_advance(bytes);
+    frames_come_in_pieces(bytes);
+    keep_alives_hold(bytes);
     if let Some(message) = Message::salvage(bytes) {
         touch_everything(&message);
         answer_is_sound(&message, bytes.len());
@@ -140,6 +145,37 @@ fn frames_advance(bytes: &[u8]) {
         rest = &rest[length..];
     }
 }
+
+/// What arrives in pieces is found as soon as what arrives whole, and as the same.
+fn frames_come_in_pieces(bytes: &[u8]) {
+    let step = bytes.len() / PIECES_MAX + 1;
+    let mut framer = StreamFramer::new(Limits::default());
+    for end in (0..bytes.len()).step_by(step).chain([bytes.len()]) {
+        let arrived = &bytes[..end];
+        let found = framer.next(arrived);
+        assert_eq!(found, Frame::first(arrived, &Limits::default()));
+        if found != Ok(Frame::Incomplete) {
+            return;
+        }
+    }
+}
+
+/// Whatever looks like STUN, little comes back.
+fn keep_alives_hold(bytes: &[u8]) {
+    let mut out = Vec::new();
+    let source = "[2001:db8::1]:40000".parse().expect("an address");
+    let is_answered = stun::is_stun(bytes) && stun::answer(bytes, source, &mut out);
+    assert_eq!(is_answered, !out.is_empty());
+    assert!(
+        out.len() <= bytes.len() + 24,
+        "{} from {}",
+        out.len(),
+        bytes.len()
+    );
+}
+
+/// Pieces that a stream is cut into; each prefix is searched anew by the oracle.
+const PIECES_MAX: usize = 64;
 
 /// Single values out of the blue.
 fn values_hold(text: &str) {

@@ -153,6 +153,26 @@ fn answers_go_back_on_the_connection_and_notify_goes_to_the_watchers() {
 }
 
 #[test]
+fn who_watches_a_public_gruu_is_told_of_its_address_of_record() {
+    let mut world = World::new(2);
+    let (phone, lamp) = (world.connect(7), world.connect(8));
+    let instance = "urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
+    let contact =
+        format!("<sip:alice@192.0.2.7>;+sip.instance=\"<{instance}>\"\r\nSupported: gruu");
+    let register =
+        register("alice", "TCP", 1).replace("<sip:alice@192.0.2.7;transport=tcp>", &contact);
+    world.send(phone, &register);
+    let answer = world.received(phone);
+    let gruu = format!("sip:alice@example.com;gr={instance}");
+    assert!(answer.contains(&format!("pub-gruu=\"{gruu}\"")), "{answer}");
+    world.send(
+        lamp,
+        &subscribe("alice").replace("sip:alice@example.com", &gruu),
+    );
+    assert!(world.received(lamp).contains("<basic>open</basic>"));
+}
+
+#[test]
 fn nothing_is_sent_twice_over_a_connection_and_a_silent_watcher_ends() {
     let mut world = World::new(3);
     let lamp = world.connect(8);

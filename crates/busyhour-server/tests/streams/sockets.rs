@@ -147,7 +147,8 @@ fn what_cannot_be_a_message_is_answered_and_the_connection_ends() {
         "nobody knows where the next message begins"
     );
     drop(client);
-    fixture.wait_for(|stats| stats.connection_count == 0);
+    let stats = fixture.wait_for(|stats| stats.connection_count == 0);
+    assert_eq!((stats.closed_broken, stats.closed_by_peer), (1, 0));
 }
 
 #[test]

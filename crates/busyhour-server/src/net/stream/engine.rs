@@ -15,6 +15,7 @@ use busyhour::{
     clock::{Clock, Instant},
     timer::{Handle, Queue},
 };
+use foldhash::fast::{FixedState, RandomState};
 use nix::sys::{
     epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout},
     eventfd::EventFd,
@@ -35,8 +36,9 @@ pub(super) struct Engine {
     pub(super) buffers: BufferPool,
     pub(super) clock: Clock,
     pub(super) deliver: Box<dyn Fn(Flow, StreamArrival) + Send>,
-    connections: HashMap<u64, Entry>,
-    sources: HashMap<IpAddr, usize>,
+    connections: HashMap<u64, Entry, FixedState>,
+    /// How many connections each source has; seeded, since sources choose themselves.
+    sources: HashMap<IpAddr, usize, RandomState>,
     /// Tokens of connections and of listeners that rest.
     deadlines: Queue<u64>,
     next_token: u64,
@@ -76,8 +78,8 @@ impl Engine {
             buffers,
             clock,
             deliver,
-            connections: HashMap::new(),
-            sources: HashMap::new(),
+            connections: HashMap::default(),
+            sources: HashMap::default(),
             deadlines: Queue::new(),
         }
     }
@@ -242,10 +244,7 @@ impl Engine {
                 self.set_timer(token, &mut entry);
                 self.connections.insert(token, entry);
             }
-            Err(close) => {
-                add(close.counter(&self.shared.counters), 1);
-                self.forget(&entry);
-            }
+            Err(close) => self.end(&entry, close),
         }
     }
 
@@ -289,6 +288,7 @@ impl Engine {
                 self.pong(peer);
             }
             Heard::Broken(bytes, error) => {
+                add(&counters.closed_broken, 1);
                 (self.deliver)(peer.flow, StreamArrival::Broken(bytes, error));
                 peer.end();
             }
@@ -337,8 +337,15 @@ impl Engine {
             return;
         }
         let close = Close::Late(entry.connection.ending());
-        add(close.counter(&self.shared.counters), 1);
-        self.forget(&entry);
+        self.end(&entry, close);
+    }
+
+    /// Counts why, unless that was done when it was found to be broken.
+    fn end(&mut self, entry: &Entry, close: Close) {
+        if entry.connection.ending() != Ending::Broken {
+            add(close.counter(&self.shared.counters), 1);
+        }
+        self.forget(entry);
     }
 
     /// Takes leave of a connection that is out of the table.

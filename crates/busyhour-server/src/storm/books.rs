@@ -1,0 +1,30 @@
+//! What a machine writes down: its counts, and the journal of a crash test.
+
+use std::io;
+
+use super::journal::Journal;
+use super::tally::Tally;
+
+/// The books of one machine.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub tally: Tally,
+    pub journal: Option<Journal>,
+}
+
+impl Books {
+    pub fn new(journal: Option<Journal>) -> Self {
+        Self {
+            tally: Tally::new(),
+            journal,
+        }
+    }
+
+    /// Writes out what the journal holds back.
+    ///
+    /// # Errors
+    /// When its file takes no more.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.journal.as_mut().map_or(Ok(()), Journal::flush)
+    }
+}
