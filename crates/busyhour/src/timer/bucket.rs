@@ -162,15 +162,20 @@ impl Block {
         &self.entries[..self.len]
     }
 
-    /// Drops the dead entries, without a branch that depends on them.
-    pub(super) fn retain(&mut self, live: &impl Liveness) {
+    /// Drops the dead entries, without a branch that depends on them; how many.
+    pub(super) fn retain<L: Liveness>(&mut self, live: &L) -> usize {
+        if L::NONE_DEAD {
+            return 0;
+        }
         let mut kept = 0;
         for index in 0..self.len {
             let entry = self.entries[index];
             self.entries[kept] = entry;
             kept += usize::from(live.is_live(entry));
         }
+        let dead = self.len - kept;
         self.len = kept;
+        dead
     }
 
     /// Drops the dead entries and gives those up to `last_ns` away, which are

@@ -1,6 +1,6 @@
 use super::{
     bucket::{Block, Bucket, Spare},
-    entry::{Entry, Liveness},
+    entry::{AllLive, Entry, Liveness},
     run::{LEN_MAX, Run},
     rung::{Next, Rung},
 };
@@ -16,6 +16,8 @@ use std::mem;
 pub(super) struct Order {
     /// The earliest live entry, or [`Entry::NONE`].
     first: Entry,
+    /// The number of entries, dead ones included.
+    len: usize,
     /// Deadlines from here on belong to the top; 0 while there is nothing else.
     top_start_ns: u64,
     top: Bucket,
@@ -30,6 +32,7 @@ impl Order {
     pub(super) const fn new() -> Self {
         Self {
             first: Entry::NONE,
+            len: 0,
             top_start_ns: 0,
             top: Bucket::new(),
             rungs: Vec::new(),
@@ -40,9 +43,9 @@ impl Order {
     }
 
     /// The number of entries, dead ones included.
+    #[inline]
     pub(super) fn len(&self) -> usize {
-        let in_rungs: usize = self.rungs.iter().map(Rung::len).sum();
-        self.run.len() + in_rungs + self.top.len()
+        self.len
     }
 
     /// The earliest live entry.
@@ -63,6 +66,7 @@ impl Order {
         if entry.deadline_ns < self.first.deadline_ns || is_only {
             self.first = entry;
         }
+        self.len += 1;
         if entry.deadline_ns >= self.top_start_ns {
             self.top.push(entry, &mut self.spare);
         } else {
@@ -70,29 +74,44 @@ impl Order {
         }
     }
 
-    /// Takes the earliest entry off; [`Order::find_first`] must follow.
+    /// Whether the earliest entry is known but not yet sorted.
     #[inline]
-    pub(super) fn pop(&mut self, live: &impl Liveness) -> Option<Entry> {
-        if self.run.len() == 0 {
-            self.find_first(live);
-        }
-        self.run.pop()
+    pub(super) fn is_unsorted(&self) -> bool {
+        self.run.len() == 0
+    }
+
+    /// Takes the earliest entry off, if it is sorted; [`Order::find_first`] must follow.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let earliest = self.run.pop()?;
+        self.len -= 1;
+        Some(earliest)
     }
 
     /// Finds the earliest entry, for the one before has been popped or has died.
+    ///
+    /// Whoever knows that no entry is dead says so with [`AllLive`], which
+    /// saves a look at each slot.
     #[inline]
     pub(super) fn find_first(&mut self, live: &impl Liveness) {
-        loop {
-            self.run.drop_dead(live);
+        self.len -= self.run.drop_dead(live);
+        match self.run.last() {
+            Some(last) => self.first = last,
+            None => self.fill_run(live),
+        }
+    }
+
+    /// Fills an empty run with what comes next, and finds the earliest in it.
+    #[inline(never)]
+    fn fill_run(&mut self, live: &impl Liveness) {
+        while self.refill(live) {
+            self.len -= self.run.drop_dead(live);
             if let Some(last) = self.run.last() {
                 self.first = last;
                 return;
             }
-            if !self.refill(live) {
-                self.clear();
-                return;
-            }
         }
+        self.clear();
     }
 
     /// Finds the earliest entry if the one before has died.
@@ -100,9 +119,9 @@ impl Order {
         if live.is_live(self.first) {
             return;
         }
-        self.run.drop_dead(live);
-        let is_unsorted = self.run.len() == 0 && self.rungs.is_empty();
-        if is_unsorted && self.top.len() > LEN_MAX {
+        self.len -= self.run.drop_dead(live);
+        let is_all_unsorted = self.is_unsorted() && self.rungs.is_empty();
+        if is_all_unsorted && self.top.len() > LEN_MAX {
             self.split_top(live);
         }
         self.find_first(live);
@@ -123,7 +142,7 @@ impl Order {
         self.top_start_ns = 0;
         for bucket in [&mut all, &mut top] {
             while let Some(mut block) = bucket.take_block() {
-                block.retain(live);
+                self.len -= block.retain(live);
                 first = block.entries().iter().copied().fold(first, Entry::earlier);
                 self.top.append(block, &mut self.spare);
             }
@@ -134,7 +153,7 @@ impl Order {
 
     /// Forgets all entries, for none is live.
     pub(super) fn clear(&mut self) {
-        self.first = Entry::NONE;
+        (self.first, self.len) = (Entry::NONE, 0);
         self.top_start_ns = 0;
         self.run.clear();
         while let Some(block) = self.top.take_block() {
@@ -157,10 +176,12 @@ impl Order {
         let span_ns = self.top.newest_last_ns().saturating_sub(from_ns);
         let last_ns = from_ns + span_ns / (self.top.len() / SPLIT_LEN).max(1) as u64;
         let (mut early, mut all) = (Bucket::new(), mem::take(&mut self.top));
+        let before = all.len();
         while let Some(mut block) = all.take_block() {
             block.retain_after(last_ns, live, |entry| early.push(entry, &mut self.spare));
             self.top.append(block, &mut self.spare);
         }
+        self.len -= before - self.top.len() - early.len();
         self.top_start_ns = last_ns.saturating_add(1);
         self.open(early, live);
         self.trim();
@@ -203,7 +224,9 @@ impl Order {
             None => {
                 self.drop_rung();
             }
-            Some(Next::Bucket(bucket)) => self.open(bucket, live),
+            Some(Next::Bucket(bucket)) => {
+                self.open(bucket, live);
+            }
             Some(Next::Equal(block)) => {
                 self.gather(block, live);
                 self.run.fill();
@@ -215,17 +238,19 @@ impl Order {
 
     fn open_top(&mut self, live: &impl Liveness) -> bool {
         let top = mem::take(&mut self.top);
-        let Some((_, last_ns)) = top.bounds() else {
+        if top.is_empty() {
             return false;
-        };
+        }
+        let last_ns = self.open(top, live);
         // What is added at the last deadline from now on may go to the top,
         // since it comes after what is there.
         self.top_start_ns = last_ns;
-        self.open(top, live);
         true
     }
 
-    fn open(&mut self, mut bucket: Bucket, live: &impl Liveness) {
+    /// Sorts a bucket, or cuts it into finer ones if it is large; the latest
+    /// deadline in it.
+    fn open(&mut self, mut bucket: Bucket, live: &impl Liveness) -> u64 {
         if bucket.len() > LEN_MAX {
             return self.push_rung(bucket, live);
         }
@@ -233,28 +258,31 @@ impl Order {
             self.gather(block, live);
         }
         self.run.fill();
+        self.run.latest_ns()
     }
 
     fn gather(&mut self, mut block: Box<Block>, live: &impl Liveness) {
-        block.retain(live);
+        self.len -= block.retain(live);
         self.run.gather(block.entries());
         self.spare.put(block);
     }
 
-    /// Cuts the time that the bucket's entries lie in into finer buckets.
-    fn push_rung(&mut self, mut bucket: Bucket, live: &impl Liveness) {
+    /// Cuts the time that the bucket's entries lie in into finer buckets; the
+    /// latest deadline in it.
+    fn push_rung(&mut self, mut bucket: Bucket, live: &impl Liveness) -> u64 {
         let Some((first_ns, last_ns)) = bucket.bounds() else {
-            return;
+            return 0;
         };
         let buckets = self.spare_buckets.pop().unwrap_or_default();
         let mut rung = Rung::new(first_ns, last_ns, bucket.len(), buckets);
         while let Some(mut block) = bucket.take_block() {
-            block.retain(live);
+            self.len -= block.retain(live);
             let entries = block.entries().iter();
             entries.for_each(|entry| rung.push(*entry, &mut self.spare));
             self.spare.put(block);
         }
         self.rungs.push(rung);
+        last_ns
     }
 
     /// Moves what is left of a rung behind the entries of `all`.
@@ -286,15 +314,6 @@ impl Order {
         if self.spare_buckets.len() < SPARE_BUCKETS_MAX {
             self.spare_buckets.push(buckets);
         }
-    }
-}
-
-/// Takes every entry for live, where nobody knows better.
-struct AllLive;
-
-impl Liveness for AllLive {
-    fn is_live(&self, _: Entry) -> bool {
-        true
     }
 }
 

@@ -1,5 +1,5 @@
 use super::{
-    entry::Entry,
+    entry::{AllLive, Entry},
     order::Order,
     slots::{Handle, Slots},
 };
@@ -170,16 +170,29 @@ impl<T> Queue<T> {
         if self.next_deadline()? > now {
             return None;
         }
-        self.order.pop(&self.slots)
+        if self.order.is_unsorted() {
+            self.sort_first();
+        }
+        self.order.pop()
     }
 
     /// Finds the earliest timer after the one before was taken.
     #[inline]
     fn find_first(&mut self) {
-        self.order.find_first(&self.slots);
+        self.sort_first();
         self.quiet -= 1;
         if self.quiet == 0 || self.order.first().is_none() {
             self.tidy();
+        }
+    }
+
+    /// Has the earliest timer at the end of the run, where it can be popped.
+    #[inline]
+    fn sort_first(&mut self) {
+        // With an entry for each timer none is dead, and no slot needs to be looked at.
+        match self.order.len() == self.len() {
+            true => self.order.find_first(&AllLive),
+            false => self.order.find_first(&self.slots),
         }
     }
 

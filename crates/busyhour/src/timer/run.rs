@@ -36,10 +36,17 @@ impl Run {
         self.entries.pop()
     }
 
-    /// Drops dead entries off the end, so that the last one is live.
+    /// The deadline of the latest; 0 if there is none.
+    pub(super) fn latest_ns(&self) -> u64 {
+        self.entries.first().map_or(0, |latest| latest.deadline_ns)
+    }
+
+    /// Drops dead entries off the end, so that the last one is live; how many.
     #[inline]
-    pub(super) fn drop_dead(&mut self, live: &impl Liveness) {
+    pub(super) fn drop_dead(&mut self, live: &impl Liveness) -> usize {
+        let before = self.entries.len();
         while self.entries.pop_if(|entry| !live.is_live(*entry)).is_some() {}
+        before - self.entries.len()
     }
 
     /// Puts a new entry where it belongs: after those with an equal deadline.
@@ -82,10 +89,10 @@ impl Run {
     /// span is sorted by looking the deadlines up.
     fn sort_gathered(&mut self) {
         let deadlines = self.gathered.iter().map(|entry| entry.deadline_ns);
-        let first_ns = deadlines.clone().min().unwrap_or(0);
-        let last_ns = deadlines.clone().max().unwrap_or(0);
+        let widen = |(first, last): (u64, u64), at: u64| (first.min(at), last.max(at));
+        let (first_ns, last_ns) = deadlines.clone().fold((u64::MAX, 0), widen);
         self.keys.clear();
-        if last_ns - first_ns < u64::MAX / LEN_MAX as u64 {
+        if last_ns.saturating_sub(first_ns) < u64::MAX / LEN_MAX as u64 {
             let indexed = deadlines.zip(0u64..);
             let keys = indexed.map(|(at, index)| (at - first_ns) * LEN_MAX as u64 + index);
             self.keys.extend(keys);
