@@ -73,7 +73,10 @@ const SERVER: Layers = Layers {
         ),
         arrow("net", &["proto", "registrar", "server"]),
         arrow("storm", &["proto", "auth"]),
-        arrow("web", &["archive", "registrar", "server", "graphite"]),
+        arrow(
+            "web",
+            &["archive", "registrar", "server", "store", "graphite"],
+        ),
         arrow(
             "config",
             &["auth", "server", "registrar", "store", "graphite", "web"],

@@ -3,7 +3,10 @@
 use busyhour::runtime::Runtime;
 use busyhour_server::{
     server::ServerStats,
-    web::{BindingPage, BindingView, GraphOptions, Graphs, Subject, Web},
+    web::{
+        Access, BindingPage, BindingView, GraphOptions, Graphs, Scope, Subject, Token, Web,
+        WebOptions,
+    },
 };
 use std::{
     io::{BufRead, BufReader},
@@ -68,11 +71,17 @@ fn fixture() -> Fixture {
     let address = "127.0.0.1:0".parse().unwrap();
     let runtime = Runtime::builder().workers(1).build().unwrap();
     let graphs = Graphs::new(&runtime, GraphOptions::default(), Vec::new());
+    let tokens = vec![Token::new("test", Scope::Write, "secret")];
+    let options = WebOptions {
+        address,
+        connections_max: 16,
+        access: Arc::new(Access::new(Vec::new(), tokens)),
+    };
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .timeout_global(Some(Duration::from_secs(60)));
     Fixture {
-        web: Web::start(address, 16, stand_in.clone(), graphs).unwrap(),
+        web: Web::start(options, stand_in.clone(), graphs).unwrap(),
         _runtime: runtime,
         stand_in,
         agent: config.build().into(),
@@ -225,7 +234,11 @@ fn wrong_questions_are_answered_and_not_obeyed() {
     assert_eq!(fixture.get("/api/bindings?limit=many").status(), 400);
     assert_eq!(fixture.get("/nowhere").status(), 404);
     let url = format!("http://{}/api/stats", fixture.web.address());
-    assert_eq!(fixture.agent.delete(url).call().unwrap().status(), 405);
+    let request = fixture
+        .agent
+        .delete(url)
+        .header("authorization", "Bearer secret");
+    assert_eq!(request.call().unwrap().status(), 405);
 }
 
 #[test]
@@ -410,4 +423,50 @@ fn what_graphite_refuses_has_its_status_its_reason_and_its_counter() {
             .text("/metrics")
             .contains("busyhour_graphite_refused_range_total 1.0")
     );
+}
+
+#[test]
+fn a_request_for_another_host_is_refused_and_counted() {
+    let fixture = fixture();
+    let url = format!("http://{}/api/stats", fixture.web.address());
+    let request = fixture.agent.get(&url).header("host", "evil.example");
+    assert_eq!(request.call().unwrap().status(), 421);
+    let stats: serde_json::Value = serde_json::from_str(&fixture.text("/api/stats")).unwrap();
+    assert_eq!(stats["http"]["misdirected"], 1);
+}
+
+#[test]
+fn changing_something_needs_a_token_and_says_so() {
+    let fixture = fixture();
+    let url = format!("http://{}/api/accounts/alice", fixture.web.address());
+    let refused = fixture.agent.put(&url).send("{}").unwrap();
+    assert_eq!(refused.status(), 401);
+    assert!(header(&refused, "www-authenticate").starts_with("Bearer "));
+    let words = refused.into_body().read_to_string().unwrap();
+    assert!(words.contains("busyhour token"), "{words}");
+    // The stand-in has no accounts, but the token opens the way there.
+    let request = fixture
+        .agent
+        .put(&url)
+        .header("authorization", "Bearer secret");
+    assert_eq!(request.send("{}").unwrap().status(), 404);
+}
+
+#[test]
+fn a_head_without_end_and_a_body_too_long_are_refused() {
+    let fixture = fixture();
+    let url = format!("http://{}/api/stats", fixture.web.address());
+    let long = "x".repeat(150 << 10);
+    // One that has not read all of it may be cut off before it reads the answer.
+    let refused_or_cut = |outcome: Result<Response<Body>, ureq::Error>, status: u16| {
+        assert!(outcome.map_or(true, |answer| answer.status() == status));
+    };
+    refused_or_cut(fixture.agent.get(&url).header("x-long", &long).call(), 431);
+    let url = format!("http://{}/api/accounts/alice", fixture.web.address());
+    let request = fixture
+        .agent
+        .put(&url)
+        .header("authorization", "Bearer secret");
+    refused_or_cut(request.send(&long), 413);
+    assert_eq!(fixture.get("/api/stats").status(), 200, "others are served");
 }

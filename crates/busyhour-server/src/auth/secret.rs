@@ -1,22 +1,24 @@
 //! What a server knows of an account's password.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use super::{Algorithm, HexDigest, digest};
 
 /// A password, or only its hashes for one realm and user name.
+///
+/// A clone shares what is inside, so that a table of accounts can hand it out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Kind);
 
 #[derive(Clone, PartialEq, Eq)]
 enum Kind {
-    Plaintext(Box<str>),
-    Hashed(Box<[(Algorithm, HexDigest)]>),
+    Plaintext(Arc<str>),
+    Hashed(Arc<[(Algorithm, HexDigest)]>),
 }
 
 impl Secret {
     /// A password; it works with every algorithm and realm.
-    pub fn plaintext(password: impl Into<Box<str>>) -> Self {
+    pub fn plaintext(password: impl Into<Arc<str>>) -> Self {
         Self(Kind::Plaintext(password.into()))
     }
 
@@ -32,6 +34,35 @@ impl Secret {
     /// ```
     pub fn hashed(hashes: impl IntoIterator<Item = (Algorithm, HexDigest)>) -> Self {
         Self(Kind::Hashed(hashes.into_iter().collect()))
+    }
+
+    /// The hashes of a password under every algorithm; the password is not kept.
+    ///
+    /// ```
+    /// use busyhour_server::auth::{Algorithm, Secret};
+    /// let secret = Secret::hashes_of("alice", "example.org", "wonder");
+    /// assert!(Algorithm::ALL.into_iter().all(|algorithm| secret.works_with(algorithm)));
+    /// assert_eq!(secret.password(), None);
+    /// ```
+    pub fn hashes_of(username: &str, realm: &str, password: &str) -> Self {
+        let hash = |algorithm| (algorithm, digest::ha1(algorithm, username, realm, password));
+        Self::hashed(Algorithm::ALL.map(hash))
+    }
+
+    /// The password, where it was kept.
+    pub fn password(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Plaintext(password) => Some(password),
+            Kind::Hashed(_) => None,
+        }
+    }
+
+    /// The hashes, where they stand in for the password.
+    pub fn hashes(&self) -> &[(Algorithm, HexDigest)] {
+        match &self.0 {
+            Kind::Plaintext(_) => &[],
+            Kind::Hashed(hashes) => hashes,
+        }
     }
 
     /// Whether credentials of this algorithm can be checked.

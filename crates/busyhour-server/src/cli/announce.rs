@@ -4,6 +4,7 @@ use super::service::{Service, database};
 use crate::{
     config::{Auth, Durability},
     server::Transport,
+    store::masked,
 };
 use std::io::{self, Write};
 
@@ -30,12 +31,13 @@ fn write(out: &mut impl Write, service: &Service) -> io::Result<()> {
         writeln!(out, "  dashboard  http://{}/", web.address())?;
     }
     let store = &service.config.store;
-    match store.durability {
-        Durability::Memory => writeln!(
+    match (store.durability, &store.url) {
+        (Durability::Memory, _) => writeln!(
             out,
             "  bindings   in memory alone: they end with the server"
         )?,
-        _ => writeln!(out, "  bindings   {}", database(store).display())?,
+        (_, Some(url)) => writeln!(out, "  bindings   {}", masked(url))?,
+        (_, None) => writeln!(out, "  bindings   {}", database(store).display())?,
     }
     write_who_may_register(out, service)?;
     writeln!(out, "{}", ready(service))?;
@@ -76,10 +78,11 @@ fn ready(service: &Service) -> String {
 const STREAMS: [Transport; 2] = [Transport::Tcp, Transport::Tls];
 
 const NO_ACCOUNTS: &str = "
-  accounts   none, so nobody can register. Write one into a file,
+  accounts   none, so nobody can register. Add one, now or later:
+                 busyhour device add alice
+             or write it into a file, and start again with --config FILE:
                  [[account]]
                  user = \"alice\"
                  password = \"something long\"
-             and start again with: busyhour serve --config FILE
              For a test without passwords: busyhour serve --sip-auth open
 ";

@@ -6,13 +6,17 @@ mod announce;
 mod reload;
 mod signals;
 mod check_config;
+mod device;
 mod digest;
 mod failure;
+mod token;
 
 pub use check_config::CheckConfig;
+pub use device::Device;
 pub use digest::Digest;
 pub use failure::Failure;
 pub use serve::Serve;
+pub use token::MakeToken;
 
 use crate::storm::Storm;
 use clap::{Parser, Subcommand};
@@ -39,6 +43,8 @@ struct Cli {
 enum Command {
     Serve(Serve),
     CheckConfig(CheckConfig),
+    Device(Device),
+    Token(MakeToken),
     Storm(Box<Storm>),
     Digest(Box<Digest>),
 }
@@ -48,6 +54,8 @@ impl Command {
         match self {
             Self::Serve(command) => command.run(),
             Self::CheckConfig(command) => command.run(),
+            Self::Device(command) => command.run(),
+            Self::Token(command) => command.run(),
             Self::Digest(command) => command.run(),
             Self::Storm(command) => command.run().map_err(Failure::running),
         }
@@ -59,6 +67,8 @@ Examples:
   busyhour serve                          serve SIP on 127.0.0.1:5060, the dashboard on :8080
   busyhour serve --config busyhour.toml   the same, as the file says
   busyhour check-config busyhour.toml     every mistake in the file, with line and column
+  busyhour device add alice               let alice register; asks for her password
+  busyhour token grafana                  let a program ask over HTTP
   busyhour storm                          register 12,000 devices over a minute, and measure
   busyhour digest ARCHIVE                 render every metric of a PCP archive
 

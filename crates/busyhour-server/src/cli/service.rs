@@ -7,8 +7,8 @@ use crate::{
         Streams, Udp, UdpOptions, address_problem,
     },
     server::{Server, ServerConfig},
-    store::{self, MemoryStore, SqliteOptions, SqliteStore, Store},
-    web::{Archives, Graphs, Web},
+    store::{self, MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store},
+    web::{Access, Archives, Graphs, Web, WebOptions},
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
 use std::{
@@ -25,6 +25,7 @@ pub(super) struct Service {
     pub(super) network: Arc<Sockets>,
     pub(super) web: Option<Web>,
     accounts: Arc<Reloadable>,
+    access: Arc<Access>,
     server: Server,
     runtime: Runtime,
 }
@@ -43,11 +44,14 @@ impl Service {
         };
         let server = Server::start(runtime.clone(), options, network.clone(), store);
         let server = server.map_err(Failure::running)?;
+        let access = Access::new(config.http.hosts.clone(), config.tokens.clone());
+        let access = Arc::new(access);
         let service = Self {
-            web: start_web(&config, &server, &runtime)?,
+            web: start_web(&config, &server, &runtime, access.clone())?,
             config,
             network,
             accounts,
+            access,
             server,
             runtime,
         };
@@ -56,10 +60,15 @@ impl Service {
         Ok(service)
     }
 
-    /// Takes the accounts of a newly read configuration and names what must wait.
+    /// Takes the accounts and tokens of a newly read configuration and names what must wait.
     pub(super) fn reload(&self, config: Config) {
         self.accounts.replace(config.accounts.clone());
-        tracing::info!(accounts = config.accounts.len(), "accounts read again");
+        self.access.replace_tokens(config.tokens.clone());
+        tracing::info!(
+            accounts = config.accounts.len(),
+            tokens = config.tokens.len(),
+            "accounts read again"
+        );
         self.reload_certificate();
         for setting in self.config.differences(&config) {
             tracing::warn!(setting, "changed, but waits for a restart");
@@ -143,6 +152,13 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
         config::Durability::Full => store::Durability::Full,
         config::Durability::Process => store::Durability::Process,
     };
+    if let Some(url) = &options.url {
+        let mut postgres = PostgresOptions::new(url).map_err(Failure::usage)?;
+        postgres.durability = durability;
+        postgres.queue_capacity = options.queue;
+        let store = PostgresStore::open(postgres);
+        return Ok(Box::new(store.map_err(Failure::running)?));
+    }
     let path = database(options);
     make_folder(&path)?;
     let store = SqliteStore::open(SqliteOptions {
@@ -159,7 +175,7 @@ pub(super) fn database(options: &config::Store) -> PathBuf {
 }
 
 /// A folder made here is for the server's user alone: the database holds hashes of passwords.
-fn make_folder(database: &Path) -> Result<(), Failure> {
+pub(super) fn make_folder(database: &Path) -> Result<(), Failure> {
     let Some(folder) = database
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -227,14 +243,23 @@ fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {
     builder.build().map_err(Failure::running)
 }
 
-fn start_web(config: &Config, server: &Server, runtime: &Runtime) -> Result<Option<Web>, Failure> {
+fn start_web(
+    config: &Config,
+    server: &Server,
+    runtime: &Runtime,
+    access: Arc<Access>,
+) -> Result<Option<Web>, Failure> {
     let Some(address) = config.http.listen else {
         return Ok(None);
     };
     let archives = archives(&config.graphite, runtime)?;
     let graphs = Graphs::new(runtime, config.graphite.options(), archives);
-    let connections = config.http.max_connections;
-    let web = Web::start(address, connections, Arc::new(server.clone()), graphs);
+    let options = WebOptions {
+        address,
+        connections_max: config.http.max_connections,
+        access,
+    };
+    let web = Web::start(options, Arc::new(server.clone()), graphs);
     web.map(Some).map_err(|error| {
         let problem = address_problem(&error, "http.listen");
         Failure::running(format!(

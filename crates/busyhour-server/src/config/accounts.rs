@@ -1,4 +1,7 @@
-use crate::auth::{Algorithm, HexDigest, Secret};
+use crate::{
+    auth::{Algorithm, HexDigest, Secret},
+    store::check_username,
+};
 use serde::Deserialize;
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -189,15 +192,8 @@ fn one() -> u64 {
     1
 }
 
-/// RFC 3261 user characters that need no escape, so that a name compares as written.
 fn user(name: String) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || PLAIN.contains(c);
-    if (1..=64).contains(&name.len()) && name.chars().all(plain) {
-        return Ok(name);
-    }
-    Err(format!(
-        "`{name}` is not a user name; give 1 to 64 letters, digits or {PLAIN}"
-    ))
+    check_username(&name).map(|()| name)
 }
 
 fn not_empty(password: String) -> Result<String, String> {
@@ -229,7 +225,6 @@ fn hashes(
 }
 
 const EITHER: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
-const PLAIN: &str = "-_.!~*'()&=+$,;?/";
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 use super::{
     KEYS, Key, Loaded, Origin, Problem,
     accounts::{AccountEntry, RangeEntry},
+    tokens::TokenEntry,
 };
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -46,6 +47,7 @@ impl Reader<'_> {
             match name.get_ref().as_ref() {
                 "account" => self.accounts(value),
                 "account_range" => self.account_ranges(value),
+                "token" => self.tokens(value),
                 section if is_section(section) => self.section(section, value),
                 unknown => self.unknown("section", unknown, name.span(), &sections()),
             }
@@ -96,6 +98,15 @@ impl Reader<'_> {
                 .check()
                 .map(|range| self.loaded.config.accounts.add_range(range));
             self.keep(span, "account_range", added);
+        }
+    }
+
+    fn tokens(&mut self, value: &Spanned<DeValue<'_>>) {
+        for (span, entry) in self.entries::<TokenEntry>("token", value) {
+            let added = entry
+                .check()
+                .map(|token| self.loaded.config.tokens.push(token));
+            self.keep(span, "token", added);
         }
     }
 
@@ -176,7 +187,7 @@ fn is_section(name: &str) -> bool {
 fn sections() -> Vec<&'static str> {
     let mut sections: Vec<_> = KEYS.iter().map(Key::section).collect();
     sections.dedup();
-    sections.extend(["account", "account_range"]);
+    sections.extend(["account", "account_range", "token"]);
     sections
 }
 

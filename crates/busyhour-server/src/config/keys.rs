@@ -3,9 +3,10 @@ use super::{
     values::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, algorithms, auth, call_tokens,
         durability, format, hosts, join, join_or, level, path_or, put, realm, seconds,
-        show_path_or, show_stream_listen, stream_listen, workers,
+        show_path_or, show_stream_listen, stream_listen, url_or, workers,
     },
 };
+use crate::store::masked;
 
 /// One setting: its row serves the file, the environment, the flags, the
 /// checks, the printed configuration and the reference alike.
@@ -402,6 +403,13 @@ pub const KEYS: &[Key] = &[
         show: |config| config.http.max_connections.to_string(),
     },
     Key {
+        path: "http.hosts",
+        allowed: Allowed::Hosts,
+        help: "Names that a request may call the server by, beside addresses and localhost",
+        assign: |config, text| put(&mut config.http.hosts, hosts(text)),
+        show: |config| config.http.hosts.join(","),
+    },
+    Key {
         path: "graphite.archives",
         allowed: Allowed::Text("the path of a folder, or off"),
         help: "Folder of PCP archives that Graphite's interface serves beside the server's own values",
@@ -530,6 +538,13 @@ pub const KEYS: &[Key] = &[
             let path = config.store.path.as_ref();
             path.map_or(DEFAULT.into(), |path| path.display().to_string())
         },
+    },
+    Key {
+        path: "store.url",
+        allowed: Allowed::Text("postgres://USER:PASSWORD@HOST:PORT/DATABASE, or off"),
+        help: "A PostgreSQL database for bindings and accounts, instead of the file",
+        assign: |config, text| put(&mut config.store.url, url_or(OFF, text)),
+        show: |config| config.store.url.as_deref().map_or(OFF.into(), masked),
     },
     Key {
         path: "store.durability",

@@ -27,13 +27,14 @@ mod overrides;
 mod paths;
 mod print;
 mod problem;
+mod tokens;
 mod values;
 
 pub use accounts::{Account, AccountRange, Accounts};
 pub use allowed::Allowed;
 pub use graphite::Graphite;
 pub use keys::{KEYS, Key};
-pub use overrides::Overrides;
+pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
 pub use problem::{Origin, Problem, Problems};
 
@@ -41,6 +42,7 @@ use crate::auth::Algorithm;
 use crate::server::{
     Authentication, CallTokens, Limits, RegistrationPolicy, ServerConfig, WatchPolicy,
 };
+use crate::web::Token;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -72,6 +74,8 @@ pub struct Config {
     pub log: Log,
     /// Who may register.
     pub accounts: Accounts,
+    /// Who may ask over HTTP: each `[[token]]`.
+    pub tokens: Vec<Token>,
 }
 
 /// The `[sip]` section.
@@ -145,6 +149,8 @@ pub struct Http {
     pub listen: Option<SocketAddr>,
     /// Connections served at once; further ones wait in the kernel's backlog.
     pub max_connections: usize,
+    /// Names that requests may call the server by, beside addresses and `localhost`.
+    pub hosts: Vec<String>,
 }
 
 /// The `[store]` section.
@@ -152,6 +158,8 @@ pub struct Http {
 pub struct Store {
     /// The SQLite file; `None` is [`default_database`].
     pub path: Option<PathBuf>,
+    /// A PostgreSQL database instead, by its URL.
+    pub url: Option<String>,
     /// What an acknowledged registration survives.
     pub durability: Durability,
     /// Changes that may wait for the disk; more are answered 503.
@@ -336,6 +344,7 @@ impl Default for Store {
     fn default() -> Self {
         Self {
             path: None,
+            url: None,
             durability: Durability::Full,
             queue: 65_536,
         }
@@ -347,6 +356,7 @@ impl Default for Http {
         Self {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 8080))),
             max_connections: 256,
+            hosts: Vec::new(),
         }
     }
 }

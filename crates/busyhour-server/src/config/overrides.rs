@@ -7,6 +7,11 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueS
 #[derive(Debug, Clone, Default)]
 pub struct Overrides(Vec<Override>);
 
+/// Those of the settings that say where accounts are: the `[store]` section
+/// and the realm.
+#[derive(Debug, Clone, Default)]
+pub struct StoreOverrides(pub Overrides);
+
 #[derive(Debug, Clone)]
 struct Override {
     path: &'static str,
@@ -64,6 +69,33 @@ impl FromArgMatches for Overrides {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+impl Args for StoreOverrides {
+    fn augment_args(command: Command) -> Command {
+        command.args(store_keys().map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for StoreOverrides {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = store_keys().filter_map(|key| Override::read(key, matches));
+        Ok(Self(Overrides(given.collect())))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn store_keys() -> impl Iterator<Item = &'static Key> {
+    let says_where = |key: &&Key| key.section() == "store" || key.path == "sip.realm";
+    KEYS.iter().filter(says_where)
 }
 
 /// Values are taken as text here and checked with the file's, so that one run reports all.

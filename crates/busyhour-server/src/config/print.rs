@@ -1,4 +1,4 @@
-use super::{Allowed, KEYS, Key, Loaded};
+use super::{Allowed, KEYS, Key, Loaded, tokens::hex};
 use std::fmt::Write;
 
 /// The configuration as TOML: each setting is explained, and says where its
@@ -14,6 +14,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
         setting(&mut out, loaded, key);
     }
     accounts(&mut out, loaded);
+    tokens(&mut out, loaded);
     out
 }
 
@@ -65,6 +66,20 @@ fn accounts(out: &mut String, loaded: &Loaded) {
     }
 }
 
+fn tokens(out: &mut String, loaded: &Loaded) {
+    if loaded.config.tokens.is_empty() {
+        out.push_str(NO_TOKENS);
+    }
+    for token in &loaded.config.tokens {
+        let (name, hash) = (quote(&token.name), hex(&token.sha256));
+        let scope = format!("{:?}", token.scope).to_lowercase();
+        let _ = write!(
+            out,
+            "\n[[token]]\nname = {name}\nscope = \"{scope}\"\nsha256 = \"{hash}\"\n"
+        );
+    }
+}
+
 const HEAD: &str = "\
 # The configuration of `busyhour serve`. Behind each value stands where it came from.
 ";
@@ -84,6 +99,14 @@ const NO_ACCOUNTS: &str = "
 # count = 12000
 # digits = 0
 # password = \"busyhour\"
+";
+const NO_TOKENS: &str = "
+# Who may ask over HTTP; `busyhour token NAME` makes one and prints what belongs here.
+#
+# [[token]]
+# name = \"provisioning\"
+# scope = \"write\"
+# sha256 = \"…\"
 ";
 const MASKED: &str = "password = \"(not shown)\"";
 

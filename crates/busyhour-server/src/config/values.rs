@@ -1,7 +1,7 @@
 //! Settings from their text form; `None` when it is not allowed.
 
 use super::{Auth, Durability, LogFormat, LogLevel, StreamListen};
-use crate::{auth::Algorithm, server::CallTokens};
+use crate::{auth::Algorithm, server::CallTokens, store::PostgresOptions};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -105,6 +105,15 @@ pub(super) fn path_or(word: &str, text: &str) -> Option<Option<PathBuf>> {
 }
 
 /// A realm goes into a quoted string unescaped, so what would end it is refused here.
+/// A database of PostgreSQL, or the word for none.
+pub(super) fn url_or(word: &str, text: &str) -> Option<Option<String>> {
+    if text == word {
+        return Some(None);
+    }
+    PostgresOptions::new(text).ok()?;
+    Some(Some(text.to_owned()))
+}
+
 pub(super) fn realm(text: &str) -> Option<String> {
     let plain = |c: char| !c.is_control() && c != '"' && c != '\\';
     let fits = (1..=100).contains(&text.chars().count());

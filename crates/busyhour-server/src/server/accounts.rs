@@ -1,10 +1,15 @@
 //! Who has an account: the store's accounts, and those of another source behind them.
 
 use crate::{
-    auth::{Algorithm, HexDigest, Secret},
-    store::Account,
+    auth::Secret,
+    store::{Account, AccountNews},
 };
-use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 
 /// Knows the secrets of users.
 pub trait Accounts: Send + Sync {
@@ -24,49 +29,178 @@ impl Accounts for NoAccounts {
 }
 
 /// The accounts a server asks: the store's first, then its configuration's.
+///
+/// The store's are all here; the store tells of each change.
 pub(super) struct Directory {
-    stored: HashMap<String, Secret>,
+    realm: String,
+    stored: RwLock<Stored>,
     configured: Arc<dyn Accounts>,
 }
 
+/// The stored accounts of the realm.
+#[derive(Default)]
+struct Stored {
+    by_user: HashMap<String, Account>,
+    /// How many have a limit of their own: mostly none, and then none is looked for.
+    limited_count: usize,
+}
+
 impl Directory {
-    /// The stored accounts of `realm`. Hashes of unknown algorithms or of a
-    /// wrong length are as good as absent.
     pub(super) fn new(realm: &str, accounts: Vec<Account>, configured: Arc<dyn Accounts>) -> Self {
-        let ours = accounts
-            .into_iter()
-            .filter(|account| account.realm == realm);
-        let stored = ours.map(|account| (account.username.clone(), secret(&account)));
-        Self {
-            stored: stored.collect(),
+        let directory = Self {
+            realm: realm.to_owned(),
+            stored: RwLock::default(),
             configured,
+        };
+        directory.learn(AccountNews::All(accounts));
+        directory
+    }
+
+    /// Takes what the store tells.
+    pub(super) fn learn(&self, news: AccountNews) {
+        match news {
+            AccountNews::Put(account) if account.realm == self.realm => self.write().put(account),
+            AccountNews::Removed { username, realm } if realm == self.realm => {
+                self.write().remove(&username);
+            }
+            AccountNews::All(accounts) => {
+                let mut stored = Stored::default();
+                let ours = accounts.into_iter().filter(|one| one.realm == self.realm);
+                ours.for_each(|account| stored.put(account));
+                *self.write() = stored;
+            }
+            AccountNews::Put(_) | AccountNews::Removed { .. } => {}
         }
+    }
+
+    pub(super) fn realm(&self) -> &str {
+        &self.realm
     }
 
     pub(super) fn stored_count(&self) -> usize {
-        self.stored.len()
+        self.read().by_user.len()
     }
 
     pub(super) fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
-        match self.stored.get(username) {
-            Some(secret) => Some(Cow::Borrowed(secret)),
+        let stored = self
+            .read()
+            .by_user
+            .get(username)
+            .map(|one| one.secret.clone());
+        match stored {
+            Some(secret) => Some(Cow::Owned(secret)),
             None => self.configured.secret(username),
         }
     }
+
+    /// Contacts that a user may have, where that is a matter of its own.
+    pub(super) fn contacts_max(&self, username: &str) -> Option<usize> {
+        let stored = self.read();
+        if stored.limited_count == 0 {
+            return None;
+        }
+        let limit = stored.by_user.get(username)?.contacts_max?;
+        Some(limit as usize)
+    }
+
+    /// A stored account.
+    pub(super) fn account(&self, username: &str) -> Option<Account> {
+        self.read().by_user.get(username).cloned()
+    }
+
+    /// At most `limit` stored accounts behind the user `after`, by name.
+    pub(super) fn page(&self, after: Option<&str>, limit: usize) -> Vec<Account> {
+        let stored = self.read();
+        let is_behind = |account: &&Account| after.is_none_or(|after| *account.username > *after);
+        let mut accounts: Vec<&Account> = stored.by_user.values().filter(is_behind).collect();
+        accounts.sort_unstable_by_key(|account| &account.username);
+        accounts.truncate(limit);
+        accounts.into_iter().cloned().collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Stored> {
+        self.stored.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Stored> {
+        self.stored.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-fn secret(account: &Account) -> Secret {
-    Secret::hashed(account.hashes.iter().filter_map(|hash| {
-        let algorithm = Algorithm::from_name(&hash.algorithm)?;
-        let digest = HexDigest::from_hex(algorithm, &hash.hex)?;
-        Some((algorithm, digest))
-    }))
+impl Stored {
+    fn put(&mut self, account: Account) {
+        self.limited_count += usize::from(account.contacts_max.is_some());
+        let before = self.by_user.insert(account.username.clone(), account);
+        self.forget(before);
+    }
+
+    fn remove(&mut self, username: &str) {
+        let before = self.by_user.remove(username);
+        self.forget(before);
+    }
+
+    fn forget(&mut self, before: Option<Account>) {
+        let was_limited = before.is_some_and(|account| account.contacts_max.is_some());
+        self.limited_count -= usize::from(was_limited);
+    }
 }
 
 impl fmt::Debug for Directory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Directory")
-            .field("stored_count", &self.stored.len())
+            .field("stored_count", &self.stored_count())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(username: &str, contacts_max: Option<u32>) -> Account {
+        Account {
+            username: username.into(),
+            realm: "r".into(),
+            secret: Secret::plaintext("x"),
+            contacts_max,
+            mailbox: None,
+            hints: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn limits_are_found_as_accounts_come_and_go() {
+        let directory = Directory::new("r", vec![account("a", Some(2))], Arc::new(NoAccounts));
+        assert_eq!(directory.contacts_max("a"), Some(2));
+        directory.learn(AccountNews::Put(account("b", None)));
+        directory.learn(AccountNews::Put(account("a", None)));
+        assert_eq!(directory.contacts_max("a"), None);
+        assert_eq!(directory.read().limited_count, 0);
+        let removed = AccountNews::Removed {
+            username: "a".into(),
+            realm: "r".into(),
+        };
+        directory.learn(removed);
+        assert!(directory.secret("a").is_none());
+        assert_eq!(directory.stored_count(), 1);
+    }
+
+    #[test]
+    fn accounts_of_another_realm_are_no_accounts() {
+        let directory = Directory::new("other", vec![account("a", None)], Arc::new(NoAccounts));
+        directory.learn(AccountNews::Put(account("b", None)));
+        assert_eq!(directory.stored_count(), 0);
+    }
+
+    #[test]
+    fn pages_follow_one_another() {
+        let names = ["c", "a", "d", "b"];
+        let accounts = names.map(|name| account(name, None)).to_vec();
+        let directory = Directory::new("r", accounts, Arc::new(NoAccounts));
+        let page = |after| directory.page(after, 2);
+        let users = |page: Vec<Account>| page.into_iter().map(|one| one.username);
+        assert!(users(page(None)).eq(["a", "b"]));
+        assert!(users(page(Some("b"))).eq(["c", "d"]));
+        assert!(users(page(Some("d"))).next().is_none());
     }
 }

@@ -4,9 +4,9 @@ use super::core::Core;
 use crate::{
     auth::{Authenticator, Verdict},
     proto::sip::{DigestCredentials, HeaderName, Message, Status},
-    registrar::{Flow, Refusal},
+    registrar::{Flow, Policy, Refusal},
 };
-use std::sync::atomic::Ordering;
+use std::{borrow::Cow, sync::atomic::Ordering};
 
 /// What became of the credentials of a request.
 enum Admission<'a> {
@@ -64,6 +64,19 @@ impl Core {
         match self.parts.authenticator.is_none() || is_known() {
             true => Ok(()),
             false => Err(Refusal::NotFound),
+        }
+    }
+
+    /// What holds for the bindings of `aor`: the server's policy, and the
+    /// limit of its account where it has one of its own.
+    pub(super) fn registration_policy(&self, aor: &str) -> Cow<'_, Policy> {
+        let policy = &self.config().registration;
+        match self.parts.directory.contacts_max(user_of(aor)) {
+            Some(contacts_max) => Cow::Owned(Policy {
+                contacts_max,
+                ..policy.clone()
+            }),
+            None => Cow::Borrowed(policy),
         }
     }
 

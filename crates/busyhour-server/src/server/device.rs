@@ -182,7 +182,7 @@ impl Device {
         state: &mut State,
         arrival: Box<Iax2Arrival>,
     ) {
-        let policy = &core.config().registration;
+        let policy = &*core.registration_policy(&self.name);
         let registration = &arrival.registration;
         let mut next_id = || core.next_binding_id();
         let update = state
@@ -242,8 +242,8 @@ impl Device {
         at: Moment,
     ) -> Result<(Registration<'m>, Update), Refusal> {
         let registration = Registration::read(message, self.name.clone(), flow)?;
-        let policy = &core.config().registration;
-        let update = bindings.update(&registration, policy, at, &mut || core.next_binding_id())?;
+        let policy = core.registration_policy(&self.name);
+        let update = bindings.update(&registration, &policy, at, &mut || core.next_binding_id())?;
         Ok((registration, update))
     }
 

@@ -37,6 +37,7 @@ mod watcher;
 mod alarm;
 mod respond;
 mod listing;
+mod provision;
 
 pub use crate::{
     iax2::{CallTokens, Iax2Stats},
@@ -47,9 +48,10 @@ pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
 pub use listing::Listing;
 pub use network::{Network, NetworkStats, SendError, StreamStats};
+pub use provision::AccountError;
 pub use random::RandomError;
 pub use start::StartError;
-pub use stats::{RegistrarStats, ServerStats, TrafficStats, WatchStats};
+pub use stats::{HttpStats, RegistrarStats, ServerStats, TrafficStats, WatchStats};
 
 use self::core::Core;
 use crate::{proto::sip::ParseError, store::Store, watch::End};

@@ -73,9 +73,21 @@ impl Core {
             store,
         };
         let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1));
+        core.follow_accounts(contents.account_revision);
         core.restore(&contents.bindings);
         core.sweep_transactions()?;
         Ok(core)
+    }
+
+    /// Keeps the accounts in memory the same as those in the store.
+    fn follow_accounts(self: &Arc<Self>, revision: u64) {
+        let core = Arc::downgrade(self);
+        let learn = move |news| {
+            if let Some(core) = core.upgrade() {
+                core.parts.directory.learn(news);
+            }
+        };
+        self.store().watch_accounts(revision, Box::new(learn));
     }
 
     /// Brings every stored binding back with what is left of its life. Limits

@@ -29,8 +29,21 @@ pub struct ServerStats {
     pub store: StoreStats,
     /// The Graphite interface; the HTTP side fills it in.
     pub graphite: GraphiteStats,
+    /// Requests refused over HTTP; the HTTP side fills it in.
+    pub http: HttpStats,
     /// The stations of the library.
     pub runtime: Snapshot,
+}
+
+/// Requests that the HTTP side refused before it looked at what they want.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct HttpStats {
+    /// Without a good token where one is needed (401).
+    pub unauthorized: u64,
+    /// With a token that may only read (403).
+    pub forbidden: u64,
+    /// For a host that is not served here (421).
+    pub misdirected: u64,
 }
 
 /// Datagrams in and out, and what became of those that were no request of ours.
@@ -79,6 +92,8 @@ pub struct TrafficStats {
 pub struct RegistrarStats {
     /// Addresses of record in the table.
     pub device_count: u64,
+    /// Accounts that the store holds for the server's realm.
+    pub account_count: u64,
     /// Bindings that are valid now.
     pub binding_count: u64,
     /// REGISTER requests that reached the registrar, retransmissions excluded.
@@ -155,6 +170,7 @@ impl Core {
             iax2: self.iax2().stats(),
             store: self.store().stats(),
             graphite: GraphiteStats::default(),
+            http: HttpStats::default(),
             runtime: self.runtime().stats(),
         }
     }
@@ -190,6 +206,7 @@ impl Core {
         let ended = counters.removed.get() + counters.expired.get();
         RegistrarStats {
             device_count: self.devices().len() as u64,
+            account_count: self.parts.directory.stored_count() as u64,
             binding_count: begun.saturating_sub(ended),
             requests: counters.requests.get(),
             accepted: counters.accepted.get(),

@@ -1,5 +1,6 @@
 //! What a store is asked to keep: bindings, accounts, secrets.
 
+use super::Account;
 use crate::registrar::{BindingChange, BindingId, Contact, Lease};
 use std::sync::Arc;
 
@@ -43,22 +44,9 @@ pub struct StoredBinding {
     pub lease: Lease,
 }
 
-/// Who may register: a user of a realm, known by hashes and not by a password.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
-    /// User name as it stands in the digest.
-    pub username: String,
-    /// Realm as it stands in the digest.
-    pub realm: String,
-    /// One hash for each digest algorithm the account may use.
-    pub hashes: Vec<AccountHash>,
-}
-
-/// H(username ":" realm ":" password) under one digest algorithm (RFC 7616 §3.4.2).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccountHash {
-    /// Algorithm token as it stands in the digest, such as `SHA-256`.
-    pub algorithm: String,
-    /// The hash in lower-case hexadecimal.
-    pub hex: String,
+impl Change {
+    /// Whether it changes who may register.
+    pub(super) fn is_of_account(&self) -> bool {
+        matches!(self, Self::PutAccount(_) | Self::RemoveAccount { .. })
+    }
 }

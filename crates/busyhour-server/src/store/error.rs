@@ -30,6 +30,14 @@ pub enum StoreError {
         /// What SQLite said.
         source: rusqlite::Error,
     },
+    /// PostgreSQL refused, or is not there.
+    #[error("database {url}: {reason}")]
+    Postgres {
+        /// The database, without the password.
+        url: String,
+        /// What PostgreSQL or the network said.
+        reason: String,
+    },
     /// A newer program wrote the database.
     #[error("database {} has schema version {found}, but this program knows only up to {known}; use a newer busyhour", path.display())]
     Newer {

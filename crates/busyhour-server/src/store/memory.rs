@@ -1,12 +1,20 @@
 //! A store that keeps nothing beyond its process, for those who choose so.
 
-use super::{Change, Completion, Contents, Refused, Store, StoreError, StoreStats};
+use super::{
+    Account, AccountListener, Change, Completion, Contents, Refused, Store, StoreError, StoreStats,
+    feed::AccountFeed,
+};
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-/// Accepts every change at once and forgets it.
+/// Accepts every change at once, and forgets it unless it is one of accounts:
+/// those are there until the process ends.
 ///
 /// An acknowledgement then promises nothing beyond the life of the process.
 ///
@@ -17,8 +25,10 @@ use std::{
 /// store.commit(Vec::new(), Box::new(|fate| assert!(fate.is_ok()))).unwrap();
 /// assert_eq!(store.stats().transactions, 1);
 /// ```
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryStore {
+    accounts: Mutex<BTreeMap<(String, String), Account>>,
+    feed: AccountFeed,
     committed: AtomicU64,
     transactions: AtomicU64,
     refused: AtomicU64,
@@ -30,11 +40,41 @@ impl MemoryStore {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// The lock is held over the telling, so that changes are told in their order.
+    fn keep_accounts(&self, changes: &[Change]) {
+        if !changes.iter().any(Change::is_of_account) {
+            return;
+        }
+        let mut accounts = self.lock();
+        for change in changes {
+            match change {
+                Change::PutAccount(account) => {
+                    let key = (account.username.clone(), account.realm.clone());
+                    accounts.insert(key, account.clone());
+                }
+                Change::RemoveAccount { username, realm } => {
+                    accounts.remove(&(username.clone(), realm.clone()));
+                }
+                Change::Binding(_) | Change::PutSecret { .. } => {}
+            }
+        }
+        self.feed.changed(changes.iter(), 0, 0);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Account>> {
+        self.accounts
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
 }
 
 impl Store for MemoryStore {
     fn load(&self) -> Result<Contents, StoreError> {
-        Ok(Contents::default())
+        Ok(Contents {
+            accounts: self.lock().values().cloned().collect(),
+            ..Contents::default()
+        })
     }
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
@@ -42,11 +82,16 @@ impl Store for MemoryStore {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Refused::Closed);
         }
+        self.keep_accounts(&changes);
         self.committed
             .fetch_add(changes.len() as u64, Ordering::Relaxed);
         self.transactions.fetch_add(1, Ordering::Relaxed);
         done(Ok(()));
         Ok(())
+    }
+
+    fn watch_accounts(&self, revision: u64, listener: AccountListener) {
+        self.feed.start(revision, listener);
     }
 
     fn stats(&self) -> StoreStats {

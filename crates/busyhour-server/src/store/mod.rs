@@ -5,13 +5,18 @@
 //! [`Change`]s, each with a [`Completion`] that is called when the batch is
 //! durable. The acknowledgement of a registration waits for that call.
 //!
-//! Three stores stand behind the seam: [`SqliteStore`] (one file, group
-//! commit), [`MemoryStore`] (nothing survives, by explicit choice) and
-//! [`SimulatedDisk`] (virtual time, crashes on demand).
+//! Four stores stand behind the seam: [`SqliteStore`] (one file, group
+//! commit), [`PostgresStore`] (the same on a database server), [`MemoryStore`]
+//! (nothing survives, by explicit choice) and [`SimulatedDisk`] (virtual time,
+//! crashes on demand).
 
+mod account;
+mod book;
 mod change;
 mod error;
+mod feed;
 mod memory;
+mod postgres;
 mod queue;
 mod simulated;
 mod sqlite;
@@ -19,11 +24,14 @@ mod sqlite;
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
 
-pub use change::{Account, AccountHash, Change, StoredBinding};
+pub use account::{Account, AccountEntry, AccountView, check_username};
+pub use book::{AccountBook, open_accounts, open_postgres_accounts};
+pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
 pub use memory::MemoryStore;
+pub use postgres::{PostgresOptions, PostgresStore, masked};
 pub use simulated::{DiskBehaviour, SimulatedDisk, SimulatedStore};
-pub use sqlite::{Durability, SqliteOptions, SqliteStore};
+pub use sqlite::{SqliteOptions, SqliteStore};
 
 /// Durable bindings, accounts and secrets behind one seam.
 ///
@@ -48,6 +56,14 @@ pub trait Store: Send + Sync {
     /// without having been called and nothing of the batch is stored.
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused>;
 
+    /// From now on tells `listener` of every change of accounts, whoever makes
+    /// it; `revision` is that of the [`Contents`] which it knows.
+    ///
+    /// Changes of this store's own are told before their completion is called,
+    /// those of other programs soon after. The listener is called by the
+    /// store's thread and must be quick.
+    fn watch_accounts(&self, revision: u64, listener: AccountListener);
+
     /// Counters and gauges of the store.
     fn stats(&self) -> StoreStats;
 
@@ -56,8 +72,37 @@ pub trait Store: Send + Sync {
     fn close(&self, deadline: Duration) -> bool;
 }
 
+/// What a commit promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Survives a power cut: the log is synchronised at each commit.
+    #[default]
+    Full,
+    /// Survives `kill -9` of the server, but a power cut may lose the last commits.
+    Process,
+}
+
 /// Called once with the fate of a batch.
 pub type Completion = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
+
+/// Told of each change of accounts.
+pub type AccountListener = Box<dyn Fn(AccountNews) + Send + Sync>;
+
+/// What became of accounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccountNews {
+    /// One is there, new or changed.
+    Put(Account),
+    /// One is gone.
+    Removed {
+        /// See [`Account::username`].
+        username: String,
+        /// See [`Account::realm`].
+        realm: String,
+    },
+    /// Another program changed some: these are all there are.
+    All(Vec<Account>),
+}
 
 /// All that a store holds, as the server reads it at its start.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -66,6 +111,8 @@ pub struct Contents {
     pub bindings: Vec<StoredBinding>,
     /// Accounts that may register.
     pub accounts: Vec<Account>,
+    /// Counts the changes of accounts, see [`Store::watch_accounts`].
+    pub account_revision: u64,
     /// The server's own secrets by name, such as the key that signs nonces.
     pub secrets: BTreeMap<String, Vec<u8>>,
 }

@@ -23,9 +23,21 @@ pub(super) struct Queue {
     emptied: Condvar,
 }
 
+/// What a writer finds when it looks.
+pub(super) enum Taken {
+    /// Everything that has arrived.
+    Group(Vec<Batch>),
+    /// Nothing arrived in time.
+    Nothing,
+    /// Nothing is left, and nothing will come.
+    Closed,
+}
+
 struct State {
     waiting: Vec<Batch>,
     closed: bool,
+    /// Set with `closed`: from then on nobody waits for what is not done.
+    give_up_at: Option<Instant>,
     stats: StoreStats,
 }
 
@@ -39,6 +51,7 @@ impl Queue {
             state: Mutex::new(State {
                 waiting: Vec::new(),
                 closed: false,
+                give_up_at: None,
                 stats,
             }),
             arrived: Condvar::new(),
@@ -58,17 +71,52 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for work; `None` once the queue is closed and empty.
-    pub(super) fn take(&self) -> Option<Vec<Batch>> {
+    /// Waits for work, but no longer than `patience`.
+    pub(super) fn take(&self, patience: Duration) -> Taken {
+        let state = self.lock();
+        let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let waited = self.arrived.wait_timeout_while(state, patience, idle);
+        let (mut state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        let group = std::mem::take(&mut state.waiting);
+        match (group.is_empty(), state.closed) {
+            (false, _) => Taken::Group(group),
+            (true, false) => Taken::Nothing,
+            (true, true) => Taken::Closed,
+        }
+    }
+
+    /// Fails what waits and was not yet taken.
+    pub(super) fn fail_waiting(&self, error: &CommitError) {
+        let group = std::mem::take(&mut self.lock().waiting);
+        if group.is_empty() {
+            return;
+        }
+        let changes = group.iter().map(|batch| batch.changes.len() as u64).sum();
+        let outcome = Err(error.clone());
+        self.finish(changes, Duration::ZERO, &outcome);
+        for batch in group {
+            (batch.done)(outcome.clone());
+        }
+    }
+
+    /// Rests before another try; `false` once nobody waits for its outcome.
+    pub(super) fn pause(&self, rest: Duration) -> bool {
+        let wake_at = Instant::now() + rest;
         let mut state = self.lock();
-        while state.waiting.is_empty() && !state.closed {
+        loop {
+            let now = Instant::now();
+            if state.give_up_at.is_some_and(|give_up_at| give_up_at <= now) {
+                return false;
+            }
+            if wake_at <= now {
+                return true;
+            }
+            let until = state.give_up_at.map_or(wake_at, |at| at.min(wake_at));
             state = self
                 .arrived
-                .wait(state)
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+                .wait_timeout(state, until - now)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
         }
-        let group = std::mem::take(&mut state.waiting);
-        (!group.is_empty()).then_some(group)
     }
 
     /// Accounts for a group whose fate is known. Completions run after this.
@@ -85,6 +133,8 @@ impl Queue {
         let give_up_at = Instant::now() + deadline;
         let mut state = self.lock();
         state.closed = true;
+        let earlier = state.give_up_at.unwrap_or(give_up_at);
+        state.give_up_at = Some(earlier.min(give_up_at));
         self.arrived.notify_all();
         while state.stats.queued_len > 0 {
             let left = give_up_at.saturating_duration_since(Instant::now());
@@ -156,3 +206,6 @@ impl StoreStats {
         self.transaction_ns_max = self.transaction_ns_max.max(took_ns);
     }
 }
+
+/// How often a writer looks for accounts that another program changed.
+pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);

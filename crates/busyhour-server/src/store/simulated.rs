@@ -5,8 +5,8 @@
 //! [`SimulatedDisk::next_due`] and calls [`SimulatedDisk::run_due`].
 
 use super::{
-    Account, Change, CommitError, Completion, Contents, Refused, Store, StoreError, StoreStats,
-    StoredBinding, queue::Batch,
+    Account, AccountListener, Change, CommitError, Completion, Contents, Refused, Store,
+    StoreError, StoreStats, StoredBinding, feed::AccountFeed, queue::Batch,
 };
 use crate::registrar::{BindingChange, BindingId};
 use busyhour::clock::{Clock, Instant};
@@ -41,6 +41,7 @@ pub struct SimulatedDisk(Arc<Mutex<Disk>>);
 /// One server's handle of a [`SimulatedDisk`]; dead after a crash or the next open.
 pub struct SimulatedStore {
     disk: SimulatedDisk,
+    feed: Arc<AccountFeed>,
     life: u64,
 }
 
@@ -74,6 +75,8 @@ struct Disk {
     /// Counts opens and crashes: a store with an older number is dead.
     life: u64,
     clock: Option<Clock>,
+    /// Of the living store.
+    feed: Arc<AccountFeed>,
     durable: Durable,
     writing: Option<Transaction>,
     waiting: Vec<Batch>,
@@ -106,6 +109,7 @@ impl SimulatedDisk {
             random: seed,
             life: 0,
             clock: None,
+            feed: Arc::default(),
             durable: Durable::default(),
             writing: None,
             waiting: Vec::new(),
@@ -120,8 +124,10 @@ impl SimulatedDisk {
         disk.die();
         disk.clock = Some(clock);
         disk.closed = false;
+        disk.feed = Arc::default();
         SimulatedStore {
             disk: self.clone(),
+            feed: disk.feed.clone(),
             life: disk.life,
         }
     }
@@ -129,9 +135,11 @@ impl SimulatedDisk {
     /// Pulls the plug: what waits is lost, the transaction on its way is
     /// durable or not as the seed decides, and no completion is called.
     pub fn crash(&self) {
-        let lost = self.lock().die();
-        // Completions may hold the server's last handles: drop them outside the lock.
-        drop(lost);
+        let mut disk = self.lock();
+        let (lost, listener) = (disk.die(), disk.feed.end());
+        drop(disk);
+        // They may hold the server's last handles: drop them outside the lock.
+        drop((lost, listener));
     }
 
     /// When the transaction on its way ends; `None` when the disk is idle.
@@ -145,9 +153,15 @@ impl SimulatedDisk {
     /// Ends the transaction that is due by the clock, calls its completions
     /// and begins the next. Returns how many batches were told.
     pub fn run_due(&self) -> usize {
-        let Some((group, outcome)) = self.lock().finish_due() else {
+        let mut disk = self.lock();
+        let Some((group, outcome)) = disk.finish_due() else {
             return 0;
         };
+        let feed = disk.feed.clone();
+        drop(disk);
+        if outcome.is_ok() {
+            feed.changed(group.iter().flat_map(|batch| &batch.changes), 0, 0);
+        }
         let told = group.len();
         for batch in group {
             (batch.done)(outcome.clone());
@@ -188,6 +202,10 @@ impl Store for SimulatedStore {
             return Err(Refused::Closed);
         }
         disk.push(Batch { changes, done })
+    }
+
+    fn watch_accounts(&self, revision: u64, listener: AccountListener) {
+        self.feed.start(revision, listener);
     }
 
     fn stats(&self) -> StoreStats {
@@ -282,6 +300,7 @@ impl Durable {
         Contents {
             bindings: self.bindings.values().cloned().collect(),
             accounts: self.accounts.values().cloned().collect(),
+            account_revision: 0,
             secrets: self.secrets.clone(),
         }
     }

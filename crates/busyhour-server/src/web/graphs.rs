@@ -1,4 +1,4 @@
-use super::Subject;
+use super::{Access, AccountDesk, Subject};
 use crate::{
     graphite::{
         Answer, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry,
@@ -160,12 +160,14 @@ impl Drop for Sampling {
 pub(super) struct Charted {
     pub(super) subject: Arc<dyn Subject>,
     pub(super) graphs: Arc<Graphs>,
+    pub(super) access: Arc<Access>,
 }
 
 impl Subject for Charted {
     fn stats(&self) -> ServerStats {
         ServerStats {
             graphite: self.graphs.stats(),
+            http: self.access.stats(),
             ..self.subject.stats()
         }
     }
@@ -176,6 +178,10 @@ impl Subject for Charted {
 
     fn is_draining(&self) -> bool {
         self.subject.is_draining()
+    }
+
+    fn accounts(&self) -> Option<&dyn AccountDesk> {
+        self.subject.accounts()
     }
 }
 

@@ -6,14 +6,17 @@
 //! | `/api/stats` | the snapshot as JSON |
 //! | `/api/events` | a snapshot a second as server-sent events, the last two minutes first |
 //! | `/api/bindings` | registered contacts, a page at a time |
+//! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
 //! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](crate::graphite) |
 //! | `/healthz` | 200 while the server serves, 503 with the reason otherwise |
 //!
 //! One thread, `bh-http`, runs all of it but the evaluation of Graphite's
 //! requests: those take a worker's time, two at a time unless told otherwise.
-//! Everything is read-only.
+//! [`Access`] says who may ask what.
 
+mod access;
+mod accounts;
 mod archives;
 mod connections;
 mod graphite;
@@ -25,12 +28,15 @@ mod routes;
 mod sampler;
 mod subject;
 
+pub use access::{Access, Scope, Token};
+pub use accounts::AccountDesk;
 pub use archives::Archives;
 pub use graphs::{GraphOptions, Graphs};
 pub use routes::{BindingPage, BindingView};
 pub use subject::Subject;
 
-use connections::LimitedListener;
+use axum::middleware;
+use connections::Connections;
 use graphs::{Charted, Sampling};
 use sampler::Sampler;
 use std::{
@@ -40,7 +46,7 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
-use tokio::{runtime, sync::oneshot, time};
+use tokio::{runtime, sync::oneshot};
 
 /// The running web server; dropping it stops it.
 pub struct Web {
@@ -51,20 +57,28 @@ pub struct Web {
     _sampling: Sampling,
 }
 
+/// Where and to whom to serve.
+pub struct WebOptions {
+    /// The address to bind.
+    pub address: SocketAddr,
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Who may ask what.
+    pub access: Arc<Access>,
+}
+
 impl Web {
-    /// Binds `address` and serves `subject` and its `graphs` with at most
-    /// `max_connections` at once.
+    /// Binds an address and serves `subject` and its `graphs`.
     ///
     /// # Errors
     ///
     /// When the address cannot be bound or no thread can be started.
     pub fn start(
-        address: SocketAddr,
-        max_connections: usize,
+        options: WebOptions,
         subject: Arc<dyn Subject>,
         graphs: Arc<Graphs>,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        let listener = TcpListener::bind(options.address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = runtime::Builder::new_current_thread()
@@ -74,12 +88,17 @@ impl Web {
         let subject: Arc<dyn Subject> = Arc::new(Charted {
             subject,
             graphs: graphs.clone(),
+            access: options.access.clone(),
         });
         let sampling = graphs.sample(subject.clone());
-        let served = Served { subject, graphs };
+        let served = Served {
+            subject,
+            graphs,
+            options,
+        };
         let thread = std::thread::Builder::new()
             .name(THREAD.into())
-            .spawn(move || runtime.block_on(serve(listener, max_connections, served, stopped)))?;
+            .spawn(move || runtime.block_on(serve(listener, served, stopped)))?;
         Ok(Self {
             address,
             stop: Some(stop),
@@ -105,35 +124,34 @@ impl Drop for Web {
     }
 }
 
-/// What the routes show.
+/// What the routes show, and to whom.
 struct Served {
     subject: Arc<dyn Subject>,
     graphs: Arc<Graphs>,
+    options: WebOptions,
 }
 
-async fn serve(
-    listener: TcpListener,
-    max_connections: usize,
-    served: Served,
-    stopped: oneshot::Receiver<()>,
-) {
+async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver<()>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => LimitedListener::new(listener, max_connections),
+        Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the dashboard cannot be served"),
     };
-    let Served { subject, graphs } = served;
+    let Served {
+        subject,
+        graphs,
+        options,
+    } = served;
     let (sampler, sampling) = Sampler::start(subject.clone());
-    let (drain, draining) = oneshot::channel::<()>();
-    let routes = routes::router(subject, sampler).merge(graphite::router(graphs));
-    let server =
-        axum::serve(listener, routes).with_graceful_shutdown(async { drop(draining.await) });
-    let server = tokio::spawn(server.into_future());
+    let routes = routes::router(subject.clone(), sampler)
+        .merge(accounts::router(subject))
+        .merge(graphite::router(graphs));
+    let guard = middleware::from_fn_with_state(options.access, access::guard);
+    let routes = routes.layer(guard);
+    let connections = Connections::start(listener, options.connections_max, routes);
     // Either a stop was asked for or the owner is gone; both mean the same.
     let _ = stopped.await;
     sampling.abort();
-    drop(drain);
-    // A client that does not read its answer must not hold up the shutdown.
-    let _ = time::timeout(DRAIN, server).await;
+    connections.end(DRAIN).await;
 }
 
 const THREAD: &str = "bh-http";

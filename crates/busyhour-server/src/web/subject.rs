@@ -1,4 +1,4 @@
-use super::{BindingPage, BindingView};
+use super::{AccountDesk, BindingPage, BindingView};
 use crate::server::{Binding, Server, ServerStats};
 use busyhour::clock::Instant;
 
@@ -13,6 +13,11 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Whether a shutdown has begun.
     fn is_draining(&self) -> bool;
+
+    /// Where accounts are changed; without it there are none to see.
+    fn accounts(&self) -> Option<&dyn AccountDesk> {
+        None
+    }
 }
 
 impl Subject for Server {
@@ -31,6 +36,10 @@ impl Subject for Server {
 
     fn is_draining(&self) -> bool {
         self.is_closing()
+    }
+
+    fn accounts(&self) -> Option<&dyn AccountDesk> {
+        Some(self)
     }
 }
 

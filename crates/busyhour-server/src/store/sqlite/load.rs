@@ -2,7 +2,10 @@
 
 use super::{StoreError, sqlite_error};
 use crate::registrar::{BindingId, Contact, Flow, Lease};
-use crate::store::{Account, AccountHash, Contents, StoredBinding};
+use crate::store::{
+    Account, Contents, StoredBinding,
+    account::{hints_of_row, secret_of_row},
+};
 use busyhour::{bus::Name, clock::UnixTime};
 use rusqlite::{Connection, OpenFlags, Row, Transaction};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -14,7 +17,8 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
     let snapshot = connection.transaction().map_err(wrap)?;
     Ok(Contents {
         bindings: bindings(&snapshot, path)?,
-        accounts: accounts(&snapshot).map_err(wrap)?,
+        accounts: accounts_of(&snapshot).map_err(wrap)?,
+        account_revision: revision(&snapshot).map_err(wrap)?,
         secrets: secrets(&snapshot).map_err(wrap)?,
     })
 }
@@ -80,23 +84,34 @@ fn flow(remote: &str, local: &str) -> Result<Flow, String> {
     flow.ok_or_else(|| format!("{remote:?} and {local:?} are not two addresses with ports"))
 }
 
-fn accounts(snapshot: &Transaction<'_>) -> rusqlite::Result<Vec<Account>> {
-    let mut by_user = BTreeMap::<(String, String), Vec<AccountHash>>::new();
+/// Every account, with the revision of the same moment.
+pub(super) fn accounts(connection: &mut Connection) -> rusqlite::Result<(Vec<Account>, u64)> {
+    let snapshot = connection.transaction()?;
+    Ok((accounts_of(&snapshot)?, revision(&snapshot)?))
+}
+
+/// How often accounts were changed.
+pub(super) fn revision(connection: &Connection) -> rusqlite::Result<u64> {
+    let mut statement = connection.prepare_cached(REVISION)?;
+    statement.query_row([], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))
+}
+
+fn accounts_of(snapshot: &Transaction<'_>) -> rusqlite::Result<Vec<Account>> {
     let mut statement = snapshot.prepare(ACCOUNTS)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let hashes = by_user.entry((row.get(0)?, row.get(1)?)).or_default();
-        hashes.push(AccountHash {
-            algorithm: row.get(2)?,
-            hex: row.get(3)?,
-        });
-    }
-    let account = |((username, realm), hashes)| Account {
-        username,
-        realm,
-        hashes,
-    };
-    Ok(by_user.into_iter().map(account).collect())
+    let accounts = statement.query_map([], account)?;
+    accounts.collect()
+}
+
+fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
+    let text = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str()?);
+    Ok(Account {
+        username: row.get(0)?,
+        realm: row.get(1)?,
+        secret: secret_of_row(row.get(2)?, text(3)?),
+        contacts_max: row.get(4)?,
+        mailbox: row.get(5)?,
+        hints: hints_of_row(text(6)?),
+    })
 }
 
 fn secrets(snapshot: &Transaction<'_>) -> rusqlite::Result<BTreeMap<String, Vec<u8>>> {
@@ -109,5 +124,6 @@ fn secrets(snapshot: &Transaction<'_>) -> rusqlite::Result<BTreeMap<String, Vec<
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
     remote, local, cseq, granted_s, expires_at_ns, removed \
     FROM contact JOIN lease USING (id) ORDER BY id";
-const ACCOUNTS: &str =
-    "SELECT username, realm, algorithm, hash FROM account ORDER BY username, realm, algorithm";
+const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
+    FROM account ORDER BY username, realm";
+const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";

@@ -1,14 +1,18 @@
 //! SQLite in WAL mode: one writer thread, group commit, one server a database.
 
+mod book;
 mod load;
 mod lock;
 mod schema;
 mod writer;
 
 use super::{
-    Change, Completion, Contents, Refused, Store, StoreError, StoreStats,
+    AccountListener, Change, Completion, Contents, Durability, Refused, Store, StoreError,
+    StoreStats,
+    feed::AccountFeed,
     queue::{Batch, Queue},
 };
+pub(super) use book::SqliteBook;
 use lock::DatabaseLock;
 use rusqlite::Connection;
 use std::{
@@ -40,6 +44,7 @@ use writer::Writer;
 /// ```
 pub struct SqliteStore {
     queue: Arc<Queue>,
+    feed: Arc<AccountFeed>,
     path: PathBuf,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -55,16 +60,6 @@ pub struct SqliteOptions {
     pub queue_capacity: usize,
 }
 
-/// What a commit promises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// Survives a power cut: the log is synchronised at each commit.
-    #[default]
-    Full,
-    /// Survives `kill -9` of the server, but a power cut may lose the last commits.
-    Process,
-}
-
 impl SqliteStore {
     /// Opens or creates the database, brings its schema up to date and starts
     /// the writer thread `bh-store`.
@@ -77,7 +72,8 @@ impl SqliteStore {
         let lock = DatabaseLock::acquire(&options.path)?;
         let connection = connect(&options)?;
         let queue = Arc::new(Queue::new(options.queue_capacity));
-        let writer = Writer::new(connection, queue.clone(), lock);
+        let feed = Arc::new(AccountFeed::default());
+        let writer = Writer::new(connection, queue.clone(), feed.clone(), lock);
         let thread = thread::Builder::new()
             .name(WRITER_THREAD.to_owned())
             .spawn(move || writer.run())
@@ -87,6 +83,7 @@ impl SqliteStore {
             })?;
         Ok(Self {
             queue,
+            feed,
             path: options.path,
             writer: Mutex::new(Some(thread)),
         })
@@ -111,6 +108,10 @@ impl Store for SqliteStore {
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
         self.queue.push(Batch { changes, done })
+    }
+
+    fn watch_accounts(&self, revision: u64, listener: AccountListener) {
+        self.feed.start(revision, listener);
     }
 
     fn stats(&self) -> StoreStats {

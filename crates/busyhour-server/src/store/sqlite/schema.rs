@@ -1,13 +1,15 @@
 //! The tables, and how older databases grow into them.
 
 use super::{StoreError, sqlite_error};
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
 
 /// Runs every migration that the database has not seen, in one transaction.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let wrap = |source| sqlite_error(path, source);
-    let transaction = connection.transaction().map_err(wrap)?;
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(wrap)?;
     let found = version(&transaction).map_err(wrap)?;
     let known = MIGRATIONS.len() as u32;
     if found > known {
@@ -29,7 +31,8 @@ fn version(transaction: &Transaction<'_>) -> rusqlite::Result<u32> {
 
 /// Element `n` brings a database from version `n` to `n + 1`. Never edit one
 /// that has been released; append.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE contact (
         id INTEGER PRIMARY KEY,
         aor TEXT NOT NULL,
@@ -60,7 +63,36 @@ const MIGRATIONS: &[&str] = &["
         name TEXT PRIMARY KEY,
         value BLOB NOT NULL
     ) WITHOUT ROWID;
-"];
+",
+    "
+    ALTER TABLE account RENAME TO account_hash;
+    CREATE TABLE account (
+        username TEXT NOT NULL,
+        realm TEXT NOT NULL,
+        password TEXT,
+        hashes TEXT NOT NULL,
+        contacts_max INTEGER,
+        mailbox TEXT,
+        hints TEXT NOT NULL,
+        PRIMARY KEY (username, realm)
+    ) WITHOUT ROWID;
+    INSERT INTO account
+        SELECT username, realm, NULL, group_concat(algorithm || '=' || hash, ' '), NULL, NULL, ''
+        FROM account_hash GROUP BY username, realm;
+    DROP TABLE account_hash;
+    CREATE TABLE revision (
+        name TEXT PRIMARY KEY,
+        count INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    INSERT INTO revision VALUES ('account', 1);
+    CREATE TRIGGER account_inserted AFTER INSERT ON account
+        BEGIN UPDATE revision SET count = count + 1 WHERE name = 'account'; END;
+    CREATE TRIGGER account_updated AFTER UPDATE ON account
+        BEGIN UPDATE revision SET count = count + 1 WHERE name = 'account'; END;
+    CREATE TRIGGER account_deleted AFTER DELETE ON account
+        BEGIN UPDATE revision SET count = count + 1 WHERE name = 'account'; END;
+",
+];
 
 #[cfg(test)]
 mod tests {
@@ -76,6 +108,25 @@ mod tests {
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .unwrap();
         assert_eq!(found as usize, MIGRATIONS.len());
+    }
+
+    #[test]
+    fn accounts_of_the_first_schema_keep_their_hashes() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(MIGRATIONS[0]).unwrap();
+        connection.pragma_update(None, "user_version", 1).unwrap();
+        let rows = "INSERT INTO account VALUES ('alice', 'r', 'MD5', 'aa'),
+            ('alice', 'r', 'SHA-256', 'bb'), ('bob', 'r', 'MD5', 'cc')";
+        connection.execute_batch(rows).unwrap();
+        migrate(&mut connection, Path::new("memory")).unwrap();
+        let hashes = |user: &str| -> String {
+            let query = "SELECT hashes FROM account WHERE username = ?1";
+            connection
+                .query_row(query, [user], |row| row.get(0))
+                .unwrap()
+        };
+        assert_eq!(hashes("alice"), "MD5=aa SHA-256=bb");
+        assert_eq!(hashes("bob"), "MD5=cc");
     }
 
     #[test]

@@ -1,34 +1,52 @@
 //! The one thread that writes: take what has arrived, one transaction, tell all.
 
-use super::lock::DatabaseLock;
+use super::{load, lock::DatabaseLock};
 use crate::registrar::{BindingChange, BindingId, Contact, Lease};
 use crate::store::{
     Account, Change, CommitError,
-    queue::{Batch, Queue},
+    account::{hashes_text, hints_text},
+    feed::AccountFeed,
+    queue::{Batch, LOOK_PERIOD, Queue, Taken},
 };
-use rusqlite::{CachedStatement, Connection, ToSql, params};
+use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
 use std::{sync::Arc, time::Instant};
 
 /// Owns the connection, and the lock for as long as it runs.
 pub(super) struct Writer {
     connection: Connection,
     queue: Arc<Queue>,
+    feed: Arc<AccountFeed>,
+    looked_at: Instant,
     _lock: DatabaseLock,
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection, queue: Arc<Queue>, lock: DatabaseLock) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        queue: Arc<Queue>,
+        feed: Arc<AccountFeed>,
+        lock: DatabaseLock,
+    ) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Self {
             connection,
             queue,
+            feed,
+            looked_at: Instant::now(),
             _lock: lock,
         }
     }
 
     pub(super) fn run(mut self) {
-        while let Some(group) = self.queue.take() {
-            self.write(group);
+        loop {
+            match self.queue.take(LOOK_PERIOD) {
+                Taken::Group(group) => self.write(group),
+                Taken::Nothing => {}
+                Taken::Closed => return,
+            }
+            if self.looked_at.elapsed() >= LOOK_PERIOD {
+                self.look_at_accounts();
+            }
         }
     }
 
@@ -38,27 +56,67 @@ impl Writer {
             .transact(&group)
             .map_err(|error| CommitError::new(error.to_string()));
         let changes = group.iter().map(|batch| batch.changes.len() as u64).sum();
+        if let Ok(Some((from, to))) = outcome
+            && !self.feed.changed(changes_of(&group), from, to)
+        {
+            self.look_at_accounts();
+        }
+        let outcome = outcome.map(drop);
         self.queue.finish(changes, begun.elapsed(), &outcome);
         for batch in group {
             (batch.done)(outcome.clone());
         }
     }
 
+    /// The revisions of accounts before and after, when the group changes some.
     /// An error rolls the whole group back: the transaction is dropped uncommitted.
-    fn transact(&mut self, group: &[Batch]) -> rusqlite::Result<()> {
-        let transaction = self.connection.transaction()?;
-        for change in group.iter().flat_map(|batch| &batch.changes) {
+    fn transact(&mut self, group: &[Batch]) -> rusqlite::Result<Option<(u64, u64)>> {
+        // Immediate: one that reads first could not write after another program did.
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let is_of_accounts = changes_of(group).any(Change::is_of_account);
+        let revision = || {
+            is_of_accounts
+                .then(|| load::revision(&transaction))
+                .transpose()
+        };
+        let from = revision()?;
+        for change in changes_of(group) {
             apply(&transaction, change)?;
         }
-        transaction.commit()
+        let to = revision()?;
+        transaction.commit()?;
+        Ok(from.zip(to))
     }
+
+    /// Reads all accounts when another program changed some.
+    fn look_at_accounts(&mut self) {
+        self.looked_at = Instant::now();
+        let looked =
+            load::revision(&self.connection).and_then(|revision| match self.feed.lacks(revision) {
+                true => load::accounts(&mut self.connection).map(Some),
+                false => Ok(None),
+            });
+        match looked {
+            Ok(Some((accounts, revision))) => self.feed.replaced(accounts, revision),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "changes of accounts cannot be looked for"),
+        }
+    }
+}
+
+fn changes_of(group: &[Batch]) -> impl Iterator<Item = &Change> {
+    group.iter().flat_map(|batch| &batch.changes)
 }
 
 fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
     match change {
         Change::Binding(change) => apply_binding(connection, change),
         Change::PutAccount(account) => put_account(connection, account),
-        Change::RemoveAccount { username, realm } => remove_account(connection, username, realm),
+        Change::RemoveAccount { username, realm } => {
+            remove_account(connection, username, realm).map(drop)
+        }
         Change::PutSecret { name, value } => {
             execute(connection, PUT_SECRET, &[name as &dyn ToSql, value])
         }
@@ -117,21 +175,26 @@ fn renew_lease(connection: &Connection, id: BindingId, lease: &Lease) -> rusqlit
     Ok(())
 }
 
-fn put_account(connection: &Connection, account: &Account) -> rusqlite::Result<()> {
-    remove_account(connection, &account.username, &account.realm)?;
-    for hash in &account.hashes {
-        cached(connection, PUT_ACCOUNT)?.execute(params![
-            account.username,
-            account.realm,
-            hash.algorithm,
-            hash.hex,
-        ])?;
-    }
+pub(super) fn put_account(connection: &Connection, account: &Account) -> rusqlite::Result<()> {
+    cached(connection, PUT_ACCOUNT)?.execute(params![
+        account.username,
+        account.realm,
+        account.secret.password(),
+        hashes_text(&account.secret),
+        account.contacts_max,
+        account.mailbox,
+        hints_text(&account.hints),
+    ])?;
     Ok(())
 }
 
-fn remove_account(connection: &Connection, username: &str, realm: &str) -> rusqlite::Result<()> {
-    execute(connection, REMOVE_ACCOUNT, &[&username, &realm])
+/// How many there were: one or none.
+pub(super) fn remove_account(
+    connection: &Connection,
+    username: &str,
+    realm: &str,
+) -> rusqlite::Result<usize> {
+    cached(connection, REMOVE_ACCOUNT)?.execute([username, realm])
 }
 
 fn execute(
@@ -164,8 +227,11 @@ const RENEW_LEASE: &str = "UPDATE lease \
     SET cseq = ?2, granted_s = ?3, expires_at_ns = ?4, removed = ?5 WHERE id = ?1";
 const REMOVE_CONTACT: &str = "DELETE FROM contact WHERE id = ?1";
 const REMOVE_LEASE: &str = "DELETE FROM lease WHERE id = ?1";
-const PUT_ACCOUNT: &str =
-    "INSERT INTO account (username, realm, algorithm, hash) VALUES (?1, ?2, ?3, ?4)";
+const PUT_ACCOUNT: &str = "INSERT INTO account \
+    (username, realm, password, hashes, contacts_max, mailbox, hints) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (username, realm) DO UPDATE SET \
+    password = excluded.password, hashes = excluded.hashes, \
+    contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints";
 const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = ?1 AND realm = ?2";
 const PUT_SECRET: &str = "INSERT OR REPLACE INTO secret (name, value) VALUES (?1, ?2)";
 /// More than the statements above, so that none is ever compiled twice.

@@ -1,0 +1,87 @@
+use super::{Failure, Place, password};
+use crate::store::AccountEntry;
+use clap::Args;
+
+/// Let a device register
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Add {
+    /// Its user name: the user part of its address of record, and its digest user name
+    #[arg(value_name = "USER")]
+    user: String,
+
+    /// Keep the password itself, which IAX2 needs; otherwise only its hashes are kept
+    #[arg(long)]
+    iax2: bool,
+
+    /// Contacts it may have at a time, instead of sip.max_contacts
+    #[arg(long, value_name = "N")]
+    max_contacts: Option<u32>,
+
+    /// The mailbox whose messages it is told of
+    #[arg(long, value_name = "NAME")]
+    mailbox: Option<String>,
+
+    /// An extension that shows its state; may be given several times
+    #[arg(long = "hint", value_name = "EXTENSION")]
+    hints: Vec<String>,
+
+    /// MD5 of user:realm:password, instead of a password
+    #[arg(long, value_name = "HEX")]
+    md5: Option<String>,
+
+    /// SHA-256 of the same
+    #[arg(long, value_name = "HEX")]
+    sha256: Option<String>,
+
+    /// SHA-512-256 of the same
+    #[arg(long, value_name = "HEX")]
+    sha512_256: Option<String>,
+
+    /// Replace the device if it is there already
+    #[arg(long)]
+    replace: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Add {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let mut accounts = self.place.open()?;
+        if !self.replace && accounts.find(&self.user)?.is_some() {
+            let user = &self.user;
+            let message = format!("device `{user}` is there already; --replace replaces it");
+            return Err(Failure::running(message));
+        }
+        let has_hashes = [&self.md5, &self.sha256, &self.sha512_256];
+        let needs_password = has_hashes.iter().all(|hash| hash.is_none());
+        let entry = AccountEntry {
+            password: needs_password
+                .then(|| password::read(&self.user))
+                .transpose()?,
+            user: self.user,
+            md5: self.md5,
+            sha256: self.sha256,
+            sha512_256: self.sha512_256,
+            iax2: self.iax2,
+            max_contacts: self.max_contacts,
+            mailbox: self.mailbox,
+            hints: self.hints,
+        };
+        let account = entry.check(&accounts.realm).map_err(Failure::usage)?;
+        let put = accounts.book.put(std::slice::from_ref(&account));
+        put.map_err(Failure::running)?;
+        println!(
+            "{}: may register in the realm {}",
+            account.username, account.realm
+        );
+        Ok(())
+    }
+}
+
+const AFTER_HELP: &str = "\
+The password is asked for on a terminal, and is the first line of standard input
+otherwise. It is never shown, and kept as hashes unless --iax2 is given.
+
+Exit codes: 0 done, 1 failed or there already, 2 wrong usage.";

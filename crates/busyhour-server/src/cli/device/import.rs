@@ -1,0 +1,296 @@
+use super::{Failure, Place};
+use crate::store::{Account, AccountEntry};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
+use std::{
+    collections::HashSet,
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+/// Let many devices register: add or replace those of a file
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Import {
+    /// A CSV or JSON file, or - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// What the file is; its name tells unless given
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+
+    /// Check the file, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    /// A header line, and a line a device
+    Csv,
+    /// An array of objects
+    Json,
+}
+
+impl Import {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let name = self.file.display().to_string();
+        let format = self.format()?;
+        let text =
+            read(&self.file).map_err(|error| Failure::running(format!("{name}: {error}")))?;
+        let entries = match format {
+            Format::Csv => from_csv(&text),
+            Format::Json => from_json(&text),
+        };
+        let entries = entries.map_err(|reason| Failure::usage(format!("{name}: {reason}")))?;
+        let mut target = self.place.open()?;
+        let accounts = check(&name, entries, &target.realm)?;
+        if !self.dry_run {
+            let bar = bar(accounts.len() as u64);
+            for group in accounts.chunks(GROUP_LEN) {
+                // Between two groups a running server gets its turn.
+                target.book.put(group).map_err(Failure::running)?;
+                bar.inc(group.len() as u64);
+            }
+            bar.finish_and_clear();
+        }
+        self.report(accounts.len(), &target.realm, begun);
+        Ok(())
+    }
+
+    fn format(&self) -> Result<Format, Failure> {
+        let extension = self
+            .file
+            .extension()
+            .and_then(|extension| extension.to_str());
+        match (self.format, extension) {
+            (Some(format), _) => Ok(format),
+            (None, Some("csv")) => Ok(Format::Csv),
+            (None, Some("json")) => Ok(Format::Json),
+            _ => Err(Failure::usage(UNKNOWN_FORMAT)),
+        }
+    }
+
+    fn report(&self, count: usize, realm: &str, begun: Instant) {
+        let seconds = begun.elapsed().as_secs_f64();
+        match (self.json, self.dry_run) {
+            (true, dry_run) => println!(
+                "{}",
+                serde_json::json!({
+                    "devices": count, "realm": realm, "dry_run": dry_run, "seconds": seconds,
+                })
+            ),
+            (false, true) => println!("{count} devices are good; nothing was changed"),
+            (false, false) => {
+                println!("{count} devices may register in the realm {realm} ({seconds:.1} s)");
+            }
+        }
+    }
+}
+
+/// A device of a file, with the line or element where it stands.
+struct Placed {
+    place: String,
+    entry: AccountEntry,
+}
+
+/// All of them, or every mistake: a line each, as many as anybody reads.
+fn check(name: &str, entries: Vec<Placed>, realm: &str) -> Result<Vec<Account>, Failure> {
+    let (mut accounts, mut mistakes) = (Vec::with_capacity(entries.len()), Vec::new());
+    let mut seen = HashSet::new();
+    for Placed { place, entry } in entries {
+        let user = entry.user.clone();
+        match entry.check(realm) {
+            Ok(_) if !seen.insert(user.clone()) => {
+                mistakes.push(format!("{name}: {place}: user `{user}` is there twice"));
+            }
+            Ok(account) => accounts.push(account),
+            Err(reason) => mistakes.push(format!("{name}: {place}: {reason}")),
+        }
+    }
+    let more = mistakes.len().saturating_sub(MISTAKES_SHOWN);
+    mistakes.truncate(MISTAKES_SHOWN);
+    if more > 0 {
+        mistakes.push(format!("{name}: and {more} more"));
+    }
+    match mistakes.is_empty() {
+        true => Ok(accounts),
+        false => Err(Failure::usage(mistakes.join("\n"))),
+    }
+}
+
+/// A line of a CSV file; what is empty is not given.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    user: String,
+    password: Option<String>,
+    md5: Option<String>,
+    sha256: Option<String>,
+    sha512_256: Option<String>,
+    iax2: Option<String>,
+    max_contacts: Option<u32>,
+    mailbox: Option<String>,
+    hints: Option<String>,
+}
+
+fn from_csv(text: &str) -> Result<Vec<Placed>, String> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let headers = reader.headers().map_err(|error| error.to_string())?.clone();
+    let mut entries = Vec::new();
+    for record in reader.into_records() {
+        let record = record.map_err(|error| error.to_string())?;
+        let number = record.position().map_or(0, csv::Position::line);
+        let place = format!("line {number}");
+        let line: Line = record
+            .deserialize(Some(&headers))
+            .map_err(|error| format!("{place}: {}", reason(&error)))?;
+        let entry = line
+            .entry()
+            .map_err(|reason| format!("{place}: {reason}"))?;
+        entries.push(Placed { place, entry });
+    }
+    Ok(entries)
+}
+
+impl Line {
+    fn entry(self) -> Result<AccountEntry, String> {
+        let iax2 = match self.iax2.as_deref().unwrap_or("no") {
+            "yes" | "true" | "1" => true,
+            "no" | "false" | "0" | "" => false,
+            other => return Err(format!("iax2: `{other}` is not allowed; give yes or no")),
+        };
+        let hints = self.hints.unwrap_or_default();
+        Ok(AccountEntry {
+            user: self.user,
+            password: self.password,
+            md5: self.md5,
+            sha256: self.sha256,
+            sha512_256: self.sha512_256,
+            iax2,
+            max_contacts: self.max_contacts,
+            mailbox: self.mailbox,
+            hints: hints.split_ascii_whitespace().map(str::to_owned).collect(),
+        })
+    }
+}
+
+/// What is wrong with a field, without the value, which may be a password.
+fn reason(error: &csv::Error) -> String {
+    match error.kind() {
+        csv::ErrorKind::Deserialize { err, .. } => err.kind().to_string(),
+        _ => error.to_string(),
+    }
+}
+
+fn from_json(text: &str) -> Result<Vec<Placed>, String> {
+    let entries: Vec<AccountEntry> =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let placed = |(number, entry)| Placed {
+        place: format!("device {}", number + 1),
+        entry,
+    };
+    Ok(entries.into_iter().enumerate().map(placed).collect())
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text)?;
+        return Ok(text);
+    }
+    fs::read_to_string(file)
+}
+
+/// Silent unless standard error is a terminal.
+fn bar(total: u64) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    match ProgressStyle::with_template(TEMPLATE) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+const TEMPLATE: &str = "{elapsed_precise} {wide_bar} {pos}/{len} devices, {per_sec}";
+const GROUP_LEN: usize = 1000;
+const MISTAKES_SHOWN: usize = 20;
+const UNKNOWN_FORMAT: &str = "what is the file? Give --format csv or --format json";
+const AFTER_HELP: &str = "\
+A CSV file has a header line with some of: user, password, md5, sha256, sha512_256,
+iax2 (yes or no), max_contacts, mailbox, hints (parted by spaces):
+
+  user,password,mailbox,hints
+  alice,something long,100,200 201
+
+A JSON file is an array of objects with the same names; hints is an array:
+
+  [{\"user\": \"alice\", \"password\": \"something long\", \"hints\": [\"200\", \"201\"]}]
+
+The whole file is checked first; one with mistakes changes nothing.
+
+Exit codes: 0 done, 1 failed, 2 mistakes in the file or wrong usage.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(checked: Result<Vec<Account>, Failure>) -> String {
+        format!("{:?}", checked.unwrap_err())
+    }
+
+    #[test]
+    fn csv_and_json_say_the_same() {
+        let csv = "user,password,iax2,max_contacts,mailbox,hints\n\
+            alice,\"a,b\",yes,2,100,200 201\nbob,c,,,,\n";
+        let json = r#"[{"user": "alice", "password": "a,b", "iax2": true, "max_contacts": 2,
+            "mailbox": "100", "hints": ["200", "201"]}, {"user": "bob", "password": "c"}]"#;
+        let of_csv = check("f", from_csv(csv).unwrap(), "r").unwrap();
+        let of_json = check("f", from_json(json).unwrap(), "r").unwrap();
+        assert_eq!(of_csv, of_json);
+        assert_eq!(of_csv[0].hints, ["200", "201"]);
+    }
+
+    #[test]
+    fn mistakes_name_their_line_and_never_a_secret() {
+        let entries = from_csv("user,password\na b,x\nc,\nd,y\nd,y\n").unwrap();
+        let failure = failure(check("f.csv", entries, "r"));
+        assert!(
+            failure.contains("f.csv: line 2: `a b` is not a user name"),
+            "{failure}"
+        );
+        assert!(
+            failure.contains("f.csv: line 3: give either password"),
+            "{failure}"
+        );
+        assert!(
+            failure.contains("f.csv: line 5: user `d` is there twice"),
+            "{failure}"
+        );
+        let unknown = from_csv("user,pasword\na,secret\n").err().unwrap();
+        assert!(
+            unknown.contains("pasword") && !unknown.contains("secret"),
+            "{unknown}"
+        );
+        let number = from_csv("user,max_contacts\na,many\n").err().unwrap();
+        assert!(number.starts_with("line 2: "), "{number}");
+    }
+
+    #[test]
+    fn a_long_list_of_mistakes_is_cut() {
+        let text = "user,password\n".to_owned() + &"a b,x\n".repeat(30);
+        let failure = failure(check("f", from_csv(&text).unwrap(), "r"));
+        assert!(failure.contains("f: and 10 more"), "{failure}");
+    }
+}

@@ -1,0 +1,35 @@
+use super::{Failure, Place};
+use clap::Args;
+
+/// Let devices register no longer
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Remove {
+    /// Their user names
+    #[arg(value_name = "USER", required = true)]
+    users: Vec<String>,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Remove {
+    /// Removes those that are there, also when another is not.
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let mut accounts = self.place.open()?;
+        let mut outcome = Ok(());
+        for user in &self.users {
+            let removed = accounts.book.remove(user, &accounts.realm);
+            match removed.map_err(Failure::running)? {
+                true => println!("{user}: removed"),
+                false => outcome = outcome.and(Err(accounts.missing(user))),
+            }
+        }
+        outcome
+    }
+}
+
+const AFTER_HELP: &str = "\
+A device that is registered stays so until its registration expires.
+
+Exit codes: 0 all removed, 1 one was not there, 2 wrong usage.";

@@ -1,0 +1,71 @@
+//! Accounts for tools: beside a running server, without its lock.
+
+use super::{Account, PostgresOptions, StoreError, postgres::PostgresBook, sqlite::SqliteBook};
+use std::path::Path;
+
+/// The accounts of a store, for a tool that runs beside the server or without
+/// one. A server that runs notices changes within about a second.
+///
+/// ```
+/// use busyhour_server::store::{AccountEntry, open_accounts};
+///
+/// let folder = std::env::temp_dir().join(format!("busyhour-book-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// let mut book = open_accounts(&folder.join("busyhour.db"))?;
+/// let entry = AccountEntry {
+///     user: "alice".into(),
+///     password: Some("wonder".into()),
+///     ..AccountEntry::default()
+/// };
+/// book.put(&[entry.check("busyhour")?])?;
+/// assert_eq!(book.all()?.len(), 1);
+/// assert!(book.remove("alice", "busyhour")?);
+/// drop(book);
+/// std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait AccountBook {
+    /// Stores accounts in one transaction, replacing those of the same name.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written; then none is stored.
+    fn put(&mut self, accounts: &[Account]) -> Result<(), StoreError>;
+
+    /// Forgets an account; `false` when there is none of this name.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written.
+    fn remove(&mut self, username: &str, realm: &str) -> Result<bool, StoreError>;
+
+    /// Every account of every realm, in the order of names.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn all(&mut self) -> Result<Vec<Account>, StoreError>;
+}
+
+/// Opens the accounts of the SQLite database at `path`, which is created or
+/// brought up to date when need be.
+///
+/// # Errors
+///
+/// As for [`SqliteStore::open`](super::SqliteStore::open), but another server
+/// may hold the database.
+pub fn open_accounts(path: &Path) -> Result<Box<dyn AccountBook>, StoreError> {
+    Ok(Box::new(SqliteBook::open(path)?))
+}
+
+/// Opens the accounts of a PostgreSQL database, which is brought up to date
+/// when need be.
+///
+/// # Errors
+///
+/// When there is no connection, or a newer program made the schema.
+pub fn open_postgres_accounts(
+    options: PostgresOptions,
+) -> Result<Box<dyn AccountBook>, StoreError> {
+    Ok(Box::new(PostgresBook::open(options)?))
+}

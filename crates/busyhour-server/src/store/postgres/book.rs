@@ -1,0 +1,54 @@
+//! Accounts for tools, on a connection of their own.
+
+use super::{
+    PostgresOptions,
+    group::{PUT_ACCOUNT, REMOVE_ACCOUNT, put_account},
+    load, schema,
+};
+use crate::store::{Account, AccountBook, StoreError};
+use postgres::Client;
+
+/// A connection beside the server's, without its lock.
+pub(in crate::store) struct PostgresBook {
+    client: Client,
+    options: PostgresOptions,
+}
+
+impl PostgresBook {
+    pub(in crate::store) fn open(options: PostgresOptions) -> Result<Self, StoreError> {
+        let mut client = options.connect()?;
+        schema::migrate(&mut client, &options)?;
+        Ok(Self { client, options })
+    }
+
+    fn put_all(&mut self, accounts: &[Account]) -> Result<(), postgres::Error> {
+        let mut transaction = self.client.transaction()?;
+        // In the order in which the server locks: first the revision, then rows.
+        load::revision(&mut transaction, load::REVISION_LOCKED)?;
+        let statement = transaction.prepare(PUT_ACCOUNT)?;
+        for account in accounts {
+            put_account(&mut transaction, &statement, account)?;
+        }
+        transaction.commit()
+    }
+}
+
+impl AccountBook for PostgresBook {
+    fn put(&mut self, accounts: &[Account]) -> Result<(), StoreError> {
+        let put = self.put_all(accounts);
+        put.map_err(|error| self.options.failed(&error))
+    }
+
+    fn remove(&mut self, username: &str, realm: &str) -> Result<bool, StoreError> {
+        let removed = self.client.execute(REMOVE_ACCOUNT, &[&username, &realm]);
+        removed
+            .map(|count| count > 0)
+            .map_err(|error| self.options.failed(&error))
+    }
+
+    fn all(&mut self) -> Result<Vec<Account>, StoreError> {
+        let read = load::accounts(&mut self.client);
+        read.map(|(accounts, _)| accounts)
+            .map_err(|error| self.options.failed(&error))
+    }
+}

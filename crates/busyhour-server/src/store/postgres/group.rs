@@ -1,0 +1,276 @@
+//! A group of changes as few statements, each for many rows.
+
+use crate::{
+    registrar::{BindingChange, BindingId, Contact, Lease},
+    store::{
+        Account, Change,
+        account::{hashes_text, hints_text},
+    },
+};
+use postgres::{Client, Error, Statement, Transaction};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+/// What becomes of each binding in the end, and everything else in its order.
+#[derive(Default)]
+pub(super) struct Group<'c> {
+    bindings: BTreeMap<BindingId, End<'c>>,
+    others: Vec<&'c Change>,
+}
+
+/// What a binding is after the group.
+enum End<'c> {
+    Put(&'c Arc<Contact>, &'c Lease),
+    Renewed(&'c Lease),
+    Removed,
+}
+
+/// Compiled once a session.
+pub(super) struct Statements {
+    put_contacts: Statement,
+    put_leases: Statement,
+    renew_leases: Statement,
+    remove_contacts: Statement,
+    remove_leases: Statement,
+    put_account: Statement,
+}
+
+impl Statements {
+    pub(super) fn prepare(client: &mut Client) -> Result<Self, Error> {
+        Ok(Self {
+            put_contacts: client.prepare(PUT_CONTACTS)?,
+            put_leases: client.prepare(PUT_LEASES)?,
+            renew_leases: client.prepare(RENEW_LEASES)?,
+            remove_contacts: client.prepare("DELETE FROM contact WHERE id = ANY($1)")?,
+            remove_leases: client.prepare("DELETE FROM lease WHERE id = ANY($1)")?,
+            put_account: client.prepare(PUT_ACCOUNT)?,
+        })
+    }
+}
+
+impl<'c> Group<'c> {
+    pub(super) fn of(changes: impl Iterator<Item = &'c Change>) -> Self {
+        let mut group = Self::default();
+        for change in changes {
+            match change {
+                Change::Binding(change) => group.take(change),
+                other => group.others.push(other),
+            }
+        }
+        group
+    }
+
+    fn take(&mut self, change: &'c BindingChange) {
+        match change {
+            BindingChange::Put { id, contact, lease } => {
+                self.bindings.insert(*id, End::Put(contact, lease));
+            }
+            BindingChange::Renew { id, lease } => {
+                let end = self.bindings.entry(*id).or_insert(End::Renewed(lease));
+                match end {
+                    End::Put(_, renewed) | End::Renewed(renewed) => *renewed = lease,
+                    End::Removed => {}
+                }
+            }
+            BindingChange::Remove { id } => {
+                self.bindings.insert(*id, End::Removed);
+            }
+        }
+    }
+
+    pub(super) fn write(
+        &self,
+        transaction: &mut Transaction<'_>,
+        statements: &Statements,
+    ) -> Result<(), Error> {
+        self.remove(transaction, statements)?;
+        self.put(transaction, statements)?;
+        let renewed = self.bindings.iter().filter_map(|(id, end)| match end {
+            End::Renewed(lease) => Some((*id, *lease)),
+            End::Put(..) | End::Removed => None,
+        });
+        Leases::of(renewed).write(transaction, &statements.renew_leases)?;
+        for change in &self.others {
+            apply(transaction, statements, change)?;
+        }
+        Ok(())
+    }
+
+    fn remove(
+        &self,
+        transaction: &mut Transaction<'_>,
+        statements: &Statements,
+    ) -> Result<(), Error> {
+        let removed = self
+            .bindings
+            .iter()
+            .filter(|(_, end)| matches!(end, End::Removed));
+        let removed: Vec<i64> = removed.map(|(id, _)| key(*id)).collect();
+        if !removed.is_empty() {
+            transaction.execute(&statements.remove_contacts, &[&removed])?;
+            transaction.execute(&statements.remove_leases, &[&removed])?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, transaction: &mut Transaction<'_>, statements: &Statements) -> Result<(), Error> {
+        let put = || {
+            self.bindings.iter().filter_map(|(id, end)| match end {
+                End::Put(contact, lease) => Some((*id, *contact, *lease)),
+                End::Renewed(_) | End::Removed => None,
+            })
+        };
+        if put().next().is_none() {
+            return Ok(());
+        }
+        let contacts: Vec<&Contact> = put().map(|(_, contact, _)| &**contact).collect();
+        let ids: Vec<i64> = put().map(|(id, ..)| key(id)).collect();
+        let texts = |text: fn(&Contact) -> &str| -> Vec<Cow<'_, str>> {
+            contacts
+                .iter()
+                .map(|contact| storable(text(contact)))
+                .collect()
+        };
+        let flows = |text: fn(&Contact) -> String| -> Vec<String> {
+            contacts.iter().map(|contact| text(contact)).collect()
+        };
+        let q: Vec<Option<i32>> = contacts
+            .iter()
+            .map(|one| one.q_milli.map(i32::from))
+            .collect();
+        transaction.execute(
+            &statements.put_contacts,
+            &[
+                &ids,
+                &texts(|contact| contact.aor.as_str()),
+                &texts(|contact| &contact.uri),
+                &texts(|contact| &contact.parameters),
+                &q,
+                &texts(|contact| &contact.call_id),
+                &texts(|contact| &contact.path),
+                &texts(|contact| &contact.user_agent),
+                &flows(|contact| contact.flow.remote.to_string()),
+                &flows(|contact| contact.flow.local_text()),
+            ],
+        )?;
+        let leases = Leases::of(put().map(|(id, _, lease)| (id, lease)));
+        leases.write(transaction, &statements.put_leases)
+    }
+}
+
+/// Columns of leases.
+#[derive(Default)]
+struct Leases {
+    ids: Vec<i64>,
+    cseqs: Vec<i64>,
+    granted: Vec<i64>,
+    expiries: Vec<i64>,
+    removed: Vec<bool>,
+}
+
+impl Leases {
+    fn of<'c>(leases: impl Iterator<Item = (BindingId, &'c Lease)>) -> Self {
+        let mut columns = Self::default();
+        for (id, lease) in leases {
+            let expiry = i64::try_from(lease.expires_at.as_nanos()).unwrap_or(i64::MAX);
+            columns.ids.push(key(id));
+            columns.cseqs.push(i64::from(lease.cseq));
+            columns.granted.push(i64::from(lease.granted_s));
+            columns.expiries.push(expiry);
+            columns.removed.push(lease.removed);
+        }
+        columns
+    }
+
+    fn write(&self, transaction: &mut Transaction<'_>, statement: &Statement) -> Result<(), Error> {
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        let Self {
+            ids,
+            cseqs,
+            granted,
+            expiries,
+            removed,
+        } = self;
+        transaction.execute(statement, &[ids, cseqs, granted, expiries, removed])?;
+        Ok(())
+    }
+}
+
+fn apply(
+    transaction: &mut Transaction<'_>,
+    statements: &Statements,
+    change: &Change,
+) -> Result<(), Error> {
+    match change {
+        Change::PutAccount(account) => put_account(transaction, &statements.put_account, account)?,
+        Change::RemoveAccount { username, realm } => {
+            transaction.execute(REMOVE_ACCOUNT, &[username, realm])?;
+        }
+        Change::PutSecret { name, value } => {
+            transaction.execute(PUT_SECRET, &[name, value])?;
+        }
+        Change::Binding(_) => {}
+    }
+    Ok(())
+}
+
+pub(super) fn put_account(
+    transaction: &mut Transaction<'_>,
+    statement: &Statement,
+    account: &Account,
+) -> Result<(), Error> {
+    let contacts_max = account.contacts_max.map(u32::cast_signed);
+    transaction.execute(
+        statement,
+        &[
+            &account.username,
+            &account.realm,
+            &account.secret.password().map(storable),
+            &hashes_text(&account.secret),
+            &contacts_max,
+            &account.mailbox,
+            &hints_text(&account.hints),
+        ],
+    )?;
+    Ok(())
+}
+
+/// PostgreSQL's text holds every character but one; a device that sends that
+/// one must not make the whole group fail.
+fn storable(text: &str) -> Cow<'_, str> {
+    match text.contains('\0') {
+        true => text.replace('\0', "\u{fffd}").into(),
+        false => text.into(),
+    }
+}
+
+/// PostgreSQL's integers are signed; ids are counted up from one and never reach the sign.
+fn key(id: BindingId) -> i64 {
+    id.0.cast_signed()
+}
+
+const PUT_CONTACTS: &str = "INSERT INTO contact \
+    (id, aor, uri, parameters, q_milli, call_id, path, user_agent, remote, local) \
+    SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::integer[], \
+    $6::text[], $7::text[], $8::text[], $9::text[], $10::text[]) \
+    ON CONFLICT (id) DO UPDATE SET aor = excluded.aor, uri = excluded.uri, \
+    parameters = excluded.parameters, q_milli = excluded.q_milli, call_id = excluded.call_id, \
+    path = excluded.path, user_agent = excluded.user_agent, remote = excluded.remote, \
+    local = excluded.local";
+const PUT_LEASES: &str = "INSERT INTO lease (id, cseq, granted_s, expires_at_ns, removed) \
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[]) \
+    ON CONFLICT (id) DO UPDATE SET cseq = excluded.cseq, granted_s = excluded.granted_s, \
+    expires_at_ns = excluded.expires_at_ns, removed = excluded.removed";
+const RENEW_LEASES: &str = "UPDATE lease SET cseq = new.cseq, granted_s = new.granted_s, \
+    expires_at_ns = new.expires_at_ns, removed = new.removed \
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[]) \
+    AS new (id, cseq, granted_s, expires_at_ns, removed) WHERE lease.id = new.id";
+pub(super) const PUT_ACCOUNT: &str = "INSERT INTO account \
+    (username, realm, password, hashes, contacts_max, mailbox, hints) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (username, realm) DO UPDATE SET \
+    password = excluded.password, hashes = excluded.hashes, \
+    contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints";
+pub(super) const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = $1 AND realm = $2";
+const PUT_SECRET: &str = "INSERT INTO secret (name, value) VALUES ($1, $2) \
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value";

@@ -1,0 +1,151 @@
+//! Reading everything back at the start, in one consistent snapshot.
+
+use super::PostgresOptions;
+use crate::{
+    registrar::{BindingId, Contact, Flow, Lease},
+    store::{
+        Account, Contents, StoreError, StoredBinding,
+        account::{hints_of_row, secret_of_row},
+    },
+};
+use busyhour::{bus::Name, clock::UnixTime};
+use postgres::{
+    Client, Error, GenericClient, IsolationLevel, Row, Transaction,
+    fallible_iterator::FallibleIterator,
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError> {
+    let wrap = |error| options.failed(&error);
+    let mut client = options.connect()?;
+    let mut snapshot = snapshot(&mut client).map_err(wrap)?;
+    Ok(Contents {
+        bindings: bindings(&mut snapshot, options)?,
+        accounts: accounts_of(&mut snapshot).map_err(wrap)?,
+        account_revision: revision(&mut snapshot, REVISION).map_err(wrap)?,
+        secrets: secrets(&mut snapshot).map_err(wrap)?,
+    })
+}
+
+/// Every account, with the revision of the same moment.
+pub(super) fn accounts(client: &mut Client) -> Result<(Vec<Account>, u64), Error> {
+    let mut snapshot = snapshot(client)?;
+    Ok((
+        accounts_of(&mut snapshot)?,
+        revision(&mut snapshot, REVISION)?,
+    ))
+}
+
+/// How often accounts were changed.
+pub(super) fn revision(client: &mut impl GenericClient, query: &str) -> Result<u64, Error> {
+    let row = client.query_one(query, &[])?;
+    row.try_get::<_, i64>(0).map(i64::cast_unsigned)
+}
+
+fn snapshot(client: &mut Client) -> Result<Transaction<'_>, Error> {
+    let transaction = client.build_transaction().read_only(true);
+    transaction
+        .isolation_level(IsolationLevel::RepeatableRead)
+        .start()
+}
+
+/// Row by row: a million of them must not be in memory twice.
+fn bindings(
+    snapshot: &mut Transaction<'_>,
+    options: &PostgresOptions,
+) -> Result<Vec<StoredBinding>, StoreError> {
+    let wrap = |error| options.failed(&error);
+    let mut rows = snapshot.query_raw(BINDINGS, None::<i64>).map_err(wrap)?;
+    let mut bindings = Vec::new();
+    while let Some(row) = rows.next().map_err(wrap)? {
+        let id: i64 = row.try_get(0).map_err(wrap)?;
+        bindings.push(binding(&row, id).map_err(|reason| StoreError::Row {
+            path: options.path(),
+            table: "contact",
+            row: id,
+            reason,
+        })?);
+    }
+    Ok(bindings)
+}
+
+fn binding(row: &Row, id: i64) -> Result<StoredBinding, String> {
+    Ok(StoredBinding {
+        id: BindingId(id.cast_unsigned()),
+        contact: Arc::new(contact(row)?),
+        lease: lease(row)?,
+    })
+}
+
+fn contact(row: &Row) -> Result<Contact, String> {
+    let text = |column| {
+        row.try_get::<_, &str>(column)
+            .map_err(|error| error.to_string())
+    };
+    let q: Option<i32> = row.try_get(4).map_err(|error| error.to_string())?;
+    Ok(Contact {
+        aor: Name::new(text(1)?),
+        uri: text(2)?.into(),
+        parameters: text(3)?.into(),
+        q_milli: q
+            .map(u16::try_from)
+            .transpose()
+            .map_err(|error| error.to_string())?,
+        call_id: text(5)?.into(),
+        path: text(6)?.into(),
+        user_agent: text(7)?.into(),
+        flow: flow(text(8)?, text(9)?)?,
+    })
+}
+
+fn lease(row: &Row) -> Result<Lease, String> {
+    let number = |column| {
+        row.try_get::<_, i64>(column)
+            .map_err(|error| error.to_string())
+    };
+    let small = |column| u32::try_from(number(column)?).map_err(|error| error.to_string());
+    Ok(Lease {
+        cseq: small(10)?,
+        granted_s: small(11)?,
+        expires_at: UnixTime::from_nanos(u64::try_from(number(12)?).unwrap_or(0)),
+        removed: row.try_get(13).map_err(|error| error.to_string())?,
+    })
+}
+
+fn flow(remote: &str, local: &str) -> Result<Flow, String> {
+    let flow = Flow::from_texts(local, remote);
+    flow.ok_or_else(|| format!("{remote:?} and {local:?} are not two addresses with ports"))
+}
+
+fn accounts_of(snapshot: &mut Transaction<'_>) -> Result<Vec<Account>, Error> {
+    let rows = snapshot.query(ACCOUNTS, &[])?;
+    rows.iter().map(account).collect()
+}
+
+fn account(row: &Row) -> Result<Account, Error> {
+    Ok(Account {
+        username: row.try_get(0)?,
+        realm: row.try_get(1)?,
+        secret: secret_of_row(row.try_get(2)?, row.try_get(3)?),
+        contacts_max: row.try_get::<_, Option<i32>>(4)?.map(i32::cast_unsigned),
+        mailbox: row.try_get(5)?,
+        hints: hints_of_row(row.try_get(6)?),
+    })
+}
+
+fn secrets(snapshot: &mut Transaction<'_>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+    let rows = snapshot.query("SELECT name, value FROM secret", &[])?;
+    rows.iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect()
+}
+
+const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
+    remote, local, cseq, granted_s, expires_at_ns, removed \
+    FROM contact JOIN lease USING (id) ORDER BY id";
+const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
+    FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\"";
+pub(super) const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";
+/// Nobody else changes accounts until the transaction ends.
+pub(super) const REVISION_LOCKED: &str =
+    "SELECT count FROM revision WHERE name = 'account' FOR UPDATE";

@@ -1,0 +1,48 @@
+//! Accounts for tools, in transactions of their own.
+
+use super::{SqliteOptions, StoreError, connect, load, sqlite_error, writer};
+use crate::store::{Account, AccountBook};
+use rusqlite::{Connection, TransactionBehavior};
+use std::path::{Path, PathBuf};
+
+/// A connection beside the server's.
+pub(in crate::store) struct SqliteBook {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl SqliteBook {
+    pub(in crate::store) fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self {
+            connection: connect(&SqliteOptions::new(path))?,
+            path: path.to_owned(),
+        })
+    }
+}
+
+impl AccountBook for SqliteBook {
+    fn put(&mut self, accounts: &[Account]) -> Result<(), StoreError> {
+        let wrap = |source| sqlite_error(&self.path, source);
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(wrap)?;
+        for account in accounts {
+            writer::put_account(&transaction, account).map_err(wrap)?;
+        }
+        transaction.commit().map_err(wrap)
+    }
+
+    fn remove(&mut self, username: &str, realm: &str) -> Result<bool, StoreError> {
+        let removed = writer::remove_account(&self.connection, username, realm);
+        removed
+            .map(|count| count > 0)
+            .map_err(|source| sqlite_error(&self.path, source))
+    }
+
+    fn all(&mut self) -> Result<Vec<Account>, StoreError> {
+        let read = load::accounts(&mut self.connection);
+        read.map(|(accounts, _)| accounts)
+            .map_err(|source| sqlite_error(&self.path, source))
+    }
+}

@@ -1,0 +1,382 @@
+//! Who may ask what over HTTP: hosts, tokens and their scopes.
+//!
+//! 1. A request that names a host which is not ours is refused, whatever it
+//!    wants: a page of another site may have had its name point to us.
+//! 2. Reading is free from this machine, and for others needs a token.
+//! 3. Changing needs a token of the scope `write` as `Authorization: Bearer`,
+//!    which no browser sends by itself, so that no page can borrow it.
+
+use super::connections::Peer;
+use crate::server::HttpStats;
+use axum::{
+    Extension,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use sha2::{Digest, Sha256};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use subtle::ConstantTimeEq;
+
+/// What a token lets its bearer do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Look at everything that is shown.
+    Read,
+    /// Change things, and look.
+    Write,
+}
+
+/// A token as the server knows it: by its hash.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// What people call it.
+    pub name: String,
+    /// What its bearer may do.
+    pub scope: Scope,
+    /// SHA-256 of the token.
+    pub sha256: [u8; 32],
+}
+
+/// The hosts that are ours and the tokens that are good.
+#[derive(Default)]
+pub struct Access {
+    hosts: Vec<String>,
+    tokens: RwLock<Vec<Token>>,
+    unauthorized: AtomicU64,
+    forbidden: AtomicU64,
+    misdirected: AtomicU64,
+}
+
+/// Why a request may not be.
+#[derive(Debug, PartialEq, Eq)]
+enum Denial {
+    /// The host it names is not ours.
+    Misdirected,
+    /// It needs a token and has none that is good.
+    Unauthorized(Scope),
+    /// Its token is good, but not for this.
+    Forbidden,
+}
+
+impl Access {
+    /// Serves `hosts` beside addresses and `localhost`, and knows `tokens`.
+    pub fn new(hosts: Vec<String>, tokens: Vec<Token>) -> Self {
+        Self {
+            hosts,
+            tokens: RwLock::new(tokens),
+            ..Self::default()
+        }
+    }
+
+    /// Knows these tokens from now on, and no others.
+    pub fn replace_tokens(&self, tokens: Vec<Token>) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+    }
+
+    /// What was refused so far.
+    pub fn stats(&self) -> HttpStats {
+        HttpStats {
+            unauthorized: self.unauthorized.load(Ordering::Relaxed),
+            forbidden: self.forbidden.load(Ordering::Relaxed),
+            misdirected: self.misdirected.load(Ordering::Relaxed),
+        }
+    }
+
+    fn check(&self, request: &Request, peer: IpAddr) -> Result<(), Denial> {
+        if !self.serves(request) {
+            return Err(Denial::Misdirected);
+        }
+        let needed = needed(request.method(), request.uri().path());
+        let is_free = needed == Scope::Read && peer.to_canonical().is_loopback();
+        if is_free || request.uri().path() == HEALTH {
+            return Ok(());
+        }
+        match self.scope(request.headers(), needed) {
+            None => Err(Denial::Unauthorized(needed)),
+            Some(granted) if granted < needed => Err(Denial::Forbidden),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Whether the host that the request names is ours. One without any comes
+    /// from no browser of today.
+    fn serves(&self, request: &Request) -> bool {
+        let named = request.uri().host().map(str::to_owned).or_else(|| {
+            let value = request.headers().get(header::HOST)?;
+            Some(without_port(value.to_str().unwrap_or("?")).to_owned())
+        });
+        named.is_none_or(|host| {
+            let bare = host.trim_start_matches('[').trim_end_matches(']');
+            bare.parse::<IpAddr>().is_ok()
+                || host.eq_ignore_ascii_case("localhost")
+                || self
+                    .hosts
+                    .iter()
+                    .any(|ours| ours.eq_ignore_ascii_case(&host))
+        })
+    }
+
+    /// What the token of a request is good for; `None` without a good one.
+    fn scope(&self, headers: &HeaderMap, needed: Scope) -> Option<Scope> {
+        let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+        let (scheme, credentials) = value.split_once(' ')?;
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return self.find(credentials.trim().as_bytes());
+        }
+        // A browser that asked its user sends this again by itself, also for
+        // another site's page: good for looking only.
+        let is_login = scheme.eq_ignore_ascii_case("basic") && needed == Scope::Read;
+        let login = is_login.then(|| base64(credentials.trim()))??;
+        let colon = login.iter().position(|&byte| byte == b':')?;
+        self.find(&login[colon + 1..])
+    }
+
+    /// Compares with every token, each in the same time whatever differs.
+    fn find(&self, token: &[u8]) -> Option<Scope> {
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found = None;
+        for token in tokens.iter() {
+            if bool::from(token.sha256.ct_eq(&hash)) {
+                found = Some(token.scope);
+            }
+        }
+        found
+    }
+
+    fn deny(&self, denial: &Denial) -> Response {
+        let counter = match denial {
+            Denial::Misdirected => &self.misdirected,
+            Denial::Unauthorized(_) => &self.unauthorized,
+            Denial::Forbidden => &self.forbidden,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        match denial {
+            Denial::Misdirected => (StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).into_response(),
+            Denial::Forbidden => (StatusCode::FORBIDDEN, FORBIDDEN).into_response(),
+            Denial::Unauthorized(needed) => unauthorized(*needed),
+        }
+    }
+}
+
+/// Lets a request pass, or answers it.
+pub(super) async fn guard(
+    State(access): State<Arc<Access>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match access.check(&request, peer.ip()) {
+        Ok(()) => next.run(request).await,
+        Err(denial) => access.deny(&denial),
+    }
+}
+
+impl Token {
+    /// The token `text` under a name.
+    pub fn new(name: impl Into<String>, scope: Scope, text: &str) -> Self {
+        Self {
+            name: name.into(),
+            scope,
+            sha256: Sha256::digest(text).into(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Token({}, {:?})", self.name, self.scope)
+    }
+}
+
+/// Graphite's requests may be forms, which only read.
+fn needed(method: &Method, path: &str) -> Scope {
+    let is_form = || method == Method::POST && FORMS.contains(&path.trim_end_matches('/'));
+    let only_reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) || is_form();
+    match only_reads {
+        true => Scope::Read,
+        false => Scope::Write,
+    }
+}
+
+fn unauthorized(needed: Scope) -> Response {
+    let (text, schemes) = match needed {
+        Scope::Read => (NO_READER, [BEARER, BASIC].as_slice()),
+        Scope::Write => (NO_WRITER, [BEARER].as_slice()),
+    };
+    let mut response = (StatusCode::UNAUTHORIZED, text).into_response();
+    for scheme in schemes {
+        let value = HeaderValue::from_static(scheme);
+        response
+            .headers_mut()
+            .append(header::WWW_AUTHENTICATE, value);
+    }
+    response
+}
+
+/// `example.org:8080`, `[::1]:8080`, `example.org`.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// RFC 4648 §4, as browsers write it.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=');
+    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
+    let (mut bits, mut count) = (0_u32, 0);
+    for byte in text.bytes() {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(six);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+const HEALTH: &str = "/healthz";
+const FORMS: [&str; 3] = ["/render", "/metrics/find", "/metrics/expand"];
+const BEARER: &str = "Bearer realm=\"busyhour\"";
+const BASIC: &str = "Basic realm=\"busyhour: a token as the password\"";
+const MISDIRECTED: &str =
+    "this host is not served here; add its name to http.hosts, or use the address\n";
+const FORBIDDEN: &str = "this token may only read; use one of scope write\n";
+const NO_READER: &str = "reading from another machine needs a token: \
+    Authorization: Bearer TOKEN, or the token as the password of a login\n";
+const NO_WRITER: &str = "changing something needs a token of scope write: \
+    Authorization: Bearer TOKEN; make one with: busyhour token NAME --scope write\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+
+    const HERE: &str = "127.0.0.1";
+    const AWAY: &str = "192.0.2.1";
+
+    fn access() -> Access {
+        let tokens = vec![
+            Token::new("grafana", Scope::Read, "reading"),
+            Token::new("shop", Scope::Write, "writing"),
+        ];
+        Access::new(vec!["pbx.example.com".into()], tokens)
+    }
+
+    fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> Request {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Body::empty()).unwrap()
+    }
+
+    fn check(from: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<(), Denial> {
+        access().check(&request(method, path, headers), from.parse().unwrap())
+    }
+
+    #[test]
+    fn only_our_hosts_are_served() {
+        let host = |host| check(HERE, "GET", "/", &[("host", host)]);
+        for ours in [
+            "127.0.0.1:8080",
+            "[::1]:8080",
+            "localhost",
+            "PBX.example.com:80",
+            "10.0.0.1",
+        ] {
+            assert_eq!(host(ours), Ok(()), "{ours}");
+        }
+        for foreign in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "pbx.example.com.evil:80",
+            "",
+        ] {
+            assert_eq!(host(foreign), Err(Denial::Misdirected), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn reading_is_free_here_and_needs_a_token_elsewhere() {
+        assert_eq!(check(HERE, "GET", "/", &[]), Ok(()));
+        assert_eq!(check("::ffff:127.0.0.1", "POST", "/render/", &[]), Ok(()));
+        let denied = Err(Denial::Unauthorized(Scope::Read));
+        assert_eq!(check(AWAY, "GET", "/", &[]), denied);
+        for good in ["Bearer reading", "bearer writing", "Basic eDpyZWFkaW5n"] {
+            assert_eq!(
+                check(AWAY, "GET", "/", &[("authorization", good)]),
+                Ok(()),
+                "{good}"
+            );
+        }
+        for bad in [
+            "Bearer",
+            "Bearer x",
+            "Basic eDpyZWFkaW5",
+            "Basic !",
+            "Digest reading",
+        ] {
+            assert_eq!(
+                check(AWAY, "GET", "/", &[("authorization", bad)]),
+                denied,
+                "{bad}"
+            );
+        }
+        assert_eq!(check(AWAY, "GET", "/healthz", &[]), Ok(()));
+    }
+
+    #[test]
+    fn changing_needs_a_bearer_who_may() {
+        let put = |value| check(HERE, "PUT", "/api/accounts/a", &[("authorization", value)]);
+        assert_eq!(put("Bearer writing"), Ok(()));
+        assert_eq!(put("Bearer reading"), Err(Denial::Forbidden));
+        let denied = Err(Denial::Unauthorized(Scope::Write));
+        assert_eq!(put("Basic eDp3cml0aW5n"), denied);
+        assert_eq!(check(HERE, "DELETE", "/", &[]), denied);
+        assert_eq!(check(HERE, "POST", "/api/stats", &[]), denied);
+    }
+
+    #[test]
+    fn tokens_can_be_replaced_and_refusals_are_counted() {
+        let access = access();
+        access.replace_tokens(Vec::new());
+        assert_eq!(access.find(b"writing"), None);
+        access.deny(&Denial::Unauthorized(Scope::Read));
+        access.deny(&Denial::Forbidden);
+        access.deny(&Denial::Misdirected);
+        let HttpStats {
+            unauthorized,
+            forbidden,
+            misdirected,
+        } = access.stats();
+        assert_eq!([unauthorized, forbidden, misdirected], [1; 3]);
+    }
+
+    #[test]
+    fn base64_of_the_rfc() {
+        for (text, bytes) in [("Zm9vYmFy", "foobar"), ("Zm9vYg==", "foob"), ("", "")] {
+            assert_eq!(base64(text).unwrap(), bytes.as_bytes());
+        }
+        assert_eq!(base64("Zm9v YmFy"), None);
+    }
+}

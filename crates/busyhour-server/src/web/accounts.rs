@@ -1,0 +1,189 @@
+//! Accounts over HTTP: listed, shown, put, removed.
+
+use super::Subject;
+use crate::{
+    server::{AccountError, Server},
+    store::{AccountEntry, AccountView, CommitError, Completion},
+};
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Where accounts are kept and changed: the server, or a stand-in in tests.
+pub trait AccountDesk: Send + Sync {
+    /// At most `limit` accounts behind the user `after`, by name.
+    fn page(&self, after: Option<&str>, limit: usize) -> Vec<AccountView>;
+
+    /// One account.
+    fn find(&self, user: &str) -> Option<AccountView>;
+
+    /// Stores an account; `done` is told when it is durable and in effect.
+    ///
+    /// # Errors
+    ///
+    /// See [`AccountError`]; then `done` is never told.
+    fn put(&self, entry: AccountEntry, done: Completion) -> Result<(), AccountError>;
+
+    /// Forgets an account; as [`put`](Self::put) otherwise.
+    ///
+    /// # Errors
+    ///
+    /// See [`AccountError`].
+    fn remove(&self, user: &str, done: Completion) -> Result<(), AccountError>;
+}
+
+impl AccountDesk for Server {
+    fn page(&self, after: Option<&str>, limit: usize) -> Vec<AccountView> {
+        self.stored_accounts(after, limit)
+    }
+
+    fn find(&self, user: &str) -> Option<AccountView> {
+        self.stored_account(user)
+    }
+
+    fn put(&self, entry: AccountEntry, done: Completion) -> Result<(), AccountError> {
+        self.put_account(entry, done)
+    }
+
+    fn remove(&self, user: &str, done: Completion) -> Result<(), AccountError> {
+        self.remove_account(user, done)
+    }
+}
+
+/// The routes below `/api/accounts`.
+pub(super) fn router(subject: Arc<dyn Subject>) -> Router {
+    let one = get(show).put(put).delete(remove);
+    Router::new()
+        .route("/api/accounts", get(list))
+        .route("/api/accounts/{user}", one)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(subject)
+}
+
+#[derive(Deserialize)]
+struct PageQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// A page of accounts, as `/api/accounts` gives it.
+#[derive(Serialize)]
+struct AccountPage {
+    accounts: Vec<AccountView>,
+    /// Pass it as `after` for the next page; null on the last.
+    next: Option<String>,
+}
+
+async fn list(State(subject): State<Arc<dyn Subject>>, Query(query): Query<PageQuery>) -> Response {
+    let limit = query.limit.unwrap_or(PAGE_LEN);
+    if !(1..=PAGE_LEN_MAX).contains(&limit) {
+        let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
+        return (StatusCode::BAD_REQUEST, message).into_response();
+    }
+    let Some(desk) = subject.accounts() else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let accounts = desk.page(query.after.as_deref(), limit);
+    let last = accounts.last().filter(|_| accounts.len() == limit);
+    let next = last.map(|account| account.user.clone());
+    Json(AccountPage { accounts, next }).into_response()
+}
+
+async fn show(State(subject): State<Arc<dyn Subject>>, Path(user): Path<String>) -> Response {
+    match subject.accounts().and_then(|desk| desk.find(&user)) {
+        Some(account) => Json(account).into_response(),
+        None => unknown(&user),
+    }
+}
+
+async fn put(
+    State(subject): State<Arc<dyn Subject>>,
+    Path(user): Path<String>,
+    body: Bytes,
+) -> Response {
+    let entry = match serde_json::from_slice::<AccountEntry>(&body) {
+        Ok(entry) if entry.user.is_empty() || entry.user == user => AccountEntry { user, ..entry },
+        Ok(entry) => {
+            let message = format!("user: `{}` is not the `{user}` of the path\n", entry.user);
+            return (StatusCode::BAD_REQUEST, message).into_response();
+        }
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
+    let Some(desk) = subject.accounts() else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let status = match desk.find(&entry.user) {
+        Some(_) => StatusCode::OK,
+        None => StatusCode::CREATED,
+    };
+    let user = entry.user.clone();
+    let (done, fate) = completion();
+    let stored = settle(desk.put(entry, done), fate).await;
+    match (stored, desk.find(&user)) {
+        (Ok(()), Some(account)) => (status, Json(account)).into_response(),
+        // Removed by somebody else in the meantime.
+        (Ok(()), None) => status.into_response(),
+        (Err(refusal), _) => refusal.into_response(),
+    }
+}
+
+async fn remove(State(subject): State<Arc<dyn Subject>>, Path(user): Path<String>) -> Response {
+    let Some(desk) = subject.accounts() else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    if desk.find(&user).is_none() {
+        return unknown(&user);
+    }
+    let (done, fate) = completion();
+    match settle(desk.remove(&user, done), fate).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+type Fate = oneshot::Receiver<Result<(), CommitError>>;
+
+fn completion() -> (Completion, Fate) {
+    let (told, fate) = oneshot::channel();
+    // Whoever asked may be gone.
+    (Box::new(move |outcome| drop(told.send(outcome))), fate)
+}
+
+/// Waits until a change is durable, or says why it is not.
+async fn settle(
+    handed_over: Result<(), AccountError>,
+    fate: Fate,
+) -> Result<(), (StatusCode, String)> {
+    let refuse = |status, message: String| Err((status, message + "\n"));
+    match handed_over {
+        Ok(()) => match fate.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => refuse(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            Err(_) => refuse(StatusCode::SERVICE_UNAVAILABLE, GONE.to_owned()),
+        },
+        Err(AccountError::Entry(reason)) => refuse(StatusCode::BAD_REQUEST, reason),
+        Err(error @ AccountError::Open) => refuse(StatusCode::CONFLICT, error.to_string()),
+        Err(error @ AccountError::Store(_)) => {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        }
+    }
+}
+
+fn unknown(user: &str) -> Response {
+    let message = format!("there is no account `{user}` in the store\n");
+    (StatusCode::NOT_FOUND, message).into_response()
+}
+
+const PAGE_LEN: usize = 1000;
+const PAGE_LEN_MAX: usize = 100_000;
+/// An account with every hint takes less.
+const BODY_BYTES_MAX: usize = 64 << 10;
+const GONE: &str = "the server ends";

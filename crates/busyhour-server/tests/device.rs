@@ -1,0 +1,221 @@
+//! Accounts as an operator meets them: by commands and over HTTP, with a server that runs.
+
+mod support;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::{
+    io::Write,
+    process::{Command, Output, Stdio},
+};
+use support::{Place, ServerProcess, busyhour};
+
+/// `busyhour device …` on the store of a place.
+fn device(place: &Place, words: &[&str]) -> Command {
+    let mut command = busyhour();
+    command.arg("device").args(words);
+    command.arg("--store-path").arg(place.path("busyhour.db"));
+    command
+}
+
+/// Runs a command with this on its standard input.
+fn run(mut command: Command, input: &str) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses its arguments reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn good(place: &Place, words: &[&str], input: &str) -> String {
+    let output = run(device(place, words), input);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn bad(place: &Place, words: &[&str], input: &str) -> (Option<i32>, String) {
+    let output = run(device(place, words), input);
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        words.lines().all(|line| line.starts_with("busyhour: ")),
+        "{words}"
+    );
+    (output.status.code(), words)
+}
+
+/// One registration by the storm; whether it was acknowledged.
+fn registers(server: &ServerProcess, user: &str, password: &str) -> bool {
+    let mut command = busyhour();
+    command.args(["storm", "--devices", "1", "--over", "10ms"]);
+    command.args(["--target", &server.sip.to_string()]);
+    command.args(["--auth", &format!("{user}:{password}")]);
+    command.output().unwrap().status.success()
+}
+
+#[test]
+fn devices_come_are_seen_and_go() {
+    let place = Place::new();
+    let words = [
+        "add",
+        "alice",
+        "--max-contacts",
+        "2",
+        "--mailbox",
+        "100",
+        "--hint",
+        "200",
+    ];
+    assert_eq!(
+        good(&place, &words, "wonder\n"),
+        "alice: may register in the realm busyhour\n"
+    );
+    let (code, words) = bad(&place, &["add", "alice"], "x\n");
+    assert_eq!(code, Some(1));
+    assert!(words.contains("--replace"), "{words}");
+    good(&place, &["add", "alice", "--replace", "--iax2"], "wonder\n");
+    let shown: Value =
+        serde_json::from_str(&good(&place, &["show", "alice", "--json"], "")).unwrap();
+    assert_eq!(
+        shown,
+        json!({
+            "user": "alice", "realm": "busyhour", "algorithms": ["MD5", "SHA-256", "SHA-512-256"],
+            "iax2": true, "max_contacts": null, "mailbox": null, "hints": [],
+        })
+    );
+    assert!(good(&place, &["list"], "").contains("alice"));
+    assert_eq!(good(&place, &["remove", "alice"], ""), "alice: removed\n");
+    let (code, words) = bad(&place, &["remove", "alice"], "");
+    assert_eq!(code, Some(1));
+    assert!(words.contains("there is no device `alice`"), "{words}");
+    assert_eq!(bad(&place, &["show", "alice"], "").0, Some(1));
+}
+
+#[test]
+fn mistakes_are_usage_and_change_nothing() {
+    let place = Place::new();
+    assert_eq!(bad(&place, &["add", "a b"], "x\n").0, Some(2));
+    assert_eq!(bad(&place, &["add", "alice"], "\n").0, Some(2));
+    assert_eq!(
+        bad(
+            &place,
+            &["add", "alice", "--store-durability", "memory"],
+            "x\n"
+        )
+        .0,
+        Some(2)
+    );
+    let file = place.file("devices.csv", "user,password\nalice,x\nb b,y\n");
+    let (code, words) = bad(&place, &["import", file.to_str().unwrap()], "");
+    assert_eq!(code, Some(2));
+    assert!(
+        words.contains("line 3: `b b` is not a user name"),
+        "{words}"
+    );
+    assert_eq!(good(&place, &["list", "--json"], ""), "[]\n");
+}
+
+#[test]
+fn an_import_is_taken_by_the_server_that_runs() {
+    let place = Place::new();
+    let server = place.server("");
+    assert!(!registers(&server, "d7", "p7"));
+    let mut file = String::from("user,password\n");
+    for number in 0..2500 {
+        file += &format!("d{number},p{number}\n");
+    }
+    let file = place.file("devices.csv", &file);
+    let words = good(&place, &["import", file.to_str().unwrap(), "--json"], "");
+    let report: Value = serde_json::from_str(&words).unwrap();
+    assert_eq!(report["devices"], 2500);
+    server.wait_for("/registrar/account_count", |count| count == 2500);
+    assert!(registers(&server, "d7", "p7"));
+    assert!(!registers(&server, "d7", "p8"));
+    good(&place, &["remove", "d7"], "");
+    server.wait_for("/registrar/account_count", |count| count == 2499);
+    assert!(!registers(&server, "d7", "p7"));
+}
+
+#[test]
+fn accounts_over_http_need_a_token_and_hold_at_once() {
+    let place = Place::new();
+    let made = busyhour()
+        .args(["token", "shop", "--scope", "write", "--json"])
+        .output()
+        .unwrap();
+    let token: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let mut server = place.server("");
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .build()
+        .into();
+    let bearer = format!("Bearer {}", token["token"].as_str().unwrap());
+    let put = |server: &ServerProcess, user: &str, body: &str| {
+        let url = format!("http://{}/api/accounts/{user}", server.http);
+        agent
+            .put(url)
+            .header("authorization", &bearer)
+            .send(body)
+            .unwrap()
+    };
+    assert_eq!(put(&server, "alice", "{}").status(), 401);
+    let entry = format!(
+        "[[token]]\nname = \"shop\"\nscope = \"write\"\nsha256 = {}\n",
+        token["sha256"]
+    );
+    place.file("busyhour.toml", &entry);
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("accounts read again");
+
+    assert_eq!(
+        put(&server, "alice", r#"{"password": "wonder"}"#).status(),
+        201
+    );
+    assert!(registers(&server, "alice", "wonder"));
+    assert_eq!(
+        put(&server, "alice", r#"{"password": "other"}"#).status(),
+        200
+    );
+    assert!(!registers(&server, "alice", "wonder"));
+    assert_eq!(put(&server, "alice", r#"{"pasword": "x"}"#).status(), 400);
+    assert_eq!(
+        put(&server, "alice", r#"{"user": "bob", "password": "x"}"#).status(),
+        400
+    );
+    let page: Value = serde_json::from_str(&server.get("/api/accounts?limit=1")).unwrap();
+    assert_eq!(page["accounts"][0]["user"], "alice");
+    assert!(!page.to_string().contains("other"));
+
+    server.signal(Signal::SIGKILL);
+    server.wait();
+    let server = place.server(&entry);
+    assert!(registers(&server, "alice", "other"), "it was durable");
+    let url = format!("http://{}/api/accounts/alice", server.http);
+    let delete = || {
+        agent
+            .delete(&url)
+            .header("authorization", &bearer)
+            .call()
+            .unwrap()
+    };
+    assert_eq!(delete().status(), 204);
+    assert_eq!(delete().status(), 404);
+    assert!(!registers(&server, "alice", "other"));
+}
+
+/// A limit of an account holds beside the server's.
+#[test]
+fn an_account_may_have_fewer_contacts_than_others() {
+    let place = Place::new();
+    good(&place, &["add", "few", "--max-contacts", "1"], "x\n");
+    good(&place, &["add", "many"], "x\n");
+    let server = place.server("");
+    // Two storms register from two ports, and so two contacts.
+    assert!(registers(&server, "few", "x"));
+    assert!(!registers(&server, "few", "x"));
+    assert!(registers(&server, "many", "x"));
+    assert!(registers(&server, "many", "x"));
+}

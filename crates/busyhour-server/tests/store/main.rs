@@ -1,0 +1,10 @@
+//! The stores: what was acknowledged is there again, whatever became of the
+//! server or the database in between.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod postgres;
+mod sample;
+mod sqlite;
+mod suite;

@@ -1,0 +1,189 @@
+//! PostgreSQL: a real one, which goes away and comes back.
+
+use crate::{
+    sample::{commit, put},
+    suite::{Database, TESTS},
+    support::{Place, ServerProcess, busyhour, postgres::Postgres},
+};
+use busyhour_server::store::{
+    AccountBook, CommitError, PostgresOptions, PostgresStore, Store, StoreError,
+    open_postgres_accounts,
+};
+use std::{collections::BTreeSet, sync::mpsc, time::Duration};
+
+struct Url(String);
+
+impl Url {
+    fn options(&self) -> PostgresOptions {
+        PostgresOptions::new(&self.0).unwrap()
+    }
+}
+
+impl Database for Url {
+    fn open(&self, queue_capacity: usize) -> Box<dyn Store> {
+        let mut options = self.options();
+        options.queue_capacity = queue_capacity;
+        Box::new(PostgresStore::open(options).unwrap())
+    }
+
+    fn book(&self) -> Box<dyn AccountBook> {
+        open_postgres_accounts(self.options()).unwrap()
+    }
+}
+
+#[test]
+fn it_does_what_every_store_must() {
+    let postgres = Postgres::start();
+    for (name, test) in TESTS {
+        println!("{name}");
+        test(&Url(postgres.database(name)));
+    }
+}
+
+#[test]
+fn one_server_has_a_database_and_a_newer_schema_is_refused() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("one"));
+    let first = url.open(8);
+    let error = PostgresStore::open(url.options()).err().unwrap();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+    drop(first);
+    drop(url.open(8));
+    postgres.sql("one", "UPDATE schema_version SET version = 99");
+    let error = PostgresStore::open(url.options()).err().unwrap();
+    assert!(
+        matches!(error, StoreError::Newer { found: 99, .. }),
+        "{error}"
+    );
+    let nobody = PostgresOptions::new(&postgres.url("missing")).unwrap();
+    let error = PostgresStore::open(nobody).err().unwrap().to_string();
+    assert!(error.contains("\"missing\" does not exist"), "{error}");
+}
+
+/// The database crashes and comes back under load: everything is told its fate
+/// once, and what was acknowledged is there.
+#[test]
+fn a_restart_of_the_database_under_load_loses_nothing() {
+    let mut postgres = Postgres::start();
+    let url = Url(postgres.database("load"));
+    let store = url.open(65_536);
+    let (told, fates) = mpsc::channel();
+    let offer = |number: u64| {
+        let told = told.clone();
+        let done = move |fate: Result<(), CommitError>| told.send((number, fate)).unwrap();
+        store.commit(vec![put(number, 1)], Box::new(done)).unwrap();
+    };
+    let mut next = 0;
+    for _ in 0..3 {
+        (next..next + 500).for_each(offer);
+        next += 500;
+        // Some of them are on their way now.
+        let first = fates.recv().unwrap();
+        told.send(first).unwrap();
+        postgres.crash();
+        (next..next + 500).for_each(offer);
+        next += 500;
+        postgres.run();
+        commit(&*store, vec![put(1_000_000 + next, 1)]).unwrap();
+    }
+    let fates: Vec<(u64, Result<(), CommitError>)> = fates.iter().take(next as usize).collect();
+    let numbers: BTreeSet<u64> = fates.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers.len() as u64, next, "each is told once");
+    let bindings = store.load().unwrap().bindings;
+    let stored: BTreeSet<u64> = bindings.iter().map(|binding| binding.id.0).collect();
+    for (number, fate) in fates {
+        assert!(
+            fate.is_err() || stored.contains(&number),
+            "{number} was acknowledged"
+        );
+    }
+}
+
+/// With no patience left, what waits is told so and is not stored; what was on
+/// its way is kept and comes through.
+#[test]
+fn a_long_absence_holds_what_was_sent_and_refuses_what_waits() {
+    let mut postgres = Postgres::start();
+    let url = Url(postgres.database("away"));
+    let mut options = url.options();
+    options.patience = Duration::ZERO;
+    let store = PostgresStore::open(options).unwrap();
+    postgres.crash();
+    let (told, fates) = mpsc::channel();
+    let offer = |number: u64| {
+        let told = told.clone();
+        let done = move |fate: Result<(), CommitError>| told.send((number, fate.is_ok())).unwrap();
+        store.commit(vec![put(number, 1)], Box::new(done)).unwrap();
+    };
+    offer(1);
+    // The first is taken before the second comes, or both are one group.
+    let failed_before = store.stats().failed;
+    let mut number = 2;
+    while store.stats().failed == failed_before {
+        offer(number);
+        number += 1;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (refused, is_stored) = fates.recv().unwrap();
+    assert!(refused > 1 && !is_stored, "{refused} {is_stored}");
+    assert!(!store.stats().last_error.is_empty());
+    postgres.run();
+    let mut stored = BTreeSet::new();
+    for (number, is_stored) in fates.iter().take(number as usize - 2) {
+        if is_stored {
+            stored.insert(number);
+        }
+    }
+    assert!(stored.contains(&1));
+    let bindings = store.load().unwrap().bindings;
+    assert!(bindings.iter().map(|binding| binding.id.0).eq(stored));
+}
+
+/// The real server: `kill -9` in a storm, and the database restarted in another.
+#[test]
+fn a_server_on_it_survives_kills_and_restarts_of_the_database() {
+    let mut postgres = Postgres::start();
+    let url = postgres.database("server");
+    let place = Place::new();
+    let mut command = busyhour();
+    let listen = ["--sip-listen", "--iax2-listen", "--http-listen"];
+    command.args(["serve", "--sip-auth", "open", "--store-url", &url]);
+    command.args(listen.iter().flat_map(|flag| [flag, "127.0.0.1:0"]));
+    let server = ServerProcess::start(&mut command, &place);
+    let said = server.said.join("\n");
+    assert!(said.contains("postgres://"), "{said}");
+    assert!(storm(&server, 1, 1000).wait().unwrap().success());
+    server.kill();
+    let server = ServerProcess::start(&mut command, &place);
+    assert_eq!(server.stat("/registrar/binding_count"), 1000);
+    let mut storm = storm(&server, 2001, 1000);
+    server.wait_for("/registrar/accepted", |accepted| accepted >= 100);
+    postgres.crash();
+    postgres.run();
+    assert!(storm.wait().unwrap().success(), "{}", server.log());
+    assert_eq!(server.stat("/registrar/binding_count"), 2000);
+    assert!(server.stop().success());
+    let server = ServerProcess::start(&mut command, &place);
+    assert_eq!(server.stat("/registrar/binding_count"), 2000);
+}
+
+fn storm(server: &ServerProcess, first: u64, devices: u32) -> std::process::Child {
+    let mut command = busyhour();
+    command.args([
+        "storm",
+        "--over",
+        "2s",
+        "--json",
+        "--domain",
+        "busyhour.test",
+    ]);
+    command.args(["--target", &server.sip.to_string()]);
+    command.args([
+        "--first",
+        &first.to_string(),
+        "--devices",
+        &devices.to_string(),
+    ]);
+    command.stdout(std::process::Stdio::null());
+    command.spawn().expect("the storm starts")
+}

@@ -1,0 +1,78 @@
+//! SQLite: a file that one server holds.
+
+use crate::{
+    suite::{Database, TESTS},
+    support::Place,
+};
+use busyhour_server::store::{
+    AccountBook, SqliteOptions, SqliteStore, Store, StoreError, open_accounts,
+};
+use std::{fs, path::Path};
+
+struct File(Place);
+
+impl File {
+    fn new() -> Self {
+        Self(Place::new())
+    }
+
+    fn options(&self) -> SqliteOptions {
+        SqliteOptions::new(self.0.path("busyhour.db"))
+    }
+}
+
+impl Database for File {
+    fn open(&self, queue_capacity: usize) -> Box<dyn Store> {
+        let options = SqliteOptions {
+            queue_capacity,
+            ..self.options()
+        };
+        Box::new(SqliteStore::open(options).unwrap())
+    }
+
+    fn book(&self) -> Box<dyn AccountBook> {
+        open_accounts(&self.0.path("busyhour.db")).unwrap()
+    }
+}
+
+#[test]
+fn it_does_what_every_store_must() {
+    for (name, test) in TESTS {
+        println!("{name}");
+        test(&File::new());
+    }
+}
+
+#[test]
+fn a_second_server_is_told_who_holds_the_database() {
+    let file = File::new();
+    let first = file.open(8);
+    let error = SqliteStore::open(file.options()).err().unwrap();
+    let pid = std::process::id();
+    assert!(matches!(error, StoreError::InUse { pid: Some(held), .. } if held == pid));
+    assert!(error.to_string().contains(&pid.to_string()));
+    drop(first);
+    file.open(8);
+}
+
+#[test]
+fn an_unwritable_path_is_one_clear_error() {
+    let missing = Path::new("/nonexistent-folder/busyhour.db");
+    let error = SqliteStore::open(SqliteOptions::new(missing))
+        .err()
+        .unwrap();
+    assert!(matches!(error, StoreError::Path { .. }));
+    assert!(
+        error
+            .to_string()
+            .contains("/nonexistent-folder/busyhour.db")
+    );
+}
+
+#[test]
+fn a_file_that_is_no_database_is_an_error() {
+    let file = File::new();
+    fs::write(file.0.path("busyhour.db"), vec![7_u8; 8192]).unwrap();
+    let error = SqliteStore::open(file.options()).err().unwrap();
+    assert!(matches!(error, StoreError::Sqlite { .. }), "{error}");
+}

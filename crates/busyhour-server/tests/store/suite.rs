@@ -1,0 +1,195 @@
+//! What every store that lasts must do.
+
+use crate::sample::{account, commit, contact, follow, lease, put, remove, remove_account, renew};
+use busyhour_server::{
+    auth::Secret,
+    registrar::BindingId,
+    store::{Account, AccountBook, AccountNews, Change, CommitError, Refused, Store},
+};
+use std::{sync::mpsc, time::Duration};
+
+/// A database that is empty at first, and can be opened again and again.
+pub trait Database {
+    /// A store with room for this many changes.
+    fn open(&self, queue_capacity: usize) -> Box<dyn Store>;
+
+    /// The accounts as a tool opens them.
+    fn book(&self) -> Box<dyn AccountBook>;
+}
+
+type Test = fn(&dyn Database);
+
+/// Every test, by name, each for a database of its own.
+pub const TESTS: &[(&str, Test)] = &[
+    ("reload", what_was_committed_is_loaded_again),
+    (
+        "fold",
+        many_changes_of_one_binding_in_a_group_end_as_the_last,
+    ),
+    ("odd", odd_characters_do_no_harm),
+    ("accounts", accounts_come_change_and_go),
+    ("told", changes_of_accounts_are_told_before_their_completion),
+    (
+        "tool",
+        what_a_tool_changes_is_noticed_also_beside_changes_of_ours,
+    ),
+    ("sequence", batches_complete_in_order_and_share_transactions),
+    ("full", a_full_queue_refuses_and_counts),
+    ("closed", a_closed_store_has_drained_and_refuses),
+];
+
+const ROOM: usize = 65_536;
+
+fn what_was_committed_is_loaded_again(database: &dyn Database) {
+    let secret = Change::PutSecret {
+        name: "nonce-key".into(),
+        value: vec![0, 255, 7],
+    };
+    {
+        let store = database.open(ROOM);
+        let account = Change::PutAccount(account("alice"));
+        commit(&*store, vec![put(1, 1), put(2, 1), account, secret]).unwrap();
+        commit(&*store, vec![renew(1, 9), remove(2)]).unwrap();
+    }
+    let contents = database.open(ROOM).load().unwrap();
+    assert_eq!(contents.bindings.len(), 1);
+    assert_eq!(contents.bindings[0].id, BindingId(1));
+    assert_eq!(contents.bindings[0].contact, contact(1));
+    assert_eq!(contents.bindings[0].lease, lease(9));
+    assert_eq!(contents.accounts, [account("alice")]);
+    assert_eq!(contents.secrets["nonce-key"], [0, 255, 7]);
+}
+
+fn many_changes_of_one_binding_in_a_group_end_as_the_last(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let changes = vec![
+        put(1, 1),
+        renew(1, 2),
+        renew(1, 3),
+        put(2, 1),
+        renew(2, 2),
+        remove(2),
+        put(3, 1),
+        put(3, 4),
+    ];
+    commit(&*store, changes).unwrap();
+    let bindings = store.load().unwrap().bindings;
+    let seen: Vec<(u64, u32)> = bindings
+        .iter()
+        .map(|one| (one.id.0, one.lease.cseq))
+        .collect();
+    assert_eq!(seen, [(1, 3), (3, 4)]);
+    assert_eq!(bindings[0].contact.q_milli, Some(500));
+}
+
+fn odd_characters_do_no_harm(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let mut odd = (*contact(7)).clone();
+    odd.user_agent = "\"'\\ {NULL} \u{1f4de} \0".into();
+    let odd = Change::Binding(busyhour_server::registrar::BindingChange::Put {
+        id: BindingId(7),
+        contact: odd.into(),
+        lease: lease(1),
+    });
+    commit(&*store, vec![odd, put(8, 1)]).unwrap();
+    let bindings = store.load().unwrap().bindings;
+    assert_eq!(bindings.len(), 2);
+    assert!(
+        bindings[0]
+            .contact
+            .user_agent
+            .starts_with("\"'\\ {NULL} \u{1f4de} ")
+    );
+}
+
+fn accounts_come_change_and_go(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let plain = Account {
+        secret: Secret::plaintext("kept for IAX2"),
+        contacts_max: None,
+        mailbox: None,
+        hints: Vec::new(),
+        ..account("bob")
+    };
+    commit(&*store, vec![Change::PutAccount(account("bob"))]).unwrap();
+    commit(&*store, vec![Change::PutAccount(plain.clone())]).unwrap();
+    assert_eq!(store.load().unwrap().accounts, [plain]);
+    commit(
+        &*store,
+        vec![remove_account("bob"), remove_account("nobody")],
+    )
+    .unwrap();
+    assert!(store.load().unwrap().accounts.is_empty());
+}
+
+fn changes_of_accounts_are_told_before_their_completion(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let news = follow(&*store);
+    commit(&*store, vec![Change::PutAccount(account("carol"))]).unwrap();
+    assert_eq!(news.try_recv(), Ok(AccountNews::Put(account("carol"))));
+    commit(&*store, vec![put(1, 1), remove_account("carol")]).unwrap();
+    let removed = AccountNews::Removed {
+        username: "carol".into(),
+        realm: "example.com".into(),
+    };
+    assert_eq!(news.try_recv(), Ok(removed));
+    assert!(news.try_recv().is_err(), "a binding is no account");
+}
+
+fn what_a_tool_changes_is_noticed_also_beside_changes_of_ours(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let news = follow(&*store);
+    let mut tool = database.book();
+    tool.put(&[account("dave"), account("erin")]).unwrap();
+    let both = AccountNews::All(vec![account("dave"), account("erin")]);
+    assert_eq!(news.recv().unwrap(), both);
+    assert!(tool.remove("dave", "example.com").unwrap());
+    assert!(!tool.remove("dave", "example.com").unwrap());
+    assert_eq!(tool.all().unwrap(), [account("erin")]);
+    commit(&*store, vec![Change::PutAccount(account("frank"))]).unwrap();
+    let told: Vec<AccountNews> = news.try_iter().collect();
+    // The tool's change may be noticed before ours, and then ours comes alone.
+    let together = [AccountNews::All(vec![account("erin"), account("frank")])];
+    let apart = [
+        AccountNews::All(vec![account("erin")]),
+        AccountNews::Put(account("frank")),
+    ];
+    assert!(told == together || told == apart, "{told:?}");
+}
+
+fn batches_complete_in_order_and_share_transactions(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let (told, order) = mpsc::channel();
+    for number in 0..2_000_u64 {
+        let told = told.clone();
+        let done = move |fate: Result<(), CommitError>| told.send((number, fate)).unwrap();
+        store.commit(vec![put(number, 1)], Box::new(done)).unwrap();
+    }
+    for expected in 0..2_000 {
+        assert_eq!(order.recv().unwrap(), (expected, Ok(())));
+    }
+    let stats = store.stats();
+    assert_eq!((stats.committed, stats.queued_len), (2_000, 0));
+    assert!(stats.transactions < 2_000, "{stats:?}");
+    assert!(stats.transaction_len_max > 1, "{stats:?}");
+}
+
+fn a_full_queue_refuses_and_counts(database: &dyn Database) {
+    let store = database.open(2);
+    let never = Box::new(|_: Result<(), CommitError>| panic!("a refused batch was told"));
+    let too_many = vec![put(1, 1), put(2, 1), put(3, 1)];
+    assert_eq!(store.commit(too_many, never), Err(Refused::Full));
+    assert_eq!(store.stats().refused, 1);
+}
+
+fn a_closed_store_has_drained_and_refuses(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let (told, fate) = mpsc::channel();
+    let done = move |outcome: Result<(), CommitError>| told.send(outcome).unwrap();
+    store.commit(vec![put(1, 1)], Box::new(done)).unwrap();
+    assert!(store.close(Duration::from_secs(60)));
+    assert_eq!(fate.recv().unwrap(), Ok(()));
+    let late = store.commit(vec![put(2, 1)], Box::new(|_| ()));
+    assert_eq!(late, Err(Refused::Closed));
+    assert_eq!(store.load().unwrap().bindings.len(), 1);
+}

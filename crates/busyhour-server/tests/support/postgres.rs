@@ -1,0 +1,183 @@
+//! A real PostgreSQL of the test's own, from Debian's package.
+
+use super::Place;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::{
+    fs::{self, File},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown},
+        process::CommandExt,
+    },
+    path::PathBuf,
+    process::{Child, Command},
+    thread,
+    time::Duration,
+};
+
+/// A cluster in a folder that vanishes with the test, reached by a socket in it.
+pub struct Postgres {
+    folder: Place,
+    programs: PathBuf,
+    server: Option<Child>,
+}
+
+impl Postgres {
+    /// Makes a cluster and starts it.
+    pub fn start() -> Self {
+        let mut postgres = Self {
+            folder: Place::new(),
+            programs: programs(),
+            server: None,
+        };
+        postgres.make_cluster();
+        postgres.run();
+        postgres
+    }
+
+    /// Makes a database and returns its URL.
+    pub fn database(&self, name: &str) -> String {
+        let mut command = self.command("createdb");
+        command
+            .args(["-U", "busyhour", "-h"])
+            .arg(self.folder.path(""))
+            .arg(name);
+        assert!(command.status().unwrap().success(), "createdb {name}");
+        self.url(name)
+    }
+
+    pub fn url(&self, name: &str) -> String {
+        let folder = self.folder.path("");
+        format!("postgres://busyhour@/{name}?host={}", folder.display())
+    }
+
+    /// Runs SQL in a database.
+    pub fn sql(&self, name: &str, sql: &str) {
+        let mut command = self.command("psql");
+        command
+            .args(["-q", "-v", "ON_ERROR_STOP=1", "-c", sql])
+            .arg(self.url(name));
+        assert!(command.status().unwrap().success(), "{sql}");
+    }
+
+    /// Ends it as a power cut would its processes: nothing is tidied up.
+    pub fn crash(&mut self) {
+        self.end(Signal::SIGQUIT);
+    }
+
+    /// Starts it again and waits until it takes connections.
+    pub fn run(&mut self) {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path("log"))
+            .unwrap();
+        let mut command = self.command("postgres");
+        command
+            .arg("-D")
+            .arg(self.folder.path("data"))
+            .arg("-k")
+            .arg(self.folder.path(""))
+            .args(["-c", "listen_addresses=", "-c", "max_connections=30"])
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        let mut server = command.spawn().expect("postgres starts");
+        while !self.is_ready() {
+            let ended = server.try_wait().unwrap();
+            assert_eq!(ended, None, "{}", self.log());
+            thread::sleep(PACE);
+        }
+        self.server = Some(server);
+    }
+
+    fn is_ready(&self) -> bool {
+        let mut command = self.command("pg_isready");
+        command.args(["-q", "-h"]).arg(self.folder.path(""));
+        command.status().unwrap().success()
+    }
+
+    fn make_cluster(&self) {
+        let folder = self.folder.path("");
+        // PostgreSQL refuses to run as root.
+        if let Some((user, group)) = other_user() {
+            chown(&folder, Some(user), Some(group)).expect("root may");
+        }
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = self.command("initdb");
+        command.arg("-D").arg(self.folder.path("data")).args([
+            "-A",
+            "trust",
+            "-U",
+            "busyhour",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]);
+        let output = command.output().expect("initdb runs");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(self.folder.path(""));
+        if let Some((user, group)) = other_user() {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    fn end(&mut self, signal: Signal) {
+        if let Some(mut server) = self.server.take() {
+            // It may be gone already.
+            let _ = kill(Pid::from_raw(server.id() as i32), signal);
+            server.wait().unwrap();
+        }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.end(Signal::SIGQUIT);
+    }
+}
+
+/// The folder of the newest PostgreSQL that is installed.
+fn programs() -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut folders: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
+    folders.retain(|folder| folder.join("initdb").exists());
+    folders.sort();
+    let newest = folders.pop();
+    newest.expect("PostgreSQL is missing: run scripts/install-deps.sh test")
+}
+
+/// Whom to run as instead of root: `nobody`.
+fn other_user() -> Option<(u32, u32)> {
+    if fs::metadata("/proc/self").expect("Linux").uid() != 0 {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").expect("a list of users");
+    let mut nobody = users
+        .lines()
+        .find(|line| line.starts_with("nobody:"))?
+        .split(':');
+    let user = nobody.nth(2)?.parse().ok()?;
+    Some((user, nobody.next()?.parse().ok()?))
+}
+
+/// Between two looks at something awaited; no test depends on its length.
+const PACE: Duration = Duration::from_millis(20);
