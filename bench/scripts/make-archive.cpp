@@ -1,6 +1,7 @@
-// Writes the archive of the `digest` scenario through PCP's own import library, the same bytes of data each time:
-// 1,688 metric-instances (72 metrics with one value, 101 with sixteen instances), one record each 12 s for 6 h.
-// usage: make-archive BASE
+// Writes archives of the `digest` scenario through PCP's own import library, the same bytes of data each time.
+// usage: make-archive BASE           1,688 metric-instances (72 metrics with one value, 101 with sixteen instances),
+//                                    one record each 12 s for 6 h
+//        make-archive FOLDER COUNT   so many archives, each of 100 metric-instances, one record each 60 s for 6 h
 #include "kit.hpp"
 
 #include <pcp/pmapi.h>
@@ -10,8 +11,14 @@
 namespace {
 
 constexpr int start_s = 1'425'308'400; // 2015-03-02 15:00 UTC, the afternoon of the seed
-constexpr int seconds = 6 * 3'600, step_s = 12;
-constexpr int metric_count = 173, instance_count = 16, domain = 245;
+constexpr int seconds = 6 * 3'600;
+constexpr int instance_count = 16, domain = 245;
+
+/// How large an archive is, and which numbers are in it.
+struct Shape {
+    int metric_count, step_s;
+    uint64_t seed;
+};
 
 void need(int status) {
     if (status < 0)
@@ -79,14 +86,14 @@ std::string add_metric(int number) {
     return name;
 }
 
-std::vector<Series> all_series() {
+std::vector<Series> all_series(const Shape &shape) {
     std::vector<Series> series;
     const auto add = [&](int number, const std::string &name, const char *instance) {
         const int handle = pmiGetHandle(name.c_str(), instance);
         need(handle);
-        series.emplace_back(handle, kinds[number % std::size(kinds)], series.size());
+        series.emplace_back(handle, kinds[number % std::size(kinds)], shape.seed + series.size());
     };
-    for (int number = 0; number < metric_count; number++) {
+    for (int number = 0; number < shape.metric_count; number++) {
         const std::string name = add_metric(number);
         if (!has_instances(number))
             add(number, name, "");
@@ -97,20 +104,35 @@ std::vector<Series> all_series() {
     return series;
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-    if (argc != 2)
-        kit::refuse("usage: make-archive BASE");
-    need(pmiStart(argv[1], 0));
+size_t write(const std::string &base, const Shape &shape) {
+    need(pmiStart(base.c_str(), 0));
     need(pmiSetHostname("busyhour"));
     need(pmiSetTimezone("UTC"));
-    std::vector<Series> series = all_series();
-    for (int second = 0; second <= seconds; second += step_s) {
+    std::vector<Series> series = all_series(shape);
+    for (int second = 0; second <= seconds; second += shape.step_s) {
         for (Series &one : series)
             one.put();
         need(pmiWrite(start_s + second, 0));
     }
     need(pmiEnd());
-    std::printf("%zu metric-instances\n", series.size());
+    return series.size();
+}
+
+void write_folder(const std::string &folder, int count) {
+    for (int number = 0; number < count; number++) {
+        char name[16];
+        std::snprintf(name, sizeof name, "/%04d", number);
+        write(folder + name, {10, 60, uint64_t(number) << 32});
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    if (argc == 3)
+        write_folder(argv[1], std::atoi(argv[2]));
+    else if (argc == 2)
+        std::printf("%zu metric-instances\n", write(argv[1], {173, 12, 0}));
+    else
+        kit::refuse("usage: make-archive BASE, or make-archive FOLDER COUNT");
 }

@@ -1,10 +1,11 @@
-// `digest`: an archive rendered through pmFetch, which interpolates: metric by metric, as the seed's program did, or
-// all in one fetch a step.
+// `digest`: archives rendered through pmFetch, which interpolates: metric by metric, as the seed's program did, or all
+// in one fetch a step.
 #include "scenarios.hpp"
 
 #include <pcp/pmapi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 namespace {
@@ -65,9 +66,9 @@ std::vector<Series> choose(size_t count) {
     return all;
 }
 
-struct timeval open_at_start() {
-    const int context = pmNewContext(PM_CONTEXT_ARCHIVE, archive);
-    need(context, archive);
+struct timeval open_at_start(const char *path = archive) {
+    const int context = pmNewContext(PM_CONTEXT_ARCHIVE, path);
+    need(context, path);
     pmLogLabel label;
     need(pmGetArchiveLabel(&label), "pmGetArchiveLabel");
     return label.ll_start;
@@ -108,9 +109,8 @@ void loop(std::vector<Series *> share) {
         fetch_one(*series, start);
 }
 
-/// One fetch a step for all of the share.
-void together(std::vector<Series *> share) {
-    const auto start = open_at_start();
+/// One fetch a step for all of the share, in the thread's context.
+void fetch_together(const std::vector<Series *> &share, const struct timeval &start) {
     std::vector<pmID> ids;
     for (const auto *series : share)
         if (ids.empty() || ids.back() != series->id)
@@ -132,6 +132,42 @@ void together(std::vector<Series *> share) {
     }
 }
 
+void together(std::vector<Series *> share) {
+    const auto start = open_at_start();
+    fetch_together(share, start);
+}
+
+/// All series of one archive of the folder, in a context that is closed afterwards.
+std::vector<Series> render(size_t number) {
+    char path[64];
+    std::snprintf(path, sizeof path, "../../data/archives/%04zu", number);
+    const auto start = open_at_start(path);
+    std::vector<Series> all = choose(SIZE_MAX);
+    std::vector<Series *> share;
+    for (auto &series : all)
+        share.push_back(&series);
+    fetch_together(share, start);
+    need(pmDestroyContext(pmWhichContext()), "pmDestroyContext");
+    return all;
+}
+
+void note(kit::DigestSum &sum, size_t &place, const std::vector<Series> &all) {
+    for (const auto &series : all) {
+        for (int step = 0; step < step_count; step++)
+            sum.add(place, step, series.values[step]);
+        place++;
+    }
+}
+
+void report(double ms, const char *what, size_t count, const kit::DigestSum &sum) {
+    kit::Output output;
+    output.figure("digest_ms", ms);
+    output.check(what, count);
+    output.check("values", sum.count);
+    output.check_real("sum", sum.sum);
+    output.finish();
+}
+
 } // namespace
 
 void run_digest(const kit::Args &args, bool is_together) {
@@ -151,13 +187,29 @@ void run_digest(const kit::Args &args, bool is_together) {
         worker.join();
     const double ms = kit::seconds_since(begin) * 1e3;
     kit::DigestSum sum;
-    for (size_t i = 0; i < all.size(); i++)
-        for (int step = 0; step < step_count; step++)
-            sum.add(i, step, all[i].values[step]);
-    kit::Output output;
-    output.figure("digest_ms", ms);
-    output.check("metrics", all.size());
-    output.check("values", sum.count);
-    output.check_real("sum", sum.sum);
-    output.finish();
+    size_t place = 0;
+    note(sum, place, all);
+    report(ms, "metrics", place, sum);
+}
+
+/// Each thread takes the next archive of the folder.
+void run_digest_folder(const kit::Args &args) {
+    const size_t count = args.number("archives"), threads = args.number("threads");
+    std::vector<std::vector<Series>> archives(count);
+    std::atomic<size_t> next{0};
+    const auto begin = kit::Clock::now();
+    std::vector<std::thread> workers;
+    for (size_t worker = 0; worker < threads; worker++)
+        workers.emplace_back([&] {
+            for (size_t number; (number = next++) < count;)
+                archives[number] = render(number);
+        });
+    for (auto &worker : workers)
+        worker.join();
+    const double ms = kit::seconds_since(begin) * 1e3;
+    kit::DigestSum sum;
+    size_t place = 0;
+    for (const auto &all : archives)
+        note(sum, place, all);
+    report(ms, "archives", count, sum);
 }

@@ -8,6 +8,8 @@ int main(int argc, char **argv) {
         run_buffers(args);
     else if (scenario == "digest")
         run_digest(args, variant == "together");
+    else if (scenario == "digest-folder")
+        run_digest_folder(args);
     else
         kit::refuse("no scenario " + scenario);
 }

@@ -5,3 +5,4 @@
 
 void run_buffers(const kit::Args &args);
 void run_digest(const kit::Args &args, bool is_together);
+void run_digest_folder(const kit::Args &args);

@@ -159,6 +159,15 @@ impl Expect {
         }
     }
 
+    pub fn digest_folder(params: &Params) -> Self {
+        Self {
+            exact: vec![("archives", params.number("archives"))],
+            positive: vec!["values"],
+            agree: vec!["values", "sum"],
+            ..Self::default()
+        }
+    }
+
     pub fn storm(_: &Params) -> Self {
         Self {
             exact: vec![("failed", 0)],

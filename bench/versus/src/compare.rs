@@ -60,6 +60,7 @@ pub fn ahead_by(ours: &Row, theirs: &Row) -> Option<Ratio> {
 pub fn figure(row: &Row) -> String {
     match (row.status, row.median) {
         (Status::Ok, Some(median)) => with_unit(median, &row.unit),
+        (Status::Cut, _) => row.reason.clone(),
         (Status::Missing, _) => format!("missing: {}", row.reason),
         _ => format!("failed: {}", row.reason),
     }

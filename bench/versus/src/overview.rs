@@ -61,7 +61,7 @@ fn table(rows: &[&Row], metric: &str) -> Table {
     table
 }
 
-/// A line for each engine that is missing or failed, once for each reason.
+/// A line for each engine that is missing, failed or cut, once for each reason.
 pub fn not_ok<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut lines = Vec::new();
@@ -69,6 +69,7 @@ pub fn not_ok<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
         if seen.insert((&row.scenario, &row.engine, &row.reason)) {
             let word = match row.status {
                 Status::Missing => "MISSING",
+                Status::Cut => "CUT",
                 _ => "FAILED",
             };
             let (scenario, engine, reason) = (&row.scenario, &row.engine, &row.reason);

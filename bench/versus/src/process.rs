@@ -28,10 +28,10 @@ pub struct Run {
     pub peak_kib: u64,
 }
 
-/// An engine had to be ended.
+/// An engine had to be ended after so long.
 #[derive(Debug, thiserror::Error)]
 #[error("ended after {} s: too slow", .0.as_secs())]
-pub struct TooSlow(Duration);
+pub struct TooSlow(pub Duration);
 
 /// One figure, as an engine prints it.
 #[derive(Debug, Clone, Deserialize)]

@@ -17,6 +17,8 @@ pub enum Status {
     Ok,
     Missing,
     Failed,
+    /// The budget was used up before it had a figure.
+    Cut,
 }
 
 /// One figure of one engine at one size.
@@ -36,7 +38,7 @@ pub struct Row {
     pub peak_kib: Option<u64>,
     pub contract: Contract,
     pub status: Status,
-    /// Why it is missing or failed.
+    /// Why it is missing, failed or cut.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// The figure of every round, in order: pairwise ratios are computed from it.

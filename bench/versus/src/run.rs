@@ -70,6 +70,7 @@ pub fn check(engines: &[String], scenarios: &[String]) -> Result<Vec<Row>> {
             warm_up: 0,
             budget: None,
             end: None,
+            cut: None,
             run_limit: Duration::from_secs(60),
         };
         runner::run(part, &ready, &plan, &mut |rows| record.add(rows));
@@ -91,6 +92,7 @@ pub fn seeds(rounds: usize) -> Result<Vec<Row>> {
             warm_up: usize::from(!seed.is_long),
             budget: None,
             end: None,
+            cut: None,
             run_limit: Duration::from_secs(180),
         };
         runner::run(part, &ready, &plan, &mut |rows| record.add(rows));
@@ -106,6 +108,8 @@ impl Pace {
             (false, Some(_)) => part.short,
             (false, None) => part.full,
         };
+        let share = end.map(|end| self.share(parts, end));
+        let cut = share.map(|share| Instant::now() + share * OVERRUN_MOST);
         Plan {
             sizes: sizes(),
             rounds: match self.quick {
@@ -115,8 +119,10 @@ impl Pace {
             },
             seed: self.seed,
             warm_up: usize::from(!self.quick),
-            budget: end.map(|end| self.share(parts, end)),
+            budget: share,
             end,
+            // Quick runs end what is slow after a few seconds.
+            cut: cut.min(end).filter(|_| !self.quick),
             run_limit: if self.quick { QUICK_LIMIT } else { self.limit },
         }
     }
@@ -187,9 +193,61 @@ fn is_machine(part: &Scenario) -> bool {
 
 const MACHINE: &str = "random-access";
 
+/// A part may take so many times its share, so that its largest sizes get a round; the parts after it then share what
+/// is left.
+const OVERRUN_MOST: u32 = 2;
+
 /// No process of a quick scenario starts later.
 const QUICK_END: Duration = Duration::from_secs(20);
 /// No round of a quick scenario starts in the last part of that time.
 const QUICK_RESERVE: Duration = Duration::from_secs(6);
 const QUICK_LIMIT: Duration = Duration::from_secs(8);
 const QUICK_ROUNDS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(quick: bool) -> Pace {
+        Pace {
+            quick,
+            budget: None,
+            rounds: 3,
+            seed: 1,
+            limit: Duration::from_secs(180),
+        }
+    }
+
+    #[test]
+    fn no_part_outlives_the_budget_of_all() {
+        let parts = chosen("all").unwrap();
+        let end = Instant::now() + Duration::from_secs(18 * 60);
+        for first in 0..parts.len() {
+            let plan = pace(false).plan(parts[first], &parts[first..], Some(end));
+            assert!(
+                plan.cut.is_some_and(|cut| cut <= end),
+                "{}",
+                parts[first].work
+            );
+        }
+    }
+
+    #[test]
+    fn a_part_that_took_longer_shortens_those_after_it() {
+        let parts = chosen("all").unwrap();
+        let cut = |seconds| {
+            let end = Instant::now() + Duration::from_secs(seconds);
+            pace(false).plan(parts[1], &parts[1..], Some(end)).budget
+        };
+        assert!(cut(600) < cut(900));
+        assert_eq!(cut(0), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is_cut() {
+        let parts = chosen("timers").unwrap();
+        assert_eq!(pace(false).plan(parts[0], &parts, None).cut, None);
+        let end = Some(Instant::now() + QUICK_END);
+        assert_eq!(pace(true).plan(parts[0], &parts, end).cut, None);
+    }
+}

@@ -29,8 +29,34 @@ pub struct Plan {
     pub budget: Option<Duration>,
     /// No process starts after this.
     pub end: Option<Instant>,
+    /// What runs then is ended: the budget is kept, whoever is slow.
+    pub cut: Option<Instant>,
     /// No process runs longer.
     pub run_limit: Duration,
+}
+
+/// How long a process may run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Limit {
+    /// Longer is too slow.
+    Slow(Duration),
+    /// No more of the budget is left for it.
+    Budget(Duration),
+}
+
+impl Plan {
+    /// Of the next process: no more than half of the time that is left, unless it is the last one, so that one that is
+    /// slow leaves something to those after it.
+    fn limit(&self, is_last: bool) -> Limit {
+        let left = self
+            .cut
+            .map(|cut| cut.saturating_duration_since(Instant::now()));
+        let share = left.map(|left| if is_last { left } else { left / 2 });
+        match share.filter(|share| *share < self.run_limit) {
+            Some(share) => Limit::Budget(share),
+            None => Limit::Slow(self.run_limit),
+        }
+    }
 }
 
 /// Measures `engines` (with the reason, for those that are missing) by `plan`; `note` gets the rows of each size as
@@ -50,7 +76,7 @@ pub fn run(
         let deadline = end.map(|end| Instant::now() + (end - Instant::now()) / left);
         let mut size = Size::new(scenario, params.with("seed", plan.seed), engines);
         size.refuse(&given_up);
-        size.all_rounds(plan, deadline, &bar);
+        size.all_rounds(plan, deadline, left == 1, &bar);
         given_up.note(&size);
         bar.set_position(((index + 1) * (plan.warm_up + plan.rounds) * engines.len()) as u64);
         note(size.finish(params));
@@ -58,15 +84,17 @@ pub fn run(
     bar.finish_and_clear();
 }
 
-/// Engines that were ended for being too slow, and the size at which they were: no larger one is tried.
+/// Engines that were ended for being too slow, and the size at which they were, and how: no larger one is tried.
 #[derive(Default)]
-struct GivenUp(BTreeMap<String, u64>);
+struct GivenUp(BTreeMap<String, (u64, Status)>);
 
 impl GivenUp {
     fn note(&mut self, size: &Size) {
-        for entry in size.entries.iter().filter(|entry| entry.is_too_slow) {
-            let at = self.0.entry(entry.engine.name.clone()).or_insert(u64::MAX);
-            *at = size.at().min(*at);
+        let ended = |entry: &&Entry| entry.is_too_slow && entry.status != Status::Ok;
+        for entry in size.entries.iter().filter(ended) {
+            let slow = (size.at(), entry.status);
+            let first = self.0.entry(entry.engine.name.clone()).or_insert(slow);
+            *first = if slow.0 < first.0 { slow } else { *first };
         }
     }
 }
@@ -116,25 +144,33 @@ impl<'a> Size<'a> {
     }
 
     fn refuse(&mut self, given_up: &GivenUp) {
+        let (at, axis) = (self.at(), self.scenario.axis);
         for entry in &mut self.entries {
-            let slow_at = given_up.0.get(&entry.engine.name);
-            if let Some(slow_at) =
-                slow_at.filter(|slow_at| self.params.number(self.scenario.axis) >= **slow_at)
-            {
-                entry.fail(format!(
-                    "not tried: too slow at {} = {slow_at}",
-                    self.scenario.axis
-                ));
+            let slow = given_up.0.get(&entry.engine.name);
+            match slow.filter(|(slow_at, _)| at >= *slow_at) {
+                Some((slow_at, Status::Cut)) => {
+                    entry.cut(format!("not run: budget ({CUT} at {axis} = {slow_at})"));
+                }
+                Some((slow_at, _)) => {
+                    entry.fail(format!("not tried: too slow at {axis} = {slow_at}"))
+                }
+                None => {}
             }
         }
     }
 
     /// Rounds until all have been run or the deadline has come; at least one.
-    fn all_rounds(&mut self, plan: &Plan, deadline: Option<Instant>, bar: &ProgressBar) {
+    fn all_rounds(
+        &mut self,
+        plan: &Plan,
+        deadline: Option<Instant>,
+        is_last: bool,
+        bar: &ProgressBar,
+    ) {
         let wanted = plan.warm_up + plan.rounds;
         let mut count = 0;
         while count < wanted && !(count > 0 && is_over(deadline)) {
-            self.round(plan, bar);
+            self.round(plan, is_last, bar);
             count += 1;
         }
         let surplus = count.saturating_sub(plan.rounds);
@@ -143,17 +179,16 @@ impl<'a> Size<'a> {
             .for_each(|entry| entry.forget_first(surplus));
     }
 
-    fn round(&mut self, plan: &Plan, bar: &ProgressBar) {
-        for entry in self
-            .entries
-            .iter_mut()
-            .filter(|entry| entry.status == Status::Ok)
-        {
+    fn round(&mut self, plan: &Plan, is_last: bool, bar: &ProgressBar) {
+        let entries = self.entries.iter_mut();
+        let mut running = entries.filter(|entry| entry.is_running()).peekable();
+        while let Some(entry) = running.next() {
             bar.set_message(entry.engine.name.clone());
-            if !is_over(plan.end) {
-                entry.measure(self.scenario, &self.params, plan.run_limit);
-            } else if entry.cpu_s.is_empty() {
-                entry.fail("not run: no time was left".to_owned());
+            if is_over(plan.end) || is_over(plan.cut) {
+                entry.cut(NOT_RUN.to_owned());
+            } else {
+                let limit = plan.limit(is_last && running.peek().is_none());
+                entry.measure(self.scenario, &self.params, limit);
             }
             bar.inc(1);
         }
@@ -212,13 +247,25 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn measure(&mut self, scenario: &Scenario, params: &Params, limit: Duration) {
+    /// Whether it takes part in the next round.
+    fn is_running(&self) -> bool {
+        self.status == Status::Ok && !self.is_too_slow
+    }
+
+    fn measure(&mut self, scenario: &Scenario, params: &Params, limit: Limit) {
+        let (Limit::Slow(longest) | Limit::Budget(longest)) = limit;
         let command = self.engine.command(scenario.work, params);
-        match command.and_then(|command| Run::measure(command, limit)) {
+        match command.and_then(|command| Run::measure(command, longest)) {
             Ok(run) => self.accept(scenario, params, run),
             Err(error) => {
                 self.is_too_slow = error.is::<TooSlow>();
-                self.fail(format!("{error:#}"));
+                match (error.downcast(), limit) {
+                    (Ok(TooSlow(after)), Limit::Budget(_)) => {
+                        self.cut(format!("{CUT} after {:.1} s", after.as_secs_f64()));
+                    }
+                    (Ok(slow), _) => self.fail(slow.to_string()),
+                    (Err(error), _) => self.fail(format!("{error:#}")),
+                }
             }
         }
     }
@@ -237,10 +284,18 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Drops the first rounds: they warmed the machine up.
+    /// Drops the first rounds: they warmed the machine up. One that was cut may have no others.
     fn forget_first(&mut self, count: usize) {
         for figures in self.figures.values_mut().chain([&mut self.cpu_s]) {
-            figures.drain(..count.min(figures.len()));
+            figures.drain(..count.min(figures.len().saturating_sub(1)));
+        }
+    }
+
+    /// The budget is used up: it keeps the figures of the rounds before, if there are any.
+    fn cut(&mut self, reason: String) {
+        if self.cpu_s.is_empty() {
+            self.status = Status::Cut;
+            self.reason = reason;
         }
     }
 
@@ -288,6 +343,12 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// What became of an engine that was measured when its time ended.
+const CUT: &str = "cut at the budget";
+
+/// Of one whose turn did not come.
+const NOT_RUN: &str = "not run: budget";
+
 fn is_over(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
@@ -297,4 +358,131 @@ fn progress(plan: &Plan, engine_count: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {prefix} {msg}");
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(total as u64).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, path::PathBuf};
+
+    use super::*;
+
+    /// One that never ends at 1,000 metrics and more, and at once below; in a folder of its own.
+    struct Sleeper {
+        folder: PathBuf,
+        engines: Vec<(Engine, Option<String>)>,
+    }
+
+    impl Sleeper {
+        fn new(name: &str) -> Self {
+            let folder = env::temp_dir().join(format!("versus-{name}-{}", std::process::id()));
+            fs::create_dir_all(folder.join(name)).unwrap();
+            fs::write(folder.join(name).join("run.sh"), SCRIPT).unwrap();
+            let about = "about = 'sleeps'\nbuild = []\nrun = ['sh', 'run.sh']";
+            let engine = "[[engine]]\nname = 'sleeper'\nscenarios.digest.contract = 'full'";
+            let manifest = folder.join(name).join("engine.toml");
+            fs::write(manifest, format!("{about}\n{engine}\n")).unwrap();
+            let engines = Engine::load_all(&folder).unwrap();
+            Self {
+                folder,
+                engines: engines.into_iter().map(|engine| (engine, None)).collect(),
+            }
+        }
+
+        /// What is recorded of it at these sizes, and why.
+        fn run(&self, sizes: &[u64], budget: Duration) -> Vec<(Status, String)> {
+            let digest = crate::scenario::parts("digest")[0];
+            let mut rows = Vec::new();
+            run(digest, &self.engines, &plan(sizes, budget), &mut |more| {
+                rows.extend(more)
+            });
+            let outcome = |row: Row| (row.status, row.reason);
+            rows.into_iter().map(outcome).collect()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    const SCRIPT: &str = r#"
+for word in "$@"; do case $word in metrics=*) metrics=${word#metrics=};; esac; done
+[ "$metrics" -lt 1000 ] || exec sleep 600
+echo '{"metric":"digest_ms","value":1}'
+echo "{\"checks\":{\"metrics\":$metrics,\"values\":1,\"sum\":1}}"
+"#;
+
+    fn plan(sizes: &[u64], budget: Duration) -> Plan {
+        let end = Some(Instant::now() + budget);
+        let size = |metrics: &u64| Params::default().with("metrics", *metrics);
+        Plan {
+            sizes: sizes.iter().map(size).collect(),
+            rounds: 3,
+            seed: 1,
+            warm_up: 1,
+            budget: Some(budget),
+            end,
+            cut: end,
+            run_limit: Duration::from_secs(600),
+        }
+    }
+
+    #[test]
+    fn what_runs_when_the_budget_ends_is_ended_and_says_so() {
+        let sleeper = Sleeper::new("ended");
+        let outcomes = sleeper.run(&[1_000], Duration::from_millis(300));
+        let (status, reason) = &outcomes[0];
+        assert_eq!(*status, Status::Cut);
+        assert!(reason.starts_with("cut at the budget after "), "{reason}");
+    }
+
+    #[test]
+    fn what_was_cut_is_not_tried_at_a_larger_size() {
+        let sleeper = Sleeper::new("larger");
+        let outcomes = sleeper.run(&[1_000, 2_000], Duration::from_millis(300));
+        let reason = "not run: budget (cut at the budget at metrics = 1000)";
+        assert_eq!(outcomes[1], (Status::Cut, reason.to_owned()));
+    }
+
+    #[test]
+    fn sizes_that_were_not_begun_are_rows_too() {
+        let sleeper = Sleeper::new("not-begun");
+        let outcomes = sleeper.run(&[1, 2, 1_000], Duration::ZERO);
+        assert_eq!(outcomes, vec![(Status::Cut, NOT_RUN.to_owned()); 3]);
+    }
+
+    #[test]
+    fn who_ends_in_time_has_figures() {
+        let sleeper = Sleeper::new("in-time");
+        let outcomes = sleeper.run(&[1, 2], Duration::from_secs(600));
+        assert_eq!(outcomes, vec![(Status::Ok, String::new()); 2]);
+    }
+
+    #[test]
+    fn figures_of_earlier_rounds_are_kept() {
+        let sleeper = Sleeper::new("kept");
+        let digest = crate::scenario::parts("digest")[0];
+        let mut entry = Entry::new(digest, &sleeper.engines[0].0, None);
+        entry.cpu_s.push(1.0);
+        entry.figures.insert("digest_ms".to_owned(), vec![5.0]);
+        entry.cut(CUT.to_owned());
+        entry.forget_first(1);
+        let rows = entry.rows(digest, &Params::default());
+        assert_eq!((rows[0].status, rows[0].median), (Status::Ok, Some(5.0)));
+    }
+
+    #[test]
+    fn one_that_is_slow_leaves_half_of_the_time_to_the_others() {
+        let limit = |seconds, is_last| plan(&[], Duration::from_secs(seconds)).limit(is_last);
+        assert_eq!(limit(2_000, false), Limit::Slow(Duration::from_secs(600)));
+        let Limit::Budget(half) = limit(1_000, false) else {
+            panic!("half of 1,000 s is less than 600 s");
+        };
+        assert!(half <= Duration::from_secs(500));
+        let Limit::Budget(all) = limit(599, true) else {
+            panic!("there are 599 s");
+        };
+        assert!(all > half && all <= Duration::from_secs(599));
+    }
 }

@@ -1,16 +1,23 @@
-//! An archive rendered by Busyhour: one pass for all series, on as many threads
-//! as asked for.
+//! Archives rendered by Busyhour: one pass for all series, on as many threads
+//! as asked for; of a folder each archive by one thread.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 
 use busyhour::{buffer::BufferPool, pool::TaskPool};
-use busyhour_server::archive::{Archive, Counters, RenderOptions, SeriesId, Window};
+use busyhour_server::archive::{
+    Archive, Counters, RenderOptions, Rendering, SeriesId, Window, archives_in,
+};
 use kit::{Args, args::refuse, digest::DigestSum};
 
 fn main() {
     let args = Args::from_command_line();
     match args.variant_and_scenario().1 {
         "digest" => digest(&args),
+        "digest-folder" => folder(&args),
         other => refuse(&format!("no scenario {other}")),
     }
 }
@@ -23,6 +30,55 @@ fn digest(args: &Args) {
     let buffers = buffers.expect("a budget");
     let archive = or_refuse(Archive::open(ARCHIVE, &buffers));
     let series = choose(&archive, args.number("metrics") as usize);
+    let rendering = render(&archive, &series, threads, pool.as_ref());
+    let digest_ms = begin.elapsed().as_secs_f64() * 1e3;
+    let mut sum = DigestSum::default();
+    add(&mut sum, 0, &rendering);
+    sum.report(digest_ms, "metrics", series.len() as u64);
+}
+
+/// As `busyhour digest` does: each archive is a task of the pool.
+fn folder(args: &Args) {
+    let (count, threads) = (args.number("archives") as usize, args.number("threads"));
+    let pool = TaskPool::builder().workers(threads as usize).build();
+    let pool = pool.expect("a pool of this size");
+    let begin = Instant::now();
+    let buffers = BufferPool::builder().budget_bytes(BUDGET_BYTES).build();
+    let buffers = buffers.expect("a budget");
+    let mut paths = or_refuse(archives_in(Path::new(FOLDER)));
+    paths.truncate(count);
+    let (sender, receiver) = mpsc::channel();
+    for (place, path) in paths.into_iter().enumerate() {
+        let (sender, buffers) = (sender.clone(), buffers.clone());
+        let pushed = pool.push(move || {
+            let _ = sender.send((place, whole(&path, &buffers)));
+        });
+        pushed.expect("a pool that runs");
+    }
+    drop(sender);
+    let mut renderings: Vec<(usize, Rendering)> = receiver.iter().collect();
+    let digest_ms = begin.elapsed().as_secs_f64() * 1e3;
+    renderings.sort_by_key(|(place, _)| *place);
+    let (mut sum, mut series) = (DigestSum::default(), 0);
+    for (_, rendering) in &renderings {
+        add(&mut sum, series, rendering);
+        series += rendering.series().len() as u64;
+    }
+    sum.report(digest_ms, "archives", renderings.len() as u64);
+}
+
+fn whole(path: &PathBuf, buffers: &BufferPool) -> Rendering {
+    let archive = or_refuse(Archive::open(path, buffers));
+    let series = choose(&archive, usize::MAX);
+    render(&archive, &series, 1, None)
+}
+
+fn render(
+    archive: &Archive,
+    series: &[SeriesId],
+    threads: usize,
+    pool: Option<&TaskPool>,
+) -> Rendering {
     let window = Window::new(archive.start(), archive.end(), STEP);
     let options = RenderOptions {
         // What pmFetch gives.
@@ -30,15 +86,16 @@ fn digest(args: &Args) {
         counter_wrap: false,
         threads,
     };
-    let rendering = or_refuse(archive.render(&series, window, options, pool.as_ref()));
-    let digest_ms = begin.elapsed().as_secs_f64() * 1e3;
-    let mut sum = DigestSum::default();
-    for index in 0..series.len() {
+    or_refuse(archive.render(series, window, options, pool))
+}
+
+/// The series of `rendering` are numbered from `first` on.
+fn add(sum: &mut DigestSum, first: u64, rendering: &Rendering) {
+    for index in 0..rendering.series().len() {
         for (step, value) in rendering.values(index).iter().enumerate() {
-            sum.add(index as u64, step as u64, *value);
+            sum.add(first + index as u64, step as u64, *value);
         }
     }
-    sum.report(digest_ms, series.len() as u64);
 }
 
 /// The threads besides the calling one.
@@ -68,5 +125,6 @@ fn or_refuse<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
 }
 
 const ARCHIVE: &str = "../../data/digest";
+const FOLDER: &str = "../../data/archives";
 const STEP: Duration = Duration::from_secs(60);
 const BUDGET_BYTES: u64 = 1 << 30;

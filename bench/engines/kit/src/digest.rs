@@ -18,11 +18,11 @@ impl DigestSum {
         }
     }
 
-    /// Prints the lines of `digest`.
-    pub fn report(&self, digest_ms: f64, metrics: u64) {
+    /// Prints the lines of `digest`, among them how many there were of `what`.
+    pub fn report(&self, digest_ms: f64, what: &'static str, count: u64) {
         let mut output = Output::default();
         output.figure("digest_ms", digest_ms);
-        output.check("metrics", metrics);
+        output.check(what, count);
         output.check("values", self.count);
         output.check_real("sum", self.sum);
         output.finish();
