@@ -9,19 +9,22 @@ use std::{env, hint::black_box, process::exit};
 fn main() -> Result<(), Error> {
     let mut words = env::args().skip(1);
     let way = words.next().unwrap_or_default();
-    let count = words.next().and_then(|word| word.parse().ok());
+    let count = words.next().and_then(|word| word.parse::<u64>().ok());
+    let count = count.unwrap_or_else(|| refuse("COUNT is a number"));
+    let one = match way.as_str() {
+        "nothing" => nothing,
+        "pin-unpin" => pin_unpin,
+        "find-unpin" => find_unpin,
+        "alloc-clone-drop" => alloc_clone_drop,
+        other => refuse(&format!("no such way: {other:?}")),
+    };
     let pool = BufferPool::builder().budget_bytes(1 << 20).build()?;
     let packet = pool.copy_from(&[b'x'; BUFFER_BYTES])?;
     let inside = &raw const packet[BUFFER_BYTES / 2];
-    for _ in 0..count.unwrap_or_else(|| refuse("COUNT is a number")) {
-        match way.as_str() {
-            "nothing" => {}
-            "pin-unpin" => pin_unpin(&pool, black_box(inside))?,
-            "find-unpin" => pool.unpin(black_box(pool.find(BUFFER_BYTES)?))?,
-            "alloc-clone-drop" => alloc_clone_drop(&pool)?,
-            other => refuse(&format!("no such way: {other:?}")),
-        }
-    }
+    (0..count).try_for_each(|_| one(black_box(&pool), black_box(inside)))
+}
+
+fn nothing(_: &BufferPool, _: *const u8) -> Result<(), Error> {
     Ok(())
 }
 
@@ -30,7 +33,11 @@ fn pin_unpin(pool: &BufferPool, address: *const u8) -> Result<(), Error> {
     pool.unpin(address)
 }
 
-fn alloc_clone_drop(pool: &BufferPool) -> Result<(), Error> {
+fn find_unpin(pool: &BufferPool, _: *const u8) -> Result<(), Error> {
+    pool.unpin(black_box(pool.find(BUFFER_BYTES)?))
+}
+
+fn alloc_clone_drop(pool: &BufferPool, _: *const u8) -> Result<(), Error> {
     let mut buffer = pool.alloc(BUFFER_BYTES)?;
     buffer[0] = 1;
     let first = black_box(buffer.freeze());
