@@ -153,7 +153,10 @@ impl Table {
         }
         let request = self.requests.remove(0);
         let verdict = match verdict % 4 {
-            0 => Verdict::Registered { refresh_s: 60 },
+            0 => Verdict::Registered {
+                refresh_s: 60,
+                message_count: None,
+            },
             1 => Verdict::Released,
             2 => Verdict::Forbidden,
             _ => Verdict::Failed,

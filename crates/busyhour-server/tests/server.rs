@@ -210,7 +210,7 @@ fn other_methods_are_told_what_is_allowed() {
     let cases = [
         ("OPTIONS", "200 OK"),
         ("INVITE", "405 Method Not Allowed"),
-        ("PUBLISH", "405 Method Not Allowed"),
+        ("MESSAGE", "405 Method Not Allowed"),
         ("CANCEL", "481 Call/Transaction Does Not Exist"),
         ("BYE", "481 Call/Transaction Does Not Exist"),
         ("FROBNICATE", "501 Not Implemented"),
@@ -223,7 +223,7 @@ fn other_methods_are_told_what_is_allowed() {
             "{answer}"
         );
         assert!(
-            answer.contains("Allow: REGISTER, SUBSCRIBE, OPTIONS\r\n"),
+            answer.contains("Allow: REGISTER, SUBSCRIBE, PUBLISH, OPTIONS\r\n"),
             "{answer}"
         );
     }
@@ -378,11 +378,11 @@ fn a_watcher_refreshes_and_unsubscribes_in_its_dialog() {
 #[test]
 fn what_nobody_may_watch_is_refused() {
     let mut server = Fixture::open();
-    server.receive(&subscribe(1, "", "Event: reg"));
+    server.receive(&subscribe(1, "", "Event: presence.winfo"));
     let answer = server.sent().remove(0);
     assert!(answer.starts_with("SIP/2.0 489 Bad Event\r\n"), "{answer}");
     assert!(
-        answer.contains("Allow-Events: presence, dialog\r\n"),
+        answer.contains("Allow-Events: presence, dialog, message-summary, reg\r\n"),
         "{answer}"
     );
     server.receive(&subscribe(2, "1-00", "Event: presence"));

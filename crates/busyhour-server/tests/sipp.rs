@@ -174,3 +174,32 @@ fn a_watcher_over_tcp_hears_of_a_device_in_order() {
     assert_eq!(server.stat("/watch/retransmitted"), 0, "never over TCP");
     assert!(server.stop().success());
 }
+
+#[test]
+fn an_account_publishes_what_waits_in_its_mailbox() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let calls = Calls {
+        scenario: "publish",
+        lines: &["watcher;[authentication username=watcher password=lamp]".to_owned()],
+        rate: 1,
+        transport: Transport::Udp,
+    };
+    let statistics = Sipp::start(&calls, "publish", &server, &place).finish();
+    assert_eq!(statistics.total("SuccessfulCall"), 1);
+    for (counter, count) in [
+        ("created", 1),
+        ("refreshed", 1),
+        ("condition_failed", 1),
+        ("removed", 1),
+        ("publication_count", 0),
+    ] {
+        assert_eq!(
+            server.stat(&format!("/publish/{counter}")),
+            count,
+            "{counter}"
+        );
+    }
+    assert_eq!(server.stat("/mailbox/published"), 2);
+    assert_eq!(server.stat("/mailbox/mailbox_count"), 0);
+}

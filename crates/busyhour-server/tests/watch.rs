@@ -247,7 +247,7 @@ fn strangers_and_latecomers_are_refused() {
 #[test]
 fn what_a_notifier_cannot_do_is_refused() {
     let refusal = |headers| read(&subscribe(1, None, headers)).unwrap_err();
-    assert_eq!(refusal("Event: reg"), Refusal::BadEvent);
+    assert_eq!(refusal("Event: presence.winfo"), Refusal::BadEvent);
     assert_eq!(refusal("Event: PRESENCE"), Refusal::BadEvent);
     assert_eq!(refusal("Expires: 60"), Refusal::BadEvent);
     let accept = "Event: presence\r\nAccept: text/plain";
@@ -403,6 +403,7 @@ fn online(id: u64) -> DeviceState {
     DeviceState {
         device: alice(),
         contacts: Arc::new([reachable]),
+        published: None,
     }
 }
 

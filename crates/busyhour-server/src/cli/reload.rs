@@ -22,4 +22,9 @@ impl Accounts for Reloadable {
         let accounts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         accounts.secret(username).cloned().map(Cow::Owned)
     }
+
+    fn mailbox(&self, username: &str) -> Option<String> {
+        let accounts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        accounts.mailbox(username).map(str::to_owned)
+    }
 }

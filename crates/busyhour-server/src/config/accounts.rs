@@ -1,5 +1,6 @@
 use crate::{
     auth::{Algorithm, HexDigest, Secret},
+    server::{MailboxRefusal, is_mailbox_name},
     store::check_username,
 };
 use serde::Deserialize;
@@ -30,6 +31,8 @@ use std::{
 #[derive(Clone, PartialEq, Default)]
 pub struct Accounts {
     by_user: HashMap<String, Secret>,
+    /// Only those that are not called as their user is.
+    mailboxes: HashMap<String, String>,
     ranges: Vec<AccountRange>,
 }
 
@@ -40,6 +43,8 @@ pub struct Account {
     pub user: String,
     /// What it proves itself with.
     pub secret: Secret,
+    /// Its mailbox; `None` is the one called as the user is.
+    pub mailbox: Option<String>,
 }
 
 /// Many accounts that differ in a number only, as `[[account_range]]` gives them.
@@ -69,6 +74,9 @@ impl Accounts {
         match self.by_user.entry(account.user) {
             Entry::Occupied(known) => Err(format!("user `{}` is there already", known.key())),
             Entry::Vacant(place) => {
+                if let Some(mailbox) = account.mailbox {
+                    self.mailboxes.insert(place.key().clone(), mailbox);
+                }
                 place.insert(account.secret);
                 Ok(())
             }
@@ -86,6 +94,11 @@ impl Accounts {
             let range = self.ranges.iter().find(|range| range.contains(user))?;
             Some(&range.secret)
         })
+    }
+
+    /// The mailbox of `user`, where it is not called as the user is.
+    pub fn mailbox(&self, user: &str) -> Option<&str> {
+        self.mailboxes.get(user).map(String::as_str)
     }
 
     /// How many accounts there are; those given twice count twice.
@@ -141,6 +154,7 @@ pub(super) struct AccountEntry {
     md5: Option<String>,
     sha256: Option<String>,
     sha512_256: Option<String>,
+    mailbox: Option<String>,
 }
 
 /// `[[account_range]]` as written, before it is checked.
@@ -169,7 +183,12 @@ impl AccountEntry {
             (None, false) => Secret::hashed(hashes),
             _ => return Err(EITHER.into()),
         };
-        Ok(Account { user, secret })
+        let mailbox = self.mailbox.map(mailbox).transpose()?;
+        Ok(Account {
+            user,
+            secret,
+            mailbox,
+        })
     }
 }
 
@@ -194,6 +213,13 @@ fn one() -> u64 {
 
 fn user(name: String) -> Result<String, String> {
     check_username(&name).map(|()| name)
+}
+
+fn mailbox(name: String) -> Result<String, String> {
+    match is_mailbox_name(&name) {
+        true => Ok(name),
+        false => Err(format!("mailbox: `{name}`: {}", MailboxRefusal::Name)),
+    }
 }
 
 fn not_empty(password: String) -> Result<String, String> {
@@ -244,6 +270,7 @@ mod tests {
         Account {
             user: user.into(),
             secret: Secret::plaintext("single"),
+            mailbox: None,
         }
     }
 

@@ -3,12 +3,21 @@ use super::{
     accounts::{AccountEntry, RangeEntry},
     tokens::TokenEntry,
 };
-use serde::de::DeserializeOwned;
+use crate::server::HintConfig;
+use serde::{Deserialize, de::DeserializeOwned};
 use std::ops::Range;
 use toml::{
     Spanned,
     de::{DeTable, DeValue, ValueDeserializer},
 };
+
+/// `[[hint]]` as written; the server says whether its devices can be.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HintEntry {
+    extension: String,
+    devices: Vec<String>,
+}
 
 /// Reads the TOML `text` of the file called `name` into `loaded`; returns every problem.
 pub(super) fn read(name: &str, text: &str, loaded: &mut Loaded) -> Vec<Problem> {
@@ -48,6 +57,7 @@ impl Reader<'_> {
                 "account" => self.accounts(value),
                 "account_range" => self.account_ranges(value),
                 "token" => self.tokens(value),
+                "hint" => self.hints(value),
                 section if is_section(section) => self.section(section, value),
                 unknown => self.unknown("section", unknown, name.span(), &sections()),
             }
@@ -89,6 +99,22 @@ impl Reader<'_> {
                 .check()
                 .and_then(|account| self.loaded.config.accounts.add(account));
             self.keep(span, "account", added);
+        }
+    }
+
+    fn hints(&mut self, value: &Spanned<DeValue<'_>>) {
+        for (span, entry) in self.entries::<HintEntry>("hint", value) {
+            let HintEntry { extension, devices } = entry;
+            let hints = &mut self.loaded.config.hints;
+            let is_known = hints.iter().any(|hint| hint.extension == extension);
+            let added = match is_known {
+                true => Err(format!("hint `{extension}` is there already")),
+                false => {
+                    hints.push(HintConfig { extension, devices });
+                    Ok(())
+                }
+            };
+            self.keep(span, "hint", added);
         }
     }
 
@@ -187,7 +213,7 @@ fn is_section(name: &str) -> bool {
 fn sections() -> Vec<&'static str> {
     let mut sections: Vec<_> = KEYS.iter().map(Key::section).collect();
     sections.dedup();
-    sections.extend(["account", "account_range", "token"]);
+    sections.extend(["account", "account_range", "hint", "token"]);
     sections
 }
 

@@ -2,8 +2,8 @@ use super::{
     Allowed, Config,
     values::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, algorithms, auth, call_tokens,
-        durability, format, hosts, join, join_or, level, path_or, put, realm, seconds,
-        show_path_or, show_stream_listen, stream_listen, url_or, workers,
+        durability, format, hosts, join, join_or, level, milliseconds, path_or, put, realm,
+        seconds, show_path_or, show_stream_listen, stream_listen, url_or, workers,
     },
 };
 use crate::store::masked;
@@ -252,86 +252,109 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "watch.min_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Shortest life of a subscription; a request for less is answered 423",
+        help: "Shortest life of a subscription or publication; a request for less is answered 423",
         assign: |config, text| put(&mut config.watch.expires_min, seconds(text)),
         show: |config| config.watch.expires_min.as_secs().to_string(),
     },
     Key {
         path: "watch.default_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Life of a subscription whose request names none",
+        help: "Life of a subscription or publication whose request names none",
         assign: |config, text| put(&mut config.watch.expires_default, seconds(text)),
         show: |config| config.watch.expires_default.as_secs().to_string(),
     },
     Key {
         path: "watch.max_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Longest life of a subscription; a request for more gets this",
+        help: "Longest life of a subscription or publication; a request for more gets this",
         assign: |config, text| put(&mut config.watch.expires_max, seconds(text)),
         show: |config| config.watch.expires_max.as_secs().to_string(),
     },
     Key {
+        path: "watch.notify_interval_milliseconds",
+        allowed: whole(0, 60_000, "milliseconds"),
+        help: "Least time between two changes told to one watcher; those between are conflated to the last",
+        assign: |config, text| put(&mut config.watch.notify_interval, milliseconds(text)),
+        show: |config| config.watch.notify_interval.as_millis().to_string(),
+    },
+    Key {
+        path: "watch.max_publication_bytes",
+        allowed: whole(256, 32_768, "bytes"),
+        help: "Longest body of a publication; a longer one is answered 413",
+        assign: |config, text| put(&mut config.watch.publication_len_max, text.parse().ok()),
+        show: |config| config.watch.publication_len_max.to_string(),
+    },
+    Key {
         path: "limits.devices",
-        allowed: Allowed::Whole {
-            min: 1,
-            max: 100_000_000,
-            unit: "devices",
-        },
+        allowed: whole(1, 100_000_000, "devices"),
         help: "Addresses of record with bindings or work in progress",
         assign: |config, text| put(&mut config.limits.devices_max, text.parse().ok()),
         show: |config| config.limits.devices_max.to_string(),
     },
     Key {
         path: "limits.transactions",
-        allowed: Allowed::Whole {
-            min: 64,
-            max: 16_777_216,
-            unit: "responses",
-        },
+        allowed: whole(64, 16_777_216, "responses"),
         help: "Responses kept for retransmitted requests",
         assign: |config, text| put(&mut config.limits.transactions_max, text.parse().ok()),
         show: |config| config.limits.transactions_max.to_string(),
     },
     Key {
         path: "limits.watchers",
-        allowed: Allowed::Whole {
-            min: 0,
-            max: 100_000_000,
-            unit: "subscriptions",
-        },
+        allowed: whole(0, 100_000_000, "subscriptions"),
         help: "Subscriptions at a time",
         assign: |config, text| put(&mut config.limits.watchers_max, text.parse().ok()),
         show: |config| config.limits.watchers_max.to_string(),
     },
     Key {
-        path: "limits.device_queue",
-        allowed: Allowed::Whole {
-            min: 1,
-            max: 65536,
-            unit: "datagrams",
+        path: "limits.mailboxes",
+        allowed: whole(0, 100_000_000, "mailboxes"),
+        help: "Mailboxes of which something is known; more are refused with 409",
+        assign: |config, text| put(&mut config.limits.mailboxes_max, text.parse().ok()),
+        show: |config| config.limits.mailboxes_max.to_string(),
+    },
+    Key {
+        path: "limits.hints",
+        allowed: whole(0, 10_000_000, "hints"),
+        help: "Hints set by HTTP; more are refused with 409",
+        assign: |config, text| put(&mut config.limits.hints_max, text.parse().ok()),
+        show: |config| config.limits.hints_max.to_string(),
+    },
+    Key {
+        path: "limits.publications",
+        allowed: whole(0, 100_000_000, "publications"),
+        help: "Publications at a time; more are answered 503",
+        assign: |config, text| put(&mut config.limits.publications_max, text.parse().ok()),
+        show: |config| config.limits.publications_max.to_string(),
+    },
+    Key {
+        path: "limits.publications_per_device",
+        allowed: whole(1, 64, "publications"),
+        help: "Publications of one address of record at a time; more are answered 480",
+        assign: |config, text| {
+            put(
+                &mut config.limits.publications_per_device_max,
+                text.parse().ok(),
+            )
         },
+        show: |config| config.limits.publications_per_device_max.to_string(),
+    },
+    Key {
+        path: "limits.device_queue",
+        allowed: whole(1, 65536, "datagrams"),
         help: "Datagrams that may wait for one device; more are dropped and counted",
         assign: |config, text| put(&mut config.limits.device_queue_max, text.parse().ok()),
         show: |config| config.limits.device_queue_max.to_string(),
     },
     Key {
         path: "limits.connections",
-        allowed: Allowed::Whole {
-            min: 1,
-            max: 1_000_000,
-            unit: "connections",
-        },
+        allowed: whole(1, 1_000_000, "connections"),
         help: "SIP connections at a time; more are closed at once, and counted",
         assign: |config, text| put(&mut config.sip.connections_max, text.parse().ok()),
         show: |config| config.sip.connections_max.to_string(),
     },
     Key {
         path: "limits.connections_per_source",
-        allowed: Allowed::Whole {
-            min: 1,
-            max: 1_000_000,
-            unit: "connections",
-        },
+        allowed: whole(1, 1_000_000, "connections"),
         help: "SIP connections at a time from one IP address",
         assign: |config, text| {
             put(
@@ -343,22 +366,14 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "limits.iax2_calls",
-        allowed: Allowed::Whole {
-            min: 16,
-            max: 16_777_216,
-            unit: "calls",
-        },
+        allowed: whole(16, 16_777_216, "calls"),
         help: "Registrations by IAX2 in progress; more are not answered, and counted",
         assign: |config, text| put(&mut config.limits.iax2_calls_max, text.parse().ok()),
         show: |config| config.limits.iax2_calls_max.to_string(),
     },
     Key {
         path: "limits.iax2_calls_per_source",
-        allowed: Allowed::Whole {
-            min: 1,
-            max: 32_767,
-            unit: "calls",
-        },
+        allowed: whole(1, 32_767, "calls"),
         help: "Registrations by IAX2 in progress from one IP address",
         assign: |config, text| {
             put(
@@ -370,11 +385,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "limits.iax2_records",
-        allowed: Allowed::Whole {
-            min: 16,
-            max: 16_777_216,
-            unit: "calls",
-        },
+        allowed: whole(16, 16_777_216, "calls"),
         help: "Ended IAX2 calls whose late duplicates are recognised, for 10 s at most",
         assign: |config, text| put(&mut config.limits.iax2_records_max, text.parse().ok()),
         show: |config| config.limits.iax2_records_max.to_string(),
@@ -615,6 +626,10 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// RFC 3261 allows up to 2^32-1; a year is more than any phone means.
+const fn whole(min: u64, max: u64, unit: &'static str) -> Allowed {
+    Allowed::Whole { min, max, unit }
+}
+
 const SECONDS_OF_LIFE: Allowed = Allowed::Whole {
     min: 1,
     max: 31_536_000,

@@ -40,7 +40,7 @@ pub use problem::{Origin, Problem, Problems};
 
 use crate::auth::Algorithm;
 use crate::server::{
-    Authentication, CallTokens, Limits, RegistrationPolicy, ServerConfig, WatchPolicy,
+    Authentication, CallTokens, HintConfig, Limits, RegistrationPolicy, ServerConfig, WatchPolicy,
 };
 use crate::web::Token;
 use std::{
@@ -58,7 +58,7 @@ pub struct Config {
     pub iax2: Iax2,
     /// Lives and counts of bindings; part of the `[sip]` section.
     pub registration: RegistrationPolicy,
-    /// Lives of subscriptions: the `[watch]` section.
+    /// Lives of subscriptions and publications: the `[watch]` section.
     pub watch: WatchPolicy,
     /// Bounds of every table: the `[limits]` section.
     pub limits: Limits,
@@ -76,6 +76,8 @@ pub struct Config {
     pub accounts: Accounts,
     /// Who may ask over HTTP: each `[[token]]`.
     pub tokens: Vec<Token>,
+    /// Extensions that stand for devices.
+    pub hints: Vec<HintConfig>,
 }
 
 /// The `[sip]` section.
@@ -270,6 +272,7 @@ impl Config {
             registration: self.registration.clone(),
             watch: self.watch.clone(),
             limits: self.limits.clone(),
+            hints: self.hints.clone(),
             ..ServerConfig::default()
         }
     }

@@ -15,6 +15,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
     }
     accounts(&mut out, loaded);
     tokens(&mut out, loaded);
+    hints(&mut out, loaded);
     out
 }
 
@@ -52,8 +53,12 @@ fn accounts(out: &mut String, loaded: &Loaded) {
         out.push_str(NO_ACCOUNTS);
     }
     for user in loaded.config.accounts.users() {
+        let mailbox = loaded.config.accounts.mailbox(user);
         let user = quote(user);
         let _ = write!(out, "\n[[account]]\nuser = {user}\n{MASKED}\n");
+        if let Some(mailbox) = mailbox {
+            let _ = writeln!(out, "mailbox = {}", quote(mailbox));
+        }
     }
     for range in loaded.config.accounts.ranges() {
         let prefix = quote(&range.prefix);
@@ -80,6 +85,21 @@ fn tokens(out: &mut String, loaded: &Loaded) {
     }
 }
 
+fn hints(out: &mut String, loaded: &Loaded) {
+    if loaded.config.hints.is_empty() {
+        out.push_str(NO_HINTS);
+    }
+    for hint in &loaded.config.hints {
+        let extension = quote(&hint.extension);
+        let devices: Vec<_> = hint.devices.iter().map(|device| quote(device)).collect();
+        let devices = devices.join(", ");
+        let _ = write!(
+            out,
+            "\n[[hint]]\nextension = {extension}\ndevices = [{devices}]\n"
+        );
+    }
+}
+
 const HEAD: &str = "\
 # The configuration of `busyhour serve`. Behind each value stands where it came from.
 ";
@@ -90,6 +110,7 @@ const NO_ACCOUNTS: &str = "
 # [[account]]
 # user = \"alice\"
 # password = \"something long\"
+# mailbox = \"alice\"
 #
 # Numbered accounts that share a password, as for a load test: device1 to device12000.
 #
@@ -107,6 +128,13 @@ const NO_TOKENS: &str = "
 # name = \"provisioning\"
 # scope = \"write\"
 # sha256 = \"…\"
+";
+const NO_HINTS: &str = "
+# Extensions whose state is that of some devices together, for lamps:
+#
+# [[hint]]
+# extension = \"100\"
+# devices = [\"alice\", \"bob\"]
 ";
 const MASKED: &str = "password = \"(not shown)\"";
 

@@ -17,6 +17,10 @@ pub(super) fn seconds(text: &str) -> Option<Duration> {
     text.parse().ok().map(Duration::from_secs)
 }
 
+pub(super) fn milliseconds(text: &str) -> Option<Duration> {
+    text.parse().ok().map(Duration::from_millis)
+}
+
 pub(super) fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
     text.split(',').map(|one| one.trim().parse().ok()).collect()
 }

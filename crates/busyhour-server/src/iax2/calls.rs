@@ -226,10 +226,14 @@ fn is_never_answered(kind: Kind) -> bool {
 
 fn answer(call: &Call, at: Moment, verdict: &Verdict) -> (Command, Vec<u8>) {
     match verdict {
-        Verdict::Registered { refresh_s } => {
-            (Command::RegisterAck, acceptance(call, at, Some(*refresh_s)))
-        }
-        Verdict::Released => (Command::RegisterAck, acceptance(call, at, None)),
+        Verdict::Registered {
+            refresh_s,
+            message_count,
+        } => (
+            Command::RegisterAck,
+            acceptance(call, at, Some(*refresh_s), *message_count),
+        ),
+        Verdict::Released => (Command::RegisterAck, acceptance(call, at, None, None)),
         Verdict::Forbidden => (
             Command::RegisterReject,
             reply::cause("Registration Refused", code::FACILITY_REJECTED),
@@ -242,7 +246,12 @@ fn answer(call: &Call, at: Moment, verdict: &Verdict) -> (Command, Vec<u8>) {
 }
 
 /// The elements of a REGACK (RFC 5456 §6.1).
-fn acceptance(call: &Call, at: Moment, refresh_s: Option<u16>) -> Vec<u8> {
+fn acceptance(
+    call: &Call,
+    at: Moment,
+    refresh_s: Option<u16>,
+    message_count: Option<u16>,
+) -> Vec<u8> {
     let mut elements = Vec::with_capacity(ACCEPTANCE_BYTES);
     let writer = ElementWriter::new(&mut elements)
         .text(Element::Username, &call.username)
@@ -251,10 +260,14 @@ fn acceptance(call: &Call, at: Moment, refresh_s: Option<u16>) -> Vec<u8> {
         Some(refresh_s) => writer.number16(Element::Refresh, refresh_s),
         None => writer,
     };
+    let writer = match message_count {
+        Some(count) => writer.number16(Element::MessageCount, count),
+        None => writer,
+    };
     writer.apparent_address(call.key().flow.remote);
     elements
 }
 
-/// The longest name, a date, a refresh and an IPv6 address, each with its two
-/// octets.
-const ACCEPTANCE_BYTES: usize = super::opening::NAME_BYTES_MAX + 4 + 2 + 28 + 4 * 2;
+/// The longest name, a date, a refresh, a count and an IPv6 address, each with
+/// its two octets.
+const ACCEPTANCE_BYTES: usize = super::opening::NAME_BYTES_MAX + 4 + 2 + 2 + 28 + 5 * 2;

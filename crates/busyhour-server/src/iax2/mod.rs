@@ -84,7 +84,7 @@
 //! // Now the registrar is asked; what it says goes to the device.
 //! let request = actions.take_requests().remove(0);
 //! assert_eq!(&*request.username, "alice");
-//! calls.conclude(at, &request.call, &Verdict::Registered { refresh_s: 60 }, &mut actions);
+//! calls.conclude(at, &request.call, &Verdict::Registered { refresh_s: 60, message_count: None }, &mut actions);
 //! let frames = actions.take_frames();
 //! let Ok(Frame::Full(regack)) = Frame::parse(&frames[0].1) else { panic!("a full frame") };
 //! assert_eq!(regack.kind, Kind::Iax(Command::RegisterAck));

@@ -49,6 +49,8 @@ pub enum Verdict {
     Registered {
         /// For how long, in seconds.
         refresh_s: u16,
+        /// MSGCOUNT; `None` without a mailbox.
+        message_count: Option<u16>,
     },
     /// It is undone, and durable.
     Released,

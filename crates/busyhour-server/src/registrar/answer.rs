@@ -57,6 +57,7 @@ pub fn write_refusal(
         Refusal::BadExtension(options) => answer.header(HeaderName::Unsupported, options),
         Refusal::BadEvent => answer.header(HeaderName::AllowEvents, ALLOW_EVENTS),
         Refusal::IntervalTooBrief(min) => answer.header(HeaderName::MinExpires, seconds(*min)),
+        Refusal::UnsupportedMedia(wanted) => answer.header(HeaderName::Accept, wanted),
         Refusal::Overloaded(after) => answer.header(HeaderName::RetryAfter, seconds(*after)),
         _ => answer,
     }
@@ -86,4 +87,4 @@ impl Display for ContactValue<'_> {
 }
 
 /// The event packages of this server, as `Allow-Events` lists them.
-pub const ALLOW_EVENTS: &str = "presence, dialog";
+pub const ALLOW_EVENTS: &str = "presence, dialog, message-summary, reg";

@@ -14,6 +14,12 @@ pub enum Refusal {
     NotFound,
     /// 406: no body that we can send is accepted.
     NotAcceptable,
+    /// 412: the entity-tag is not the last one of a publication that lives.
+    ConditionFailed,
+    /// 413: the body is longer than is taken.
+    TooLarge,
+    /// 415: the body must be of this type, and not encoded.
+    UnsupportedMedia(&'static str),
     /// 416: the scheme of the address of record is not SIP.
     UnsupportedScheme,
     /// 420: these options of Require are unknown.
@@ -22,6 +28,8 @@ pub enum Refusal {
     IntervalTooBrief(Duration),
     /// 439: the device wants its flow kept, and the first proxy on its way does not.
     FirstHopLacksOutbound,
+    /// 480: as many publications live as may.
+    TooManyPublications,
     /// 481: no such subscription, or no longer.
     NoSubscription,
     /// 489: an event package that is none of ours.
@@ -40,6 +48,10 @@ impl Refusal {
             Self::Forbidden(_) => Status::FORBIDDEN,
             Self::NotFound => Status::NOT_FOUND,
             Self::NotAcceptable => Status::NOT_ACCEPTABLE,
+            Self::ConditionFailed => Status::CONDITIONAL_REQUEST_FAILED,
+            Self::TooLarge => Status::REQUEST_ENTITY_TOO_LARGE,
+            Self::UnsupportedMedia(_) => Status::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooManyPublications => Status::TEMPORARILY_UNAVAILABLE,
             Self::NoSubscription => Status::CALL_DOES_NOT_EXIST,
             Self::BadEvent => Status::BAD_EVENT,
             Self::UnsupportedScheme => Status::UNSUPPORTED_URI_SCHEME,
@@ -57,6 +69,7 @@ impl Refusal {
             Self::BadRequest(reason) => reason,
             Self::Forbidden(reason) => reason,
             Self::NoSubscription => "Subscription Does Not Exist",
+            Self::TooManyPublications => "Too Many Publications",
             Self::OutOfOrder => "CSeq Out Of Order",
             other => other.status().reason(),
         }

@@ -16,6 +16,11 @@ pub trait Accounts: Send + Sync {
     /// The secret of a user of the server's realm; `None` when there is no
     /// such account. Asked for each request: it must be quick.
     fn secret(&self, username: &str) -> Option<Cow<'_, Secret>>;
+
+    /// The mailbox of a user, where it is not called as the user is.
+    fn mailbox(&self, _username: &str) -> Option<String> {
+        None
+    }
 }
 
 /// Nobody has an account.
@@ -79,6 +84,17 @@ impl Directory {
 
     pub(super) fn stored_count(&self) -> usize {
         self.read().by_user.len()
+    }
+
+    /// The mailbox of a user: its own name unless its account says otherwise.
+    pub(super) fn mailbox(&self, username: &str) -> String {
+        let stored = self
+            .read()
+            .by_user
+            .get(username)
+            .map(|one| one.mailbox.clone());
+        let named = stored.unwrap_or_else(|| self.configured.mailbox(username));
+        named.unwrap_or_else(|| username.to_owned())
     }
 
     pub(super) fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {

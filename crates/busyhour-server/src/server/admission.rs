@@ -5,6 +5,7 @@ use crate::{
     auth::{Authenticator, Verdict},
     proto::sip::{DigestCredentials, HeaderName, Message, Status},
     registrar::{Flow, Policy, Refusal},
+    watch::Package,
 };
 use std::{borrow::Cow, sync::atomic::Ordering};
 
@@ -41,7 +42,8 @@ impl Core {
         }
     }
 
-    /// Whether somebody may watch: anybody with an account may watch anything.
+    /// Whether somebody may watch: anybody with an account may watch anything but
+    /// the mailboxes and registrations of others.
     pub(super) fn admit_subscription(
         &self,
         message: &Message<'_>,
@@ -51,16 +53,41 @@ impl Core {
             return Ok(true);
         };
         match self.credentials(authenticator, message)? {
-            Admission::Granted(_) => Ok(true),
+            Admission::Granted(credentials) => {
+                self.check_private(message, credentials.username)?;
+                Ok(true)
+            }
             Admission::Denied => Err(Refusal::Forbidden("Wrong User Or Password")),
             Admission::Absent => self.challenge(authenticator, message, flow, false),
             Admission::Stale => self.challenge(authenticator, message, flow, true),
         }
     }
 
-    /// With accounts, only they have a state to watch.
+    /// Only those whose mailbox it is may watch one (RFC 3842 §6), and only the
+    /// account itself where its registrations come from (RFC 3680 §6).
+    fn check_private(&self, message: &Message<'_>, username: &str) -> Result<(), Refusal> {
+        let event = message.event()?;
+        let package = event.and_then(|event| Package::from_name(event.package));
+        let to = message.to()?;
+        let watched = to.uri.as_sip().and_then(|uri| uri.user).unwrap_or("");
+        let own = username.split_once('@').map_or(username, |(user, _)| user);
+        match package {
+            Some(Package::MessageSummary) => {}
+            Some(Package::Registration) if watched != own => {
+                return Err(Refusal::Forbidden("Not Your Registration"));
+            }
+            _ => return Ok(()),
+        }
+        match self.mailbox_of(watched) == self.mailbox_of(own) {
+            true => Ok(()),
+            false => Err(Refusal::Forbidden("Not Your Mailbox")),
+        }
+    }
+
+    /// With accounts, only they and hints have a state to watch.
     pub(super) fn check_known(&self, aor: &str) -> Result<(), Refusal> {
-        let is_known = || self.parts.directory.secret(user_of(aor)).is_some();
+        let user = user_of(aor);
+        let is_known = || self.parts.directory.secret(user).is_some() || self.hints().contain(user);
         match self.parts.authenticator.is_none() || is_known() {
             true => Ok(()),
             false => Err(Refusal::NotFound),
@@ -132,7 +159,7 @@ fn is_user_of(username: &str, aor: &str) -> bool {
     username == user_of(aor) || username == address
 }
 
-fn user_of(aor: &str) -> &str {
+pub(super) fn user_of(aor: &str) -> &str {
     let (_, address) = aor.split_once(':').unwrap_or(("", aor));
     address.rsplit_once('@').map_or("", |(user, _)| user)
 }

@@ -1,6 +1,6 @@
 //! What an operator may choose about the server, already checked and typed.
 
-use super::{Accounts, NoAccounts};
+use super::{Accounts, HintConfig, NoAccounts};
 use crate::{
     auth::Algorithm, iax2::CallTokens, registrar::Policy as RegistrationPolicy,
     watch::Policy as WatchPolicy,
@@ -37,6 +37,8 @@ pub struct ServerConfig {
     pub registration: RegistrationPolicy,
     /// Lifetimes and retries of subscriptions.
     pub watch: WatchPolicy,
+    /// Extensions that stand for devices.
+    pub hints: Vec<HintConfig>,
     /// Bounds of every table.
     pub limits: Limits,
 }
@@ -51,6 +53,7 @@ impl Default for ServerConfig {
             call_tokens: CallTokens::default(),
             registration: RegistrationPolicy::default(),
             watch: WatchPolicy::default(),
+            hints: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -106,6 +109,14 @@ pub struct Limits {
     pub transactions_max: usize,
     /// Subscriptions.
     pub watchers_max: usize,
+    /// Mailboxes.
+    pub mailboxes_max: usize,
+    /// Hints set while the server runs; those of the configuration come on top.
+    pub hints_max: usize,
+    /// Publications.
+    pub publications_max: usize,
+    /// Publications of one address of record.
+    pub publications_per_device_max: usize,
     /// Datagrams that may wait for one device.
     pub device_queue_max: usize,
     /// Calls of IAX2 at a time.
@@ -122,6 +133,10 @@ impl Default for Limits {
             devices_max: 2_000_000,
             transactions_max: 65_536,
             watchers_max: 200_000,
+            mailboxes_max: 1_000_000,
+            hints_max: 100_000,
+            publications_max: 200_000,
+            publications_per_device_max: 8,
             device_queue_max: 32,
             iax2_calls_max: 65_536,
             iax2_calls_per_source_max: 4_096,

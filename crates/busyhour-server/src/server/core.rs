@@ -3,10 +3,15 @@
 use super::{
     Limits, Network, ServerConfig,
     accounts::Directory,
-    counters::{RegistrarCounters, TrafficCounters, WatchCounters},
+    counters::{
+        HintCounters, MailboxCounters, PublishCounters, RegistrarCounters, TrafficCounters,
+        WatchCounters,
+    },
     devices::Devices,
+    hints::Hints,
     iax2::Iax2,
     latency::Latency,
+    mailboxes::Mailboxes,
     random::Secrets,
     transactions::Transactions,
     watchers::Watchers,
@@ -15,12 +20,12 @@ use crate::{
     auth::Authenticator,
     registrar::{BindingId, Domains, Moment, Tally},
     store::Store,
-    watch::DeviceState,
+    watch::{DeviceState, RegistrationState},
 };
 use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// The server without its handle. Devices and watchers refer to it weakly, so
@@ -29,6 +34,8 @@ pub(super) struct Core {
     pub(super) parts: Parts,
     pub(super) next_binding_id: AtomicU64,
     pub(super) nonce_salt: AtomicU32,
+    pub(super) last_etag: AtomicU64,
+    pub(super) publication_count: AtomicUsize,
     pub(super) is_closing: AtomicBool,
     pub(super) started_at: Instant,
     counters: Counters,
@@ -41,11 +48,14 @@ pub(super) struct Parts {
     pub(super) network: Arc<dyn Network>,
     pub(super) store: Box<dyn Store>,
     pub(super) states: Topic<DeviceState>,
+    pub(super) registrations: Topic<RegistrationState>,
     pub(super) domains: Domains,
     pub(super) authenticator: Option<Authenticator>,
     pub(super) directory: Directory,
     pub(super) devices: Devices,
     pub(super) watchers: Watchers,
+    pub(super) mailboxes: Mailboxes,
+    pub(super) hints: Hints,
     pub(super) transactions: Transactions,
     pub(super) iax2: Iax2,
     pub(super) secrets: Secrets,
@@ -56,6 +66,9 @@ pub(super) struct Counters {
     pub(super) traffic: TrafficCounters,
     pub(super) registrar: RegistrarCounters,
     pub(super) watch: WatchCounters,
+    pub(super) publish: PublishCounters,
+    pub(super) mailbox: MailboxCounters,
+    pub(super) hint: HintCounters,
     pub(super) latency: Latency,
 }
 
@@ -64,6 +77,8 @@ impl Core {
         Self {
             next_binding_id: AtomicU64::new(first_binding_id),
             nonce_salt: AtomicU32::new(0),
+            last_etag: AtomicU64::new(0),
+            publication_count: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),
             parts,
@@ -71,6 +86,9 @@ impl Core {
                 traffic: TrafficCounters::default(),
                 registrar: RegistrarCounters::default(),
                 watch: WatchCounters::default(),
+                publish: PublishCounters::default(),
+                mailbox: MailboxCounters::default(),
+                hint: HintCounters::default(),
                 latency: Latency::new(),
             },
         }
@@ -94,6 +112,11 @@ impl Core {
 
     pub(super) fn states(&self) -> &Topic<DeviceState> {
         &self.parts.states
+    }
+
+    /// Not cached: few watch, and a refresh must not cost a publish for nobody.
+    pub(super) fn registrations(&self) -> &Topic<RegistrationState> {
+        &self.parts.registrations
     }
 
     pub(super) fn devices(&self) -> &Devices {

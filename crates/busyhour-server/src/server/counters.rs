@@ -1,5 +1,6 @@
 //! Counters that only grow, one for everything that can happen to a request.
 
+use crate::registrar::Refusal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that only grows; any thread may add.
@@ -73,4 +74,45 @@ pub(super) struct WatchCounters {
     pub(super) retransmitted: Counter,
     pub(super) confirmed: Counter,
     pub(super) conflated: Counter,
+}
+
+/// What happened to publications; the fields of [`PublishStats`](super::PublishStats).
+#[derive(Debug, Default)]
+pub(super) struct PublishCounters {
+    pub(super) requests: Counter,
+    pub(super) created: Counter,
+    pub(super) refreshed: Counter,
+    pub(super) modified: Counter,
+    pub(super) removed: Counter,
+    pub(super) expired: Counter,
+    pub(super) condition_failed: Counter,
+    pub(super) too_many: Counter,
+    pub(super) rejected: Counter,
+}
+
+/// What happened to mailboxes; the fields of [`MailboxStats`](super::MailboxStats).
+#[derive(Debug, Default)]
+pub(super) struct MailboxCounters {
+    pub(super) set: Counter,
+    pub(super) removed: Counter,
+    pub(super) published: Counter,
+    pub(super) refused: Counter,
+}
+
+/// What happened to hints; the fields of [`HintStats`](super::HintStats).
+#[derive(Debug, Default)]
+pub(super) struct HintCounters {
+    pub(super) set: Counter,
+    pub(super) removed: Counter,
+    pub(super) refused: Counter,
+}
+
+impl PublishCounters {
+    pub(super) fn count_refusal(&self, refusal: &Refusal) {
+        match refusal {
+            Refusal::ConditionFailed => self.condition_failed.increment(),
+            Refusal::TooManyPublications => self.too_many.increment(),
+            _ => self.rejected.increment(),
+        }
+    }
 }

@@ -10,7 +10,8 @@
 //! 3. committed: the bindings become true, the 200 leaves, the bus is told;
 //! 4. what waited takes its turn.
 //!
-//! A failure between 1 and 3 leaves the bindings as they were.
+//! A failure between 1 and 3 leaves the bindings as they were. A PUBLISH takes
+//! its turn like a registration, and needs no disk.
 
 use super::{
     alarm::Alarm,
@@ -26,7 +27,7 @@ use crate::{
         write_answer,
     },
     store::{Change, CommitError, StoredBinding},
-    watch::DeviceState,
+    watch::{DeviceState, Package, Publications, RegistrationState},
 };
 use busyhour::{
     buffer::Buffer,
@@ -52,6 +53,7 @@ pub(super) struct Device {
 #[derive(Default)]
 struct State {
     bindings: Bindings,
+    publications: Publications,
     pending: Option<Box<Pending>>,
     waiting: VecDeque<Job>,
     alarm: Alarm,
@@ -127,8 +129,29 @@ impl Device {
     /// After a restart: tells the bus, and sets the alarm.
     pub(super) fn revive(self: &Arc<Self>, core: &Arc<Core>) {
         let mut state = self.lock();
-        self.publish(core, &state.bindings);
+        self.publish(core, &state);
         self.settle(core, &mut state);
+    }
+
+    /// Tells the watchers of the registration what it is, as one has just come;
+    /// `false` when the serializer takes no more.
+    pub(super) fn push_show(self: &Arc<Self>) -> bool {
+        let device = self.clone();
+        self.serializer.try_push(move || device.show()).is_ok()
+    }
+
+    fn show(self: Arc<Self>) {
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        let mut state = self.lock();
+        if state.is_retired {
+            drop(state);
+            core.show_registration(&self.name);
+            return;
+        }
+        self.publish_registration(&core, &state);
+        self.settle(&core, &mut state);
     }
 
     fn arrive(self: &Arc<Self>, job: Job) {
@@ -152,10 +175,46 @@ impl Device {
     }
 
     fn register(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, job: Job) {
-        core.counters().registrar.requests.increment();
+        if !matches!(job, Job::Publish(_)) {
+            core.counters().registrar.requests.increment();
+        }
         match job {
             Job::Sip(arrival) => self.register_sip(core, state, arrival),
             Job::Iax2(arrival) => self.register_iax2(core, state, arrival),
+            Job::Publish(arrival) => self.take_publication(core, state, &arrival),
+        }
+    }
+
+    /// The 200 leaves before the bus is told, and so before any NOTIFY.
+    fn take_publication(&self, core: &Core, state: &mut State, arrival: &Arrival) {
+        // It was parsed when it arrived, so it parses again.
+        let Ok(message) = Message::parse(&arrival.datagram) else {
+            return;
+        };
+        let accepted = core.take_publication(&mut state.publications, &message, arrival);
+        let accepted = match accepted {
+            Ok(accepted) => accepted,
+            Err(refusal) => return core.refuse_publication(&message, arrival, &refusal),
+        };
+        match accepted.answer {
+            Some(answer) => {
+                let flow = core.answer_flow(&message, arrival.flow);
+                core.answer(arrival.transaction, flow, answer);
+            }
+            None => core.abandon(arrival.transaction),
+        }
+        if let Some(package) = accepted.changed {
+            self.tell(core, state, package);
+        }
+    }
+
+    /// Tells the watchers of a package what the device publishes now.
+    fn tell(&self, core: &Core, state: &State, package: Package) {
+        match package {
+            Package::Presence | Package::Dialog => self.publish(core, state),
+            Package::MessageSummary => core.publish_mailbox(&self.name, &state.publications),
+            // Nobody publishes it.
+            Package::Registration => {}
         }
     }
 
@@ -194,7 +253,10 @@ impl Device {
         };
         let verdict = match registration.granted_s(policy) {
             0 => Verdict::Released,
-            refresh_s => Verdict::Registered { refresh_s },
+            refresh_s => Verdict::Registered {
+                refresh_s,
+                message_count: core.message_count(&registration.username),
+            },
         };
         let draft = Draft {
             answer: Answer::Iax2(arrival.call, verdict),
@@ -308,8 +370,9 @@ impl Device {
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
         core.count_accepted(draft.tally, job.arrived_at());
+        self.publish_registration(core, state);
         if draft.is_visible {
-            self.publish(core, &state.bindings);
+            self.publish(core, state);
         }
     }
 
@@ -335,7 +398,11 @@ impl Device {
             return;
         }
         self.expire(core, state);
-        match state.bindings.next_expiry() {
+        let ends = [
+            state.bindings.next_expiry(),
+            state.publications.next_expiry(),
+        ];
+        match ends.into_iter().flatten().min() {
             Some(deadline) => self.set_alarm(core, state, deadline),
             None if state.waiting.is_empty() => self.retire(core, state),
             None => {}
@@ -343,6 +410,7 @@ impl Device {
     }
 
     fn expire(&self, core: &Core, state: &mut State) {
+        self.expire_publications(core, state);
         let expired = state.bindings.expire(core.now());
         if expired.changes.is_empty() {
             return;
@@ -353,7 +421,17 @@ impl Device {
         let _ = core.store().commit(changes, Box::new(|_| ()));
         if expired.active_count > 0 {
             core.count_expired(expired.active_count);
-            self.publish(core, &state.bindings);
+            self.publish_registration(core, state);
+            self.publish(core, state);
+        }
+    }
+
+    fn expire_publications(&self, core: &Core, state: &mut State) {
+        let mut packages = state.publications.expire(core.now());
+        core.count_ended_publications(packages.len());
+        packages.dedup();
+        for package in packages {
+            self.tell(core, state, package);
         }
     }
 
@@ -390,8 +468,9 @@ impl Device {
         core.devices().remove(self);
     }
 
-    fn publish(&self, core: &Core, bindings: &Bindings) {
-        match DeviceState::of(&self.name, bindings, core.now()) {
+    fn publish(&self, core: &Core, state: &State) {
+        let published = state.publications.told();
+        match DeviceState::of(&self.name, &state.bindings, published, core.now()) {
             Some(state) => {
                 // A watcher that lags is brought up to date from the cache.
                 let _ = core.states().publish(state);
@@ -399,6 +478,14 @@ impl Device {
             None => {
                 core.states().clear(&self.name);
             }
+        }
+    }
+
+    fn publish_registration(&self, core: &Core, state: &State) {
+        if core.registrations().would_deliver(&self.name) {
+            let registration = RegistrationState::of(&self.name, &state.bindings, core.now());
+            // A watcher that lags is told the last state, and that is all it needs.
+            let _ = core.registrations().publish(registration);
         }
     }
 

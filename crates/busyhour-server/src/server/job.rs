@@ -25,10 +25,11 @@ pub(super) struct Iax2Arrival {
     pub(super) arrived_at: Instant,
 }
 
-/// A registration by either protocol.
+/// A registration by either protocol, or a PUBLISH.
 #[derive(Debug)]
 pub(super) enum Job {
     Sip(Arrival),
+    Publish(Arrival),
     Iax2(Box<Iax2Arrival>),
 }
 
@@ -42,22 +43,16 @@ pub(super) enum JobId {
 impl Job {
     pub(super) fn id(&self) -> JobId {
         match self {
-            Self::Sip(arrival) => JobId::Sip(arrival.transaction),
+            Self::Sip(arrival) | Self::Publish(arrival) => JobId::Sip(arrival.transaction),
             Self::Iax2(arrival) => JobId::Iax2(arrival.call),
         }
     }
 
     pub(super) fn arrived_at(&self) -> Instant {
         match self {
-            Self::Sip(arrival) => arrival.arrived_at,
+            Self::Sip(arrival) | Self::Publish(arrival) => arrival.arrived_at,
             Self::Iax2(arrival) => arrival.arrived_at,
         }
-    }
-}
-
-impl From<Arrival> for Job {
-    fn from(arrival: Arrival) -> Self {
-        Self::Sip(arrival)
     }
 }
 

@@ -32,6 +32,9 @@ mod devices;
 mod device;
 mod job;
 mod iax2;
+mod publish;
+mod mailboxes;
+mod hints;
 mod watchers;
 mod watcher;
 mod alarm;
@@ -42,20 +45,26 @@ mod provision;
 pub use crate::{
     iax2::{CallTokens, Iax2Stats},
     registrar::{Binding, Flow, Policy as RegistrationPolicy, Transport},
-    watch::Policy as WatchPolicy,
+    watch::{LineState, Mailbox, MessageSummary, Policy as WatchPolicy},
 };
 pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
+pub use hints::{HintConfig, HintListing, HintRefusal, HintView};
 pub use listing::Listing;
+pub(crate) use mailboxes::is_mailbox_name;
+pub use mailboxes::{MailboxListing, MailboxRefusal};
 pub use network::{Network, NetworkStats, SendError, StreamStats};
 pub use provision::AccountError;
 pub use random::RandomError;
 pub use start::StartError;
-pub use stats::{HttpStats, RegistrarStats, ServerStats, TrafficStats, WatchStats};
+pub use stats::{
+    HintStats, HttpStats, MailboxStats, PublishStats, RegistrarStats, ServerStats, TrafficStats,
+    WatchStats,
+};
 
 use self::core::Core;
 use crate::{proto::sip::ParseError, store::Store, watch::End};
-use busyhour::{buffer::Buffer, runtime::Runtime};
+use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
 use std::{
     fmt,
     net::SocketAddr,
@@ -171,6 +180,70 @@ impl Server {
     /// rest of the last one's.
     pub fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
         self.core.bindings(after, limit)
+    }
+
+    /// What waits in a mailbox; `None` when nobody has spoken of it.
+    pub fn mailbox(&self, id: &str) -> Option<Mailbox> {
+        self.core.mailboxes().get(&Name::new(id))
+    }
+
+    /// Sets what waits in a mailbox and tells its watchers; whether it was not
+    /// set before. It lasts until it is set anew or removed, or the process ends;
+    /// what a device publishes of the mailbox stands in front of it.
+    ///
+    /// # Errors
+    ///
+    /// See [`MailboxRefusal`].
+    pub fn set_mailbox(&self, id: &str, summary: MessageSummary) -> Result<bool, MailboxRefusal> {
+        self.core.set_mailbox(id, summary)
+    }
+
+    /// Forgets what was set of a mailbox and tells its watchers; `false` when
+    /// nothing is known of it.
+    ///
+    /// # Errors
+    ///
+    /// [`MailboxRefusal::Published`] when only a device speaks of it.
+    pub fn remove_mailbox(&self, id: &str) -> Result<bool, MailboxRefusal> {
+        self.core.remove_mailbox(id)
+    }
+
+    /// At most `limit` mailboxes in the order of their names, beginning after
+    /// the name `after`.
+    pub fn mailboxes(&self, after: Option<&str>, limit: usize) -> MailboxListing {
+        self.core.list_mailboxes(after, limit)
+    }
+
+    /// A hint; `None` when the extension has none.
+    pub fn hint(&self, extension: &str) -> Option<HintView> {
+        self.core.hint(extension)
+    }
+
+    /// Sets the devices of an extension and tells its watchers what they do
+    /// together; whether it had none before. It lasts until it is set anew or
+    /// removed, or the process ends.
+    ///
+    /// # Errors
+    ///
+    /// See [`HintRefusal`].
+    pub fn set_hint(&self, hint: &HintConfig) -> Result<bool, HintRefusal> {
+        self.core.set_hint(hint, false)
+    }
+
+    /// Removes a hint, and tells its watchers to come again; `false` when there
+    /// is none.
+    ///
+    /// # Errors
+    ///
+    /// [`HintRefusal::Configured`] when it stands in the configuration.
+    pub fn remove_hint(&self, extension: &str) -> Result<bool, HintRefusal> {
+        self.core.remove_hint(extension)
+    }
+
+    /// At most `limit` hints in the order of their extensions, beginning after
+    /// the extension `after`.
+    pub fn hints(&self, after: Option<&str>, limit: usize) -> HintListing {
+        self.core.list_hints(after, limit)
     }
 
     /// Accounts that the store holds for the server's realm.

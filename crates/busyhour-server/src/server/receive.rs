@@ -117,6 +117,7 @@ impl Core {
         match method {
             Method::Register => self.register(&request),
             Method::Subscribe => self.subscribe(&request),
+            Method::Publish => self.publish(&request),
             Method::Options => self.options(&request),
             _ => self.unsupported(&request, method),
         }
@@ -188,4 +189,4 @@ fn notify_of<'a>(message: &Message<'a>) -> Option<(&'a str, u32)> {
     (cseq.method == Method::Notify).then_some((tag, cseq.number))
 }
 
-const ALLOW: &str = "REGISTER, SUBSCRIBE, OPTIONS";
+const ALLOW: &str = "REGISTER, SUBSCRIBE, PUBLISH, OPTIONS";

@@ -1,4 +1,4 @@
-//! REGISTER and SUBSCRIBE on their way to a device or a watcher: is it ours,
+//! REGISTER, PUBLISH and SUBSCRIBE on their way to a device or a watcher: is it ours,
 //! may it, whose is it.
 
 use super::{
@@ -33,6 +33,15 @@ impl Core {
         }
     }
 
+    pub(super) fn publish(self: &Arc<Self>, request: &Request<'_>) {
+        self.counters().publish.requests.increment();
+        if let Err(refusal) = self.route_publication(request) {
+            let Request { message, flow, .. } = *request;
+            self.counters().publish.count_refusal(&refusal);
+            self.refuse(message, flow, request.transaction, &refusal);
+        }
+    }
+
     /// A registration whose device left the table meanwhile.
     pub(super) fn register_again(self: &Arc<Self>, aor: &Name, job: Job) {
         match self.devices().open(aor, self) {
@@ -42,18 +51,40 @@ impl Core {
     }
 
     fn route_registration(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
+        let aor = address_of_record(&request.message.to()?.uri, &self.parts.domains)?;
+        self.route_to_device(request, &aor, Job::Sip)
+    }
+
+    /// The presentity stands in the Request-URI (RFC 3903 §6, step 1).
+    fn route_publication(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
+        let uri = request.message.request_uri()?;
+        let aor = address_of_record(&uri, &self.parts.domains)?;
+        self.route_to_device(request, &aor, Job::Publish)
+    }
+
+    fn route_to_device(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        aor: &str,
+        job: fn(Arrival) -> Job,
+    ) -> Result<(), Refusal> {
         let message = request.message;
         self.check_request_uri(message)?;
-        let aor = address_of_record(&message.to()?.uri, &self.parts.domains)?;
-        if !self.admit_registration(message, request.flow, &aor)? {
+        if !self.admit_registration(message, request.flow, aor)? {
             return Ok(());
         }
-        let device = self.devices().open(&aor, self);
+        let device = self.devices().open(aor, self);
         let device = device.map_err(|TableFull| self.table_full())?;
         if let Some(arrival) = self.begin(request) {
-            self.push_to_device(&device, arrival.into());
+            self.push_to_device(&device, job(arrival));
         }
         Ok(())
+    }
+
+    /// Has a device tell what is registered; `false` when there is no room.
+    pub(super) fn show_registration(self: &Arc<Self>, aor: &Name) -> bool {
+        let device = self.devices().open(aor, self);
+        device.is_ok_and(|device| device.push_show())
     }
 
     /// Gives a registration to its device, if that has room.

@@ -1,11 +1,13 @@
 //! Starting a server: read the store, wire the parts, take the bindings back in.
 
 use super::{
-    Authentication, Network, ServerConfig,
+    Authentication, HintRefusal, Network, ServerConfig,
     accounts::Directory,
     core::{Core, Parts},
     devices::Devices,
+    hints::Hints,
     iax2::{self, Iax2},
+    mailboxes::Mailboxes,
     random::{RandomError, Secrets, random_key},
     transactions::Transactions,
     watchers::Watchers,
@@ -37,6 +39,9 @@ pub enum StartError {
     /// There are no random numbers to make keys from.
     #[error(transparent)]
     Random(#[from] RandomError),
+    /// A hint of the configuration names what cannot be.
+    #[error("hint {0}: {1}")]
+    Hint(String, HintRefusal),
     /// The runtime takes no timers.
     #[error("timers: {0}")]
     Timers(#[from] AddError),
@@ -59,10 +64,19 @@ impl Core {
         let policy = iax2::policy(config.call_tokens, is_open, &config.limits);
         let parts = Parts {
             states: runtime.topic("device-state").cached().build(),
+            registrations: runtime.topic("registration").build(),
             domains: Domains::new(config.domains.iter().cloned()),
             authenticator: authenticator(&runtime, &config, &*store, &contents)?,
             directory: Directory::new(realm, accounts, config.accounts.clone()),
             devices: Devices::new(config.limits.devices_max, device_seed),
+            mailboxes: Mailboxes::new(
+                runtime.topic("mailbox").cached().build(),
+                config.limits.mailboxes_max,
+            ),
+            hints: Hints::new(
+                runtime.topic("extension-state").cached().build(),
+                config.limits.hints_max,
+            ),
             watchers: Watchers::new(config.limits.watchers_max),
             transactions: Transactions::new(config.limits.transactions_max, transaction_seeds),
             iax2: Iax2::new(&runtime, random_key(&runtime)?, device_seed, &policy),
@@ -76,6 +90,10 @@ impl Core {
         core.follow_accounts(contents.account_revision);
         core.restore(&contents.bindings);
         core.sweep_transactions()?;
+        for hint in &core.config().hints {
+            let set = core.set_hint(hint, true);
+            set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
+        }
         Ok(core)
     }
 

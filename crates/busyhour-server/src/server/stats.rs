@@ -23,6 +23,12 @@ pub struct ServerStats {
     pub registrar: RegistrarStats,
     /// Subscriptions and notifications.
     pub watch: WatchStats,
+    /// States that devices publish.
+    pub publish: PublishStats,
+    /// Mailboxes.
+    pub mailbox: MailboxStats,
+    /// Extensions that stand for devices.
+    pub hint: HintStats,
     /// Calls of IAX2.
     pub iax2: Iax2Stats,
     /// The store.
@@ -159,6 +165,59 @@ pub struct WatchStats {
     pub conflated: u64,
 }
 
+/// What devices have published, and what became of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PublishStats {
+    /// Publications that live now.
+    pub publication_count: u64,
+    /// PUBLISH requests, retransmissions excluded.
+    pub requests: u64,
+    /// Publications begun.
+    pub created: u64,
+    /// Publications prolonged as they were.
+    pub refreshed: u64,
+    /// Publications whose state was replaced.
+    pub modified: u64,
+    /// Publications taken back.
+    pub removed: u64,
+    /// Publications that ran out.
+    pub expired: u64,
+    /// Answered with 412: the entity-tag is of no publication.
+    pub condition_failed: u64,
+    /// Answered with 480: the device has as many publications as it may.
+    pub too_many: u64,
+    /// Refused for another reason (4xx, 503).
+    pub rejected: u64,
+}
+
+/// What the mailboxes hold, and who said so.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct MailboxStats {
+    /// Mailboxes of which something is known now.
+    pub mailbox_count: u64,
+    /// Times one was set.
+    pub set: u64,
+    /// Times one was removed.
+    pub removed: u64,
+    /// Times a publication changed one.
+    pub published: u64,
+    /// Changes refused: there was no room, or they were wrong.
+    pub refused: u64,
+}
+
+/// Hints, and how often they were changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct HintStats {
+    /// Extensions with a hint now.
+    pub hint_count: u64,
+    /// Times one was set.
+    pub set: u64,
+    /// Times one was removed.
+    pub removed: u64,
+    /// Changes refused: there was no room, or they were wrong.
+    pub refused: u64,
+}
+
 impl Core {
     pub(super) fn stats(&self) -> ServerStats {
         ServerStats {
@@ -167,6 +226,9 @@ impl Core {
             traffic: self.traffic_stats(),
             registrar: self.registrar_stats(),
             watch: self.watch_stats(),
+            publish: self.publish_stats(),
+            mailbox: self.mailbox_stats(),
+            hint: self.hint_stats(),
             iax2: self.iax2().stats(),
             store: self.store().stats(),
             graphite: GraphiteStats::default(),

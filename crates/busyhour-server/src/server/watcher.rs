@@ -3,14 +3,17 @@
 //! Everything here runs on the watcher's serializer: requests, responses,
 //! states from the bus and the alarm, so NOTIFY requests leave in order.
 
-use super::{alarm::Alarm, core::Core, counters::Counter, job::Arrival};
+use super::{admission::user_of, alarm::Alarm, core::Core, counters::Counter, job::Arrival};
 use crate::{
     proto::sip::Message,
     registrar::Refusal,
-    watch::{DeviceState, End, Subscribe, Subscription, write_accepted},
+    watch::{
+        DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, State, Subscribe,
+        Subscription, write_accepted,
+    },
 };
 use busyhour::{
-    bus::{self, Delivery},
+    bus::{self, Delivery, Event, Name, SubscriptionBuilder, Topic},
     serializer::Serializer,
 };
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -21,14 +24,24 @@ pub(super) struct Watcher {
     tag: Box<str>,
     serializer: Serializer,
     core: Weak<Core>,
-    state: Mutex<State>,
+    state: Mutex<Inner>,
 }
 
-struct State {
+struct Inner {
     subscription: Subscription,
-    feed: Option<bus::Subscription<DeviceState>>,
+    feed: Option<Feed>,
     alarm: Alarm,
     is_over: bool,
+}
+
+/// Where the states come from. Dropping it ends it.
+enum Feed {
+    Device(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<DeviceState>),
+    Mailbox(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<Mailbox>),
+    Extension(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<ExtensionState>),
+    Registration(
+        #[expect(dead_code, reason = "held for its drop")] bus::Subscription<RegistrationState>,
+    ),
 }
 
 impl Watcher {
@@ -38,7 +51,7 @@ impl Watcher {
             tag: tag.into(),
             serializer: core.runtime().pool().ephemeral(),
             core: Arc::downgrade(core),
-            state: Mutex::new(State {
+            state: Mutex::new(Inner {
                 subscription,
                 feed: None,
                 alarm: Alarm::default(),
@@ -65,29 +78,84 @@ impl Watcher {
         u64::from_str_radix(id, 16).ok()
     }
 
+    /// The address of record it watches.
+    pub(super) fn device(&self) -> Name {
+        self.lock().subscription.device().clone()
+    }
+
     /// Requests and responses that wait for the serializer.
     pub(super) fn queued_len(&self) -> usize {
         self.serializer.len()
     }
 
     /// Starts the feed: the state there is, then every change.
-    pub(super) fn start(self: &Arc<Self>, core: &Core) {
-        let watcher = Arc::downgrade(self);
-        let device = self.lock().subscription.device().clone();
-        let feed = core.states().subscribe().key(device).replay().conflate();
-        let feed = feed.on(&self.serializer).start(move |delivery| {
-            if let Some(watcher) = watcher.upgrade() {
-                watcher.hear(&delivery);
+    pub(super) fn start(self: &Arc<Self>, core: &Arc<Core>) {
+        let (device, package) = {
+            let state = self.lock();
+            (
+                state.subscription.device().clone(),
+                state.subscription.package(),
+            )
+        };
+        let feed = match package {
+            Package::Presence | Package::Dialog if core.hints().contain(user_of(&device)) => {
+                let extension = Name::new(user_of(&device));
+                let topic = core.hints().topic();
+                Feed::Extension(self.listen(topic, extension, State::Extension))
             }
-        });
+            Package::Presence | Package::Dialog => {
+                Feed::Device(self.listen(core.states(), device, State::Device))
+            }
+            Package::MessageSummary => {
+                let mailbox = core.mailbox_of(user_of(&device));
+                let topic = core.mailboxes().topic();
+                Feed::Mailbox(self.listen(topic, mailbox, State::Mailbox))
+            }
+            Package::Registration => {
+                let feed = core
+                    .registrations()
+                    .subscribe()
+                    .key(device.clone())
+                    .conflate();
+                let feed = self.attach(feed, State::Registration);
+                if !core.show_registration(&device) {
+                    // A device with contacts has its place, so this one has none.
+                    self.push_state(State::Registration(RegistrationState::none(&device)));
+                }
+                Feed::Registration(feed)
+            }
+        };
         let mut state = self.lock();
         match state.is_over {
             false => state.feed = Some(feed),
             true => {
                 drop(state);
-                feed.unsubscribe();
+                drop(feed);
             }
         }
+    }
+
+    /// Hears of one key of a topic; `wrap` says what its events are.
+    fn listen<E: Event<Key = Name>>(
+        self: &Arc<Self>,
+        topic: &Topic<E>,
+        key: Name,
+        wrap: fn(E) -> State,
+    ) -> bus::Subscription<E> {
+        self.attach(topic.subscribe().key(key).replay().conflate(), wrap)
+    }
+
+    fn attach<E: Event<Key = Name>>(
+        self: &Arc<Self>,
+        feed: SubscriptionBuilder<E>,
+        wrap: fn(E) -> State,
+    ) -> bus::Subscription<E> {
+        let watcher = Arc::downgrade(self);
+        feed.on(&self.serializer).start(move |delivery| {
+            if let Some(watcher) = watcher.upgrade() {
+                watcher.hear(&delivery, wrap);
+            }
+        })
     }
 
     /// Sends a SUBSCRIBE of this dialog to the serializer; `false` when it takes no more.
@@ -115,12 +183,27 @@ impl Watcher {
             .try_push(move || watcher.with(|_, state| state.subscription.end(end)));
     }
 
-    fn hear(self: &Arc<Self>, delivery: &Delivery<'_, DeviceState>) {
+    fn push_state(self: &Arc<Self>, told: State) {
+        let watcher = self.clone();
+        let tell = move || {
+            watcher.with(|_, state| {
+                state.subscription.state_is(Some(told));
+            });
+        };
+        // One that takes no more is shut down already.
+        let _ = self.serializer.try_push(tell);
+    }
+
+    fn hear<E: Event<Key = Name>>(
+        self: &Arc<Self>,
+        delivery: &Delivery<'_, E>,
+        wrap: fn(E) -> State,
+    ) {
         self.with(|core, state| {
             let subscription = &mut state.subscription;
             let replaced = match delivery {
-                Delivery::Event(device) => subscription.device_is(Some((*device).clone())),
-                Delivery::Cleared(_) => subscription.device_is(None),
+                Delivery::Event(event) => subscription.state_is(Some(wrap((*event).clone()))),
+                Delivery::Cleared(_) => subscription.state_is(None),
                 Delivery::Replayed => subscription.nothing_more_is_known(),
                 Delivery::Lost(_) => false,
             };
@@ -146,7 +229,7 @@ impl Watcher {
     fn refresh(
         &self,
         core: &Core,
-        state: &mut State,
+        state: &mut Inner,
         message: &Message<'_>,
         arrival: &Arrival,
     ) -> Result<(), Refusal> {
@@ -184,7 +267,7 @@ impl Watcher {
 
     /// Does something, and then what follows from it: sends what is owed, sets
     /// the alarm, or ends.
-    fn with(self: &Arc<Self>, event: impl FnOnce(&Core, &mut State)) {
+    fn with(self: &Arc<Self>, event: impl FnOnce(&Core, &mut Inner)) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
@@ -203,7 +286,7 @@ impl Watcher {
         self.set_alarm(&core, &mut state);
     }
 
-    fn send(&self, core: &Core, state: &mut State) {
+    fn send(&self, core: &Core, state: &mut Inner) {
         let counters = &core.counters().watch;
         let subscription = &mut state.subscription;
         while let Some(sent) = core.poll(subscription) {
@@ -216,7 +299,7 @@ impl Watcher {
         }
     }
 
-    fn set_alarm(self: &Arc<Self>, core: &Core, state: &mut State) {
+    fn set_alarm(self: &Arc<Self>, core: &Core, state: &mut Inner) {
         let Some(deadline) = state.subscription.deadline() else {
             return;
         };
@@ -235,12 +318,7 @@ impl Watcher {
         }
     }
 
-    fn close(
-        &self,
-        core: &Core,
-        state: &mut State,
-        end: End,
-    ) -> Option<bus::Subscription<DeviceState>> {
+    fn close(&self, core: &Core, state: &mut Inner, end: End) -> Option<Feed> {
         let counters = &core.counters().watch;
         match end {
             End::Unsubscribed => counters.unsubscribed.increment(),
@@ -254,7 +332,7 @@ impl Watcher {
         state.feed.take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())

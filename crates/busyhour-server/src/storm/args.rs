@@ -91,6 +91,16 @@ pub struct Storm {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
 
+    /// Watchers of the devices by SIP, in turn, each with its device's account;
+    /// they must end with the true state
+    #[arg(long, default_value_t = 0, value_name = "COUNT", conflicts_with = "ramp",
+        value_parser = clap::value_parser!(u32).range(..=MOST_WATCHERS))]
+    pub watchers: u32,
+
+    /// Where watchers subscribe [default: the server's address, port 5060 where the devices speak IAX2]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "watchers")]
+    pub watch_target: Option<SocketAddr>,
+
     /// Process id of the server, to measure its CPU time and memory
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
@@ -163,6 +173,16 @@ impl Storm {
         let here = || SocketAddr::from(([127, 0, 0, 1], self.protocol.port()));
         self.target.unwrap_or_else(here)
     }
+
+    /// Where watchers subscribe.
+    pub(super) fn watch_target(&self) -> SocketAddr {
+        let target = self.target();
+        let same = match self.protocol {
+            Protocol::Sip => target,
+            Protocol::Iax2 => SocketAddr::new(target.ip(), Protocol::Sip.port()),
+        };
+        self.watch_target.unwrap_or(same)
+    }
 }
 
 /// What a registration is to the server.
@@ -202,6 +222,8 @@ fn algorithm(text: &str) -> Result<Algorithm, String> {
 
 /// A device is numbered in 32 bits and takes some 40 bytes.
 const MOST_DEVICES: i64 = 100_000_000;
+/// A watcher takes some 200 bytes, and all of them one socket.
+const MOST_WATCHERS: i64 = 1_000_000;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -211,8 +233,9 @@ Examples:
   busyhour storm --transport tcp --closed 64
   busyhour storm --rate 10000 --pid $(pidof busyhour)
   busyhour storm --closed 64 --kind refresh --over 10s
+  busyhour storm --devices 1 --watchers 10000    one change that many are told
   busyhour storm --ramp --kind refresh           find the highest rate without a failure
 
 Exit codes:
-  0  every registration was acknowledged
-  1  some failed, or the network did";
+  0  every registration was acknowledged, and every watcher holds the true state
+  1  some failed or are wrong, or the network failed";

@@ -68,6 +68,11 @@ impl Driver {
         }
     }
 
+    /// What became of the last registration of a device.
+    pub fn is_registered(&self, index: u32) -> Option<bool> {
+        self.machine.is_registered(index)
+    }
+
     fn begin_due(&mut self, schedule: &mut Schedule, now: Instant) {
         for _ in 0..BATCH {
             let Some((index, due)) = schedule.next(now, self.machine.in_flight()) else {

@@ -33,6 +33,8 @@ pub(super) struct Engine {
 #[derive(Debug, Default)]
 struct Device {
     cseq: u32,
+    /// What became of its last registration.
+    is_registered: Option<bool>,
     nonce: Option<Box<Nonce>>,
 }
 
@@ -82,6 +84,7 @@ impl Engine {
             return self.fail(index, Failure::NotListed);
         }
         if let Some(flight) = self.end(index) {
+            self.devices[index as usize].is_registered = Some(true);
             self.books.tally.acknowledge(now - flight.due);
             if let Some(journal) = &mut self.books.journal {
                 journal.acknowledged(self.fleet.aor(index), flight.cseq);
@@ -170,7 +173,8 @@ impl Engine {
 
     fn fail(&mut self, index: u32, failure: Failure) {
         self.end(index);
-        self.devices[index as usize].nonce = None;
+        let device = &mut self.devices[index as usize];
+        (device.nonce, device.is_registered) = (None, None);
         self.books.tally.fail(failure);
     }
 
@@ -303,6 +307,11 @@ impl Machine for Engine {
 
     fn books(&mut self) -> &mut Books {
         &mut self.books
+    }
+
+    /// What became of a registration that failed, nobody here knows.
+    fn is_registered(&self, index: u32) -> Option<bool> {
+        self.devices.get(index as usize)?.is_registered
     }
 }
 

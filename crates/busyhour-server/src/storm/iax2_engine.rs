@@ -29,6 +29,8 @@ pub(super) struct Iax2Engine {
     /// How often each device has begun to register.
     begun: Vec<u32>,
     busy: HashSet<u32>,
+    /// Devices whose last registration was acknowledged.
+    registered: HashSet<u32>,
     flights: HashMap<u16, Iax2Flight>,
     free_calls: VecDeque<u16>,
     timers: Queue<u16>,
@@ -43,6 +45,7 @@ impl Iax2Engine {
             timing,
             begun: Vec::new(),
             busy: HashSet::new(),
+            registered: HashSet::new(),
             flights: HashMap::new(),
             free_calls: (1..=LAST_CALL).collect(),
             timers: Queue::new(),
@@ -135,6 +138,7 @@ impl Iax2Engine {
         }
         let (index, due) = (flight.index, flight.due);
         self.end(call);
+        self.registered.insert(index);
         self.books.tally.acknowledge(now - due);
         let number = self.begun.get(index as usize).copied().unwrap_or(0);
         if let Some(journal) = &mut self.books.journal {
@@ -283,6 +287,11 @@ impl Machine for Iax2Engine {
 
     fn books(&mut self) -> &mut Books {
         &mut self.books
+    }
+
+    /// What became of a registration that failed, nobody here knows.
+    fn is_registered(&self, index: u32) -> Option<bool> {
+        self.registered.contains(&index).then_some(true)
     }
 }
 

@@ -29,6 +29,10 @@ pub(super) trait Machine: Send {
     /// What it writes down.
     fn books(&mut self) -> &mut Books;
 
+    /// Whether the last registration of a device was acknowledged; `None` while
+    /// it is under way, or when there was none.
+    fn is_registered(&self, index: u32) -> Option<bool>;
+
     /// The counts so far.
     fn tally(&mut self) -> &mut Tally {
         &mut self.books().tally

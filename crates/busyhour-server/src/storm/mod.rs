@@ -27,6 +27,8 @@ mod pace;
 mod batch;
 mod wire;
 mod driver;
+mod watch_engine;
+mod watch_driver;
 mod journal;
 mod process;
 mod progress;
@@ -40,5 +42,5 @@ mod iax2_engine_tests;
 
 pub use args::{Kind, Protocol, Storm};
 pub use pattern::{Pattern, PatternError};
-pub use report::{Report, ServerUse};
+pub use report::{Report, ServerUse, WatchUse};
 pub use run::StormError;

@@ -55,6 +55,33 @@ pub struct Report {
     /// What it cost the server, where its process id was given.
     #[serde(flatten)]
     pub server: Option<ServerUse>,
+    /// What the watchers were told, where there were any.
+    #[serde(flatten)]
+    pub watch: Option<WatchUse>,
+}
+
+/// What the watchers of a phase were told.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct WatchUse {
+    /// How many watched.
+    pub watchers: u64,
+    /// NOTIFY requests that came, each once.
+    pub notified: u64,
+    /// Those a second, up to the last one.
+    pub notify_per_s: f64,
+    /// NOTIFY requests that came again.
+    pub notified_again: u64,
+    /// Subscriptions that the server ended.
+    pub watchers_ended: u64,
+    /// Watchers who believe of their device what is not so, a while after the last NOTIFY.
+    pub watchers_wrong: u64,
+    /// From the last answer to a device to the last NOTIFY, in milliseconds; 0
+    /// when that came before.
+    pub told_after_ms: f64,
+    /// CPU time of the server for each NOTIFY, in microseconds: of all it did,
+    /// registrations included; absent without its process id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_notify: Option<f64>,
 }
 
 /// What a phase cost the server.
@@ -112,6 +139,7 @@ impl Report {
             p99_9_us: micros(0.999),
             max_us: tally.latency_ns.max() as f64 / 1e3,
             server: None,
+            watch: None,
         }
     }
 
@@ -147,6 +175,7 @@ impl Report {
                 .map(|(name, value)| (name, count(value))),
         );
         rows.extend(self.server.iter().flat_map(ServerUse::rows));
+        rows.extend(self.watch.iter().flat_map(WatchUse::rows));
         rows
     }
 
@@ -184,6 +213,22 @@ impl ServerUse {
                 ),
             ),
         ]
+    }
+}
+
+impl WatchUse {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = vec![
+            ("watchers", count(self.watchers)),
+            ("notified", count(self.notified)),
+            ("notified a second", format!("{:.0}", self.notify_per_s)),
+            ("notified again", count(self.notified_again)),
+            ("last notified after", latency(self.told_after_ms * 1e3)),
+            ("watchers wrong", count(self.watchers_wrong)),
+        ];
+        let each = self.cpu_us_per_notify.map(|each| format!("{each:.1} µs"));
+        rows.extend(each.map(|each| ("server CPU each NOTIFY", each)));
+        rows
     }
 }
 

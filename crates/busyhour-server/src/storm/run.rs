@@ -4,6 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -24,8 +25,9 @@ use super::pace::{Pace, Phase};
 use super::pattern::PatternError;
 use super::process::{Process, Usage};
 use super::progress::{Counters, Progress};
-use super::report::{Report, ServerUse, Setting, ramp_table};
+use super::report::{Report, ServerUse, Setting, WatchUse, ramp_table};
 use super::tally::Tally;
+use super::watch_driver::WatchDriver;
 
 /// Why a storm ends with a failure.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +60,22 @@ pub enum StormError {
         /// Registrations begun.
         sent: u64,
     },
+    /// Not every watcher could subscribe.
+    #[error("{failed} of {watchers} watchers could not subscribe")]
+    NotSubscribed {
+        /// Watchers whose SUBSCRIBE failed.
+        failed: u64,
+        /// Watchers that tried.
+        watchers: u64,
+    },
+    /// The report was printed, and in the end some watchers were wrong.
+    #[error("{wrong} of {watchers} watchers do not hold the true state")]
+    Untrue {
+        /// Watchers who believe what is not so.
+        wrong: u64,
+        /// All watchers.
+        watchers: u64,
+    },
     /// A ramp whose first step failed already.
     #[error("even the first step of the ramp failed")]
     NoCeiling,
@@ -71,6 +89,7 @@ impl Storm {
     pub fn run(self) -> Result<(), StormError> {
         let mut storm = Running::new(self)?;
         storm.warm_up()?;
+        storm.subscribe()?;
         if storm.args.ramp {
             storm.ramp()
         } else {
@@ -137,6 +156,7 @@ struct Running {
     args: Storm,
     clock: Clock,
     drivers: Vec<Driver>,
+    watch: Option<WatchDriver>,
     /// Devices used by new registrations so far, over all threads.
     used: u32,
 }
@@ -171,11 +191,27 @@ impl Running {
             source,
         })?;
         Ok(Self {
+            watch: watch(&args, &clock, &fleet)?,
             args,
             clock,
             drivers,
             used: 0,
         })
+    }
+
+    /// Watchers are there before what they shall see.
+    fn subscribe(&mut self) -> Result<(), StormError> {
+        let Some(watch) = &mut self.watch else {
+            return Ok(());
+        };
+        watch.subscribe(self.args.watchers);
+        match watch.engine.tally.failed {
+            0 => Ok(()),
+            failed => Err(StormError::NotSubscribed {
+                failed,
+                watchers: self.args.watchers.into(),
+            }),
+        }
     }
 
     /// Refreshes need something to refresh.
@@ -205,7 +241,8 @@ impl Running {
         };
         let report = self.measured(phase)?;
         self.print(&report, || report.to_string());
-        judge(report.acknowledged, report.sent)
+        judge(report.acknowledged, report.sent)?;
+        report.watch.map_or(Ok(()), |watch| judge_watchers(&watch))
     }
 
     /// Raises the rate until a step fails; the step before it is the ceiling.
@@ -262,13 +299,62 @@ impl Running {
     fn measured(&mut self, phase: Phase) -> Result<Report, StormError> {
         let process = self.args.pid.map(Process::new);
         let before = process.and_then(Process::usage);
-        let (tally, took) = self.blow(phase)?;
+        let begin = self.clock.now();
+        let (tally, took, watch) = self.watched(phase)?;
         let after = process.and_then(Process::usage);
         let mut report = Report::new(self.setting(phase.pace), &tally, took);
         report.server = before
             .zip(after)
             .map(|(before, after)| server_use(before, after, &report));
+        report.watch = watch.map(|notified_before| self.watch_use(&report, begin, notified_before));
         Ok(report)
+    }
+
+    /// Runs a phase while the watchers listen, and until they have heard all;
+    /// gives with the rest how often they had been notified before.
+    fn watched(&mut self, phase: Phase) -> Result<(Tally, Duration, Option<u64>), StormError> {
+        let Some(mut watch) = self.watch.take() else {
+            let (tally, took) = self.blow(phase)?;
+            return Ok((tally, took, None));
+        };
+        let notified_before = watch.engine.tally.notified;
+        let stop = AtomicBool::new(false);
+        let blown = thread::scope(|scope| {
+            scope.spawn(|| watch.listen(&stop));
+            let blown = self.blow(phase);
+            stop.store(true, Ordering::Relaxed);
+            blown
+        });
+        self.watch = Some(watch);
+        blown.map(|(tally, took)| (tally, took, Some(notified_before)))
+    }
+
+    fn watch_use(&self, report: &Report, begin: Instant, notified_before: u64) -> WatchUse {
+        let tally = self
+            .watch
+            .as_ref()
+            .map_or_else(Default::default, |watch| watch.engine.tally);
+        let notified = tally.notified - notified_before;
+        let last_s = (tally.last_at - begin).as_secs_f64();
+        let each = |server: ServerUse| 1e6 * server.cpu_s / notified.max(1) as f64;
+        let engine = self.watch.as_ref().map(|watch| &watch.engine);
+        WatchUse {
+            watchers: self.args.watchers.into(),
+            notified,
+            notify_per_s: notified as f64 / last_s.max(f64::MIN_POSITIVE),
+            notified_again: tally.again,
+            watchers_ended: tally.ended,
+            watchers_wrong: engine.map_or(0, |engine| engine.wrong(|d| self.is_registered(d))),
+            told_after_ms: (last_s - report.seconds).max(0.0) * 1e3,
+            cpu_us_per_notify: report.server.map(each),
+        }
+    }
+
+    /// Threads take turns with the devices.
+    fn is_registered(&self, device: u32) -> Option<bool> {
+        let threads = self.drivers.len() as u32;
+        let driver = self.drivers.get((device % threads) as usize)?;
+        driver.is_registered(device / threads)
     }
 
     /// Runs a phase on all threads.
@@ -348,6 +434,33 @@ fn judge(acknowledged: u64, sent: u64) -> Result<(), StormError> {
             sent,
         })
     }
+}
+
+fn judge_watchers(watch: &WatchUse) -> Result<(), StormError> {
+    match watch.watchers_wrong {
+        0 => Ok(()),
+        wrong => Err(StormError::Untrue {
+            wrong,
+            watchers: watch.watchers,
+        }),
+    }
+}
+
+/// The watchers, where some are wanted, with a socket of their own.
+fn watch(args: &Storm, clock: &Clock, fleet: &Fleet) -> Result<Option<WatchDriver>, StormError> {
+    if args.watchers == 0 {
+        return Ok(None);
+    }
+    let target = args.watch_target();
+    let fleet = Fleet {
+        stride: 1,
+        transport: Transport::Udp,
+        run: fleet.run.wrapping_add(args.threads),
+        ..fleet.clone()
+    };
+    let driver = WatchDriver::new(target, clock.clone(), fleet, args.devices, args.timing());
+    let unreachable = |source| StormError::Unreachable { target, source };
+    driver.map(Some).map_err(unreachable)
 }
 
 fn server_use(before: Usage, after: Usage, report: &Report) -> ServerUse {

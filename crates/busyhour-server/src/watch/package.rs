@@ -1,21 +1,29 @@
 //! The event packages, each with the one body type it is told in.
 
-use super::{DeviceState, dialog_info, pidf};
-use busyhour::bus::Name;
+use super::{DeviceState, Document, State, Told, dialog_info, pidf};
 
 /// An event package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Package {
     /// Whether a device can be reached, and where (RFC 3856).
     Presence,
-    /// The dialogs of a device (RFC 4235). We see none; that the device can be
+    /// The dialogs of a device (RFC 4235): those it publishes. That it can be
     /// reached is told in an element of our own.
     Dialog,
+    /// What waits in the mailbox of an account (RFC 3842).
+    MessageSummary,
+    /// Which contacts a device registers, and what becomes of them (RFC 3680).
+    Registration,
 }
 
 impl Package {
     /// Every package.
-    pub const ALL: [Self; 2] = [Self::Presence, Self::Dialog];
+    pub const ALL: [Self; 4] = [
+        Self::Presence,
+        Self::Dialog,
+        Self::MessageSummary,
+        Self::Registration,
+    ];
 
     /// The package of this name, compared as RFC 6665 §8.2.1 wants: by case.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -27,6 +35,8 @@ impl Package {
         match self {
             Self::Presence => "presence",
             Self::Dialog => "dialog",
+            Self::MessageSummary => "message-summary",
+            Self::Registration => "reg",
         }
     }
 
@@ -35,6 +45,8 @@ impl Package {
         match self {
             Self::Presence => "pidf+xml",
             Self::Dialog => "dialog-info+xml",
+            Self::MessageSummary => "simple-message-summary",
+            Self::Registration => "reginfo+xml",
         }
     }
 
@@ -43,21 +55,55 @@ impl Package {
         match self {
             Self::Presence => "application/pidf+xml",
             Self::Dialog => "application/dialog-info+xml",
+            Self::MessageSummary => "application/simple-message-summary",
+            Self::Registration => "application/reginfo+xml",
         }
     }
 
-    /// Appends the body that tells `state`; `version` counts the bodies of one
-    /// subscription from zero.
-    pub fn write_body(
-        self,
-        out: &mut Vec<u8>,
-        device: &Name,
-        state: Option<&DeviceState>,
-        version: u32,
-    ) {
+    /// Whether devices publish it; a registration speaks for itself.
+    pub const fn is_published(self) -> bool {
+        !matches!(self, Self::Registration)
+    }
+
+    /// Appends the body that tells a state; of a registration see
+    /// [`RegistrationState`](super::RegistrationState).
+    pub(super) fn write_body(self, out: &mut Vec<u8>, told: Told<'_>) {
         match self {
-            Self::Presence => pidf::write(out, device, state),
-            Self::Dialog => dialog_info::write(out, device, state, version),
+            Self::Presence => pidf::write(out, told),
+            Self::Dialog => dialog_info::write(out, told),
+            // Its body depends on the one before it: the subscription writes it.
+            Self::Registration => {}
+            Self::MessageSummary => match told.state {
+                Some(State::Mailbox(mailbox)) => mailbox.summary.write(out),
+                _ => out.extend_from_slice(b"Messages-Waiting: no\r\n"),
+            },
         }
+    }
+
+    /// Whether the body tells one state as it tells the other.
+    pub(super) fn tells_the_same(self, one: Option<&State>, other: Option<&State>) -> bool {
+        match (one, other) {
+            (Some(State::Device(one)), Some(State::Device(other))) => self.same_device(one, other),
+            (Some(State::Device(device)), None) | (None, Some(State::Device(device))) => {
+                device.contacts.is_empty() && self.documents(device).next().is_none()
+            }
+            _ => one == other,
+        }
+    }
+
+    fn same_device(self, one: &DeviceState, other: &DeviceState) -> bool {
+        let same_contacts = match self {
+            Self::Dialog => one.contacts.len() == other.contacts.len(),
+            Self::Presence | Self::MessageSummary | Self::Registration => {
+                one.contacts == other.contacts
+            }
+        };
+        same_contacts && self.documents(one).eq(self.documents(other))
+    }
+
+    fn documents(self, state: &DeviceState) -> impl Iterator<Item = (u64, &Document)> {
+        let published = state.published().iter();
+        let documents = published.map(|published| (published.number, &*published.document));
+        documents.filter(move |(_, document)| document.package() == self)
     }
 }

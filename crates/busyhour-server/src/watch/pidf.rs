@@ -1,22 +1,72 @@
-//! The presence body: PIDF (RFC 3863), one tuple a contact.
+//! The presence body: PIDF (RFC 3863), one tuple a contact, and then what the
+//! device publishes. Of an extension one tuple says what its devices do together.
 
-use super::{DeviceState, Reachable, xml::Escaped};
-use busyhour::bus::Name;
+use super::{DeviceState, Document, LineState, Reachable, State, Told, xml::Escaped};
 use std::io::Write;
 
-pub(super) fn write(out: &mut Vec<u8>, device: &Name, state: Option<&DeviceState>) {
+pub(super) fn write(out: &mut Vec<u8>, told: Told<'_>) {
     // Writing to a Vec can't fail.
     let _ = write!(
         out,
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\r\n\
-         <presence xmlns=\"urn:ietf:params:xml:ns:pidf\" entity=\"{}\">\r\n",
-        Escaped(device)
+         <presence xmlns=\"{NAMESPACE}\" entity=\"{}\">\r\n",
+        Escaped(told.entity)
     );
-    match state {
-        None => out.extend_from_slice(CLOSED),
-        Some(state) => state.contacts.iter().for_each(|c| write_tuple(out, c)),
+    match told.state {
+        Some(State::Device(device)) => write_device(out, device),
+        Some(State::Extension(extension)) => write_line(out, extension.line),
+        Some(State::Mailbox(_) | State::Registration(_)) | None => out.extend_from_slice(CLOSED),
     }
     out.extend_from_slice(b"</presence>\r\n");
+}
+
+fn write_device(out: &mut Vec<u8>, device: &DeviceState) {
+    let published = || {
+        device
+            .published()
+            .iter()
+            .filter_map(|published| match &*published.document {
+                Document::Presence(elements) => Some((published.number, elements)),
+                Document::Dialog { .. } | Document::Messages(_) => None,
+            })
+    };
+    for contact in device.contacts.iter() {
+        write_tuple(out, contact);
+    }
+    // A published tuple comes before the notes and persons of its document, and
+    // theirs before the next one's: the schema asks for tuples first only within
+    // the namespace of PIDF, and readers take them in any order.
+    let has_tuple = !device.contacts.is_empty() || published().any(|(_, e)| e.has("tuple"));
+    if !has_tuple {
+        out.extend_from_slice(CLOSED);
+    }
+    for (number, elements) in published() {
+        elements.write(out, number);
+    }
+}
+
+/// Phones show the note, and some light a lamp by the activity (RFC 4480).
+fn write_line(out: &mut Vec<u8>, line: LineState) {
+    let (basic, note, activity) = match line {
+        LineState::Invalid | LineState::Unavailable => ("closed", "Unavailable", None),
+        LineState::Idle => ("open", "Ready", None),
+        LineState::OnHold => ("open", "On hold", Some("on-the-phone")),
+        LineState::Ringing => ("open", "Ringing", Some("on-the-phone")),
+        LineState::InUse | LineState::RingInUse => ("open", "On the phone", Some("on-the-phone")),
+        LineState::Busy => ("open", "Busy", Some("busy")),
+    };
+    let _ = write!(
+        out,
+        "<tuple id=\"line\"><status><basic>{basic}</basic></status><note>{note}</note></tuple>\r\n"
+    );
+    if let Some(activity) = activity {
+        let _ = write!(
+            out,
+            "<person xmlns=\"urn:ietf:params:xml:ns:pidf:data-model\" id=\"user\">\
+             <activities xmlns=\"urn:ietf:params:xml:ns:pidf:rpid\"><{activity}/></activities>\
+             </person>\r\n"
+        );
+    }
 }
 
 fn write_tuple(out: &mut Vec<u8>, reachable: &Reachable) {
@@ -37,5 +87,6 @@ fn write_tuple(out: &mut Vec<u8>, reachable: &Reachable) {
     let _ = write!(out, ">{}</contact></tuple>\r\n", Escaped(&contact.uri));
 }
 
+pub(super) const NAMESPACE: &str = "urn:ietf:params:xml:ns:pidf";
 /// A tuple has an id, also the one that says that there is nobody.
 const CLOSED: &[u8] = b"<tuple id=\"none\"><status><basic>closed</basic></status></tuple>\r\n";

@@ -3,7 +3,7 @@
 use crate::registrar::granted_seconds;
 use std::time::Duration;
 
-/// Lifetimes of subscriptions (RFC 6665 §4.2.1).
+/// Lifetimes of subscriptions and publications (RFC 6665 §4.2.1, RFC 3903 §6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Granted to a subscription that asks for nothing.
@@ -13,6 +13,11 @@ pub struct Policy {
     pub expires_min: Duration,
     /// Longer wishes are cut to this.
     pub expires_max: Duration,
+    /// Least time between two changes that one watcher is told; those between
+    /// are conflated to the last one. Zero tells as fast as it answers.
+    pub notify_interval: Duration,
+    /// Longest body of a publication, in bytes; more is refused with 413.
+    pub publication_len_max: usize,
 }
 
 impl Policy {
@@ -33,6 +38,8 @@ impl Default for Policy {
             expires_default: Duration::from_secs(3600),
             expires_min: Duration::from_secs(60),
             expires_max: Duration::from_secs(7200),
+            notify_interval: Duration::ZERO,
+            publication_len_max: 4096,
         }
     }
 }

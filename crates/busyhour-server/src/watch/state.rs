@@ -1,5 +1,6 @@
-//! The state of a device, as it goes over the bus.
+//! What watchers are told: the states that go over the bus.
 
+use super::{LineState, Mailbox, Published, RegistrationState};
 use crate::registrar::{BindingId, Bindings, Contact};
 use busyhour::{
     bus::{Event, Name},
@@ -7,15 +8,51 @@ use busyhour::{
 };
 use std::sync::Arc;
 
-/// Where a device can be reached now.
+/// The state of whatever is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Of a device.
+    Device(DeviceState),
+    /// Of an extension that stands for devices.
+    Extension(ExtensionState),
+    /// Of a mailbox.
+    Mailbox(Mailbox),
+    /// Of a registration.
+    Registration(RegistrationState),
+}
+
+/// What a body says, and of whom.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'s> {
+    /// The address of record that was asked for.
+    pub entity: &'s Name,
+    /// Its state; `None` for a device that cannot be reached and for an empty mailbox.
+    pub state: Option<&'s State>,
+    /// Bodies of the same subscription before this one.
+    pub version: u32,
+}
+
+/// Where a device can be reached now, and what it publishes.
 ///
-/// A device that cannot be reached has no state on the bus: its key is cleared.
+/// A device that cannot be reached and publishes nothing has no state on the
+/// bus: its key is cleared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceState {
     /// Its address of record.
     pub device: Name,
-    /// Its contacts, at least one, in the order in which they registered.
+    /// Its contacts in the order in which they registered.
     pub contacts: Arc<[Reachable]>,
+    /// What it publishes; `None` is nothing.
+    pub published: Option<Arc<[Published]>>,
+}
+
+/// What the devices of an extension do together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtensionState {
+    /// Its address of record.
+    pub extension: Name,
+    /// The state of its devices together.
+    pub line: LineState,
 }
 
 /// One contact of a device.
@@ -28,8 +65,14 @@ pub struct Reachable {
 }
 
 impl DeviceState {
-    /// The state that follows from bindings; `None` when none is valid.
-    pub fn of(device: &Name, bindings: &Bindings, now: Instant) -> Option<Self> {
+    /// The state that follows from bindings and publications; `None` when none
+    /// is valid.
+    pub fn of(
+        device: &Name,
+        bindings: &Bindings,
+        published: Option<Arc<[Published]>>,
+        now: Instant,
+    ) -> Option<Self> {
         let contacts: Arc<[_]> = bindings
             .active(now)
             .map(|binding| Reachable {
@@ -37,10 +80,17 @@ impl DeviceState {
                 contact: binding.contact.clone(),
             })
             .collect();
-        (!contacts.is_empty()).then(|| Self {
+        let is_something = !contacts.is_empty() || published.is_some();
+        is_something.then(|| Self {
             device: device.clone(),
             contacts,
+            published,
         })
+    }
+
+    /// What it publishes.
+    pub fn published(&self) -> &[Published] {
+        self.published.as_deref().unwrap_or(&[])
     }
 }
 
@@ -49,5 +99,13 @@ impl Event for DeviceState {
 
     fn key(&self) -> &Name {
         &self.device
+    }
+}
+
+impl Event for ExtensionState {
+    type Key = Name;
+
+    fn key(&self) -> &Name {
+        &self.extension
     }
 }

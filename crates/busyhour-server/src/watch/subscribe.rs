@@ -5,6 +5,7 @@ use crate::{
     proto::sip::{Contacts, HeaderName, Message},
     registrar::{Flow, Refusal},
 };
+use std::time::Duration;
 
 /// What one SUBSCRIBE asks for.
 #[derive(Debug, Clone)]
@@ -15,6 +16,8 @@ pub struct Subscribe<'a> {
     pub event_id: Option<&'a str>,
     /// Lifetime granted, in seconds; zero fetches or ends.
     pub granted_s: u32,
+    /// Least time from one change that is told to the next.
+    pub notify_interval: Duration,
     /// The watcher's Contact URI: where NOTIFY requests are addressed.
     pub target: &'a str,
     /// The watched URI, as written in To.
@@ -55,6 +58,7 @@ impl<'a> Subscribe<'a> {
             package,
             event_id,
             granted_s: granted_s.ok_or(Refusal::IntervalTooBrief(policy.expires_min))?,
+            notify_interval: policy.notify_interval,
             target: target(message)?,
             to: to.uri_text,
             to_tag: to.tag(),
@@ -68,7 +72,7 @@ impl<'a> Subscribe<'a> {
     }
 }
 
-fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
+pub(super) fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
     let unknown: Vec<_> = message.elements(HeaderName::Require).collect();
     match unknown.is_empty() {
         true => Ok(()),

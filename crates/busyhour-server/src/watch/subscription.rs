@@ -1,8 +1,9 @@
 //! One subscription from its SUBSCRIBE to its end.
 
 use super::{
-    DeviceState, Dialog, Package, Subscribe,
+    DeviceState, Dialog, Package, State, Subscribe, Told,
     outstanding::{Outstanding, T1},
+    reginfo::Account,
 };
 use crate::{
     proto::sip::HeaderName,
@@ -19,10 +20,10 @@ use std::{
     time::Duration,
 };
 
-/// A watcher's subscription to one device.
+/// A watcher's subscription to one device, extension or mailbox.
 ///
-/// It sends nothing before it has been told the device's state for the first
-/// time ([`Subscription::device_is`]).
+/// It sends nothing before it has been told the state for the first time
+/// ([`Subscription::state_is`]).
 #[derive(Debug)]
 pub struct Subscription {
     dialog: Dialog,
@@ -34,10 +35,18 @@ pub struct Subscription {
     state: Known,
     /// A NOTIFY is owed as soon as none is on its way.
     owes_notify: bool,
+    /// It does not wait for the pace: it answers a SUBSCRIBE, or is the last one.
+    is_urgent: bool,
+    /// Least time from one change that is told to the next.
+    interval: Duration,
+    /// Changes wait until then.
+    next_change_at: Instant,
     outstanding: Option<Outstanding>,
     /// When to try again after there was no buffer.
     retry_at: Option<Instant>,
     version: u32,
+    /// What was told of a registration.
+    account: Account,
 }
 
 /// Why a subscription is over.
@@ -75,12 +84,12 @@ enum Phase {
 #[derive(Debug, PartialEq, Eq)]
 enum Known {
     Nothing,
-    Offline,
-    Online(DeviceState),
+    /// This, or that there is nothing to tell.
+    State(Option<State>),
 }
 
 impl Subscription {
-    /// Opens a subscription to `device`; `local_tag` becomes our half of the
+    /// Opens a subscription to `device`, an address of record; `local_tag` becomes our half of the
     /// dialog's name and must be new. A granted lifetime of zero is a fetch.
     pub fn open(
         subscribe: &Subscribe<'_>,
@@ -98,9 +107,13 @@ impl Subscription {
             phase: Phase::Active,
             state: Known::Nothing,
             owes_notify: true,
+            is_urgent: true,
+            interval: subscribe.notify_interval,
+            next_change_at: now,
             outstanding: None,
             retry_at: None,
             version: 0,
+            account: Account::default(),
         };
         subscription.extend(subscribe.granted_s, now);
         subscription
@@ -128,21 +141,30 @@ impl Subscription {
     /// Tells the device's state, `None` when it cannot be reached. Returns
     /// whether an earlier state was replaced before it could leave.
     pub fn device_is(&mut self, state: Option<DeviceState>) -> bool {
-        let state = state.map_or(Known::Offline, Known::Online);
-        if state == self.state {
-            return false;
-        }
-        let is_first = self.state == Known::Nothing;
+        self.state_is(state.map(State::Device))
+    }
+
+    /// Tells the state of whatever is watched, `None` when there is nothing to
+    /// tell. Returns whether an earlier state was replaced before it could leave.
+    pub fn state_is(&mut self, state: Option<State>) -> bool {
+        let is_first = match &self.state {
+            Known::Nothing => true,
+            Known::State(known) if self.package.tells_the_same(known.as_ref(), state.as_ref()) => {
+                return false;
+            }
+            Known::State(_) => false,
+        };
         let replaces = self.owes_notify && !is_first;
-        self.state = state;
+        self.state = Known::State(state);
         self.owes_notify |= self.phase == Phase::Active;
         replaces
     }
 
     /// The bus has told all it knows: a device without a state cannot be
-    /// reached. Returns `false`, as nothing was replaced.
+    /// reached, and a mailbox without one is empty. Returns `false`, as nothing
+    /// was replaced.
     pub fn nothing_more_is_known(&mut self) -> bool {
-        self.state == Known::Nothing && self.device_is(None)
+        self.state == Known::Nothing && self.state_is(None)
     }
 
     /// Takes in a response to the NOTIFY of this CSeq number; any other is
@@ -168,6 +190,7 @@ impl Subscription {
         if self.phase == Phase::Active {
             self.phase = Phase::Ending(end);
             self.owes_notify = true;
+            self.is_urgent = true;
         }
     }
 
@@ -192,7 +215,7 @@ impl Subscription {
         if now >= self.expires_at {
             self.end(End::Expired);
         }
-        match self.may_notify() {
+        match self.may_notify(now) {
             true => self.notify(now, scratch, buffers),
             false => None,
         }
@@ -204,6 +227,9 @@ impl Subscription {
             (_, Phase::Over(_)) => None,
             (Some(outstanding), _) => Some(outstanding.deadline()),
             (None, _) if self.retry_at.is_some() => self.retry_at,
+            (None, Phase::Active) if self.owes_notify && self.state != Known::Nothing => {
+                Some(self.next_change_at.min(self.expires_at))
+            }
             (None, Phase::Active) => Some(self.expires_at),
             (None, Phase::Ending(_)) => None,
         }
@@ -222,14 +248,20 @@ impl Subscription {
         &self.dialog
     }
 
-    /// The device it watches.
+    /// The address of record it watches.
     pub fn device(&self) -> &Name {
         &self.device
+    }
+
+    /// The package it is told in.
+    pub fn package(&self) -> Package {
+        self.package
     }
 
     fn extend(&mut self, granted_s: u32, now: Instant) {
         self.expires_at = now + Duration::from_secs(granted_s.into());
         self.owes_notify = true;
+        self.is_urgent = true;
         if granted_s == 0 {
             self.end(End::Unsubscribed);
         }
@@ -248,9 +280,10 @@ impl Subscription {
         self.owes_notify = false;
     }
 
-    fn may_notify(&self) -> bool {
+    fn may_notify(&self, now: Instant) -> bool {
         let is_over = matches!(self.phase, Phase::Over(_));
-        self.owes_notify && self.state != Known::Nothing && !is_over
+        let is_time = self.is_urgent || now >= self.next_change_at;
+        self.owes_notify && self.state != Known::Nothing && !is_over && is_time
     }
 
     fn notify(
@@ -270,6 +303,11 @@ impl Subscription {
         };
         self.retry_at = None;
         self.owes_notify = false;
+        if let Known::State(Some(State::Registration(state))) = &self.state {
+            self.account.told(&state.contacts);
+        }
+        self.is_urgent = false;
+        self.next_change_at = now + self.interval;
         self.version = self.version.wrapping_add(1);
         let is_last = self.phase != Phase::Active;
         let is_reliable = self.dialog.flow().transport.is_reliable();
@@ -282,11 +320,22 @@ impl Subscription {
     fn write_notify(&self, cseq: u32, now: Instant, out: &mut Vec<u8>) {
         let mut body = Vec::with_capacity(BODY_LEN_USUAL);
         let state = match &self.state {
-            Known::Online(state) => Some(state),
-            Known::Offline | Known::Nothing => None,
+            Known::State(state) => state.as_ref(),
+            Known::Nothing => None,
         };
-        self.package
-            .write_body(&mut body, &self.device, state, self.version);
+        let told = Told {
+            entity: &self.device,
+            state,
+            version: self.version,
+        };
+        match state {
+            Some(State::Registration(registration)) => {
+                let contacts = &registration.contacts;
+                self.account
+                    .write(&mut body, told, contacts, self.is_urgent, now);
+            }
+            _ => self.package.write_body(&mut body, told),
+        }
         self.dialog
             .notify(out, cseq)
             .header(HeaderName::Event, EventValue(self))

@@ -183,6 +183,10 @@ impl Subject for Charted {
     fn accounts(&self) -> Option<&dyn AccountDesk> {
         self.subject.accounts()
     }
+
+    fn desk(&self) -> Option<Arc<dyn super::Desk>> {
+        self.subject.desk()
+    }
 }
 
 impl Default for GraphOptions {

@@ -7,6 +7,7 @@
 //! | `/api/events` | a snapshot a second as server-sent events, the last two minutes first |
 //! | `/api/bindings` | registered contacts, a page at a time |
 //! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
+//! | `/api/mailboxes`, `/api/hints` | what waits in mailboxes, and extensions that stand for devices: read, set, removed |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
 //! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](crate::graphite) |
 //! | `/healthz` | 200 while the server serves, 503 with the reason otherwise |
@@ -19,6 +20,8 @@ mod access;
 mod accounts;
 mod archives;
 mod connections;
+mod desk;
+mod desk_routes;
 mod graphite;
 mod graphs;
 mod health;
@@ -31,6 +34,7 @@ mod subject;
 pub use access::{Access, Scope, Token};
 pub use accounts::AccountDesk;
 pub use archives::Archives;
+pub use desk::Desk;
 pub use graphs::{GraphOptions, Graphs};
 pub use routes::{BindingPage, BindingView};
 pub use subject::Subject;
@@ -142,9 +146,11 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
         options,
     } = served;
     let (sampler, sampling) = Sampler::start(subject.clone());
+    let desk = subject.desk().map(desk_routes::router).unwrap_or_default();
     let routes = routes::router(subject.clone(), sampler)
         .merge(accounts::router(subject))
-        .merge(graphite::router(graphs));
+        .merge(graphite::router(graphs))
+        .merge(desk);
     let guard = middleware::from_fn_with_state(options.access, access::guard);
     let routes = routes.layer(guard);
     let connections = Connections::start(listener, options.connections_max, routes);

@@ -1,6 +1,7 @@
-use super::{AccountDesk, BindingPage, BindingView};
+use super::{AccountDesk, BindingPage, BindingView, Desk};
 use crate::server::{Binding, Server, ServerStats};
 use busyhour::clock::Instant;
+use std::sync::Arc;
 
 /// What the pages show: the server, or a stand-in in tests.
 pub trait Subject: Send + Sync + 'static {
@@ -16,6 +17,12 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Where accounts are changed; without it there are none to see.
     fn accounts(&self) -> Option<&dyn AccountDesk> {
+        None
+    }
+
+    /// Where mailboxes and hints are read and changed; without one there are no
+    /// such paths.
+    fn desk(&self) -> Option<Arc<dyn Desk>> {
         None
     }
 }
@@ -40,6 +47,10 @@ impl Subject for Server {
 
     fn accounts(&self) -> Option<&dyn AccountDesk> {
         Some(self)
+    }
+
+    fn desk(&self) -> Option<Arc<dyn Desk>> {
+        Some(Arc::new(self.clone()))
     }
 }
 

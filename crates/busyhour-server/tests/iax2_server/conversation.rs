@@ -2,7 +2,10 @@
 
 use crate::host::{Host, PASSWORD, config, device};
 use crate::wire::*;
-use busyhour_server::server::{Authentication, CallTokens, Limits, ServerConfig};
+use busyhour_server::{
+    server::{Authentication, CallTokens, Limits, ServerConfig},
+    watch::{MessageCounts, MessageSummary},
+};
 use std::{net::SocketAddr, time::Duration};
 
 /// A first frame with an empty call token.
@@ -125,6 +128,41 @@ fn a_device_registers_and_the_answer_leaves_when_it_is_durable() {
         (0, 1)
     );
     assert_eq!(host.contacts(), ["iax:alice@192.0.2.7:4569"]);
+}
+
+#[test]
+fn regack_says_how_many_messages_wait() {
+    let mut host = Host::new();
+    let regack = registered(&mut host, device(), 5, "alice");
+    assert_eq!(
+        regack.element(IE_MSGCOUNT),
+        None,
+        "nobody has spoken of a mailbox"
+    );
+    let summary = |new, old| MessageSummary {
+        voice: Some(MessageCounts {
+            new,
+            old,
+            ..MessageCounts::default()
+        }),
+        ..MessageSummary::default()
+    };
+    for (call, (new, old), octets) in [
+        (6, (2, 8), [8, 2]),
+        (7, (300, 256), [255, 255]),
+        (8, (0, 0), [0, 0]),
+    ] {
+        host.server.set_mailbox("alice", summary(new, old)).unwrap();
+        let regack = registered(&mut host, device(), call, "alice");
+        assert_eq!(regack.element(IE_MSGCOUNT), Some(&octets[..]));
+    }
+    let lamp = MessageSummary {
+        waiting: Some(true),
+        ..MessageSummary::default()
+    };
+    host.server.set_mailbox("alice", lamp).unwrap();
+    let regack = registered(&mut host, device(), 9, "alice");
+    assert_eq!(regack.element(IE_MSGCOUNT), Some(&[255, 255][..]));
 }
 
 #[test]

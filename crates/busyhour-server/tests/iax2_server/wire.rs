@@ -27,6 +27,7 @@ pub const IE_CHALLENGE: u8 = 15;
 pub const IE_MD5_RESULT: u8 = 16;
 pub const IE_APPARENT_ADDR: u8 = 18;
 pub const IE_REFRESH: u8 = 19;
+pub const IE_MSGCOUNT: u8 = 24;
 pub const IE_CAUSE: u8 = 22;
 pub const IE_UNKNOWN: u8 = 23;
 pub const IE_DATETIME: u8 = 31;

@@ -1,0 +1,115 @@
+//! Moves bytes between the watchers and their socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use busyhour::clock::{Clock, Instant};
+
+use super::args::Transport;
+use super::batch::{Inbox, Outbox};
+use super::fleet::Fleet;
+use super::flight::Timing;
+use super::watch_engine::WatchEngine;
+use super::wire::Wire;
+
+/// The watchers and their socket.
+pub(super) struct WatchDriver {
+    wire: Wire,
+    pub engine: WatchEngine,
+    clock: Clock,
+    outbox: Outbox,
+}
+
+impl WatchDriver {
+    /// # Errors
+    /// When no socket can be had or the target can't be reached from here.
+    pub fn new(
+        target: SocketAddr,
+        clock: Clock,
+        fleet: Fleet,
+        devices: u32,
+        timing: Timing,
+    ) -> io::Result<Self> {
+        let wire = Wire::new(target, Transport::Udp)?;
+        let engine = WatchEngine::new(fleet, devices, wire.local_addr()?, timing);
+        Ok(Self {
+            wire,
+            engine,
+            clock,
+            outbox: Outbox::default(),
+        })
+    }
+
+    /// Subscribes so many watchers and waits until each was told something or
+    /// failed; no longer than a while for a server that tells nothing.
+    pub fn subscribe(&mut self, count: u32) {
+        let mut inbox = Inbox::new();
+        let (mut left, mut heard_at) = (count, self.clock.now());
+        while left > 0 || self.engine.in_flight() > 0 {
+            let now = self.clock.now();
+            heard_at = heard_at.max(self.engine.tally.last_at);
+            if now >= heard_at + PATIENCE {
+                return;
+            }
+            while left > 0 && self.engine.in_flight() < SLOTS {
+                self.engine.subscribe(now, &mut self.outbox);
+                left -= 1;
+            }
+            self.step(now, &mut inbox);
+        }
+    }
+
+    /// Answers NOTIFYs until `stop` is set and none has come for a while.
+    pub fn listen(&mut self, stop: &AtomicBool) {
+        let mut inbox = Inbox::new();
+        let mut stopped_at: Option<Instant> = None;
+        loop {
+            let now = self.clock.now();
+            self.step(now, &mut inbox);
+            if !stop.load(Ordering::Relaxed) {
+                continue;
+            }
+            let stopped_at = *stopped_at.get_or_insert(now);
+            let quiet_since = self.engine.tally.last_at.max(stopped_at);
+            if now >= quiet_since + QUIET || now >= stopped_at + PATIENCE {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self, now: Instant, inbox: &mut Inbox) {
+        self.engine.expire(now, &mut self.outbox);
+        self.send();
+        let (engine, outbox) = (&mut self.engine, &mut self.outbox);
+        let mut take = |datagram: &[u8]| engine.receive(now, datagram, outbox);
+        match self.wire.receive(inbox, &mut take) {
+            Ok(0) => self.wait(now),
+            Ok(_) => self.send(),
+            Err(_) => self.engine.tally.socket_errors += 1,
+        }
+    }
+
+    fn send(&mut self) {
+        if !self.outbox.is_empty() {
+            self.engine.tally.socket_errors += self.wire.send(&mut self.outbox);
+        }
+    }
+
+    /// Sleeps until a datagram comes or something is due.
+    fn wait(&self, now: Instant) {
+        let next = self.engine.next_deadline();
+        let timeout = next.map_or(LONGEST_WAIT, |next| (next - now).min(LONGEST_WAIT));
+        self.wire.wait(timeout);
+    }
+}
+
+/// Subscriptions under way at a time.
+const SLOTS: usize = 64;
+/// A server that has told nothing for so long has told all: what was lost comes
+/// again within four seconds.
+const QUIET: Duration = Duration::from_secs(5);
+/// What was lost is sent again for 32 s (RFC 3261's timer F).
+const PATIENCE: Duration = Duration::from_secs(40);
+const LONGEST_WAIT: Duration = Duration::from_millis(20);

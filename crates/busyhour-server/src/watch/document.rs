@@ -1,0 +1,97 @@
+//! What a device publishes about itself: the bodies of the packages, read.
+
+use super::{
+    Elements, LineState, MessageSummary, Package, dialog_info, elements, pidf, publish::Unreadable,
+};
+use roxmltree::Node;
+use std::sync::Arc;
+
+/// A published state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Document {
+    /// Presence: tuples, notes and what extends them (RFC 3863, RFC 4479).
+    Presence(Elements),
+    /// Dialogs (RFC 4235).
+    Dialog {
+        /// The dialogs as they are told.
+        dialogs: Elements,
+        /// What they mean for the line.
+        line: LineState,
+    },
+    /// What waits in a mailbox (RFC 3842).
+    Messages(Arc<MessageSummary>),
+}
+
+impl Document {
+    /// Reads the body of a package.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreadable`] says why it is none.
+    pub fn read(package: Package, body: &[u8]) -> Result<Self, Unreadable> {
+        let text = std::str::from_utf8(body).map_err(|_| Unreadable("Body Is Not UTF-8"))?;
+        match package {
+            Package::Presence => presence(text),
+            Package::Dialog => dialogs(text),
+            Package::Registration => Err(Unreadable("Registrations Are Not Published")),
+            Package::MessageSummary => {
+                let summary = MessageSummary::parse(text)?;
+                Ok(Self::Messages(Arc::new(summary)))
+            }
+        }
+    }
+
+    /// The package it belongs to.
+    pub fn package(&self) -> Package {
+        match self {
+            Self::Presence(_) => Package::Presence,
+            Self::Dialog { .. } => Package::Dialog,
+            Self::Messages(_) => Package::MessageSummary,
+        }
+    }
+}
+
+fn presence(text: &str) -> Result<Document, Unreadable> {
+    let document = elements::read(text, pidf::NAMESPACE, "presence")?;
+    Elements::of(&document, |_| true).map(Document::Presence)
+}
+
+fn dialogs(text: &str) -> Result<Document, Unreadable> {
+    let document = elements::read(text, dialog_info::NAMESPACE, "dialog-info")?;
+    let root = document.root_element();
+    if root.attribute("state") != Some("full") {
+        return Err(Unreadable("Dialogs Must Be Published In Full"));
+    }
+    let is_dialog = |node: Node<'_, '_>| node.has_tag_name((dialog_info::NAMESPACE, "dialog"));
+    let states = root.children().filter(|node| is_dialog(*node)).map(line_of);
+    Ok(Document::Dialog {
+        line: LineState::aggregate(states.chain([LineState::Idle])),
+        dialogs: Elements::of(&document, is_dialog)?,
+    })
+}
+
+/// A dialog begins early and is confirmed (RFC 4235 §3.7.1); one on hold
+/// renders nothing (RFC 4235 §4.1.5, RFC 3840).
+fn line_of(dialog: Node<'_, '_>) -> LineState {
+    let named = |name: &'static str| move |node: &Node<'_, '_>| node.tag_name().name() == name;
+    let state = dialog
+        .children()
+        .find(named("state"))
+        .and_then(|state| state.text());
+    let is_caller = dialog.attribute("direction") == Some("initiator");
+    let is_held = dialog.descendants().filter(named("param")).any(|param| {
+        let no = |value: &str| value.eq_ignore_ascii_case("no");
+        param.attribute("pname") == Some("+sip.rendering")
+            && param
+                .attribute("pval")
+                .or(param.attribute("pvalue"))
+                .is_some_and(no)
+    });
+    match state.map(str::trim) {
+        Some("confirmed") if is_held => LineState::OnHold,
+        Some("confirmed") => LineState::InUse,
+        Some("trying" | "proceeding" | "early") if is_caller => LineState::InUse,
+        Some("trying" | "proceeding" | "early") => LineState::Ringing,
+        _ => LineState::Idle,
+    }
+}

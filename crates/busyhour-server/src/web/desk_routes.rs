@@ -1,0 +1,244 @@
+//! `/api/mailboxes` and `/api/hints`.
+
+use super::desk::Desk;
+use crate::server::{
+    HintConfig, HintRefusal, HintView, LineState, Mailbox, MailboxRefusal, MessageSummary,
+};
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+type Shared = State<Arc<dyn Desk>>;
+
+pub(super) fn router(desk: Arc<dyn Desk>) -> Router {
+    Router::new()
+        .route("/api/mailboxes", get(mailboxes))
+        .route(
+            "/api/mailboxes/{id}",
+            get(mailbox).put(put_mailbox).delete(delete_mailbox),
+        )
+        .route("/api/hints", get(hints))
+        .route(
+            "/api/hints/{extension}",
+            get(hint).put(put_hint).delete(delete_hint),
+        )
+        .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
+        .with_state(desk)
+}
+
+#[derive(Serialize)]
+struct MailboxBody<'m> {
+    id: &'m str,
+    #[serde(flatten)]
+    summary: &'m MessageSummary,
+}
+
+#[derive(Serialize)]
+struct HintBody<'h> {
+    extension: &'h str,
+    devices: Vec<&'h str>,
+    state: LineState,
+    configured: bool,
+}
+
+#[derive(Serialize)]
+struct Page<T> {
+    #[serde(flatten)]
+    list: T,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HintWish {
+    devices: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct PageQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn mailboxes(State(desk): Shared, Query(query): Query<PageQuery>) -> Response {
+    #[derive(Serialize)]
+    struct List<'m> {
+        mailboxes: Vec<MailboxBody<'m>>,
+    }
+    let Some(limit) = query.limit() else {
+        return bad_limit();
+    };
+    let listing = desk.mailboxes(query.after.as_deref(), limit);
+    let mailboxes = listing.mailboxes.iter().map(MailboxBody::of).collect();
+    let next = listing.next.map(|next| next.as_str().to_owned());
+    let list = List { mailboxes };
+    Json(Page { list, next }).into_response()
+}
+
+async fn mailbox(State(desk): Shared, Path(id): Path<String>) -> Response {
+    match desk.mailbox(&id) {
+        Some(mailbox) => Json(MailboxBody::of(&mailbox)).into_response(),
+        None => no_mailbox(&id),
+    }
+}
+
+async fn put_mailbox(State(desk): Shared, Path(id): Path<String>, body: Bytes) -> Response {
+    let summary = match serde_json::from_slice(&body) {
+        Ok(summary) => summary,
+        Err(error) => return bad_body(&error),
+    };
+    match desk.set_mailbox(&id, summary) {
+        Ok(is_new) => match desk.mailbox(&id) {
+            Some(mailbox) => (set_status(is_new), Json(MailboxBody::of(&mailbox))).into_response(),
+            // Removed by somebody else meanwhile.
+            None => set_status(is_new).into_response(),
+        },
+        Err(refusal) => refuse(status_of_mailbox(refusal), refusal),
+    }
+}
+
+async fn delete_mailbox(State(desk): Shared, Path(id): Path<String>) -> Response {
+    match desk.remove_mailbox(&id) {
+        Ok(true) => StatusCode::NO_CONTENT.into_response(),
+        Ok(false) => no_mailbox(&id),
+        Err(refusal) => refuse(status_of_mailbox(refusal), refusal),
+    }
+}
+
+async fn hints(State(desk): Shared, Query(query): Query<PageQuery>) -> Response {
+    #[derive(Serialize)]
+    struct List<'h> {
+        hints: Vec<HintBody<'h>>,
+    }
+    let Some(limit) = query.limit() else {
+        return bad_limit();
+    };
+    let listing = desk.hints(query.after.as_deref(), limit);
+    let hints = listing.hints.iter().map(HintBody::of).collect();
+    let next = listing.next.map(|next| next.as_str().to_owned());
+    let list = List { hints };
+    Json(Page { list, next }).into_response()
+}
+
+async fn hint(State(desk): Shared, Path(extension): Path<String>) -> Response {
+    match desk.hint(&extension) {
+        Some(hint) => Json(HintBody::of(&hint)).into_response(),
+        None => no_hint(&extension),
+    }
+}
+
+async fn put_hint(State(desk): Shared, Path(extension): Path<String>, body: Bytes) -> Response {
+    let wish: HintWish = match serde_json::from_slice(&body) {
+        Ok(wish) => wish,
+        Err(error) => return bad_body(&error),
+    };
+    let hint = HintConfig {
+        extension,
+        devices: wish.devices,
+    };
+    match desk.set_hint(&hint) {
+        Ok(is_new) => match desk.hint(&hint.extension) {
+            Some(hint) => (set_status(is_new), Json(HintBody::of(&hint))).into_response(),
+            // Removed by somebody else meanwhile.
+            None => set_status(is_new).into_response(),
+        },
+        Err(refusal) => refuse(status_of_hint(&refusal), refusal),
+    }
+}
+
+async fn delete_hint(State(desk): Shared, Path(extension): Path<String>) -> Response {
+    match desk.remove_hint(&extension) {
+        Ok(true) => StatusCode::NO_CONTENT.into_response(),
+        Ok(false) => no_hint(&extension),
+        Err(refusal) => refuse(status_of_hint(&refusal), refusal),
+    }
+}
+
+impl<'m> MailboxBody<'m> {
+    fn of(mailbox: &'m Mailbox) -> Self {
+        Self {
+            id: mailbox.id.as_str(),
+            summary: &mailbox.summary,
+        }
+    }
+}
+
+impl<'h> HintBody<'h> {
+    fn of(hint: &'h HintView) -> Self {
+        Self {
+            extension: hint.extension.as_str(),
+            devices: hint.devices.iter().map(|device| device.as_str()).collect(),
+            state: hint.line,
+            configured: hint.is_configured,
+        }
+    }
+}
+
+impl PageQuery {
+    fn limit(&self) -> Option<usize> {
+        let limit = self.limit.unwrap_or(PAGE_LEN);
+        (1..=PAGE_LEN_MAX).contains(&limit).then_some(limit)
+    }
+}
+
+/// What the client has to mend: 400; what is in the way here: 409.
+fn status_of_mailbox(refusal: MailboxRefusal) -> StatusCode {
+    match refusal {
+        MailboxRefusal::Name | MailboxRefusal::Summary(_) => StatusCode::BAD_REQUEST,
+        MailboxRefusal::Published | MailboxRefusal::Full(_) => StatusCode::CONFLICT,
+    }
+}
+
+fn status_of_hint(refusal: &HintRefusal) -> StatusCode {
+    match refusal {
+        HintRefusal::Extension | HintRefusal::Device(_) | HintRefusal::DeviceCount => {
+            StatusCode::BAD_REQUEST
+        }
+        HintRefusal::Configured(_) | HintRefusal::Full(_) => StatusCode::CONFLICT,
+    }
+}
+
+fn bad_body(error: &serde_json::Error) -> Response {
+    refuse(StatusCode::BAD_REQUEST, format_args!("body: {error}"))
+}
+
+fn set_status(is_new: bool) -> StatusCode {
+    match is_new {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
+    }
+}
+
+fn no_mailbox(id: &str) -> Response {
+    refuse(
+        StatusCode::NOT_FOUND,
+        format_args!("mailbox `{id}` is not set"),
+    )
+}
+
+fn no_hint(extension: &str) -> Response {
+    refuse(
+        StatusCode::NOT_FOUND,
+        format_args!("there is no hint `{extension}`"),
+    )
+}
+
+fn bad_limit() -> Response {
+    let wanted = format_args!("limit: give a whole number from 1 to {PAGE_LEN_MAX}");
+    refuse(StatusCode::BAD_REQUEST, wanted)
+}
+
+fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> Response {
+    (status, format!("{reason}\n")).into_response()
+}
+
+const BODY_LEN_MAX: usize = 64 << 10;
+const PAGE_LEN: usize = 1000;
+const PAGE_LEN_MAX: usize = 100_000;

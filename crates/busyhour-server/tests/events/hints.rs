@@ -1,0 +1,207 @@
+//! Hints: an extension is what its devices are together.
+
+use crate::world::{DIALOG, World, body, dialog, digest_config, header, hint, open_config};
+use busyhour_server::{
+    server::{HintRefusal, Limits, ServerConfig},
+    watch::LineState,
+};
+
+#[test]
+fn an_extension_follows_its_devices() {
+    let mut world = World::open();
+    world
+        .server
+        .set_hint(&hint("100", &["alice", "bob"]))
+        .unwrap();
+    let first = world.watch("lamp", "100", "dialog");
+    assert!(
+        body(&first).contains("<state>terminated</state>"),
+        "{first}"
+    );
+    assert_eq!(line(&world), LineState::Unavailable);
+    world.register("alice", 600);
+    assert_eq!(line(&world), LineState::Idle);
+    world.notified();
+    let answer = world.publish("alice", DIALOG, &dialog("early"));
+    let notify = world.only_notify();
+    assert!(
+        body(&notify).contains("direction=\"recipient\"><state>early</state>"),
+        "{notify}"
+    );
+    assert_eq!(line(&world), LineState::Ringing);
+    world.register("bob", 600);
+    world.publish("bob", DIALOG, &dialog("confirmed"));
+    assert_eq!(line(&world), LineState::RingInUse);
+    let etag = header(&answer, "SIP-ETag");
+    let over = format!("Event: dialog\r\nSIP-If-Match: {etag}\r\nExpires: 0\r\n");
+    world.publish("alice", &over, "");
+    assert_eq!(line(&world), LineState::InUse);
+    let last = world.notified().pop().unwrap();
+    assert!(body(&last).contains("<state>confirmed</state>"), "{last}");
+    assert!(!body(&last).contains("early"), "{last}");
+}
+
+#[test]
+fn presence_of_an_extension_says_it_in_words() {
+    let mut world = World::with(ServerConfig {
+        hints: vec![hint("100", &["alice"])],
+        ..open_config()
+    });
+    let first = world.watch("w", "100", "presence");
+    assert!(body(&first).contains("<basic>closed</basic></status><note>Unavailable</note>"));
+    world.register("alice", 600);
+    assert!(body(&world.only_notify()).contains("<basic>open</basic></status><note>Ready</note>"));
+    world.publish("alice", DIALOG, &dialog("confirmed"));
+    let notify = world.only_notify();
+    assert!(
+        body(&notify).contains("<note>On the phone</note>"),
+        "{notify}"
+    );
+    roxmltree::Document::parse(body(&notify)).unwrap();
+    world.register("alice", 0);
+    world.pass(3_600_000);
+    assert_eq!(line(&world), LineState::Unavailable);
+}
+
+#[test]
+fn a_line_on_hold_and_one_that_dials_are_told_apart_from_one_that_rings() {
+    let mut world = World::open();
+    world.server.set_hint(&hint("100", &["alice"])).unwrap();
+    world.register("alice", 600);
+    let held = dialog("confirmed").replace(
+        "</state>",
+        "</state><local><target uri=\"sip:a@b\"><param pname=\"+sip.rendering\" pval=\"no\"/>\
+         </target></local>",
+    );
+    world.publish("alice", DIALOG, &held);
+    assert_eq!(line(&world), LineState::OnHold);
+    let notify = world.watch("w", "100", "dialog");
+    assert!(
+        body(&notify).contains("pname=\"+sip.rendering\" pval=\"no\""),
+        "{notify}"
+    );
+    roxmltree::Document::parse(body(&notify)).unwrap();
+    let mut world = World::open();
+    world.server.set_hint(&hint("100", &["alice"])).unwrap();
+    world.publish(
+        "alice",
+        DIALOG,
+        &dialog("early").replace("recipient", "initiator"),
+    );
+    assert_eq!(line(&world), LineState::InUse);
+}
+
+#[test]
+fn devices_count_by_the_strongest_as_asterisk_counts_them() {
+    use LineState::*;
+    let cases: [(&[LineState], LineState); 12] = [
+        (&[], Invalid),
+        (&[Unavailable], Unavailable),
+        (&[Unavailable, Idle], Idle),
+        (&[Idle, OnHold], OnHold),
+        (&[Idle, Ringing], Ringing),
+        (&[Unavailable, InUse], InUse),
+        (&[InUse, OnHold], InUse),
+        (&[InUse, Busy], Busy),
+        (&[Ringing, InUse], RingInUse),
+        (&[OnHold, Ringing], RingInUse),
+        (&[Ringing, Idle, Busy], RingInUse),
+        (&[RingInUse, Idle], RingInUse),
+    ];
+    for (lines, expected) in cases {
+        assert_eq!(
+            LineState::aggregate(lines.iter().copied()),
+            expected,
+            "{lines:?}"
+        );
+        assert_eq!(
+            LineState::aggregate(lines.iter().rev().copied()),
+            expected,
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn a_hint_that_is_set_anew_speaks_of_its_new_devices_alone() {
+    let mut world = World::open();
+    world.register("alice", 600);
+    world.server.set_hint(&hint("100", &["alice"])).unwrap();
+    world.watch("w", "100", "presence");
+    assert_eq!(world.server.set_hint(&hint("100", &["bob"])), Ok(false));
+    world.settle();
+    assert!(body(&world.only_notify()).contains("Unavailable"));
+    world.publish("alice", DIALOG, &dialog("early"));
+    assert_eq!(world.notified(), [""; 0]);
+    world.register("bob", 600);
+    assert!(body(&world.only_notify()).contains("Ready"));
+}
+
+#[test]
+fn watchers_come_again_where_an_address_becomes_an_extension_or_no_longer_is_one() {
+    let mut world = World::open();
+    world.watch("w", "100", "presence");
+    world.server.set_hint(&hint("100", &["alice"])).unwrap();
+    world.settle();
+    let state = header(&world.only_notify(), "Subscription-State");
+    assert_eq!(state, "terminated;reason=deactivated");
+    world.watch("v", "100", "presence");
+    assert_eq!(world.server.remove_hint("100"), Ok(true));
+    world.settle();
+    let state = header(&world.notified().pop().unwrap(), "Subscription-State");
+    assert_eq!(state, "terminated;reason=deactivated");
+    assert_eq!(world.server.remove_hint("100"), Ok(false));
+    assert_eq!(world.stats().watch.watcher_count, 0);
+    assert_eq!(world.stats().hint.hint_count, 0);
+}
+
+#[test]
+fn with_accounts_an_extension_can_be_watched_though_it_is_none() {
+    let mut world = World::with(ServerConfig {
+        hints: vec![hint("100", &["alice"])],
+        ..digest_config()
+    });
+    let sent = world.subscribe_as("carol", "100", "Event: dialog\r\n");
+    assert!(sent[0].starts_with("SIP/2.0 200 "), "{sent:?}");
+    let sent = world.subscribe_as("bob", "101", "Event: dialog\r\n");
+    assert!(sent[0].starts_with("SIP/2.0 404 "), "{sent:?}");
+}
+
+#[test]
+fn what_cannot_be_a_hint_is_refused_with_its_reason() {
+    let world = World::with(ServerConfig {
+        hints: vec![hint("100", &["sip:alice@example.com"])],
+        limits: Limits {
+            hints_max: 2,
+            ..Limits::default()
+        },
+        ..open_config()
+    });
+    let set = |extension: &str, devices: &[&str]| world.server.set_hint(&hint(extension, devices));
+    assert_eq!(set("1 0", &["alice"]), Err(HintRefusal::Extension));
+    assert_eq!(set("101", &[]), Err(HintRefusal::DeviceCount));
+    assert_eq!(set("101", &["a"; 65]), Err(HintRefusal::DeviceCount));
+    let stranger = "sip:alice@elsewhere.org";
+    assert_eq!(
+        set("101", &[stranger]),
+        Err(HintRefusal::Device(stranger.into()))
+    );
+    assert_eq!(
+        set("100", &["bob"]),
+        Err(HintRefusal::Configured("100".into()))
+    );
+    assert_eq!(
+        world.server.remove_hint("100"),
+        Err(HintRefusal::Configured("100".into()))
+    );
+    assert_eq!(set("101", &["bob"]), Ok(true));
+    assert_eq!(set("102", &["bob"]), Err(HintRefusal::Full(2)));
+    let page = world.server.hints(None, 1);
+    assert_eq!(page.hints[0].extension, "100");
+    let page = world.server.hints(page.next.as_deref(), 1);
+    assert_eq!((page.hints[0].extension.as_str(), page.next), ("101", None));
+}
+
+fn line(world: &World) -> LineState {
+    world.server.hint("100").unwrap().line
+}

@@ -1,0 +1,329 @@
+//! PUBLISH (RFC 3903): the life of a publication, what is refused, and what
+//! watchers see of it.
+
+use crate::world::{DIALOG, World, body, dialog, digest_config, header, open_config};
+use busyhour_server::{
+    server::{Limits, ServerConfig},
+    watch::Policy,
+};
+
+const PRESENCE: &str = "Event: presence\r\nContent-Type: application/pidf+xml\r\n";
+
+#[test]
+fn a_publication_begins_is_refreshed_changed_and_taken_back() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    let first = world.publish("alice", PRESENCE, &presence("open", "Here"));
+    assert!(first.starts_with("SIP/2.0 200 "), "{first}");
+    assert_eq!(header(&first, "Expires"), "3600");
+    let notify = world.only_notify();
+    assert!(
+        body(&notify).contains("<tuple id=\"p1-t\"><status><basic>open</basic>"),
+        "{notify}"
+    );
+    assert!(body(&notify).contains("<note>Here</note>"), "{notify}");
+
+    let refreshed = world.publish("alice", &if_match(&first, "presence"), "");
+    assert!(refreshed.starts_with("SIP/2.0 200 "), "{refreshed}");
+    assert_ne!(header(&first, "SIP-ETag"), header(&refreshed, "SIP-ETag"));
+    assert_eq!(world.notified(), [""; 0], "nothing changed");
+
+    let headers = if_match(&refreshed, "presence") + "Content-Type: application/pidf+xml\r\n";
+    let changed = world.publish("alice", &headers, &presence("closed", "Gone"));
+    let notify = world.only_notify();
+    assert!(
+        body(&notify).contains("<tuple id=\"p1-t\"><status><basic>closed"),
+        "{notify}"
+    );
+
+    let stale = world.publish("alice", &if_match(&refreshed, "presence"), "");
+    assert!(
+        stale.starts_with("SIP/2.0 412 Conditional Request Failed\r\n"),
+        "{stale}"
+    );
+    let other = world.publish("alice", &if_match(&changed, "dialog"), "");
+    assert!(
+        other.starts_with("SIP/2.0 412 "),
+        "of another package: {other}"
+    );
+
+    let headers = if_match(&changed, "presence") + "Expires: 0\r\n";
+    let removed = world.publish("alice", &headers, "");
+    assert_eq!(header(&removed, "Expires"), "0");
+    assert!(body(&world.only_notify()).contains("<tuple id=\"none\">"));
+    let stats = world.stats().publish;
+    assert_eq!(
+        (
+            stats.requests,
+            stats.created,
+            stats.refreshed,
+            stats.modified,
+            stats.removed
+        ),
+        (6, 1, 1, 1, 1)
+    );
+    assert_eq!((stats.condition_failed, stats.publication_count), (2, 0));
+    assert_eq!(
+        world.stats().registrar.device_count,
+        0,
+        "nothing is left of the device"
+    );
+}
+
+#[test]
+fn a_publication_ends_by_itself() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    let headers = format!("{PRESENCE}Expires: 60\r\n");
+    let answer = world.publish("alice", &headers, &presence("open", "Here"));
+    world.notified();
+    world.pass(59_999);
+    assert_eq!(world.notified(), [""; 0]);
+    world.pass(1);
+    assert!(body(&world.only_notify()).contains("<tuple id=\"none\">"));
+    let late = world.publish("alice", &if_match(&answer, "presence"), "");
+    assert!(late.starts_with("SIP/2.0 412 "), "{late}");
+    let stats = world.stats();
+    assert_eq!(
+        (stats.publish.expired, stats.publish.publication_count),
+        (1, 0)
+    );
+    assert_eq!(stats.registrar.device_count, 0);
+}
+
+#[test]
+fn several_publications_and_the_registration_are_told_as_one() {
+    let mut world = World::open();
+    world.register("alice", 600);
+    world.publish("alice", PRESENCE, &presence("open", "Desk"));
+    world.publish("alice", PRESENCE, &presence("closed", "Mobile"));
+    let notify = world.watch("w", "alice", "presence");
+    let body = body(&notify);
+    assert!(
+        body.contains("<tuple id=\"b1\"><status><basic>open"),
+        "{body}"
+    );
+    assert!(
+        body.contains("<tuple id=\"p1-t\">") && body.contains("<tuple id=\"p2-t\">"),
+        "{body}"
+    );
+    assert!(body.contains("Desk") && body.contains("Mobile"), "{body}");
+    let document = roxmltree::Document::parse(body).unwrap();
+    assert_eq!(
+        document.root_element().attribute("entity"),
+        Some("sip:alice@example.com")
+    );
+}
+
+#[test]
+fn watchers_of_one_package_do_not_hear_of_another() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    world.publish("alice", DIALOG, &dialog("confirmed"));
+    assert_eq!(world.notified(), [""; 0]);
+    let notify = world.watch("d", "alice", "dialog");
+    assert!(
+        body(&notify).contains("<dialog id=\"p1-1\" direction=\"recipient\">"),
+        "{notify}"
+    );
+    assert!(
+        body(&notify).contains("<state>confirmed</state>"),
+        "{notify}"
+    );
+}
+
+#[test]
+fn the_order_of_what_a_device_does_is_the_order_its_watchers_hear() {
+    let mut world = World::open();
+    world.watch("w", "alice", "dialog");
+    let mut last = world.publish("alice", DIALOG, &dialog("early"));
+    for state in ["confirmed", "terminated", "early", "terminated"] {
+        let headers = if_match(&last, "dialog") + "Content-Type: application/dialog-info+xml\r\n";
+        last = world.publish("alice", &headers, &dialog(state));
+    }
+    let told = world.notified();
+    assert_eq!(
+        told.len(),
+        2,
+        "the first, and the last of those that came meanwhile: {told:#?}"
+    );
+    assert!(told[0].contains("<state>early</state>"), "{told:#?}");
+    assert!(told[1].contains("<state>terminated</state>"), "{told:#?}");
+    assert!(told[0].contains("version=\"1\"") && told[1].contains("version=\"2\""));
+    assert_eq!(world.stats().watch.conflated, 3);
+}
+
+#[test]
+fn what_cannot_be_published_is_refused_with_its_reason() {
+    let mut world = World::open();
+    let whole = presence("open", "x");
+    let cases: [(&str, &str, &str, &str); 14] = [
+        (
+            "Event: reg-ish\r\n",
+            &whole,
+            "489 ",
+            "Allow-Events: presence, dialog, message-summary",
+        ),
+        ("", &whole, "489 ", "Allow-Events: presence"),
+        (
+            "Event: presence\r\n",
+            "",
+            "400 A New Publication Needs A Body",
+            "",
+        ),
+        (
+            "Event: presence\r\n",
+            &whole,
+            "415 ",
+            "Accept: application/pidf+xml",
+        ),
+        (
+            "Event: presence\r\nContent-Type: text/plain\r\n",
+            &whole,
+            "415 ",
+            "Accept: ",
+        ),
+        (
+            &format!("{PRESENCE}Content-Encoding: gzip\r\n"),
+            &whole,
+            "415 ",
+            "Accept: ",
+        ),
+        (PRESENCE, "<presence", "400 Body Is No XML", ""),
+        (
+            PRESENCE,
+            "<presence/>",
+            "400 Body Has Another Root Element",
+            "",
+        ),
+        (
+            DIALOG,
+            &dialog("early").replace("full", "partial"),
+            "400 Dialogs Must",
+            "",
+        ),
+        (
+            &format!("{PRESENCE}Expires: 10\r\n"),
+            &whole,
+            "423 ",
+            "Min-Expires: 60",
+        ),
+        (&format!("{PRESENCE}Expires: x\r\n"), &whole, "400 ", ""),
+        (
+            &format!("{PRESENCE}SIP-If-Match: a, b\r\n"),
+            &whole,
+            "400 SIP-If-Match",
+            "",
+        ),
+        (
+            &format!("{PRESENCE}SIP-If-Match: a\r\n"),
+            &whole,
+            "412 ",
+            "",
+        ),
+        (
+            &format!("{PRESENCE}Require: magic\r\n"),
+            &whole,
+            "420 ",
+            "Unsupported: magic",
+        ),
+    ];
+    for (headers, body, status, header) in cases {
+        let answer = world.publish("alice", headers, body);
+        assert!(
+            answer.starts_with(&format!("SIP/2.0 {status}")),
+            "{headers}\n{answer}"
+        );
+        assert!(answer.contains(header), "{headers}\n{answer}");
+    }
+    let foreign = world.request("PUBLISH", "alice", None, "f", PRESENCE, &whole);
+    world.receive(&foreign.replace(
+        "PUBLISH sip:alice@example.com",
+        "PUBLISH sip:a@elsewhere.org",
+    ));
+    assert!(world.sent()[0].starts_with("SIP/2.0 4"));
+    assert_eq!(world.stats().publish.publication_count, 0);
+    assert_eq!(world.stats().registrar.device_count, 0);
+}
+
+#[test]
+fn only_the_account_itself_may_publish() {
+    let mut world = World::with(digest_config());
+    let answer = world.publish_as("alice", "alice", PRESENCE, &presence("open", "x"));
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    let answer = world.publish_as("bob", "alice", PRESENCE, &presence("open", "x"));
+    assert!(
+        answer.starts_with("SIP/2.0 403 Not Your Address\r\n"),
+        "{answer}"
+    );
+    let stats = world.stats().publish;
+    assert_eq!((stats.created, stats.publication_count), (1, 1));
+}
+
+#[test]
+fn publications_are_bounded_in_number_and_size() {
+    let mut world = World::with(ServerConfig {
+        limits: Limits {
+            publications_max: 3,
+            publications_per_device_max: 2,
+            ..Limits::default()
+        },
+        watch: Policy {
+            publication_len_max: 400,
+            ..Policy::default()
+        },
+        ..open_config()
+    });
+    let mut publish = |user: &str, note: &str| {
+        let answer = world.publish(user, PRESENCE, &presence("open", note));
+        answer.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(publish("alice", "1"), "SIP/2.0 200 OK");
+    assert_eq!(publish("alice", "2"), "SIP/2.0 200 OK");
+    assert_eq!(publish("alice", "3"), "SIP/2.0 480 Too Many Publications");
+    assert_eq!(
+        publish("bob", &"x".repeat(400)),
+        "SIP/2.0 413 Request Entity Too Large"
+    );
+    assert_eq!(publish("bob", "4"), "SIP/2.0 200 OK");
+    assert_eq!(publish("carol", "5"), "SIP/2.0 503 Service Unavailable");
+    let stats = world.stats();
+    assert_eq!(
+        (stats.publish.too_many, stats.publish.publication_count),
+        (1, 3)
+    );
+    assert_eq!(stats.traffic.refused_table_full, 1);
+}
+
+#[test]
+fn a_retransmitted_publish_is_answered_and_does_nothing() {
+    let mut world = World::open();
+    let request = world.request(
+        "PUBLISH",
+        "alice",
+        None,
+        "p",
+        PRESENCE,
+        &presence("open", "x"),
+    );
+    world.receive(&request);
+    let first = world.sent();
+    world.receive(&request);
+    assert_eq!(world.sent(), first);
+    assert_eq!(world.stats().publish.created, 1);
+}
+
+/// The headers of a request that speaks of an earlier publication.
+fn if_match(answer: &str, package: &str) -> String {
+    let etag = header(answer, "SIP-ETag");
+    format!("Event: {package}\r\nSIP-If-Match: {etag}\r\n")
+}
+
+fn presence(basic: &str, note: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\"?>\
+         <presence xmlns=\"urn:ietf:params:xml:ns:pidf\" entity=\"sip:alice@example.com\">\
+         <tuple id=\"t\"><status><basic>{basic}</basic></status><note>{note}</note></tuple>\
+         </presence>"
+    )
+}

@@ -1,0 +1,207 @@
+//! What every watcher can rely on: retransmission and its end, one dialog that
+//! is over, the pace, and counts that only grow.
+
+use crate::world::{DIALOG, World, answer, body, dialog, header, ok, open_config};
+use busyhour_server::{
+    server::{Limits, ServerConfig},
+    watch::Policy,
+};
+use std::time::Duration;
+
+#[test]
+fn a_watcher_that_is_dead_ends_after_32_seconds() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    world.register("alice", 600);
+    let first = world.sent();
+    assert_eq!(first.len(), 1);
+    world.pass(31_999);
+    let again = world.sent();
+    assert_eq!(again.len(), 10, "timer E");
+    assert!(
+        again.iter().all(|notify| *notify == first[0]),
+        "the very same bytes"
+    );
+    assert_eq!(world.stats().watch.watcher_count, 1);
+    world.pass(1);
+    let stats = world.stats().watch;
+    assert_eq!(
+        (stats.watcher_count, stats.given_up, stats.retransmitted),
+        (0, 1, 10)
+    );
+    world.register("alice", 0);
+    assert_eq!(world.sent(), [""; 0]);
+}
+
+#[test]
+fn a_watcher_that_knows_nothing_of_it_ends_at_once() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    world.register("alice", 600);
+    let notify = world.sent().remove(0);
+    world.receive(&answer(&notify, "481 Subscription Does Not Exist"));
+    let stats = world.stats().watch;
+    assert_eq!((stats.watcher_count, stats.given_up), (0, 1));
+    let (refused, _) = world.subscribe("w", "alice", "Event: presence\r\n");
+    assert!(refused.starts_with("SIP/2.0 481 "), "{refused}");
+}
+
+#[test]
+fn requests_that_no_notifier_can_serve_are_refused_with_their_reason() {
+    let mut world = World::open();
+    for (headers, status, has) in [
+        (
+            "Event: winfo\r\n",
+            "489 ",
+            "Allow-Events: presence, dialog, message-summary, reg\r\n",
+        ),
+        ("", "489 ", "Allow-Events: "),
+        (
+            "Event: message-summary\r\nAccept: application/pidf+xml\r\n",
+            "406 ",
+            "",
+        ),
+        (
+            "Event: presence\r\nExpires: 1\r\n",
+            "423 ",
+            "Min-Expires: 60\r\n",
+        ),
+        (
+            "Event: presence\r\nRequire: x\r\n",
+            "420 ",
+            "Unsupported: x\r\n",
+        ),
+    ] {
+        let (refused, _) = world.subscribe("w", "alice", headers);
+        assert!(
+            refused.starts_with(&format!("SIP/2.0 {status}")),
+            "{headers}\n{refused}"
+        );
+        assert!(refused.contains(has), "{headers}\n{refused}");
+    }
+    assert_eq!(world.stats().watch.rejected, 5);
+}
+
+#[test]
+fn changes_come_no_faster_than_the_pace_and_the_last_is_never_lost() {
+    let mut world = World::with(ServerConfig {
+        watch: Policy {
+            notify_interval: Duration::from_millis(500),
+            ..Policy::default()
+        },
+        ..open_config()
+    });
+    world.watch("w", "alice", "dialog");
+    world.pass(500);
+    let states = ["early", "confirmed", "terminated", "early", "confirmed"];
+    let mut told = Vec::new();
+    let mut etag = String::new();
+    for state in states {
+        let headers = match etag.as_str() {
+            "" => DIALOG.to_owned(),
+            etag => format!("{DIALOG}SIP-If-Match: {etag}\r\n"),
+        };
+        etag = header(
+            &world.publish("alice", &headers, &dialog(state)),
+            "SIP-ETag",
+        );
+        told.extend(world.notified());
+        world.pass(100);
+        told.extend(world.notified());
+    }
+    world.pass(500);
+    told.extend(world.notified());
+    let told: Vec<_> = told.iter().map(|notify| state(notify)).collect();
+    assert_eq!(
+        told,
+        ["early", "confirmed"],
+        "the first at once, the last after the pace"
+    );
+    assert_eq!(world.stats().watch.conflated, 3);
+}
+
+#[test]
+fn a_subscribe_is_answered_with_a_notify_whatever_the_pace() {
+    let mut world = World::with(ServerConfig {
+        watch: Policy {
+            notify_interval: Duration::from_secs(10),
+            ..Policy::default()
+        },
+        ..open_config()
+    });
+    world.watch("w", "alice", "presence");
+    let (_, notify) = world.subscribe("w", "alice", "Event: presence\r\n");
+    assert!(notify.is_some(), "a refresh");
+    let (_, notify) = world.subscribe("w", "alice", "Event: presence\r\nExpires: 0\r\n");
+    assert_eq!(
+        header(&notify.unwrap(), "Subscription-State"),
+        "terminated;reason=timeout"
+    );
+    assert_eq!(world.stats().watch.watcher_count, 0);
+}
+
+#[test]
+fn versions_only_grow() {
+    let mut world = World::open();
+    let mut versions = vec![version(&world.watch("w", "alice", "dialog"))];
+    let mut etag = String::new();
+    for state in ["early", "confirmed", "terminated"] {
+        let headers = match etag.as_str() {
+            "" => DIALOG.to_owned(),
+            etag => format!("{DIALOG}SIP-If-Match: {etag}\r\n"),
+        };
+        etag = header(
+            &world.publish("alice", &headers, &dialog(state)),
+            "SIP-ETag",
+        );
+        versions.push(version(&world.only_notify()));
+    }
+    let (_, notify) = world.subscribe("w", "alice", "Event: dialog\r\n");
+    versions.push(version(&notify.unwrap()));
+    assert_eq!(versions, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn watchers_are_bounded_and_counted() {
+    let mut world = World::with(ServerConfig {
+        limits: Limits {
+            watchers_max: 1,
+            ..Limits::default()
+        },
+        ..open_config()
+    });
+    world.watch("w", "alice", "message-summary");
+    let (refused, _) = world.subscribe("v", "alice", "Event: presence\r\n");
+    assert!(refused.starts_with("SIP/2.0 503 "), "{refused}");
+    assert!(refused.contains("Retry-After: "), "{refused}");
+    assert_eq!(world.stats().traffic.refused_table_full, 1);
+}
+
+#[test]
+fn an_answer_that_comes_twice_is_stray_and_harmless() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    world.register("alice", 600);
+    let notify = world.sent().remove(0);
+    world.receive(&ok(&notify));
+    world.receive(&ok(&notify));
+    let stats = world.stats();
+    assert_eq!(
+        (stats.traffic.stray_responses, stats.watch.watcher_count),
+        (1, 1)
+    );
+}
+
+fn state(notify: &str) -> &str {
+    let (_, rest) = body(notify).split_once("<state>").unwrap();
+    rest.split_once("</state>").unwrap().0
+}
+
+fn version(notify: &str) -> u32 {
+    let (_, rest) = body(notify).split_once(" version=\"").unwrap();
+    let rest = match rest.split_once(" version=\"") {
+        Some((_, rest)) => rest,
+        None => rest,
+    };
+    rest.split_once('"').unwrap().0.parse().unwrap()
+}

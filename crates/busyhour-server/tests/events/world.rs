@@ -1,0 +1,309 @@
+//! A server without a disk or a network, and those who speak with it.
+
+use busyhour::{buffer::Buffer, runtime::Runtime};
+use busyhour_server::{
+    auth::{Answer, Secret},
+    proto::sip::{DigestChallenge, HeaderName, Message},
+    registrar::Flow,
+    server::{
+        Accounts, Authentication, HintConfig, Network, SendError, Server, ServerConfig, ServerStats,
+    },
+    store::MemoryStore,
+};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+pub struct World {
+    runtime: Runtime,
+    pub server: Server,
+    sent: Arc<Sent>,
+    last_cseq: u32,
+    /// Our tag of each dialog, by its Call-ID.
+    dialogs: HashMap<String, String>,
+}
+
+#[derive(Default)]
+struct Sent(Mutex<Vec<Buffer>>);
+
+impl Network for Sent {
+    fn send(&self, _flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        self.0.lock().unwrap().push(datagram);
+        Ok(())
+    }
+}
+
+/// Alice, bob and carol, whose passwords are their names; bob shares the box of alice.
+struct Users;
+
+impl Accounts for Users {
+    fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
+        let is_known = ["alice", "bob", "carol"].contains(&username);
+        is_known.then(|| Cow::Owned(Secret::plaintext(username)))
+    }
+
+    fn mailbox(&self, username: &str) -> Option<String> {
+        (username == "bob").then(|| "alice".to_owned())
+    }
+}
+
+impl World {
+    pub fn open() -> Self {
+        Self::with(open_config())
+    }
+
+    pub fn with(config: ServerConfig) -> Self {
+        let runtime = Runtime::simulated(1);
+        let sent = Arc::new(Sent::default());
+        let store = Box::new(MemoryStore::new());
+        let server = Server::start(runtime.clone(), config, sent.clone(), store).unwrap();
+        Self {
+            runtime,
+            server,
+            sent,
+            last_cseq: 0,
+            dialogs: HashMap::new(),
+        }
+    }
+
+    pub fn register(&mut self, user: &str, expires_s: u32) {
+        let headers = format!("Contact: <sip:{user}@192.0.2.7>\r\nExpires: {expires_s}\r\n");
+        let answer = self.ask("REGISTER", user, &headers, "");
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    }
+
+    /// Opens a subscription called `id`, or refreshes it; the answer, and the
+    /// first NOTIFY if one came at once, which is confirmed.
+    pub fn subscribe(&mut self, id: &str, user: &str, headers: &str) -> (String, Option<String>) {
+        let tag = self.dialogs.get(id).cloned();
+        let request = self.request("SUBSCRIBE", user, tag.as_deref(), id, headers, "");
+        self.receive(&request);
+        let mut sent = self.sent();
+        let answer = sent.remove(0);
+        if answer.starts_with("SIP/2.0 200 ") {
+            let message = Message::parse(answer.as_bytes()).unwrap();
+            let tag = message.to().unwrap().tag().unwrap().to_owned();
+            self.dialogs.insert(id.to_owned(), tag);
+        }
+        assert!(sent.len() <= 1, "{sent:?}");
+        let notify = sent.pop();
+        if let Some(notify) = &notify {
+            self.receive(&ok(notify));
+        }
+        (answer, notify)
+    }
+
+    /// Watches a package of a user; the first NOTIFY.
+    pub fn watch(&mut self, id: &str, user: &str, package: &str) -> String {
+        let (answer, notify) = self.subscribe(id, user, &format!("Event: {package}\r\n"));
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        notify.unwrap()
+    }
+
+    /// What was sent since the last time, every NOTIFY of it confirmed; and what
+    /// was sent upon that, to the end.
+    pub fn notified(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let sent = self.sent();
+            if sent.is_empty() {
+                return all;
+            }
+            for notify in sent {
+                assert!(notify.starts_with("NOTIFY "), "{notify}");
+                self.receive(&ok(&notify));
+                all.push(notify);
+            }
+        }
+    }
+
+    /// The one NOTIFY that was sent since the last time.
+    #[track_caller]
+    pub fn only_notify(&mut self) -> String {
+        let mut sent = self.notified();
+        assert_eq!(sent.len(), 1, "{sent:#?}");
+        sent.remove(0)
+    }
+
+    pub fn publish(&mut self, user: &str, headers: &str, body: &str) -> String {
+        self.ask("PUBLISH", user, headers, body)
+    }
+
+    /// Asks again with the password after the challenge.
+    pub fn publish_as(&mut self, account: &str, user: &str, headers: &str, body: &str) -> String {
+        let request = self.request("PUBLISH", user, None, "publish", headers, body);
+        self.receive(&request);
+        let challenge = self.sent().remove(0);
+        assert!(challenge.starts_with("SIP/2.0 401 "), "{challenge}");
+        let uri = format!("sip:{user}@example.com");
+        self.receive(&proven(&request, &challenge, account, "PUBLISH", &uri));
+        self.sent().remove(0)
+    }
+
+    pub fn subscribe_as(&mut self, account: &str, user: &str, headers: &str) -> Vec<String> {
+        let request = self.request("SUBSCRIBE", user, None, account, headers, "");
+        self.receive(&request);
+        let challenge = self.sent().remove(0);
+        let uri = format!("sip:{user}@example.com");
+        self.receive(&proven(&request, &challenge, account, "SUBSCRIBE", &uri));
+        self.sent()
+    }
+
+    /// Sends a request and gives the answer.
+    pub fn ask(&mut self, method: &str, user: &str, headers: &str, body: &str) -> String {
+        let request = self.request(method, user, None, "ask", headers, body);
+        self.receive(&request);
+        let mut sent = self.sent.0.lock().unwrap();
+        let is_answer = |bytes: &Buffer| bytes.starts_with(b"SIP/2.0 ");
+        let answer = sent.iter().position(is_answer).expect("an answer");
+        String::from_utf8(sent.remove(answer).to_vec()).unwrap()
+    }
+
+    pub fn request(
+        &mut self,
+        method: &str,
+        user: &str,
+        tag: Option<&str>,
+        call_id: &str,
+        headers: &str,
+        body: &str,
+    ) -> String {
+        self.last_cseq += 1;
+        let cseq = self.last_cseq;
+        let tag = tag.map_or(String::new(), |tag| format!(";tag={tag}"));
+        let uri = match method {
+            "REGISTER" => "sip:example.com".to_owned(),
+            _ => format!("sip:{user}@example.com"),
+        };
+        let contact = match method {
+            "SUBSCRIBE" => "Contact: <sip:watcher@192.0.2.9:5070>\r\n",
+            _ => "",
+        };
+        format!(
+            "{method} {uri} SIP/2.0\r\n\
+             Via: SIP/2.0/UDP 192.0.2.9:5070;branch=z9hG4bK{cseq};rport\r\n\
+             From: <sip:{user}@example.com>;tag=theirs\r\n\
+             To: <sip:{user}@example.com>{tag}\r\n\
+             Call-ID: {call_id}\r\n\
+             CSeq: {cseq} {method}\r\n\
+             {contact}{headers}\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    pub fn receive(&mut self, text: &str) {
+        let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
+        let (client, local): (SocketAddr, SocketAddr) = (
+            "192.0.2.9:5070".parse().unwrap(),
+            "192.0.2.1:5060".parse().unwrap(),
+        );
+        self.server.datagram(client, local, datagram);
+        self.settle();
+    }
+
+    pub fn settle(&self) {
+        self.runtime.simulation().unwrap().run_until_idle();
+    }
+
+    pub fn pass(&self, milliseconds: u64) {
+        let simulation = self.runtime.simulation().unwrap();
+        simulation.run_for(Duration::from_millis(milliseconds));
+    }
+
+    pub fn sent(&self) -> Vec<String> {
+        let sent = std::mem::take(&mut *self.sent.0.lock().unwrap());
+        let text = |bytes: &Buffer| String::from_utf8(bytes.to_vec()).unwrap();
+        sent.iter().map(text).collect()
+    }
+
+    pub fn stats(&self) -> ServerStats {
+        self.server.stats()
+    }
+}
+
+pub fn open_config() -> ServerConfig {
+    ServerConfig {
+        domains: vec!["example.com".to_owned()],
+        authentication: Authentication::Open,
+        ..ServerConfig::default()
+    }
+}
+
+pub fn digest_config() -> ServerConfig {
+    ServerConfig {
+        authentication: Authentication::default(),
+        accounts: Arc::new(Users),
+        ..open_config()
+    }
+}
+
+pub fn hint(extension: &str, devices: &[&str]) -> HintConfig {
+    HintConfig {
+        extension: extension.to_owned(),
+        devices: devices.iter().map(|device| (*device).to_owned()).collect(),
+    }
+}
+
+/// The value of a header in an answer.
+#[track_caller]
+pub fn header(message: &str, name: &str) -> String {
+    let prefix = format!("{name}: ");
+    let mut lines = message
+        .lines()
+        .filter_map(|line| line.strip_prefix(&prefix));
+    lines
+        .next()
+        .unwrap_or_else(|| panic!("no {name} in:\n{message}"))
+        .to_owned()
+}
+
+pub fn body(message: &str) -> &str {
+    message.split_once("\r\n\r\n").unwrap().1
+}
+
+/// A dialog-info document of one dialog.
+pub fn dialog(state: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\"?>\
+         <dialog-info xmlns=\"urn:ietf:params:xml:ns:dialog-info\" version=\"0\" \
+         state=\"full\" entity=\"sip:alice@example.com\">\
+         <dialog id=\"1\" direction=\"recipient\"><state>{state}</state></dialog></dialog-info>"
+    )
+}
+
+pub const DIALOG: &str = "Event: dialog\r\nContent-Type: application/dialog-info+xml\r\n";
+
+/// What answers a request: 200.
+pub fn ok(request: &str) -> String {
+    answer(request, "200 OK")
+}
+
+pub fn answer(request: &str, status: &str) -> String {
+    let head = request.split("\r\n\r\n").next().unwrap();
+    let wanted = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+    let kept = head
+        .lines()
+        .filter(|line| wanted.iter().any(|name| line.starts_with(name)));
+    let lines: Vec<_> = kept.collect();
+    format!(
+        "SIP/2.0 {status}\r\n{}\r\nContent-Length: 0\r\n\r\n",
+        lines.join("\r\n")
+    )
+}
+
+/// The request with an answer to the first challenge in it.
+fn proven(request: &str, challenge: &str, user: &str, method: &str, uri: &str) -> String {
+    let message = Message::parse(challenge.as_bytes()).unwrap();
+    let value = message.header(HeaderName::WwwAuthenticate).unwrap();
+    let challenge = DigestChallenge::parse(value).flatten().unwrap();
+    let answer = Answer::new(&challenge, user, user, method, uri)
+        .unwrap()
+        .counted(1, "cnonce");
+    let line = format!("Authorization: {answer}\r\nContent-Length");
+    request.replace("Content-Length", &line)
+}
