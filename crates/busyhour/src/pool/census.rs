@@ -1,9 +1,10 @@
 //! Counting what the pool holds and has done.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::{log_counts::LogCounts, shared::Shared, tally::Tally, worker::Worker};
-use crate::stats::{Histogram, PoolStats};
+use crate::{
+    stats::{Histogram, PoolStats},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 impl Shared {
     pub(super) fn stats(&self) -> PoolStats {

@@ -62,7 +62,7 @@ impl<'a> Hand<'a> {
     #[inline(always)]
     pub(super) fn run_counted(self, foreign: impl FnOnce()) -> bool {
         let panicked = self.shared.isolate(foreign);
-        self.tallier().add(|tally: &Tally| &tally.processed, 1);
+        self.tallier().end_task();
         panicked
     }
 

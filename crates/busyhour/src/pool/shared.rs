@@ -416,7 +416,7 @@ impl Shared {
         if let Err(payload) = outcome {
             self.count_panic(payload);
         }
-        tallier.add(|tally| &tally.processed, 1);
+        tallier.end_task();
         panicked
     }
 

@@ -1,8 +1,5 @@
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -10,7 +7,10 @@ use super::{
     entity::Entity, fences, local::Loot, phase::Phase, shared::Shared, simulated::Step,
     tally::Tally, worker::Worker,
 };
-use crate::sync::Wait;
+use crate::sync::{
+    Wait,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// What a shutdown did, and what it left undone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

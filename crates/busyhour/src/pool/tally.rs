@@ -1,8 +1,7 @@
 //! Counters of what ran, without a shared cache line.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use super::log_counts::LogCounts;
+use super::{fences, log_counts::LogCounts};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// What one worker (or all threads that are none) did. Counters only grow.
 #[derive(Debug, Default)]
@@ -48,6 +47,15 @@ pub(super) struct Tallier<'a> {
 }
 
 impl Tallier<'_> {
+    /// Counts a task that has ended, before the phase is looked at for the next one.
+    /// A shutdown changes the phase before it looks at this: see README.md, "Why
+    /// the report is exact".
+    #[inline(always)]
+    pub(super) fn end_task(&self) {
+        self.add(|tally| &tally.processed, 1);
+        fences::light();
+    }
+
     /// Adds to one of the tally's counters.
     #[inline(always)]
     pub(super) fn add(&self, counter: impl Fn(&Tally) -> &AtomicU64, count: u64) {
@@ -59,5 +67,59 @@ impl Tallier<'_> {
         } else {
             counter.fetch_add(count, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::{
+        pool::phase::{Phase, PhaseCell},
+        sync::atomic::AtomicBool,
+    };
+    use loom::sync::Arc;
+
+    #[derive(Default)]
+    struct Place {
+        tally: Tally,
+        has_left: AtomicBool,
+    }
+
+    /// The forbidden outcome: a shutdown found the worker inside a task, or
+    /// gone, and the worker begins another one.
+    #[test]
+    fn loom_nothing_begins_after_a_worker_has_settled() {
+        loom::model(|| {
+            let phase = Arc::new(PhaseCell::open());
+            let place = Arc::new(Place::default());
+            let worker = {
+                let (phase, place) = (Arc::clone(&phase), Arc::clone(&place));
+                loom::thread::spawn(move || work(&phase, &place))
+            };
+            phase.enter(Phase::Sealed);
+            fences::heavy();
+            let settled = place.tally.is_in_task() || place.has_left.load(Ordering::SeqCst);
+            let begun = place.tally.begun();
+            worker.join().unwrap();
+            if settled {
+                assert_eq!(place.tally.begun(), begun, "a task began unseen");
+            }
+        });
+    }
+
+    /// Two tasks at most, as `Day` runs them.
+    fn work(phase: &PhaseCell, place: &Place) {
+        let tallier = Tallier {
+            tally: &place.tally,
+            is_alone: true,
+        };
+        for _ in 0..2 {
+            if phase.get() == Phase::Sealed {
+                break;
+            }
+            tallier.add(|tally| &tally.started, 1);
+            tallier.end_task();
+        }
+        place.has_left.store(true, Ordering::SeqCst);
     }
 }
