@@ -182,6 +182,26 @@ fn a_refresh_extends_and_is_notified() {
 }
 
 #[test]
+fn a_refresh_over_a_new_flow_is_notified_at_once_though_the_old_one_failed() {
+    let mut watcher = Watcher::active();
+    let mut new_flow = flow();
+    new_flow.remote.set_port(5071);
+    watcher.pass(1);
+    watcher
+        .refresh_over(new_flow, 2, "Event: presence\r\nExpires: 600")
+        .unwrap();
+    assert_has(&watcher.poll().unwrap(), "CSeq: 2 NOTIFY\r\n");
+    assert!(
+        !watcher.answer(1, 200),
+        "what the old flow lost is forgotten"
+    );
+    assert!(watcher.answer(2, 200));
+    watcher.pass(64 * 500);
+    assert_eq!(watcher.poll(), None);
+    assert_eq!(watcher.subscription.ended(), None);
+}
+
+#[test]
 fn expires_zero_ends_with_one_last_notify() {
     let mut watcher = Watcher::active();
     watcher.refresh(2, "Event: presence\r\nExpires: 0").unwrap();
@@ -354,9 +374,13 @@ impl Watcher {
     }
 
     fn refresh(&mut self, cseq: u32, headers: &str) -> Result<(), Refusal> {
+        self.refresh_over(flow(), cseq, headers)
+    }
+
+    fn refresh_over(&mut self, flow: Flow, cseq: u32, headers: &str) -> Result<(), Refusal> {
         let text = subscribe(cseq, Some("ours"), headers);
         let message = Message::parse(text.as_bytes()).unwrap();
-        let request = Subscribe::read(&message, &Policy::default(), flow()).unwrap();
+        let request = Subscribe::read(&message, &Policy::default(), flow).unwrap();
         self.subscription.refresh(&request, self.now)
     }
 

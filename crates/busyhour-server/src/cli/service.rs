@@ -140,8 +140,12 @@ impl Service {
             StreamArrival::Message(message) => streams.message(flow, &message),
             StreamArrival::Broken(bytes, error) => streams.broken_stream(flow, &bytes, error),
         };
+        // Of their own: connections hold messages that are not complete for as
+        // long as they may, and must not take what datagrams need.
+        let buffers = BufferPool::builder().budget_bytes(STREAM_BUFFER_BYTES);
+        let buffers = buffers.build().map_err(Failure::running)?;
         let clock = self.runtime.clock();
-        let started = self.network.streams.start(buffers, clock, deliver);
+        let started = self.network.streams.start(&buffers, clock, deliver);
         started.map_err(Failure::running)
     }
 }
@@ -284,5 +288,7 @@ fn archives(
     Ok(vec![Arc::new(archives)])
 }
 
+/// What connections may bring and what is at work of it.
+const STREAM_BUFFER_BYTES: u64 = 128 << 20;
 /// Some megabytes for each worker that reads.
 const ARCHIVE_BUFFER_BYTES: u64 = 256 << 20;

@@ -76,9 +76,17 @@ impl Dialog {
         &self.local_tag
     }
 
-    /// The address that our Contact names.
+    /// The address that our Contact names. The advertised port is that of
+    /// datagrams; connections, TLS above all, are taken at the port they came to.
     pub fn contact(&self) -> SocketAddr {
-        self.advertised.unwrap_or(self.flow.local)
+        let local = self.flow.local;
+        match self.advertised {
+            Some(address) if self.flow.transport.is_reliable() => {
+                SocketAddr::new(address.ip(), local.port())
+            }
+            Some(address) => address,
+            None => local,
+        }
     }
 
     /// What stands in our Contact: the address, and how it is reached.

@@ -133,7 +133,12 @@ impl Subscription {
         if !same_event || !alive {
             return Err(Refusal::NoSubscription);
         }
+        let before = self.dialog.flow();
         self.dialog.follow(subscribe)?;
+        if self.dialog.flow() != before {
+            // What went the old way may never arrive. The one that follows tells all it told.
+            self.outstanding = None;
+        }
         self.extend(subscribe.granted_s, now);
         Ok(())
     }

@@ -241,3 +241,38 @@ fn without_memory_it_says_so() {
     held.clear();
     assert!(connection.room(&buffers).is_ok());
 }
+
+#[test]
+fn line_ends_behind_a_message_do_not_make_it_stall() {
+    let buffers = buffers();
+    for rest in ["\r", "\r\n", "\r\n\r"] {
+        let mut connection = Connection::new(&policy(), at(0));
+        let mut ear = Ear::default();
+        let bytes = format!("{SECOND}{rest}");
+        bring(&mut connection, &buffers, at(1), bytes.as_bytes(), &mut ear);
+        assert_eq!(ear.messages.len(), 1);
+        assert_eq!(connection.deadline(), at(101), "{rest:?}");
+        assert_eq!(connection.ending(), Ending::Idle);
+        bring(&mut connection, &buffers, at(50), b"OPTI", &mut ear);
+        assert_eq!(connection.ending(), Ending::Stalled);
+        assert_eq!(connection.deadline(), at(60));
+    }
+}
+
+#[test]
+fn a_connection_that_waits_holds_no_memory() {
+    let buffers = buffers();
+    let mut connection = Connection::new(&policy(), at(0));
+    let mut ear = Ear::default();
+    bring(
+        &mut connection,
+        &buffers,
+        at(1),
+        SECOND.as_bytes(),
+        &mut ear,
+    );
+    ear.messages.clear();
+    connection.room(&buffers).unwrap();
+    connection.nothing_came();
+    assert_eq!(buffers.live_count(), 0);
+}

@@ -208,6 +208,38 @@ fn a_connection_that_says_nothing_or_nothing_more_is_closed() {
 }
 
 #[test]
+fn who_asks_and_closes_at_once_is_answered() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let mut client = fixture.client();
+    client.send(register("alice", "TCP", 1).as_bytes());
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(client.message().starts_with("SIP/2.0 200 "));
+    assert_eq!(client.next(), None);
+    let stats = fixture.wait_for(|stats| stats.connection_count == 0);
+    assert_eq!(stats.closed_by_peer, 1);
+}
+
+#[test]
+fn who_pings_without_reading_holds_no_memory() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let mut client = fixture.client();
+    let pings = b"\r\n\r\n".repeat(1 << 16);
+    client
+        .stream
+        .set_write_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    for _ in 0..64 {
+        // Nobody reads the answers, so that the kernel's buffers may be full.
+        if client.stream.write_all(&pings).is_err() {
+            break;
+        }
+    }
+    fixture.wait_for(|stats| stats.pings >= 1 << 16);
+    assert_eq!(fixture.streams.stream_stats().closed_unread, 0);
+    assert!(fixture.runtime.buffers().live_count() <= 4);
+}
+
+#[test]
 fn a_peer_that_does_not_read_is_closed_when_its_outbox_is_full() {
     let policy = StreamPolicy {
         outbox_bytes_max: 64 << 10,

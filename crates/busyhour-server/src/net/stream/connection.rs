@@ -60,6 +60,8 @@ pub enum Ending {
     Stalled,
     /// It was broken, and the peer has had the time to read the answer.
     Broken,
+    /// The peer said that it sends no more, and has had the time to read the answers.
+    ByPeer,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +74,8 @@ enum Phase {
     Within,
     /// Whatever comes is thrown away.
     Broken,
+    /// Nothing will come.
+    Ended,
 }
 
 impl Connection {
@@ -115,13 +119,32 @@ impl Connection {
         now: Instant,
         heard: &mut dyn FnMut(Heard),
     ) -> Result<(), Error> {
-        if self.phase == Phase::Broken {
+        if matches!(self.phase, Phase::Broken | Phase::Ended) {
             return Ok(());
         }
         self.filled += count;
         let found = self.find(heard);
         self.schedule(&found, now);
         self.hand_on(found, buffers, heard)
+    }
+
+    /// Gives the memory back that [`room`](Self::room) took for bytes that did not come.
+    pub fn nothing_came(&mut self) {
+        if self.filled == 0 {
+            self.room = None;
+        }
+    }
+
+    /// The peer sends no more. `true` if it stays for a moment, so that what
+    /// the peer asked last is still answered: it can ask and close at once.
+    pub fn no_more_comes(&mut self, now: Instant) -> bool {
+        let asked = matches!(self.phase, Phase::Between | Phase::Within);
+        if asked {
+            (self.room, self.filled) = (None, 0);
+            self.phase = Phase::Ended;
+            self.deadline = now + ANSWERING.min(self.stalled);
+        }
+        asked
     }
 
     /// When it has to end, unless more comes before.
@@ -135,6 +158,7 @@ impl Connection {
             Phase::Between => Ending::Idle,
             Phase::New | Phase::Within => Ending::Stalled,
             Phase::Broken => Ending::Broken,
+            Phase::Ended => Ending::ByPeer,
         }
     }
 
@@ -184,7 +208,10 @@ impl Connection {
     fn schedule(&mut self, found: &Found, now: Instant) {
         let is_whole = !found.messages.is_empty();
         let was = self.phase;
-        self.phase = match (found.error.is_some(), found.end < self.filled) {
+        let rest = self.bytes().get(found.end..).unwrap_or_default();
+        // Line ends between messages are no beginning of one (RFC 3261 §7.5).
+        let has_begun = rest.iter().any(|byte| !b"\r\n".contains(byte));
+        self.phase = match (found.error.is_some(), has_begun) {
             (true, _) => Phase::Broken,
             (false, true) => Phase::Within,
             (false, false) if is_whole || was != Phase::New => Phase::Between,
@@ -198,7 +225,7 @@ impl Connection {
         }
         self.deadline = match self.phase {
             Phase::Between => now + self.idle,
-            Phase::New | Phase::Within | Phase::Broken => now + self.stalled,
+            Phase::New | Phase::Within | Phase::Broken | Phase::Ended => now + self.stalled,
         };
     }
 
@@ -257,5 +284,7 @@ struct Found {
     end: usize,
 }
 
+/// An answer waits for a commit at most, and that is short or fails.
+const ANSWERING: Duration = Duration::from_secs(2);
 /// Room for nearly every message, as in a datagram's slot.
 const ROOM_LEN: usize = 2048;

@@ -3,6 +3,7 @@ use super::{
     counters::Counters,
     directory::Directory,
     listener::Listener,
+    outbox::Outbox,
     peer::{Peer, is_passing},
     tls::Identity,
 };
@@ -11,7 +12,7 @@ use crate::{
     server::{Flow, Transport},
 };
 use busyhour::{
-    buffer::BufferPool,
+    buffer::{Buffer, BufferPool},
     clock::{Clock, Instant},
     timer::{Handle, Queue},
 };
@@ -25,7 +26,7 @@ use std::{
     collections::HashMap,
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr, TcpStream},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -34,6 +35,8 @@ pub(super) struct Engine {
     pub(super) shared: Shared,
     pub(super) listeners: Vec<Listener>,
     pub(super) buffers: BufferPool,
+    /// The one answer to all pings.
+    pong: Option<Buffer>,
     pub(super) clock: Clock,
     pub(super) deliver: Box<dyn Fn(Flow, StreamArrival) + Send>,
     connections: HashMap<u64, Entry, FixedState>,
@@ -52,6 +55,8 @@ pub(super) struct Shared {
     pub(super) counters: Arc<Counters>,
     pub(super) identity: Arc<Identity>,
     pub(super) policy: StreamPolicy,
+    /// What waits to be sent on all connections.
+    pub(super) waiting_bytes: Arc<AtomicUsize>,
     /// Readable once the thread shall end.
     pub(super) stop: Arc<EventFd>,
 }
@@ -75,6 +80,7 @@ impl Engine {
             next_token: FIRST_LISTENER + listeners.len() as u64,
             shared,
             listeners,
+            pong: buffers.copy_from(PONG).ok(),
             buffers,
             clock,
             deliver,
@@ -214,7 +220,8 @@ impl Engine {
         };
         let shared = (self.shared.epoll.clone(), self.shared.counters.clone());
         let policy = &self.shared.policy;
-        let peer = Peer::new(flow, token, socket, tls, shared, policy.outbox_bytes_max);
+        let outbox = Outbox::new(policy, self.shared.waiting_bytes.clone());
+        let peer = Peer::new(flow, token, socket, tls, shared, outbox);
         let peer = Arc::new(peer);
         peer.watch()?;
         let connection = Connection::new(policy, self.clock.now());
@@ -255,9 +262,12 @@ impl Engine {
             let room = entry.connection.room(&self.buffers);
             let room = room.map_err(|_| Close::NoBuffer)?;
             match entry.peer.read(room) {
-                Ok(0) => return Err(Close::ByPeer),
+                Ok(0) => return self.no_more_comes(entry),
                 Ok(count) => self.hear(entry, count)?,
-                Err(error) if is_passing(&error) => break,
+                Err(error) if is_passing(&error) => {
+                    entry.connection.nothing_came();
+                    break;
+                }
                 // One who ends without saying so over TLS has ended all the same.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                     return Err(Close::ByPeer);
@@ -269,6 +279,12 @@ impl Engine {
             }
         }
         goes_on.then_some(()).ok_or(Close::ByPeer)
+    }
+
+    fn no_more_comes(&self, entry: &mut Entry) -> Result<(), Close> {
+        let stays = entry.connection.no_more_comes(self.clock.now());
+        let stays = stays && entry.peer.stop_reading();
+        stays.then_some(()).ok_or(Close::ByPeer)
     }
 
     fn hear(&self, entry: &mut Entry, count: usize) -> Result<(), Close> {
@@ -297,9 +313,8 @@ impl Engine {
     }
 
     fn pong(&self, peer: &Peer) {
-        if let Ok(pong) = self.buffers.copy_from(PONG) {
-            // One that failed meanwhile is heard of at the next read.
-            let _ = peer.send(pong);
+        if let Some(pong) = &self.pong {
+            peer.answer_ping(pong.clone());
         }
     }
 
@@ -393,6 +408,7 @@ impl Close {
             Self::Late(Ending::Idle) => &counters.closed_idle,
             Self::Late(Ending::Stalled) => &counters.closed_stalled,
             Self::Late(Ending::Broken) => &counters.closed_broken,
+            Self::Late(Ending::ByPeer) => &counters.closed_by_peer,
         }
     }
 }

@@ -25,11 +25,15 @@ pub(super) struct Peer {
 struct Channel {
     outbox: Outbox,
     tls: Option<Box<ServerConnection>>,
+    /// The kernel has been asked to say when something comes in.
+    is_reading: bool,
     /// The kernel has been asked to say when there is room.
     is_waiting: bool,
     is_closed: bool,
     /// Nothing more is to be sent after what waits.
     ends: bool,
+    /// That was said.
+    has_ended: bool,
 }
 
 /// Whether all has left.
@@ -46,7 +50,7 @@ impl Peer {
         socket: TcpStream,
         tls: Option<Box<ServerConnection>>,
         (epoll, counters): (Arc<Epoll>, Arc<Counters>),
-        outbox_bytes_max: usize,
+        outbox: Outbox,
     ) -> Self {
         Self {
             flow,
@@ -55,11 +59,13 @@ impl Peer {
             epoll,
             counters,
             channel: Mutex::new(Channel {
-                outbox: Outbox::new(outbox_bytes_max),
+                outbox,
                 tls,
+                is_reading: true,
                 is_waiting: false,
                 is_closed: false,
                 ends: false,
+                has_ended: false,
             }),
         }
     }
@@ -87,18 +93,33 @@ impl Peer {
         Ok(())
     }
 
+    /// Answers a ping, unless something waits to be sent anyway: whoever pings
+    /// and does not read gets no more answers than fit into the kernel.
+    pub(super) fn answer_ping(&self, pong: Buffer) {
+        let mut channel = self.channel();
+        let may_send = !channel.is_closed && !channel.ends && channel.outbox.is_empty();
+        if may_send && channel.outbox.push(pong) {
+            self.flush(&mut channel);
+        }
+    }
+
     /// There may be room again.
     pub(super) fn writable(&self) {
         self.flush(&mut self.channel());
+    }
+
+    /// Asks no more for what comes in; `false` if the connection is closed anyway.
+    pub(super) fn stop_reading(&self) -> bool {
+        let mut channel = self.channel();
+        channel.is_reading = false;
+        self.watch_for(&mut channel);
+        !channel.is_closed
     }
 
     /// Lets what waits leave, and then says that nothing follows.
     pub(super) fn end(&self) {
         let mut channel = self.channel();
         channel.ends = true;
-        if let Some(tls) = &mut channel.tls {
-            tls.send_close_notify();
-        }
         self.flush(&mut channel);
     }
 
@@ -158,9 +179,8 @@ impl Peer {
             Ok(Flushed::Blocked) => self.wait(channel, true),
             Ok(Flushed::All) => {
                 self.wait(channel, false);
-                if channel.ends {
-                    // A peer that is gone need not hear it.
-                    let _ = self.socket.shutdown(Shutdown::Write);
+                if channel.ends && !std::mem::replace(&mut channel.has_ended, true) {
+                    self.say_end(channel);
                 }
             }
             Err(error) => {
@@ -171,16 +191,28 @@ impl Peer {
         }
     }
 
+    /// Says that nothing follows, behind all that was to be sent. A peer that
+    /// is gone need not hear it.
+    fn say_end(&self, channel: &mut Channel) {
+        if let Some(tls) = &mut channel.tls {
+            tls.send_close_notify();
+            let _ = channel.flush(&self.socket, &self.counters);
+        }
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+
     /// Asks the kernel to say when there is room, or no longer.
     fn wait(&self, channel: &mut Channel, waits: bool) {
-        if std::mem::replace(&mut channel.is_waiting, waits) == waits {
-            return;
+        if std::mem::replace(&mut channel.is_waiting, waits) != waits {
+            self.watch_for(channel);
         }
-        let out = match waits {
-            true => EpollFlags::EPOLLOUT,
-            false => EpollFlags::empty(),
-        };
-        let mut event = EpollEvent::new(EpollFlags::EPOLLIN | out, self.token);
+    }
+
+    fn watch_for(&self, channel: &mut Channel) {
+        let mut flags = EpollFlags::empty();
+        flags.set(EpollFlags::EPOLLIN, channel.is_reading);
+        flags.set(EpollFlags::EPOLLOUT, channel.is_waiting);
+        let mut event = EpollEvent::new(flags, self.token);
         if self.epoll.modify(&self.socket, &mut event).is_err() {
             self.shut(channel);
         }

@@ -12,8 +12,11 @@ pub struct StreamPolicy {
     pub idle: Duration,
     /// For how long a message may be incomplete, and the first one may be awaited.
     pub stalled: Duration,
-    /// Bytes that may wait to be sent on one connection.
+    /// Bytes that may wait to be sent on one connection; each message counts
+    /// with what it costs to keep it.
     pub outbox_bytes_max: usize,
+    /// The same for all connections together.
+    pub all_outboxes_bytes_max: usize,
 }
 
 /// Which addresses to serve, and how.
@@ -38,6 +41,7 @@ impl Default for StreamPolicy {
             idle: Duration::from_secs(7500),
             stalled: Duration::from_secs(30),
             outbox_bytes_max: 256 << 10,
+            all_outboxes_bytes_max: 64 << 20,
         }
     }
 }

@@ -180,6 +180,7 @@ impl Shared {
             counters: Arc::default(),
             identity: Arc::new(Identity::new(certificate)),
             policy,
+            waiting_bytes: Arc::default(),
             stop: Arc::new(stop),
         })
     }
