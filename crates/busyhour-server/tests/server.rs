@@ -231,6 +231,32 @@ fn other_methods_are_told_what_is_allowed() {
 }
 
 #[test]
+fn credentials_that_were_overheard_are_worth_nothing() {
+    let mut server = Fixture::with(digest_config());
+    let request = register_as("alice", 1, "Contact: <sip:a@192.0.2.7>");
+    server.receive(&request);
+    let challenge = server.sent().remove(0);
+    let proven = answered(&request, &challenge, "alice", "secret");
+    server.receive(&proven);
+    server.settle();
+    assert!(server.sent()[0].starts_with("SIP/2.0 200 "));
+    let stolen = proven
+        .replace("sip:a@192.0.2.7", "sip:thief@198.51.100.1")
+        .replace("CSeq: 1 ", "CSeq: 2 ")
+        .replace("branch=z9hG4bK", "branch=z9hG4bKthief");
+    server.receive(&stolen);
+    server.settle();
+    let answer = server.sent().remove(0);
+    assert!(answer.starts_with("SIP/2.0 401 "), "{answer}");
+    assert!(answer.contains("stale=true"), "{answer}");
+    let stats = server.stats().registrar;
+    assert_eq!(
+        (stats.replayed, stats.nonce_count, stats.binding_count),
+        (1, 1, 1)
+    );
+}
+
+#[test]
 fn options_that_require_what_is_unknown_are_420() {
     let mut server = Fixture::open();
     let require = "Require: path, timer\r\nUser-Agent: x";

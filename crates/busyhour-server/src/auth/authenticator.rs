@@ -116,6 +116,12 @@ impl Authenticator {
         })
     }
 
+    /// When a nonce that was accepted was issued, in seconds since 1970; `None`
+    /// for what is no nonce of ours.
+    pub fn issued_s(nonce: &str) -> Option<u64> {
+        u64::from_str_radix(nonce.get(..8)?, 16).ok()
+    }
+
     /// Judges credentials for a request of `method`. `secret` is that of
     /// `credentials.username`; without an account, `None` takes as long as a
     /// wrong password does.

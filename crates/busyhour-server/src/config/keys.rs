@@ -299,6 +299,17 @@ pub const KEYS: &[Key] = &[
         show: |config| config.limits.transactions_max.to_string(),
     },
     Key {
+        path: "limits.nonces",
+        allowed: Allowed::Whole {
+            min: 1024,
+            max: 100_000_000,
+            unit: "nonces",
+        },
+        help: "Nonces whose last use is remembered; beyond it devices are challenged once more",
+        assign: |config, text| put(&mut config.limits.nonces_max, text.parse().ok()),
+        show: |config| config.limits.nonces_max.to_string(),
+    },
+    Key {
         path: "limits.watchers",
         allowed: whole(0, 100_000_000, "subscriptions"),
         help: "Subscriptions at a time",

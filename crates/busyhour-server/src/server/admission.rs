@@ -1,6 +1,6 @@
 //! Who may do what: digest authentication, and whose name an account may use.
 
-use super::core::Core;
+use super::{core::Core, nonces::Use};
 use crate::{
     auth::{Authenticator, Verdict},
     proto::sip::{DigestCredentials, HeaderName, Message, Status},
@@ -33,7 +33,7 @@ impl Core {
         let Some(authenticator) = &self.parts.authenticator else {
             return Ok(true);
         };
-        match self.credentials(authenticator, message)? {
+        match self.credentials(authenticator, message, flow)? {
             Admission::Granted(credentials) if is_user_of(credentials.username, aor) => Ok(true),
             Admission::Granted(_) => Err(Refusal::Forbidden("Not Your Address")),
             Admission::Denied => Err(Refusal::Forbidden("Wrong User Or Password")),
@@ -52,7 +52,7 @@ impl Core {
         let Some(authenticator) = &self.parts.authenticator else {
             return Ok(true);
         };
-        match self.credentials(authenticator, message)? {
+        match self.credentials(authenticator, message, flow)? {
             Admission::Granted(credentials) => {
                 self.check_private(message, credentials.username)?;
                 Ok(true)
@@ -111,6 +111,7 @@ impl Core {
         &self,
         authenticator: &Authenticator,
         message: &Message<'a>,
+        flow: Flow,
     ) -> Result<Admission<'a>, Refusal> {
         let method = message.method().map_or("", |method| method.as_str());
         let unix = self.runtime().clock().unix_time();
@@ -122,6 +123,9 @@ impl Core {
             let secret = self.parts.directory.secret(credentials.username);
             let verdict = authenticator.verify(unix, method, &credentials, secret.as_deref());
             return Ok(match verdict {
+                Verdict::Accepted {
+                    nonce_count: Some(count),
+                } if self.is_replay(message, flow, credentials.nonce, count) => Admission::Stale,
                 Verdict::Accepted { .. } => Admission::Granted(credentials),
                 Verdict::Stale => Admission::Stale,
                 Verdict::Refused(crate::auth::Refusal::Secret) => Admission::Denied,
@@ -129,6 +133,22 @@ impl Core {
             });
         }
         Ok(Admission::Absent)
+    }
+
+    /// Whether somebody sends what was sent before, and counts it if so.
+    fn is_replay(&self, message: &Message<'_>, flow: Flow, nonce: &str, count: u32) -> bool {
+        let used = Use {
+            nonce,
+            issued_s: Authenticator::issued_s(nonce).unwrap_or(0),
+            count,
+            request: self.transactions().key(message, flow.remote).short(),
+        };
+        let now_s = self.runtime().clock().unix_time().as_secs();
+        let is_replay = !self.parts.nonces.admit(used, now_s);
+        if is_replay {
+            self.counters().registrar.replayed.increment();
+        }
+        is_replay
     }
 
     /// Answers 401. Nothing is kept: the nonce is signed, and a retransmission

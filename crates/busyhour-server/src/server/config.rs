@@ -107,6 +107,8 @@ pub struct Limits {
     pub devices_max: usize,
     /// Responses kept for retransmitted requests.
     pub transactions_max: usize,
+    /// Nonces whose last use is remembered.
+    pub nonces_max: usize,
     /// Subscriptions.
     pub watchers_max: usize,
     /// Mailboxes.
@@ -132,6 +134,7 @@ impl Default for Limits {
         Self {
             devices_max: 2_000_000,
             transactions_max: 65_536,
+            nonces_max: 1_048_576,
             watchers_max: 200_000,
             mailboxes_max: 1_000_000,
             hints_max: 100_000,

@@ -12,6 +12,7 @@ use super::{
     iax2::Iax2,
     latency::Latency,
     mailboxes::Mailboxes,
+    nonces::Nonces,
     random::Secrets,
     transactions::Transactions,
     watchers::Watchers,
@@ -57,6 +58,7 @@ pub(super) struct Parts {
     pub(super) mailboxes: Mailboxes,
     pub(super) hints: Hints,
     pub(super) transactions: Transactions,
+    pub(super) nonces: Nonces,
     pub(super) iax2: Iax2,
     pub(super) secrets: Secrets,
 }

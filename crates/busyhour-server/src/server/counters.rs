@@ -54,6 +54,7 @@ pub(super) struct RegistrarCounters {
     pub(super) expired: Counter,
     pub(super) restored: Counter,
     pub(super) challenged: Counter,
+    pub(super) replayed: Counter,
     pub(super) forbidden: Counter,
     pub(super) interval_too_brief: Counter,
     pub(super) rejected: Counter,

@@ -26,6 +26,7 @@ mod core;
 mod start;
 mod receive;
 mod route;
+mod nonces;
 mod admission;
 mod transactions;
 mod devices;

@@ -79,6 +79,10 @@ impl Core {
             ),
             watchers: Watchers::new(config.limits.watchers_max),
             transactions: Transactions::new(config.limits.transactions_max, transaction_seeds),
+            nonces: super::nonces::Nonces::new(
+                config.limits.nonces_max,
+                Authenticator::NONCE_LIFE.as_secs(),
+            ),
             iax2: Iax2::new(&runtime, random_key(&runtime)?, device_seed, &policy),
             secrets,
             runtime,

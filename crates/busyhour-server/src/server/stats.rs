@@ -118,6 +118,12 @@ pub struct RegistrarStats {
     pub restored: u64,
     /// Answered with 401.
     pub challenged: u64,
+    /// Of those: the count of the nonce was used before.
+    pub replayed: u64,
+    /// Nonces whose last use is remembered now.
+    pub nonce_count: u64,
+    /// Nonces forgotten early because there were too many.
+    pub nonces_evicted: u64,
     /// Answered with 403 or 404: wrong user, password or domain.
     pub forbidden: u64,
     /// Answered with 423.
@@ -278,6 +284,9 @@ impl Core {
             expired: counters.expired.get(),
             restored: counters.restored.get(),
             challenged: counters.challenged.get(),
+            replayed: counters.replayed.get(),
+            nonce_count: self.parts.nonces.len(),
+            nonces_evicted: self.parts.nonces.evicted(),
             forbidden: counters.forbidden.get(),
             interval_too_brief: counters.interval_too_brief.get(),
             rejected: counters.rejected.get(),

@@ -1,0 +1,212 @@
+//! The last use of each nonce, so that credentials that were overheard are
+//! worth nothing a second time (RFC 7616 §3.4, `nc`).
+//!
+//! Nonces are signed and otherwise kept nowhere; only those that were used are
+//! noted here, and only for as long as they are good. A shard that is full gives
+//! up its oldest and remembers when the latest of those was issued: a nonce that
+//! is no younger and not noted may have been used before, so it counts as stale.
+//! Nothing can be replayed for want of room, then; a client is challenged once
+//! more.
+
+use super::counters::Counter;
+use foldhash::fast::FixedState;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// The nonces that were used.
+pub(super) struct Nonces {
+    shards: Box<[Mutex<Shard>]>,
+    shard_capacity: usize,
+    life_s: u64,
+    evicted: Counter,
+}
+
+/// One use of a nonce that is known to be ours.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Use<'n> {
+    /// The nonce, whose last digits are of its signature.
+    pub(super) nonce: &'n str,
+    /// When it was issued, in seconds since 1970.
+    pub(super) issued_s: u64,
+    /// `nc`.
+    pub(super) count: u32,
+    /// Names the request, so that its retransmission is no replay.
+    pub(super) request: u64,
+}
+
+#[derive(Default)]
+struct Shard {
+    last: HashMap<u64, Last, FixedState>,
+    /// In the order of their first use.
+    order: VecDeque<(u64, u64)>,
+    /// Nonces issued up to then may have been given up.
+    given_up_s: u64,
+}
+
+struct Last {
+    count: u32,
+    request: u64,
+}
+
+impl Nonces {
+    /// Room for about `capacity` nonces that are good for `life_s` seconds.
+    pub(super) fn new(capacity: usize, life_s: u64) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shard_capacity: capacity.div_ceil(SHARDS).max(1),
+            life_s,
+            evicted: Counter::default(),
+        }
+    }
+
+    /// Whether this use comes after every other of its nonce, or is the last one
+    /// again; then it is noted.
+    pub(super) fn admit(&self, used: Use<'_>, now_s: u64) -> bool {
+        let Some(key) = key(used.nonce) else {
+            return false;
+        };
+        let mut shard = self.shard(key);
+        shard.expire(now_s.saturating_sub(self.life_s));
+        if let Some(last) = shard.last.get_mut(&key) {
+            return last.follow(&used);
+        }
+        // A calendar that was set back must not make every nonce stale.
+        if (used.issued_s..=now_s).contains(&shard.given_up_s) {
+            return false;
+        }
+        while shard.order.len() >= self.shard_capacity {
+            shard.give_up_oldest();
+            self.evicted.increment();
+        }
+        shard.note(key, &used);
+        true
+    }
+
+    /// Nonces noted now.
+    pub(super) fn len(&self) -> u64 {
+        let lens = self
+            .shards
+            .iter()
+            .map(|shard| lock(shard).last.len() as u64);
+        lens.sum()
+    }
+
+    /// Nonces given up before their time.
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted.get()
+    }
+
+    fn shard(&self, key: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(key >> 56) as usize % SHARDS])
+    }
+}
+
+impl Shard {
+    fn note(&mut self, key: u64, used: &Use<'_>) {
+        let last = Last {
+            count: used.count,
+            request: used.request,
+        };
+        self.last.insert(key, last);
+        self.order.push_back((used.issued_s, key));
+    }
+
+    /// Some at a time, so that a shard in use shrinks by itself.
+    fn expire(&mut self, good_since_s: u64) {
+        for _ in 0..EXPIRED_AT_ONCE {
+            match self.order.front() {
+                Some((issued_s, key)) if *issued_s < good_since_s => {
+                    self.last.remove(key);
+                    self.order.pop_front();
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn give_up_oldest(&mut self) {
+        if let Some((issued_s, key)) = self.order.pop_front() {
+            self.last.remove(&key);
+            self.given_up_s = self.given_up_s.max(issued_s);
+        }
+    }
+}
+
+impl Last {
+    fn follow(&mut self, used: &Use<'_>) -> bool {
+        let is_again = used.count == self.count && used.request == self.request;
+        let is_later = used.count > self.count;
+        if is_later {
+            *self = Self {
+                count: used.count,
+                request: used.request,
+            };
+        }
+        is_again || is_later
+    }
+}
+
+/// The last digits of the signature: as good as random, and nobody chooses them.
+fn key(nonce: &str) -> Option<u64> {
+    let from = nonce.len().checked_sub(KEY_DIGITS)?;
+    u64::from_str_radix(nonce.get(from..)?, 16).ok()
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const SHARDS: usize = 64;
+const KEY_DIGITS: usize = 16;
+const EXPIRED_AT_ONCE: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(nonce: &str, issued_s: u64, count: u32, request: u64) -> Use<'_> {
+        Use {
+            nonce,
+            issued_s,
+            count,
+            request,
+        }
+    }
+
+    #[test]
+    fn a_count_is_good_once_but_for_the_same_request() {
+        let nonces = Nonces::new(100, 300);
+        let nonce = "0000000a00000000aaaaaaaabbbbbbbbcccccccc";
+        assert!(nonces.admit(used(nonce, 10, 1, 7), 10));
+        assert!(nonces.admit(used(nonce, 10, 1, 7), 11), "a retransmission");
+        assert!(!nonces.admit(used(nonce, 10, 1, 8), 11), "a replay");
+        assert!(nonces.admit(used(nonce, 10, 3, 8), 12));
+        assert!(!nonces.admit(used(nonce, 10, 2, 9), 12), "too late");
+        assert_eq!(nonces.len(), 1);
+    }
+
+    #[test]
+    fn what_was_given_up_for_want_of_room_cannot_come_again() {
+        let nonces = Nonces::new(SHARDS, 300);
+        assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 10));
+        assert!(nonces.admit(used("ff00000000000002", 11, 1, 2), 11));
+        assert_eq!((nonces.len(), nonces.evicted()), (1, 1));
+        assert!(!nonces.admit(used("ff00000000000001", 10, 1, 3), 11));
+        assert!(nonces.admit(used("ff00000000000003", 12, 1, 4), 12));
+        assert!(
+            nonces.admit(used("ff00000000000004", 5, 1, 4), 5),
+            "set back"
+        );
+    }
+
+    #[test]
+    fn what_is_no_longer_good_is_forgotten() {
+        let nonces = Nonces::new(100, 300);
+        assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 10));
+        assert!(nonces.admit(used("ff00000000000002", 400, 1, 2), 400));
+        assert_eq!((nonces.len(), nonces.evicted()), (1, 0));
+        assert!(!nonces.admit(used("short", 400, 1, 2), 400));
+    }
+}
