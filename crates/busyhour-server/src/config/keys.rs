@@ -366,7 +366,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.connections_per_source",
         allowed: whole(1, 1_000_000, "connections"),
-        help: "SIP connections at a time from one IP address",
+        help: "SIP connections at a time from one IPv4 address or IPv6 network of 64 bits",
         assign: |config, text| {
             put(
                 &mut config.sip.connections_per_source_max,

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 pub struct StreamPolicy {
     /// Connections at a time.
     pub connections_max: usize,
-    /// Connections at a time from one IP address.
+    /// Connections at a time from one IPv4 address or IPv6 network of 64 bits.
     pub connections_per_source_max: usize,
     /// For how long a connection may bring nothing.
     pub idle: Duration,
