@@ -123,7 +123,7 @@ fn sipsak_is_answered_with_what_is_allowed() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{text}");
         for header in [
-            "Allow: REGISTER, SUBSCRIBE, OPTIONS",
+            "Allow: REGISTER, SUBSCRIBE, PUBLISH, OPTIONS",
             "Allow-Events: presence",
             "Supported: path",
         ] {
