@@ -16,7 +16,7 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A server and all it runs on.
@@ -97,8 +97,11 @@ impl Service {
     pub(super) fn stop(self) -> Result<(), Failure> {
         let deadline = Duration::from_secs(u64::from(self.config.runtime.drain_seconds));
         tracing::info!(seconds = deadline.as_secs(), "draining");
+        let begun = Instant::now();
         let durable = self.server.shutdown(deadline);
-        let report = self.runtime.shutdown(deadline);
+        // What one part took of the time, the next has not.
+        let left = deadline.saturating_sub(begun.elapsed());
+        let report = self.runtime.shutdown(left);
         self.network.stop_receiving();
         if durable && report.is_clean() {
             tracing::info!("drained");

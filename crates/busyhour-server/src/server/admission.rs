@@ -120,15 +120,27 @@ impl Core {
             if credentials.realm != authenticator.realm() {
                 continue;
             }
+            if self.is_paused(&credentials, flow) {
+                return Err(Refusal::Forbidden("Too Many Wrong Passwords"));
+            }
             let secret = self.parts.directory.secret(credentials.username);
             let verdict = authenticator.verify(unix, method, &credentials, secret.as_deref());
+            let source = flow.remote.ip();
             return Ok(match verdict {
                 Verdict::Accepted {
                     nonce_count: Some(count),
                 } if self.is_replay(message, flow, credentials.nonce, count) => Admission::Stale,
-                Verdict::Accepted { .. } => Admission::Granted(credentials),
+                // Only now: what was overheard forgives nothing.
+                Verdict::Accepted { .. } => {
+                    self.parts.logins.succeeded(source, credentials.username);
+                    Admission::Granted(credentials)
+                }
                 Verdict::Stale => Admission::Stale,
-                Verdict::Refused(crate::auth::Refusal::Secret) => Admission::Denied,
+                Verdict::Refused(crate::auth::Refusal::Secret) => {
+                    let now = self.now();
+                    self.parts.logins.failed(source, credentials.username, now);
+                    Admission::Denied
+                }
                 Verdict::Refused(_) => Admission::Absent,
             });
         }
@@ -149,6 +161,16 @@ impl Core {
             self.counters().registrar.replayed.increment();
         }
         is_replay
+    }
+
+    /// Whether this user failed too often from there to be heard now.
+    fn is_paused(&self, credentials: &DigestCredentials<'_>, flow: Flow) -> bool {
+        let logins = &self.parts.logins;
+        let is_paused = logins.is_paused(flow.remote.ip(), credentials.username, self.now());
+        if is_paused {
+            self.counters().registrar.logins_paused.increment();
+        }
+        is_paused
     }
 
     /// Answers 401. Nothing is kept: the nonce is signed, and a retransmission

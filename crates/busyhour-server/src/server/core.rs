@@ -11,8 +11,10 @@ use super::{
     hints::Hints,
     iax2::Iax2,
     latency::Latency,
+    logins::Logins,
     mailboxes::Mailboxes,
     nonces::Nonces,
+    overload::Overload,
     random::Secrets,
     transactions::Transactions,
     watchers::Watchers,
@@ -39,6 +41,7 @@ pub(super) struct Core {
     pub(super) publication_count: AtomicUsize,
     pub(super) is_closing: AtomicBool,
     pub(super) started_at: Instant,
+    pub(super) overload: Overload,
     counters: Counters,
 }
 
@@ -53,6 +56,7 @@ pub(super) struct Parts {
     pub(super) domains: Domains,
     pub(super) authenticator: Option<Authenticator>,
     pub(super) directory: Directory,
+    pub(super) logins: Logins,
     pub(super) devices: Devices,
     pub(super) watchers: Watchers,
     pub(super) mailboxes: Mailboxes,
@@ -83,6 +87,7 @@ impl Core {
             publication_count: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),
+            overload: Overload::new(),
             parts,
             counters: Counters {
                 traffic: TrafficCounters::default(),

@@ -39,6 +39,7 @@ pub(super) struct TrafficCounters {
     pub(super) retransmissions_absorbed: Counter,
     pub(super) dropped_device_queue: Counter,
     pub(super) refused_table_full: Counter,
+    pub(super) shed: Counter,
     pub(super) dropped_shutdown: Counter,
 }
 
@@ -59,6 +60,7 @@ pub(super) struct RegistrarCounters {
     pub(super) interval_too_brief: Counter,
     pub(super) rejected: Counter,
     pub(super) store_failures: Counter,
+    pub(super) logins_paused: Counter,
 }
 
 /// What happened to subscriptions; the fields of [`WatchStats`](super::WatchStats).

@@ -163,6 +163,7 @@ impl Device {
             drop(state);
             return core.register_again(&self.name, job);
         }
+        core.note_wait(job.arrived_at());
         if state.pending.is_none() {
             self.expire(&core, &mut state);
             self.register(&core, &mut state, job);

@@ -48,6 +48,12 @@ impl Devices {
         Ok(insert(&mut shard, Device::new(Name::new(aor), hash, core)))
     }
 
+    /// Whether there is such a device.
+    pub(super) fn contains(&self, aor: &str) -> bool {
+        let hash = self.hasher.hash_one(aor);
+        find(&self.shard(hash), hash, aor).is_some()
+    }
+
     /// The device of a stored binding, made even where the table is full.
     pub(super) fn reopen(&self, aor: &Name, core: &Arc<Core>) -> Arc<Device> {
         let hash = self.hasher.hash_one(aor.as_str());

@@ -165,6 +165,9 @@ impl Core {
     }
 
     fn push_registration(self: &Arc<Self>, call: CallId, registration: Iax2Registration) {
+        if self.sheds(registration.aor.as_str()) {
+            return self.conclude_iax2(&call, &Verdict::Failed);
+        }
         match self.devices().open(&registration.aor, self) {
             Ok(device) => {
                 let arrived_at = self.now();

@@ -169,11 +169,12 @@ impl Core {
         self.overloaded()
     }
 
-    /// The refusal of a request for which there is no room. The pause spreads
-    /// those who come again over a second.
+    /// The refusal of a request for which there is no room. Retry-After is in
+    /// whole seconds, so the pause is one of four, by the microsecond at which
+    /// the request came, and those who come again are spread over them.
     pub(super) fn overloaded(&self) -> Refusal {
-        let pause_ms = 1000 + self.now().as_nanos() / 1000 % 1000;
-        Refusal::Overloaded(Duration::from_millis(pause_ms))
+        let pause_s = 1 + self.now().as_nanos() / 1000 % 4;
+        Refusal::Overloaded(Duration::from_secs(pause_s))
     }
 
     /// Our tag in To, the same for each retransmission of a request.

@@ -70,6 +70,9 @@ impl Core {
     ) -> Result<(), Refusal> {
         let message = request.message;
         self.check_request_uri(message)?;
+        if self.sheds(aor) {
+            return Err(self.overloaded());
+        }
         if !self.admit_registration(message, request.flow, aor)? {
             return Ok(());
         }
@@ -97,10 +100,15 @@ impl Core {
 
     fn route_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let message = request.message;
+        let tag = message.to()?.tag();
+        // One that lives is never shed: its watcher would have to begin anew.
+        if tag.is_none() && self.sheds_newcomers() {
+            return Err(self.overloaded());
+        }
         if !self.admit_subscription(message, request.flow)? {
             return Ok(());
         }
-        let Some(tag) = message.to()?.tag() else {
+        let Some(tag) = tag else {
             return self.open_subscription(request);
         };
         let watcher = self.watchers().find(tag).ok_or(Refusal::NoSubscription)?;

@@ -3,10 +3,12 @@
 use super::{
     Authentication, HintRefusal, Network, ServerConfig,
     accounts::Directory,
+    alerts::Alerts,
     core::{Core, Parts},
     devices::Devices,
     hints::Hints,
     iax2::{self, Iax2},
+    logins::Logins,
     mailboxes::Mailboxes,
     random::{RandomError, Secrets, random_key},
     transactions::Transactions,
@@ -54,9 +56,9 @@ impl Core {
         network: Arc<dyn Network>,
         store: Box<dyn Store>,
     ) -> Result<Arc<Self>, StartError> {
-        let contents = store.load()?;
+        let mut contents = store.load()?;
         let last_id = contents.bindings.iter().map(|stored| stored.id.0).max();
-        let accounts = contents.accounts.clone();
+        let accounts = std::mem::take(&mut contents.accounts);
         let realm = config.authentication.realm();
         let secrets = Secrets::new(&runtime)?;
         let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
@@ -68,6 +70,7 @@ impl Core {
             domains: Domains::new(config.domains.iter().cloned()),
             authenticator: authenticator(&runtime, &config, &*store, &contents)?,
             directory: Directory::new(realm, accounts, config.accounts.clone()),
+            logins: Logins::new(device_seed),
             devices: Devices::new(config.limits.devices_max, device_seed),
             mailboxes: Mailboxes::new(
                 runtime.topic("mailbox").cached().build(),
@@ -134,12 +137,17 @@ impl Core {
         }
     }
 
-    /// Each second, forgets the transactions that have lived long enough.
+    /// Each second, forgets the transactions that have lived long enough, and
+    /// says which limits were reached.
     fn sweep_transactions(self: &Arc<Self>) -> Result<(), AddError> {
         let core: Weak<Self> = Arc::downgrade(self);
+        let mut alerts = Alerts::default();
         let sweep = move || match core.upgrade() {
             Some(core) => {
                 core.transactions().sweep(core.now());
+                for (limit, refused) in alerts.look(&core.stats().limits_reached(), core.now()) {
+                    tracing::warn!(limit, refused, "a limit was reached");
+                }
                 SWEEP_PERIOD
             }
             None => Duration::ZERO,

@@ -41,6 +41,28 @@ pub struct ServerStats {
     pub runtime: Snapshot,
 }
 
+impl ServerStats {
+    /// Counters of what was refused or lost for want of room, by what was full.
+    /// One that grows wants a person's attention.
+    pub fn limits_reached(&self) -> [(&'static str, u64); 9] {
+        let (traffic, network) = (&self.traffic, &self.network);
+        [
+            (
+                "a table (limits.devices, limits.watchers)",
+                traffic.refused_table_full,
+            ),
+            ("limits.device_queue", traffic.dropped_device_queue),
+            ("limits.transactions", traffic.transactions_evicted),
+            ("runtime.buffer_budget_mib", traffic.no_buffer),
+            ("sip.send_queue", traffic.send_refused),
+            ("the kernel's receive buffer", network.kernel_dropped),
+            ("store.queue", self.store.refused),
+            ("the time that requests may wait", traffic.shed),
+            ("wrong passwords", self.registrar.logins_paused),
+        ]
+    }
+}
+
 /// Requests that the HTTP side refused before it looked at what they want.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct HttpStats {
@@ -89,6 +111,12 @@ pub struct TrafficStats {
     pub dropped_device_queue: u64,
     /// Requests refused with 503 because a table was full.
     pub refused_table_full: u64,
+    /// Requests refused with 503 because the queue stood: the server could not keep up.
+    pub shed: u64,
+    /// Sources and users that gave wrong passwords lately.
+    pub login_failure_count: u64,
+    /// Wrong passwords that found no room in the table of those.
+    pub login_failures_overflowed: u64,
     /// Requests that arrived after shutdown began.
     pub dropped_shutdown: u64,
 }
@@ -114,6 +142,8 @@ pub struct RegistrarStats {
     pub removed: u64,
     /// Bindings that ran out.
     pub expired: u64,
+    /// Refused with 403 unseen, after too many wrong passwords.
+    pub logins_paused: u64,
     /// Bindings read back at the start.
     pub restored: u64,
     /// Answered with 401.
@@ -263,6 +293,9 @@ impl Core {
             transactions_evicted: self.transactions().evicted(),
             dropped_device_queue: counters.dropped_device_queue.get(),
             refused_table_full: counters.refused_table_full.get(),
+            shed: counters.shed.get(),
+            login_failure_count: self.parts.logins.len(),
+            login_failures_overflowed: self.parts.logins.overflowed(),
             dropped_shutdown: counters.dropped_shutdown.get(),
         }
     }
@@ -291,6 +324,7 @@ impl Core {
             interval_too_brief: counters.interval_too_brief.get(),
             rejected: counters.rejected.get(),
             store_failures: counters.store_failures.get(),
+            logins_paused: counters.logins_paused.get(),
             latency_p50_ns: latency.permille_ns(500),
             latency_p99_ns: latency.permille_ns(990),
             latency_p999_ns: latency.permille_ns(999),

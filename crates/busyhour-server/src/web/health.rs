@@ -1,6 +1,19 @@
 use super::sampler::Sample;
 use std::sync::Arc;
 
+/// What is good enough to serve, and yet wants attention: limits that were
+/// reached during the kept samples.
+pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
+    let (before, now) = (&kept.first()?.stats, &kept.last()?.stats);
+    let counts = before
+        .limits_reached()
+        .into_iter()
+        .zip(now.limits_reached());
+    let grown = counts.filter(|((_, before), (_, now))| now > before);
+    let names: Vec<&str> = grown.map(|(_, (name, _))| name).collect();
+    (!names.is_empty()).then(|| format!("degraded: limits reached: {}", names.join(", ")))
+}
+
 /// `Ok` while the server serves, else the reason for the operator.
 ///
 /// A store that has failed a change during the kept samples counts as ill:
@@ -41,6 +54,27 @@ mod tests {
         assert_eq!(verdict(false, &[sample(3), sample(3)]), Ok(()));
         let ill = verdict(false, &[sample(3), sample(4)]);
         assert_eq!(ill.unwrap_err(), "the store fails: disk full");
+    }
+
+    #[test]
+    fn a_limit_that_was_reached_is_a_concern_until_it_is_long_ago() {
+        let shed = |count| {
+            let mut stats = ServerStats::default();
+            stats.traffic.shed = count;
+            stats.store.refused = 7;
+            let (number, json) = (1, String::new());
+            Arc::new(Sample {
+                number,
+                stats,
+                json,
+            })
+        };
+        assert_eq!(concerns(&[]), None);
+        assert_eq!(concerns(&[shed(3), shed(3)]), None);
+        assert_eq!(
+            concerns(&[shed(3), shed(4)]).unwrap(),
+            "degraded: limits reached: the time that requests may wait"
+        );
     }
 
     #[test]

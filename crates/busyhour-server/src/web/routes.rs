@@ -111,7 +111,10 @@ async fn prometheus(State(shared): State<Shared>) -> Response {
 
 async fn healthz(State(shared): State<Shared>) -> (StatusCode, String) {
     match health::verdict(shared.subject.is_draining(), &shared.sampler.kept()) {
-        Ok(()) => (StatusCode::OK, "ok\n".into()),
+        Ok(()) => {
+            let concerns = health::concerns(&shared.sampler.kept());
+            (StatusCode::OK, concerns.unwrap_or("ok".into()) + "\n")
+        }
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
     }
 }

@@ -1,0 +1,195 @@
+//! Wrong passwords: whoever gives many has to wait, and costs little meanwhile.
+//!
+//! Counted is by source and user name together: one broken phone behind an
+//! address does not lock out the others there, and nobody locks out a user
+//! everywhere. The table has an end; what does not fit is counted, and merely
+//! not slowed down.
+
+use busyhour::clock::Instant;
+use foldhash::quality::FixedState;
+use hashbrown::{HashTable, hash_table::Entry};
+use std::{
+    hash::BuildHasher,
+    net::IpAddr,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Who failed lately.
+pub(super) struct Logins {
+    shards: Box<[Mutex<HashTable<Failures>>]>,
+    hasher: FixedState,
+    overflowed: AtomicU64,
+}
+
+/// The failures of one source with one user name, known by their hash.
+struct Failures {
+    hash: u64,
+    count: u32,
+    last_at: Instant,
+}
+
+impl Logins {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: FixedState::with_seed(seed),
+            overflowed: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether this one has to wait before it may try again.
+    pub(super) fn is_paused(&self, source: IpAddr, username: &str, now: Instant) -> bool {
+        let hash = self.hash(source, username);
+        let shard = self.shard(hash);
+        let failures = shard.find(hash, |failures| failures.hash == hash);
+        failures.is_some_and(|failures| now < failures.last_at + pause(failures.count))
+    }
+
+    /// It gave a wrong password.
+    pub(super) fn failed(&self, source: IpAddr, username: &str, now: Instant) {
+        let hash = self.hash(source, username);
+        let mut shard = self.shard(hash);
+        if shard.len() >= SHARD_LEN_MAX {
+            shard.retain(|failures| !failures.is_old(now));
+        }
+        let is_full = shard.len() >= SHARD_LEN_MAX;
+        match shard.entry(
+            hash,
+            |failures| failures.hash == hash,
+            |failures| failures.hash,
+        ) {
+            Entry::Occupied(mut entry) => entry.get_mut().add(now),
+            Entry::Vacant(_) if is_full => drop(self.overflowed.fetch_add(1, Ordering::Relaxed)),
+            Entry::Vacant(entry) => {
+                let (count, last_at) = (1, now);
+                entry.insert(Failures {
+                    hash,
+                    count,
+                    last_at,
+                });
+            }
+        }
+    }
+
+    /// It gave the right one.
+    pub(super) fn succeeded(&self, source: IpAddr, username: &str) {
+        let hash = self.hash(source, username);
+        let mut shard = self.shard(hash);
+        if let Ok(entry) = shard.find_entry(hash, |failures| failures.hash == hash) {
+            entry.remove();
+        }
+    }
+
+    /// Sources and users in the table.
+    pub(super) fn len(&self) -> u64 {
+        let lengths = self.shards.iter().map(|shard| lock(shard).len() as u64);
+        lengths.sum()
+    }
+
+    /// Failures that found no room.
+    pub(super) fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    fn hash(&self, source: IpAddr, username: &str) -> u64 {
+        self.hasher.hash_one((source.to_canonical(), username))
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Failures>> {
+        // The table inside uses the high bits and the lowest; these are neither.
+        lock(&self.shards[(hash >> 32) as usize % SHARDS])
+    }
+}
+
+impl Failures {
+    fn add(&mut self, now: Instant) {
+        if self.is_old(now) {
+            self.count = 0;
+        }
+        self.count = self.count.saturating_add(1);
+        self.last_at = now;
+    }
+
+    fn is_old(&self, now: Instant) -> bool {
+        now >= self.last_at + FORGOTTEN_AFTER
+    }
+}
+
+fn lock(shard: &Mutex<HashTable<Failures>>) -> MutexGuard<'_, HashTable<Failures>> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// None for a few slips, then a second, and twice as long each time.
+fn pause(count: u32) -> Duration {
+    match count.checked_sub(FREE) {
+        None => Duration::ZERO,
+        Some(beyond) => Duration::from_secs(1 << beyond.min(6)).min(PAUSE_MAX),
+    }
+}
+
+const FREE: u32 = 5;
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
+const SHARDS: usize = 16;
+/// 65,536 in all, of 24 bytes.
+const SHARD_LEN_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn pauses_grow_and_end_and_are_forgiven() {
+        let logins = Logins::new(1);
+        for _ in 0..4 {
+            logins.failed(SOURCE, "alice", at(1));
+        }
+        assert!(!logins.is_paused(SOURCE, "alice", at(1)), "a few slips");
+        logins.failed(SOURCE, "alice", at(1));
+        assert!(logins.is_paused(SOURCE, "alice", at(1)));
+        assert!(!logins.is_paused(SOURCE, "alice", at(2)));
+        logins.failed(SOURCE, "alice", at(2));
+        assert!(logins.is_paused(SOURCE, "alice", at(3)));
+        assert!(!logins.is_paused(SOURCE, "alice", at(4)));
+        assert!(!logins.is_paused(SOURCE, "bob", at(3)), "another user");
+        let other = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+        assert!(!logins.is_paused(other, "alice", at(3)), "another source");
+        logins.succeeded(SOURCE, "alice");
+        assert!(!logins.is_paused(SOURCE, "alice", at(3)));
+        assert_eq!(logins.len(), 0);
+    }
+
+    #[test]
+    fn no_pause_is_longer_than_a_minute_and_old_failures_are_forgotten() {
+        let logins = Logins::new(1);
+        for _ in 0..1000 {
+            logins.failed(SOURCE, "alice", at(1));
+        }
+        assert!(logins.is_paused(SOURCE, "alice", at(60)));
+        assert!(!logins.is_paused(SOURCE, "alice", at(61)));
+        logins.failed(SOURCE, "alice", at(400));
+        assert!(!logins.is_paused(SOURCE, "alice", at(400)));
+    }
+
+    #[test]
+    fn the_table_has_an_end_and_room_again_later() {
+        let logins = Logins::new(1);
+        let users = |from: usize| (from..from + 200_000).map(|number| number.to_string());
+        users(0).for_each(|user| logins.failed(SOURCE, &user, at(1)));
+        assert_eq!(logins.len(), (SHARDS * SHARD_LEN_MAX) as u64);
+        assert_eq!(logins.overflowed() + logins.len(), 200_000);
+        let before = logins.overflowed();
+        logins.failed(SOURCE, "late", at(302));
+        assert_eq!(logins.overflowed(), before);
+    }
+}

@@ -1,0 +1,305 @@
+//! What a server refuses that can't keep up, and whom it lets wait, in virtual time.
+
+use busyhour::{buffer::Buffer, runtime::Runtime};
+use busyhour_server::{
+    auth::{Answer, Secret},
+    proto::sip::{DigestChallenge, HeaderName, Message},
+    registrar::Flow,
+    server::{Accounts, Authentication, Network, SendError, Server, ServerConfig},
+    store::{DiskBehaviour, MemoryStore, SimulatedDisk, Store},
+};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+#[test]
+fn a_queue_that_stands_refuses_newcomers_and_serves_who_is_known() {
+    let world = World::open();
+    let tag = world.begin();
+    world.let_queue_stand(1200);
+    assert_shed(&world.ask(&register("newcomer", 1)));
+    assert_shed(&world.ask(&subscribe("another", 1, "")));
+    assert_eq!(world.server.stats().traffic.shed, 2);
+
+    world.receive(&register("alice", 2));
+    world.receive(&subscribe("watch", 2, &tag));
+    world.run();
+    let sent = world.sent();
+    let accepted = |method: &str| {
+        let is_it = |text: &&String| text.starts_with("SIP/2.0 200 ") && text.contains(method);
+        sent.iter().any(|text| is_it(&text))
+    };
+    assert!(accepted("CSeq: 2 REGISTER"), "{sent:?}");
+    assert!(accepted("CSeq: 2 SUBSCRIBE"), "{sent:?}");
+    assert_eq!(world.server.stats().traffic.shed, 2);
+}
+
+#[test]
+fn a_queue_that_stands_too_long_refuses_all_but_subscriptions_that_live_and_ends() {
+    let world = World::open();
+    let tag = world.begin();
+    world.let_queue_stand(2200);
+    assert_shed(&world.ask(&register("alice", 2)));
+    assert_shed(&world.ask(&register("newcomer", 1)));
+    world.receive(&subscribe("watch", 2, &tag));
+    world.run();
+    let sent = world.sent().concat();
+    assert!(sent.contains("CSeq: 2 SUBSCRIBE"), "{sent}");
+    assert!(!sent.contains("SIP/2.0 503 "), "{sent}");
+
+    // What stood is done: after two intervals in which nobody waited, it is over.
+    for cseq in 3..6 {
+        world.advance(500);
+        world.ask(&register("alice", cseq));
+    }
+    let answer = world.ask(&register("newcomer", 2));
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+}
+
+#[test]
+fn a_slow_disk_refuses_nobody() {
+    let slow = DiskBehaviour {
+        transaction_min: Duration::from_secs(3),
+        transaction_max: Duration::from_secs(3),
+        ..DiskBehaviour::default()
+    };
+    let disk = SimulatedDisk::new(1, slow);
+    let world = World::with(open_config(), |runtime| {
+        Box::new(disk.open(runtime.clock().clone()))
+    });
+    for number in 0..100 {
+        world.receive(&register(&format!("device{number}"), 1));
+        // Few enough for its own queue, and behind its own commits for long.
+        if number % 10 == 0 {
+            world.receive(&register("impatient", number + 1));
+        }
+        world.run_for(100);
+        disk.run_due();
+        world.run();
+    }
+    while let Some(due) = disk.next_due() {
+        world.runtime.simulation().unwrap().run_until(due);
+        disk.run_due();
+        world.run();
+    }
+    let stats = world.server.stats();
+    assert_eq!((stats.traffic.shed, stats.registrar.accepted), (0, 110));
+}
+
+#[test]
+fn who_gives_wrong_passwords_waits_and_nobody_else() {
+    let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
+    let challenge = world.ask(&register("alice", 1));
+    let mut tries = 1;
+    let mut ask = |user: &str, password: &str| {
+        tries += 1;
+        let request = register(user, tries);
+        world.ask(&answered(&request, &challenge, user, password, tries))
+    };
+    for _ in 0..5 {
+        assert!(ask("alice", "wrong").starts_with("SIP/2.0 403 Wrong User Or Password\r\n"));
+    }
+    assert!(ask("alice", "alice").starts_with("SIP/2.0 403 Too Many Wrong Passwords\r\n"));
+    assert!(
+        ask("bob", "bob").starts_with("SIP/2.0 200 "),
+        "another user"
+    );
+    world.advance(1000);
+    assert!(ask("alice", "alice").starts_with("SIP/2.0 200 "));
+    assert!(ask("alice", "wrong").starts_with("SIP/2.0 403 Wrong User Or Password\r\n"));
+    assert!(
+        ask("alice", "alice").starts_with("SIP/2.0 200 "),
+        "forgiven"
+    );
+    assert_eq!(world.server.stats().registrar.logins_paused, 1);
+}
+
+#[test]
+fn credentials_that_were_overheard_forgive_nothing() {
+    let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
+    let challenge = world.ask(&register("alice", 1));
+    let good = |cseq| answered(&register("alice", cseq), &challenge, "alice", "alice", 1);
+    let wrong = |cseq| answered(&register("alice", cseq), &challenge, "alice", "wrong", cseq);
+    assert!(world.ask(&good(2)).starts_with("SIP/2.0 200 "));
+    for cseq in 3..7 {
+        world.ask(&wrong(cseq));
+    }
+    assert!(world.ask(&good(7)).contains("stale=true"));
+    world.ask(&wrong(8));
+    assert!(world.ask(&wrong(9)).contains("Too Many Wrong Passwords"));
+}
+
+/// A server in virtual time, and what it sent.
+struct World {
+    runtime: Runtime,
+    server: Server,
+    sent: Arc<Sent>,
+}
+
+#[derive(Default)]
+struct Sent(Mutex<Vec<String>>);
+
+impl Network for Sent {
+    fn send(&self, _flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        let text = String::from_utf8(datagram.to_vec()).unwrap();
+        self.0.lock().unwrap().push(text);
+        Ok(())
+    }
+}
+
+/// Alice and bob, whose passwords are their names.
+struct Users;
+
+impl Accounts for Users {
+    fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
+        let is_user = ["alice", "bob"].contains(&username);
+        is_user.then(|| Cow::Owned(Secret::plaintext(username)))
+    }
+}
+
+impl World {
+    fn open() -> Self {
+        Self::with(open_config(), |_| Box::new(MemoryStore::new()))
+    }
+
+    fn with(config: ServerConfig, store: impl FnOnce(&Runtime) -> Box<dyn Store>) -> Self {
+        let runtime = Runtime::simulated(1);
+        let (sent, store) = (Arc::new(Sent::default()), store(&runtime));
+        let server = Server::start(runtime.clone(), config, sent.clone(), store).unwrap();
+        Self {
+            runtime,
+            server,
+            sent,
+        }
+    }
+
+    /// Registers alice, and watches her; the tag of the subscription.
+    fn begin(&self) -> String {
+        let answer = self.ask(&register("alice", 1));
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        let accepted = self.ask(&subscribe("watch", 1, ""));
+        let message = Message::parse(accepted.as_bytes()).unwrap();
+        message.to().unwrap().tag().unwrap().to_owned()
+    }
+
+    /// Has many wait for so many milliseconds, and then begins one each 250 ms
+    /// until two intervals are over.
+    fn let_queue_stand(&self, millis: u64) {
+        for number in 0..20 {
+            self.receive(&register(&format!("waiting{number}"), 1));
+        }
+        self.advance(millis);
+        for _ in 0..5 {
+            let before = self.server.stats().registrar.requests;
+            while self.server.stats().registrar.requests == before {
+                assert!(self.runtime.simulation().unwrap().step(), "some wait");
+            }
+            self.advance(250);
+        }
+        self.sent();
+    }
+
+    fn receive(&self, text: &str) {
+        let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
+        let (from, local) = ("192.0.2.9:5070", "192.0.2.1:5060");
+        self.server
+            .datagram(from.parse().unwrap(), local.parse().unwrap(), datagram);
+    }
+
+    /// The first that is sent after a request: at once, or when all is done.
+    fn ask(&self, request: &str) -> String {
+        self.sent();
+        self.receive(request);
+        if self.sent.0.lock().unwrap().is_empty() {
+            self.run();
+        }
+        self.sent().remove(0)
+    }
+
+    /// Time goes by, and nobody works.
+    fn advance(&self, millis: u64) {
+        let clock = self.runtime.clock().as_virtual().unwrap();
+        clock.advance(Duration::from_millis(millis));
+    }
+
+    fn run(&self) {
+        self.runtime.simulation().unwrap().run_until_idle();
+    }
+
+    fn run_for(&self, millis: u64) {
+        let simulation = self.runtime.simulation().unwrap();
+        simulation.run_for(Duration::from_millis(millis));
+    }
+
+    fn sent(&self) -> Vec<String> {
+        std::mem::take(&mut *self.sent.0.lock().unwrap())
+    }
+}
+
+fn open_config() -> ServerConfig {
+    ServerConfig {
+        domains: vec!["example.com".to_owned()],
+        authentication: Authentication::Open,
+        ..ServerConfig::default()
+    }
+}
+
+fn digest_config() -> ServerConfig {
+    ServerConfig {
+        authentication: Authentication::default(),
+        accounts: Arc::new(Users),
+        ..open_config()
+    }
+}
+
+fn assert_shed(answer: &str) {
+    assert!(answer.starts_with("SIP/2.0 503 "), "{answer}");
+    let message = Message::parse(answer.as_bytes()).unwrap();
+    let after = message.header(HeaderName::RetryAfter).unwrap();
+    assert!((1..=4).contains(&after.parse().unwrap()), "{answer}");
+}
+
+fn register(user: &str, cseq: u32) -> String {
+    format!(
+        "REGISTER sip:example.com SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 192.0.2.9:5070;branch=z9hG4bK{user}{cseq};rport\r\n\
+         From: <sip:{user}@example.com>;tag=f1\r\n\
+         To: <sip:{user}@example.com>\r\n\
+         Call-ID: {user}\r\n\
+         CSeq: {cseq} REGISTER\r\n\
+         Contact: <sip:{user}@192.0.2.9>\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
+fn subscribe(call_id: &str, cseq: u32, tag: &str) -> String {
+    let tag = match tag {
+        "" => String::new(),
+        tag => format!(";tag={tag}"),
+    };
+    format!(
+        "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 192.0.2.9:5070;branch=z9hG4bK{call_id}{cseq};rport\r\n\
+         From: <sip:bob@example.com>;tag=f2\r\n\
+         To: <sip:alice@example.com>{tag}\r\n\
+         Call-ID: {call_id}\r\n\
+         CSeq: {cseq} SUBSCRIBE\r\n\
+         Contact: <sip:bob@192.0.2.9:5070>\r\n\
+         Event: presence\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// The request with an answer to the first challenge in it.
+fn answered(request: &str, challenge: &str, user: &str, password: &str, count: u32) -> String {
+    let message = Message::parse(challenge.as_bytes()).unwrap();
+    let value = message.header(HeaderName::WwwAuthenticate).unwrap();
+    let challenge = DigestChallenge::parse(value).flatten().unwrap();
+    let answer = Answer::new(&challenge, user, password, "REGISTER", "sip:example.com")
+        .unwrap()
+        .counted(count, "cnonce");
+    let line = format!("Authorization: {answer}\r\nContent-Length");
+    request.replace("Content-Length", &line)
+}
