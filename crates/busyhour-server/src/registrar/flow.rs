@@ -2,7 +2,7 @@
 
 use std::{
     fmt::{self, Display, Formatter},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     str::FromStr,
 };
 
@@ -122,3 +122,25 @@ impl FromStr for Transport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("give udp, tcp or tls")]
 pub struct UnknownTransport;
+
+/// Who counts as one source where a limit is by source: an IPv4 address, or an
+/// IPv6 network of 64 bits, since that is what one host is given.
+///
+/// ```
+/// use busyhour_server::registrar::source_of;
+///
+/// let of = |text: &str| source_of(text.parse().expect("an address"));
+/// assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+/// assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+/// assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+/// assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+/// ```
+pub fn source_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let host_bits = u128::from(u64::MAX);
+            IpAddr::V6((u128::from(address) & !host_bits).into())
+        }
+        address => address,
+    }
+}

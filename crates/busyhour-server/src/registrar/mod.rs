@@ -28,7 +28,7 @@ pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, Contact, Lease, Moment};
 pub use bindings::{Bindings, Expired, REMOVED_FOR};
 pub use date::HttpDate;
-pub use flow::{Flow, Transport, UnknownTransport};
+pub use flow::{Flow, Transport, UnknownTransport, source_of};
 pub use iax2::Iax2Registration;
 pub use outbound::{Extensions, FLOW_TIMER_S, FlowKey};
 pub use policy::{Policy, granted_seconds, seconds};

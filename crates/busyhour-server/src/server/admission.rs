@@ -120,7 +120,7 @@ impl Core {
             if credentials.realm != authenticator.realm() {
                 continue;
             }
-            if self.is_paused(&credentials, flow) {
+            if self.is_paused(credentials.username, flow) {
                 return Err(Refusal::Forbidden("Too Many Wrong Passwords"));
             }
             let secret = self.parts.directory.secret(credentials.username);
@@ -164,9 +164,9 @@ impl Core {
     }
 
     /// Whether this user failed too often from there to be heard now.
-    fn is_paused(&self, credentials: &DigestCredentials<'_>, flow: Flow) -> bool {
+    pub(super) fn is_paused(&self, username: &str, flow: Flow) -> bool {
         let logins = &self.parts.logins;
-        let is_paused = logins.is_paused(flow.remote.ip(), credentials.username, self.now());
+        let is_paused = logins.is_paused(flow.remote.ip(), username, self.now());
         if is_paused {
             self.counters().registrar.logins_paused.increment();
         }

@@ -82,7 +82,7 @@ impl Core {
             return traffic.dropped_shutdown.increment();
         }
         let at = self.moment();
-        let check = |credentials: &Credentials<'_>| self.proves(credentials);
+        let check = |credentials: &Credentials<'_>| self.proves(credentials, flow);
         let index = self.iax2().index(flow.remote.ip());
         self.with_calls(index, |calls, actions| {
             calls.receive(at, flow, datagram, &check, actions);
@@ -98,13 +98,23 @@ impl Core {
         });
     }
 
-    /// Whether a device knows its password. Without an account it takes as long.
-    fn proves(&self, credentials: &Credentials<'_>) -> bool {
+    /// Whether a device knows its password. Without an account it takes as long;
+    /// whoever failed too often is not heard.
+    fn proves(&self, credentials: &Credentials<'_>, flow: Flow) -> bool {
+        if self.is_paused(credentials.username, flow) {
+            return false;
+        }
         let secret = self.parts.directory.secret(credentials.username);
         let expected = secret.and_then(|secret| secret.challenge_response(credentials.challenge));
         let decoy = || crate::auth::challenge_response(credentials.challenge, "");
         let is_known = expected.is_some();
-        credentials.proves(&expected.unwrap_or_else(decoy)) && is_known
+        let proves = credentials.proves(&expected.unwrap_or_else(decoy)) && is_known;
+        let (source, username) = (flow.remote.ip(), credentials.username);
+        match proves {
+            true => self.parts.logins.succeeded(source, username),
+            false => self.parts.logins.failed(source, username, self.now()),
+        }
+        proves
     }
 
     /// Lets a shard's calls act; then does what they want.

@@ -1,10 +1,11 @@
 //! Wrong passwords: whoever gives many has to wait, and costs little meanwhile.
 //!
 //! Counted is by source and user name together: one broken phone behind an
-//! address does not lock out the others there, and nobody locks out a user
-//! everywhere. The table has an end; what does not fit is counted, and merely
+//! address does not lock out the others there, and who knows a user's name
+//! locks that user out nowhere else. An IPv6 network of 64 bits is one source. The table has an end; what does not fit is counted, and merely
 //! not slowed down.
 
+use crate::registrar::source_of;
 use busyhour::clock::Instant;
 use foldhash::quality::FixedState;
 use hashbrown::{HashTable, hash_table::Entry};
@@ -96,7 +97,7 @@ impl Logins {
     }
 
     fn hash(&self, source: IpAddr, username: &str) -> u64 {
-        self.hasher.hash_one((source.to_canonical(), username))
+        self.hasher.hash_one((source_of(source), username))
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Failures>> {
@@ -167,6 +168,17 @@ mod tests {
         logins.succeeded(SOURCE, "alice");
         assert!(!logins.is_paused(SOURCE, "alice", at(3)));
         assert_eq!(logins.len(), 0);
+    }
+
+    #[test]
+    fn who_has_a_network_is_one_source() {
+        let logins = Logins::new(1);
+        let of = |text: &str| text.parse::<IpAddr>().unwrap();
+        for number in 1..=5 {
+            logins.failed(of(&format!("2001:db8::{number}")), "alice", at(1));
+        }
+        assert!(logins.is_paused(of("2001:db8::77"), "alice", at(1)));
+        assert!(!logins.is_paused(of("2001:db8:0:1::1"), "alice", at(1)));
     }
 
     #[test]

@@ -44,8 +44,9 @@ pub struct ServerStats {
 impl ServerStats {
     /// Counters of what was refused or lost for want of room, by what was full.
     /// One that grows wants a person's attention.
-    pub fn limits_reached(&self) -> [(&'static str, u64); 9] {
+    pub fn limits_reached(&self) -> [(&'static str, u64); 14] {
         let (traffic, network) = (&self.traffic, &self.network);
+        let (iax2, streams) = (&self.iax2, &network.streams);
         [
             (
                 "a table (limits.devices, limits.watchers)",
@@ -59,6 +60,14 @@ impl ServerStats {
             ("store.queue", self.store.refused),
             ("the time that requests may wait", traffic.shed),
             ("wrong passwords", self.registrar.logins_paused),
+            (
+                "the table of wrong passwords",
+                traffic.login_failures_overflowed,
+            ),
+            ("limits.iax2_calls", iax2.refused_table_full),
+            ("limits.iax2_calls_per_source", iax2.refused_source_limit),
+            ("limits.connections", streams.refused_full),
+            ("limits.connections_per_source", streams.refused_source),
         ]
     }
 }
@@ -142,7 +151,7 @@ pub struct RegistrarStats {
     pub removed: u64,
     /// Bindings that ran out.
     pub expired: u64,
-    /// Refused with 403 unseen, after too many wrong passwords.
+    /// Refused unseen (403, REGREJ), after too many wrong passwords.
     pub logins_paused: u64,
     /// Bindings read back at the start.
     pub restored: u64,

@@ -271,6 +271,34 @@ fn who_cannot_prove_the_password_is_refused() {
 }
 
 #[test]
+fn who_gives_wrong_passwords_is_not_heard_for_a_while() {
+    let mut host = Host::new();
+    for call in 5..10 {
+        let regrej = attempt(&mut host, device(), call, "guess");
+        assert_eq!(regrej.subclass, REGREJ, "{regrej:?}");
+    }
+    let regrej = attempt(&mut host, device(), 10, PASSWORD);
+    assert_eq!(regrej.subclass, REGREJ, "{regrej:?}");
+    assert_eq!(host.stats().registrar.logins_paused, 1);
+
+    let elsewhere = "192.0.2.99:4569".parse().unwrap();
+    let regack = attempt(&mut host, elsewhere, 5, PASSWORD);
+    assert_eq!(regack.subclass, REGACK, "nobody else is concerned");
+
+    host.pass(Duration::from_secs(1));
+    let regack = attempt(&mut host, device(), 11, PASSWORD);
+    assert_eq!(regack.subclass, REGACK, "{regack:?}");
+}
+
+/// Alice's whole call with such a password; its answer.
+fn attempt(host: &mut Host, from: SocketAddr, call: u16, password: &str) -> Wire {
+    let regauth = challenged(host, from, call, "alice");
+    let answer = host.ask_one(from, &proof(&regauth, "alice", password, REGREQ));
+    assert_eq!(host.ask(from, &ack(&answer, 2)), []);
+    answer
+}
+
+#[test]
 fn one_account_cannot_be_changed_for_another_on_the_way() {
     let mut host = Host::new();
     let regauth = challenged(&mut host, device(), 5, "alice");

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     net::stats::add,
+    registrar::source_of,
     server::{Flow, Transport},
 };
 use busyhour::{
@@ -175,7 +176,11 @@ impl Engine {
     fn admit(&mut self, index: usize, socket: TcpStream, remote: SocketAddr) {
         let counters = &self.shared.counters;
         let policy = &self.shared.policy;
-        let from_there = self.sources.get(&source(remote)).copied().unwrap_or(0);
+        let from_there = self
+            .sources
+            .get(&source_of(remote.ip()))
+            .copied()
+            .unwrap_or(0);
         if self.connections.len() >= policy.connections_max {
             return add(&counters.refused_full, 1);
         }
@@ -228,7 +233,7 @@ impl Engine {
         let deadline = connection.deadline();
         let timer = (deadline, self.deadlines.add(deadline, token));
         self.shared.directory.insert(peer.clone());
-        *self.sources.entry(source(remote)).or_default() += 1;
+        *self.sources.entry(source_of(remote.ip())).or_default() += 1;
         let entry = Entry {
             peer,
             connection,
@@ -368,7 +373,7 @@ impl Engine {
         self.deadlines.cancel(entry.timer.1);
         self.shared.directory.remove(&entry.peer);
         entry.peer.close();
-        let source = source(entry.peer.flow.remote);
+        let source = source_of(entry.peer.flow.remote.ip());
         if let Some(count) = self.sources.get_mut(&source) {
             *count -= 1;
             if *count == 0 {
@@ -387,18 +392,6 @@ impl Drop for Engine {
         for (_, entry) in std::mem::take(&mut self.connections) {
             self.forget(&entry);
         }
-    }
-}
-
-/// Who counts as one source: an IPv4 address, or an IPv6 network of 64 bits,
-/// since that is what one host is given.
-fn source(remote: SocketAddr) -> IpAddr {
-    match remote.ip().to_canonical() {
-        IpAddr::V6(address) => {
-            let host_bits = u128::from(u64::MAX);
-            IpAddr::V6((u128::from(address) & !host_bits).into())
-        }
-        address => address,
     }
 }
 
@@ -435,17 +428,3 @@ const ACCEPTED_AT_ONCE: usize = 64;
 /// For how long a listener rests after the system refused.
 const REST: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_network_of_64_bits_is_one_source() {
-        let of = |text: &str| source(text.parse().unwrap());
-        assert_eq!(of("[2001:db8::1]:5060"), of("[2001:db8::ffff:1]:5061"));
-        assert_ne!(of("[2001:db8::1]:5060"), of("[2001:db8:0:1::1]:5060"));
-        assert_ne!(of("192.0.2.1:5060"), of("192.0.2.2:5060"));
-        assert_eq!(of("192.0.2.1:5060"), of("[::ffff:192.0.2.1]:5060"));
-    }
-}
