@@ -5,7 +5,7 @@ use busyhour_server::{
     proto::sip::Message,
     registrar::{
         BindingChange, BindingId, Bindings, Flow, Moment, Policy, REMOVED_FOR, Refusal,
-        Registration, Tally, write_answer, write_refusal,
+        Registration, Tally, Transport, write_answer, write_refusal,
     },
 };
 use std::time::Duration;
@@ -121,6 +121,74 @@ fn a_first_hop_that_keeps_no_flows_is_439_and_several_keys_are_400() {
     );
     let two = format!("{contact}, <sip:b@192.0.2.1>;{PHONE};reg-id=2");
     assert!(registrar.refuse(2, &two).starts_with("SIP/2.0 400 "));
+    let beside = format!("{contact}, <sip:b@192.0.2.1>");
+    assert!(registrar.refuse(2, &beside).starts_with("SIP/2.0 400 "));
+    let taken_back = format!("{two};expires=0, <sip:c@192.0.2.1>;expires=0");
+    let answer = registrar.accept(2, &taken_back);
+    assert!(answer.contains("Require: outbound\r\n"), "{answer}");
+}
+
+#[test]
+fn a_sips_contact_needs_tls_all_the_way() {
+    let contact = "Contact: <sips:a@192.0.2.1>";
+    let proxied = |path: &str| {
+        format!("Via: SIP/2.0/TLS 192.0.2.77;branch=z9hG4bKp\r\nPath: {path}\r\n{contact}")
+    };
+    let over = |transport, uri: &'static str, headers: &str| {
+        let mut registrar = Registrar {
+            transport,
+            uri,
+            ..Registrar::default()
+        };
+        let answered = registrar.register(1, headers);
+        answered.unwrap_or_else(|(_, answer)| answer)
+    };
+    let secure = "sips:example.com";
+    for (transport, uri, headers, wanted) in [
+        (Transport::Tls, secure, contact.to_owned(), "200 OK"),
+        (
+            Transport::Tcp,
+            secure,
+            contact.to_owned(),
+            "400 SIPS Contact Needs TLS",
+        ),
+        (
+            Transport::Tls,
+            "sip:example.com",
+            contact.to_owned(),
+            "400 SIPS Contact Needs A SIPS Request-URI",
+        ),
+        (
+            Transport::Tls,
+            secure,
+            format!("{contact}, <sip:a@192.0.2.1>"),
+            "400 SIPS And Other Contacts",
+        ),
+        (
+            Transport::Tcp,
+            secure,
+            proxied("<sips:p.example.com;lr>"),
+            "200 OK",
+        ),
+        (
+            Transport::Tls,
+            secure,
+            proxied("<sip:p.example.com;lr>"),
+            "400 SIPS Contact Needs A SIPS Path",
+        ),
+        (
+            Transport::Udp,
+            "sip:example.com",
+            format!("{contact};expires=0"),
+            "200 OK",
+        ),
+    ] {
+        let answer = over(transport, uri, &headers);
+        assert!(
+            answer.starts_with(&format!("SIP/2.0 {wanted}\r\n")),
+            "{headers}\n{answer}"
+        );
+    }
 }
 
 #[test]
@@ -416,6 +484,8 @@ struct Registrar {
     changes: Vec<BindingChange>,
     tally: Tally,
     call_id: &'static str,
+    uri: &'static str,
+    transport: Transport,
     at: Moment,
     last_id: u64,
 }
@@ -428,6 +498,8 @@ impl Default for Registrar {
             changes: Vec::new(),
             tally: Tally::default(),
             call_id: "call",
+            uri: "sip:example.com",
+            transport: Transport::Udp,
             at: Moment {
                 now: Instant::ZERO,
                 unix: UnixTime::from_secs(1_700_000_000),
@@ -458,12 +530,21 @@ impl Registrar {
         self.at.unix = self.at.unix + time;
     }
 
+    fn flow(&self) -> Flow {
+        let local = "192.0.2.9:5060".parse().unwrap();
+        let remote = "192.0.2.1:5062".parse().unwrap();
+        Flow {
+            transport: self.transport,
+            ..Flow::udp(local, remote)
+        }
+    }
+
     fn active_count(&self) -> usize {
         self.bindings.active(self.at.now).count()
     }
 
     fn register(&mut self, cseq: u32, headers: &str) -> Result<String, (Refusal, String)> {
-        let text = request(self.call_id, cseq, headers);
+        let text = request(self.uri, self.call_id, cseq, headers);
         let message = Message::parse(text.as_bytes()).unwrap();
         let mut answer = Vec::new();
         let outcome = self.update(&message, &mut answer);
@@ -471,13 +552,15 @@ impl Registrar {
             .map(|()| String::from_utf8(answer).unwrap())
             .map_err(|refusal| {
                 let mut answer = Vec::new();
-                write_refusal(&mut answer, &message, &refusal, flow().remote, "t1");
+                let source = self.flow().remote;
+                write_refusal(&mut answer, &message, &refusal, source, "t1");
                 (refusal, String::from_utf8(answer).unwrap())
             })
     }
 
     fn update(&mut self, message: &Message<'_>, answer: &mut Vec<u8>) -> Result<(), Refusal> {
-        let registration = Registration::read(message, "sip:alice@example.com".into(), flow())?;
+        let registration =
+            Registration::read(message, "sip:alice@example.com".into(), self.flow())?;
         let mut next_id = || {
             self.last_id += 1;
             BindingId(self.last_id)
@@ -498,9 +581,9 @@ impl Registrar {
     }
 }
 
-fn request(call_id: &str, cseq: u32, headers: &str) -> String {
+fn request(uri: &str, call_id: &str, cseq: u32, headers: &str) -> String {
     format!(
-        "REGISTER sip:example.com SIP/2.0\r\n\
+        "REGISTER {uri} SIP/2.0\r\n\
          Via: SIP/2.0/UDP 192.0.2.1:5062;branch=z9hG4bK{cseq};rport\r\n\
          From: <sip:alice@example.com>;tag=f1\r\n\
          To: <sip:alice@example.com>\r\n\
@@ -508,13 +591,6 @@ fn request(call_id: &str, cseq: u32, headers: &str) -> String {
          CSeq: {cseq} REGISTER\r\n\
          {headers}\r\n\
          Content-Length: 0\r\n\r\n"
-    )
-}
-
-fn flow() -> Flow {
-    Flow::udp(
-        "192.0.2.9:5060".parse().unwrap(),
-        "192.0.2.1:5062".parse().unwrap(),
     )
 }
 

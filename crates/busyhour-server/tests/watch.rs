@@ -276,6 +276,9 @@ fn what_a_notifier_cannot_do_is_refused() {
     assert_eq!(brief, Refusal::IntervalTooBrief(Duration::from_secs(60)));
     let require = refusal("Event: presence\r\nRequire: eventlist");
     assert_eq!(require, Refusal::BadExtension("eventlist".into()));
+    for known in ["path", "outbound", "gruu", "gruu, outbound, path"] {
+        Watcher::subscribe(&format!("Event: presence\r\nRequire: {known}"));
+    }
     let contacts = refusal("Event: presence\r\nContact: <sip:c@192.0.2.8>");
     assert!(matches!(contacts, Refusal::BadRequest(_)));
 }

@@ -17,6 +17,7 @@ mod refusal;
 mod address;
 mod outbound;
 mod registration;
+mod sips;
 mod bindings;
 mod update;
 mod answer;

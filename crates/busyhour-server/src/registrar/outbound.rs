@@ -1,7 +1,7 @@
 //! Outbound (RFC 5626) and public GRUUs (RFC 5627): devices that say who they
 //! are, and over which of their flows.
 
-use super::{Contact, Refusal};
+use super::{Contact, ContactWish, Refusal};
 use crate::proto::sip::{HeaderName, Message, Params, ParseError};
 
 /// One flow of one device: the key of its binding in place of the contact URI
@@ -38,20 +38,23 @@ impl<'a> FlowKey<'a> {
 }
 
 impl Extensions {
-    /// Reads what the headers ask for, when `keys` of its contacts have a
-    /// [`FlowKey`].
+    /// Reads what the headers ask for, beside what stands in the contacts.
     ///
     /// # Errors
     ///
     /// [`Refusal::FirstHopLacksOutbound`] when the first proxy on the way does
-    /// not keep flows, [`Refusal::BadRequest`] when several contacts have a key
-    /// or Path is broken.
-    pub(super) fn read(message: &Message<'_>, keys: usize) -> Result<Self, Refusal> {
+    /// not keep flows, [`Refusal::BadRequest`] when a contact that is to live
+    /// has a [`FlowKey`] and is not the only such one, or Path is broken.
+    pub(super) fn read(
+        message: &Message<'_>,
+        contacts: &[ContactWish<'_>],
+    ) -> Result<Self, Refusal> {
         let supports = |option| message.has_token(HeaderName::Supported, option);
-        let outbound = keys > 0 && supports(OUTBOUND);
+        let has_key = |wish: &ContactWish<'_>| wish.key.is_some();
+        let outbound = contacts.iter().any(has_key) && supports(OUTBOUND);
         let is_direct = message.vias().nth(1).is_none();
-        if outbound && keys > 1 {
-            return Err(Refusal::BadRequest(SEVERAL_KEYS.into()));
+        if outbound && !keys_stand_alone(contacts) {
+            return Err(Refusal::BadRequest(KEY_NOT_ALONE.into()));
         }
         if outbound && !is_direct && !first_hop_keeps_flows(message)? {
             return Err(Refusal::FirstHopLacksOutbound);
@@ -83,6 +86,13 @@ impl Contact {
     }
 }
 
+/// A flow that is registered has the request for itself; those that are taken
+/// back may come along (RFC 5626 §6).
+fn keys_stand_alone(contacts: &[ContactWish<'_>]) -> bool {
+    let mut living = contacts.iter().filter(|wish| wish.is_living());
+    living.clone().count() < 2 || living.all(|wish| wish.key.is_none())
+}
+
 /// The first proxy added its Path first, below those of the later ones.
 fn first_hop_keeps_flows(message: &Message<'_>) -> Result<bool, ParseError> {
     let last = message.addresses(HeaderName::Path).last().transpose()?;
@@ -100,4 +110,4 @@ pub(super) const OUTBOUND: &str = "outbound";
 /// The option tag of RFC 5627.
 pub(super) const GRUU: &str = "gruu";
 const INSTANCE: &str = "+sip.instance";
-const SEVERAL_KEYS: &str = "More Than One Contact With reg-id";
+const KEY_NOT_ALONE: &str = "Contact With reg-id Is Not The Only One";

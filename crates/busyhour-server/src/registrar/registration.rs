@@ -3,6 +3,7 @@
 use super::{
     Extensions, Flow, FlowKey, Refusal,
     outbound::{GRUU, OUTBOUND},
+    sips,
 };
 use crate::proto::sip::{Contact as ContactHeader, ContactIter, Contacts, HeaderName, Message};
 use busyhour::bus::Name;
@@ -62,12 +63,13 @@ impl<'a> Registration<'a> {
     ///
     /// [`Refusal::BadExtension`] when Require names something unknown,
     /// [`Refusal::FirstHopLacksOutbound`], and
-    /// [`Refusal::BadRequest`] when a header is missing, repeated or broken, or
-    /// `*` stands without `Expires: 0`.
+    /// [`Refusal::BadRequest`] when a header is missing, repeated or broken,
+    /// `*` stands without `Expires: 0`, or a SIPS contact came an unsafe way.
     pub fn read(message: &Message<'a>, aor: Name, flow: Flow) -> Result<Self, Refusal> {
         check_require(message)?;
         let mut wish = Wish::read(message)?;
-        let extensions = Extensions::read(message, wish.key_count())?;
+        sips::check(message, wish.contacts(), flow)?;
+        let extensions = Extensions::read(message, wish.contacts())?;
         if !extensions.outbound {
             wish.forget_keys();
         }
@@ -101,11 +103,6 @@ impl<'a> Wish<'a> {
         }
     }
 
-    fn key_count(&self) -> usize {
-        let has_key = |wish: &&ContactWish<'a>| wish.key.is_some();
-        self.contacts().iter().filter(has_key).count()
-    }
-
     /// Without outbound a contact is known by its URI (RFC 3261 §10.3).
     fn forget_keys(&mut self) {
         if let Self::Update(wishes) = self {
@@ -126,6 +123,11 @@ impl<'a> Wish<'a> {
 }
 
 impl<'a> ContactWish<'a> {
+    /// Whether it is to live: what is taken back wishes for no time.
+    pub(super) fn is_living(&self) -> bool {
+        self.expires_s != Some(0)
+    }
+
     fn read(contact: &ContactHeader<'a>, expires_s: Option<u32>) -> Self {
         Self {
             uri: contact.address.uri_text,

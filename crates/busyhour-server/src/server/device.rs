@@ -171,7 +171,7 @@ impl Device {
         }
         match state.waiting.len() < core.limits().device_queue_max {
             true => state.waiting.push_back(job),
-            false => core.drop_job(job.id()),
+            false => core.drop_job(&job),
         }
     }
 

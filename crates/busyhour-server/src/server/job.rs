@@ -3,7 +3,8 @@
 use super::{core::Core, transactions::Key};
 use crate::{
     iax2::{CallId, Verdict},
-    registrar::{Flow, Iax2Registration},
+    proto::sip::Message,
+    registrar::{Flow, Iax2Registration, Refusal},
 };
 use busyhour::{buffer::Buffer, clock::Instant};
 use std::sync::Arc;
@@ -57,11 +58,36 @@ impl Job {
 }
 
 impl Core {
-    /// Gives a job up for want of room. A SIP client will try again; a call of
-    /// IAX2 is told to.
-    pub(super) fn drop_job(self: &Arc<Self>, job: JobId) {
+    /// Gives a job up that finds its device's queue full.
+    pub(super) fn drop_job(self: &Arc<Self>, job: &Job) {
         self.counters().traffic.dropped_device_queue.increment();
-        self.abandon_job(job);
+        self.put_off_job(job, &self.overloaded());
+    }
+
+    /// Gives a request up that finds its watcher's queue full.
+    pub(super) fn drop_arrival(&self, arrival: &Arrival) {
+        self.counters().traffic.dropped_device_queue.increment();
+        self.put_off(arrival, &self.overloaded());
+    }
+
+    /// Gives a job up for want of room. A call of IAX2 is told to try again.
+    pub(super) fn put_off_job(self: &Arc<Self>, job: &Job, refusal: &Refusal) {
+        match job {
+            Job::Sip(arrival) | Job::Publish(arrival) => self.put_off(arrival, refusal),
+            Job::Iax2(_) => self.abandon_job(job.id()),
+        }
+    }
+
+    /// Gives a request up for want of room. Over datagrams silence is best: it
+    /// costs nothing, and the client sends the request again. Over a connection
+    /// nobody does (RFC 3261 §17.1.2.2), so there the client is told when to.
+    fn put_off(&self, arrival: &Arrival, refusal: &Refusal) {
+        match Message::parse(&arrival.datagram) {
+            Ok(message) if arrival.flow.transport.is_reliable() => {
+                self.refuse(&message, arrival.flow, arrival.transaction, refusal);
+            }
+            _ => self.abandon(arrival.transaction),
+        }
     }
 
     /// Gives a job up.

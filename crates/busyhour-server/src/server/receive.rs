@@ -88,7 +88,8 @@ impl Core {
         let Some(watcher) = self.watchers().find(tag) else {
             return traffic.stray_responses.increment();
         };
-        if self.is_flooded(watcher.queued_len()) || !watcher.push_answer(cseq, status) {
+        // Requests leave half the room to answers: over a connection an answer comes once only.
+        if self.is_flooded(watcher.queued_len() / 2) || !watcher.push_answer(cseq, status) {
             traffic.dropped_device_queue.increment();
         }
     }

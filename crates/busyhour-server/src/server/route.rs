@@ -5,7 +5,7 @@ use super::{
     core::Core,
     device::Device,
     devices::TableFull,
-    job::{Arrival, Job, JobId},
+    job::{Arrival, Job},
     receive::Request,
     watcher::Watcher,
 };
@@ -46,7 +46,7 @@ impl Core {
     pub(super) fn register_again(self: &Arc<Self>, aor: &Name, job: Job) {
         match self.devices().open(aor, self) {
             Ok(device) => self.push_to_device(&device, job),
-            Err(TableFull) => self.abandon_job(job.id()),
+            Err(TableFull) => self.put_off_job(&job, &self.table_full()),
         }
     }
 
@@ -92,9 +92,13 @@ impl Core {
 
     /// Gives a registration to its device, if that has room.
     pub(super) fn push_to_device(self: &Arc<Self>, device: &Arc<Device>, job: Job) {
+        if self.is_flooded(device.queued_len()) {
+            return self.drop_job(&job);
+        }
         let id = job.id();
-        if self.is_flooded(device.queued_len()) || !device.push(job) {
-            self.drop_job(id);
+        // It takes no more only when the server ends, and the connections with it.
+        if !device.push(job) {
+            self.abandon_job(id);
         }
     }
 
@@ -119,9 +123,13 @@ impl Core {
     }
 
     fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, arrival: Arrival) {
+        if self.is_flooded(watcher.queued_len()) {
+            return self.drop_arrival(&arrival);
+        }
         let transaction = arrival.transaction;
-        if self.is_flooded(watcher.queued_len()) || !watcher.push(arrival) {
-            self.drop_job(JobId::Sip(transaction));
+        // It takes no more only when the server ends, and the connections with it.
+        if !watcher.push(arrival) {
+            self.abandon(transaction);
         }
     }
 

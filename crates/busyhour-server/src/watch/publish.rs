@@ -3,7 +3,7 @@
 use super::{Document, Granted, Package, Policy};
 use crate::{
     proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status},
-    registrar::Refusal,
+    registrar::{Refusal, check_require},
 };
 use std::{fmt::Display, net::SocketAddr};
 
@@ -35,7 +35,7 @@ impl<'a> Publish<'a> {
     /// [`Refusal::TooLarge`], and [`Refusal::BadRequest`] when a header or the
     /// body is broken or missing.
     pub fn read(message: &Message<'a>, policy: &Policy) -> Result<Self, Refusal> {
-        super::subscribe::check_require(message)?;
+        check_require(message)?;
         let event = message.event()?.ok_or(Refusal::BadEvent)?;
         let package = Package::from_name(event.package)
             .filter(|package| package.is_published())

@@ -3,7 +3,7 @@
 use super::{Package, Policy};
 use crate::{
     proto::sip::{Contacts, HeaderName, Message},
-    registrar::{Flow, Refusal},
+    registrar::{Flow, Refusal, check_require},
 };
 use std::time::Duration;
 
@@ -69,14 +69,6 @@ impl<'a> Subscribe<'a> {
             routes: message.elements(HeaderName::RecordRoute).collect(),
             flow,
         })
-    }
-}
-
-pub(super) fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
-    let unknown: Vec<_> = message.elements(HeaderName::Require).collect();
-    match unknown.is_empty() {
-        true => Ok(()),
-        false => Err(Refusal::BadExtension(unknown.join(", "))),
     }
 }
 

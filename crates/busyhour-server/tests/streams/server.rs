@@ -5,7 +5,7 @@ use crate::client::{ok, register, subscribe};
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
     net::{Connection, Heard, StreamPolicy},
-    server::{Authentication, Flow, Network, SendError, Server, ServerConfig, Transport},
+    server::{Authentication, Flow, Limits, Network, SendError, Server, ServerConfig, Transport},
     store::MemoryStore,
 };
 use std::{
@@ -39,10 +39,15 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
+        Self::with(seed, Limits::default())
+    }
+
+    fn with(seed: u64, limits: Limits) -> Self {
         let runtime = Runtime::simulated(seed);
         let wire = Arc::new(Wire::default());
         let config = ServerConfig {
             authentication: Authentication::Open,
+            limits,
             ..ServerConfig::default()
         };
         let store = Box::new(MemoryStore::new());
@@ -141,11 +146,8 @@ fn answers_go_back_on_the_connection_and_notify_goes_to_the_watchers() {
         world.send(phone, &register("alice", "TCP", 1));
         let answer = world.received(phone);
         assert!(answer.starts_with("SIP/2.0 200 OK\r\n"), "{answer}");
-        assert!(
-            answer.contains(";received=192.0.2.7;rport=40000\r\n")
-                || answer.contains(";rport=40000\r\n"),
-            "{answer}"
-        );
+        let via = "Via: SIP/2.0/TCP 192.0.2.7:5060;branch=z9hG4bKalice1;received=192.0.2.7;rport=40000\r\n";
+        assert!(answer.contains(via), "{answer}");
         let told = world.received(lamp);
         assert!(told.starts_with("NOTIFY "), "{told}");
         assert!(told.contains("<basic>open</basic>"), "{told}");
@@ -170,6 +172,59 @@ fn who_watches_a_public_gruu_is_told_of_its_address_of_record() {
         &subscribe("alice").replace("sip:alice@example.com", &gruu),
     );
     assert!(world.received(lamp).contains("<basic>open</basic>"));
+}
+
+#[test]
+fn what_finds_no_room_is_put_off_since_nobody_sends_it_again() {
+    let limits = Limits {
+        device_queue_max: 2,
+        ..Limits::default()
+    };
+    let mut world = World::with(6, limits);
+    let phone = world.connect(7);
+    let requests: String = (1..=7).map(|cseq| register("alice", "TCP", cseq)).collect();
+    world.bring(phone, requests.as_bytes());
+    let answers = world.received(phone);
+    let count = |text: &str| answers.matches(text).count();
+    assert_eq!(count("SIP/2.0 200 OK\r\n"), 2, "{answers}");
+    assert_eq!(count("SIP/2.0 503 Service Unavailable\r\n"), 5, "{answers}");
+    assert_eq!(count("Retry-After: "), 5, "{answers}");
+    assert_eq!(world.server.stats().traffic.dropped_device_queue, 5);
+}
+
+#[test]
+fn a_refresh_that_finds_no_room_is_put_off() {
+    let limits = Limits {
+        device_queue_max: 1,
+        ..Limits::default()
+    };
+    let mut world = World::with(7, limits);
+    let lamp = world.connect(8);
+    world.send(lamp, &subscribe("alice"));
+    let told = world.received(lamp);
+    let (accepted, notify) = told.split_once("NOTIFY ").expect("a first NOTIFY");
+    let to = accepted
+        .lines()
+        .find(|line| line.starts_with("To: "))
+        .unwrap();
+    let refresh = |cseq: u32| {
+        let request = subscribe("alice").replace("CSeq: 1 ", &format!("CSeq: {cseq} "));
+        let request = request.replace("z9hG4bKw", &format!("z9hG4bKw{cseq}"));
+        request.replace("To: <sip:alice@example.com>", to)
+    };
+    let both = [refresh(2), refresh(3), ok(notify)].concat();
+    world.bring(lamp, both.as_bytes());
+    let answers = world.received(lamp);
+    let (put_off, _) = answers
+        .split_once("SIP/2.0 200 OK\r\n")
+        .expect("one accepted");
+    assert!(put_off.starts_with("SIP/2.0 503 "), "{answers}");
+    assert!(put_off.contains("CSeq: 3 SUBSCRIBE\r\n"), "{answers}");
+    assert_eq!(
+        world.server.stats().watch.confirmed,
+        1,
+        "the answer had room"
+    );
 }
 
 #[test]
