@@ -4,7 +4,7 @@ use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
     registrar::Flow,
     server::{Authentication, HintConfig, Limits, Network, SendError, Server, ServerConfig},
-    store::MemoryStore,
+    store::{MemoryStore, SqliteOptions, SqliteStore, Store},
     web::{Access, GraphOptions, Graphs, Scope, Token, Web, WebOptions},
 };
 use serde_json::{Value, json};
@@ -25,14 +25,19 @@ impl Network for NoNetwork {
 struct Fixture {
     web: Web,
     agent: Agent,
-    _runtime: Runtime,
+    server: Arc<Server>,
+    runtime: Runtime,
 }
 
 impl Fixture {
     fn new() -> Self {
+        Self::with(Box::new(MemoryStore::new()))
+    }
+
+    fn with(store: Box<dyn Store>) -> Self {
         let runtime = Runtime::builder().workers(1).build().unwrap();
-        let store = Box::new(MemoryStore::new());
         let server = Server::start(runtime.clone(), config(), Arc::new(NoNetwork), store).unwrap();
+        let server = Arc::new(server);
         let graphs = Graphs::new(&runtime, GraphOptions::default(), Vec::new());
         let agent = Agent::config_builder()
             .http_status_as_error(false)
@@ -44,10 +49,18 @@ impl Fixture {
             access: Arc::new(Access::new(Vec::new(), tokens)),
         };
         Self {
-            web: Web::start(options, Arc::new(server), graphs).unwrap(),
+            web: Web::start(options, server.clone(), graphs).unwrap(),
             agent: agent.build().into(),
-            _runtime: runtime,
+            server,
+            runtime,
         }
+    }
+
+    /// As the program ends; then the database is free.
+    fn end(self) {
+        drop(self.web);
+        assert!(self.server.shutdown(Duration::from_secs(60)));
+        self.runtime.shutdown(Duration::from_secs(60));
     }
 
     fn url(&self, path: &str) -> String {
@@ -133,6 +146,34 @@ fn a_hint_is_set_read_listed_and_removed_but_not_where_the_file_has_it() {
 }
 
 #[test]
+fn what_was_set_is_there_after_the_next_start() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("busyhour.db");
+    let store = || Box::new(SqliteStore::open(SqliteOptions::new(&path)).unwrap());
+    let first = Fixture::with(store());
+    for (path, body) in [
+        ("/api/mailboxes/alice", r#"{"voice":{"new":2,"old":8}}"#),
+        ("/api/mailboxes/bob", "{}"),
+        (
+            "/api/hints/200",
+            r#"{"devices":["alice","sip:bob@example.com"]}"#,
+        ),
+        ("/api/hints/300", r#"{"devices":["alice"]}"#),
+    ] {
+        assert_eq!(first.put(path, body).0, 201, "{path}");
+    }
+    assert_eq!(first.delete("/api/mailboxes/bob"), 204);
+    assert_eq!(first.delete("/api/hints/300"), 204);
+    let read = |fixture: &Fixture| ["/api/mailboxes", "/api/hints"].map(|path| fixture.get(path));
+    let before = read(&first);
+    first.end();
+    let second = Fixture::with(store());
+    assert_eq!(read(&second), before);
+    assert!(before[0].1.contains("\"new\":2"), "{before:?}");
+    assert!(before[1].1.contains("sip:bob@example.com"), "{before:?}");
+}
+
+#[test]
 fn what_is_wrong_is_400_with_the_reason() {
     let fixture = Fixture::new();
     for (path, body, reason) in [
@@ -158,9 +199,9 @@ fn what_is_wrong_is_400_with_the_reason() {
             "Message-Account Is No URI",
         ),
         (
-            "/api/mailboxes/a%2Fb",
+            "/api/mailboxes/a%20b",
             "{}",
-            "a mailbox has a name of 1 to 64",
+            "a mailbox has a name of 1 to 128",
         ),
         (
             "/api/hints/1%200",

@@ -1,7 +1,6 @@
 use crate::{
     auth::{Algorithm, HexDigest, Secret},
-    server::{MailboxRefusal, is_mailbox_name},
-    store::check_username,
+    store::{MAILBOX_RULE, check_username, is_mailbox_name},
 };
 use serde::Deserialize;
 use std::{
@@ -218,7 +217,7 @@ fn user(name: String) -> Result<String, String> {
 fn mailbox(name: String) -> Result<String, String> {
     match is_mailbox_name(&name) {
         true => Ok(name),
-        false => Err(format!("mailbox: `{name}`: {}", MailboxRefusal::Name)),
+        false => Err(format!("mailbox: `{name}` is none; give {MAILBOX_RULE}")),
     }
 }
 

@@ -61,21 +61,40 @@ impl Directory {
         directory
     }
 
-    /// Takes what the store tells.
-    pub(super) fn learn(&self, news: AccountNews) {
+    /// Takes what the store tells, and says what that means to others than
+    /// those who ask here each time.
+    pub(super) fn learn(&self, news: AccountNews) -> Vec<Difference> {
         match news {
-            AccountNews::Put(account) if account.realm == self.realm => self.write().put(account),
+            AccountNews::Put(account) if account.realm == self.realm => {
+                let now = account.clone();
+                let before = self.write().put(account);
+                Difference::between(before.as_ref(), Some(&now))
+                    .into_iter()
+                    .collect()
+            }
             AccountNews::Removed { username, realm } if realm == self.realm => {
-                self.write().remove(&username);
+                let before = self.write().remove(&username);
+                Difference::between(before.as_ref(), None)
+                    .into_iter()
+                    .collect()
             }
             AccountNews::All(accounts) => {
                 let mut stored = Stored::default();
                 let ours = accounts.into_iter().filter(|one| one.realm == self.realm);
-                ours.for_each(|account| stored.put(account));
-                *self.write() = stored;
+                ours.for_each(|account| drop(stored.put(account)));
+                let differences = stored.differences(&self.read());
+                let before = std::mem::replace(&mut *self.write(), stored);
+                // A million accounts take their time to go: nobody waits for it.
+                drop(before);
+                differences
             }
-            AccountNews::Put(_) | AccountNews::Removed { .. } => {}
+            AccountNews::Put(_) | AccountNews::Removed { .. } => Vec::new(),
         }
+    }
+
+    /// What the stored accounts mean to one who knows of none.
+    pub(super) fn differences(&self) -> Vec<Difference> {
+        self.read().differences(&Stored::default())
     }
 
     pub(super) fn realm(&self) -> &str {
@@ -144,20 +163,71 @@ impl Directory {
 }
 
 impl Stored {
-    fn put(&mut self, account: Account) {
+    /// The account of that name before.
+    fn put(&mut self, account: Account) -> Option<Account> {
         self.limited_count += usize::from(account.contacts_max.is_some());
         let before = self.by_user.insert(account.username.clone(), account);
-        self.forget(before);
+        self.forget(before)
     }
 
-    fn remove(&mut self, username: &str) {
+    fn remove(&mut self, username: &str) -> Option<Account> {
         let before = self.by_user.remove(username);
-        self.forget(before);
+        self.forget(before)
     }
 
-    fn forget(&mut self, before: Option<Account>) {
-        let was_limited = before.is_some_and(|account| account.contacts_max.is_some());
+    fn forget(&mut self, before: Option<Account>) -> Option<Account> {
+        let was_limited = before
+            .as_ref()
+            .is_some_and(|account| account.contacts_max.is_some());
         self.limited_count -= usize::from(was_limited);
+        before
+    }
+
+    fn differences(&self, before: &Self) -> Vec<Difference> {
+        let gone = before
+            .by_user
+            .values()
+            .filter(|account| !self.by_user.contains_key(&account.username))
+            .filter_map(|account| Difference::between(Some(account), None));
+        let now = self.by_user.values().filter_map(|account| {
+            Difference::between(before.by_user.get(&account.username), Some(account))
+        });
+        gone.chain(now).collect()
+    }
+}
+
+/// What is different about an account, where that concerns hints and mailboxes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Difference {
+    pub(super) username: String,
+    /// Extensions that it names no more.
+    pub(super) hints_gone: Vec<String>,
+    /// Extensions that it names now and did not before.
+    pub(super) hints_new: Vec<String>,
+    /// It has another mailbox than before.
+    pub(super) has_moved: bool,
+}
+
+impl Difference {
+    /// `None` where nothing is different.
+    fn between(before: Option<&Account>, now: Option<&Account>) -> Option<Self> {
+        let hints = |account: Option<&Account>| account.map_or(&[][..], |one| &one.hints).to_vec();
+        let (had, has) = (hints(before), hints(now));
+        let without = |some: &[String], others: &[String]| -> Vec<String> {
+            let some = some.iter().filter(|hint| !others.contains(hint));
+            some.cloned().collect()
+        };
+        let difference = Self {
+            username: now.or(before)?.username.clone(),
+            hints_gone: without(&had, &has),
+            hints_new: without(&has, &had),
+            has_moved: before.and_then(|one| one.mailbox.as_ref())
+                != now.and_then(|one| one.mailbox.as_ref()),
+        };
+        let is_one = difference.has_moved
+            || !difference.hints_gone.is_empty()
+            || !difference.hints_new.is_empty();
+        is_one.then_some(difference)
     }
 }
 

@@ -192,7 +192,8 @@ impl Device {
         let Ok(message) = Message::parse(&arrival.datagram) else {
             return;
         };
-        let accepted = core.take_publication(&mut state.publications, &message, arrival);
+        let accepted =
+            core.take_publication(&self.name, &mut state.publications, &message, arrival);
         let accepted = match accepted {
             Ok(accepted) => accepted,
             Err(refusal) => return core.refuse_publication(&message, arrival, &refusal),

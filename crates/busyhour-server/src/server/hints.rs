@@ -1,24 +1,29 @@
 //! Hints: extensions whose state is that of some devices together.
 //!
-//! A hint listens to its devices on the bus, on a serializer of its own, and
-//! publishes what they do together when that changes. Watchers of the extension
-//! are subscribers of that topic like any other.
+//! What they do together is published when it changes, and watchers of the
+//! extension are subscribers of that topic like any other. The devices are those
+//! that were set, in the configuration or by HTTP, and those whose stored
+//! accounts name the extension.
 //!
-//! The table's lock is held while a hint is made or ended, so that the last one
-//! set is the one that speaks; no callback takes it.
+//! The table's lock is held while a hint is made or ended, and while the store
+//! is told, so that the last one set is the one that speaks and the one that is
+//! kept; no callback takes it.
 
-use super::{core::Core, stats::HintStats};
+use super::{
+    accounts::Difference,
+    core::Core,
+    hint::{Hint, HintView, Origin},
+    stats::HintStats,
+};
 use crate::{
     proto::sip::Uri,
     registrar::{Domains, address_of_record},
-    watch::{DeviceState, End, ExtensionState, LineState},
+    store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension},
+    watch::{End, ExtensionState},
 };
-use busyhour::{
-    bus::{self, Delivery, Name, Topic},
-    serializer::Serializer,
-};
+use busyhour::bus::{Name, Topic};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -27,7 +32,7 @@ use thiserror::Error;
 /// The table of hints, in the order of their extensions.
 pub(super) struct Hints {
     topic: Topic<ExtensionState>,
-    table: Mutex<BTreeMap<Name, Arc<Hint>>>,
+    table: Mutex<Table>,
     count_max: usize,
 }
 
@@ -38,19 +43,6 @@ pub struct HintConfig {
     pub extension: String,
     /// Users of the server's first domain, or whole addresses of record.
     pub devices: Vec<String>,
-}
-
-/// A hint as it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HintView {
-    /// The user part of the address of record that is watched.
-    pub extension: Name,
-    /// The addresses of record of its devices.
-    pub devices: Vec<Name>,
-    /// What they do together.
-    pub line: LineState,
-    /// It stands in the configuration, and not only in memory.
-    pub is_configured: bool,
 }
 
 /// One page of hints in the order of their extensions.
@@ -66,7 +58,7 @@ pub struct HintListing {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HintRefusal {
     /// The extension is none.
-    #[error("an extension is 1 to {EXTENSION_LEN_MAX} letters, digits or any of -_.+*")]
+    #[error("an extension is {EXTENSION_RULE}")]
     Extension,
     /// A device is none, or too many are named.
     #[error(
@@ -79,18 +71,22 @@ pub enum HintRefusal {
     /// The configuration has it, and is changed there.
     #[error("hint {0} stands in the configuration file: change it there")]
     Configured(String),
+    /// Nothing was set, but accounts name it.
+    #[error("hint {0} stands in accounts of the store: change it there")]
+    InAccounts(String),
     /// There are as many as may be.
     #[error("there are {0} hints already: remove some, or raise limits.hints")]
     Full(usize),
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] Refused),
 }
 
-struct Hint {
-    extension: Name,
-    devices: Vec<Name>,
-    is_configured: bool,
-    serializer: Serializer,
-    lines: Mutex<Vec<LineState>>,
-    feeds: Mutex<Vec<bus::Subscription<DeviceState>>>,
+#[derive(Default)]
+struct Table {
+    hints: BTreeMap<Name, Arc<Hint>>,
+    /// For each extension that stored accounts name, the devices of those accounts.
+    named: BTreeMap<Name, BTreeSet<Name>>,
 }
 
 impl Hints {
@@ -115,25 +111,16 @@ impl Hints {
         self.topic.len()
     }
 
-    /// Makes room for a hint: ends the one there is, if it may be. Whether there was none.
-    fn make_room(
-        &self,
-        table: &mut Table,
-        extension: &Name,
-        is_configured: bool,
-    ) -> Result<bool, HintRefusal> {
-        match table.get(extension) {
-            Some(known) if known.is_configured && !is_configured => {
+    /// Whether a hint may be set: one that the configuration has may not, nor
+    /// one more than there may be.
+    fn check(&self, table: &Table, extension: &Name, origin: Origin) -> Result<(), HintRefusal> {
+        match table.hints.get(extension) {
+            _ if origin == Origin::Configuration => Ok(()),
+            Some(known) if known.is_configured() => {
                 Err(HintRefusal::Configured(extension.as_str().to_owned()))
             }
-            Some(known) => {
-                known.silence();
-                Ok(false)
-            }
-            None if table.len() >= self.count_max && !is_configured => {
-                Err(HintRefusal::Full(self.count_max))
-            }
-            None => Ok(true),
+            None if table.hints.len() >= self.count_max => Err(HintRefusal::Full(self.count_max)),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -144,70 +131,20 @@ impl Hints {
     }
 }
 
-impl Hint {
-    /// Listens to its devices from now on, and tells what they do now.
-    fn start(self: &Arc<Self>, core: &Core) {
-        for (index, device) in self.devices.iter().enumerate() {
-            let state = core.states().get(device);
-            lock(&self.lines)[index] = LineState::of(state.as_ref());
-        }
-        self.tell(core.hints().topic(), &lock(&self.lines));
-        let feeds = self.devices.iter().enumerate();
-        let feeds = feeds.map(|(index, device)| self.listen(core, index, device.clone()));
-        *lock(&self.feeds) = feeds.collect();
-    }
-
-    fn listen(
-        self: &Arc<Self>,
-        core: &Core,
-        index: usize,
-        device: Name,
-    ) -> bus::Subscription<DeviceState> {
-        let hint = Arc::downgrade(self);
-        let topic = core.hints().topic().clone();
-        let feed = core.states().subscribe().key(device).replay().conflate();
-        feed.on(&self.serializer).start(move |delivery| {
-            let Some(hint) = hint.upgrade() else { return };
-            match delivery {
-                Delivery::Event(state) => hint.hear(&topic, index, Some(state)),
-                Delivery::Cleared(_) => hint.hear(&topic, index, None),
-                Delivery::Replayed | Delivery::Lost(_) => {}
+impl Table {
+    /// The devices of an extension of which these are set, without doubles.
+    fn devices(&self, extension: &Name, set: &[Name]) -> Result<Vec<Name>, HintRefusal> {
+        let named = self.named.get(extension).into_iter().flatten();
+        let mut devices: Vec<Name> = Vec::new();
+        for device in set.iter().chain(named) {
+            if !devices.contains(device) {
+                devices.push(device.clone());
             }
-        })
-    }
-
-    fn hear(&self, topic: &Topic<ExtensionState>, index: usize, state: Option<&DeviceState>) {
-        let mut lines = lock(&self.lines);
-        let before = LineState::aggregate(lines.iter().copied());
-        lines[index] = LineState::of(state);
-        if LineState::aggregate(lines.iter().copied()) != before {
-            self.tell(topic, &lines);
+            if devices.len() > DEVICES_MAX {
+                return Err(HintRefusal::DeviceCount);
+            }
         }
-    }
-
-    fn tell(&self, topic: &Topic<ExtensionState>, lines: &[LineState]) {
-        // A watcher that lags is brought up to date from the cache.
-        let _ = topic.publish(ExtensionState {
-            extension: self.extension.clone(),
-            line: LineState::aggregate(lines.iter().copied()),
-        });
-    }
-
-    /// Says nothing from now on.
-    fn silence(&self) {
-        let feeds = std::mem::take(&mut *lock(&self.feeds));
-        for feed in feeds {
-            feed.unsubscribe();
-        }
-    }
-
-    fn view(&self) -> HintView {
-        HintView {
-            extension: self.extension.clone(),
-            devices: self.devices.clone(),
-            line: LineState::aggregate(lock(&self.lines).iter().copied()),
-            is_configured: self.is_configured,
-        }
+        Ok(devices)
     }
 }
 
@@ -216,28 +153,63 @@ impl Core {
         &self.parts.hints
     }
 
-    /// Sets a hint; whether there was none of this extension. Who watches the
-    /// address is told to come again where it becomes an extension.
+    /// Sets a hint of the configuration, or one that the store gave back.
+    pub(super) fn restore_hint(
+        &self,
+        config: &HintConfig,
+        origin: Origin,
+    ) -> Result<(), HintRefusal> {
+        self.count_hint(self.try_set_hint(config, origin, || Ok(())))
+            .map(drop)
+    }
+
+    /// Takes a stored setting back in, unless the configuration has the hint now.
+    pub(super) fn restore_hint_setting(
+        &self,
+        extension: &str,
+        devices: &str,
+    ) -> Result<(), String> {
+        let config = HintConfig {
+            extension: extension.to_owned(),
+            devices: devices.split(' ').map(str::to_owned).collect(),
+        };
+        let restored = self.restore_hint(&config, Origin::Setting);
+        restored.map_err(|refusal| refusal.to_string())
+    }
+
+    /// Sets a hint and stores it; whether there was none of this extension. Who
+    /// watches the address is told to come again where it becomes an extension.
     pub(super) fn set_hint(
         &self,
         config: &HintConfig,
-        is_configured: bool,
+        done: Completion,
     ) -> Result<bool, HintRefusal> {
-        let set = self.try_set_hint(config, is_configured);
+        let keep = || {
+            let put = Change::PutSetting {
+                kind: SettingKind::Hint,
+                name: config.extension.clone(),
+                value: config.devices.join(" "),
+            };
+            self.store().commit(vec![put], done)
+        };
+        self.count_hint(self.try_set_hint(config, Origin::Setting, keep))
+    }
+
+    fn count_hint(&self, set: Result<bool, HintRefusal>) -> Result<bool, HintRefusal> {
         let counters = &self.counters().hint;
-        match &set {
-            Ok(is_new) => {
-                counters.set.increment();
-                if *is_new {
-                    self.part_watchers(&config.extension);
-                }
-            }
+        match set {
+            Ok(_) => counters.set.increment(),
             Err(_) => counters.refused.increment(),
         }
         set
     }
 
-    fn try_set_hint(&self, config: &HintConfig, is_configured: bool) -> Result<bool, HintRefusal> {
+    fn try_set_hint(
+        &self,
+        config: &HintConfig,
+        origin: Origin,
+        keep: impl FnOnce() -> Result<(), Refused>,
+    ) -> Result<bool, HintRefusal> {
         if !is_extension(&config.extension) {
             return Err(HintRefusal::Extension);
         }
@@ -248,47 +220,128 @@ impl Core {
             .devices
             .iter()
             .map(|device| self.device_named(device));
-        let devices: Vec<_> = devices.collect::<Result<_, _>>()?;
+        let set: Vec<_> = devices.collect::<Result<_, _>>()?;
         let extension = Name::new(&config.extension);
         let mut table = self.hints().lock();
-        let is_new = self
-            .hints()
-            .make_room(&mut table, &extension, is_configured)?;
-        let hint = Arc::new(Hint {
-            extension: extension.clone(),
-            lines: Mutex::new(vec![LineState::Invalid; devices.len()]),
-            devices,
-            is_configured,
-            serializer: self.runtime().pool().ephemeral(),
-            feeds: Mutex::default(),
-        });
-        hint.start(self);
-        table.insert(extension, hint);
+        self.hints().check(&table, &extension, origin)?;
+        let devices = table.devices(&extension, &set)?;
+        keep()?;
+        let is_new = self.make_hint(&mut table, &extension, devices, Some((set, origin)));
+        drop(table);
+        if is_new {
+            self.part_watchers(&config.extension);
+        }
         Ok(is_new)
     }
 
-    /// Removes a hint; `false` when there is none. Its watchers are told to come again.
-    pub(super) fn remove_hint(&self, extension: &str) -> Result<bool, HintRefusal> {
+    /// Removes what was set of a hint; `false` when there is none. Where nothing
+    /// is left of it, its watchers are told to come again.
+    pub(super) fn remove_hint(
+        &self,
+        extension: &str,
+        done: Completion,
+    ) -> Result<bool, HintRefusal> {
         let mut table = self.hints().lock();
         let name = Name::new(extension);
-        match table.get(&name) {
+        match table.hints.get(&name).map(|hint| &hint.set) {
             None => return Ok(false),
-            Some(hint) if hint.is_configured => {
+            Some(None) => return Err(HintRefusal::InAccounts(extension.to_owned())),
+            Some(Some((_, Origin::Configuration))) => {
                 return Err(HintRefusal::Configured(extension.to_owned()));
             }
-            Some(hint) => hint.silence(),
+            Some(Some((_, Origin::Setting))) => {}
         }
-        table.remove(&name);
-        self.hints().topic.clear(&name);
+        let forget = Change::RemoveSetting {
+            kind: SettingKind::Hint,
+            name: extension.to_owned(),
+        };
+        self.store().commit(vec![forget], done)?;
+        // Fewer than before, and those were not too many.
+        let devices = table.devices(&name, &[]).unwrap_or_default();
+        self.make_hint(&mut table, &name, devices, None);
         drop(table);
         self.counters().hint.removed.increment();
         self.part_watchers(extension);
         Ok(true)
     }
 
+    /// Takes in which extensions the accounts of the store name.
+    pub(super) fn name_hints(&self, differences: &[Difference]) {
+        for difference in differences {
+            let (gone, new) = (&difference.hints_gone, &difference.hints_new);
+            if gone.is_empty() && new.is_empty() {
+                continue;
+            }
+            let Ok(device) = self.device_named(&difference.username) else {
+                self.counters().hint.refused.add(new.len() as u64);
+                continue;
+            };
+            gone.iter()
+                .for_each(|extension| self.name_hint(extension, &device, false));
+            new.iter()
+                .for_each(|extension| self.name_hint(extension, &device, true));
+        }
+    }
+
+    fn name_hint(&self, extension: &str, device: &Name, is_named: bool) {
+        let name = Name::new(extension);
+        let mut table = self.hints().lock();
+        let was_there = table.hints.contains_key(&name);
+        if is_named && !was_there && table.hints.len() >= self.hints().count_max {
+            return self.counters().hint.refused.increment();
+        }
+        let named = table.named.entry(name.clone()).or_default();
+        match is_named {
+            true => named.insert(device.clone()),
+            false => named.remove(device),
+        };
+        if named.is_empty() {
+            table.named.remove(&name);
+        }
+        let set = table.hints.get(&name).and_then(|hint| hint.set.clone());
+        let wanted = set.as_ref().map_or(&[][..], |(devices, _)| devices);
+        let Ok(devices) = table.devices(&name, wanted) else {
+            if let Some(named) = table.named.get_mut(&name) {
+                named.remove(device);
+            }
+            return self.counters().hint.refused.increment();
+        };
+        self.make_hint(&mut table, &name, devices, set);
+        let is_there = table.hints.contains_key(&name);
+        drop(table);
+        if was_there != is_there {
+            self.part_watchers(extension);
+        }
+    }
+
+    /// Makes a hint in place of the one there is, none of no devices. Whether
+    /// there was none.
+    fn make_hint(
+        &self,
+        table: &mut Table,
+        extension: &Name,
+        devices: Vec<Name>,
+        set: Option<(Vec<Name>, Origin)>,
+    ) -> bool {
+        let before = table.hints.remove(extension);
+        if let Some(before) = &before {
+            before.silence();
+        }
+        if devices.is_empty() {
+            self.hints().topic.clear(extension);
+            return before.is_none();
+        }
+        let serializer = self.runtime().pool().ephemeral();
+        let hint = Arc::new(Hint::new(extension.clone(), devices, set, serializer));
+        hint.start(self);
+        table.hints.insert(extension.clone(), hint);
+        before.is_none()
+    }
+
     pub(super) fn hint(&self, extension: &str) -> Option<HintView> {
         let table = self.hints().lock();
-        table.get(&Name::new(extension)).map(|hint| hint.view())
+        let hint = table.hints.get(&Name::new(extension));
+        hint.map(|hint| hint.view())
     }
 
     pub(super) fn list_hints(&self, after: Option<&str>, limit: usize) -> HintListing {
@@ -297,7 +350,7 @@ impl Core {
             Some(after) => Bound::Excluded(Name::new(after)),
             None => Bound::Unbounded,
         };
-        let mut rest = table.range((begin, Bound::Unbounded));
+        let mut rest = table.hints.range((begin, Bound::Unbounded));
         let hints: Vec<_> = rest
             .by_ref()
             .take(limit)
@@ -367,19 +420,5 @@ fn device_of(uri: &str, domains: &Domains) -> Option<Name> {
     Some(device.into())
 }
 
-fn is_extension(extension: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+*".contains(c);
-    (1..=EXTENSION_LEN_MAX).contains(&extension.len()) && extension.chars().all(plain)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-type Table = BTreeMap<Name, Arc<Hint>>;
-
-const EXTENSION_LEN_MAX: usize = 64;
 /// A group of phones, and not a company.
 const DEVICES_MAX: usize = 64;

@@ -1,17 +1,20 @@
 //! Every mailbox that somebody has spoken of, and what waits in it.
 //!
-//! A count set by HTTP lasts until it is set anew or removed. What a device
-//! publishes by SIP stands in front of it for as long as the publication lives
-//! (RFC 3903 calls the two hard and soft state).
+//! A count set by HTTP is stored, and lasts until it is set anew or removed.
+//! What devices publish by SIP stands in front of it for as long as their
+//! publications live (RFC 3903 calls the two hard and soft state).
 //!
-//! The table's lock is held while the bus is told, so that two who change a
-//! mailbox are told in the order in which they did.
+//! The table's lock is held while the store and the bus are told, so that two
+//! who change a mailbox are told in the order in which they did.
 
-use super::{core::Core, stats::MailboxStats};
-use crate::watch::{Mailbox, MessageSummary};
+use super::{accounts::Difference, admission::user_of, core::Core, stats::MailboxStats};
+use crate::{
+    store::{Change, Completion, MAILBOX_RULE, Refused, SettingKind, is_mailbox_name},
+    watch::{End, Mailbox, MessageSummary, Package},
+};
 use busyhour::bus::{Name, Topic};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -20,8 +23,15 @@ use thiserror::Error;
 /// The table of mailboxes, in the order of their names.
 pub(super) struct Mailboxes {
     topic: Topic<Mailbox>,
-    table: Mutex<BTreeMap<Name, Slot>>,
+    table: Mutex<Table>,
     count_max: usize,
+}
+
+#[derive(Default)]
+struct Table {
+    slots: BTreeMap<Name, Slot>,
+    /// The mailbox that each device publishes now: an account may be given another.
+    published: BTreeMap<Name, Name>,
 }
 
 /// One page of mailboxes in the order of their names.
@@ -37,7 +47,7 @@ pub struct MailboxListing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MailboxRefusal {
     /// The name is none.
-    #[error("a mailbox has a name of 1 to {MAILBOX_NAME_LEN_MAX} letters, digits or any of -_.+@")]
+    #[error("a mailbox has a name of {MAILBOX_RULE}")]
     Name,
     /// What it is said to hold cannot be told to a watcher.
     #[error("{0}")]
@@ -48,13 +58,16 @@ pub enum MailboxRefusal {
     /// There are as many as may be.
     #[error("there are {0} mailboxes already: remove some, or raise limits.mailboxes")]
     Full(usize),
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] Refused),
 }
 
 #[derive(Default)]
 struct Slot {
     set: Option<Arc<MessageSummary>>,
-    /// By which address of record.
-    published: Option<(Name, Arc<MessageSummary>)>,
+    /// By which addresses of record; the last one that began is believed.
+    published: Vec<(Name, Arc<MessageSummary>)>,
 }
 
 impl Mailboxes {
@@ -75,34 +88,48 @@ impl Mailboxes {
         self.topic.get(id)
     }
 
-    /// Sets what waits in a mailbox; whether it was not there before.
-    fn set(&self, id: &str, summary: MessageSummary) -> Result<bool, MailboxRefusal> {
+    /// Sets what waits in a mailbox, if `keep` does; whether it was not there before.
+    fn set(
+        &self,
+        id: &str,
+        summary: MessageSummary,
+        keep: impl FnOnce(&MessageSummary) -> Result<(), Refused>,
+    ) -> Result<bool, MailboxRefusal> {
         if !is_mailbox_name(id) {
             return Err(MailboxRefusal::Name);
         }
         let summary = summary.checked().map_err(MailboxRefusal::Summary)?;
         let mut table = self.lock();
-        let slot = self.slot(&mut table, &Name::new(id))?;
+        self.make_room(&table, &Name::new(id))?;
+        keep(&summary)?;
+        let slot = table.slots.entry(Name::new(id)).or_default();
         let is_new = slot.set.replace(Arc::new(summary)).is_none();
         self.tell(&mut table, &Name::new(id));
         Ok(is_new)
     }
 
-    /// Forgets what was set; `false` when nothing is known of it.
-    fn remove(&self, id: &str) -> Result<bool, MailboxRefusal> {
+    /// Forgets what was set, if `keep` does; `false` when nothing is known of it.
+    fn remove(
+        &self,
+        id: &str,
+        keep: impl FnOnce() -> Result<(), Refused>,
+    ) -> Result<bool, MailboxRefusal> {
         let mut table = self.lock();
         let id = Name::new(id);
-        let Some(slot) = table.get_mut(&id) else {
+        let Some(slot) = table.slots.get_mut(&id) else {
             return Ok(false);
         };
-        if slot.set.take().is_none() {
+        if slot.set.is_none() {
             return Err(MailboxRefusal::Published);
         }
+        keep()?;
+        slot.set = None;
         self.tell(&mut table, &id);
         Ok(true)
     }
 
-    /// Says what the device `by` publishes of a mailbox; `None` takes it back.
+    /// Says what the device `by` publishes of a mailbox, and of no other any
+    /// more; `None` takes back what it said.
     /// `false` when there is no room.
     pub(super) fn publish(
         &self,
@@ -111,19 +138,35 @@ impl Mailboxes {
         summary: Option<Arc<MessageSummary>>,
     ) -> bool {
         let mut table = self.lock();
-        match summary {
-            Some(summary) => match self.slot(&mut table, id) {
-                Ok(slot) => slot.published = Some((by.clone(), summary)),
-                Err(_) => return false,
-            },
-            None => {
-                if let Some(slot) = table.get_mut(id) {
-                    slot.published.take_if(|(owner, _)| owner == by);
-                }
-            }
+        let before = table.published.get(by).cloned();
+        if let Some(before) = before.filter(|before| before != id || summary.is_none()) {
+            self.take_back(&mut table, &before, by);
+        }
+        let Some(summary) = summary else { return true };
+        if self.make_room(&table, id).is_err() {
+            return false;
+        }
+        table.published.insert(by.clone(), id.clone());
+        let published = &mut table.slots.entry(id.clone()).or_default().published;
+        match published.iter_mut().find(|(owner, _)| owner == by) {
+            Some((_, known)) => *known = summary,
+            None => published.push((by.clone(), summary)),
         }
         self.tell(&mut table, id);
         true
+    }
+
+    /// Whether a device may speak of a mailbox.
+    pub(super) fn has_room_for(&self, id: &Name) -> bool {
+        self.make_room(&self.lock(), id).is_ok()
+    }
+
+    fn take_back(&self, table: &mut Table, id: &Name, by: &Name) {
+        table.published.remove(by);
+        if let Some(slot) = table.slots.get_mut(id) {
+            slot.published.retain(|(owner, _)| owner != by);
+        }
+        self.tell(table, id);
     }
 
     fn list(&self, after: Option<&str>, limit: usize) -> MailboxListing {
@@ -132,7 +175,7 @@ impl Mailboxes {
             Some(after) => Bound::Excluded(Name::new(after)),
             None => Bound::Unbounded,
         };
-        let mut rest = table.range((begin, Bound::Unbounded));
+        let mut rest = table.slots.range((begin, Bound::Unbounded));
         let page = rest
             .by_ref()
             .take(limit)
@@ -149,25 +192,27 @@ impl Mailboxes {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().slots.len()
     }
 
-    fn slot<'t>(&self, table: &'t mut Table, id: &Name) -> Result<&'t mut Slot, MailboxRefusal> {
-        if !table.contains_key(id) && table.len() >= self.count_max {
-            return Err(MailboxRefusal::Full(self.count_max));
+    fn make_room(&self, table: &Table, id: &Name) -> Result<(), MailboxRefusal> {
+        match table.slots.len() >= self.count_max && !table.slots.contains_key(id) {
+            true => Err(MailboxRefusal::Full(self.count_max)),
+            false => Ok(()),
         }
-        Ok(table.entry(id.clone()).or_default())
     }
 
     fn tell(&self, table: &mut Table, id: &Name) {
-        let Some(slot) = table.get(id) else { return };
+        let Some(slot) = table.slots.get(id) else {
+            return;
+        };
         match slot.mailbox(id) {
             Some(mailbox) => {
                 // A watcher that lags is brought up to date from the cache.
                 let _ = self.topic.publish(mailbox);
             }
             None => {
-                table.remove(id);
+                table.slots.remove(id);
                 self.topic.clear(id);
             }
         }
@@ -182,7 +227,7 @@ impl Mailboxes {
 
 impl Slot {
     fn mailbox(&self, id: &Name) -> Option<Mailbox> {
-        let published = self.published.as_ref().map(|(_, summary)| summary);
+        let published = self.published.last().map(|(_, summary)| summary);
         let summary = published.or(self.set.as_ref())?.clone();
         let id = id.clone();
         Some(Mailbox { id, summary })
@@ -205,12 +250,27 @@ impl Core {
         Some(mailbox.summary.iax2_count())
     }
 
+    /// Takes a stored setting back in.
+    pub(super) fn restore_mailbox(&self, id: &str, value: &str) -> Result<(), String> {
+        let summary = serde_json::from_str(value).map_err(|error| error.to_string())?;
+        let set = self.mailboxes().set(id, summary, |_| Ok(()));
+        set.map(drop).map_err(|refusal| refusal.to_string())
+    }
+
     pub(super) fn set_mailbox(
         &self,
         id: &str,
         summary: MessageSummary,
+        done: Completion,
     ) -> Result<bool, MailboxRefusal> {
-        let set = self.mailboxes().set(id, summary);
+        let set = self.mailboxes().set(id, summary, |summary| {
+            let put = Change::PutSetting {
+                kind: SettingKind::Mailbox,
+                name: id.to_owned(),
+                value: serde_json::to_string(summary).unwrap_or_default(),
+            };
+            self.store().commit(vec![put], done)
+        });
         let counters = &self.counters().mailbox;
         match set {
             Ok(_) => counters.set.increment(),
@@ -219,11 +279,37 @@ impl Core {
         set
     }
 
-    pub(super) fn remove_mailbox(&self, id: &str) -> Result<bool, MailboxRefusal> {
-        let removed = self.mailboxes().remove(id);
+    pub(super) fn remove_mailbox(
+        &self,
+        id: &str,
+        done: Completion,
+    ) -> Result<bool, MailboxRefusal> {
+        let removed = self.mailboxes().remove(id, || {
+            let forget = Change::RemoveSetting {
+                kind: SettingKind::Mailbox,
+                name: id.to_owned(),
+            };
+            self.store().commit(vec![forget], done)
+        });
         let is_removed = removed == Ok(true);
         self.counters().mailbox.removed.add(u64::from(is_removed));
         removed
+    }
+
+    /// Tells the watchers of accounts that were given another mailbox to come again.
+    pub(super) fn move_mailboxes(&self, differences: &[Difference]) {
+        let moved = differences.iter().filter(|difference| difference.has_moved);
+        let moved: HashSet<&str> = moved.map(|difference| &*difference.username).collect();
+        if moved.is_empty() {
+            return;
+        }
+        for watcher in self.watchers().all() {
+            if watcher.package() == Package::MessageSummary
+                && moved.contains(user_of(&watcher.device()))
+            {
+                watcher.push_end(End::Deactivated);
+            }
+        }
     }
 
     pub(super) fn list_mailboxes(&self, after: Option<&str>, limit: usize) -> MailboxListing {
@@ -241,13 +327,3 @@ impl Core {
         }
     }
 }
-
-/// Whether a mailbox may be called so.
-pub(crate) fn is_mailbox_name(id: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+@".contains(c);
-    (1..=MAILBOX_NAME_LEN_MAX).contains(&id.len()) && id.chars().all(plain)
-}
-
-type Table = BTreeMap<Name, Slot>;
-
-const MAILBOX_NAME_LEN_MAX: usize = 64;

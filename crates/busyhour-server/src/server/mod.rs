@@ -35,6 +35,7 @@ mod job;
 mod iax2;
 mod publish;
 mod mailboxes;
+mod hint;
 mod hints;
 mod watchers;
 mod watcher;
@@ -53,9 +54,9 @@ pub use crate::{
 };
 pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
-pub use hints::{HintConfig, HintListing, HintRefusal, HintView};
+pub use hint::HintView;
+pub use hints::{HintConfig, HintListing, HintRefusal};
 pub use listing::Listing;
-pub(crate) use mailboxes::is_mailbox_name;
 pub use mailboxes::{MailboxListing, MailboxRefusal};
 pub use network::{Network, NetworkStats, SendError, StreamStats};
 pub use provision::AccountError;
@@ -67,7 +68,11 @@ pub use stats::{
 };
 
 use self::core::Core;
-use crate::{proto::sip::ParseError, store::Store, watch::End};
+use crate::{
+    proto::sip::ParseError,
+    store::{Completion, Store},
+    watch::End,
+};
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
 use std::{
     fmt,
@@ -192,24 +197,30 @@ impl Server {
     }
 
     /// Sets what waits in a mailbox and tells its watchers; whether it was not
-    /// set before. It lasts until it is set anew or removed, or the process ends;
-    /// what a device publishes of the mailbox stands in front of it.
+    /// set before. It lasts until it is set anew or removed, and survives the
+    /// process once `done` is told of success; what a device publishes of the
+    /// mailbox stands in front of it.
     ///
     /// # Errors
     ///
-    /// See [`MailboxRefusal`].
-    pub fn set_mailbox(&self, id: &str, summary: MessageSummary) -> Result<bool, MailboxRefusal> {
-        self.core.set_mailbox(id, summary)
+    /// See [`MailboxRefusal`]; then `done` is dropped without having been called.
+    pub fn set_mailbox(
+        &self,
+        id: &str,
+        summary: MessageSummary,
+        done: Completion,
+    ) -> Result<bool, MailboxRefusal> {
+        self.core.set_mailbox(id, summary, done)
     }
 
     /// Forgets what was set of a mailbox and tells its watchers; `false` when
-    /// nothing is known of it.
+    /// nothing is known of it, and then `done` is not called.
     ///
     /// # Errors
     ///
     /// [`MailboxRefusal::Published`] when only a device speaks of it.
-    pub fn remove_mailbox(&self, id: &str) -> Result<bool, MailboxRefusal> {
-        self.core.remove_mailbox(id)
+    pub fn remove_mailbox(&self, id: &str, done: Completion) -> Result<bool, MailboxRefusal> {
+        self.core.remove_mailbox(id, done)
     }
 
     /// At most `limit` mailboxes in the order of their names, beginning after
@@ -225,23 +236,25 @@ impl Server {
 
     /// Sets the devices of an extension and tells its watchers what they do
     /// together; whether it had none before. It lasts until it is set anew or
-    /// removed, or the process ends.
+    /// removed, and survives the process once `done` is told of success. Devices
+    /// whose stored accounts name the extension come in addition.
     ///
     /// # Errors
     ///
-    /// See [`HintRefusal`].
-    pub fn set_hint(&self, hint: &HintConfig) -> Result<bool, HintRefusal> {
-        self.core.set_hint(hint, false)
+    /// See [`HintRefusal`]; then `done` is dropped without having been called.
+    pub fn set_hint(&self, hint: &HintConfig, done: Completion) -> Result<bool, HintRefusal> {
+        self.core.set_hint(hint, done)
     }
 
-    /// Removes a hint, and tells its watchers to come again; `false` when there
-    /// is none.
+    /// Removes what was set of a hint, and tells its watchers to come again;
+    /// `false` when there is none, and then `done` is not called.
     ///
     /// # Errors
     ///
-    /// [`HintRefusal::Configured`] when it stands in the configuration.
-    pub fn remove_hint(&self, extension: &str) -> Result<bool, HintRefusal> {
-        self.core.remove_hint(extension)
+    /// [`HintRefusal::Configured`] when it stands in the configuration,
+    /// [`HintRefusal::InAccounts`] when only accounts name it.
+    pub fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal> {
+        self.core.remove_hint(extension, done)
     }
 
     /// At most `limit` hints in the order of their extensions, beginning after

@@ -1,6 +1,6 @@
 //! PUBLISH at a device: its publications, their answers, and their end.
 
-use super::{core::Core, job::Arrival, stats::PublishStats};
+use super::{admission::user_of, core::Core, job::Arrival, stats::PublishStats};
 use crate::{
     proto::sip::Message,
     registrar::Refusal,
@@ -20,6 +20,7 @@ impl Core {
     /// Takes in a PUBLISH of a device.
     pub(super) fn take_publication(
         &self,
+        device: &Name,
         publications: &mut Publications,
         message: &Message<'_>,
         arrival: &Arrival,
@@ -29,6 +30,14 @@ impl Core {
         if publish.if_match.is_none() && !self.has_room_for_publication() {
             return Err(self.table_full());
         }
+        if package == Package::MessageSummary
+            && publish.document.is_some()
+            && !self
+                .mailboxes()
+                .has_room_for(&self.mailbox_of(user_of(device)))
+        {
+            return Err(self.table_full());
+        }
         let mut new = || self.new_etag();
         let count_max = self.limits().publications_per_device_max;
         let granted = publications.publish(publish, count_max, self.now(), &mut new)?;
@@ -36,6 +45,8 @@ impl Core {
         Ok(Accepted {
             answer: self.published_answer(message, arrival, &granted),
             changed: match granted.step {
+                // The account may have been given another mailbox since.
+                PublishStep::Refreshed if package == Package::MessageSummary => Some(package),
                 PublishStep::Refreshed | PublishStep::Nothing => None,
                 PublishStep::Created | PublishStep::Modified | PublishStep::Removed => {
                     Some(package)
@@ -46,7 +57,7 @@ impl Core {
 
     /// Tells the mailbox of a device's account what the device says of it.
     pub(super) fn publish_mailbox(&self, device: &Name, publications: &Publications) {
-        let id = self.mailbox_of(super::admission::user_of(device));
+        let id = self.mailbox_of(user_of(device));
         let counters = &self.counters().mailbox;
         match self
             .mailboxes()

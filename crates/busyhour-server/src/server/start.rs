@@ -6,6 +6,7 @@ use super::{
     alerts::Alerts,
     core::{Core, Parts},
     devices::Devices,
+    hint::Origin,
     hints::Hints,
     iax2::{self, Iax2},
     logins::Logins,
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     auth::{Authenticator, RealmError},
     registrar::{BindingChange, Domains},
-    store::{Change, Contents, Refused, Store, StoreError, StoredBinding},
+    store::{Change, Contents, SettingKind, Store, StoreError, StoredBinding},
 };
 use busyhour::{runtime::Runtime, timer::AddError};
 use std::{
@@ -32,9 +33,6 @@ pub enum StartError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store does not take the key that signs nonces.
-    #[error("the store refuses the server's key: {0}")]
-    Refused(#[from] Refused),
     /// The realm cannot stand in a challenge.
     #[error("realm: {0}")]
     Realm(#[from] RealmError),
@@ -68,7 +66,7 @@ impl Core {
             states: runtime.topic("device-state").cached().build(),
             registrations: runtime.topic("registration").build(),
             domains: Domains::new(config.domains.iter().cloned()),
-            authenticator: authenticator(&runtime, &config, &*store, &contents)?,
+            authenticator: authenticator(&runtime, &config)?,
             directory: Directory::new(realm, accounts, config.accounts.clone()),
             logins: Logins::new(device_seed),
             devices: Devices::new(config.limits.devices_max, device_seed),
@@ -94,14 +92,30 @@ impl Core {
             store,
         };
         let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1));
-        core.follow_accounts(contents.account_revision);
         core.restore(&contents.bindings);
         core.sweep_transactions()?;
         for hint in &core.config().hints {
-            let set = core.set_hint(hint, true);
+            let set = core.restore_hint(hint, Origin::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
         }
+        core.restore_settings(&contents);
+        core.name_hints(&core.parts.directory.differences());
+        core.follow_accounts(contents.account_revision);
         Ok(core)
+    }
+
+    /// Brings back what was set by HTTP. What cannot be any more, because the
+    /// configuration has changed, stays in the store and has no effect.
+    fn restore_settings(&self, contents: &Contents) {
+        for ((kind, name), value) in &contents.settings {
+            let restored = match kind {
+                SettingKind::Mailbox => self.restore_mailbox(name, value),
+                SettingKind::Hint => self.restore_hint_setting(name, value),
+            };
+            if let Err(reason) = restored {
+                tracing::warn!(kind = kind.name(), name, reason, "a setting has no effect");
+            }
+        }
     }
 
     /// Keeps the accounts in memory the same as those in the store.
@@ -109,7 +123,9 @@ impl Core {
         let core = Arc::downgrade(self);
         let learn = move |news| {
             if let Some(core) = core.upgrade() {
-                core.parts.directory.learn(news);
+                let differences = core.parts.directory.learn(news);
+                core.name_hints(&differences);
+                core.move_mailboxes(&differences);
             }
         };
         self.store().watch_accounts(revision, Box::new(learn));
@@ -158,38 +174,17 @@ impl Core {
     }
 }
 
+/// The key is new at each start: what was sent before is worth nothing to those
+/// who overheard it, since nobody remembers any more that it was used.
 fn authenticator(
     runtime: &Runtime,
     config: &ServerConfig,
-    store: &dyn Store,
-    contents: &Contents,
 ) -> Result<Option<Authenticator>, StartError> {
     let Authentication::Digest { realm, algorithms } = &config.authentication else {
         return Ok(None);
     };
-    let key = nonce_key(runtime, store, contents)?;
+    let key = random_key(runtime)?;
     Ok(Some(Authenticator::new(realm, key, algorithms)?))
 }
 
-/// The key of the last start, so that its nonces stay good, or a new one.
-fn nonce_key(
-    runtime: &Runtime,
-    store: &dyn Store,
-    contents: &Contents,
-) -> Result<[u8; 32], StartError> {
-    let stored = contents.secrets.get(NONCE_KEY);
-    if let Some(key) = stored.and_then(|key| key.as_slice().try_into().ok()) {
-        return Ok(key);
-    }
-    let key = random_key(runtime)?;
-    let secret = Change::PutSecret {
-        name: NONCE_KEY.to_owned(),
-        value: key.to_vec(),
-    };
-    // A key that does not become durable costs a challenge after the next start.
-    store.commit(vec![secret], Box::new(|_| ()))?;
-    Ok(key)
-}
-
-const NONCE_KEY: &str = "nonce-key";
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);

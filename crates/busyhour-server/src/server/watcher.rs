@@ -37,7 +37,10 @@ struct Inner {
 /// Where the states come from. Dropping it ends it.
 enum Feed {
     Device(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<DeviceState>),
-    Mailbox(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<Mailbox>),
+    Mailbox(
+        Name,
+        #[expect(dead_code, reason = "held for its drop")] bus::Subscription<Mailbox>,
+    ),
     Extension(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<ExtensionState>),
     Registration(
         #[expect(dead_code, reason = "held for its drop")] bus::Subscription<RegistrationState>,
@@ -83,6 +86,11 @@ impl Watcher {
         self.lock().subscription.device().clone()
     }
 
+    /// What it is told of that address.
+    pub(super) fn package(&self) -> Package {
+        self.lock().subscription.package()
+    }
+
     /// Requests and responses that wait for the serializer.
     pub(super) fn queued_len(&self) -> usize {
         self.serializer.len()
@@ -97,6 +105,7 @@ impl Watcher {
                 state.subscription.package(),
             )
         };
+        let watched = device.clone();
         let feed = match package {
             Package::Presence | Package::Dialog if core.hints().contain(user_of(&device)) => {
                 let extension = Name::new(user_of(&device));
@@ -109,7 +118,8 @@ impl Watcher {
             Package::MessageSummary => {
                 let mailbox = core.mailbox_of(user_of(&device));
                 let topic = core.mailboxes().topic();
-                Feed::Mailbox(self.listen(topic, mailbox, State::Mailbox))
+                let feed = self.listen(topic, mailbox.clone(), State::Mailbox);
+                Feed::Mailbox(mailbox, feed)
             }
             Package::Registration => {
                 let feed = core
@@ -125,6 +135,13 @@ impl Watcher {
                 Feed::Registration(feed)
             }
         };
+        // A hint that came or went in between did not see this feed.
+        let is_extension = core.hints().contain(user_of(&watched));
+        if matches!(feed, Feed::Device(_)) && is_extension
+            || matches!(feed, Feed::Extension(_)) && !is_extension
+        {
+            self.push_end(End::Deactivated);
+        }
         let mut state = self.lock();
         match state.is_over {
             false => state.feed = Some(feed),
@@ -227,13 +244,20 @@ impl Watcher {
     }
 
     fn refresh(
-        &self,
+        self: &Arc<Self>,
         core: &Core,
         state: &mut Inner,
         message: &Message<'_>,
         arrival: &Arrival,
     ) -> Result<(), Refusal> {
         if state.is_over {
+            return Err(Refusal::NoSubscription);
+        }
+        if let Some(Feed::Mailbox(mailbox, _)) = &state.feed
+            && *mailbox != core.mailbox_of(user_of(state.subscription.device()))
+        {
+            // The account has another one now: what begins anew hears of that.
+            self.push_end(End::Deactivated);
             return Err(Refusal::NoSubscription);
         }
         let subscribe = Subscribe::read(message, &core.config().watch, arrival.flow)?;

@@ -89,13 +89,15 @@ impl AccountEntry {
         if let Some(count) = self.max_contacts {
             within("max_contacts", u64::from(count), 1, 1000)?;
         }
-        if let Some(mailbox) = &self.mailbox {
-            check_name("mailbox", mailbox)?;
+        if let Some(mailbox) = self.mailbox.as_ref().filter(|name| !is_mailbox_name(name)) {
+            return Err(format!("mailbox: `{mailbox}` is none; give {MAILBOX_RULE}"));
         }
         within("hints", self.hints.len() as u64, 0, HINTS_MAX)?;
-        self.hints
-            .iter()
-            .try_for_each(|hint| check_name("hints", hint))?;
+        if let Some(hint) = self.hints.iter().find(|hint| !is_extension(hint)) {
+            return Err(format!(
+                "hints: `{hint}` is no extension; give {EXTENSION_RULE}"
+            ));
+        }
         Ok(Account {
             username: user,
             realm: realm.to_owned(),
@@ -207,15 +209,17 @@ pub(super) fn hints_of_row(text: &str) -> Vec<String> {
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-/// Names of mailboxes and extensions: they stand in URIs and in rows.
-fn check_name(field: &str, name: &str) -> Result<(), String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@*#+".contains(c);
-    if (1..=128).contains(&name.len()) && name.chars().all(plain) {
-        return Ok(());
-    }
-    Err(format!(
-        "{field}: `{name}` is not allowed; give 1 to 128 letters, digits or -_.@*#+"
-    ))
+/// Whether a mailbox may be called so: as every user may be, whose mailbox it
+/// is, and as mailboxes are called elsewhere.
+pub(crate) fn is_mailbox_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || PLAIN.contains(c) || "@#".contains(c);
+    (1..=128).contains(&name.len()) && name.chars().all(plain)
+}
+
+/// Whether an extension may be called so.
+pub(crate) fn is_extension(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+*".contains(c);
+    (1..=64).contains(&name.len()) && name.chars().all(plain)
 }
 
 fn within(field: &str, value: u64, min: u64, max: u64) -> Result<(), String> {
@@ -226,6 +230,8 @@ fn within(field: &str, value: u64, min: u64, max: u64) -> Result<(), String> {
 }
 
 const PLAIN: &str = "-_.!~*'()&=+$,;?/";
+pub(crate) const MAILBOX_RULE: &str = "1 to 128 letters, digits or any of -_.!~*'()&=+$,;?/@#";
+pub(crate) const EXTENSION_RULE: &str = "1 to 64 letters, digits or any of -_.+*";
 const EITHER: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
 const HINTS_MAX: u64 = 64;
 const PASSWORD_LEN_MAX: usize = 256;

@@ -1,6 +1,6 @@
-//! What a store is asked to keep: bindings, accounts, secrets.
+//! What a store is asked to keep: bindings, accounts, settings.
 
-use super::Account;
+use super::{Account, SettingKind};
 use crate::registrar::{BindingChange, BindingId, Contact, Lease};
 use std::sync::Arc;
 
@@ -18,12 +18,21 @@ pub enum Change {
         /// Realm as it stands in the digest.
         realm: String,
     },
-    /// Stores a secret of the server, replacing the one of the same name.
-    PutSecret {
-        /// What it is for, such as `nonce-key`.
+    /// Stores a setting, replacing the one of the same kind and name.
+    PutSetting {
+        /// What it is of.
+        kind: SettingKind,
+        /// Whose it is.
         name: String,
-        /// Its bytes.
-        value: Vec<u8>,
+        /// The setting.
+        value: String,
+    },
+    /// Forgets a setting; an unknown one changes nothing.
+    RemoveSetting {
+        /// What it is of.
+        kind: SettingKind,
+        /// Whose it is.
+        name: String,
     },
 }
 

@@ -80,7 +80,7 @@ impl AccountNews {
                 username: username.clone(),
                 realm: realm.clone(),
             }),
-            Change::Binding(_) | Change::PutSecret { .. } => None,
+            Change::Binding(_) | Change::PutSetting { .. } | Change::RemoveSetting { .. } => None,
         }
     }
 }

@@ -56,7 +56,7 @@ impl MemoryStore {
                 Change::RemoveAccount { username, realm } => {
                     accounts.remove(&(username.clone(), realm.clone()));
                 }
-                Change::Binding(_) | Change::PutSecret { .. } => {}
+                Change::Binding(_) | Change::PutSetting { .. } | Change::RemoveSetting { .. } => {}
             }
         }
         self.feed.changed(changes.iter(), 0, 0);

@@ -18,6 +18,7 @@ mod feed;
 mod memory;
 mod postgres;
 mod queue;
+mod setting;
 mod simulated;
 mod sqlite;
 
@@ -25,15 +26,17 @@ use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
 
 pub use account::{Account, AccountEntry, AccountView, check_username};
+pub(crate) use account::{EXTENSION_RULE, MAILBOX_RULE, is_extension, is_mailbox_name};
 pub use book::{AccountBook, open_accounts, open_postgres_accounts};
 pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
 pub use memory::MemoryStore;
 pub use postgres::{PostgresOptions, PostgresStore, masked};
+pub use setting::SettingKind;
 pub use simulated::{DiskBehaviour, SimulatedDisk, SimulatedStore};
 pub use sqlite::{SqliteOptions, SqliteStore};
 
-/// Durable bindings, accounts and secrets behind one seam.
+/// Durable bindings, accounts and settings behind one seam.
 ///
 /// Batches become durable in the order in which they were handed over, each
 /// whole or not at all.
@@ -113,8 +116,8 @@ pub struct Contents {
     pub accounts: Vec<Account>,
     /// Counts the changes of accounts, see [`Store::watch_accounts`].
     pub account_revision: u64,
-    /// The server's own secrets by name, such as the key that signs nonces.
-    pub secrets: BTreeMap<String, Vec<u8>>,
+    /// What was set while a server ran, by kind and name.
+    pub settings: BTreeMap<(SettingKind, String), String>,
 }
 
 /// What a store has done and holds in its queue.

@@ -5,8 +5,8 @@
 //! [`SimulatedDisk::next_due`] and calls [`SimulatedDisk::run_due`].
 
 use super::{
-    Account, AccountListener, Change, CommitError, Completion, Contents, Refused, Store,
-    StoreError, StoreStats, StoredBinding, feed::AccountFeed, queue::Batch,
+    Account, AccountListener, Change, CommitError, Completion, Contents, Refused, SettingKind,
+    Store, StoreError, StoreStats, StoredBinding, feed::AccountFeed, queue::Batch,
 };
 use crate::registrar::{BindingChange, BindingId};
 use busyhour::clock::{Clock, Instant};
@@ -22,18 +22,19 @@ use std::{
 ///
 /// ```
 /// use busyhour::clock::{Clock, UnixTime};
-/// use busyhour_server::store::{Change, DiskBehaviour, SimulatedDisk, Store};
+/// use busyhour_server::store::{Change, DiskBehaviour, SettingKind, SimulatedDisk, Store};
 ///
 /// let clock = Clock::simulated(UnixTime::from_secs(1_700_000_000));
 /// let disk = SimulatedDisk::new(7, DiskBehaviour::default());
 /// let store = disk.open(clock.clone());
-/// let secret = Change::PutSecret { name: "key".into(), value: vec![1] };
-/// store.commit(vec![secret], Box::new(|fate| assert!(fate.is_ok()))).unwrap();
+/// let (kind, name) = (SettingKind::Hint, "100".to_owned());
+/// let hint = Change::PutSetting { kind, name: name.clone(), value: "alice".into() };
+/// store.commit(vec![hint], Box::new(|fate| assert!(fate.is_ok()))).unwrap();
 ///
-/// assert!(store.load().unwrap().secrets.is_empty(), "not durable yet");
+/// assert!(store.load().unwrap().settings.is_empty(), "not durable yet");
 /// clock.as_virtual().unwrap().advance_to(disk.next_due().unwrap());
 /// disk.run_due();
-/// assert_eq!(store.load().unwrap().secrets["key"], [1]);
+/// assert_eq!(store.load().unwrap().settings[&(kind, name)], "alice");
 /// ```
 #[derive(Clone)]
 pub struct SimulatedDisk(Arc<Mutex<Disk>>);
@@ -88,7 +89,7 @@ struct Disk {
 struct Durable {
     bindings: BTreeMap<BindingId, StoredBinding>,
     accounts: BTreeMap<(String, String), Account>,
-    secrets: BTreeMap<String, Vec<u8>>,
+    settings: BTreeMap<(SettingKind, String), String>,
 }
 
 struct Transaction {
@@ -301,7 +302,7 @@ impl Durable {
             bindings: self.bindings.values().cloned().collect(),
             accounts: self.accounts.values().cloned().collect(),
             account_revision: 0,
-            secrets: self.secrets.clone(),
+            settings: self.settings.clone(),
         }
     }
 
@@ -321,8 +322,11 @@ impl Durable {
             Change::RemoveAccount { username, realm } => {
                 self.accounts.remove(&(username, realm));
             }
-            Change::PutSecret { name, value } => {
-                self.secrets.insert(name, value);
+            Change::PutSetting { kind, name, value } => {
+                self.settings.insert((kind, name), value);
+            }
+            Change::RemoveSetting { kind, name } => {
+                self.settings.remove(&(kind, name));
             }
         }
     }

@@ -1,9 +1,12 @@
 //! Accounts over HTTP: listed, shown, put, removed.
 
-use super::Subject;
+use super::{
+    Subject,
+    fate::{self, Fate, Refused, completion},
+};
 use crate::{
     server::{AccountError, Server},
-    store::{AccountEntry, AccountView, CommitError, Completion},
+    store::{AccountEntry, AccountView, Completion},
 };
 use axum::{
     Json, Router,
@@ -15,7 +18,6 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// Where accounts are kept and changed: the server, or a stand-in in tests.
 pub trait AccountDesk: Send + Sync {
@@ -149,31 +151,13 @@ async fn remove(State(subject): State<Arc<dyn Subject>>, Path(user): Path<String
     }
 }
 
-type Fate = oneshot::Receiver<Result<(), CommitError>>;
-
-fn completion() -> (Completion, Fate) {
-    let (told, fate) = oneshot::channel();
-    // Whoever asked may be gone.
-    (Box::new(move |outcome| drop(told.send(outcome))), fate)
-}
-
 /// Waits until a change is durable, or says why it is not.
-async fn settle(
-    handed_over: Result<(), AccountError>,
-    fate: Fate,
-) -> Result<(), (StatusCode, String)> {
-    let refuse = |status, message: String| Err((status, message + "\n"));
+async fn settle(handed_over: Result<(), AccountError>, fate: Fate) -> Result<(), Refused> {
     match handed_over {
-        Ok(()) => match fate.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => refuse(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
-            Err(_) => refuse(StatusCode::SERVICE_UNAVAILABLE, GONE.to_owned()),
-        },
-        Err(AccountError::Entry(reason)) => refuse(StatusCode::BAD_REQUEST, reason),
-        Err(error @ AccountError::Open) => refuse(StatusCode::CONFLICT, error.to_string()),
-        Err(error @ AccountError::Store(_)) => {
-            refuse(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-        }
+        Ok(()) => fate.settle().await,
+        Err(AccountError::Entry(reason)) => Err((StatusCode::BAD_REQUEST, reason + "\n")),
+        Err(error @ AccountError::Open) => Err((StatusCode::CONFLICT, format!("{error}\n"))),
+        Err(AccountError::Store(refused)) => Err(fate::refused(refused)),
     }
 }
 
@@ -186,4 +170,3 @@ const PAGE_LEN: usize = 1000;
 const PAGE_LEN_MAX: usize = 100_000;
 /// An account with every hint takes less.
 const BODY_BYTES_MAX: usize = 64 << 10;
-const GONE: &str = "the server ends";

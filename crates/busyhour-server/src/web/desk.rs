@@ -1,8 +1,11 @@
 //! What the HTTP API may read and change: mailboxes and hints.
 
-use crate::server::{
-    HintConfig, HintListing, HintRefusal, HintView, Mailbox, MailboxListing, MailboxRefusal,
-    MessageSummary, Server,
+use crate::{
+    server::{
+        HintConfig, HintListing, HintRefusal, HintView, Mailbox, MailboxListing, MailboxRefusal,
+        MessageSummary, Server,
+    },
+    store::Completion,
 };
 
 /// Mailboxes and hints; the server, or a stand-in in tests. Each method is the
@@ -11,12 +14,17 @@ use crate::server::{
 pub trait Desk: Send + Sync {
     fn mailbox(&self, id: &str) -> Option<Mailbox>;
     fn mailboxes(&self, after: Option<&str>, limit: usize) -> MailboxListing;
-    fn set_mailbox(&self, id: &str, summary: MessageSummary) -> Result<bool, MailboxRefusal>;
-    fn remove_mailbox(&self, id: &str) -> Result<bool, MailboxRefusal>;
+    fn set_mailbox(
+        &self,
+        id: &str,
+        summary: MessageSummary,
+        done: Completion,
+    ) -> Result<bool, MailboxRefusal>;
+    fn remove_mailbox(&self, id: &str, done: Completion) -> Result<bool, MailboxRefusal>;
     fn hint(&self, extension: &str) -> Option<HintView>;
     fn hints(&self, after: Option<&str>, limit: usize) -> HintListing;
-    fn set_hint(&self, hint: &HintConfig) -> Result<bool, HintRefusal>;
-    fn remove_hint(&self, extension: &str) -> Result<bool, HintRefusal>;
+    fn set_hint(&self, hint: &HintConfig, done: Completion) -> Result<bool, HintRefusal>;
+    fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal>;
 }
 
 impl Desk for Server {
@@ -28,12 +36,17 @@ impl Desk for Server {
         self.mailboxes(after, limit)
     }
 
-    fn set_mailbox(&self, id: &str, summary: MessageSummary) -> Result<bool, MailboxRefusal> {
-        self.set_mailbox(id, summary)
+    fn set_mailbox(
+        &self,
+        id: &str,
+        summary: MessageSummary,
+        done: Completion,
+    ) -> Result<bool, MailboxRefusal> {
+        self.set_mailbox(id, summary, done)
     }
 
-    fn remove_mailbox(&self, id: &str) -> Result<bool, MailboxRefusal> {
-        self.remove_mailbox(id)
+    fn remove_mailbox(&self, id: &str, done: Completion) -> Result<bool, MailboxRefusal> {
+        self.remove_mailbox(id, done)
     }
 
     fn hint(&self, extension: &str) -> Option<HintView> {
@@ -44,11 +57,11 @@ impl Desk for Server {
         self.hints(after, limit)
     }
 
-    fn set_hint(&self, hint: &HintConfig) -> Result<bool, HintRefusal> {
-        self.set_hint(hint)
+    fn set_hint(&self, hint: &HintConfig, done: Completion) -> Result<bool, HintRefusal> {
+        self.set_hint(hint, done)
     }
 
-    fn remove_hint(&self, extension: &str) -> Result<bool, HintRefusal> {
-        self.remove_hint(extension)
+    fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal> {
+        self.remove_hint(extension, done)
     }
 }

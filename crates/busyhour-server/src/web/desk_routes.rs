@@ -1,6 +1,9 @@
 //! `/api/mailboxes` and `/api/hints`.
 
-use super::desk::Desk;
+use super::{
+    desk::Desk,
+    fate::{Fate, completion},
+};
 use crate::server::{
     HintConfig, HintRefusal, HintView, LineState, Mailbox, MailboxRefusal, MessageSummary,
 };
@@ -94,19 +97,25 @@ async fn put_mailbox(State(desk): Shared, Path(id): Path<String>, body: Bytes) -
         Ok(summary) => summary,
         Err(error) => return bad_body(&error),
     };
-    match desk.set_mailbox(&id, summary) {
-        Ok(is_new) => match desk.mailbox(&id) {
-            Some(mailbox) => (set_status(is_new), Json(MailboxBody::of(&mailbox))).into_response(),
-            // Removed by somebody else meanwhile.
-            None => set_status(is_new).into_response(),
-        },
-        Err(refusal) => refuse(status_of_mailbox(refusal), refusal),
+    let (done, fate) = completion();
+    let is_new = match desk.set_mailbox(&id, summary, done) {
+        Ok(is_new) => is_new,
+        Err(refusal) => return refuse(status_of_mailbox(refusal), refusal),
+    };
+    match (fate.settle().await, desk.mailbox(&id)) {
+        (Ok(()), Some(mailbox)) => {
+            (set_status(is_new), Json(MailboxBody::of(&mailbox))).into_response()
+        }
+        // Removed by somebody else meanwhile.
+        (Ok(()), None) => set_status(is_new).into_response(),
+        (Err(lost), _) => lost.into_response(),
     }
 }
 
 async fn delete_mailbox(State(desk): Shared, Path(id): Path<String>) -> Response {
-    match desk.remove_mailbox(&id) {
-        Ok(true) => StatusCode::NO_CONTENT.into_response(),
+    let (done, fate) = completion();
+    match desk.remove_mailbox(&id, done) {
+        Ok(true) => removed(fate).await,
         Ok(false) => no_mailbox(&id),
         Err(refusal) => refuse(status_of_mailbox(refusal), refusal),
     }
@@ -143,21 +152,32 @@ async fn put_hint(State(desk): Shared, Path(extension): Path<String>, body: Byte
         extension,
         devices: wish.devices,
     };
-    match desk.set_hint(&hint) {
-        Ok(is_new) => match desk.hint(&hint.extension) {
-            Some(hint) => (set_status(is_new), Json(HintBody::of(&hint))).into_response(),
-            // Removed by somebody else meanwhile.
-            None => set_status(is_new).into_response(),
-        },
-        Err(refusal) => refuse(status_of_hint(&refusal), refusal),
+    let (done, fate) = completion();
+    let is_new = match desk.set_hint(&hint, done) {
+        Ok(is_new) => is_new,
+        Err(refusal) => return refuse(status_of_hint(&refusal), refusal),
+    };
+    match (fate.settle().await, desk.hint(&hint.extension)) {
+        (Ok(()), Some(hint)) => (set_status(is_new), Json(HintBody::of(&hint))).into_response(),
+        // Removed by somebody else meanwhile.
+        (Ok(()), None) => set_status(is_new).into_response(),
+        (Err(lost), _) => lost.into_response(),
     }
 }
 
 async fn delete_hint(State(desk): Shared, Path(extension): Path<String>) -> Response {
-    match desk.remove_hint(&extension) {
-        Ok(true) => StatusCode::NO_CONTENT.into_response(),
+    let (done, fate) = completion();
+    match desk.remove_hint(&extension, done) {
+        Ok(true) => removed(fate).await,
         Ok(false) => no_hint(&extension),
         Err(refusal) => refuse(status_of_hint(&refusal), refusal),
+    }
+}
+
+async fn removed(fate: Fate) -> Response {
+    match fate.settle().await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(lost) => lost.into_response(),
     }
 }
 
@@ -193,6 +213,7 @@ fn status_of_mailbox(refusal: MailboxRefusal) -> StatusCode {
     match refusal {
         MailboxRefusal::Name | MailboxRefusal::Summary(_) => StatusCode::BAD_REQUEST,
         MailboxRefusal::Published | MailboxRefusal::Full(_) => StatusCode::CONFLICT,
+        MailboxRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
@@ -201,7 +222,10 @@ fn status_of_hint(refusal: &HintRefusal) -> StatusCode {
         HintRefusal::Extension | HintRefusal::Device(_) | HintRefusal::DeviceCount => {
             StatusCode::BAD_REQUEST
         }
-        HintRefusal::Configured(_) | HintRefusal::Full(_) => StatusCode::CONFLICT,
+        HintRefusal::Configured(_) | HintRefusal::InAccounts(_) | HintRefusal::Full(_) => {
+            StatusCode::CONFLICT
+        }
+        HintRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 

@@ -22,6 +22,7 @@ mod archives;
 mod connections;
 mod desk;
 mod desk_routes;
+mod fate;
 mod graphite;
 mod graphs;
 mod health;

@@ -1,6 +1,8 @@
 //! Hints: an extension is what its devices are together.
 
-use crate::world::{DIALOG, World, body, dialog, digest_config, header, hint, open_config};
+use crate::world::{
+    DIALOG, World, body, dialog, digest_config, header, hint, kept, ok, open_config,
+};
 use busyhour_server::{
     server::{HintRefusal, Limits, ServerConfig},
     watch::LineState,
@@ -11,7 +13,7 @@ fn an_extension_follows_its_devices() {
     let mut world = World::open();
     world
         .server
-        .set_hint(&hint("100", &["alice", "bob"]))
+        .set_hint(&hint("100", &["alice", "bob"]), kept())
         .unwrap();
     let first = world.watch("lamp", "100", "dialog");
     assert!(
@@ -66,7 +68,10 @@ fn presence_of_an_extension_says_it_in_words() {
 #[test]
 fn a_line_on_hold_and_one_that_dials_are_told_apart_from_one_that_rings() {
     let mut world = World::open();
-    world.server.set_hint(&hint("100", &["alice"])).unwrap();
+    world
+        .server
+        .set_hint(&hint("100", &["alice"]), kept())
+        .unwrap();
     world.register("alice", 600);
     let held = dialog("confirmed").replace(
         "</state>",
@@ -82,7 +87,10 @@ fn a_line_on_hold_and_one_that_dials_are_told_apart_from_one_that_rings() {
     );
     roxmltree::Document::parse(body(&notify)).unwrap();
     let mut world = World::open();
-    world.server.set_hint(&hint("100", &["alice"])).unwrap();
+    world
+        .server
+        .set_hint(&hint("100", &["alice"]), kept())
+        .unwrap();
     world.publish(
         "alice",
         DIALOG,
@@ -126,9 +134,15 @@ fn devices_count_by_the_strongest_as_asterisk_counts_them() {
 fn a_hint_that_is_set_anew_speaks_of_its_new_devices_alone() {
     let mut world = World::open();
     world.register("alice", 600);
-    world.server.set_hint(&hint("100", &["alice"])).unwrap();
+    world
+        .server
+        .set_hint(&hint("100", &["alice"]), kept())
+        .unwrap();
     world.watch("w", "100", "presence");
-    assert_eq!(world.server.set_hint(&hint("100", &["bob"])), Ok(false));
+    assert_eq!(
+        world.server.set_hint(&hint("100", &["bob"]), kept()),
+        Ok(false)
+    );
     world.settle();
     assert!(body(&world.only_notify()).contains("Unavailable"));
     world.publish("alice", DIALOG, &dialog("early"));
@@ -141,16 +155,19 @@ fn a_hint_that_is_set_anew_speaks_of_its_new_devices_alone() {
 fn watchers_come_again_where_an_address_becomes_an_extension_or_no_longer_is_one() {
     let mut world = World::open();
     world.watch("w", "100", "presence");
-    world.server.set_hint(&hint("100", &["alice"])).unwrap();
+    world
+        .server
+        .set_hint(&hint("100", &["alice"]), kept())
+        .unwrap();
     world.settle();
     let state = header(&world.only_notify(), "Subscription-State");
     assert_eq!(state, "terminated;reason=deactivated");
     world.watch("v", "100", "presence");
-    assert_eq!(world.server.remove_hint("100"), Ok(true));
+    assert_eq!(world.server.remove_hint("100", kept()), Ok(true));
     world.settle();
     let state = header(&world.notified().pop().unwrap(), "Subscription-State");
     assert_eq!(state, "terminated;reason=deactivated");
-    assert_eq!(world.server.remove_hint("100"), Ok(false));
+    assert_eq!(world.server.remove_hint("100", kept()), Ok(false));
     assert_eq!(world.stats().watch.watcher_count, 0);
     assert_eq!(world.stats().hint.hint_count, 0);
 }
@@ -168,6 +185,45 @@ fn with_accounts_an_extension_can_be_watched_though_it_is_none() {
 }
 
 #[test]
+fn an_extension_shows_the_devices_whose_accounts_name_it() {
+    let mut world = World::with(ServerConfig {
+        hints: vec![hint("100", &["alice"])],
+        ..digest_config()
+    });
+    let devices = |world: &World, extension: &str| -> Vec<String> {
+        let view = world.server.hint(extension);
+        let devices = view.map_or_else(Vec::new, |view| view.devices);
+        devices.iter().map(|device| device.to_string()).collect()
+    };
+    let [alice, dave, erin] = ["alice", "dave", "erin"].map(|u| format!("sip:{u}@example.com"));
+    world.put_account("dave", None, &["100", "300"]);
+    world.put_account("erin", None, &["300"]);
+    assert_eq!(devices(&world, "100"), [&*alice, &*dave]);
+    assert_eq!(devices(&world, "300"), [&*dave, &*erin]);
+    assert_eq!(
+        world.server.remove_hint("300", kept()),
+        Err(HintRefusal::InAccounts("300".into()))
+    );
+    let sent = world.subscribe_as("carol", "300", "Event: dialog\r\n");
+    assert!(sent[0].starts_with("SIP/2.0 200 "), "{sent:?}");
+    world.receive(&ok(&sent[1]));
+    world.put_account("dave", None, &[]);
+    assert_eq!(devices(&world, "100"), [&*alice]);
+    assert_eq!(devices(&world, "300"), [&*erin]);
+    assert_eq!(
+        world.server.set_hint(&hint("300", &["bob"]), kept()),
+        Ok(false)
+    );
+    world.server.remove_account("erin", kept()).unwrap();
+    assert_eq!(devices(&world, "300"), ["sip:bob@example.com"]);
+    assert_eq!(world.server.remove_hint("300", kept()), Ok(true));
+    world.settle();
+    let state = header(&world.notified().pop().unwrap(), "Subscription-State");
+    assert_eq!(state, "terminated;reason=deactivated");
+    assert_eq!(world.stats().hint.hint_count, 1);
+}
+
+#[test]
 fn what_cannot_be_a_hint_is_refused_with_its_reason() {
     let world = World::with(ServerConfig {
         hints: vec![hint("100", &["sip:alice@example.com"])],
@@ -177,7 +233,9 @@ fn what_cannot_be_a_hint_is_refused_with_its_reason() {
         },
         ..open_config()
     });
-    let set = |extension: &str, devices: &[&str]| world.server.set_hint(&hint(extension, devices));
+    let set = |extension: &str, devices: &[&str]| {
+        world.server.set_hint(&hint(extension, devices), kept())
+    };
     assert_eq!(set("1 0", &["alice"]), Err(HintRefusal::Extension));
     assert_eq!(set("101", &[]), Err(HintRefusal::DeviceCount));
     assert_eq!(set("101", &["a"; 65]), Err(HintRefusal::DeviceCount));
@@ -191,7 +249,7 @@ fn what_cannot_be_a_hint_is_refused_with_its_reason() {
         Err(HintRefusal::Configured("100".into()))
     );
     assert_eq!(
-        world.server.remove_hint("100"),
+        world.server.remove_hint("100", kept()),
         Err(HintRefusal::Configured("100".into()))
     );
     assert_eq!(set("101", &["bob"]), Ok(true));

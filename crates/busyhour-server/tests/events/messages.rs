@@ -1,10 +1,13 @@
 //! Message waiting: RFC 3842, the mailboxes, and MSGCOUNT of IAX2.
 
-use crate::world::{World, body, digest_config, header, open_config};
+use crate::world::{World, body, digest_config, header, kept, ok, open_config};
 use busyhour_server::{
     server::{Limits, MailboxRefusal, ServerConfig},
     watch::{MessageCounts, MessageSummary},
 };
+
+const PUBLISH: &str =
+    "Event: message-summary\r\nContent-Type: application/simple-message-summary\r\n";
 
 #[test]
 fn a_watcher_is_told_at_once_and_then_every_change() {
@@ -15,20 +18,26 @@ fn a_watcher_is_told_at_once_and_then_every_change() {
         "application/simple-message-summary"
     );
     assert_eq!(body(&first), "Messages-Waiting: no\r\n");
-    assert_eq!(world.server.set_mailbox("alice", voice(2, 8)), Ok(true));
+    assert_eq!(
+        world.server.set_mailbox("alice", voice(2, 8), kept()),
+        Ok(true)
+    );
     world.settle();
     let notify = world.only_notify();
     assert_eq!(
         body(&notify),
         "Messages-Waiting: yes\r\nVoice-Message: 2/8 (1/0)\r\n"
     );
-    assert_eq!(world.server.set_mailbox("alice", voice(2, 8)), Ok(false));
+    assert_eq!(
+        world.server.set_mailbox("alice", voice(2, 8), kept()),
+        Ok(false)
+    );
     world.settle();
     assert_eq!(world.notified(), [""; 0], "it was told that already");
-    assert_eq!(world.server.remove_mailbox("alice"), Ok(true));
+    assert_eq!(world.server.remove_mailbox("alice", kept()), Ok(true));
     world.settle();
     assert_eq!(body(&world.only_notify()), "Messages-Waiting: no\r\n");
-    assert_eq!(world.server.remove_mailbox("alice"), Ok(false));
+    assert_eq!(world.server.remove_mailbox("alice", kept()), Ok(false));
     let stats = world.stats().mailbox;
     assert_eq!((stats.mailbox_count, stats.set, stats.removed), (0, 2, 1));
 }
@@ -36,7 +45,10 @@ fn a_watcher_is_told_at_once_and_then_every_change() {
 #[test]
 fn an_account_may_have_the_mailbox_of_another_and_none_beside() {
     let mut world = World::with(digest_config());
-    world.server.set_mailbox("alice", voice(1, 0)).unwrap();
+    world
+        .server
+        .set_mailbox("alice", voice(1, 0), kept())
+        .unwrap();
     let event = "Event: message-summary\r\n";
     for account in ["alice", "bob"] {
         let sent = world.subscribe_as(account, account, event);
@@ -58,7 +70,10 @@ fn an_account_may_have_the_mailbox_of_another_and_none_beside() {
 #[test]
 fn what_a_device_publishes_stands_in_front_of_what_was_set() {
     let mut world = World::open();
-    world.server.set_mailbox("alice", voice(1, 0)).unwrap();
+    world
+        .server
+        .set_mailbox("alice", voice(1, 0), kept())
+        .unwrap();
     world.watch("w", "alice", "message-summary");
     let headers = "Event: message-summary\r\nExpires: 60\r\n\
                    Content-Type: application/simple-message-summary\r\n";
@@ -85,7 +100,7 @@ fn a_mailbox_that_only_a_device_speaks_of_cannot_be_removed() {
     let headers = "Event: message-summary\r\nContent-Type: application/simple-message-summary\r\n";
     world.publish("alice", headers, "Messages-Waiting: yes\r\n");
     assert_eq!(
-        world.server.remove_mailbox("alice"),
+        world.server.remove_mailbox("alice", kept()),
         Err(MailboxRefusal::Published)
     );
     let mailbox = world.server.mailbox("alice").unwrap();
@@ -94,6 +109,70 @@ fn a_mailbox_that_only_a_device_speaks_of_cannot_be_removed() {
         u16::MAX,
         "lit, but nobody said by how many"
     );
+}
+
+#[test]
+fn of_two_who_publish_a_mailbox_one_may_go() {
+    let mut world = World::with(digest_config());
+    let publish = |expires_s: u32| format!("{PUBLISH}Expires: {expires_s}\r\n");
+    let text = |new: u32| format!("Messages-Waiting: yes\r\nVoice-Message: {new}/0\r\n");
+    let new = |world: &World| {
+        let mailbox = world.server.mailbox("alice").unwrap();
+        mailbox.summary.voice.unwrap().new
+    };
+    world.publish_as("alice", "alice", &publish(3600), &text(2));
+    assert_eq!(new(&world), 2);
+    world.publish_as("bob", "bob", &publish(60), &text(1));
+    assert_eq!(
+        new(&world),
+        1,
+        "bob shares the box of alice, and began last"
+    );
+    world.pass(60_000);
+    assert_eq!(new(&world), 2);
+}
+
+#[test]
+fn an_account_that_is_given_another_mailbox_leaves_nothing_in_the_old_one() {
+    let mut world = World::with(digest_config());
+    world.put_account("dave", Some("100"), &[]);
+    let text = "Messages-Waiting: yes\r\nVoice-Message: 5/0\r\n";
+    let answer = world.publish_as("dave", "dave", &format!("{PUBLISH}Expires: 60\r\n"), text);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    let sent = world.subscribe_as("dave", "dave", "Event: message-summary\r\n");
+    assert!(body(&sent[1]).contains("5/0"), "{sent:?}");
+    world.receive(&ok(&sent[1]));
+    world.put_account("dave", Some("200"), &[]);
+    world.settle();
+    let state = header(&world.only_notify(), "Subscription-State");
+    assert_eq!(
+        state, "terminated;reason=deactivated",
+        "it hears the wrong one"
+    );
+    world.pass(60_000);
+    assert_eq!(world.server.mailbox("100"), None);
+    assert_eq!(world.stats().mailbox.mailbox_count, 0);
+}
+
+#[test]
+fn a_full_table_of_mailboxes_refuses_a_publication_before_it_is_accepted() {
+    let mut world = World::with(ServerConfig {
+        limits: Limits {
+            mailboxes_max: 1,
+            ..Limits::default()
+        },
+        ..open_config()
+    });
+    world
+        .server
+        .set_mailbox("carol", voice(1, 0), kept())
+        .unwrap();
+    let answer = world.publish("alice", PUBLISH, "Messages-Waiting: yes\r\n");
+    assert!(answer.starts_with("SIP/2.0 503 "), "{answer}");
+    assert_eq!(world.stats().publish.publication_count, 0);
+    world.server.remove_mailbox("carol", kept()).unwrap();
+    let answer = world.publish("alice", PUBLISH, "Messages-Waiting: yes\r\n");
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
 }
 
 #[test]
@@ -133,9 +212,9 @@ fn names_counts_and_numbers_of_mailboxes_have_bounds() {
         },
         ..open_config()
     });
-    let set = |id: &str, summary| world.server.set_mailbox(id, summary);
+    let set = |id: &str, summary| world.server.set_mailbox(id, summary, kept());
     assert_eq!(set("", voice(1, 0)), Err(MailboxRefusal::Name));
-    assert_eq!(set("a/b", voice(1, 0)), Err(MailboxRefusal::Name));
+    assert_eq!(set("a b", voice(1, 0)), Err(MailboxRefusal::Name));
     let account = Some("no uri\r\nX: y".to_owned());
     let wrong = MessageSummary {
         account,

@@ -8,7 +8,7 @@ use busyhour_server::{
     server::{
         Accounts, Authentication, HintConfig, Network, SendError, Server, ServerConfig, ServerStats,
     },
-    store::MemoryStore,
+    store::{AccountEntry, Completion, MemoryStore},
 };
 use std::{
     borrow::Cow,
@@ -51,6 +51,11 @@ impl Accounts for Users {
     }
 }
 
+/// The store has no reason to refuse anything here.
+pub fn kept() -> Completion {
+    Box::new(|fate| assert!(fate.is_ok(), "{fate:?}"))
+}
+
 impl World {
     pub fn open() -> Self {
         Self::with(open_config())
@@ -68,6 +73,18 @@ impl World {
             last_cseq: 0,
             dialogs: HashMap::new(),
         }
+    }
+
+    /// Stores an account whose password is its name.
+    pub fn put_account(&self, user: &str, mailbox: Option<&str>, hints: &[&str]) {
+        let entry = AccountEntry {
+            user: user.into(),
+            password: Some(user.into()),
+            mailbox: mailbox.map(str::to_owned),
+            hints: hints.iter().map(|&hint| hint.to_owned()).collect(),
+            ..AccountEntry::default()
+        };
+        self.server.put_account(entry, kept()).unwrap();
     }
 
     pub fn register(&mut self, user: &str, expires_s: u32) {

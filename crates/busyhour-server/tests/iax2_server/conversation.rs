@@ -152,7 +152,9 @@ fn regack_says_how_many_messages_wait() {
         (7, (300, 256), [255, 255]),
         (8, (0, 0), [0, 0]),
     ] {
-        host.server.set_mailbox("alice", summary(new, old)).unwrap();
+        host.server
+            .set_mailbox("alice", summary(new, old), Box::new(drop))
+            .unwrap();
         let regack = registered(&mut host, device(), call, "alice");
         assert_eq!(regack.element(IE_MSGCOUNT), Some(&octets[..]));
     }
@@ -160,7 +162,9 @@ fn regack_says_how_many_messages_wait() {
         waiting: Some(true),
         ..MessageSummary::default()
     };
-    host.server.set_mailbox("alice", lamp).unwrap();
+    host.server
+        .set_mailbox("alice", lamp, Box::new(drop))
+        .unwrap();
     let regack = registered(&mut host, device(), 9, "alice");
     assert_eq!(regack.element(IE_MSGCOUNT), Some(&[255, 255][..]));
 }

@@ -4,7 +4,7 @@ use crate::sample::{account, commit, contact, follow, lease, put, remove, remove
 use busyhour_server::{
     auth::Secret,
     registrar::BindingId,
-    store::{Account, AccountBook, AccountNews, Change, CommitError, Refused, Store},
+    store::{Account, AccountBook, AccountNews, Change, CommitError, Refused, SettingKind, Store},
 };
 use std::{sync::mpsc, time::Duration};
 
@@ -41,15 +41,28 @@ pub const TESTS: &[(&str, Test)] = &[
 const ROOM: usize = 65_536;
 
 fn what_was_committed_is_loaded_again(database: &dyn Database) {
-    let secret = Change::PutSecret {
-        name: "nonce-key".into(),
-        value: vec![0, 255, 7],
+    let hint = |value: &str| Change::PutSetting {
+        kind: SettingKind::Hint,
+        name: "100".into(),
+        value: value.into(),
+    };
+    let mailbox = |name: &str| Change::PutSetting {
+        kind: SettingKind::Mailbox,
+        name: name.into(),
+        value: "{}".into(),
+    };
+    let forget = Change::RemoveSetting {
+        kind: SettingKind::Mailbox,
+        name: "200".into(),
     };
     {
         let store = database.open(ROOM);
         let account = Change::PutAccount(account("alice"));
-        commit(&*store, vec![put(1, 1), put(2, 1), account, secret]).unwrap();
-        commit(&*store, vec![renew(1, 9), remove(2)]).unwrap();
+        let bindings = vec![put(1, 1), put(2, 1), account];
+        commit(&*store, bindings).unwrap();
+        let settings = vec![hint("alice"), mailbox("100"), mailbox("200"), hint("bob")];
+        commit(&*store, settings).unwrap();
+        commit(&*store, vec![renew(1, 9), remove(2), forget]).unwrap();
     }
     let contents = database.open(ROOM).load().unwrap();
     assert_eq!(contents.bindings.len(), 1);
@@ -57,7 +70,12 @@ fn what_was_committed_is_loaded_again(database: &dyn Database) {
     assert_eq!(contents.bindings[0].contact, contact(1));
     assert_eq!(contents.bindings[0].lease, lease(9));
     assert_eq!(contents.accounts, [account("alice")]);
-    assert_eq!(contents.secrets["nonce-key"], [0, 255, 7]);
+    let settings = contents.settings.iter();
+    let settings = settings.map(|((kind, name), value)| (*kind, &**name, &**value));
+    assert!(settings.eq([
+        (SettingKind::Mailbox, "100", "{}"),
+        (SettingKind::Hint, "100", "bob"),
+    ]));
 }
 
 fn many_changes_of_one_binding_in_a_group_end_as_the_last(database: &dyn Database) {

@@ -207,8 +207,11 @@ fn apply(
         Change::RemoveAccount { username, realm } => {
             transaction.execute(REMOVE_ACCOUNT, &[username, realm])?;
         }
-        Change::PutSecret { name, value } => {
-            transaction.execute(PUT_SECRET, &[name, value])?;
+        Change::PutSetting { kind, name, value } => {
+            transaction.execute(PUT_SETTING, &[&kind.name(), name, value])?;
+        }
+        Change::RemoveSetting { kind, name } => {
+            transaction.execute(REMOVE_SETTING, &[&kind.name(), name])?;
         }
         Change::Binding(_) => {}
     }
@@ -272,5 +275,6 @@ pub(super) const PUT_ACCOUNT: &str = "INSERT INTO account \
     password = excluded.password, hashes = excluded.hashes, \
     contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints";
 pub(super) const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = $1 AND realm = $2";
-const PUT_SECRET: &str = "INSERT INTO secret (name, value) VALUES ($1, $2) \
-    ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+const PUT_SETTING: &str = "INSERT INTO setting (kind, name, value) VALUES ($1, $2, $3) \
+    ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value";
+const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = $1 AND name = $2";

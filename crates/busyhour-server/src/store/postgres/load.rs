@@ -4,7 +4,7 @@ use super::PostgresOptions;
 use crate::{
     registrar::{BindingId, Contact, Flow, Lease},
     store::{
-        Account, Contents, StoreError, StoredBinding,
+        Account, Contents, SettingKind, StoreError, StoredBinding,
         account::{hints_of_row, secret_of_row},
     },
 };
@@ -23,7 +23,7 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
         bindings: bindings(&mut snapshot, options)?,
         accounts: accounts_of(&mut snapshot).map_err(wrap)?,
         account_revision: revision(&mut snapshot, REVISION).map_err(wrap)?,
-        secrets: secrets(&mut snapshot).map_err(wrap)?,
+        settings: settings(&mut snapshot).map_err(wrap)?,
     })
 }
 
@@ -133,11 +133,17 @@ fn account(row: &Row) -> Result<Account, Error> {
     })
 }
 
-fn secrets(snapshot: &mut Transaction<'_>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-    let rows = snapshot.query("SELECT name, value FROM secret", &[])?;
-    rows.iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .collect()
+type Settings = BTreeMap<(SettingKind, String), String>;
+
+/// A kind that is not known here is of a newer version, and as good as absent.
+fn settings(snapshot: &mut Transaction<'_>) -> Result<Settings, Error> {
+    let mut settings = BTreeMap::new();
+    for row in snapshot.query("SELECT kind, name, value FROM setting", &[])? {
+        if let Some(kind) = SettingKind::from_name(row.try_get(0)?) {
+            settings.insert((kind, row.try_get(1)?), row.try_get(2)?);
+        }
+    }
+    Ok(settings)
 }
 
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \

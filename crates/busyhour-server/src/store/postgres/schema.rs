@@ -40,7 +40,8 @@ const VERSION_TABLE: &str = "
 
 /// Element `n` brings a database from version `n` to `n + 1`. Never edit one
 /// that has been released; append.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE contact (
         id BIGINT PRIMARY KEY,
         aor TEXT NOT NULL,
@@ -80,4 +81,14 @@ const MIGRATIONS: &[&str] = &["
         END $$;
     CREATE TRIGGER account_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON account
         FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
-"];
+",
+    "
+    DROP TABLE secret;
+    CREATE TABLE setting (
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (kind, name)
+    );
+",
+];

@@ -3,7 +3,7 @@
 use super::{StoreError, sqlite_error};
 use crate::registrar::{BindingId, Contact, Flow, Lease};
 use crate::store::{
-    Account, Contents, StoredBinding,
+    Account, Contents, SettingKind, StoredBinding,
     account::{hints_of_row, secret_of_row},
 };
 use busyhour::{bus::Name, clock::UnixTime};
@@ -19,7 +19,7 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
         bindings: bindings(&snapshot, path)?,
         accounts: accounts_of(&snapshot).map_err(wrap)?,
         account_revision: revision(&snapshot).map_err(wrap)?,
-        secrets: secrets(&snapshot).map_err(wrap)?,
+        settings: settings(&snapshot).map_err(wrap)?,
     })
 }
 
@@ -114,11 +114,19 @@ fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
     })
 }
 
-fn secrets(snapshot: &Transaction<'_>) -> rusqlite::Result<BTreeMap<String, Vec<u8>>> {
-    snapshot
-        .prepare("SELECT name, value FROM secret")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect()
+type Settings = BTreeMap<(SettingKind, String), String>;
+
+/// A kind that is not known here is of a newer version, and as good as absent.
+fn settings(snapshot: &Transaction<'_>) -> rusqlite::Result<Settings> {
+    let mut statement = snapshot.prepare("SELECT kind, name, value FROM setting")?;
+    let mut rows = statement.query([])?;
+    let mut settings = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        if let Some(kind) = SettingKind::from_name(row.get_ref(0)?.as_str()?) {
+            settings.insert((kind, row.get(1)?), row.get(2)?);
+        }
+    }
+    Ok(settings)
 }
 
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \

@@ -92,6 +92,15 @@ const MIGRATIONS: &[&str] = &[
     CREATE TRIGGER account_deleted AFTER DELETE ON account
         BEGIN UPDATE revision SET count = count + 1 WHERE name = 'account'; END;
 ",
+    "
+    DROP TABLE secret;
+    CREATE TABLE setting (
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (kind, name)
+    ) WITHOUT ROWID;
+",
 ];
 
 #[cfg(test)]

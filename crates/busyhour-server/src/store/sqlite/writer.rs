@@ -117,8 +117,11 @@ fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
         Change::RemoveAccount { username, realm } => {
             remove_account(connection, username, realm).map(drop)
         }
-        Change::PutSecret { name, value } => {
-            execute(connection, PUT_SECRET, &[name as &dyn ToSql, value])
+        Change::PutSetting { kind, name, value } => {
+            execute(connection, PUT_SETTING, &[&kind.name(), name, value])
+        }
+        Change::RemoveSetting { kind, name } => {
+            execute(connection, REMOVE_SETTING, &[&kind.name(), name])
         }
     }
 }
@@ -233,6 +236,7 @@ const PUT_ACCOUNT: &str = "INSERT INTO account \
     password = excluded.password, hashes = excluded.hashes, \
     contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints";
 const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = ?1 AND realm = ?2";
-const PUT_SECRET: &str = "INSERT OR REPLACE INTO secret (name, value) VALUES (?1, ?2)";
+const PUT_SETTING: &str = "INSERT OR REPLACE INTO setting (kind, name, value) VALUES (?1, ?2, ?3)";
+const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = ?1 AND name = ?2";
 /// More than the statements above, so that none is ever compiled twice.
 const STATEMENTS: usize = 32;

@@ -1,0 +1,145 @@
+//! One hint: it listens to its devices on the bus, on a serializer of its own,
+//! and publishes what they do together when that changes.
+
+use super::core::Core;
+use crate::watch::{DeviceState, ExtensionState, LineState};
+use busyhour::{
+    bus::{self, Delivery, Name, Topic},
+    serializer::Serializer,
+};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// An extension that listens to its devices.
+pub(super) struct Hint {
+    extension: Name,
+    /// Those that were set come first.
+    pub(super) devices: Vec<Name>,
+    /// What was set of it, and where; `None` if only accounts name it.
+    pub(super) set: Option<(Vec<Name>, Origin)>,
+    serializer: Serializer,
+    lines: Mutex<Vec<LineState>>,
+    feeds: Mutex<Vec<bus::Subscription<DeviceState>>>,
+}
+
+/// Where the devices of an extension come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Configuration,
+    /// HTTP, now or before the last start.
+    Setting,
+}
+
+/// A hint as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HintView {
+    /// The user part of the address of record that is watched.
+    pub extension: Name,
+    /// The addresses of record of its devices.
+    pub devices: Vec<Name>,
+    /// What they do together.
+    pub line: LineState,
+    /// It stands in the configuration, and not only in memory.
+    pub is_configured: bool,
+}
+
+impl Hint {
+    pub(super) fn new(
+        extension: Name,
+        devices: Vec<Name>,
+        set: Option<(Vec<Name>, Origin)>,
+        serializer: Serializer,
+    ) -> Self {
+        Self {
+            extension,
+            lines: Mutex::new(vec![LineState::Invalid; devices.len()]),
+            devices,
+            set,
+            serializer,
+            feeds: Mutex::default(),
+        }
+    }
+
+    pub(super) fn is_configured(&self) -> bool {
+        matches!(self.set, Some((_, Origin::Configuration)))
+    }
+
+    /// Listens to its devices from now on, and tells what they do now.
+    pub(super) fn start(self: &Arc<Self>, core: &Core) {
+        for (index, device) in self.devices.iter().enumerate() {
+            let state = core.states().get(device);
+            lock(&self.lines)[index] = LineState::of(state.as_ref());
+        }
+        self.tell(core.hints().topic(), &lock(&self.lines));
+        let feeds = self.devices.iter().enumerate();
+        let feeds = feeds.map(|(index, device)| self.listen(core, index, device.clone()));
+        *lock(&self.feeds) = feeds.collect();
+    }
+
+    fn listen(
+        self: &Arc<Self>,
+        core: &Core,
+        index: usize,
+        device: Name,
+    ) -> bus::Subscription<DeviceState> {
+        let hint = Arc::downgrade(self);
+        let topic = core.hints().topic().clone();
+        let states = core.states().clone();
+        let feed = states
+            .subscribe()
+            .key(device.clone())
+            .replay()
+            .conflate()
+            .on(&self.serializer);
+        let states = states.clone();
+        feed.start(move |delivery| {
+            let Some(hint) = hint.upgrade() else { return };
+            match delivery {
+                Delivery::Event(state) => hint.hear(&topic, index, Some(state)),
+                Delivery::Cleared(_) => hint.hear(&topic, index, None),
+                // What went between the first look and the subscription left no event.
+                Delivery::Replayed => hint.hear(&topic, index, states.get(&device).as_ref()),
+                Delivery::Lost(_) => {}
+            }
+        })
+    }
+
+    fn hear(&self, topic: &Topic<ExtensionState>, index: usize, state: Option<&DeviceState>) {
+        let mut lines = lock(&self.lines);
+        let before = LineState::aggregate(lines.iter().copied());
+        lines[index] = LineState::of(state);
+        if LineState::aggregate(lines.iter().copied()) != before {
+            self.tell(topic, &lines);
+        }
+    }
+
+    fn tell(&self, topic: &Topic<ExtensionState>, lines: &[LineState]) {
+        // A watcher that lags is brought up to date from the cache.
+        let _ = topic.publish(ExtensionState {
+            extension: self.extension.clone(),
+            line: LineState::aggregate(lines.iter().copied()),
+        });
+    }
+
+    /// Says nothing from now on.
+    pub(super) fn silence(&self) {
+        let feeds = std::mem::take(&mut *lock(&self.feeds));
+        for feed in feeds {
+            feed.unsubscribe();
+        }
+    }
+
+    pub(super) fn view(&self) -> HintView {
+        HintView {
+            extension: self.extension.clone(),
+            devices: self.devices.clone(),
+            line: LineState::aggregate(lock(&self.lines).iter().copied()),
+            is_configured: self.is_configured(),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,43 @@
+//! The wait of a request for the store.
+
+use crate::store::{self, CommitError, Completion};
+use axum::http::StatusCode;
+use tokio::sync::oneshot;
+
+/// A change that was handed over.
+pub(super) struct Fate(oneshot::Receiver<Result<(), CommitError>>);
+
+/// The answer to who asked for a change that is not kept.
+pub(super) type Refused = (StatusCode, String);
+
+/// What the store calls, and what a request waits for.
+pub(super) fn completion() -> (Completion, Fate) {
+    let (told, fate) = oneshot::channel();
+    // Whoever asked may be gone.
+    (
+        Box::new(move |outcome| drop(told.send(outcome))),
+        Fate(fate),
+    )
+}
+
+/// The answer when the store does not take a change.
+pub(super) fn refused(refused: store::Refused) -> Refused {
+    unavailable(refused.to_string())
+}
+
+impl Fate {
+    /// Waits until the change is durable.
+    pub(super) async fn settle(self) -> Result<(), Refused> {
+        match self.0.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(unavailable(error.to_string())),
+            Err(_) => Err(unavailable(GONE.to_owned())),
+        }
+    }
+}
+
+fn unavailable(reason: String) -> Refused {
+    (StatusCode::SERVICE_UNAVAILABLE, reason + "\n")
+}
+
+const GONE: &str = "the server ends";
