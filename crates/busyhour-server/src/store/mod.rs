@@ -143,6 +143,9 @@ pub struct StoreStats {
     pub transaction_ns_total: u64,
     /// The longest transaction, in nanoseconds.
     pub transaction_ns_max: u64,
+    /// How long the transaction under way has lasted, in nanoseconds, once that is
+    /// longer than the store's patience and what waits behind it is refused; else 0.
+    pub stalled_ns: u64,
     /// The last failure, empty when there was none.
     pub last_error: String,
 }

@@ -19,8 +19,11 @@ pub(super) struct Batch {
 /// Batches that wait for the writer.
 pub(super) struct Queue {
     state: Mutex<State>,
+    /// How long batches may wait behind the group on its way.
+    patience: Duration,
     arrived: Condvar,
     emptied: Condvar,
+    ended: Condvar,
 }
 
 /// What a writer finds when it looks.
@@ -35,14 +38,22 @@ pub(super) enum Taken {
 
 struct State {
     waiting: Vec<Batch>,
+    /// When the group on its way was taken.
+    taken_at: Option<Instant>,
+    /// What stands in the way of the group, where the writer knows.
+    trouble: Option<CommitError>,
     closed: bool,
+    /// The writer is gone.
+    ended: bool,
     /// Set with `closed`: from then on nobody waits for what is not done.
     give_up_at: Option<Instant>,
     stats: StoreStats,
 }
 
 impl Queue {
-    pub(super) fn new(capacity: usize) -> Self {
+    /// Room for `capacity` changes. [`guard`](Self::guard) is to be run by a
+    /// thread where `patience` is to have an effect.
+    pub(super) fn new(capacity: usize, patience: Duration) -> Self {
         let stats = StoreStats {
             queue_capacity: capacity as u64,
             ..StoreStats::default()
@@ -50,12 +61,17 @@ impl Queue {
         Self {
             state: Mutex::new(State {
                 waiting: Vec::new(),
+                taken_at: None,
+                trouble: None,
                 closed: false,
+                ended: false,
                 give_up_at: None,
                 stats,
             }),
+            patience,
             arrived: Condvar::new(),
             emptied: Condvar::new(),
+            ended: Condvar::new(),
         }
     }
 
@@ -79,21 +95,58 @@ impl Queue {
         let (mut state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
         let group = std::mem::take(&mut state.waiting);
         match (group.is_empty(), state.closed) {
-            (false, _) => Taken::Group(group),
+            (false, _) => {
+                state.taken_at = Some(Instant::now());
+                Taken::Group(group)
+            }
             (true, false) => Taken::Nothing,
             (true, true) => Taken::Closed,
         }
     }
 
+    /// Fails what waits behind a group that takes longer than the patience, until
+    /// the writer ends. What waits was never sent, so its fate is certain; the
+    /// group's is not, and it is kept.
+    pub(super) fn guard(&self) {
+        let mut reported = None;
+        let mut state = self.lock();
+        while !state.ended {
+            let rest = match state.overdue(self.patience) {
+                Some(age) => {
+                    let error = state.stall(age);
+                    let is_new = reported != state.taken_at;
+                    reported = state.taken_at;
+                    drop(state);
+                    if is_new {
+                        tracing::error!(%error, "what waits for the database is refused");
+                    }
+                    self.fail_waiting(&error);
+                    state = self.lock();
+                    STALL_PERIOD
+                }
+                None => state.patience_left(self.patience).min(GUARD_PERIOD),
+            };
+            let waited = self
+                .ended
+                .wait_timeout_while(state, rest, |state| !state.ended);
+            (state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    /// Notes why the group on its way is still there.
+    pub(super) fn note_trouble(&self, error: CommitError) {
+        self.lock().trouble = Some(error);
+    }
+
     /// Fails what waits and was not yet taken.
-    pub(super) fn fail_waiting(&self, error: &CommitError) {
+    fn fail_waiting(&self, error: &CommitError) {
         let group = std::mem::take(&mut self.lock().waiting);
         if group.is_empty() {
             return;
         }
         let changes = group.iter().map(|batch| batch.changes.len() as u64).sum();
         let outcome = Err(error.clone());
-        self.finish(changes, Duration::ZERO, &outcome);
+        self.record(&mut self.lock(), changes, Duration::ZERO, &outcome);
         for batch in group {
             (batch.done)(outcome.clone());
         }
@@ -119,9 +172,21 @@ impl Queue {
         }
     }
 
-    /// Accounts for a group whose fate is known. Completions run after this.
+    /// Accounts for the group that was taken. Completions run after this.
     pub(super) fn finish(&self, changes: u64, took: Duration, outcome: &Result<(), CommitError>) {
         let mut state = self.lock();
+        state.taken_at = None;
+        state.trouble = None;
+        self.record(&mut state, changes, took, outcome);
+    }
+
+    fn record(
+        &self,
+        state: &mut State,
+        changes: u64,
+        took: Duration,
+        outcome: &Result<(), CommitError>,
+    ) {
         state.stats.record(changes, took, outcome);
         if state.stats.queued_len == 0 {
             self.emptied.notify_all();
@@ -149,8 +214,32 @@ impl Queue {
         true
     }
 
+    /// The writer is gone: what waits fails, and nothing is taken any more.
+    pub(super) fn end(&self, error: &CommitError) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.ended = true;
+        drop(state);
+        self.ended.notify_all();
+        self.fail_waiting(error);
+    }
+
+    /// Waits until the writer is gone; `false` when the time passed first.
+    pub(super) fn wait_for_end(&self, patience: Duration) -> bool {
+        let waited = self
+            .ended
+            .wait_timeout_while(self.lock(), patience, |state| !state.ended);
+        let (state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.ended
+    }
+
     pub(super) fn stats(&self) -> StoreStats {
-        self.lock().stats.clone()
+        let state = self.lock();
+        let stalled = state.overdue(self.patience).unwrap_or_default();
+        StoreStats {
+            stalled_ns: nanos(stalled),
+            ..state.stats.clone()
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -161,6 +250,24 @@ impl Queue {
 }
 
 impl State {
+    /// For how long the group on its way has been there, if that is too long.
+    fn overdue(&self, patience: Duration) -> Option<Duration> {
+        let age = self.taken_at?.elapsed();
+        (age >= patience).then_some(age)
+    }
+
+    /// Until the group on its way is overdue; for ever when there is none.
+    fn patience_left(&self, patience: Duration) -> Duration {
+        let left = |taken_at: Instant| patience.saturating_sub(taken_at.elapsed());
+        self.taken_at.map_or(Duration::MAX, left)
+    }
+
+    /// What those who wait are told.
+    fn stall(&self, age: Duration) -> CommitError {
+        let silent = || CommitError::new(format!("no answer for {} s", age.as_secs()));
+        self.trouble.clone().unwrap_or_else(silent)
+    }
+
     fn admit(&mut self, changes: u64) -> Result<(), Refused> {
         let stats = &mut self.stats;
         let queued_len = stats.queued_len + changes;
@@ -198,7 +305,7 @@ impl StoreStats {
     }
 
     fn record_success(&mut self, changes: u64, took: Duration) {
-        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let took_ns = nanos(took);
         self.committed += changes;
         self.transactions += 1;
         self.transaction_len_max = self.transaction_len_max.max(changes);
@@ -207,5 +314,12 @@ impl StoreStats {
     }
 }
 
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How often the guard looks when nothing is overdue, and when something is.
+const GUARD_PERIOD: Duration = Duration::from_secs(1);
+const STALL_PERIOD: Duration = Duration::from_millis(250);
 /// How often a writer looks for accounts that another program changed.
 pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);

@@ -18,6 +18,7 @@ pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
 ///
 /// A store that has failed a change during the kept samples counts as ill:
 /// devices were told 503, and whoever watches should know before they all are.
+/// So does one that does not come to an end with what it was given.
 pub(super) fn verdict(draining: bool, kept: &[Arc<Sample>]) -> Result<(), String> {
     if draining {
         return Err("shutting down".into());
@@ -28,6 +29,10 @@ pub(super) fn verdict(draining: bool, kept: &[Arc<Sample>]) -> Result<(), String
     let (before, now) = (&first.stats.store, &last.stats.store);
     if now.failed > before.failed {
         return Err(format!("the store fails: {}", now.last_error));
+    }
+    if now.stalled_ns > 0 {
+        let seconds = now.stalled_ns / 1_000_000_000;
+        return Err(format!("the store has been at one write for {seconds} s"));
     }
     Ok(())
 }
@@ -75,6 +80,19 @@ mod tests {
             concerns(&[shed(3), shed(4)]).unwrap(),
             "degraded: limits reached: the time that requests may wait"
         );
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_is_ill() {
+        let mut stats = ServerStats::default();
+        stats.store.stalled_ns = 7_500_000_000;
+        let stalled = Arc::new(Sample {
+            number: 2,
+            stats,
+            json: String::new(),
+        });
+        let ill = verdict(false, &[sample(0), stalled]);
+        assert_eq!(ill.unwrap_err(), "the store has been at one write for 7 s");
     }
 
     #[test]

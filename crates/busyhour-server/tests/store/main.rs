@@ -5,6 +5,8 @@
 mod support;
 
 mod postgres;
+mod postgres_silent;
+mod proxy;
 mod sample;
 mod sqlite;
 mod suite;

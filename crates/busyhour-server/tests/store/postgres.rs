@@ -11,10 +11,10 @@ use busyhour_server::store::{
 };
 use std::{collections::BTreeSet, sync::mpsc, time::Duration};
 
-struct Url(String);
+pub struct Url(pub String);
 
 impl Url {
-    fn options(&self) -> PostgresOptions {
+    pub fn options(&self) -> PostgresOptions {
         PostgresOptions::new(&self.0).unwrap()
     }
 }
@@ -45,7 +45,9 @@ fn one_server_has_a_database_and_a_newer_schema_is_refused() {
     let postgres = Postgres::start();
     let url = Url(postgres.database("one"));
     let first = url.open(8);
-    let error = PostgresStore::open(url.options()).err().unwrap();
+    let mut options = url.options();
+    options.lock_patience = Duration::ZERO;
+    let error = PostgresStore::open(options).err().unwrap();
     assert!(matches!(error, StoreError::InUse { .. }), "{error}");
     drop(first);
     drop(url.open(8));
@@ -167,7 +169,7 @@ fn a_server_on_it_survives_kills_and_restarts_of_the_database() {
     assert_eq!(server.stat("/registrar/binding_count"), 2000);
 }
 
-fn storm(server: &ServerProcess, first: u64, devices: u32) -> std::process::Child {
+pub fn storm(server: &ServerProcess, first: u64, devices: u32) -> std::process::Child {
     let mut command = busyhour();
     command.args([
         "storm",

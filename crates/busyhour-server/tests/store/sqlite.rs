@@ -1,13 +1,18 @@
 //! SQLite: a file that one server holds.
 
 use crate::{
+    sample::{commit, put},
     suite::{Database, TESTS},
     support::Place,
 };
 use busyhour_server::store::{
     AccountBook, SqliteOptions, SqliteStore, Store, StoreError, open_accounts,
 };
-use std::{fs, path::Path};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+};
 
 struct File(Place);
 
@@ -75,4 +80,25 @@ fn a_file_that_is_no_database_is_an_error() {
     fs::write(file.0.path("busyhour.db"), vec![7_u8; 8192]).unwrap();
     let error = SqliteStore::open(file.options()).err().unwrap();
     assert!(matches!(error, StoreError::Sqlite { .. }), "{error}");
+}
+
+/// It holds hashes of passwords, and passwords where IAX2 needs them.
+#[test]
+fn a_new_database_is_for_its_user_alone_and_an_old_one_stays_as_it_is() {
+    let file = File::new();
+    let mode = |name: &str| fs::metadata(file.0.path(name)).unwrap().mode() & 0o777;
+    let store = file.open(8);
+    commit(&*store, vec![put(1, 1)]).unwrap();
+    for name in ["busyhour.db", "busyhour.db-wal", "busyhour.db-shm"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+    drop(store);
+    let database = file.0.path("busyhour.db");
+    fs::set_permissions(&database, Permissions::from_mode(0o644)).unwrap();
+    let server = file.0.server("");
+    let log = server.log();
+    let warning = "every user of this machine can read the database";
+    assert!(log.contains(warning) && log.contains("chmod 600"), "{log}");
+    assert!(server.stop().success());
+    assert_eq!(mode("busyhour.db"), 0o644);
 }

@@ -7,6 +7,7 @@ use nix::{
 };
 use std::{
     fs::{self, File},
+    net::{SocketAddr, TcpListener},
     os::unix::{
         fs::{MetadataExt, PermissionsExt, chown},
         process::CommandExt,
@@ -22,15 +23,30 @@ pub struct Postgres {
     folder: Place,
     programs: PathBuf,
     server: Option<Child>,
+    /// Where it listens beside the socket.
+    tcp: Option<SocketAddr>,
 }
 
 impl Postgres {
     /// Makes a cluster and starts it.
     pub fn start() -> Self {
+        Self::start_at(None)
+    }
+
+    /// As [`start`](Self::start), and reached by TCP too.
+    pub fn start_on_tcp() -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = free.local_addr().unwrap();
+        drop(free);
+        Self::start_at(Some(address))
+    }
+
+    fn start_at(tcp: Option<SocketAddr>) -> Self {
         let mut postgres = Self {
             folder: Place::new(),
             programs: programs(),
             server: None,
+            tcp,
         };
         postgres.make_cluster();
         postgres.run();
@@ -41,6 +57,7 @@ impl Postgres {
     pub fn database(&self, name: &str) -> String {
         let mut command = self.command("createdb");
         command
+            .args(["-p", &self.port().to_string()])
             .args(["-U", "busyhour", "-h"])
             .arg(self.folder.path(""))
             .arg(name);
@@ -50,7 +67,26 @@ impl Postgres {
 
     pub fn url(&self, name: &str) -> String {
         let folder = self.folder.path("");
-        format!("postgres://busyhour@/{name}?host={}", folder.display())
+        let port = self.port();
+        format!(
+            "postgres://busyhour@/{name}?host={}&port={port}",
+            folder.display()
+        )
+    }
+
+    fn port(&self) -> u16 {
+        self.tcp.map_or(5432, |address| address.port())
+    }
+
+    /// The URL of a database by TCP.
+    pub fn tcp_url(&self, name: &str) -> String {
+        let address = self.tcp.expect("it was started on TCP");
+        format!("postgres://busyhour@{address}/{name}")
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path(".s.PGSQL.5432")
     }
 
     /// Runs SQL in a database.
@@ -75,12 +111,19 @@ impl Postgres {
             .open(self.folder.path("log"))
             .unwrap();
         let mut command = self.command("postgres");
+        if let Some(address) = self.tcp {
+            let (host, port) = (address.ip(), address.port());
+            command.args(["-c", &format!("listen_addresses={host}")]);
+            command.args(["-c", &format!("port={port}")]);
+        } else {
+            command.args(["-c", "listen_addresses="]);
+        }
         command
             .arg("-D")
             .arg(self.folder.path("data"))
             .arg("-k")
             .arg(self.folder.path(""))
-            .args(["-c", "listen_addresses=", "-c", "max_connections=30"])
+            .args(["-c", "max_connections=30"])
             .stdout(log.try_clone().unwrap())
             .stderr(log);
         let mut server = command.spawn().expect("postgres starts");
@@ -95,6 +138,7 @@ impl Postgres {
     fn is_ready(&self) -> bool {
         let mut command = self.command("pg_isready");
         command.args(["-q", "-h"]).arg(self.folder.path(""));
+        command.args(["-p", &self.port().to_string()]);
         command.status().unwrap().success()
     }
 

@@ -14,6 +14,8 @@ pub(in crate::store) struct PostgresBook {
     options: PostgresOptions,
 }
 
+/// Locks in the order in which the server does, first the revision and then rows,
+/// so that neither can wait for the other in a circle.
 impl PostgresBook {
     pub(in crate::store) fn open(options: PostgresOptions) -> Result<Self, StoreError> {
         let mut client = options.connect()?;
@@ -21,9 +23,16 @@ impl PostgresBook {
         Ok(Self { client, options })
     }
 
+    fn remove_one(&mut self, username: &str, realm: &str) -> Result<u64, postgres::Error> {
+        let mut transaction = self.client.transaction()?;
+        load::revision(&mut transaction, load::REVISION_LOCKED)?;
+        let count = transaction.execute(REMOVE_ACCOUNT, &[&username, &realm])?;
+        transaction.commit()?;
+        Ok(count)
+    }
+
     fn put_all(&mut self, accounts: &[Account]) -> Result<(), postgres::Error> {
         let mut transaction = self.client.transaction()?;
-        // In the order in which the server locks: first the revision, then rows.
         load::revision(&mut transaction, load::REVISION_LOCKED)?;
         let statement = transaction.prepare(PUT_ACCOUNT)?;
         for account in accounts {
@@ -40,7 +49,7 @@ impl AccountBook for PostgresBook {
     }
 
     fn remove(&mut self, username: &str, realm: &str) -> Result<bool, StoreError> {
-        let removed = self.client.execute(REMOVE_ACCOUNT, &[&username, &realm]);
+        let removed = self.remove_one(username, realm);
         removed
             .map(|count| count > 0)
             .map_err(|error| self.options.failed(&error))

@@ -49,12 +49,13 @@ pub struct PostgresStore {
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
     options: PostgresOptions,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl PostgresStore {
-    /// Connects, brings the schema up to date and starts the writer thread
-    /// `bh-store`.
+    /// Connects, brings the schema up to date and starts two threads:
+    /// `bh-store`, which writes, and `bh-store-guard`, which refuses what waits
+    /// too long behind a write.
     ///
     /// # Errors
     ///
@@ -62,21 +63,20 @@ impl PostgresStore {
     /// newer program made its schema.
     pub fn open(options: PostgresOptions) -> Result<Self, StoreError> {
         let session = first_session(&options)?;
-        let queue = Arc::new(Queue::new(options.queue_capacity));
+        let queue = Arc::new(Queue::new(options.queue_capacity, options.patience));
         let feed = Arc::new(AccountFeed::default());
         let writer = Writer::new(session, options.clone(), queue.clone(), feed.clone());
-        let thread = thread::Builder::new()
-            .name(WRITER_THREAD.to_owned())
-            .spawn(move || writer.run())
-            .map_err(|source| StoreError::Path {
-                path: options.shown().into(),
-                source,
-            })?;
+        let guarded = queue.clone();
+        // The guard first: it ends with the writer, also with one that never ran.
+        let threads = vec![
+            start_thread(GUARD_THREAD, &options, move || guarded.guard())?,
+            start_thread(WRITER_THREAD, &options, move || writer.run())?,
+        ];
         Ok(Self {
             queue,
             feed,
             options,
-            writer: Mutex::new(Some(thread)),
+            threads: Mutex::new(threads),
         })
     }
 }
@@ -86,12 +86,24 @@ fn first_session(options: &PostgresOptions) -> Result<Session, StoreError> {
     let begun = Instant::now();
     loop {
         match Session::open(options) {
-            Err(StoreError::InUse { .. }) if begun.elapsed() < LOCK_PATIENCE => {
+            Err(StoreError::InUse { .. }) if begun.elapsed() < options.lock_patience => {
                 thread::sleep(LOCK_PACE);
             }
             outcome => return outcome,
         }
     }
+}
+
+fn start_thread(
+    name: &str,
+    options: &PostgresOptions,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StoreError> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(run);
+    started.map_err(|source| StoreError::Path {
+        path: options.path(),
+        source,
+    })
 }
 
 impl Store for PostgresStore {
@@ -117,20 +129,26 @@ impl Store for PostgresStore {
 }
 
 impl Drop for PostgresStore {
-    /// Waits for the writer, so that the session is closed and its lock free.
+    /// Waits for the writer, so that the session is closed and its lock free, but
+    /// not for ever: it may itself wait for a database that does not answer.
     fn drop(&mut self) {
         self.queue.close(Duration::ZERO);
-        let writer = self.writer.get_mut();
-        let writer = writer.unwrap_or_else(|poisoned| poisoned.into_inner());
-        // The last handle may go in a completion, which is the writer itself.
-        let is_other = |writer: &mut JoinHandle<()>| writer.thread().id() != thread::current().id();
-        if let Some(writer) = writer.take_if(is_other) {
-            // The writer's own panic is already on standard error.
-            let _ = writer.join();
+        let threads = self.threads.get_mut();
+        let threads = threads.unwrap_or_else(|poisoned| poisoned.into_inner());
+        // The last handle may go in a completion, which is one of them.
+        let is_own = |one: &JoinHandle<()>| one.thread().id() == thread::current().id();
+        if threads.iter().any(is_own) || !self.queue.wait_for_end(END_PATIENCE) {
+            return;
+        }
+        for thread in threads.drain(..) {
+            // Its own panic is already on standard error.
+            let _ = thread.join();
         }
     }
 }
 
 const WRITER_THREAD: &str = "bh-store";
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const GUARD_THREAD: &str = "bh-store-guard";
+/// Longer than a COMMIT takes that is going to be answered.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_PACE: Duration = Duration::from_millis(100);

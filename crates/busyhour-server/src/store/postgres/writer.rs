@@ -7,6 +7,7 @@ use crate::store::{
     feed::AccountFeed,
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
 };
+use postgres::error::SqlState;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -90,9 +91,7 @@ impl Writer {
                 Err(Failed::Lost(reason)) => reason,
             };
             let outage = outage.get_or_insert_with(|| Outage::begin(self.options.shown(), &reason));
-            if outage.begun.elapsed() >= self.options.patience {
-                self.queue.fail_waiting(&CommitError::new(reason.as_str()));
-            }
+            self.queue.note_trouble(CommitError::new(reason.as_str()));
             if !self.queue.pause(outage.next_rest()) {
                 return Err(CommitError::new(reason));
             }
@@ -108,7 +107,7 @@ impl Writer {
                 self.session.insert(opened)
             }
         };
-        let error = match session.transact(group) {
+        let error = match transact(session, group) {
             Ok(revisions) => return Ok(revisions),
             Err(error) => reason(&error),
         };
@@ -149,6 +148,36 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    /// However it ends, nobody waits for it any longer.
+    fn drop(&mut self) {
+        self.queue.end(&CommitError::new("the store has ended"));
+    }
+}
+
+/// Writes a group, again and again when it only met another program: the database
+/// has undone it to the last row then, and it may meet nobody the next time.
+fn transact(session: &mut Session, group: &[Batch]) -> Result<Option<(u64, u64)>, postgres::Error> {
+    for _ in 1..MEETINGS_MAX {
+        match session.transact(group) {
+            Err(error) if is_of_a_meeting(&error) => {
+                let error = reason(&error);
+                tracing::warn!(error, "a group met another program's changes; once more");
+            }
+            outcome => return outcome,
+        }
+    }
+    session.transact(group)
+}
+
+fn is_of_a_meeting(error: &postgres::Error) -> bool {
+    let meetings = [
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+    ];
+    error.code().is_some_and(|code| meetings.contains(code))
+}
+
 /// A time without the database.
 struct Outage {
     begun: Instant,
@@ -177,5 +206,7 @@ impl Outage {
     }
 }
 
+/// How often a group is written before a deadlock is told.
+const MEETINGS_MAX: u32 = 5;
 const REST_MIN: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_secs(2);

@@ -16,6 +16,8 @@ pub(super) use book::SqliteBook;
 use lock::DatabaseLock;
 use rusqlite::Connection;
 use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
@@ -62,7 +64,7 @@ pub struct SqliteOptions {
 
 impl SqliteStore {
     /// Opens or creates the database, brings its schema up to date and starts
-    /// the writer thread `bh-store`.
+    /// the writer thread `bh-store`. A database made here is for its user alone.
     ///
     /// # Errors
     ///
@@ -71,7 +73,7 @@ impl SqliteStore {
     pub fn open(options: SqliteOptions) -> Result<Self, StoreError> {
         let lock = DatabaseLock::acquire(&options.path)?;
         let connection = connect(&options)?;
-        let queue = Arc::new(Queue::new(options.queue_capacity));
+        let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
         let feed = Arc::new(AccountFeed::default());
         let writer = Writer::new(connection, queue.clone(), feed.clone(), lock);
         let thread = thread::Builder::new()
@@ -141,6 +143,7 @@ impl Drop for SqliteStore {
 fn connect(options: &SqliteOptions) -> Result<Connection, StoreError> {
     let path = &options.path;
     let wrap = |source| sqlite_error(path, source);
+    make_file(path)?;
     let mut connection = Connection::open(path).map_err(wrap)?;
     let synchronous = match options.durability {
         Durability::Full => "FULL",
@@ -159,6 +162,32 @@ fn connect(options: &SqliteOptions) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// Makes the file if there is none, for its user alone, as it holds what proves
+/// who somebody is; SQLite gives the files beside it the same mode.
+///
+/// A file that is there is not opened: closing it would release SQLite's locks
+/// on it, those of other connections of this process too.
+fn make_file(path: &Path) -> Result<(), StoreError> {
+    if let Ok(found) = fs::metadata(path) {
+        if found.mode() & READABLE_BY_ALL != 0 {
+            let path = path.display();
+            tracing::warn!(
+                %path,
+                "every user of this machine can read the database and the secrets in it; \
+                 take that away with chmod 600"
+            );
+        }
+        return Ok(());
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let made = options.open(path).map(drop);
+    made.map_err(|source| StoreError::Path {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 fn sqlite_error(path: &Path, source: rusqlite::Error) -> StoreError {
     StoreError::Sqlite {
         path: path.to_owned(),
@@ -166,6 +195,7 @@ fn sqlite_error(path: &Path, source: rusqlite::Error) -> StoreError {
     }
 }
 
+const READABLE_BY_ALL: u32 = 0o004;
 const WRITER_THREAD: &str = "bh-store";
 const QUEUE_CAPACITY: usize = 65_536;
 /// How long the writer waits for a tool that holds the database for a moment.

@@ -1,0 +1,192 @@
+//! A way to PostgreSQL that can fall silent, break, or lose one answer.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    thread::{self, JoinHandle},
+};
+
+/// Takes connections on loopback and passes them on to a socket.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// What becomes of what is sent, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// It goes through.
+    Open,
+    /// It goes through up to the next COMMIT, that too, and then the way is silent.
+    OpenUntilCommit,
+    /// It is taken and never seen again.
+    Silent,
+    /// There is none: connections end at once.
+    Closed,
+}
+
+struct Shared {
+    database: PathBuf,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    way: Way,
+    is_over: bool,
+    /// Answers that were taken and never seen again.
+    lost_answers: u64,
+    open: Vec<(TcpStream, UnixStream)>,
+}
+
+impl Proxy {
+    /// A way to the socket `database`.
+    pub fn to(database: PathBuf) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = State {
+            way: Way::Open,
+            is_over: false,
+            lost_answers: 0,
+            open: Vec::new(),
+        };
+        let shared = Arc::new(Shared {
+            database,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let accepting = shared.clone();
+        let acceptor = thread::spawn(move || accept(&listener, &accepting));
+        Self {
+            address,
+            shared,
+            acceptor: Some(acceptor),
+        }
+    }
+
+    /// The URL of a database by this way.
+    pub fn url(&self, name: &str) -> String {
+        format!("postgres://busyhour@{}/{name}", self.address)
+    }
+
+    /// From now on it is this way, also for connections that are open.
+    pub fn set(&self, way: Way) {
+        self.shared.lock().way = way;
+    }
+
+    /// Ends what is open; from now on it is this way.
+    pub fn cut(&self, way: Way) {
+        let mut state = self.shared.lock();
+        state.way = way;
+        for (client, server) in state.open.drain(..) {
+            end(&client, &server);
+        }
+    }
+
+    /// Waits until an answer was taken and not passed on.
+    pub fn wait_for_a_lost_answer(&self) {
+        let state = self.shared.lock();
+        let none = |state: &mut State| state.lost_answers == 0;
+        drop(self.shared.changed.wait_while(state, none).unwrap());
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.cut(Way::Closed);
+        // Wakes the acceptor, which may be gone already.
+        let _ = TcpStream::connect(self.address);
+        if let Some(acceptor) = self.acceptor.take() {
+            acceptor.join().unwrap();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Whether these bytes are passed on.
+    fn passes(&self, bytes: &[u8], is_answer: bool) -> bool {
+        let mut state = self.lock();
+        match state.way {
+            Way::Open => true,
+            Way::OpenUntilCommit => {
+                if !is_answer && bytes.windows(COMMIT.len()).any(|words| words == COMMIT) {
+                    state.way = Way::Silent;
+                }
+                true
+            }
+            Way::Silent | Way::Closed => {
+                state.lost_answers += u64::from(is_answer);
+                self.changed.notify_all();
+                false
+            }
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    loop {
+        let (client, _) = listener.accept().unwrap();
+        let mut state = shared.lock();
+        if state.is_over {
+            return;
+        }
+        if state.way == Way::Closed {
+            continue;
+        }
+        let Ok(server) = UnixStream::connect(&shared.database) else {
+            continue;
+        };
+        let (ours, theirs) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        state.open.push((ours, theirs));
+        drop(state);
+        let (client_too, server_too) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        let (there, back) = (shared.clone(), shared.clone());
+        thread::spawn(move || carry(client, server, |bytes| there.passes(bytes, false)));
+        thread::spawn(move || carry(server_too, client_too, |bytes| back.passes(bytes, true)));
+    }
+}
+
+fn carry(mut from: impl Read, mut to: impl Write + Ends, passes: impl Fn(&[u8]) -> bool) {
+    let mut bytes = [0; 65_536];
+    // An error is as good as an end here.
+    while let Ok(length @ 1..) = from.read(&mut bytes) {
+        if passes(&bytes[..length]) && to.write_all(&bytes[..length]).is_err() {
+            break;
+        }
+    }
+    to.end();
+}
+
+fn end(client: &TcpStream, server: &UnixStream) {
+    client.end();
+    server.end();
+}
+
+trait Ends {
+    fn end(&self);
+}
+
+impl Ends for TcpStream {
+    fn end(&self) {
+        // It may have ended by itself.
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+impl Ends for UnixStream {
+    fn end(&self) {
+        // It may have ended by itself.
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+const COMMIT: &[u8] = b"COMMIT";
