@@ -257,6 +257,54 @@ fn credentials_that_were_overheard_are_worth_nothing() {
 }
 
 #[test]
+fn credentials_without_a_count_are_good_once() {
+    let mut server = Fixture::with(digest_config());
+    let request = register_as("alice", 1, "Contact: <sip:a@192.0.2.7>");
+    server.receive(&request);
+    let challenge = server.sent().remove(0);
+    // A count that no `qop` protects counts for nothing.
+    let answer = format!("{}, nc=00000001", answer(&challenge, "alice", "secret"));
+    let proven = with_answer(&request, &answer);
+    assert!(!proven.contains("qop"), "{proven}");
+    server.receive(&proven);
+    server.settle();
+    assert!(server.sent()[0].starts_with("SIP/2.0 200 "));
+    let stolen = proven
+        .replace("sip:a@192.0.2.7", "sip:thief@198.51.100.1")
+        .replace("CSeq: 1 ", "CSeq: 2 ")
+        .replace("branch=z9hG4bK", "branch=z9hG4bKthief")
+        .replace("nc=00000001", "nc=00000002");
+    server.receive(&stolen);
+    server.settle();
+    let answer = server.sent().remove(0);
+    assert!(answer.starts_with("SIP/2.0 401 "), "{answer}");
+    assert!(answer.contains("stale=true"), "{answer}");
+    let stats = server.stats().registrar;
+    assert_eq!((stats.replayed, stats.binding_count), (1, 1));
+}
+
+#[test]
+fn a_request_that_was_overheard_is_no_retransmission_once_a_byte_of_it_is_changed() {
+    let mut server = Fixture::with(digest_config());
+    let request = register_as("alice", 1, "Contact: <sip:a@192.0.2.7>");
+    server.receive(&request);
+    let challenge = server.sent().remove(0);
+    let proven = answered(&request, &challenge, "alice", "secret");
+    server.receive(&proven);
+    server.settle();
+    assert!(server.sent()[0].starts_with("SIP/2.0 200 "));
+    server.pass(33);
+    assert_eq!(server.stats().traffic.transaction_count, 0, "forgotten");
+    let stolen = proven.replace("sip:a@192.0.2.7", "sip:b@192.0.2.8");
+    server.receive(&stolen);
+    server.settle();
+    let answer = server.sent().remove(0);
+    assert!(answer.starts_with("SIP/2.0 401 "), "{answer}");
+    let stats = server.stats().registrar;
+    assert_eq!((stats.replayed, stats.binding_count), (1, 1));
+}
+
+#[test]
 fn options_that_require_what_is_unknown_are_420() {
     let mut server = Fixture::open();
     let require = "Require: path, timer\r\nUser-Agent: x";
@@ -668,12 +716,18 @@ fn subscribe(cseq: u32, tag: &str, headers: &str) -> String {
 
 /// The request with an answer to the first challenge in it.
 fn answered(request: &str, challenge: &str, user: &str, password: &str) -> String {
+    let answer = answer(challenge, user, password).counted(1, "cnonce");
+    with_answer(request, &answer.to_string())
+}
+
+fn answer<'a>(challenge: &'a str, user: &'a str, password: &str) -> Answer<'a> {
     let message = Message::parse(challenge.as_bytes()).unwrap();
     let value = message.header(HeaderName::WwwAuthenticate).unwrap();
     let challenge = DigestChallenge::parse(value).flatten().unwrap();
-    let answer = Answer::new(&challenge, user, password, "REGISTER", "sip:example.com")
-        .unwrap()
-        .counted(1, "cnonce");
+    Answer::new(&challenge, user, password, "REGISTER", "sip:example.com").unwrap()
+}
+
+fn with_answer(request: &str, answer: &str) -> String {
     let line = format!("Authorization: {answer}\r\nContent-Length");
     request.replace("Content-Length", &line)
 }

@@ -145,7 +145,10 @@ impl Authenticator {
         }
         match self.nonces.check(now, credentials.nonce) {
             Standing::Ours { age_s } if age_s <= self.nonce_life.as_secs() => Verdict::Accepted {
-                nonce_count: credentials.nonce_count(),
+                // Without `qop` anybody could have changed it.
+                nonce_count: credentials
+                    .nonce_count()
+                    .filter(|_| !credentials.qop.is_empty()),
             },
             _ => Verdict::Stale,
         }

@@ -1,12 +1,13 @@
 //! Who may do what: digest authentication, and whose name an account may use.
 
-use super::{core::Core, nonces::Use};
+use super::{core::Core, nonces::Use, receive::Request};
 use crate::{
     auth::{Authenticator, Verdict},
     proto::sip::{DigestCredentials, HeaderName, Message, Status},
     registrar::{Flow, Policy, Refusal},
     watch::Package,
 };
+use busyhour::clock::UnixTime;
 use std::{borrow::Cow, sync::atomic::Ordering};
 
 /// What became of the credentials of a request.
@@ -26,40 +27,35 @@ impl Core {
     /// so answered.
     pub(super) fn admit_registration(
         &self,
-        message: &Message<'_>,
-        flow: Flow,
+        request: &Request<'_>,
         aor: &str,
     ) -> Result<bool, Refusal> {
         let Some(authenticator) = &self.parts.authenticator else {
             return Ok(true);
         };
-        match self.credentials(authenticator, message, flow)? {
+        match self.credentials(authenticator, request)? {
             Admission::Granted(credentials) if is_user_of(credentials.username, aor) => Ok(true),
             Admission::Granted(_) => Err(Refusal::Forbidden("Not Your Address")),
             Admission::Denied => Err(Refusal::Forbidden("Wrong User Or Password")),
-            Admission::Absent => self.challenge(authenticator, message, flow, false),
-            Admission::Stale => self.challenge(authenticator, message, flow, true),
+            Admission::Absent => self.challenge(authenticator, request, false),
+            Admission::Stale => self.challenge(authenticator, request, true),
         }
     }
 
     /// Whether somebody may watch: anybody with an account may watch anything but
     /// the mailboxes and registrations of others.
-    pub(super) fn admit_subscription(
-        &self,
-        message: &Message<'_>,
-        flow: Flow,
-    ) -> Result<bool, Refusal> {
+    pub(super) fn admit_subscription(&self, request: &Request<'_>) -> Result<bool, Refusal> {
         let Some(authenticator) = &self.parts.authenticator else {
             return Ok(true);
         };
-        match self.credentials(authenticator, message, flow)? {
+        match self.credentials(authenticator, request)? {
             Admission::Granted(credentials) => {
-                self.check_private(message, credentials.username)?;
+                self.check_private(request.message, credentials.username)?;
                 Ok(true)
             }
             Admission::Denied => Err(Refusal::Forbidden("Wrong User Or Password")),
-            Admission::Absent => self.challenge(authenticator, message, flow, false),
-            Admission::Stale => self.challenge(authenticator, message, flow, true),
+            Admission::Absent => self.challenge(authenticator, request, false),
+            Admission::Stale => self.challenge(authenticator, request, true),
         }
     }
 
@@ -110,9 +106,9 @@ impl Core {
     fn credentials<'a>(
         &self,
         authenticator: &Authenticator,
-        message: &Message<'a>,
-        flow: Flow,
+        request: &Request<'a>,
     ) -> Result<Admission<'a>, Refusal> {
+        let Request { message, flow, .. } = *request;
         let method = message.method().map_or("", |method| method.as_str());
         let unix = self.runtime().clock().unix_time();
         for credentials in message.credentials(HeaderName::Authorization) {
@@ -127,9 +123,11 @@ impl Core {
             let verdict = authenticator.verify(unix, method, &credentials, secret.as_deref());
             let source = flow.remote.ip();
             return Ok(match verdict {
-                Verdict::Accepted {
-                    nonce_count: Some(count),
-                } if self.is_replay(message, flow, credentials.nonce, count) => Admission::Stale,
+                Verdict::Accepted { nonce_count }
+                    if self.is_replay(request, credentials.nonce, nonce_count, unix) =>
+                {
+                    Admission::Stale
+                }
                 // Only now: what was overheard forgives nothing.
                 Verdict::Accepted { .. } => {
                     self.parts.logins.succeeded(source, credentials.username);
@@ -147,16 +145,25 @@ impl Core {
         Ok(Admission::Absent)
     }
 
-    /// Whether somebody sends what was sent before, and counts it if so.
-    fn is_replay(&self, message: &Message<'_>, flow: Flow, nonce: &str, count: u32) -> bool {
+    /// Whether somebody sends what was sent before, and counts it if so. Without
+    /// `qop` nothing counts the uses of a nonce, so it is good for one alone.
+    /// `unix` is when the nonce was judged: a later look at the clock could find
+    /// that its last use was forgotten meanwhile.
+    fn is_replay(
+        &self,
+        request: &Request<'_>,
+        nonce: &str,
+        count: Option<u32>,
+        unix: UnixTime,
+    ) -> bool {
+        let secrets = &self.parts.secrets;
         let used = Use {
             nonce,
             issued_s: Authenticator::issued_s(nonce).unwrap_or(0),
-            count,
-            request: self.transactions().key(message, flow.remote).short(),
+            count: count.unwrap_or(u32::MAX),
+            request: secrets.name_of(request.flow.remote, request.datagram),
         };
-        let now_s = self.runtime().clock().unix_time().as_secs();
-        let is_replay = !self.parts.nonces.admit(used, now_s);
+        let is_replay = !self.parts.nonces.admit(used, unix.as_secs());
         if is_replay {
             self.counters().registrar.replayed.increment();
         }
@@ -178,19 +185,23 @@ impl Core {
     fn challenge(
         &self,
         authenticator: &Authenticator,
-        message: &Message<'_>,
-        flow: Flow,
+        request: &Request<'_>,
         is_stale: bool,
     ) -> Result<bool, Refusal> {
         self.counters().registrar.challenged.increment();
         let unix = self.runtime().clock().unix_time();
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
-        self.respond(message, flow, Status::UNAUTHORIZED, |mut answer| {
-            for challenge in authenticator.challenges(unix, salt, is_stale) {
-                answer = answer.header(HeaderName::WwwAuthenticate, challenge);
-            }
-            answer.finish();
-        });
+        self.respond(
+            request.message,
+            request.flow,
+            Status::UNAUTHORIZED,
+            |mut answer| {
+                for challenge in authenticator.challenges(unix, salt, is_stale) {
+                    answer = answer.header(HeaderName::WwwAuthenticate, challenge);
+                }
+                answer.finish();
+            },
+        );
         Ok(false)
     }
 }

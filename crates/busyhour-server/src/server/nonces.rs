@@ -32,7 +32,8 @@ pub(super) struct Use<'n> {
     pub(super) issued_s: u64,
     /// `nc`.
     pub(super) count: u32,
-    /// Names the request, so that its retransmission is no replay.
+    /// Names the request by all of its bytes, so that its retransmission, which
+    /// is the same ones (RFC 3261 §17.1.2), is no replay.
     pub(super) request: u64,
 }
 
@@ -47,6 +48,8 @@ struct Shard {
 
 struct Last {
     count: u32,
+    /// When it came, in seconds since 1970.
+    at_s: u32,
     request: u64,
 }
 
@@ -62,15 +65,16 @@ impl Nonces {
     }
 
     /// Whether this use comes after every other of its nonce, or is the last one
-    /// again; then it is noted.
+    /// again for as long as a client retransmits; then it is noted. `now_s` is
+    /// when the nonce was found to be good.
     pub(super) fn admit(&self, used: Use<'_>, now_s: u64) -> bool {
         let Some(key) = key(used.nonce) else {
             return false;
         };
         let mut shard = self.shard(key);
-        shard.expire(now_s.saturating_sub(self.life_s));
+        shard.expire(now_s.saturating_sub(self.life_s + GRACE_S));
         if let Some(last) = shard.last.get_mut(&key) {
-            return last.follow(&used);
+            return last.follow(&used, seconds(now_s));
         }
         // A calendar that was set back must not make every nonce stale.
         if (used.issued_s..=now_s).contains(&shard.given_up_s) {
@@ -80,7 +84,7 @@ impl Nonces {
             shard.give_up_oldest();
             self.evicted.increment();
         }
-        shard.note(key, &used);
+        shard.note(key, &used, seconds(now_s));
         true
     }
 
@@ -104,12 +108,8 @@ impl Nonces {
 }
 
 impl Shard {
-    fn note(&mut self, key: u64, used: &Use<'_>) {
-        let last = Last {
-            count: used.count,
-            request: used.request,
-        };
-        self.last.insert(key, last);
+    fn note(&mut self, key: u64, used: &Use<'_>, at_s: u32) {
+        self.last.insert(key, Last::of(used, at_s));
         self.order.push_back((used.issued_s, key));
     }
 
@@ -135,16 +135,21 @@ impl Shard {
 }
 
 impl Last {
-    fn follow(&mut self, used: &Use<'_>) -> bool {
-        let is_again = used.count == self.count && used.request == self.request;
-        let is_later = used.count > self.count;
-        if is_later {
-            *self = Self {
-                count: used.count,
-                request: used.request,
-            };
+    fn of(used: &Use<'_>, at_s: u32) -> Self {
+        Self {
+            count: used.count,
+            at_s,
+            request: used.request,
         }
-        is_again || is_later
+    }
+
+    fn follow(&mut self, used: &Use<'_>, now_s: u32) -> bool {
+        if used.count > self.count {
+            *self = Self::of(used, now_s);
+            return true;
+        }
+        let is_it = used.count == self.count && used.request == self.request;
+        is_it && now_s.saturating_sub(self.at_s) <= RETRANSMITTED_S
     }
 }
 
@@ -154,6 +159,11 @@ fn key(nonce: &str) -> Option<u64> {
     u64::from_str_radix(nonce.get(from..)?, 16).ok()
 }
 
+/// Holds until the year 2106, as nonces do.
+fn seconds(now_s: u64) -> u32 {
+    u32::try_from(now_s).unwrap_or(u32::MAX)
+}
+
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -161,6 +171,11 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 const SHARDS: usize = 64;
 const KEY_DIGITS: usize = 16;
 const EXPIRED_AT_ONCE: usize = 2;
+/// Threads read the clock one after the other: a nonce that one of them found to
+/// be good in its last second must still be noted when that one comes here.
+const GRACE_S: u64 = 2;
+/// 64 × T1 (RFC 3261 §17.1.2.2).
+const RETRANSMITTED_S: u32 = 32;
 
 #[cfg(test)]
 mod tests {
@@ -184,7 +199,17 @@ mod tests {
         assert!(!nonces.admit(used(nonce, 10, 1, 8), 11), "a replay");
         assert!(nonces.admit(used(nonce, 10, 3, 8), 12));
         assert!(!nonces.admit(used(nonce, 10, 2, 9), 12), "too late");
+        assert!(nonces.admit(used(nonce, 10, 3, 8), 44), "to the last one");
+        assert!(!nonces.admit(used(nonce, 10, 3, 8), 45), "nobody resends");
         assert_eq!(nonces.len(), 1);
+    }
+
+    #[test]
+    fn a_clock_that_others_read_later_forgets_no_use_of_a_nonce_in_its_last_second() {
+        let nonces = Nonces::new(100, 300);
+        assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 309));
+        assert!(nonces.admit(used("ff00000000000002", 311, 1, 2), 311));
+        assert!(!nonces.admit(used("ff00000000000001", 10, 1, 3), 310));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use busyhour::runtime::Runtime;
 use sha2::{Digest, Sha256};
+use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 
 /// Secrets of one process; those of a simulation follow from its seed.
@@ -35,11 +36,31 @@ impl Secrets {
         let mut hash = Sha256::new();
         hash.update(self.tag_key);
         hash.update(id.to_le_bytes());
-        let hash = hash.finalize();
-        let mut tag = [0; 8];
-        tag.copy_from_slice(&hash[..8]);
-        u64::from_le_bytes(tag)
+        first_bytes(hash)
     }
+
+    /// Names a request by where it came from and by each of its bytes. Nobody
+    /// can make another one of the same name, and no tag has it either: what is
+    /// hashed is longer here.
+    pub(super) fn name_of(&self, source: SocketAddr, request: &[u8]) -> u64 {
+        let address = match source.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let mut hash = Sha256::new();
+        hash.update(self.tag_key);
+        hash.update(address.octets());
+        hash.update(source.port().to_le_bytes());
+        hash.update(request);
+        first_bytes(hash)
+    }
+}
+
+fn first_bytes(hash: Sha256) -> u64 {
+    let hash = hash.finalize();
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash[..8]);
+    u64::from_le_bytes(bytes)
 }
 
 /// A key of 256 bits.

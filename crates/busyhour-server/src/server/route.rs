@@ -73,7 +73,7 @@ impl Core {
         if self.sheds(aor) {
             return Err(self.overloaded());
         }
-        if !self.admit_registration(message, request.flow, aor)? {
+        if !self.admit_registration(request, aor)? {
             return Ok(());
         }
         let device = self.devices().open(aor, self);
@@ -109,7 +109,7 @@ impl Core {
         if tag.is_none() && self.sheds_newcomers() {
             return Err(self.overloaded());
         }
-        if !self.admit_subscription(message, request.flow)? {
+        if !self.admit_subscription(request)? {
             return Ok(());
         }
         let Some(tag) = tag else {

@@ -205,11 +205,6 @@ impl Shard {
 }
 
 impl Key {
-    /// Half of it, where a mistake costs a challenge.
-    pub(super) fn short(self) -> u64 {
-        (self.0 >> 64) as u64
-    }
-
     fn hash(self) -> u64 {
         self.0 as u64
     }
