@@ -361,12 +361,15 @@ fn digest_admits_who_knows_the_password_and_only_to_their_own_address() {
     server.receive(&answered(&request, &challenge, "bob", "secret"));
     assert!(server.sent()[0].starts_with("SIP/2.0 403 Not Your Address\r\n"));
     server.receive(&answered(&request, &challenge, "alice", "secret"));
+    let used = server.sent().remove(0);
+    assert!(used.starts_with("SIP/2.0 401 "), "by bob: {used}");
+    server.receive(&answered(&request, &used, "alice", "secret"));
     server.settle();
     assert!(server.sent()[0].starts_with("SIP/2.0 200 OK\r\n"));
     let stats = server.stats().registrar;
     assert_eq!(
         (stats.challenged, stats.forbidden, stats.accepted),
-        (1, 2, 1)
+        (2, 2, 1)
     );
 }
 

@@ -4,7 +4,10 @@ use busyhour::{buffer::BufferPool, bus::Name, clock::Instant};
 use busyhour_server::{
     proto::sip::{HeaderName, Message},
     registrar::{BindingId, Contact, Flow, Refusal},
-    watch::{DeviceState, Dialog, End, Policy, Reachable, Subscribe, Subscription, write_accepted},
+    watch::{
+        DeviceState, Dialog, End, NoBuffer, Policy, Reachable, Subscribe, Subscription,
+        Transmission, write_accepted,
+    },
 };
 use std::{sync::Arc, time::Duration};
 
@@ -234,7 +237,7 @@ fn a_fetch_is_one_notify() {
 fn a_shutdown_tells_watchers_to_come_again() {
     let mut watcher = Watcher::active();
     watcher.answer(1, 200);
-    watcher.subscription.end(End::Deactivated);
+    watcher.subscription.end(End::Deactivated, watcher.now);
     let notify = watcher.poll().unwrap();
     assert_has(
         &notify,
@@ -325,6 +328,40 @@ fn without_a_buffer_the_notify_is_owed_and_sent_later() {
 }
 
 #[test]
+fn one_that_never_finds_a_buffer_ends_all_the_same() {
+    let mut watcher = Watcher::subscribe("Event: presence\r\nExpires: 600");
+    watcher.subscription.device_is(None);
+    let none = BufferPool::builder().budget_bytes(0).build().unwrap();
+    let mut tried = 0;
+    while let Some(deadline) = watcher.subscription.deadline() {
+        assert!(tried < 2_000, "{deadline:?}");
+        watcher.now = deadline;
+        let polled = watcher.subscription.poll(deadline, &mut Vec::new(), &none);
+        assert_eq!(polled.map(|_| ()), Err(NoBuffer));
+        tried += 1;
+    }
+    assert_eq!(watcher.subscription.ended(), Some(End::Expired));
+    assert_eq!(watcher.now, Instant::from_nanos(632_000_000_000));
+}
+
+#[test]
+fn one_that_is_never_told_anything_ends_all_the_same() {
+    for (expires_s, end) in [(600, End::Expired), (0, End::Unsubscribed)] {
+        let mut watcher = Watcher::subscribe(&format!("Event: reg\r\nExpires: {expires_s}"));
+        let mut looked = 0;
+        while let Some(deadline) = watcher.subscription.deadline() {
+            watcher.now = deadline;
+            assert_eq!(watcher.poll(), None);
+            looked += 1;
+            assert!(looked < 10, "{deadline:?}");
+        }
+        assert_eq!(watcher.subscription.ended(), Some(end));
+        let ended_at = Instant::from_nanos((expires_s + 32) * 1_000_000_000);
+        assert_eq!(watcher.now, ended_at);
+    }
+}
+
+#[test]
 fn responses_find_their_subscription_by_the_branch() {
     let mut watcher = Watcher::subscribe("Event: presence");
     watcher.subscription.device_is(None);
@@ -366,10 +403,10 @@ impl Watcher {
 
     fn poll(&mut self) -> Option<String> {
         let mut scratch = Vec::new();
-        let sent = self
-            .subscription
-            .poll(self.now, &mut scratch, &self.buffers)?;
-        Some(String::from_utf8(sent.datagram.to_vec()).unwrap())
+        let subscription = &mut self.subscription;
+        let sent = subscription.poll(self.now, &mut scratch, &self.buffers);
+        let text = |sent: Transmission| String::from_utf8(sent.datagram.to_vec()).unwrap();
+        sent.ok()?.map(text)
     }
 
     fn answer(&mut self, cseq: u32, status: u16) -> bool {

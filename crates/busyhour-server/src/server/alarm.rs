@@ -41,6 +41,12 @@ impl Alarm {
         Ok(())
     }
 
+    /// When it goes off; `None` when it is not set.
+    #[cfg(test)]
+    pub(super) fn set_for(&self) -> Option<Instant> {
+        self.0.map(|(set_for, _)| set_for)
+    }
+
     /// It rang: the next deadline needs a timer of its own.
     pub(super) fn rang(&mut self, now: Instant) {
         self.0.take_if(|(set_for, _)| *set_for <= now);

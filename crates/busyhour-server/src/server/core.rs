@@ -175,3 +175,39 @@ impl Core {
         self.counters.registrar.expired.add(active_count as u64);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        registrar::Flow,
+        server::{Authentication, SendError},
+        store::MemoryStore,
+    };
+    use busyhour::buffer::Buffer;
+
+    struct Nowhere;
+
+    impl Network for Nowhere {
+        fn send(&self, _flow: Flow, _datagram: Buffer) -> Result<(), SendError> {
+            Ok(())
+        }
+    }
+
+    impl Core {
+        /// One in virtual time that sends nowhere, with room for so many devices.
+        pub(in crate::server) fn simulated(runtime: &Runtime, devices_max: usize) -> Arc<Self> {
+            let config = ServerConfig {
+                domains: vec!["example.com".to_owned()],
+                authentication: Authentication::Open,
+                limits: Limits {
+                    devices_max,
+                    ..Limits::default()
+                },
+                ..ServerConfig::default()
+            };
+            let store = Box::new(MemoryStore::new());
+            Self::start(runtime.clone(), config, Arc::new(Nowhere), store).expect("a server")
+        }
+    }
+}

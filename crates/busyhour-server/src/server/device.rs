@@ -147,7 +147,11 @@ impl Device {
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
-            core.show_registration(&self.name);
+            if !core.show_registration(&self.name) {
+                // A device with contacts has its place, so this one has none.
+                let none = RegistrationState::none(&self.name);
+                let _ = core.registrations().publish(none);
+            }
             return;
         }
         self.publish_registration(&core, &state);
@@ -502,4 +506,34 @@ impl Device {
 fn is_visible(update: &Update) -> bool {
     let puts = |change: &BindingChange| matches!(change, BindingChange::Put { .. });
     update.tally.added > 0 || update.tally.removed > 0 || update.changes.iter().any(puts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour::{bus::Delivery, runtime::Runtime};
+
+    #[test]
+    fn one_that_left_a_full_table_is_shown_as_having_no_contacts() {
+        let runtime = Runtime::simulated(1);
+        let core = Core::simulated(&runtime, 1);
+        let alice = Name::new("sip:alice@example.com");
+        let device = core.devices().open(&alice, &core).expect("room");
+        device.retire(&core, &mut device.lock());
+        let bob = core.devices().open("sip:bob@example.com", &core);
+        assert!(bob.is_ok() && core.devices().open(&alice, &core).is_err());
+
+        let told: Arc<Mutex<Vec<RegistrationState>>> = Arc::default();
+        let ear = told.clone();
+        let serializer = runtime.pool().ephemeral();
+        let feed = core.registrations().subscribe().key(alice.clone());
+        let _feed = feed.on(&serializer).start(move |delivery| {
+            if let Delivery::Event(state) = delivery {
+                ear.lock().unwrap().push((*state).clone());
+            }
+        });
+        device.show();
+        runtime.simulation().expect("virtual").run_until_idle();
+        assert_eq!(*told.lock().unwrap(), [RegistrationState::none(&alice)]);
+    }
 }

@@ -4,7 +4,7 @@ use super::{core::Core, transactions::Key};
 use crate::{
     proto::sip::{Message, Method, ResponseBuilder, Status},
     registrar::{Flow, Refusal, write_refusal},
-    watch::{Subscription, Transmission},
+    watch::{NoBuffer, Subscription, Transmission},
 };
 use busyhour::buffer::Buffer;
 use std::{
@@ -57,10 +57,16 @@ impl Core {
         written.ok()
     }
 
-    /// What a subscription has to send now.
+    /// What a subscription has to send now; a buffer that it lacks is counted.
     pub(super) fn poll(&self, subscription: &mut Subscription) -> Option<Transmission> {
         let (now, buffers) = (self.now(), self.runtime().buffers());
-        with_scratch(|scratch| subscription.poll(now, scratch, buffers))
+        match with_scratch(|scratch| subscription.poll(now, scratch, buffers)) {
+            Ok(sent) => sent,
+            Err(NoBuffer) => {
+                self.counters().traffic.no_buffer.increment();
+                None
+            }
+        }
     }
 
     /// Answers a request that is kept nowhere.
@@ -191,7 +197,8 @@ impl Display for ToTag {
     }
 }
 
-/// Lends the thread's room to write in, empty.
+/// Lends the thread's room to write in, empty. Room that grew beyond what is
+/// usual is given back: each thread has its own, and none shrinks by itself.
 fn with_scratch<R>(use_scratch: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(SCRATCH_LEN));
@@ -199,7 +206,11 @@ fn with_scratch<R>(use_scratch: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
         Ok(mut scratch) => {
             scratch.clear();
-            use_scratch(&mut scratch)
+            let used = use_scratch(&mut scratch);
+            if scratch.capacity() > SCRATCH_LEN_MAX {
+                *scratch = Vec::with_capacity(SCRATCH_LEN);
+            }
+            used
         }
         // Already lent further up this thread's stack.
         Err(_) => use_scratch(&mut Vec::with_capacity(SCRATCH_LEN)),
@@ -207,3 +218,20 @@ fn with_scratch<R>(use_scratch: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 }
 
 const SCRATCH_LEN: usize = 2048;
+/// A usual NOTIFY has room in it.
+const SCRATCH_LEN_MAX: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_grew_is_given_back() {
+        with_scratch(|scratch| scratch.resize(SCRATCH_LEN_MAX, 1));
+        with_scratch(|scratch| {
+            assert!(scratch.is_empty() && scratch.capacity() >= SCRATCH_LEN_MAX);
+            scratch.resize(2 * SCRATCH_LEN_MAX, 1);
+        });
+        with_scratch(|scratch| assert_eq!((scratch.len(), scratch.capacity()), (0, SCRATCH_LEN)));
+    }
+}

@@ -96,10 +96,12 @@ impl Watcher {
         self.serializer.len()
     }
 
-    /// Starts the feed: the state there is, then every change.
+    /// Starts the feed: the state there is, then every change. Before that the
+    /// alarm is set, so that one that is never told anything ends all the same.
     pub(super) fn start(self: &Arc<Self>, core: &Arc<Core>) {
         let (device, package) = {
-            let state = self.lock();
+            let mut state = self.lock();
+            self.set_alarm(core, &mut state);
             (
                 state.subscription.device().clone(),
                 state.subscription.package(),
@@ -197,7 +199,7 @@ impl Watcher {
         // One that takes no more is shut down already.
         let _ = self
             .serializer
-            .try_push(move || watcher.with(|_, state| state.subscription.end(end)));
+            .try_push(move || watcher.with(|core, state| state.subscription.end(end, core.now())));
     }
 
     fn push_state(self: &Arc<Self>, told: State) {
@@ -360,5 +362,39 @@ impl Watcher {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{registrar::Flow, watch::Policy};
+    use busyhour::{clock::Instant, runtime::Runtime};
+
+    const SUBSCRIBE: &str = "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
+        Via: SIP/2.0/UDP 192.0.2.7:5070;branch=z9hG4bK1\r\n\
+        From: <sip:bob@example.com>;tag=b\r\nTo: <sip:alice@example.com>\r\n\
+        Call-ID: c\r\nCSeq: 1 SUBSCRIBE\r\nContact: <sip:bob@192.0.2.7>\r\n\
+        Event: reg\r\nContent-Length: 0\r\n\r\n";
+
+    fn subscription() -> Subscription {
+        let message = Message::parse(SUBSCRIBE.as_bytes()).expect("sound");
+        let (remote, local) = ("192.0.2.7:5070", "192.0.2.1:5060");
+        let flow = Flow::udp(local.parse().unwrap(), remote.parse().unwrap());
+        let request = Subscribe::read(&message, &Policy::default(), flow).expect("granted");
+        let device = Name::new("sip:alice@example.com");
+        Subscription::open(&request, device, "1-2", None, Instant::ZERO)
+    }
+
+    #[test]
+    fn it_has_an_alarm_before_it_is_told_anything() {
+        let runtime = Runtime::simulated(1);
+        let core = Core::simulated(&runtime, 10);
+        let watcher = Arc::new(Watcher::new(1, "1-2", &core, subscription()));
+        core.watchers().insert(&watcher).expect("room");
+        watcher.start(&core);
+        let state = watcher.lock();
+        assert_eq!(state.alarm.set_for(), state.subscription.deadline());
+        assert!(state.alarm.set_for().is_some());
     }
 }

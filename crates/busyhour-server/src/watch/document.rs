@@ -23,16 +23,17 @@ pub enum Document {
 }
 
 impl Document {
-    /// Reads the body of a package.
+    /// Reads the body of a package, which may take `written_len_max` bytes in
+    /// what watchers are told.
     ///
     /// # Errors
     ///
     /// [`Unreadable`] says why it is none.
-    pub fn read(package: Package, body: &[u8]) -> Result<Self, Unreadable> {
+    pub fn read(package: Package, body: &[u8], written_len_max: usize) -> Result<Self, Unreadable> {
         let text = std::str::from_utf8(body).map_err(|_| Unreadable("Body Is Not UTF-8"))?;
         match package {
-            Package::Presence => presence(text),
-            Package::Dialog => dialogs(text),
+            Package::Presence => presence(text, written_len_max),
+            Package::Dialog => dialogs(text, written_len_max),
             Package::Registration => Err(Unreadable("Registrations Are Not Published")),
             Package::MessageSummary => {
                 let summary = MessageSummary::parse(text)?;
@@ -49,14 +50,24 @@ impl Document {
             Self::Messages(_) => Package::MessageSummary,
         }
     }
+
+    /// The most bytes that it takes beside others in what watchers are told; a
+    /// mailbox tells of one alone.
+    pub(super) fn written_len_max(&self) -> usize {
+        match self {
+            Self::Presence(elements) => elements.len_max(),
+            Self::Dialog { dialogs, .. } => dialogs.len_max(),
+            Self::Messages(_) => 0,
+        }
+    }
 }
 
-fn presence(text: &str) -> Result<Document, Unreadable> {
+fn presence(text: &str, written_len_max: usize) -> Result<Document, Unreadable> {
     let document = elements::read(text, pidf::NAMESPACE, "presence")?;
-    Elements::of(&document, |_| true).map(Document::Presence)
+    Elements::of(&document, |_| true, written_len_max).map(Document::Presence)
 }
 
-fn dialogs(text: &str) -> Result<Document, Unreadable> {
+fn dialogs(text: &str, written_len_max: usize) -> Result<Document, Unreadable> {
     let document = elements::read(text, dialog_info::NAMESPACE, "dialog-info")?;
     let root = document.root_element();
     if root.attribute("state") != Some("full") {
@@ -66,7 +77,7 @@ fn dialogs(text: &str) -> Result<Document, Unreadable> {
     let states = root.children().filter(|node| is_dialog(*node)).map(line_of);
     Ok(Document::Dialog {
         line: LineState::aggregate(states.chain([LineState::Idle])),
-        dialogs: Elements::of(&document, is_dialog)?,
+        dialogs: Elements::of(&document, is_dialog, written_len_max)?,
     })
 }
 

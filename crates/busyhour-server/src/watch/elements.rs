@@ -3,9 +3,13 @@
 //! They are read by a parser and written anew: well-formed, without comments
 //! and processing instructions, each naming its namespace, and with a place in
 //! each id where the owner's name goes, so that ids of two owners differ.
+//!
+//! What is written may be far longer than what was read: a namespace declared
+//! once stands in every element that is of it, and a quote becomes six bytes. So
+//! the length is bounded here as well, and looked at after each step.
 
 use super::{publish::Unreadable, xml::Escaped};
-use roxmltree::{Document, Node, ParsingOptions};
+use roxmltree::{Attribute, Document, Node, ParsingOptions};
 use std::{fmt::Write as _, io::Write as _};
 
 /// The children of a root element.
@@ -31,22 +35,30 @@ pub(super) fn read<'x>(
 }
 
 impl Elements {
-    /// The children of the root that `wanted` wants.
+    /// The children of the root that `wanted` wants, if they take no more than
+    /// `len_max` bytes.
     pub(super) fn of(
         document: &Document<'_>,
         wanted: impl Fn(Node<'_, '_>) -> bool,
+        len_max: usize,
     ) -> Result<Self, Unreadable> {
         let root = document.root_element();
         let namespace = root.tag_name().namespace().unwrap_or("");
-        let mut out = String::new();
+        let mut writing = Writing::new(len_max);
         for child in root
             .children()
             .filter(|child| child.is_element() && wanted(*child))
         {
-            put_element(&mut out, child, namespace, 1)?;
-            out.push_str("\r\n");
+            writing.put_element(child, namespace, 1)?;
+            writing.out.push_str("\r\n");
         }
-        Ok(Self(out.into()))
+        writing.check_len()?;
+        Ok(Self(writing.out.into()))
+    }
+
+    /// No more bytes than this are appended, whoever the owner is.
+    pub(super) fn len_max(&self) -> usize {
+        self.0.len() + self.0.matches(OWNER).count() * OWNER_LEN_MAX
     }
 
     /// Appends them; `owner` tells their ids from those of others.
@@ -75,84 +87,112 @@ impl Elements {
     }
 }
 
-fn put_element(
-    out: &mut String,
-    element: Node<'_, '_>,
-    around: &str,
-    depth: usize,
-) -> Result<(), Unreadable> {
-    if depth > DEPTH_MAX {
-        return Err(Unreadable("Body Is Nested Too Deep"));
+/// Elements on their way into a text.
+struct Writing {
+    out: String,
+    /// What the owner's name will take beside it.
+    owners_len: usize,
+    len_max: usize,
+}
+
+impl Writing {
+    fn new(len_max: usize) -> Self {
+        Self {
+            out: String::new(),
+            owners_len: 0,
+            len_max,
+        }
     }
-    let name = element.tag_name();
-    let namespace = name.namespace().unwrap_or("");
-    out.push('<');
-    out.push_str(name.name());
-    if namespace != around {
-        put_attribute(out, "xmlns", namespace);
+
+    fn check_len(&self) -> Result<(), Unreadable> {
+        match self.out.len() + self.owners_len <= self.len_max {
+            true => Ok(()),
+            false => Err(Unreadable("Body Is Too Long Written Out")),
+        }
     }
-    for (index, attribute) in element.attributes().enumerate() {
-        let is_id = depth == 1 && attribute.name() == "id";
+
+    fn put_element(
+        &mut self,
+        element: Node<'_, '_>,
+        around: &str,
+        depth: usize,
+    ) -> Result<(), Unreadable> {
+        self.check_len()?;
+        if depth > DEPTH_MAX {
+            return Err(Unreadable("Body Is Nested Too Deep"));
+        }
+        let name = element.tag_name();
+        let namespace = name.namespace().unwrap_or("");
+        self.out.push('<');
+        self.out.push_str(name.name());
+        if namespace != around {
+            self.put_value("xmlns", namespace);
+        }
+        for (index, attribute) in element.attributes().enumerate() {
+            self.put_attribute(index, &attribute, depth);
+            self.check_len()?;
+        }
+        self.put_content(element, namespace, depth)
+    }
+
+    fn put_attribute(&mut self, index: usize, attribute: &Attribute<'_, '_>, depth: usize) {
+        let (name, value) = (attribute.name(), attribute.value());
         match attribute.namespace() {
-            None if is_id => put_id(out, attribute.value()),
-            None => put_attribute(out, attribute.name(), attribute.value()),
-            Some(XML) => {
-                put_attribute(out, &format!("xml:{}", attribute.name()), attribute.value())
-            }
+            None if depth == 1 && name == "id" => self.put_id(value),
+            None => self.put_value(name, value),
+            Some(XML) => self.put_value(&format!("xml:{name}"), value),
             Some(other) => {
-                put_attribute(out, &format!("xmlns:a{index}"), other);
-                put_attribute(
-                    out,
-                    &format!("a{index}:{}", attribute.name()),
-                    attribute.value(),
-                );
+                self.put_value(&format!("xmlns:a{index}"), other);
+                self.put_value(&format!("a{index}:{name}"), value);
             }
         }
     }
-    put_content(out, element, namespace, depth)
-}
 
-fn put_content(
-    out: &mut String,
-    element: Node<'_, '_>,
-    namespace: &str,
-    depth: usize,
-) -> Result<(), Unreadable> {
-    if !element.has_children() {
-        out.push_str("/>");
-        return Ok(());
+    fn put_content(
+        &mut self,
+        element: Node<'_, '_>,
+        namespace: &str,
+        depth: usize,
+    ) -> Result<(), Unreadable> {
+        if !element.has_children() {
+            self.out.push_str("/>");
+            return Ok(());
+        }
+        self.out.push('>');
+        for child in element.children() {
+            if child.is_element() {
+                self.put_element(child, namespace, depth + 1)?;
+            } else if let (true, Some(text)) = (child.is_text(), child.text()) {
+                self.put_text(text);
+            }
+        }
+        // Writing to a String can't fail.
+        let _ = write!(self.out, "</{}>", element.tag_name().name());
+        Ok(())
     }
-    out.push('>');
-    for child in element.children() {
-        if child.is_element() {
-            put_element(out, child, namespace, depth + 1)?;
-        } else if let (true, Some(text)) = (child.is_text(), child.text()) {
-            put_text(out, text);
+
+    /// White space between elements says nothing, and each child of the root is a line.
+    fn put_text(&mut self, text: &str) {
+        for (index, word) in text.split_ascii_whitespace().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            let _ = write!(self.out, "{space}{}", Escaped(word));
         }
     }
-    // Writing to a String can't fail.
-    let _ = write!(out, "</{}>", element.tag_name().name());
-    Ok(())
-}
 
-/// White space between elements says nothing, and each child of the root is a line.
-fn put_text(out: &mut String, text: &str) {
-    for (index, word) in text.split_ascii_whitespace().enumerate() {
-        let space = if index == 0 { "" } else { " " };
-        let _ = write!(out, "{space}{}", Escaped(word));
+    fn put_value(&mut self, name: &str, value: &str) {
+        let _ = write!(self.out, " {name}=\"{}\"", Escaped(value));
     }
-}
 
-fn put_attribute(out: &mut String, name: &str, value: &str) {
-    let _ = write!(out, " {name}=\"{}\"", Escaped(value));
-}
-
-/// No text can hold the mark: it is no character of XML, and escaped away.
-fn put_id(out: &mut String, value: &str) {
-    let _ = write!(out, " id=\"{OWNER}{}\"", Escaped(value));
+    /// No text can hold the mark: it is no character of XML, and escaped away.
+    fn put_id(&mut self, value: &str) {
+        let _ = write!(self.out, " id=\"{OWNER}{}\"", Escaped(value));
+        self.owners_len += OWNER_LEN_MAX;
+    }
 }
 
 const OWNER: char = '\u{1}';
+/// A number of 64 bits between its letter and its hyphen.
+const OWNER_LEN_MAX: usize = 22;
 const XML: &str = "http://www.w3.org/XML/1998/namespace";
 /// Presence of a person with many devices has less than a hundred.
 const NODES_MAX: u32 = 2_000;
@@ -163,11 +203,14 @@ mod tests {
     use super::*;
 
     fn elements(text: &str) -> Result<String, Unreadable> {
-        let elements = Elements::of(&read(text, "n", "r")?, |_| true)?;
+        let elements = Elements::of(&read(text, "n", "r")?, |_| true, LEN_MAX)?;
+        assert!(elements.len_max() <= LEN_MAX);
         let mut out = Vec::new();
         elements.write(&mut out, 7);
         Ok(String::from_utf8(out).unwrap())
     }
+
+    const LEN_MAX: usize = 6 << 10;
 
     #[test]
     fn they_stand_for_themselves_whatever_prefixes_they_had() {
@@ -199,5 +242,27 @@ mod tests {
         ] {
             assert!(elements(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_grows_when_it_is_written_is_refused() {
+        let quotes = "'".repeat(2_000);
+        let space = |children: &str| format!("<r xmlns='n' xmlns:q=\"{quotes}\">{children}</r>");
+        let attributes: String = (0..200).map(|index| format!(" q:a{index}=''")).collect();
+        let nested = format!("{}{}", "<q:a><a>".repeat(8), "</a></q:a>".repeat(8));
+        let ids: String = (0..300).map(|index| format!("<a id='{index}'/>")).collect();
+        for text in [
+            space(&"<q:a/>".repeat(330)),
+            space(&format!("<a{attributes}/>")),
+            space(&nested),
+            format!("<r xmlns='n'><a>{quotes}</a></r>"),
+            format!("<r xmlns='n'><a b=\"{quotes}\"/></r>"),
+            format!("<r xmlns='n'>{ids}</r>"),
+        ] {
+            let refusal = Unreadable("Body Is Too Long Written Out");
+            assert_eq!(elements(&text), Err(refusal), "{text}");
+        }
+        let long = format!("<r xmlns='n'><a>{}</a></r>", "x".repeat(4_000));
+        assert!(elements(&long).is_ok());
     }
 }

@@ -45,4 +45,4 @@ pub use publish::{Publish, Unreadable, write_published};
 pub use reginfo::{Registered, RegistrationState};
 pub use state::{DeviceState, ExtensionState, Reachable, State, Told};
 pub use subscribe::Subscribe;
-pub use subscription::{End, Subscription, Transmission};
+pub use subscription::{End, NoBuffer, Subscription, Transmission};

@@ -17,10 +17,17 @@ pub struct Policy {
     /// are conflated to the last one. Zero tells as fast as it answers.
     pub notify_interval: Duration,
     /// Longest body of a publication, in bytes; more is refused with 413.
+    /// Written anew for watchers it may take as many, or 6 KiB if that is more;
+    /// else it is refused with 400.
     pub publication_len_max: usize,
 }
 
 impl Policy {
+    /// Longest that a publication may be when it is written anew, in bytes.
+    pub(super) fn written_len_max(&self) -> usize {
+        self.publication_len_max.max(WRITTEN_LEN_USUAL)
+    }
+
     /// The lifetime in seconds for a wish, `None` when the wish is too short.
     pub(super) fn grant(&self, wish_s: Option<u32>) -> Option<u32> {
         granted_seconds(
@@ -43,3 +50,7 @@ impl Default for Policy {
         }
     }
 }
+
+/// Half as much again as the usual limit of a body, in bytes: what declares its
+/// namespaces once has them in several elements afterwards.
+const WRITTEN_LEN_USUAL: usize = 6 << 10;

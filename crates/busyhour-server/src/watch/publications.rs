@@ -61,7 +61,8 @@ impl Publications {
     /// # Errors
     ///
     /// [`Refusal::ConditionFailed`] when the entity-tag is not the last one of
-    /// a publication that lives; [`Refusal::TooManyPublications`].
+    /// a publication that lives; [`Refusal::TooManyPublications`];
+    /// [`Refusal::TooLarge`] when a NOTIFY would not have room for all of them.
     pub fn publish(
         &mut self,
         publish: Publish<'_>,
@@ -79,6 +80,9 @@ impl Publications {
         };
         let found = self.list.iter().position(is_it);
         let index = found.ok_or(Refusal::ConditionFailed)?;
+        if let Some(document) = &publish.document {
+            self.check_room(document, Some(index))?;
+        }
         let (_, etag) = new();
         let granted = |step| Granted {
             etag: etag.clone(),
@@ -153,6 +157,17 @@ impl Publications {
         self.list.is_empty()
     }
 
+    /// Whether there is room for a document beside all but the one it replaces.
+    fn check_room(&self, document: &Document, replaced: Option<usize>) -> Result<(), Refusal> {
+        let others = self.list.iter().enumerate();
+        let others = others.filter(|(index, _)| Some(*index) != replaced);
+        let lens = others.map(|(_, other)| other.published.document.written_len_max());
+        match lens.sum::<usize>() + document.written_len_max() <= WRITTEN_SUM_MAX {
+            true => Ok(()),
+            false => Err(Refusal::TooLarge),
+        }
+    }
+
     fn begin(
         &mut self,
         publish: Publish<'_>,
@@ -173,6 +188,7 @@ impl Publications {
         if self.list.len() >= count_max {
             return Err(Refusal::TooManyPublications);
         }
+        self.check_room(&document, None)?;
         self.list.push(Publication {
             etag: etag.as_str().into(),
             expires_at: end(now, publish.granted_s),
@@ -194,3 +210,7 @@ impl Publication {
 fn end(now: Instant, granted_s: u32) -> Instant {
     now + Duration::from_secs(granted_s.into())
 }
+
+/// All that is told of one address of record goes into one NOTIFY, with its
+/// contacts beside it, and that into one datagram of 64 KiB at most.
+const WRITTEN_SUM_MAX: usize = 48 << 10;

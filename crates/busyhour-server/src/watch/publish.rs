@@ -102,7 +102,7 @@ fn document(
     if body.len() > policy.publication_len_max {
         return Err(Refusal::TooLarge);
     }
-    let document = Document::read(package, body);
+    let document = Document::read(package, body, policy.written_len_max());
     document.map(Some).map_err(|Unreadable(reason)| bad(reason))
 }
 

@@ -64,6 +64,12 @@ pub enum End {
     Unanswered,
 }
 
+/// There is no buffer for a NOTIFY. It is owed still, and tried again at
+/// [`Subscription::deadline`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no buffer for a NOTIFY")]
+pub struct NoBuffer;
+
 /// A datagram to be sent.
 #[derive(Debug, Clone)]
 pub struct Transmission {
@@ -76,8 +82,9 @@ pub struct Transmission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Active,
-    /// The last NOTIFY is owed or on its way.
-    Ending(End),
+    /// The last NOTIFY is owed or on its way; one that cannot be written for
+    /// want of a state or a buffer is given up at the time.
+    Ending(End, Instant),
     Over(End),
 }
 
@@ -190,10 +197,11 @@ impl Subscription {
         true
     }
 
-    /// Ends the subscription with a last NOTIFY.
-    pub fn end(&mut self, end: End) {
+    /// Ends the subscription with a last NOTIFY, or without one when there is
+    /// nothing to tell or no buffer for 32 s.
+    pub fn end(&mut self, end: End, now: Instant) {
         if self.phase == Phase::Active {
-            self.phase = Phase::Ending(end);
+            self.phase = Phase::Ending(end, now + 64 * T1);
             self.owes_notify = true;
             self.is_urgent = true;
         }
@@ -202,28 +210,36 @@ impl Subscription {
     /// What has to be sent at `now`, if anything. Ask again until there is
     /// nothing, and then at [`Subscription::deadline`]. `scratch` is room to
     /// write in and holds nothing afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`NoBuffer`] when `buffers` have no room for what has to be sent.
     pub fn poll(
         &mut self,
         now: Instant,
         scratch: &mut Vec<u8>,
         buffers: &BufferPool,
-    ) -> Option<Transmission> {
+    ) -> Result<Option<Transmission>, NoBuffer> {
         if let Some(outstanding) = self.outstanding.as_mut() {
             if outstanding.is_hopeless(now) {
                 self.over(End::Unanswered);
-                return None;
+                return Ok(None);
             }
-            let datagram = outstanding.resend(now)?;
             let is_again = true;
-            return Some(Transmission { datagram, is_again });
+            let again = |datagram| Transmission { datagram, is_again };
+            return Ok(outstanding.resend(now).map(again));
         }
         if now >= self.expires_at {
-            self.end(End::Expired);
+            self.end(End::Expired, now);
         }
-        match self.may_notify(now) {
-            true => self.notify(now, scratch, buffers),
-            false => None,
+        let sent = match self.may_notify(now) {
+            true => self.notify(now, scratch, buffers).map(Some),
+            false => Ok(None),
+        };
+        if !matches!(sent, Ok(Some(_))) {
+            self.give_up(now);
         }
+        sent
     }
 
     /// When to poll again; `None` when only an event can bring something new.
@@ -236,7 +252,7 @@ impl Subscription {
                 Some(self.next_change_at.min(self.expires_at))
             }
             (None, Phase::Active) => Some(self.expires_at),
-            (None, Phase::Ending(_)) => None,
+            (None, Phase::Ending(_, give_up_at)) => Some(give_up_at),
         }
     }
 
@@ -244,7 +260,7 @@ impl Subscription {
     pub fn ended(&self) -> Option<End> {
         match self.phase {
             Phase::Over(end) => Some(end),
-            Phase::Active | Phase::Ending(_) => None,
+            Phase::Active | Phase::Ending(..) => None,
         }
     }
 
@@ -268,13 +284,22 @@ impl Subscription {
         self.owes_notify = true;
         self.is_urgent = true;
         if granted_s == 0 {
-            self.end(End::Unsubscribed);
+            self.end(End::Unsubscribed, now);
         }
     }
 
     fn confirmed(&mut self, is_last: bool) {
         self.outstanding = None;
-        if let (true, Phase::Ending(end)) = (is_last, self.phase) {
+        if let (true, Phase::Ending(end, _)) = (is_last, self.phase) {
+            self.over(end);
+        }
+    }
+
+    /// The last NOTIFY could not be written until now.
+    fn give_up(&mut self, now: Instant) {
+        if let Phase::Ending(end, give_up_at) = self.phase
+            && now >= give_up_at
+        {
             self.over(end);
         }
     }
@@ -283,6 +308,7 @@ impl Subscription {
         self.phase = Phase::Over(end);
         self.outstanding = None;
         self.owes_notify = false;
+        self.retry_at = None;
     }
 
     fn may_notify(&self, now: Instant) -> bool {
@@ -296,7 +322,7 @@ impl Subscription {
         now: Instant,
         scratch: &mut Vec<u8>,
         buffers: &BufferPool,
-    ) -> Option<Transmission> {
+    ) -> Result<Transmission, NoBuffer> {
         let cseq = self.dialog.next_cseq();
         scratch.clear();
         self.write_notify(cseq, now, scratch);
@@ -304,7 +330,7 @@ impl Subscription {
         scratch.clear();
         let Ok(datagram) = datagram else {
             self.retry_at = Some(now + T1);
-            return None;
+            return Err(NoBuffer);
         };
         self.retry_at = None;
         self.owes_notify = false;
@@ -319,7 +345,7 @@ impl Subscription {
         let outstanding = Outstanding::new(cseq, is_last, datagram.clone(), is_reliable, now);
         self.outstanding = Some(outstanding);
         let is_again = false;
-        Some(Transmission { datagram, is_again })
+        Ok(Transmission { datagram, is_again })
     }
 
     fn write_notify(&self, cseq: u32, now: Instant, out: &mut Vec<u8>) {
@@ -371,8 +397,8 @@ impl Display for StateValue<'_> {
                 let left = seconds(subscription.expires_at - *now);
                 write!(f, "active;expires={left}")
             }
-            Phase::Ending(End::Deactivated) => f.write_str("terminated;reason=deactivated"),
-            Phase::Ending(_) | Phase::Over(_) => f.write_str("terminated;reason=timeout"),
+            Phase::Ending(End::Deactivated, _) => f.write_str("terminated;reason=deactivated"),
+            Phase::Ending(..) | Phase::Over(_) => f.write_str("terminated;reason=timeout"),
         }
     }
 }

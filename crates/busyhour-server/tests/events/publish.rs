@@ -296,6 +296,57 @@ fn publications_are_bounded_in_number_and_size() {
 }
 
 #[test]
+fn a_publication_that_grows_when_it_is_written_is_refused() {
+    let mut world = World::open();
+    let quotes = "'".repeat(2_000);
+    let children = "<q:a/>".repeat(330);
+    let grows = format!(
+        "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\" xmlns:q=\"{quotes}\">{children}</presence>"
+    );
+    assert!(grows.len() <= Policy::default().publication_len_max);
+    let answer = world.publish("alice", PRESENCE, &grows);
+    assert!(
+        answer.starts_with("SIP/2.0 400 Body Is Too Long Written Out\r\n"),
+        "{answer}"
+    );
+    assert_eq!(world.stats().publish.publication_count, 0);
+}
+
+#[test]
+fn all_publications_of_an_address_have_room_in_one_notify() {
+    let mut world = World::with(ServerConfig {
+        limits: Limits {
+            publications_per_device_max: 64,
+            ..Limits::default()
+        },
+        watch: Policy {
+            publication_len_max: 32_768,
+            ..Policy::default()
+        },
+        ..open_config()
+    });
+    let mut long = |headers: &str, len: usize| {
+        world.publish("alice", headers, &presence("open", &"x".repeat(len)))
+    };
+    let first = long(PRESENCE, 24_000);
+    assert!(first.starts_with("SIP/2.0 200 "), "{first}");
+    let answer = long(PRESENCE, 26_000);
+    assert!(answer.starts_with("SIP/2.0 413 "), "{answer}");
+    let second = long(PRESENCE, 20_000);
+    assert!(second.starts_with("SIP/2.0 200 "), "{second}");
+    let changes = if_match(&first, "presence") + "Content-Type: application/pidf+xml\r\n";
+    let answer = long(&changes, 30_000);
+    assert!(answer.starts_with("SIP/2.0 413 "), "{answer}");
+    let answer = long(&changes, 25_000);
+    assert!(
+        answer.starts_with("SIP/2.0 200 "),
+        "its tag holds: {answer}"
+    );
+    let notify = world.watch("w", "alice", "presence");
+    assert!(body(&notify).len() > 45_000 && notify.len() < 65_507);
+}
+
+#[test]
 fn a_retransmitted_publish_is_answered_and_does_nothing() {
     let mut world = World::open();
     let request = world.request(
