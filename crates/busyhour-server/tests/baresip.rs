@@ -8,7 +8,7 @@ use std::{
     fs::File,
     process::{Child, Command, Stdio},
 };
-use support::{Place, ServerProcess};
+use support::{Place, ServerProcess, wait_until};
 
 /// The token is `secret`.
 const CONFIGURATION: &str = "
@@ -36,57 +36,119 @@ struct Telephone {
 }
 
 impl Telephone {
-    /// One of alice's, who has bob among her contacts.
-    fn start(server: &ServerProcess) -> Self {
+    /// One of alice's, with a lamp for messages and bob among her contacts.
+    fn alice(server: &ServerProcess, options: &str) -> Self {
+        let contacts = "\"Bob\" <sip:bob@example.com>;presence=p2p\n";
+        Self::start(server, "alice", "something", options, contacts)
+    }
+
+    /// One of bob's, who knows nobody.
+    fn bob(server: &ServerProcess) -> Self {
+        Self::start(server, "bob", "else", "", "")
+    }
+
+    /// Registered. This telephone now and then begins without sending anything
+    /// at all, and is then begun anew.
+    fn start(
+        server: &ServerProcess,
+        user: &str,
+        password: &str,
+        options: &str,
+        contacts: &str,
+    ) -> Self {
         let place = Place::new();
         place.file("config", CONFIG);
         place.file(
             "accounts",
             &format!(
-                "<sip:alice@example.com;transport=udp>;auth_user=alice;auth_pass=something;\
-                 outbound=\"sip:{};transport=udp\";regint=600;pubint=600;mwi=yes\n",
+                "<sip:{user}@example.com;transport=udp>;auth_user={user};auth_pass={password};\
+                 outbound=\"sip:{};transport=udp\";regint=600;pubint=600{options}\n",
                 server.sip
             ),
         );
-        place.file("contacts", "\"Bob\" <sip:bob@example.com>;presence=p2p\n");
-        let output = File::create(place.path("output")).expect("a writable temporary folder");
-        // Line by line, so that what it prints is there to be read.
-        let child = Command::new("stdbuf")
-            .args(["-oL", "baresip", "-f"])
-            .arg(place.path("."))
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().expect("another handle"))
-            .stderr(output)
-            .spawn();
-        let child = child.expect("stdbuf, which coreutils has");
+        place.file("contacts", contacts);
+        let mut telephone = Self::run(place);
+        let mut looks = 0;
+        wait_until(
+            || {
+                looks += 1;
+                if looks % LOOKS_MAX == 0 {
+                    telephone.run_again();
+                }
+                telephone.assert_lives();
+                telephone.output().contains("200 OK")
+            },
+            || format!("{user} does not register"),
+        );
+        telephone
+    }
+
+    fn run(place: Place) -> Self {
+        let child = begin(&place);
         Self { child, place }
+    }
+
+    fn run_again(&mut self) {
+        self.end();
+        self.child = begin(&self.place);
+    }
+
+    fn end(&mut self) {
+        // Gone already is as good as ended here.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     fn output(&self) -> String {
         std::fs::read_to_string(self.place.path("output")).unwrap_or_default()
     }
 
-    /// Waits until it has printed `words`; fails when it ends first.
-    fn wait_for(&mut self, words: &str) {
-        while !self.output().contains(words) {
-            if let Some(status) = self.child.try_wait().expect("a child of ours") {
-                panic!(
-                    "baresip, which scripts/install-deps.sh test installs, ended: {status}\n{}",
-                    self.output()
-                );
+    /// Waits until it has printed a line with all of `words`; fails when it ends first.
+    fn wait_for(&mut self, words: &[&str]) {
+        let place = &self.place;
+        let output = || std::fs::read_to_string(place.path("output")).unwrap_or_default();
+        let child = &mut self.child;
+        let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+        let is_printed = || {
+            let is_printed = output().lines().any(has_all);
+            is_printed || {
+                assert_lives(child, &output());
+                false
             }
-            // Only to leave the processor to those who are waited for.
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        };
+        wait_until(is_printed, || format!("no {words:?} in:\n{}", output()));
+    }
+
+    /// Fails when it has ended.
+    fn assert_lives(&mut self) {
+        let output = self.output();
+        assert_lives(&mut self.child, &output);
+    }
+}
+
+fn assert_lives(child: &mut Child, output: &str) {
+    if let Some(status) = child.try_wait().expect("a child of ours") {
+        panic!("baresip, which scripts/install-deps.sh test installs, ended: {status}\n{output}");
     }
 }
 
 impl Drop for Telephone {
     fn drop(&mut self) {
-        // Gone already is as good as ended here.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
+}
+
+fn begin(place: &Place) -> Child {
+    let output = File::create(place.path("output")).expect("a writable temporary folder");
+    // Line by line, so that what it prints is there to be read.
+    let child = Command::new("stdbuf")
+        .args(["-oL", "baresip", "-f"])
+        .arg(place.path("."))
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().expect("another handle"))
+        .stderr(output)
+        .spawn();
+    child.expect("stdbuf, which coreutils has")
 }
 
 #[test]
@@ -98,12 +160,12 @@ fn a_telephone_registers_and_is_told_of_its_messages() {
         "/api/mailboxes/alice",
         r#"{"voice":{"new":2,"old":8}}"#,
     );
-    let mut telephone = Telephone::start(&server);
-    telephone.wait_for("Voice-Message: 2/8 (0/0)");
+    let mut telephone = Telephone::alice(&server, ";mwi=yes");
+    telephone.wait_for(&["Voice-Message: 2/8 (0/0)"]);
     assert!(telephone.output().contains("Messages-Waiting: yes"));
     assert_eq!(server.stat("/registrar/binding_count"), 1);
     put(&server, "/api/mailboxes/alice", r#"{"voice":{"old":10}}"#);
-    telephone.wait_for("Voice-Message: 0/10 (0/0)");
+    telephone.wait_for(&["Voice-Message: 0/10 (0/0)"]);
     assert!(telephone.output().contains("Messages-Waiting: no"));
 }
 
@@ -111,10 +173,18 @@ fn a_telephone_registers_and_is_told_of_its_messages() {
 fn a_telephone_publishes_and_watches() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
-    let _telephone = Telephone::start(&server);
-    server.wait_for("/publish/publication_count", |count| count == 1);
-    server.wait_for("/watch/watcher_count", |count| count == 2);
-    server.wait_for("/watch/confirmed", |count| count >= 2);
+    let mut alices = Telephone::alice(&server, ";mwi=no");
+    server.wait_for("/publish/publication_count", |count| {
+        alices.assert_lives();
+        count == 1
+    });
+    server.wait_for("/watch/watcher_count", |count| count == 1);
+    // That bob cannot be reached.
+    server.wait_for("/watch/confirmed", |count| count >= 1);
+    let mut bobs = Telephone::bob(&server);
+    alices.wait_for(&["<sip:bob@example.com> changed status", "Online"]);
+    server.wait_for("/publish/publication_count", |count| count == 2);
+    bobs.assert_lives();
     assert_eq!(server.stat("/publish/rejected"), 0);
     assert_eq!(server.stat("/watch/rejected"), 0);
 }
@@ -124,6 +194,9 @@ fn put(server: &ServerProcess, path: &str, body: &str) {
     let response = request.header("authorization", "Bearer secret").send(body);
     response.expect("an answer that is no refusal");
 }
+
+/// Looks at a telephone that does not register before it is begun anew.
+const LOOKS_MAX: usize = 2_000;
 
 /// Only what a telephone without sound needs.
 const CONFIG: &str = "\

@@ -15,7 +15,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
@@ -133,9 +133,8 @@ impl ServerProcess {
 
     /// Waits until it has written `words` to standard error.
     pub fn wait_for_log(&self, words: &str) {
-        while !self.log().contains(words) {
-            std::thread::sleep(PACE);
-        }
+        let is_there = || self.log().contains(words);
+        wait_until(is_there, || format!("no {words:?} in:\n{}", self.log()));
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -181,10 +180,10 @@ impl ServerProcess {
 
     /// Waits until a counter or gauge is as wanted; fails when the server ends first.
     pub fn wait_for(&self, pointer: &str, mut wanted: impl FnMut(u64) -> bool) {
-        while !wanted(self.stat(pointer)) {
-            // Only to leave the processor to those who are waited for.
-            std::thread::sleep(PACE);
-        }
+        let is_so = || wanted(self.stat(pointer));
+        wait_until(is_so, || {
+            format!("{pointer} in {}\n{}", self.stats(), self.log())
+        });
     }
 }
 
@@ -196,6 +195,20 @@ impl Drop for ServerProcess {
     }
 }
 
+/// Waits until something is so; panics with what there is instead when it is
+/// not in a minute, which is far longer than anything here takes.
+pub fn wait_until(mut is_so: impl FnMut() -> bool, what_is: impl FnOnce() -> String) {
+    let given_up_at = Instant::now() + PATIENCE;
+    while !is_so() {
+        if Instant::now() >= given_up_at {
+            panic!("waited in vain for {PATIENCE:?}: {}", what_is());
+        }
+        // Only to leave the processor to those who are waited for.
+        std::thread::sleep(PACE);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at something awaited; no test depends on its length.
 const PACE: Duration = Duration::from_millis(5);
 
