@@ -50,6 +50,7 @@ fn watchers_of_sip_devices_hold_the_true_state() {
     );
     assert_eq!(server.stat("/watch/watcher_count"), 100);
     assert!(server.stat("/watch/confirmed") >= 200);
+    assert_eq!(server.stat("/watch/refreshed"), 100, "each was asked for");
 }
 
 #[test]

@@ -71,9 +71,10 @@ pub struct WatchUse {
     pub notify_per_s: f64,
     /// NOTIFY requests that came again.
     pub notified_again: u64,
-    /// Subscriptions that the server ended.
+    /// Subscriptions that the server ended, or did not know any more in the end.
     pub watchers_ended: u64,
-    /// Watchers who believe of their device what is not so, a while after the last NOTIFY.
+    /// Watchers who believe of their device what is not so, a while after the last
+    /// NOTIFY, and those whose subscription is over.
     pub watchers_wrong: u64,
     /// From the last answer to a device to the last NOTIFY, in milliseconds; 0
     /// when that came before.

@@ -307,7 +307,24 @@ impl Running {
             .zip(after)
             .map(|(before, after)| server_use(before, after, &report));
         report.watch = watch.map(|notified_before| self.watch_use(&report, begin, notified_before));
+        if let Some(told) = &mut report.watch {
+            self.count_forgotten(told);
+        }
         Ok(report)
+    }
+
+    /// Those whom the server no longer knows, though they never heard of an end,
+    /// are wrong too. It tells those whom it knows once more, so that this comes
+    /// after all else.
+    fn count_forgotten(&mut self, told: &mut WatchUse) {
+        let Some(mut watch) = self.watch.take() else {
+            return;
+        };
+        watch.ask_again(|device| self.is_registered(device));
+        let ended = watch.engine.tally.ended;
+        told.watchers_wrong += ended - told.watchers_ended;
+        told.watchers_ended = ended;
+        self.watch = Some(watch);
     }
 
     /// Runs a phase while the watchers listen, and until they have heard all;

@@ -45,17 +45,30 @@ impl WatchDriver {
     /// Subscribes so many watchers and waits until each was told something or
     /// failed; no longer than a while for a server that tells nothing.
     pub fn subscribe(&mut self, count: u32) {
+        self.ask(count, |engine, now, _, out| engine.subscribe(now, out));
+    }
+
+    /// Has each watcher that is right about its device ask whether the server
+    /// knows it still, and waits as [`WatchDriver::subscribe`] does.
+    pub fn ask_again(&mut self, truth: impl Fn(u32) -> Option<bool>) {
+        self.ask(self.engine.len(), |engine, now, index, out| {
+            engine.ask_again(now, index, &truth, out);
+        });
+    }
+
+    /// Asks `count` times, some at a time.
+    fn ask(&mut self, count: u32, one: impl Fn(&mut WatchEngine, Instant, u32, &mut Outbox)) {
         let mut inbox = Inbox::new();
-        let (mut left, mut heard_at) = (count, self.clock.now());
-        while left > 0 || self.engine.in_flight() > 0 {
+        let (mut asked, mut heard_at) = (0, self.clock.now());
+        while asked < count || self.engine.in_flight() > 0 {
             let now = self.clock.now();
             heard_at = heard_at.max(self.engine.tally.last_at);
             if now >= heard_at + PATIENCE {
                 return;
             }
-            while left > 0 && self.engine.in_flight() < SLOTS {
-                self.engine.subscribe(now, &mut self.outbox);
-                left -= 1;
+            while asked < count && self.engine.in_flight() < SLOTS {
+                one(&mut self.engine, now, asked, &mut self.outbox);
+                asked += 1;
             }
             self.step(now, &mut inbox);
         }

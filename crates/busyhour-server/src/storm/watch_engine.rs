@@ -1,6 +1,8 @@
 //! Watchers of the devices as one pure machine: each subscribes once, answers
-//! its NOTIFYs, and believes what the last one said.
+//! its NOTIFYs, and believes what the last one said. In the end it asks again,
+//! since one that the server has forgotten hears nothing and looks content.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 
 use busyhour::clock::Instant;
@@ -9,9 +11,10 @@ use busyhour::timer::Queue;
 use super::batch::Outbox;
 use super::fleet::Fleet;
 use super::flight::{Expired, Flight, Timing};
+use super::pattern::shown;
 use crate::auth::{Algorithm, Answer};
 use crate::proto::sip::{
-    DigestChallenge, HeaderName, Message, Method, RequestBuilder, ResponseBuilder, Status,
+    Contacts, DigestChallenge, HeaderName, Message, Method, RequestBuilder, ResponseBuilder, Status,
 };
 
 /// All watchers, at one socket. Watcher `w` watches device `w % devices`, with
@@ -40,7 +43,7 @@ pub(super) struct WatchTally {
     pub notified: u64,
     /// NOTIFY requests that came again.
     pub again: u64,
-    /// Subscriptions that the server ended.
+    /// Subscriptions that the server ended, or no longer knows.
     pub ended: u64,
     /// Datagrams that belong to no watcher.
     pub unexpected: u64,
@@ -55,9 +58,34 @@ struct Watcher {
     flight: Option<Flight>,
     cseq: u32,
     notified_cseq: u32,
+    /// A SUBSCRIBE was sent, and since then no NOTIFY has come.
+    awaits_notify: bool,
     /// Whether the device can be reached, as the last NOTIFY said.
     told: Option<bool>,
+    /// From the first 200 on.
+    dialog: Option<Dialog>,
+    /// The server ended the subscription, or no longer knows it.
     has_ended: bool,
+}
+
+/// The server's half of a dialog.
+#[derive(Debug)]
+struct Dialog {
+    tag: Box<str>,
+    /// Its Contact, where requests in the dialog go.
+    target: Box<str>,
+}
+
+impl Dialog {
+    fn of(response: &Message<'_>) -> Option<Self> {
+        let Ok(Contacts::List(mut contacts)) = response.contacts() else {
+            return None;
+        };
+        Some(Self {
+            tag: response.to().ok()?.tag()?.into(),
+            target: contacts.next()?.ok()?.address.uri.to_string().into(),
+        })
+    }
 }
 
 impl WatchEngine {
@@ -77,14 +105,37 @@ impl WatchEngine {
     /// One more watcher subscribes.
     pub fn subscribe(&mut self, now: Instant, out: &mut Outbox) {
         let index = self.watchers.len() as u32;
+        self.watchers.push(Watcher::default());
+        self.begin(now, index, out);
+    }
+
+    /// Has a watcher subscribe again in its dialog, if it is right about its
+    /// device: whether the server knows it still. One that it does not know has
+    /// ended.
+    pub fn ask_again(
+        &mut self,
+        now: Instant,
+        index: u32,
+        truth: impl Fn(u32) -> Option<bool>,
+        out: &mut Outbox,
+    ) {
+        let watcher = self.watchers.get(index as usize);
+        let is_idle = |watcher: &&Watcher| watcher.flight.is_none() && watcher.dialog.is_some();
+        if watcher.filter(is_idle).is_some() && !self.is_wrong(index, truth) {
+            self.begin(now, index, out);
+        }
+    }
+
+    fn begin(&mut self, now: Instant, index: u32, out: &mut Outbox) {
         let timer = self.timers.add(Instant::FAR_FUTURE, index);
-        let flight = Flight::new(now, 1, EXPIRES_S, timer);
-        self.in_flight += 1;
-        self.watchers.push(Watcher {
-            flight: Some(flight),
-            cseq: 1,
-            ..Watcher::default()
-        });
+        let Some(watcher) = self.watchers.get_mut(index as usize) else {
+            return;
+        };
+        // One that is still told nothing of what it asked before is counted.
+        self.in_flight += usize::from(!watcher.awaits_notify);
+        watcher.awaits_notify = true;
+        watcher.cseq += 1;
+        watcher.flight = Some(Flight::new(now, watcher.cseq, EXPIRES_S, timer));
         self.transmit(now, index, out);
     }
 
@@ -129,15 +180,25 @@ impl WatchEngine {
         self.in_flight
     }
 
+    /// How many watchers there are.
+    pub fn len(&self) -> u32 {
+        self.watchers.len() as u32
+    }
+
     /// Watchers who believe of their device what is not `truth` of its index,
-    /// where that is known.
+    /// where that is known; and those whose subscription is over, who would not
+    /// hear of a change.
     pub fn wrong(&self, truth: impl Fn(u32) -> Option<bool>) -> u64 {
-        let watchers = self.watchers.iter().zip(0..);
-        let wrong = watchers.filter(|(watcher, index)| {
-            let truth = truth(index % self.devices);
-            truth.is_some_and(|truth| watcher.told != Some(truth))
-        });
+        let wrong = (0..self.len()).filter(|index| self.is_wrong(*index, &truth));
         wrong.count() as u64
+    }
+
+    fn is_wrong(&self, index: u32, truth: impl Fn(u32) -> Option<bool>) -> bool {
+        let truth = truth(index % self.devices);
+        let is_wrong = |watcher: &Watcher| {
+            watcher.has_ended || truth.is_some_and(|truth| watcher.told != Some(truth))
+        };
+        self.watchers.get(index as usize).is_some_and(is_wrong)
     }
 
     fn notified(&mut self, now: Instant, notify: &Message<'_>, out: &mut Outbox) {
@@ -153,14 +214,14 @@ impl WatchEngine {
             return;
         }
         watcher.notified_cseq = cseq;
-        let was_told = watcher.told.replace(says_open(notify.body())).is_some();
+        watcher.told = Some(says_open(notify.body()));
         let state = notify.subscription_state().ok().flatten();
         if state.is_some_and(|state| state.is_terminated()) && !watcher.has_ended {
             watcher.has_ended = true;
             self.tally.ended += 1;
         }
-        let is_done = !was_told && watcher.flight.is_none();
-        self.in_flight -= usize::from(is_done);
+        let was_awaited = std::mem::take(&mut watcher.awaits_notify);
+        self.in_flight -= usize::from(was_awaited && watcher.flight.is_none());
         self.tally.notified += 1;
         self.tally.last_at = now;
     }
@@ -179,21 +240,24 @@ impl WatchEngine {
                         .for_each(|flight| flight.proceed(&self.timing));
                 }
             }
-            200..300 => self.accepted(index),
+            200..300 => self.accepted(index, response),
             401 => self.challenged(now, index, response, out),
             _ => self.fail(index),
         }
     }
 
-    fn accepted(&mut self, index: u32) {
-        self.tally.subscribed += 1;
+    fn accepted(&mut self, index: u32, response: &Message<'_>) {
         let Some(watcher) = self.watchers.get_mut(index as usize) else {
             return;
         };
+        if watcher.dialog.is_none() {
+            self.tally.subscribed += 1;
+            watcher.dialog = Dialog::of(response);
+        }
         if let Some(flight) = watcher.flight.take() {
             self.timers.cancel(flight.timer);
         }
-        self.in_flight -= usize::from(watcher.told.is_some());
+        self.in_flight -= usize::from(!watcher.awaits_notify);
     }
 
     fn challenged(&mut self, now: Instant, index: u32, response: &Message<'_>, out: &mut Outbox) {
@@ -228,7 +292,7 @@ impl WatchEngine {
         let mut challenges = response.challenges(HeaderName::WwwAuthenticate).flatten();
         let challenge = challenges.find(knows)?;
         let user = self.fleet.user(device).to_string();
-        let uri = self.fleet.aor(device).to_string();
+        let uri = self.target(index).to_string();
         let method = Method::Subscribe.as_str();
         let answer = Answer::new(&challenge, &user, &password, method, &uri)?;
         let cnonce = format!("{:08x}{index:x}", self.fleet.run);
@@ -239,10 +303,20 @@ impl WatchEngine {
         let Some(watcher) = self.watchers.get_mut(index as usize) else {
             return;
         };
-        if let Some(flight) = watcher.flight.take() {
-            self.timers.cancel(flight.timer);
-            self.in_flight -= 1;
-            self.tally.failed += 1;
+        let Some(flight) = watcher.flight.take() else {
+            return;
+        };
+        self.timers.cancel(flight.timer);
+        self.in_flight -= 1;
+        // A NOTIFY that comes all the same ends nothing that is counted.
+        watcher.awaits_notify = false;
+        match watcher.dialog {
+            None => self.tally.failed += 1,
+            Some(_) if watcher.has_ended => {}
+            Some(_) => {
+                watcher.has_ended = true;
+                self.tally.ended += 1;
+            }
         }
     }
 
@@ -257,17 +331,20 @@ impl WatchEngine {
 
     fn write(&self, index: u32, out: &mut Outbox) {
         let watcher = self.watchers.get(index as usize);
-        let Some(flight) = watcher.and_then(|watcher| watcher.flight.as_ref()) else {
+        let Some((watcher, flight)) = watcher.and_then(|one| Some((one, one.flight.as_ref()?)))
+        else {
             return;
         };
-        out.push(|bytes| self.write_subscribe(index, flight, bytes));
+        out.push(|bytes| self.write_subscribe(index, watcher, flight, bytes));
     }
 
-    fn write_subscribe(&self, index: u32, flight: &Flight, bytes: &mut Vec<u8>) {
+    fn write_subscribe(&self, index: u32, watcher: &Watcher, flight: &Flight, bytes: &mut Vec<u8>) {
         let Self { fleet, local, .. } = self;
         let device = index % self.devices;
         let (aor, branch) = (fleet.aor(device), fleet.branch(index, flight.cseq));
-        let request = RequestBuilder::new(bytes, Method::Subscribe, &aor)
+        let dialog = watcher.dialog.as_ref();
+        let tag = shown(|f| dialog.map_or(Ok(()), |dialog| write!(f, ";tag={}", dialog.tag)));
+        let request = RequestBuilder::new(bytes, Method::Subscribe, self.target(index))
             .header(
                 HeaderName::Via,
                 format_args!("SIP/2.0/UDP {local};branch={branch};rport"),
@@ -277,7 +354,7 @@ impl WatchEngine {
                 HeaderName::From,
                 format_args!("<{aor}>;tag={:08x}{index}", fleet.run),
             )
-            .header(HeaderName::To, format_args!("<{aor}>"))
+            .header(HeaderName::To, format_args!("<{aor}>{tag}"))
             .header(HeaderName::CallId, fleet.call_id(index))
             .header(HeaderName::CSeq, format_args!("{} SUBSCRIBE", flight.cseq))
             .header(
@@ -290,6 +367,17 @@ impl WatchEngine {
             Some(value) => request.header(HeaderName::Authorization, value).finish(),
             None => request.finish(),
         }
+    }
+
+    /// Where its next SUBSCRIBE goes: to the address of record, or in the dialog.
+    fn target(&self, index: u32) -> impl Display + '_ {
+        let watcher = self.watchers.get(index as usize);
+        let dialog = watcher.and_then(|watcher| watcher.dialog.as_ref());
+        let aor = self.fleet.aor(index % self.devices);
+        shown(move |f| match dialog {
+            Some(dialog) => f.write_str(&dialog.target),
+            None => aor.fmt(f),
+        })
     }
 
     fn flight(&mut self, index: u32) -> Option<&mut Flight> {
@@ -354,12 +442,19 @@ mod tests {
         all
     }
 
-    fn ok(request: &str) -> Vec<u8> {
+    fn response(request: &str, status: Status) -> Vec<u8> {
         let request = Message::parse(request.as_bytes()).expect("sound");
         let mut bytes = Vec::new();
-        let answer = ResponseBuilder::new(&mut bytes, &request, Status::OK, None);
-        answer.to_tag("t").finish();
+        let answer = ResponseBuilder::new(&mut bytes, &request, status, None);
+        let answer = answer.to_tag("t");
+        answer
+            .header(HeaderName::Contact, "<sip:here@192.0.2.1>")
+            .finish();
         bytes
+    }
+
+    fn ok(request: &str) -> Vec<u8> {
+        response(request, Status::OK)
     }
 
     fn notify(watcher: u32, cseq: u32, basic: &str, state: &str) -> Vec<u8> {
@@ -428,6 +523,52 @@ mod tests {
             engine.receive(Instant::ZERO, &last, &mut out);
         }
         assert_eq!((engine.tally.ended, engine.tally.unexpected), (1, 1));
+        assert_eq!(engine.wrong(|_| Some(true)), 1, "it would hear no more");
+    }
+
+    #[test]
+    fn a_watcher_that_the_server_forgot_is_wrong_and_one_it_knows_is_right() {
+        let (mut engine, mut out) = (engine(3), Outbox::default());
+        for index in 0..3 {
+            engine.subscribe(Instant::ZERO, &mut out);
+            engine.receive(Instant::ZERO, &ok(&taken(&mut out)[0]), &mut out);
+            let told = notify(index, 1, "open", "active");
+            engine.receive(Instant::ZERO, &told, &mut out);
+            out.clear();
+        }
+        let truth = |device| Some(device != 2);
+        assert_eq!((engine.in_flight(), engine.wrong(truth)), (0, 1));
+        for index in 0..engine.len() {
+            engine.ask_again(Instant::ZERO, index, truth, &mut out);
+        }
+        let asked = taken(&mut out);
+        assert_eq!((asked.len(), engine.in_flight()), (2, 2), "{asked:?}");
+        assert!(
+            asked[0].starts_with("SUBSCRIBE sip:here@192.0.2.1 SIP/2.0\r\n"),
+            "{asked:?}"
+        );
+        assert!(asked[0].contains("To: <sip:device1@example.org>;tag=t\r\n"));
+        assert!(asked[0].contains("CSeq: 2 SUBSCRIBE\r\n"));
+        let gone = response(&asked[0], Status::CALL_DOES_NOT_EXIST);
+        engine.receive(Instant::ZERO, &gone, &mut out);
+        engine.receive(Instant::ZERO, &ok(&asked[1]), &mut out);
+        assert_eq!(engine.in_flight(), 1, "it is to be told again");
+        let told = notify(1, 2, "open", "active");
+        engine.receive(Instant::ZERO, &told, &mut out);
+        assert_eq!((engine.in_flight(), engine.wrong(truth)), (0, 2));
+        let tally = engine.tally;
+        assert_eq!((tally.subscribed, tally.ended, tally.failed), (3, 1, 0));
+    }
+
+    #[test]
+    fn a_notify_after_a_refusal_leaves_the_count_as_it_is() {
+        let (mut engine, mut out) = (engine(1), Outbox::default());
+        engine.subscribe(Instant::ZERO, &mut out);
+        let refused = response(&taken(&mut out)[0], Status::FORBIDDEN);
+        engine.receive(Instant::ZERO, &refused, &mut out);
+        let told = notify(0, 1, "open", "active");
+        engine.receive(Instant::ZERO, &told, &mut out);
+        assert_eq!((engine.in_flight(), engine.tally.failed), (0, 1));
     }
 
     #[test]
