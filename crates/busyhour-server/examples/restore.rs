@@ -10,7 +10,7 @@
 
 use busyhour::{buffer::Buffer, clock::UnixTime, runtime::Runtime};
 use busyhour_server::{
-    registrar::{BindingChange, BindingId, Contact, Flow, Lease, Transport},
+    registrar::{BindingChange, BindingId, Contact, ContactParts, Flow, Lease, Transport},
     server::{Authentication, Network, SendError, Server, ServerConfig},
     store::{Change, SqliteOptions, SqliteStore, Store},
 };
@@ -97,14 +97,14 @@ fn put(number: u64) -> Change {
     let expires_at = now.unwrap_or_default() + Duration::from_secs(3600);
     Change::Binding(BindingChange::Put {
         id: BindingId(number),
-        contact: Arc::new(Contact {
-            aor: format!("sip:device{number}@busyhour.test").into(),
-            uri: format!("sip:device{number}@{address}").into(),
-            parameters: "".into(),
+        aor: format!("sip:device{number}@busyhour.test").into(),
+        contact: Contact::new(ContactParts {
+            uri: &format!("sip:device{number}@{address}"),
+            parameters: "",
             q_milli: None,
-            call_id: format!("{number:016x}@busyhour.test").into(),
-            path: "".into(),
-            user_agent: "phone 1.0".into(),
+            call_id: &format!("{number:016x}@busyhour.test"),
+            path: "",
+            user_agent: "phone 1.0",
             flow: Flow {
                 transport: Transport::Udp,
                 remote: address.parse().expect("an address"),

@@ -422,7 +422,7 @@ fn path_is_kept_and_given_back() {
     assert!(answer.contains(path), "{answer}");
     let binding = registrar.bindings.active(registrar.at.now).next().unwrap();
     assert_eq!(
-        &*binding.contact.path,
+        binding.contact.path(),
         "<sip:p1.example.com;lr>, <sip:p2.example.com;lr>"
     );
 }
@@ -559,8 +559,7 @@ impl Registrar {
     }
 
     fn update(&mut self, message: &Message<'_>, answer: &mut Vec<u8>) -> Result<(), Refusal> {
-        let registration =
-            Registration::read(message, "sip:alice@example.com".into(), self.flow())?;
+        let registration = Registration::read(message, "sip:alice@example.com", self.flow())?;
         let mut next_id = || {
             self.last_id += 1;
             BindingId(self.last_id)

@@ -3,7 +3,7 @@
 use busyhour::{buffer::BufferPool, bus::Name, clock::Instant};
 use busyhour_server::{
     proto::sip::{HeaderName, Message},
-    registrar::{BindingId, Contact, Flow, Refusal},
+    registrar::{BindingId, Contact, ContactParts, Flow, Refusal},
     watch::{
         DeviceState, Dialog, End, NoBuffer, Policy, Reachable, Subscribe, Subscription,
         Transmission, write_accepted,
@@ -450,19 +450,18 @@ fn subscribe(cseq: u32, to_tag: Option<&str>, headers: &str) -> String {
 }
 
 fn online(id: u64) -> DeviceState {
-    let contact = Contact {
-        aor: alice(),
-        uri: "sip:a@192.0.2.1?x=&1".into(),
-        parameters: "".into(),
+    let contact = Contact::new(ContactParts {
+        uri: "sip:a@192.0.2.1?x=&1",
+        parameters: "",
         q_milli: Some(500),
-        call_id: "register".into(),
-        path: "".into(),
-        user_agent: "".into(),
+        call_id: "register",
+        path: "",
+        user_agent: "",
         flow: flow(),
-    };
+    });
     let reachable = Reachable {
         id: BindingId(id),
-        contact: Arc::new(contact),
+        contact,
     };
     DeviceState {
         device: alice(),

@@ -26,7 +26,7 @@ pub fn write_answer(
         let value = ContactValue {
             binding,
             now: at.now,
-            shows_gruu: registration.extensions.gruu,
+            gruu_of: registration.extensions.gruu.then_some(registration.aor),
         };
         answer = answer.header(HeaderName::Contact, value);
     }
@@ -68,17 +68,19 @@ pub fn write_refusal(
 struct ContactValue<'b> {
     binding: &'b Binding,
     now: Instant,
-    shows_gruu: bool,
+    /// The address of record whose public GRUU is shown.
+    gruu_of: Option<&'b str>,
 }
 
 impl Display for ContactValue<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let contact = &self.binding.contact;
-        write!(f, "<{}>{}", contact.uri, contact.parameters)?;
-        if let Some(q_milli) = contact.q_milli {
+        let parts = contact.parts();
+        write!(f, "<{}>{}", parts.uri, parts.parameters)?;
+        if let Some(q_milli) = parts.q_milli {
             write!(f, ";q={}.{:03}", q_milli / 1000, q_milli % 1000)?;
         }
-        if let Some(gruu) = self.shows_gruu.then(|| contact.public_gruu()).flatten() {
+        if let Some(gruu) = self.gruu_of.and_then(|aor| contact.public_gruu(aor)) {
             write!(f, ";pub-gruu=\"{gruu}\"")?;
         }
         let left = self.binding.expires_at - self.now;

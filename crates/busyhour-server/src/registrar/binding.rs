@@ -1,11 +1,8 @@
 //! One binding: a contact, its lease, and the changes that make it durable.
 
-use super::Flow;
-use busyhour::{
-    bus::Name,
-    clock::{Instant, UnixTime},
-};
-use std::{sync::Arc, time::Duration};
+use super::Contact;
+use busyhour::clock::{Instant, UnixTime};
+use std::time::Duration;
 
 /// Identifies one binding for its whole life, across refreshes and restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,32 +14,11 @@ pub struct Binding {
     /// Its id.
     pub id: BindingId,
     /// The part that a refresh leaves alone.
-    pub contact: Arc<Contact>,
+    pub contact: Contact,
     /// The part that a refresh replaces.
     pub lease: Lease,
     /// When the lease ends, by this process's clock.
     pub expires_at: Instant,
-}
-
-/// The part of a binding that a refresh leaves alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Contact {
-    /// Canonical address of record, such as `sip:alice@example.com`.
-    pub aor: Name,
-    /// The contact URI as the device wrote it.
-    pub uri: Box<str>,
-    /// Contact parameters other than `q` and `expires`, each with its leading semicolon.
-    pub parameters: Box<str>,
-    /// Preference in thousandths, 0 to 1000; `None` when the device gave none.
-    pub q_milli: Option<u16>,
-    /// Call-ID of the registration that made the binding.
-    pub call_id: Box<str>,
-    /// The Path header values, comma separated; empty when there was none (RFC 3327).
-    pub path: Box<str>,
-    /// The User-Agent header, empty when there was none.
-    pub user_agent: Box<str>,
-    /// Which way the registration came, and so which way the device is reached.
-    pub flow: Flow,
 }
 
 /// The part of a binding that each refresh replaces.
@@ -69,8 +45,10 @@ pub enum BindingChange {
     Put {
         /// The binding's id.
         id: BindingId,
+        /// Canonical address of record, such as `sip:alice@example.com`.
+        aor: Box<str>,
         /// Its lasting part.
-        contact: Arc<Contact>,
+        contact: Contact,
         /// Its lease.
         lease: Lease,
     },
@@ -108,7 +86,7 @@ impl Lease {
 
 impl Binding {
     /// A binding whose lease begins at `moment`.
-    pub(super) fn begin(id: BindingId, contact: Arc<Contact>, grant: Grant, at: Moment) -> Self {
+    pub(super) fn begin(id: BindingId, contact: Contact, grant: Grant, at: Moment) -> Self {
         let life = Duration::from_secs(grant.granted_s.into());
         let lease = Lease {
             cseq: grant.cseq,
@@ -129,9 +107,10 @@ impl Binding {
         !self.lease.removed && self.expires_at > now
     }
 
-    pub(super) fn put(&self) -> BindingChange {
+    pub(super) fn put(&self, aor: &str) -> BindingChange {
         BindingChange::Put {
             id: self.id,
+            aor: aor.into(),
             contact: self.contact.clone(),
             lease: self.lease,
         }

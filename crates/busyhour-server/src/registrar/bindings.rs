@@ -2,13 +2,14 @@
 
 use super::{Binding, BindingChange, BindingId, Contact, Lease, Moment};
 use busyhour::clock::Instant;
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// The bindings of one address of record, removed ones included until they
 /// have outlived every duplicate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bindings {
-    pub(super) list: Vec<Binding>,
+    /// Boxed, since there may be a million of these lists, most with one element.
+    pub(super) list: Box<[Binding]>,
 }
 
 /// What ran out.
@@ -23,23 +24,19 @@ pub struct Expired {
 impl Bindings {
     /// Takes a stored binding back in. Returns `false`, and takes nothing, when
     /// its lease is over: the store may forget it.
-    pub fn restore(
-        &mut self,
-        id: BindingId,
-        contact: Arc<Contact>,
-        lease: Lease,
-        at: Moment,
-    ) -> bool {
+    pub fn restore(&mut self, id: BindingId, contact: Contact, lease: Lease, at: Moment) -> bool {
         let remaining = lease.remaining(at.unix);
         if remaining.is_zero() {
             return false;
         }
-        self.list.push(Binding {
+        let restored = Binding {
             id,
             contact,
             lease,
             expires_at: at.now + remaining,
-        });
+        };
+        let before = std::mem::take(&mut self.list).into_iter();
+        self.list = before.chain([restored]).collect();
         true
     }
 
@@ -63,16 +60,16 @@ impl Bindings {
     /// Drops every lease that has ended at `now`.
     pub fn expire(&mut self, now: Instant) -> Expired {
         let mut expired = Expired::default();
-        self.list.retain(|binding| {
-            let alive = binding.expires_at > now;
-            if !alive {
-                expired.active_count += usize::from(!binding.lease.removed);
-                expired
-                    .changes
-                    .push(BindingChange::Remove { id: binding.id });
-            }
-            alive
-        });
+        let is_over = |binding: &Binding| binding.expires_at <= now;
+        for binding in self.list.iter().filter(|binding| is_over(binding)) {
+            expired.active_count += usize::from(!binding.lease.removed);
+            let id = binding.id;
+            expired.changes.push(BindingChange::Remove { id });
+        }
+        if !expired.changes.is_empty() {
+            let all = std::mem::take(&mut self.list).into_iter();
+            self.list = all.filter(|binding| !is_over(binding)).collect();
+        }
         expired
     }
 }

@@ -68,7 +68,7 @@ impl Bindings {
     ///     .update_iax2(&registration, &Policy::default(), at, &mut || BindingId(1))
     ///     .expect("allowed");
     /// let binding = update.bindings.active(at.now).next().expect("a binding");
-    /// assert_eq!(&*binding.contact.uri, "iax:alice@192.0.2.7:4569");
+    /// assert_eq!(binding.contact.uri(), "iax:alice@192.0.2.7:4569");
     /// assert_eq!(binding.lease.granted_s, 300);
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
@@ -81,12 +81,12 @@ impl Bindings {
     ) -> Result<Update, Refusal> {
         let own = registration.contact();
         let granted_s = u32::from(registration.granted_s(policy));
-        let others = self.active(at.now).map(|binding| &*binding.contact.uri);
-        let others = others.filter(|uri| uri.starts_with(SCHEME) && **uri != *own);
+        let others = self.active(at.now).map(|binding| binding.contact.uri());
+        let others = others.filter(|uri| uri.starts_with(SCHEME) && *uri != own);
         let mut wishes: Vec<_> = others.map(|uri| wish(uri, 0)).collect();
         wishes.push(wish(&own, granted_s));
         let registration = Registration {
-            aor: registration.aor.clone(),
+            aor: &registration.aor,
             call_id: CALL_ID,
             cseq: self.next_cseq(),
             wish: Wish::Update(wishes),
@@ -100,7 +100,7 @@ impl Bindings {
 
     /// Later than every registration by IAX2 so far.
     fn next_cseq(&self) -> u32 {
-        let ours = |binding: &&super::Binding| *binding.contact.call_id == *CALL_ID;
+        let ours = |binding: &&super::Binding| binding.contact.call_id() == CALL_ID;
         let last = self.list.iter().filter(ours).map(|b| b.lease.cseq).max();
         last.unwrap_or(0).saturating_add(1)
     }

@@ -12,6 +12,7 @@
 
 mod policy;
 mod flow;
+mod contact;
 mod binding;
 mod refusal;
 mod address;
@@ -26,8 +27,9 @@ mod iax2;
 
 pub use address::{Domains, address_of_record};
 pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
-pub use binding::{Binding, BindingChange, BindingId, Contact, Lease, Moment};
+pub use binding::{Binding, BindingChange, BindingId, Lease, Moment};
 pub use bindings::{Bindings, Expired, REMOVED_FOR};
+pub use contact::{Contact, ContactParts};
 pub use date::HttpDate;
 pub use flow::{Flow, Transport, UnknownTransport, source_of};
 pub use iax2::Iax2Registration;

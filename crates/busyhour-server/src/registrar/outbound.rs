@@ -70,19 +70,19 @@ impl Extensions {
 impl Contact {
     /// The key of its binding, where the device gave one.
     pub fn flow_key(&self) -> Option<FlowKey<'_>> {
-        FlowKey::of(&Params::parse(&self.parameters)?)
+        FlowKey::of(&Params::parse(self.parameters())?)
     }
 
     /// The public GRUU of the device, without `sip:` headers or ports: its
-    /// address of record with its instance (RFC 5627 §5.1). None without an
+    /// address of record `aor` with its instance (RFC 5627 §5.1). None without an
     /// instance that can stand in a URI.
-    pub fn public_gruu(&self) -> Option<String> {
-        let params = Params::parse(&self.parameters)?;
+    pub fn public_gruu(&self, aor: &str) -> Option<String> {
+        let params = Params::parse(self.parameters())?;
         let instance = params.value(INSTANCE)?;
         let urn = instance.strip_prefix('<')?.strip_suffix('>')?;
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'():".contains(&byte);
         let fits = !urn.is_empty() && urn.bytes().all(is_plain);
-        fits.then(|| format!("{};gr={urn}", self.aor))
+        fits.then(|| format!("{aor};gr={urn}"))
     }
 }
 

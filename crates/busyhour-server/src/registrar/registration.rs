@@ -6,14 +6,13 @@ use super::{
     sips,
 };
 use crate::proto::sip::{Contact as ContactHeader, ContactIter, Contacts, HeaderName, Message};
-use busyhour::bus::Name;
 use std::{borrow::Cow, fmt::Write};
 
 /// The wishes of one REGISTER.
 #[derive(Debug, Clone)]
 pub struct Registration<'a> {
     /// Canonical address of record.
-    pub aor: Name,
+    pub aor: &'a str,
     /// Its Call-ID.
     pub call_id: &'a str,
     /// Its CSeq number.
@@ -65,7 +64,7 @@ impl<'a> Registration<'a> {
     /// [`Refusal::FirstHopLacksOutbound`], and
     /// [`Refusal::BadRequest`] when a header is missing, repeated or broken,
     /// `*` stands without `Expires: 0`, or a SIPS contact came an unsafe way.
-    pub fn read(message: &Message<'a>, aor: Name, flow: Flow) -> Result<Self, Refusal> {
+    pub fn read(message: &Message<'a>, aor: &'a str, flow: Flow) -> Result<Self, Refusal> {
         check_require(message)?;
         let mut wish = Wish::read(message)?;
         sips::check(message, wish.contacts(), flow)?;

@@ -1,11 +1,11 @@
 //! Applying a registration: the rules of RFC 3261 §10.3, step 7, all or nothing.
 
 use super::{
-    Binding, BindingChange, BindingId, Bindings, Contact, ContactWish, Moment, Policy, REMOVED_FOR,
-    Refusal, Registration, Wish, binding::Grant,
+    Binding, BindingChange, BindingId, Bindings, Contact, ContactParts, ContactWish, Moment,
+    Policy, REMOVED_FOR, Refusal, Registration, Wish, binding::Grant,
 };
 use crate::proto::sip::Uri;
-use std::{cmp::Ordering, sync::Arc};
+use std::cmp::Ordering;
 
 /// The outcome of a registration that is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,9 @@ impl Bindings {
             registration,
             policy,
             at,
-            update: Update::of(self.clone()),
+            list: self.list.to_vec(),
+            changes: Vec::new(),
+            tally: Tally::default(),
         };
         match &registration.wish {
             Wish::Query => {}
@@ -78,27 +80,19 @@ impl Wish<'_> {
     }
 }
 
-impl Update {
-    fn of(bindings: Bindings) -> Self {
-        Self {
-            bindings,
-            changes: Vec::new(),
-            tally: Tally::default(),
-        }
-    }
-}
-
 /// An update in the making.
 struct Draft<'d, 'a> {
     registration: &'d Registration<'a>,
     policy: &'d Policy,
     at: Moment,
-    update: Update,
+    list: Vec<Binding>,
+    changes: Vec<BindingChange>,
+    tally: Tally,
 }
 
 impl Draft<'_, '_> {
     fn remove_all(&mut self) -> Result<(), Refusal> {
-        for index in 0..self.update.bindings.list.len() {
+        for index in 0..self.list.len() {
             if self.order(index)? == Order::Newer {
                 self.remove(index);
             }
@@ -128,39 +122,42 @@ impl Draft<'_, '_> {
     }
 
     fn finish(mut self) -> Result<Update, Refusal> {
-        let now = self.at.now;
-        let active_count = self.update.bindings.active(now).count();
-        if active_count > self.policy.contacts_max && self.update.tally.added > 0 {
+        let is_active = |binding: &&Binding| binding.is_active(self.at.now);
+        let active_count = self.list.iter().filter(is_active).count();
+        if active_count > self.policy.contacts_max && self.tally.added > 0 {
             return Err(TOO_MANY);
         }
         self.forget_oldest_removed();
-        // There may be a million of these lists, most with one element.
-        self.update.bindings.list.shrink_to_fit();
-        Ok(self.update)
+        let list = self.list.into();
+        Ok(Update {
+            bindings: Bindings { list },
+            changes: self.changes,
+            tally: self.tally,
+        })
     }
 
     /// The binding that a wish is about: that of the same flow of the same
     /// device (RFC 5626 §6), else that of an equal URI.
     fn find(&self, wish: &ContactWish<'_>) -> Result<Option<usize>, Refusal> {
-        let list = &self.update.bindings.list;
+        let list = &self.list;
         let uri = wish.uri;
         if let Some(key) = wish.key {
             // What cannot be compared must not be stored either.
             Uri::parse(uri).ok_or(Refusal::BadRequest("Bad Contact".into()))?;
             return Ok(list.iter().position(|b| b.contact.flow_key() == Some(key)));
         }
-        if let Some(same_text) = list.iter().position(|b| *b.contact.uri == *uri) {
+        if let Some(same_text) = list.iter().position(|b| b.contact.uri() == uri) {
             return Ok(Some(same_text));
         }
         let wanted = Uri::parse(uri).ok_or(Refusal::BadRequest("Bad Contact".into()))?;
         let same = |stored: &str| Uri::parse(stored).is_some_and(|uri| uri.matches(&wanted));
-        Ok(list.iter().position(|b| same(&b.contact.uri)))
+        Ok(list.iter().position(|b| same(b.contact.uri())))
     }
 
     /// Where the registration stands against the one that made a binding.
     fn order(&self, index: usize) -> Result<Order, Refusal> {
-        let binding = &self.update.bindings.list[index];
-        if *binding.contact.call_id != *self.registration.call_id {
+        let binding = &self.list[index];
+        if binding.contact.call_id() != self.registration.call_id {
             return Ok(Order::Newer);
         }
         match self.registration.cseq.cmp(&binding.lease.cseq) {
@@ -171,41 +168,41 @@ impl Draft<'_, '_> {
     }
 
     fn add(&mut self, wish: &ContactWish<'_>, granted_s: u32, id: BindingId) {
-        let contact = Arc::new(self.contact(wish));
+        let contact = self.contact(wish);
         let binding = Binding::begin(id, contact, self.grant(granted_s), self.at);
-        self.update.changes.push(binding.put());
-        self.update.bindings.list.push(binding);
-        self.update.tally.added += 1;
+        self.changes.push(binding.put(self.registration.aor));
+        self.list.push(binding);
+        self.tally.added += 1;
     }
 
     fn renew(&mut self, index: usize, wish: &ContactWish<'_>, granted_s: u32) {
-        let old = &self.update.bindings.list[index];
+        let old = &self.list[index];
         let unchanged = self.describes(wish, &old.contact);
         let contact = match unchanged {
             true => old.contact.clone(),
-            false => Arc::new(self.contact(wish)),
+            false => self.contact(wish),
         };
         let was_active = old.is_active(self.at.now);
         let binding = Binding::begin(old.id, contact, self.grant(granted_s), self.at);
-        self.update.changes.push(match unchanged {
+        self.changes.push(match unchanged {
             true => binding.renew(),
-            false => binding.put(),
+            false => binding.put(self.registration.aor),
         });
-        self.update.bindings.list[index] = binding;
+        self.list[index] = binding;
         match was_active {
-            true => self.update.tally.refreshed += 1,
-            false => self.update.tally.added += 1,
+            true => self.tally.refreshed += 1,
+            false => self.tally.added += 1,
         }
     }
 
     /// The lease stays, marked, with the CSeq that a duplicate is judged by.
     fn remove(&mut self, index: usize) {
-        let old = &self.update.bindings.list[index];
+        let old = &self.list[index];
         if old.lease.removed {
             return;
         }
         let was_active = old.is_active(self.at.now);
-        let same_call = *old.contact.call_id == *self.registration.call_id;
+        let same_call = old.contact.call_id() == self.registration.call_id;
         let grant = Grant {
             cseq: match same_call {
                 true => self.registration.cseq,
@@ -215,14 +212,14 @@ impl Draft<'_, '_> {
             removed: true,
         };
         let binding = Binding::begin(old.id, old.contact.clone(), grant, self.at);
-        self.update.changes.push(binding.renew());
-        self.update.bindings.list[index] = binding;
-        self.update.tally.removed += u64::from(was_active);
+        self.changes.push(binding.renew());
+        self.list[index] = binding;
+        self.tally.removed += u64::from(was_active);
     }
 
     /// Removed leases are few, however often a device changes its contact.
     fn forget_oldest_removed(&mut self) {
-        let list = &mut self.update.bindings.list;
+        let list = &mut self.list;
         let removed = |binding: &Binding| binding.lease.removed;
         while list.iter().filter(|b| removed(b)).count() > self.policy.contacts_max {
             let oldest = (0..list.len())
@@ -230,7 +227,7 @@ impl Draft<'_, '_> {
                 .min_by_key(|&index| list[index].expires_at);
             let Some(oldest) = oldest else { return };
             let id = list.remove(oldest).id;
-            self.update.changes.push(BindingChange::Remove { id });
+            self.changes.push(BindingChange::Remove { id });
         }
     }
 
@@ -243,28 +240,24 @@ impl Draft<'_, '_> {
     }
 
     fn contact(&self, wish: &ContactWish<'_>) -> Contact {
-        let registration = self.registration;
-        Contact {
-            aor: registration.aor.clone(),
-            uri: wish.uri.into(),
-            parameters: wish.parameters.as_str().into(),
-            q_milli: wish.q_milli,
-            call_id: registration.call_id.into(),
-            path: (*registration.path).into(),
-            user_agent: registration.user_agent.into(),
-            flow: registration.flow,
-        }
+        Contact::new(self.parts(wish))
     }
 
     fn describes(&self, wish: &ContactWish<'_>, contact: &Contact) -> bool {
+        contact.parts() == self.parts(wish)
+    }
+
+    fn parts<'p>(&'p self, wish: &'p ContactWish<'_>) -> ContactParts<'p> {
         let registration = self.registration;
-        *contact.uri == *wish.uri
-            && *contact.parameters == *wish.parameters
-            && contact.q_milli == wish.q_milli
-            && *contact.call_id == *registration.call_id
-            && *contact.path == *registration.path
-            && *contact.user_agent == *registration.user_agent
-            && contact.flow == registration.flow
+        ContactParts {
+            uri: wish.uri,
+            parameters: &wish.parameters,
+            q_milli: wish.q_milli,
+            call_id: registration.call_id,
+            path: &registration.path,
+            user_agent: registration.user_agent,
+            flow: registration.flow,
+        }
     }
 }
 

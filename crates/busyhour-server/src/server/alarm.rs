@@ -1,4 +1,4 @@
-//! The one timer of a device or a watcher.
+//! The one timer of a watcher, or of a shard of devices or calls.
 //!
 //! Most deadlines are pushed back long before they come: a refresh moves the
 //! expiry, an answer ends the retransmissions. So a deadline that moves back
@@ -29,7 +29,7 @@ impl Alarm {
         serializer: &Serializer,
         ring: impl FnOnce() + Send + 'static,
     ) -> Result<(), AddError> {
-        if self.0.is_some_and(|(set_for, _)| set_for <= deadline) {
+        if self.rings_by(deadline) {
             return Ok(());
         }
         let timer = timers.timer().label(label).at(deadline).on(serializer);
@@ -45,6 +45,11 @@ impl Alarm {
     #[cfg(test)]
     pub(super) fn set_for(&self) -> Option<Instant> {
         self.0.map(|(set_for, _)| set_for)
+    }
+
+    /// Whether it is set for `deadline` or earlier.
+    pub(super) fn rings_by(&self, deadline: Instant) -> bool {
+        self.0.is_some_and(|(set_for, _)| set_for <= deadline)
     }
 
     /// It rang: the next deadline needs a timer of its own.

@@ -40,6 +40,8 @@ pub(super) struct Core {
     pub(super) last_etag: AtomicU64,
     pub(super) publication_count: AtomicUsize,
     pub(super) is_closing: AtomicBool,
+    /// Somebody listened to a device on the bus, at some time.
+    pub(super) is_listened: AtomicBool,
     pub(super) started_at: Instant,
     pub(super) overload: Overload,
     counters: Counters,
@@ -86,6 +88,7 @@ impl Core {
             last_etag: AtomicU64::new(0),
             publication_count: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
+            is_listened: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),
             overload: Overload::new(),
             parts,

@@ -1,20 +1,24 @@
 //! One device: its bindings, and its registrations one after the other.
 //!
-//! Everything here runs on the device's serializer. A registration that changes
-//! something goes to the store, and what comes in meanwhile waits, so that at
-//! most one change of a device is on its way to the disk:
+//! Everything here runs under the device's lock: requests on its lane, one
+//! after the other, and what time brings where the alarms of all devices ring.
+//! A registration that changes something goes to the store, and what comes in
+//! meanwhile waits, so that at most one change of a device is on its way to the
+//! disk:
 //!
 //! 1. arrive: read the request, compute the next bindings and the 200, hand
 //!    the changes to the store;
-//! 2. the store calls back from its own thread: back to the serializer;
+//! 2. the store calls back from its own thread: back to the lane;
 //! 3. committed: the bindings become true, the 200 leaves, the bus is told;
 //! 4. what waited takes its turn.
 //!
 //! A failure between 1 and 3 leaves the bindings as they were. A PUBLISH takes
 //! its turn like a registration, and needs no disk.
+//!
+//! There may be a million devices: an idle one holds its bindings and nothing
+//! else. The bus is told of it only while somebody listens.
 
 use super::{
-    alarm::Alarm,
     core::Core,
     job::{Arrival, Iax2Arrival, Job},
     transactions::Key,
@@ -23,42 +27,53 @@ use crate::{
     iax2::{CallId, Verdict},
     proto::sip::Message,
     registrar::{
-        Binding, BindingChange, Bindings, Flow, Moment, Refusal, Registration, Tally, Update,
-        write_answer,
+        Binding, BindingChange, BindingId, Bindings, Contact, Flow, Lease, Moment, Refusal,
+        Registration, Tally, Update, write_answer,
     },
-    store::{Change, CommitError, StoredBinding},
-    watch::{DeviceState, Package, Publications, RegistrationState},
+    store::{Change, CommitError},
+    watch::{DeviceState, MessageSummary, Package, Publications, Published, RegistrationState},
 };
 use busyhour::{
     buffer::Buffer,
     bus::Name,
     clock::Instant,
-    serializer::Serializer,
     task::{Executor, Task},
 };
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 /// A device by its address of record.
 pub(super) struct Device {
-    name: Name,
+    aor: Box<str>,
     hash: u64,
-    serializer: Serializer,
     core: Weak<Core>,
+    /// Requests that wait for their turn on the lane.
+    queued: AtomicU32,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     bindings: Bindings,
-    publications: Publications,
     pending: Option<Box<Pending>>,
-    waiting: VecDeque<Job>,
-    alarm: Alarm,
+    /// What few devices have, and those seldom.
+    more: Option<Box<More>>,
+    /// Somebody listens on the bus.
+    is_awaited: bool,
     /// Out of the table: whoever still holds it has to look again.
     is_retired: bool,
+}
+
+#[derive(Default)]
+struct More {
+    publications: Publications,
+    /// Requests behind the one that is pending.
+    waiting: VecDeque<Job>,
 }
 
 /// A change on its way to the disk.
@@ -85,18 +100,23 @@ enum Answer {
 }
 
 impl Device {
-    pub(super) fn new(name: Name, hash: u64, core: &Arc<Core>) -> Self {
+    pub(super) fn new(aor: Box<str>, hash: u64, core: &Arc<Core>) -> Self {
+        let state = State {
+            is_awaited: core.awaits(&aor),
+            ..State::default()
+        };
         Self {
-            name,
+            aor,
             hash,
-            serializer: core.runtime().pool().ephemeral(),
             core: Arc::downgrade(core),
-            state: Mutex::default(),
+            queued: AtomicU32::new(0),
+            state: Mutex::new(state),
         }
     }
 
-    pub(super) fn name(&self) -> &Name {
-        &self.name
+    /// Its address of record.
+    pub(super) fn aor(&self) -> &str {
+        &self.aor
     }
 
     pub(super) fn hash(&self) -> u64 {
@@ -108,36 +128,73 @@ impl Device {
         self.lock().bindings.active(now).cloned().collect()
     }
 
-    /// Requests that wait for the serializer.
+    /// Requests that wait for their turn.
     pub(super) fn queued_len(&self) -> usize {
-        self.serializer.len()
+        self.queued.load(Ordering::Relaxed) as usize
     }
 
-    /// Sends a registration to the serializer; `false` when it takes no more.
-    pub(super) fn push(self: &Arc<Self>, job: Job) -> bool {
+    /// Sends a registration to the lane; `false` when that takes no more.
+    pub(super) fn push(self: &Arc<Self>, core: &Core, job: Job) -> bool {
         let device = self.clone();
-        let pushed = self.serializer.try_push(move || device.arrive(job));
-        pushed.is_ok()
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        let arrive = move || {
+            device.queued.fetch_sub(1, Ordering::Relaxed);
+            device.arrive(job);
+        };
+        let is_pushed = core.devices().lane(self.hash).try_push(arrive).is_ok();
+        if !is_pushed {
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_pushed
     }
 
     /// Takes a stored binding back, before the server serves; `false` when it is over.
-    pub(super) fn restore(&self, stored: &StoredBinding, at: Moment) -> bool {
-        let bindings = &mut self.lock().bindings;
-        bindings.restore(stored.id, stored.contact.clone(), stored.lease, at)
+    pub(super) fn restore(
+        &self,
+        id: BindingId,
+        contact: Contact,
+        lease: Lease,
+        at: Moment,
+    ) -> bool {
+        self.lock().bindings.restore(id, contact, lease, at)
     }
 
-    /// After a restart: tells the bus, and sets the alarm.
-    pub(super) fn revive(self: &Arc<Self>, core: &Arc<Core>) {
+    /// After a restart, or when a deadline has come.
+    pub(super) fn ring(self: &Arc<Self>, core: &Arc<Core>) {
         let mut state = self.lock();
-        self.publish(core, &state);
+        if !state.is_retired {
+            self.settle(core, &mut state);
+        }
+    }
+
+    /// Has the bus hold the device's state while `subscribe` subscribes to it,
+    /// and from then on; `None` when the device has left the table.
+    ///
+    /// Under the lock the device neither changes nor sees that nobody listens.
+    pub(super) fn attend<R>(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        subscribe: impl FnOnce() -> R,
+    ) -> Option<R> {
+        let mut state = self.lock();
+        if state.is_retired {
+            return None;
+        }
+        if !state.is_awaited {
+            state.is_awaited = true;
+            self.publish(core, &state);
+        }
+        let subscribed = subscribe();
         self.settle(core, &mut state);
+        Some(subscribed)
     }
 
     /// Tells the watchers of the registration what it is, as one has just come;
-    /// `false` when the serializer takes no more.
-    pub(super) fn push_show(self: &Arc<Self>) -> bool {
+    /// `false` when the lane takes no more.
+    pub(super) fn push_show(self: &Arc<Self>, core: &Core) -> bool {
         let device = self.clone();
-        self.serializer.try_push(move || device.show()).is_ok()
+        let lane = core.devices().lane(self.hash);
+        lane.try_push(move || device.show()).is_ok()
     }
 
     fn show(self: Arc<Self>) {
@@ -147,12 +204,16 @@ impl Device {
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
-            if !core.show_registration(&self.name) {
+            if !core.show_registration(&self.aor) {
                 // A device with contacts has its place, so this one has none.
-                let none = RegistrationState::none(&self.name);
+                let none = RegistrationState::none(&self.name());
                 let _ = core.registrations().publish(none);
             }
             return;
+        }
+        if !state.is_awaited {
+            state.is_awaited = true;
+            self.publish(&core, &state);
         }
         self.publish_registration(&core, &state);
         self.settle(&core, &mut state);
@@ -165,7 +226,7 @@ impl Device {
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
-            return core.register_again(&self.name, job);
+            return core.register_again(&self.aor, job);
         }
         core.note_wait(job.arrived_at());
         if state.pending.is_none() {
@@ -173,8 +234,9 @@ impl Device {
             self.register(&core, &mut state, job);
             return self.settle(&core, &mut state);
         }
-        match state.waiting.len() < core.limits().device_queue_max {
-            true => state.waiting.push_back(job),
+        let waiting = &mut state.more().waiting;
+        match waiting.len() < core.limits().device_queue_max {
+            true => waiting.push_back(job),
             false => core.drop_job(&job),
         }
     }
@@ -196,8 +258,8 @@ impl Device {
         let Ok(message) = Message::parse(&arrival.datagram) else {
             return;
         };
-        let accepted =
-            core.take_publication(&self.name, &mut state.publications, &message, arrival);
+        let publications = &mut state.more().publications;
+        let accepted = core.take_publication(&self.name(), publications, &message, arrival);
         let accepted = match accepted {
             Ok(accepted) => accepted,
             Err(refusal) => return core.refuse_publication(&message, arrival, &refusal),
@@ -218,7 +280,7 @@ impl Device {
     fn tell(&self, core: &Core, state: &State, package: Package) {
         match package {
             Package::Presence | Package::Dialog => self.publish(core, state),
-            Package::MessageSummary => core.publish_mailbox(&self.name, &state.publications),
+            Package::MessageSummary => core.publish_mailbox(&self.name(), state.messages()),
             // Nobody publishes it.
             Package::Registration => {}
         }
@@ -247,7 +309,7 @@ impl Device {
         state: &mut State,
         arrival: Box<Iax2Arrival>,
     ) {
-        let policy = &*core.registration_policy(&self.name);
+        let policy = &*core.registration_policy(&self.aor);
         let registration = &arrival.registration;
         let mut next_id = || core.next_binding_id();
         let update = state
@@ -302,15 +364,15 @@ impl Device {
     }
 
     fn update<'m>(
-        &self,
+        &'m self,
         core: &Core,
         bindings: &Bindings,
         message: &Message<'m>,
         flow: Flow,
         at: Moment,
     ) -> Result<(Registration<'m>, Update), Refusal> {
-        let registration = Registration::read(message, self.name.clone(), flow)?;
-        let policy = core.registration_policy(&self.name);
+        let registration = Registration::read(message, &self.aor, flow)?;
+        let policy = core.registration_policy(&self.aor);
         let update = bindings.update(&registration, &policy, at, &mut || core.next_binding_id())?;
         Ok((registration, update))
     }
@@ -334,13 +396,16 @@ impl Device {
         }
     }
 
-    /// Runs on the store's thread: back to the serializer. Should that refuse,
+    /// Runs on the store's thread: back to the lane. Should that refuse,
     /// then here, since a commit must not be forgotten; the lock keeps it safe,
     /// and nothing else of the device moves while a change is pending.
     fn complete(self: Arc<Self>, fate: Result<(), CommitError>) {
-        let serializer = self.serializer.clone();
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        let lane = core.devices().lane(self.hash);
         let task = Task::new(move || self.committed(fate));
-        if let Err(rejected) = serializer.execute(task) {
+        if let Err(rejected) = lane.execute(task) {
             rejected.task.run();
         }
     }
@@ -359,7 +424,11 @@ impl Device {
             Err(_) => self.fail(&core, &mut state),
         }
         while state.pending.is_none() {
-            let Some(job) = state.waiting.pop_front() else {
+            let Some(job) = state
+                .more
+                .as_mut()
+                .and_then(|more| more.waiting.pop_front())
+            else {
                 break;
             };
             self.register(&core, &mut state, job);
@@ -398,19 +467,21 @@ impl Device {
     }
 
     /// Leaves the device as it has to be between two events: nothing expired,
-    /// the alarm set, out of the table when nothing is left.
+    /// the next deadline known, nothing held for nobody, out of the table when
+    /// nothing is left.
     fn settle(self: &Arc<Self>, core: &Arc<Core>, state: &mut State) {
         if state.pending.is_some() {
             return;
         }
         self.expire(core, state);
-        let ends = [
-            state.bindings.next_expiry(),
-            state.publications.next_expiry(),
-        ];
-        match ends.into_iter().flatten().min() {
-            Some(deadline) => self.set_alarm(core, state, deadline),
-            None if state.waiting.is_empty() => self.retire(core, state),
+        state.more.take_if(|more| more.is_empty());
+        if state.is_awaited && !core.awaits(&self.aor) {
+            state.is_awaited = false;
+            core.states().clear(&self.name());
+        }
+        match state.next_expiry() {
+            Some(deadline) => core.wake_device(self, deadline),
+            None if state.more.is_none() => self.retire(core, state),
             None => {}
         }
     }
@@ -433,7 +504,10 @@ impl Device {
     }
 
     fn expire_publications(&self, core: &Core, state: &mut State) {
-        let mut packages = state.publications.expire(core.now());
+        let Some(more) = &mut state.more else {
+            return;
+        };
+        let mut packages = more.publications.expire(core.now());
         core.count_ended_publications(packages.len());
         packages.dedup();
         for package in packages {
@@ -441,64 +515,106 @@ impl Device {
         }
     }
 
-    fn set_alarm(self: &Arc<Self>, core: &Core, state: &mut State, deadline: Instant) {
-        let device = Arc::downgrade(self);
-        let ring = move || {
-            if let Some(device) = device.upgrade() {
-                device.ring();
-            }
-        };
-        let timers = core.runtime().timers();
-        let set = state
-            .alarm
-            .set(deadline, "binding", timers, &self.serializer, ring);
-        if set.is_err() {
-            core.counters().traffic.refused_table_full.increment();
-        }
-    }
-
-    fn ring(self: Arc<Self>) {
-        let Some(core) = self.core.upgrade() else {
-            return;
-        };
-        let mut state = self.lock();
-        state.alarm.rang(core.now());
-        if !state.is_retired {
-            self.settle(&core, &mut state);
-        }
-    }
-
     fn retire(self: &Arc<Self>, core: &Core, state: &mut State) {
         state.is_retired = true;
-        state.alarm.clear(core.runtime().timers());
         core.devices().remove(self);
     }
 
     fn publish(&self, core: &Core, state: &State) {
-        let published = state.publications.told();
-        match DeviceState::of(&self.name, &state.bindings, published, core.now()) {
+        if !state.is_awaited {
+            return;
+        }
+        let name = self.name();
+        match DeviceState::of(&name, &state.bindings, state.told(), core.now()) {
             Some(state) => {
                 // A watcher that lags is brought up to date from the cache.
                 let _ = core.states().publish(state);
             }
             None => {
-                core.states().clear(&self.name);
+                core.states().clear(&name);
             }
         }
     }
 
     fn publish_registration(&self, core: &Core, state: &State) {
-        if core.registrations().would_deliver(&self.name) {
-            let registration = RegistrationState::of(&self.name, &state.bindings, core.now());
+        if !state.is_awaited {
+            return;
+        }
+        let name = self.name();
+        if core.registrations().would_deliver(&name) {
+            let registration = RegistrationState::of(&name, &state.bindings, core.now());
             // A watcher that lags is told the last state, and that is all it needs.
             let _ = core.registrations().publish(registration);
         }
+    }
+
+    /// The address of record as the bus knows it: only who is awaited has one.
+    fn name(&self) -> Name {
+        Name::new(&self.aor)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl State {
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    /// What watchers are told of what is published.
+    fn told(&self) -> Option<Arc<[Published]>> {
+        self.more.as_ref()?.publications.told()
+    }
+
+    /// What is published of the mailbox.
+    fn messages(&self) -> Option<Arc<MessageSummary>> {
+        self.more.as_ref()?.publications.messages()
+    }
+
+    fn next_expiry(&self) -> Option<Instant> {
+        let more = self.more.as_ref();
+        let published = more.and_then(|more| more.publications.next_expiry());
+        let ends = [self.bindings.next_expiry(), published];
+        ends.into_iter().flatten().min()
+    }
+}
+
+impl More {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.publications.is_empty()
+    }
+}
+
+impl Core {
+    /// Begins to listen to a device's state: `subscribe` subscribes to the topic
+    /// of states, with what is there now.
+    pub(super) fn attend<R>(self: &Arc<Self>, aor: &str, subscribe: impl Fn() -> R) -> R {
+        self.is_listened.store(true, Ordering::Release);
+        while let Ok(device) = self.devices().open(aor, self) {
+            if let Some(subscribed) = device.attend(self, &subscribe) {
+                return subscribed;
+            }
+        }
+        // There is no such device, and no room for one. Whichever gets room from
+        // now on sees the subscription; one that just did is told of it.
+        let subscribed = subscribe();
+        if let Some(device) = self.devices().find(aor) {
+            device.attend(self, || ());
+        }
+        subscribed
+    }
+
+    /// Whether somebody listens to a device on the bus.
+    fn awaits(&self, aor: &str) -> bool {
+        if !self.is_listened.load(Ordering::Acquire) {
+            return false;
+        }
+        let name = Name::new(aor);
+        self.states().would_deliver(&name) || self.registrations().would_deliver(&name)
     }
 }
 

@@ -1,7 +1,13 @@
 //! Every device that has bindings or work, found by its address of record.
+//!
+//! There may be a million, nearly all of them idle, so a device has neither a
+//! serializer nor a timer of its own. It works on one of a few lanes, always
+//! the same one, which keeps its requests in their order; nothing on a lane
+//! waits for the disk, so nobody there waits for long. And each shard of the
+//! table has one alarm, for the device whose deadline comes first.
 
-use super::{core::Core, device::Device};
-use busyhour::bus::Name;
+use super::{alarm::Alarm, core::Core, device::Device};
+use busyhour::{clock::Instant, pool::TaskPool, serializer::Serializer};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use std::{
@@ -14,10 +20,26 @@ use std::{
 
 /// The table of devices, in shards with a lock each.
 pub(super) struct Devices {
-    shards: Box<[Mutex<Table>]>,
+    shards: Box<[Mutex<Shard>]>,
+    lanes: Box<[Serializer]>,
+    /// Where alarms ring, one after the other: however many deadlines come at
+    /// one instant, they keep one worker busy and not all of them.
+    bell: Serializer,
     hasher: FixedState,
     count: AtomicUsize,
     count_max: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    table: HashTable<Entry>,
+    alarm: Alarm,
+}
+
+struct Entry {
+    device: Arc<Device>,
+    /// When it has to be woken: far in the future where nothing ends.
+    deadline: Instant,
 }
 
 /// The table has no room for another device.
@@ -25,9 +47,11 @@ pub(super) struct Devices {
 pub(super) struct TableFull;
 
 impl Devices {
-    pub(super) fn new(count_max: usize, seed: u64) -> Self {
+    pub(super) fn new(count_max: usize, seed: u64, pool: &TaskPool) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            lanes: (0..LANES).map(|_| pool.ephemeral()).collect(),
+            bell: pool.ephemeral(),
             hasher: FixedState::with_seed(seed),
             count: AtomicUsize::new(0),
             count_max,
@@ -38,29 +62,29 @@ impl Devices {
     pub(super) fn open(&self, aor: &str, core: &Arc<Core>) -> Result<Arc<Device>, TableFull> {
         let hash = self.hasher.hash_one(aor);
         let mut shard = self.shard(hash);
-        if let Some(device) = find(&shard, hash, aor) {
+        if let Some(device) = shard.find(hash, aor) {
             return Ok(device);
         }
         if self.count.fetch_add(1, Ordering::Relaxed) >= self.count_max {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return Err(TableFull);
         }
-        Ok(insert(&mut shard, Device::new(Name::new(aor), hash, core)))
+        Ok(shard.insert(Device::new(aor.into(), hash, core)))
     }
 
-    /// Whether there is such a device.
-    pub(super) fn contains(&self, aor: &str) -> bool {
+    /// The device of an address of record, if there is one.
+    pub(super) fn find(&self, aor: &str) -> Option<Arc<Device>> {
         let hash = self.hasher.hash_one(aor);
-        find(&self.shard(hash), hash, aor).is_some()
+        self.shard(hash).find(hash, aor)
     }
 
     /// The device of a stored binding, made even where the table is full.
-    pub(super) fn reopen(&self, aor: &Name, core: &Arc<Core>) -> Arc<Device> {
-        let hash = self.hasher.hash_one(aor.as_str());
+    pub(super) fn reopen(&self, aor: Box<str>, core: &Arc<Core>) -> Arc<Device> {
+        let hash = self.hasher.hash_one(&*aor);
         let mut shard = self.shard(hash);
-        find(&shard, hash, aor).unwrap_or_else(|| {
+        shard.find(hash, &aor).unwrap_or_else(|| {
             self.count.fetch_add(1, Ordering::Relaxed);
-            insert(&mut shard, Device::new(aor.clone(), hash, core))
+            shard.insert(Device::new(aor, hash, core))
         })
     }
 
@@ -68,7 +92,7 @@ impl Devices {
     pub(super) fn all(&self) -> Vec<Arc<Device>> {
         let mut all = Vec::with_capacity(self.len());
         for shard in &self.shards {
-            all.extend(lock(shard).iter().cloned());
+            all.extend(lock(shard).table.iter().map(|entry| entry.device.clone()));
         }
         all
     }
@@ -76,8 +100,8 @@ impl Devices {
     /// Takes a device out of the table.
     pub(super) fn remove(&self, device: &Arc<Device>) {
         let mut shard = self.shard(device.hash());
-        let is_it = |other: &Arc<Device>| Arc::ptr_eq(other, device);
-        if let Ok(entry) = shard.find_entry(device.hash(), is_it) {
+        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.device, device);
+        if let Ok(entry) = shard.table.find_entry(device.hash(), is_it) {
             entry.remove();
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -87,29 +111,115 @@ impl Devices {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Table> {
-        // The table inside uses the high bits and the lowest; these are neither.
-        lock(&self.shards[(hash >> 32) as usize % SHARDS])
+    /// Where the device with this hash does its work.
+    pub(super) fn lane(&self, hash: u64) -> &Serializer {
+        &self.lanes[hash as usize % LANES]
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[shard_of(hash)])
     }
 }
 
-fn find(table: &Table, hash: u64, aor: &str) -> Option<Arc<Device>> {
-    table.find(hash, |device| *device.name() == *aor).cloned()
+impl Core {
+    /// Has a device woken at `deadline`, and not before.
+    pub(super) fn wake_device(self: &Arc<Self>, device: &Arc<Device>, deadline: Instant) {
+        let mut shard = self.devices().shard(device.hash());
+        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.device, device);
+        if let Some(entry) = shard.table.find_mut(device.hash(), is_it) {
+            entry.deadline = deadline;
+            self.set_devices_alarm(shard_of(device.hash()), &mut shard, deadline);
+        }
+    }
+
+    fn set_devices_alarm(self: &Arc<Self>, index: usize, shard: &mut Shard, deadline: Instant) {
+        if shard.alarm.rings_by(deadline) {
+            return;
+        }
+        let core = Arc::downgrade(self);
+        let ring = move || {
+            if let Some(core) = core.upgrade() {
+                core.ring_devices(index);
+            }
+        };
+        let (timers, bell) = (self.runtime().timers(), &self.devices().bell);
+        let set = shard.alarm.set(deadline, "binding", timers, bell, ring);
+        if set.is_err() {
+            self.counters().traffic.refused_table_full.increment();
+        }
+    }
+
+    /// Wakes some of the devices of a shard that are due, and sees to the others.
+    fn ring_devices(self: &Arc<Self>, index: usize) {
+        let now = self.now();
+        let mut shard = lock(&self.devices().shards[index]);
+        shard.alarm.rang(now);
+        let due = shard.take_due(now);
+        if let Some(next) = shard.next_deadline() {
+            self.set_devices_alarm(index, &mut shard, next);
+        }
+        drop(shard);
+        for device in due {
+            device.ring(self);
+        }
+    }
 }
 
-fn insert(table: &mut Table, device: Device) -> Arc<Device> {
-    let device = Arc::new(device);
-    table.insert_unique(device.hash(), device.clone(), |device| device.hash());
-    device
+impl Shard {
+    fn find(&self, hash: u64, aor: &str) -> Option<Arc<Device>> {
+        let is_it = |entry: &Entry| entry.device.aor() == aor;
+        let entry = self.table.find(hash, is_it)?;
+        Some(entry.device.clone())
+    }
+
+    fn insert(&mut self, device: Device) -> Arc<Device> {
+        let device = Arc::new(device);
+        let entry = Entry {
+            device: device.clone(),
+            deadline: Instant::FAR_FUTURE,
+        };
+        let hash = device.hash();
+        self.table
+            .insert_unique(hash, entry, |entry| entry.device.hash());
+        device
+    }
+
+    /// Devices whose deadline has come, not too many at a time.
+    fn take_due(&mut self, now: Instant) -> Vec<Arc<Device>> {
+        let entries = self.table.iter_mut();
+        let due = entries.filter(|entry| entry.deadline <= now).take(RING_MAX);
+        due.map(|entry| {
+            entry.deadline = Instant::FAR_FUTURE;
+            entry.device.clone()
+        })
+        .collect()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let deadlines = self.table.iter().map(|entry| entry.deadline);
+        deadlines
+            .min()
+            .filter(|deadline| *deadline < Instant::FAR_FUTURE)
+    }
 }
 
-fn lock(shard: &Mutex<Table>) -> MutexGuard<'_, Table> {
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-type Table = HashTable<Arc<Device>>;
+/// The table inside uses the high bits and the lowest; these are neither.
+fn shard_of(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
+}
 
-/// Many more than threads, so that two seldom want the same one.
-const SHARDS: usize = 256;
+/// Many more than threads, so that two seldom want the same one, and so many
+/// that a look at every device of one is soon done. Of a million devices each
+/// has a table that is three quarters full.
+const SHARDS: usize = 1280;
+/// Many more than threads, so that two devices at work seldom share one.
+const LANES: usize = 1024;
+/// Devices that one ring wakes, so that what waits behind it waits for less
+/// than a millisecond.
+const RING_MAX: usize = 64;

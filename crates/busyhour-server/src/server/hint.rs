@@ -64,15 +64,18 @@ impl Hint {
     }
 
     /// Listens to its devices from now on, and tells what they do now.
-    pub(super) fn start(self: &Arc<Self>, core: &Core) {
-        for (index, device) in self.devices.iter().enumerate() {
-            let state = core.states().get(device);
-            lock(&self.lines)[index] = LineState::of(state.as_ref());
-        }
-        self.tell(core.hints().topic(), &lock(&self.lines));
-        let feeds = self.devices.iter().enumerate();
-        let feeds = feeds.map(|(index, device)| self.listen(core, index, device.clone()));
+    pub(super) fn start(self: &Arc<Self>, core: &Arc<Core>) {
+        let devices = self.devices.iter().enumerate();
+        let feeds = devices.map(|(index, device)| {
+            // Nothing happens to the device between the look and the subscription.
+            core.attend(device, || {
+                let state = core.states().get(device);
+                lock(&self.lines)[index] = LineState::of(state.as_ref());
+                self.listen(core, index, device.clone())
+            })
+        });
         *lock(&self.feeds) = feeds.collect();
+        self.tell(core.hints().topic(), &lock(&self.lines));
     }
 
     fn listen(
@@ -84,19 +87,15 @@ impl Hint {
         let hint = Arc::downgrade(self);
         let topic = core.hints().topic().clone();
         let states = core.states().clone();
-        let feed = states
-            .subscribe()
-            .key(device.clone())
-            .replay()
-            .conflate()
-            .on(&self.serializer);
+        let feed = states.subscribe().key(device.clone()).replay().conflate();
         let states = states.clone();
-        feed.start(move |delivery| {
+        feed.on(&self.serializer).start(move |delivery| {
             let Some(hint) = hint.upgrade() else { return };
             match delivery {
                 Delivery::Event(state) => hint.hear(&topic, index, Some(state)),
                 Delivery::Cleared(_) => hint.hear(&topic, index, None),
-                // What went between the first look and the subscription left no event.
+                // Where there was no room for the device, it may have come and
+                // gone between the look and the subscription.
                 Delivery::Replayed => hint.hear(&topic, index, states.get(&device).as_ref()),
                 Delivery::Lost(_) => {}
             }

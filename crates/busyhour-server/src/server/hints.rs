@@ -155,7 +155,7 @@ impl Core {
 
     /// Sets a hint of the configuration, or one that the store gave back.
     pub(super) fn restore_hint(
-        &self,
+        self: &Arc<Self>,
         config: &HintConfig,
         origin: Origin,
     ) -> Result<(), HintRefusal> {
@@ -165,7 +165,7 @@ impl Core {
 
     /// Takes a stored setting back in, unless the configuration has the hint now.
     pub(super) fn restore_hint_setting(
-        &self,
+        self: &Arc<Self>,
         extension: &str,
         devices: &str,
     ) -> Result<(), String> {
@@ -180,7 +180,7 @@ impl Core {
     /// Sets a hint and stores it; whether there was none of this extension. Who
     /// watches the address is told to come again where it becomes an extension.
     pub(super) fn set_hint(
-        &self,
+        self: &Arc<Self>,
         config: &HintConfig,
         done: Completion,
     ) -> Result<bool, HintRefusal> {
@@ -205,7 +205,7 @@ impl Core {
     }
 
     fn try_set_hint(
-        &self,
+        self: &Arc<Self>,
         config: &HintConfig,
         origin: Origin,
         keep: impl FnOnce() -> Result<(), Refused>,
@@ -237,7 +237,7 @@ impl Core {
     /// Removes what was set of a hint; `false` when there is none. Where nothing
     /// is left of it, its watchers are told to come again.
     pub(super) fn remove_hint(
-        &self,
+        self: &Arc<Self>,
         extension: &str,
         done: Completion,
     ) -> Result<bool, HintRefusal> {
@@ -266,7 +266,7 @@ impl Core {
     }
 
     /// Takes in which extensions the accounts of the store name.
-    pub(super) fn name_hints(&self, differences: &[Difference]) {
+    pub(super) fn name_hints(self: &Arc<Self>, differences: &[Difference]) {
         for difference in differences {
             let (gone, new) = (&difference.hints_gone, &difference.hints_new);
             if gone.is_empty() && new.is_empty() {
@@ -283,7 +283,7 @@ impl Core {
         }
     }
 
-    fn name_hint(&self, extension: &str, device: &Name, is_named: bool) {
+    fn name_hint(self: &Arc<Self>, extension: &str, device: &Name, is_named: bool) {
         let name = Name::new(extension);
         let mut table = self.hints().lock();
         let was_there = table.hints.contains_key(&name);
@@ -317,7 +317,7 @@ impl Core {
     /// Makes a hint in place of the one there is, none of no devices. Whether
     /// there was none.
     fn make_hint(
-        &self,
+        self: &Arc<Self>,
         table: &mut Table,
         extension: &Name,
         devices: Vec<Name>,

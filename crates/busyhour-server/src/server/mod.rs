@@ -5,15 +5,17 @@
 //! 1. `receive`: on the network's thread it is parsed in place, in its pinned
 //!    buffer; retransmissions are answered from the transactions at once.
 //! 2. `route`: is it for us, may its sender (`admission`), which device is it?
-//! 3. `device`: on the device's serializer the registrar computes the next
-//!    bindings and the 200; the changes go to the store.
-//! 4. When the commit is durable the 200 leaves, and the device's state goes
-//!    to the cached topic `device-state`.
+//! 3. `device`: on the device's lane, a serializer that it shares with few
+//!    others, the registrar computes the next bindings and the 200; the changes
+//!    go to the store.
+//! 4. When the commit is durable the 200 leaves, and if somebody listens the
+//!    device's state goes to the topic `device-state`, which keeps it.
 //! 5. `watcher`: each watcher is a subscriber of that topic; on its own
 //!    serializer a NOTIFY is written and sent.
 //!
 //! Locks are taken in this order: a device's or a watcher's state, then one
-//! shard of a table (devices, watchers, transactions, topic), then nothing.
+//! shard of a table (devices, watchers, transactions), then one of a topic,
+//! then nothing.
 
 mod config;
 mod accounts;
@@ -56,7 +58,7 @@ pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
 pub use hint::HintView;
 pub use hints::{HintConfig, HintListing, HintRefusal};
-pub use listing::Listing;
+pub use listing::{Listed, Listing};
 pub use mailboxes::{MailboxListing, MailboxRefusal};
 pub use network::{Network, NetworkStats, SendError, StreamStats};
 pub use provision::AccountError;

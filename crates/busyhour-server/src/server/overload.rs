@@ -112,7 +112,7 @@ impl Core {
     pub(super) fn sheds(&self, aor: &str) -> bool {
         self.count_shed(match self.overload.shedding(self.now()) {
             Shedding::Nothing => false,
-            Shedding::Newcomers => !self.devices().contains(aor),
+            Shedding::Newcomers => self.devices().find(aor).is_none(),
             Shedding::All => true,
         })
     }

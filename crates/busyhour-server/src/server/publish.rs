@@ -4,10 +4,12 @@ use super::{admission::user_of, core::Core, job::Arrival, stats::PublishStats};
 use crate::{
     proto::sip::Message,
     registrar::Refusal,
-    watch::{Granted, Package, Publications, Publish, PublishStep, write_published},
+    watch::{
+        Granted, MessageSummary, Package, Publications, Publish, PublishStep, write_published,
+    },
 };
 use busyhour::{buffer::Buffer, bus::Name};
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 /// What a PUBLISH changed, and the answer to it.
 pub(super) struct Accepted {
@@ -56,13 +58,10 @@ impl Core {
     }
 
     /// Tells the mailbox of a device's account what the device says of it.
-    pub(super) fn publish_mailbox(&self, device: &Name, publications: &Publications) {
+    pub(super) fn publish_mailbox(&self, device: &Name, messages: Option<Arc<MessageSummary>>) {
         let id = self.mailbox_of(user_of(device));
         let counters = &self.counters().mailbox;
-        match self
-            .mailboxes()
-            .publish(&id, device, publications.messages())
-        {
+        match self.mailboxes().publish(&id, device, messages) {
             true => counters.published.increment(),
             false => counters.refused.increment(),
         }

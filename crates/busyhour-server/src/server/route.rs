@@ -15,7 +15,7 @@ use crate::{
     watch::{Subscribe, Subscription, write_accepted},
 };
 use busyhour::bus::Name;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 impl Core {
     pub(super) fn register(self: &Arc<Self>, request: &Request<'_>) {
@@ -43,7 +43,7 @@ impl Core {
     }
 
     /// A registration whose device left the table meanwhile.
-    pub(super) fn register_again(self: &Arc<Self>, aor: &Name, job: Job) {
+    pub(super) fn register_again(self: &Arc<Self>, aor: &str, job: Job) {
         match self.devices().open(aor, self) {
             Ok(device) => self.push_to_device(&device, job),
             Err(TableFull) => self.put_off_job(&job, &self.table_full()),
@@ -85,9 +85,10 @@ impl Core {
     }
 
     /// Has a device tell what is registered; `false` when there is no room.
-    pub(super) fn show_registration(self: &Arc<Self>, aor: &Name) -> bool {
+    pub(super) fn show_registration(self: &Arc<Self>, aor: &str) -> bool {
+        self.is_listened.store(true, Ordering::Release);
         let device = self.devices().open(aor, self);
-        device.is_ok_and(|device| device.push_show())
+        device.is_ok_and(|device| device.push_show(self))
     }
 
     /// Gives a registration to its device, if that has room.
@@ -97,7 +98,7 @@ impl Core {
         }
         let id = job.id();
         // It takes no more only when the server ends, and the connections with it.
-        if !device.push(job) {
+        if !device.push(self, job) {
             self.abandon_job(id);
         }
     }

@@ -55,7 +55,8 @@ impl Core {
         store: Box<dyn Store>,
     ) -> Result<Arc<Self>, StartError> {
         let mut contents = store.load()?;
-        let last_id = contents.bindings.iter().map(|stored| stored.id.0).max();
+        let bindings = std::mem::take(&mut contents.bindings);
+        let last_id = bindings.iter().map(|stored| stored.id.0).max();
         let accounts = std::mem::take(&mut contents.accounts);
         let realm = config.authentication.realm();
         let secrets = Secrets::new(&runtime)?;
@@ -69,7 +70,7 @@ impl Core {
             authenticator: authenticator(&runtime, &config)?,
             directory: Directory::new(realm, accounts, config.accounts.clone()),
             logins: Logins::new(device_seed),
-            devices: Devices::new(config.limits.devices_max, device_seed),
+            devices: Devices::new(config.limits.devices_max, device_seed, runtime.pool()),
             mailboxes: Mailboxes::new(
                 runtime.topic("mailbox").cached().build(),
                 config.limits.mailboxes_max,
@@ -92,7 +93,7 @@ impl Core {
             store,
         };
         let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1));
-        core.restore(&contents.bindings);
+        core.restore(bindings);
         core.sweep_transactions()?;
         for hint in &core.config().hints {
             let set = core.restore_hint(hint, Origin::Configuration);
@@ -106,7 +107,7 @@ impl Core {
 
     /// Brings back what was set by HTTP. What cannot be any more, because the
     /// configuration has changed, stays in the store and has no effect.
-    fn restore_settings(&self, contents: &Contents) {
+    fn restore_settings(self: &Arc<Self>, contents: &Contents) {
         for ((kind, name), value) in &contents.settings {
             let restored = match kind {
                 SettingKind::Mailbox => self.restore_mailbox(name, value),
@@ -133,19 +134,25 @@ impl Core {
 
     /// Brings every stored binding back with what is left of its life. Limits
     /// do not hold here: what was acknowledged is kept.
-    fn restore(self: &Arc<Self>, stored: &[StoredBinding]) {
+    fn restore(self: &Arc<Self>, stored: Vec<StoredBinding>) {
         let at = self.moment();
         let mut over = Vec::new();
         for binding in stored {
-            let device = self.devices().reopen(&binding.contact.aor, self);
-            match device.restore(binding, at) {
-                true if binding.lease.removed => {}
+            let StoredBinding {
+                id,
+                aor,
+                contact,
+                lease,
+            } = binding;
+            let device = self.devices().reopen(aor, self);
+            match device.restore(id, contact, lease, at) {
+                true if lease.removed => {}
                 true => self.counters().registrar.restored.increment(),
-                false => over.push(Change::from(BindingChange::Remove { id: binding.id })),
+                false => over.push(Change::from(BindingChange::Remove { id })),
             }
         }
         for device in self.devices().all() {
-            device.revive(self);
+            device.ring(self);
         }
         if !over.is_empty() {
             // Nobody waits for this: what stays behind is over at the next start too.

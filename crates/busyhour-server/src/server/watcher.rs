@@ -115,7 +115,8 @@ impl Watcher {
                 Feed::Extension(self.listen(topic, extension, State::Extension))
             }
             Package::Presence | Package::Dialog => {
-                Feed::Device(self.listen(core.states(), device, State::Device))
+                let listen = || self.listen(core.states(), device.clone(), State::Device);
+                Feed::Device(core.attend(&device, listen))
             }
             Package::MessageSummary => {
                 let mailbox = core.mailbox_of(user_of(&device));

@@ -2,7 +2,6 @@
 
 use super::{Account, SettingKind};
 use crate::registrar::{BindingChange, BindingId, Contact, Lease};
-use std::sync::Arc;
 
 /// One durable change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +46,10 @@ impl From<BindingChange> for Change {
 pub struct StoredBinding {
     /// Its id.
     pub id: BindingId,
+    /// Canonical address of record.
+    pub aor: Box<str>,
     /// Its lasting part.
-    pub contact: Arc<Contact>,
+    pub contact: Contact,
     /// Its current lease.
     pub lease: Lease,
 }

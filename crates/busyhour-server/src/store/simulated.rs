@@ -333,9 +333,19 @@ impl Durable {
 
     fn apply_binding(&mut self, change: BindingChange) {
         match change {
-            BindingChange::Put { id, contact, lease } => {
-                self.bindings
-                    .insert(id, StoredBinding { id, contact, lease });
+            BindingChange::Put {
+                id,
+                aor,
+                contact,
+                lease,
+            } => {
+                let stored = StoredBinding {
+                    id,
+                    aor,
+                    contact,
+                    lease,
+                };
+                self.bindings.insert(id, stored);
             }
             BindingChange::Renew { id, lease } => {
                 if let Some(binding) = self.bindings.get_mut(&id) {

@@ -71,7 +71,7 @@ fn write_line(out: &mut Vec<u8>, line: LineState) {
 
 fn write_tuple(out: &mut Vec<u8>, reachable: &Reachable) {
     let id = reachable.id.0;
-    let contact = &reachable.contact;
+    let contact = reachable.contact.parts();
     let _ = write!(
         out,
         "<tuple id=\"b{id}\"><status><basic>open</basic></status><contact"
@@ -84,7 +84,7 @@ fn write_tuple(out: &mut Vec<u8>, reachable: &Reachable) {
             q_milli % 1000
         );
     }
-    let _ = write!(out, ">{}</contact></tuple>\r\n", Escaped(&contact.uri));
+    let _ = write!(out, ">{}</contact></tuple>\r\n", Escaped(contact.uri));
 }
 
 pub(super) const NAMESPACE: &str = "urn:ietf:params:xml:ns:pidf";

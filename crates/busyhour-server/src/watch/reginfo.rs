@@ -29,7 +29,7 @@ pub struct Registered {
     /// The binding's id.
     pub id: BindingId,
     /// The contact.
-    pub contact: Arc<Contact>,
+    pub contact: Contact,
     /// CSeq of the registration that granted the lease.
     pub cseq: u32,
     /// When the lease ends.
@@ -164,14 +164,14 @@ fn write_contact(out: &mut Vec<u8>, registered: &Registered, step: Step, now: In
         out,
         "<contact id=\"b{}\" state=\"{state}\" event=\"{event}\" callid=\"{}\" cseq=\"{cseq}\"",
         id.0,
-        Escaped(&contact.call_id)
+        Escaped(contact.call_id())
     );
     if state == "active" {
         let left = seconds(registered.expires_at - now);
         let _ = write!(out, " expires=\"{left}\"");
     }
-    if let Some(q_milli) = contact.q_milli {
+    if let Some(q_milli) = contact.q_milli() {
         let _ = write!(out, " q=\"{}.{:03}\"", q_milli / 1000, q_milli % 1000);
     }
-    let _ = write!(out, "><uri>{}</uri></contact>\r\n", Escaped(&contact.uri));
+    let _ = write!(out, "><uri>{}</uri></contact>\r\n", Escaped(contact.uri()));
 }

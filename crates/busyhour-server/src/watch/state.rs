@@ -61,7 +61,7 @@ pub struct Reachable {
     /// The binding's id.
     pub id: BindingId,
     /// The contact.
-    pub contact: Arc<Contact>,
+    pub contact: Contact,
 }
 
 impl DeviceState {

@@ -1,5 +1,5 @@
 use super::{AccountDesk, BindingPage, BindingView, Desk};
-use crate::server::{Binding, Server, ServerStats};
+use crate::server::{Listed, Server, ServerStats};
 use busyhour::clock::Instant;
 use std::sync::Arc;
 
@@ -34,10 +34,10 @@ impl Subject for Server {
 
     fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage {
         let page = self.bindings(after, limit);
-        let view = |binding| BindingView::new(binding, page.at);
+        let view = |listed| BindingView::new(listed, page.at);
         BindingPage {
             bindings: page.bindings.iter().map(view).collect(),
-            next: page.next.map(|aor| aor.as_str().to_owned()),
+            next: page.next.map(String::from),
         }
     }
 
@@ -55,10 +55,11 @@ impl Subject for Server {
 }
 
 impl BindingView {
-    fn new(binding: &Binding, now: Instant) -> Self {
-        let contact = &binding.contact;
+    fn new(listed: &Listed, now: Instant) -> Self {
+        let Listed { aor, binding } = listed;
+        let contact = binding.contact.parts();
         Self {
-            aor: contact.aor.as_str().to_owned(),
+            aor: aor.to_string(),
             contact: contact.uri.to_string(),
             q_milli: contact.q_milli,
             call_id: contact.call_id.to_string(),

@@ -159,7 +159,7 @@ impl Host {
         let bindings = self.server.bindings(None, usize::MAX).bindings;
         let uris = bindings
             .iter()
-            .map(|binding| binding.contact.uri.to_string());
+            .map(|listed| listed.binding.contact.uri().to_owned());
         uris.collect()
     }
 

@@ -256,7 +256,7 @@ impl World {
         // A row that ran out may stay: its removal failed, and no start takes it in.
         let unix = self.host.runtime.clock().unix_time();
         let is_valid = |lease: &Lease| !lease.removed && !lease.remaining(unix).is_zero();
-        let is_there = rows.any(|row| *row.contact.uri == *uri && is_valid(&row.lease));
+        let is_there = rows.any(|row| row.contact.uri() == uri && is_valid(&row.lease));
         let is_registered = frame.element(IE_REFRESH).is_some();
         assert_eq!(is_there, is_registered, "{uri} was acknowledged: {frame:?}");
     }

@@ -385,7 +385,7 @@ impl World {
         for (contact, _) in listed(&message) {
             // A row that outlived its binding may stand beside: its removal failed.
             let mut rows = durable.bindings.iter();
-            let is_durable = rows.any(|row| *row.contact.uri == *contact && !row.lease.removed);
+            let is_durable = rows.any(|row| row.contact.uri() == contact && !row.lease.removed);
             assert!(is_durable, "{contact} was acknowledged and is not durable");
         }
     }

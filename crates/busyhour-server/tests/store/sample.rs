@@ -3,10 +3,10 @@
 use busyhour::clock::UnixTime;
 use busyhour_server::{
     auth::Secret,
-    registrar::{BindingChange, BindingId, Contact, Flow, Lease, Transport},
+    registrar::{BindingChange, BindingId, Contact, ContactParts, Flow, Lease, Transport},
     store::{Account, AccountNews, Change, CommitError, Store},
 };
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
 /// Hands over a batch and waits for its fate.
 pub fn commit(store: &dyn Store, changes: Vec<Change>) -> Result<(), CommitError> {
@@ -29,6 +29,7 @@ pub fn follow(store: &dyn Store) -> mpsc::Receiver<AccountNews> {
 pub fn put(id: u64, cseq: u32) -> Change {
     Change::Binding(BindingChange::Put {
         id: BindingId(id),
+        aor: aor(id),
         contact: contact(id),
         lease: lease(cseq),
     })
@@ -45,15 +46,22 @@ pub fn remove(id: u64) -> Change {
     Change::Binding(BindingChange::Remove { id: BindingId(id) })
 }
 
-pub fn contact(number: u64) -> Arc<Contact> {
-    Arc::new(Contact {
-        aor: format!("sip:user{number}@example.com").into(),
-        uri: format!("sip:user{number}@192.0.2.1:5062").into(),
-        parameters: ";+sip.instance=\"<urn:uuid:0>\"".into(),
+pub fn aor(number: u64) -> Box<str> {
+    format!("sip:user{number}@example.com").into()
+}
+
+pub fn contact(number: u64) -> Contact {
+    with_user_agent(number, "phone")
+}
+
+pub fn with_user_agent(number: u64, user_agent: &str) -> Contact {
+    Contact::new(ContactParts {
+        uri: &format!("sip:user{number}@192.0.2.1:5062"),
+        parameters: ";+sip.instance=\"<urn:uuid:0>\"",
         q_milli: (number % 2 == 1).then_some(500),
-        call_id: "call".into(),
-        path: "".into(),
-        user_agent: "phone".into(),
+        call_id: "call",
+        path: "",
+        user_agent,
         flow: Flow {
             transport: Transport::Tcp,
             remote: "[2001:db8::1]:5062".parse().unwrap(),

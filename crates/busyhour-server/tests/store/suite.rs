@@ -1,6 +1,9 @@
 //! What every store that lasts must do.
 
-use crate::sample::{account, commit, contact, follow, lease, put, remove, remove_account, renew};
+use crate::sample::{
+    account, aor, commit, contact, follow, lease, put, remove, remove_account, renew,
+    with_user_agent,
+};
 use busyhour_server::{
     auth::Secret,
     registrar::BindingId,
@@ -97,16 +100,16 @@ fn many_changes_of_one_binding_in_a_group_end_as_the_last(database: &dyn Databas
         .map(|one| (one.id.0, one.lease.cseq))
         .collect();
     assert_eq!(seen, [(1, 3), (3, 4)]);
-    assert_eq!(bindings[0].contact.q_milli, Some(500));
+    assert_eq!(bindings[0].contact.q_milli(), Some(500));
 }
 
 fn odd_characters_do_no_harm(database: &dyn Database) {
     let store = database.open(ROOM);
-    let mut odd = (*contact(7)).clone();
-    odd.user_agent = "\"'\\ {NULL} \u{1f4de} \0".into();
+    let odd = with_user_agent(7, "\"'\\ {NULL} \u{1f4de} \0");
     let odd = Change::Binding(busyhour_server::registrar::BindingChange::Put {
         id: BindingId(7),
-        contact: odd.into(),
+        aor: aor(7),
+        contact: odd,
         lease: lease(1),
     });
     commit(&*store, vec![odd, put(8, 1)]).unwrap();
@@ -115,7 +118,7 @@ fn odd_characters_do_no_harm(database: &dyn Database) {
     assert!(
         bindings[0]
             .contact
-            .user_agent
+            .user_agent()
             .starts_with("\"'\\ {NULL} \u{1f4de} ")
     );
 }

@@ -1,14 +1,14 @@
 //! A group of changes as few statements, each for many rows.
 
 use crate::{
-    registrar::{BindingChange, BindingId, Contact, Lease},
+    registrar::{BindingChange, BindingId, Contact, ContactParts, Lease},
     store::{
         Account, Change,
         account::{hashes_text, hints_text},
     },
 };
 use postgres::{Client, Error, Statement, Transaction};
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// What becomes of each binding in the end, and everything else in its order.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct Group<'c> {
 
 /// What a binding is after the group.
 enum End<'c> {
-    Put(&'c Arc<Contact>, &'c Lease),
+    Put(&'c str, &'c Contact, &'c Lease),
     Renewed(&'c Lease),
     Removed,
 }
@@ -61,13 +61,18 @@ impl<'c> Group<'c> {
 
     fn take(&mut self, change: &'c BindingChange) {
         match change {
-            BindingChange::Put { id, contact, lease } => {
-                self.bindings.insert(*id, End::Put(contact, lease));
+            BindingChange::Put {
+                id,
+                aor,
+                contact,
+                lease,
+            } => {
+                self.bindings.insert(*id, End::Put(aor, contact, lease));
             }
             BindingChange::Renew { id, lease } => {
                 let end = self.bindings.entry(*id).or_insert(End::Renewed(lease));
                 match end {
-                    End::Put(_, renewed) | End::Renewed(renewed) => *renewed = lease,
+                    End::Put(.., renewed) | End::Renewed(renewed) => *renewed = lease,
                     End::Removed => {}
                 }
             }
@@ -115,22 +120,23 @@ impl<'c> Group<'c> {
     fn put(&self, transaction: &mut Transaction<'_>, statements: &Statements) -> Result<(), Error> {
         let put = || {
             self.bindings.iter().filter_map(|(id, end)| match end {
-                End::Put(contact, lease) => Some((*id, *contact, *lease)),
+                End::Put(aor, contact, lease) => Some((*id, *aor, contact.parts(), *lease)),
                 End::Renewed(_) | End::Removed => None,
             })
         };
         if put().next().is_none() {
             return Ok(());
         }
-        let contacts: Vec<&Contact> = put().map(|(_, contact, _)| &**contact).collect();
+        let aors: Vec<Cow<'_, str>> = put().map(|(_, aor, ..)| storable(aor)).collect();
+        let contacts: Vec<ContactParts<'_>> = put().map(|(_, _, contact, _)| contact).collect();
         let ids: Vec<i64> = put().map(|(id, ..)| key(id)).collect();
-        let texts = |text: fn(&Contact) -> &str| -> Vec<Cow<'_, str>> {
+        let texts = |text: fn(&ContactParts<'c>) -> &'c str| -> Vec<Cow<'_, str>> {
             contacts
                 .iter()
                 .map(|contact| storable(text(contact)))
                 .collect()
         };
-        let flows = |text: fn(&Contact) -> String| -> Vec<String> {
+        let flows = |text: fn(&ContactParts<'_>) -> String| -> Vec<String> {
             contacts.iter().map(|contact| text(contact)).collect()
         };
         let q: Vec<Option<i32>> = contacts
@@ -141,18 +147,18 @@ impl<'c> Group<'c> {
             &statements.put_contacts,
             &[
                 &ids,
-                &texts(|contact| contact.aor.as_str()),
-                &texts(|contact| &contact.uri),
-                &texts(|contact| &contact.parameters),
+                &aors,
+                &texts(|contact| contact.uri),
+                &texts(|contact| contact.parameters),
                 &q,
-                &texts(|contact| &contact.call_id),
-                &texts(|contact| &contact.path),
-                &texts(|contact| &contact.user_agent),
+                &texts(|contact| contact.call_id),
+                &texts(|contact| contact.path),
+                &texts(|contact| contact.user_agent),
                 &flows(|contact| contact.flow.remote.to_string()),
                 &flows(|contact| contact.flow.local_text()),
             ],
         )?;
-        let leases = Leases::of(put().map(|(id, _, lease)| (id, lease)));
+        let leases = Leases::of(put().map(|(id, .., lease)| (id, lease)));
         leases.write(transaction, &statements.put_leases)
     }
 }

@@ -2,18 +2,18 @@
 
 use super::PostgresOptions;
 use crate::{
-    registrar::{BindingId, Contact, Flow, Lease},
+    registrar::{BindingId, Contact, ContactParts, Flow, Lease},
     store::{
         Account, Contents, SettingKind, StoreError, StoredBinding,
         account::{hints_of_row, secret_of_row},
     },
 };
-use busyhour::{bus::Name, clock::UnixTime};
+use busyhour::clock::UnixTime;
 use postgres::{
     Client, Error, GenericClient, IsolationLevel, Row, Transaction,
     fallible_iterator::FallibleIterator,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError> {
     let wrap = |error| options.failed(&error);
@@ -72,30 +72,31 @@ fn bindings(
 fn binding(row: &Row, id: i64) -> Result<StoredBinding, String> {
     Ok(StoredBinding {
         id: BindingId(id.cast_unsigned()),
-        contact: Arc::new(contact(row)?),
+        aor: text(row, 1)?.into(),
+        contact: contact(row)?,
         lease: lease(row)?,
     })
 }
 
 fn contact(row: &Row) -> Result<Contact, String> {
-    let text = |column| {
-        row.try_get::<_, &str>(column)
-            .map_err(|error| error.to_string())
-    };
+    let text = |column| text(row, column);
     let q: Option<i32> = row.try_get(4).map_err(|error| error.to_string())?;
-    Ok(Contact {
-        aor: Name::new(text(1)?),
-        uri: text(2)?.into(),
-        parameters: text(3)?.into(),
+    Ok(Contact::new(ContactParts {
+        uri: text(2)?,
+        parameters: text(3)?,
         q_milli: q
             .map(u16::try_from)
             .transpose()
             .map_err(|error| error.to_string())?,
-        call_id: text(5)?.into(),
-        path: text(6)?.into(),
-        user_agent: text(7)?.into(),
+        call_id: text(5)?,
+        path: text(6)?,
+        user_agent: text(7)?,
         flow: flow(text(8)?, text(9)?)?,
-    })
+    }))
+}
+
+fn text(row: &Row, column: usize) -> Result<&str, String> {
+    row.try_get(column).map_err(|error| error.to_string())
 }
 
 fn lease(row: &Row) -> Result<Lease, String> {

@@ -1,14 +1,14 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
 use super::{StoreError, sqlite_error};
-use crate::registrar::{BindingId, Contact, Flow, Lease};
+use crate::registrar::{BindingId, Contact, ContactParts, Flow, Lease};
 use crate::store::{
     Account, Contents, SettingKind, StoredBinding,
     account::{hints_of_row, secret_of_row},
 };
-use busyhour::{bus::Name, clock::UnixTime};
+use busyhour::clock::UnixTime;
 use rusqlite::{Connection, OpenFlags, Row, Transaction};
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path};
 
 pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
     let wrap = |source| sqlite_error(path, source);
@@ -43,23 +43,23 @@ fn bindings(snapshot: &Transaction<'_>, path: &Path) -> Result<Vec<StoredBinding
 fn binding(row: &Row<'_>, id: i64) -> Result<StoredBinding, String> {
     Ok(StoredBinding {
         id: BindingId(id.cast_unsigned()),
-        contact: Arc::new(contact(row)?),
+        aor: text(row, 1)?.into(),
+        contact: contact(row)?,
         lease: lease(row).map_err(|error| error.to_string())?,
     })
 }
 
 fn contact(row: &Row<'_>) -> Result<Contact, String> {
     let text = |column| text(row, column);
-    Ok(Contact {
-        aor: Name::new(text(1)?),
-        uri: text(2)?.into(),
-        parameters: text(3)?.into(),
+    Ok(Contact::new(ContactParts {
+        uri: text(2)?,
+        parameters: text(3)?,
         q_milli: row.get(4).map_err(|error| error.to_string())?,
-        call_id: text(5)?.into(),
-        path: text(6)?.into(),
-        user_agent: text(7)?.into(),
+        call_id: text(5)?,
+        path: text(6)?,
+        user_agent: text(7)?,
         flow: flow(text(8)?, text(9)?)?,
-    })
+    }))
 }
 
 fn lease(row: &Row<'_>) -> rusqlite::Result<Lease> {

@@ -128,8 +128,13 @@ fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
 
 fn apply_binding(connection: &Connection, change: &BindingChange) -> rusqlite::Result<()> {
     match change {
-        BindingChange::Put { id, contact, lease } => {
-            put_contact(connection, *id, contact)?;
+        BindingChange::Put {
+            id,
+            aor,
+            contact,
+            lease,
+        } => {
+            put_contact(connection, *id, aor, contact)?;
             put_lease(connection, *id, lease)
         }
         BindingChange::Renew { id, lease } => renew_lease(connection, *id, lease),
@@ -140,10 +145,16 @@ fn apply_binding(connection: &Connection, change: &BindingChange) -> rusqlite::R
     }
 }
 
-fn put_contact(connection: &Connection, id: BindingId, contact: &Contact) -> rusqlite::Result<()> {
+fn put_contact(
+    connection: &Connection,
+    id: BindingId,
+    aor: &str,
+    contact: &Contact,
+) -> rusqlite::Result<()> {
+    let contact = contact.parts();
     cached(connection, PUT_CONTACT)?.execute(params![
         key(id),
-        contact.aor.as_str(),
+        aor,
         contact.uri,
         contact.parameters,
         contact.q_milli,

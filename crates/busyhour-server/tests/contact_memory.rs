@@ -1,0 +1,105 @@
+//! What a contact takes while nothing happens, counted in bytes, and that many
+//! which end at one instant all end.
+
+use allocation_counter::measure;
+use busyhour::{buffer::Buffer, runtime::Runtime};
+use busyhour_server::{
+    registrar::Flow,
+    server::{Authentication, Network, SendError, Server, ServerConfig},
+    store::MemoryStore,
+};
+use std::{sync::Arc, time::Duration};
+
+#[test]
+fn a_contact_takes_less_than_400_bytes_and_all_of_it_comes_back() {
+    let world = World::new();
+    world.register(0);
+    let more = measure(|| (1..4).for_each(|batch| world.register(batch)));
+    let each = more.bytes_current / i64::from(3 * MANY);
+    println!("{each} bytes each");
+    assert!((100..400).contains(&each), "{each} bytes each");
+    let stats = world.server.stats();
+    assert_eq!(stats.registrar.binding_count, u64::from(4 * MANY));
+
+    let end = measure(|| world.pass(LIFE));
+    let stats = world.server.stats();
+    assert_eq!(stats.registrar.expired, u64::from(4 * MANY));
+    assert_eq!(stats.registrar.binding_count, 0);
+    assert_eq!(stats.registrar.device_count, 0);
+    let back = -end.bytes_current / i64::from(4 * MANY);
+    // The tables themselves stay.
+    assert!(back > each / 2, "{back} bytes of {each} came back");
+}
+
+/// A server in virtual time, which nobody listens to.
+struct World {
+    runtime: Runtime,
+    server: Server,
+}
+
+struct Silent;
+
+impl Network for Silent {
+    fn send(&self, _flow: Flow, _datagram: Buffer) -> Result<(), SendError> {
+        Ok(())
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let runtime = Runtime::simulated(1);
+        let config = ServerConfig {
+            domains: vec!["busyhour.test".to_owned()],
+            authentication: Authentication::Open,
+            ..ServerConfig::default()
+        };
+        let store = Box::new(MemoryStore::new());
+        let server = Server::start(runtime.clone(), config, Arc::new(Silent), store).unwrap();
+        Self { runtime, server }
+    }
+
+    /// Registers a batch, a while after the one before and to end with it. By
+    /// the end nothing is kept for retransmissions any more.
+    fn register(&self, batch: u32) {
+        let life = LIFE - PAUSE * batch;
+        for number in batch * MANY..(batch + 1) * MANY {
+            let text = register(number, life);
+            let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
+            let local = "192.0.2.1:5060".parse().unwrap();
+            self.server.datagram(address(number), local, datagram);
+            self.runtime.simulation().unwrap().run_until_idle();
+        }
+        self.pass(PAUSE);
+    }
+
+    fn pass(&self, time: Duration) {
+        self.runtime.simulation().unwrap().run_for(time);
+    }
+}
+
+fn address(number: u32) -> std::net::SocketAddr {
+    let [_, b, c, d] = number.to_be_bytes();
+    ([10, b, c, d], 5060).into()
+}
+
+fn register(number: u32, life: Duration) -> String {
+    let (address, life_s) = (address(number), life.as_secs());
+    format!(
+        "REGISTER sip:busyhour.test SIP/2.0\r\n\
+         Via: SIP/2.0/UDP {address};branch=z9hG4bK{number};rport\r\n\
+         From: <sip:device{number}@busyhour.test>;tag=f1\r\n\
+         To: <sip:device{number}@busyhour.test>\r\n\
+         Call-ID: {number:016x}@busyhour.test\r\n\
+         CSeq: 1 REGISTER\r\n\
+         Contact: <sip:device{number}@{address}>\r\n\
+         User-Agent: phone 1.0\r\n\
+         Expires: {life_s}\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// A quarter of them all, which are more in each part of the server's table
+/// than one ring of its alarm wakes.
+const MANY: u32 = 22_000;
+const LIFE: Duration = Duration::from_secs(600);
+const PAUSE: Duration = Duration::from_secs(60);
