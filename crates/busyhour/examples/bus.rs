@@ -33,8 +33,8 @@ fn main() {
         .subscribe()
         .replay()
         .start(|delivery| match delivery {
-            Delivery::Event(event) => println!("{} is {}", event.device, event.state),
-            Delivery::Cleared(device) => println!("{device} is gone"),
+            Delivery::Event(event, _) => println!("{} is {}", event.device, event.state),
+            Delivery::Cleared(device, _) => println!("{device} is gone"),
             Delivery::Replayed => println!("-- that was the state; now the changes"),
             Delivery::Lost(count) => println!("-- {count} changes were skipped"),
         });

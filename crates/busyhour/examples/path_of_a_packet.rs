@@ -44,10 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .start(move |delivery| {
             let seconds = clock.now().as_nanos() / 1_000_000_000;
             match delivery {
-                Delivery::Event(state) if state.is_registered => {
+                Delivery::Event(state, _) if state.is_registered => {
                     println!("{seconds:3} s: {} is here", state.device);
                 }
-                Delivery::Event(state) => println!("{seconds:3} s: {} is gone", state.device),
+                Delivery::Event(state, _) => println!("{seconds:3} s: {} is gone", state.device),
                 Delivery::Replayed => println!("{seconds:3} s: that was the cache"),
                 other => println!("{seconds:3} s: {other:?}"),
             }

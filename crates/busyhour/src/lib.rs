@@ -34,7 +34,7 @@
 //! let presence = runtime.topic::<Presence>("presence").cached().build();
 //! let watcher = runtime.serializer("watcher").build()?;
 //! let _subscription = presence.subscribe().replay().on(&watcher).start(|delivery| {
-//!     if let Delivery::Event(event) = delivery {
+//!     if let Delivery::Event(event, _) = delivery {
 //!         println!("{} is {}", event.device, if event.online { "online" } else { "offline" });
 //!     }
 //! });

@@ -39,8 +39,8 @@ enum Heard {
 impl From<Delivery<'_, Level>> for Heard {
     fn from(delivery: Delivery<'_, Level>) -> Self {
         match delivery {
-            Delivery::Event(event) => Self::Level(event.line, event.level),
-            Delivery::Cleared(line) => Self::Cleared(*line),
+            Delivery::Event(event, _) => Self::Level(event.line, event.level),
+            Delivery::Cleared(line, _) => Self::Cleared(*line),
             Delivery::Replayed => Self::Replayed,
             Delivery::Lost(count) => Self::Lost(count),
         }
@@ -113,8 +113,8 @@ fn the_cache_keeps_the_last_value_of_each_key() {
     }
     assert_eq!(topic.len(), 1_000);
     assert_eq!(topic.get(&500), Some(level(500, 501)));
-    assert!(topic.clear(&500));
-    assert!(!topic.clear(&500));
+    assert_eq!(topic.clear(&500).key_count, 1);
+    assert!(topic.clear(&500).is_nothing());
     assert_eq!(topic.get(&500), None);
 
     let mut lines: Vec<u32> = topic.snapshot().iter().map(|event| event.line).collect();
@@ -129,7 +129,7 @@ fn snapshots_of_equal_histories_are_in_equal_order() {
         for line in (0..3_000).rev() {
             let _ = topic.publish(level(line, line));
         }
-        topic.clear(&7);
+        let _ = topic.clear(&7);
         topic.snapshot()
     };
     assert_eq!(history(&cached()), history(&cached()));
@@ -143,7 +143,7 @@ fn replay_tells_each_key_once_and_then_every_change() {
     let log = Log::default();
     let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish(level(1, 3));
-    topic.clear(&1);
+    let _ = topic.clear(&1);
     assert_eq!(
         log.take(),
         [
@@ -242,7 +242,7 @@ fn conflation_keeps_the_newest_in_the_place_of_the_oldest() {
     );
     assert_eq!(topic.stats().conflated, 2);
     let _ = topic.publish(level(2, 3));
-    topic.clear(&2);
+    let _ = topic.clear(&2);
     later.run_all();
     assert_eq!(log.take(), [Heard::Cleared(2)]);
 }
@@ -260,7 +260,7 @@ fn a_laggard_with_replay_is_brought_up_to_date() {
     let _ = topic.publish(level(9, 1));
     let _ = topic.publish(level(0, 1));
     let _ = topic.publish(level(0, 2));
-    topic.clear(&1);
+    let _ = topic.clear(&1);
     later.run_all();
     let heard = log.take();
     assert_eq!(heard[0], Heard::Level(9, 1));
@@ -320,7 +320,7 @@ fn a_callback_may_publish_on_its_own_topic() {
     let again = topic.clone();
     let blocking = topic.subscribe().overflow(Overflow::Block).capacity(1);
     let _echo = blocking.start(move |delivery| {
-        if let Delivery::Event(event) = delivery
+        if let Delivery::Event(event, _) = delivery
             && event.level < 3
         {
             let _ = again.publish(level(event.line, event.level + 1));
@@ -412,7 +412,7 @@ fn a_full_cache_refuses_new_keys_whole() {
     }
     assert!(!topic.publish(level(1, 1)).refused);
     assert_eq!((sink.len(), topic.len(), topic.stats().refused), (2, 2, 2));
-    assert!(topic.clear(&2));
+    assert_eq!(topic.clear(&2).key_count, 1);
     assert!(!topic.publish(level(3, 3)).refused);
     assert!(topic.publish_from(Origin(9), level(4, 1)).refused);
     let heard = [(1, 0), (2, 0), (1, 1)].map(|(line, n)| Heard::Level(line, n));
@@ -578,7 +578,7 @@ fn forwarded_events_keep_their_order_and_start_with_the_cache() -> Result<(), Fo
     assert_eq!(all.forward_to(&one).err(), Some(ForwardError::Circle));
     assert_eq!(one.publish(level(1, 2)), delivered(1));
     assert_eq!(other.publish(level(2, 9)), delivered(1));
-    one.clear(&1);
+    let _ = one.clear(&1);
     drop(forward);
     assert_eq!(one.publish(level(1, 3)), delivered(0));
     assert_eq!(
@@ -613,15 +613,15 @@ fn a_fold_makes_one_state_of_all_nodes_and_is_undone_node_by_node() {
     let _ = topic.publish(level(2, 5));
     assert_eq!(topic.get(&1), Some(level(1, 12)));
     assert_eq!(topic.get(&2), Some(level(2, 105)));
-    assert!(topic.clear(&2));
+    assert_eq!(topic.clear(&2).key_count, 1);
     assert_eq!(topic.get(&2), Some(level(2, 100)));
-    assert!(!topic.clear_from(there, &2));
-    assert_eq!(topic.forget_origin(there), 1);
+    assert!(topic.clear_from(there, &2).is_nothing());
+    assert_eq!(topic.forget_origin(there).key_count, 1);
     assert_eq!(topic.get(&1), Some(level(1, 2)));
-    assert_eq!(topic.forget_origin(elsewhere), 1);
+    assert_eq!(topic.forget_origin(elsewhere).key_count, 1);
     assert_eq!(topic.get(&2), None);
     let _ = topic.publish(level(1, 3));
-    assert!(topic.clear(&1));
+    assert_eq!(topic.clear(&1).key_count, 1);
     assert!(topic.is_empty());
     let expected = [
         (1, 1),

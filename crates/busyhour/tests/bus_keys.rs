@@ -70,7 +70,7 @@ fn a_type_says_itself_which_keys_are_equal() {
         .subscribe()
         .key(Host("PBX.example.com"))
         .start(move |delivery| {
-            if let Delivery::Event(Reachable(_, up)) = delivery {
+            if let Delivery::Event(Reachable(_, up), _) = delivery {
                 sender.send(*up).unwrap();
             }
         });
@@ -80,7 +80,7 @@ fn a_type_says_itself_which_keys_are_equal() {
     assert_eq!(heard.try_iter().collect::<Vec<_>>(), [true, false]);
     assert_eq!(topic.len(), 2);
     assert!(!topic.get(&Host("Pbx.Example.Com")).unwrap().1);
-    assert!(topic.clear(&Host("PBX.EXAMPLE.COM")));
+    assert_eq!(topic.clear(&Host("PBX.EXAMPLE.COM")).key_count, 1);
     assert_eq!(topic.len(), 1);
 }
 
@@ -89,7 +89,7 @@ fn keys_of_one_hash_stay_apart() {
     let topic = Topic::<Crowd>::builder("crowd").cached().build();
     let (sender, heard) = mpsc::channel();
     let _watch = topic.subscribe().key(Crowded(7)).start(move |delivery| {
-        if let Delivery::Event(Crowd(key, value)) = delivery {
+        if let Delivery::Event(Crowd(key, value), _) = delivery {
             sender.send((key.0, *value)).unwrap();
         }
     });
@@ -99,7 +99,7 @@ fn keys_of_one_hash_stay_apart() {
         }
     }
     for key in (0..200).step_by(2) {
-        assert!(topic.clear(&Crowded(key)));
+        assert_eq!(topic.clear(&Crowded(key)).key_count, 1);
     }
     for key in 0..200 {
         let value = topic.get(&Crowded(key)).map(|crowd| crowd.1);
@@ -118,18 +118,18 @@ fn a_router_sends_each_event_one_way_and_the_rest_another() {
     let (silent, rest) = (mpsc::channel(), Arc::new(Mutex::new(Vec::new())));
     let told = Arc::clone(&rest);
     let router = Router::by(|event: &Level| event.level == 0)
-        .route(true, |_| panic!("a later route takes its place"))
-        .route(true, move |event| silent.0.send(event.line).unwrap())
+        .route(true, |_, _| panic!("a later route takes its place"))
+        .route(true, move |event, _| silent.0.send(event.line).unwrap())
         .otherwise(move |delivery| told.lock().unwrap().push(format!("{delivery:?}")));
     let _watch = topic.subscribe().replay().start(router.into_callback());
     assert_eq!(topic.publish(level(2, 0)), delivered(1));
     assert_eq!(topic.publish(level(3, 8)), delivered(1));
-    topic.clear(&2);
+    let _ = topic.clear(&2);
     assert_eq!(silent.1.try_iter().collect::<Vec<_>>(), [1, 2]);
     let expected = [
         "Replayed",
-        "Event(Level { line: 3, level: 8 })",
-        "Cleared(2)",
+        "Event(Level { line: 3, level: 8 }, Origin(0))",
+        "Cleared(2, Origin(0))",
     ];
     assert_eq!(*rest.lock().unwrap(), expected);
 }

@@ -3,7 +3,7 @@
 //! cache, and the same seed gives the same history.
 
 use busyhour::{
-    bus::{Delivery, Event, Subscription, Topic},
+    bus::{Delivery, Event, Origin, Subscription, Topic},
     runtime::{Runtime, Simulation},
     serializer::Serializer,
     task::Overflow,
@@ -46,6 +46,8 @@ impl Event for Change {
 struct View {
     last: BTreeMap<u64, u64>,
     highest: BTreeMap<u64, u64>,
+    /// The node that said the last.
+    origins: BTreeMap<u64, Origin>,
     lost: u64,
     heard: Vec<u64>,
 }
@@ -59,14 +61,16 @@ impl View {
 
     fn hear(&mut self, delivery: Delivery<'_, Change>) {
         match delivery {
-            Delivery::Event(change) => {
+            Delivery::Event(change, origin) => {
+                self.origins.insert(change.key, origin);
                 let before = self.highest.insert(change.key, change.number);
                 assert!(before.is_none_or(|before| before < change.number));
                 self.last.insert(change.key, change.number);
                 self.heard.push(change.key << 32 | change.number);
             }
-            Delivery::Cleared(key) => {
+            Delivery::Cleared(key, _) => {
                 self.last.remove(key);
+                self.origins.remove(key);
                 self.heard.push(*key);
             }
             Delivery::Replayed => self.heard.push(u64::MAX),
@@ -174,13 +178,16 @@ impl World {
         let (topic, number) = (self.topic.clone(), self.number);
         let (owner, told) = (Arc::clone(&self.owner), Arc::clone(&self.told));
         let is_clear = self.below(10) == 0;
+        // Usually this node's.
+        let origin = Origin(self.below(6).saturating_sub(3));
         let publish = move || {
-            if is_clear {
-                topic.clear(&key);
+            let lost = if is_clear {
+                topic.clear_from(origin, &key).lost
             } else {
-                let published = topic.publish(Change { key, number, owner });
-                told.fetch_add(published.lost, Ordering::Relaxed);
-            }
+                let change = Change { key, number, owner };
+                topic.publish_from(origin, change).lost
+            };
+            told.fetch_add(lost, Ordering::Relaxed);
         };
         let publisher = &self.publishers[(key % PUBLISHERS) as usize];
         publisher.push(publish).unwrap();
@@ -195,11 +202,14 @@ impl World {
             .iter()
             .map(|change| (change.key, change.number))
             .collect();
+        let origin_of = |key: &u64| (*key, self.topic.origin_of(key).unwrap());
+        let origins: BTreeMap<u64, Origin> = cache.keys().map(origin_of).collect();
         let mut lost = self.lost_before;
         for (view, subscription) in &self.views {
             assert!(subscription.is_idle());
             let view = view.lock().unwrap();
             assert_eq!(view.last, cache);
+            assert_eq!(view.origins, origins);
             assert_eq!(view.lost, subscription.lost(), "all is announced");
             lost += view.lost;
             for event in &view.heard {
@@ -210,7 +220,8 @@ impl World {
         assert_eq!(stats.cached_count, cache.len() as u64);
         assert_eq!(stats.lagging_count, 0);
         assert_eq!(stats.lost, lost, "each loss is one subscription's");
-        assert!(self.told.load(Ordering::Relaxed) <= stats.lost);
+        let told = self.told.load(Ordering::Relaxed);
+        assert_eq!(told, stats.lost, "whoever caused it was told");
         self.simulation().trace_u64(stats.lost);
         self.simulation().trace_u64(stats.conflated);
     }

@@ -90,7 +90,7 @@ fn a_runtime_announces_crossed_marks_on_a_topic() {
     let hears = Arc::clone(&heard);
     let listener = runtime.serializer("listener").build().unwrap();
     let _subscription = (runtime.water().subscribe().on(&listener)).start(move |delivery| {
-        if let busyhour::bus::Delivery::Event(water) = delivery {
+        if let busyhour::bus::Delivery::Event(water, _) = delivery {
             hears
                 .lock()
                 .unwrap()

@@ -37,7 +37,7 @@ struct Counts {
 impl Counts {
     /// Only one task at a time comes here, so plain loads and stores will do.
     fn note(&self, delivery: &Delivery<'_, Update>) {
-        if let Delivery::Event(update) = delivery {
+        if let Delivery::Event(update, _) = delivery {
             self.sum.store(
                 self.sum.load(Ordering::Relaxed) + update.value,
                 Ordering::Relaxed,

@@ -531,7 +531,7 @@ impl Device {
                 let _ = core.states().publish(state);
             }
             None => {
-                core.states().clear(&name);
+                let _ = core.states().clear(&name);
             }
         }
     }
@@ -644,7 +644,7 @@ mod tests {
         let serializer = runtime.pool().ephemeral();
         let feed = core.registrations().subscribe().key(alice.clone());
         let _feed = feed.on(&serializer).start(move |delivery| {
-            if let Delivery::Event(state) = delivery {
+            if let Delivery::Event(state, _) = delivery {
                 ear.lock().unwrap().push((*state).clone());
             }
         });

@@ -328,7 +328,8 @@ impl Core {
             before.silence();
         }
         if devices.is_empty() {
-            self.hints().topic.clear(extension);
+            // A watcher that lags is brought up to date from the cache.
+            let _ = self.hints().topic.clear(extension);
             return before.is_none();
         }
         let serializer = self.runtime().pool().ephemeral();

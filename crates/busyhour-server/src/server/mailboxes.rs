@@ -213,7 +213,7 @@ impl Mailboxes {
             }
             None => {
                 table.slots.remove(id);
-                self.topic.clear(id);
+                let _ = self.topic.clear(id);
             }
         }
     }

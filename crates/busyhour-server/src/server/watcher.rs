@@ -222,8 +222,8 @@ impl Watcher {
         self.with(|core, state| {
             let subscription = &mut state.subscription;
             let replaced = match delivery {
-                Delivery::Event(event) => subscription.state_is(Some(wrap((*event).clone()))),
-                Delivery::Cleared(_) => subscription.state_is(None),
+                Delivery::Event(event, _) => subscription.state_is(Some(wrap((*event).clone()))),
+                Delivery::Cleared(..) => subscription.state_is(None),
                 Delivery::Replayed => subscription.nothing_more_is_known(),
                 Delivery::Lost(_) => false,
             };

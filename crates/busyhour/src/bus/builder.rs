@@ -29,6 +29,7 @@ impl<E: Event> TopicBuilder<E> {
                 cached: false,
                 shard_count: Self::SHARD_COUNT,
                 key_limit: Self::KEY_LIMIT,
+                local: Origin::default(),
                 folding: None,
                 expiry: None,
             },
@@ -119,7 +120,7 @@ impl<E: Event> TopicBuilder<E> {
     /// calls.publish(Calls { line: 7, count: 2 });
     /// calls.publish_from(Origin(2), Calls { line: 7, count: 3 });
     /// assert_eq!(calls.get(&7).unwrap().count, 5);
-    /// calls.forget_origin(Origin(2));
+    /// let _ = calls.forget_origin(Origin(2));
     /// assert_eq!(calls.get(&7).unwrap().count, 2);
     /// ```
     pub fn fold(
@@ -129,7 +130,46 @@ impl<E: Event> TopicBuilder<E> {
     ) -> Self {
         let fold = Arc::new(fold);
         self.parts.folding = Some(Folding { local, fold });
-        self.cached()
+        self.origin(local).cached()
+    }
+
+    /// The node this is; node 0 unless told. What is published here bears its
+    /// number where subscribers hear of it
+    /// ([`Delivery::Event`](super::Delivery::Event)).
+    ///
+    /// # Examples
+    ///
+    /// Pass on what this node says, and nothing that came from others:
+    ///
+    /// ```
+    /// use busyhour::bus::{Delivery, Event, Origin, Topic};
+    /// use std::sync::mpsc;
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let here = Origin(1);
+    /// let ticks = Topic::builder("ticks").cached().origin(here).build();
+    /// let (to_others, passed_on) = mpsc::channel();
+    /// let _bridge = ticks.subscribe().replay().start(move |delivery| {
+    ///     if let Delivery::Event(tick, origin) = delivery && origin == here {
+    ///         to_others.send(tick.0).unwrap();
+    ///     }
+    /// });
+    /// ticks.publish(Tick(7));
+    /// ticks.publish_from(Origin(2), Tick(8));
+    /// assert_eq!(passed_on.try_iter().collect::<Vec<_>>(), [7]);
+    /// assert_eq!(ticks.origin_of(&8), Some(Origin(2)));
+    /// ```
+    pub fn origin(mut self, local: Origin) -> Self {
+        self.parts.local = local;
+        if let Some(folding) = &mut self.parts.folding {
+            folding.local = local;
+        }
+        self
     }
 
     /// Lists the topic in a registry, which shows its statistics.

@@ -1,6 +1,8 @@
 use super::{
-    Delivery, Event, Message,
+    Delivery, Event, Message, Origin,
+    attribute::Wanted,
     hub::Hub,
+    item::Item,
     mailbox::{Errand, Mailbox},
     pace::Pace,
     queue::Queue,
@@ -23,6 +25,7 @@ pub(super) enum Filter<E: Event> {
     All,
     Key { hash: u64, key: E::Key },
     Matching(Arc<dyn Fn(&E) -> bool + Send + Sync>),
+    Having(Wanted<E>),
 }
 
 impl<E: Event> Filter<E> {
@@ -32,6 +35,10 @@ impl<E: Event> Filter<E> {
             Self::All => (0..count).map(|_| Self::All).collect(),
             Self::Matching(wanted) => {
                 let share = |_| Self::Matching(Arc::clone(&wanted));
+                (0..count).map(share).collect()
+            }
+            Self::Having(wanted) => {
+                let share = |_| Self::Having(wanted.share());
                 (0..count).map(share).collect()
             }
             by_key @ Self::Key { .. } => vec![by_key],
@@ -45,6 +52,8 @@ pub(super) struct Subscriber<E: Event> {
     filter: Filter<E>,
     mailbox: Mailbox<E>,
     topic: Weak<Hub<E>>,
+    /// The node this is.
+    local: Origin,
     consumer: Consumer<E>,
     /// The shards it listens to when it listens to more than one.
     lane: Lane,
@@ -74,7 +83,7 @@ impl Lane {
 
 /// Touched only by the turn that is running.
 pub(super) struct Batch<E: Event> {
-    messages: VecDeque<Message<E>>,
+    items: VecDeque<Item<E>>,
     pace: Pace,
     callback: Callback<E>,
 }
@@ -104,6 +113,7 @@ impl<E: Event> Subscriber<E> {
             filter,
             mailbox,
             topic: Arc::downgrade(topic),
+            local: topic.local(),
             consumer,
             lane,
         }
@@ -125,16 +135,25 @@ impl<E: Event> Subscriber<E> {
     pub(super) fn key(&self) -> Option<(u64, &E::Key)> {
         match &self.filter {
             Filter::Key { hash, key } => Some((*hash, key)),
-            Filter::All | Filter::Matching(_) => None,
+            Filter::All | Filter::Matching(_) | Filter::Having(_) => None,
         }
     }
 
-    /// Whether it wants this event, once the index has found its key.
+    /// The one value of an attribute that it wants.
+    pub(super) fn attribute(&self) -> Option<&Wanted<E>> {
+        match &self.filter {
+            Filter::Having(wanted) => Some(wanted),
+            Filter::All | Filter::Key { .. } | Filter::Matching(_) => None,
+        }
+    }
+
+    /// Whether it wants this event, once the index has found its key or value.
     #[inline]
     pub(super) fn wants(&self, event: &E) -> bool {
         match &self.filter {
             Filter::All | Filter::Key { .. } => true,
             Filter::Matching(wanted) => wanted(event),
+            Filter::Having(wanted) => (wanted.is_met)(event),
         }
     }
 
@@ -166,17 +185,28 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// What a stream has to hand out next, in `messages`, which is empty. When
-    /// there is nothing, the waker will be woken for the next one.
-    pub(super) fn poll(self: &Arc<Self>, waker: &Waker, messages: &mut VecDeque<Message<E>>) {
+    /// What a stream has to hand out next; the rest is in `items`. When there
+    /// is nothing, the waker will be woken for the next one.
+    pub(super) fn poll(
+        self: &Arc<Self>,
+        waker: &Waker,
+        items: &mut VecDeque<Item<E>>,
+    ) -> Option<Message<E>> {
+        if items.is_empty() {
+            self.refill(waker, items);
+        }
+        Some(items.pop_front()?.into_message(self.local))
+    }
+
+    fn refill(self: &Arc<Self>, waker: &Waker, items: &mut VecDeque<Item<E>>) {
         if let Consumer::Stream(place) = &self.consumer {
             let replaced = place.lock().replace(waker.clone());
             drop(replaced);
         }
-        while messages.is_empty() {
-            match self.mailbox.next_errand(messages) {
+        while items.is_empty() {
+            match self.mailbox.next_errand(items) {
                 Errand::Deliver => {}
-                Errand::CatchUp(shard) => self.catch_up(shard, messages),
+                Errand::CatchUp(shard) => self.catch_up(shard, items),
                 Errand::Rest => return,
             }
         }
@@ -196,7 +226,7 @@ impl<E: Event> Subscriber<E> {
         let mut batch = batch.lock();
         let mut delivered = 0;
         loop {
-            let batch_len = batch.hand_out(&self.mailbox);
+            let batch_len = batch.hand_out(&self.mailbox, self.local);
             delivered += batch_len;
             if !may_go_on {
                 if delivered >= DELIVERIES_MAX {
@@ -206,20 +236,20 @@ impl<E: Event> Subscriber<E> {
                     batch.pace.await_more(batch_len, &self.mailbox);
                 }
             }
-            match self.mailbox.next_errand(&mut batch.messages) {
+            match self.mailbox.next_errand(&mut batch.items) {
                 Errand::Deliver => {}
-                Errand::CatchUp(shard) => self.catch_up(shard, &mut batch.messages),
+                Errand::CatchUp(shard) => self.catch_up(shard, &mut batch.items),
                 Errand::Rest => {
-                    batch.messages.shrink_to(Queue::<E>::IDLE_CAPACITY);
+                    batch.items.shrink_to(Queue::<E>::IDLE_CAPACITY);
                     return Outcome::Rested;
                 }
             }
         }
     }
 
-    fn catch_up(self: &Arc<Self>, shard: usize, messages: &mut VecDeque<Message<E>>) {
+    fn catch_up(self: &Arc<Self>, shard: usize, items: &mut VecDeque<Item<E>>) {
         if let Some(topic) = self.topic.upgrade() {
-            topic.catch_up(shard, self, messages);
+            topic.catch_up(shard, self, items);
         }
         self.mailbox.caught_up();
     }
@@ -228,20 +258,20 @@ impl<E: Event> Subscriber<E> {
 impl<E: Event> Batch<E> {
     fn new(callback: Callback<E>) -> Self {
         Self {
-            messages: VecDeque::new(),
+            items: VecDeque::new(),
             pace: Pace::new(),
             callback,
         }
     }
 
-    fn hand_out(&mut self, mailbox: &Mailbox<E>) -> usize {
+    fn hand_out(&mut self, mailbox: &Mailbox<E>, local: Origin) -> usize {
         let mut delivered = 0;
-        while let Some(message) = self.messages.pop_front() {
+        while let Some(item) = self.items.pop_front() {
             if mailbox.is_closed() {
-                self.messages.clear();
+                self.items.clear();
                 break;
             }
-            (self.callback)(message.as_delivery());
+            item.deliver(local, &mut *self.callback);
             delivered += 1;
         }
         delivered

@@ -130,6 +130,12 @@ impl<E: Event> Parts<E> {
         }
     }
 
+    /// What each node says of the key, if another one than this has spoken of it.
+    pub(super) fn of(&self, (hash, key): (u64, &E::Key)) -> Option<&[(Origin, E)]> {
+        let of_key = self.table.find(hash, |of_key| of_key.is_for(hash, key))?;
+        Some(&of_key.parts)
+    }
+
     /// The keys of which this node has a state, in the order they were added.
     pub(super) fn keys_of(&self, origin: Origin) -> Vec<E::Key> {
         let of_origin = |of_key: &OfKey<E>| {

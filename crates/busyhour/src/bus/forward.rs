@@ -1,4 +1,4 @@
-use super::{Event, Topic, hub::Hub};
+use super::{Event, Published, Topic, hub::Hub};
 use crate::sync::{Mutex, lock};
 use std::{
     fmt,
@@ -13,6 +13,7 @@ use std::{
 pub struct Forward<E: Event> {
     from: Arc<Hub<E>>,
     to: Arc<Hub<E>>,
+    published: Published,
 }
 
 /// Why a topic was not forwarded.
@@ -31,11 +32,18 @@ impl<E: Event> Forward<E> {
     pub(super) fn new(from: &Topic<E>, to: &Topic<E>) -> Result<Self, ForwardError> {
         let route = (from.0.id(), to.0.id());
         Routes::add(&mut lock(&ROUTES), route)?;
-        from.0.add_forward(&to.0);
+        let published = from.0.add_forward(&to.0);
         Ok(Self {
             from: Arc::clone(&from.0),
             to: Arc::clone(&to.0),
+            published,
         })
+    }
+
+    /// What became of the events that were cached when forwarding began and
+    /// were published on the other topic then.
+    pub fn published(&self) -> Published {
+        self.published
     }
 }
 

@@ -1,10 +1,12 @@
 use super::{
-    Event, Message, NotExpiring, Origin,
+    Cleared, Event, NotExpiring, Origin, Published,
     consumer::{Lane, Subscriber},
     expiry::{Expiry, Limited},
     fold::Folding,
-    listener::{Lag, Tally},
-    shard::{How, Shard, Wait},
+    item::Item,
+    listener::Lag,
+    shard::{How, Shard, Wait, Which},
+    tally::Tally,
 };
 use crate::stats::TopicStats;
 use foldhash::fast::{FixedState, RandomState};
@@ -37,6 +39,8 @@ pub(super) struct Hub<E: Event> {
     /// Keys with a last value. Changes only when a key comes or goes.
     key_count: AtomicUsize,
     key_limit: usize,
+    /// The node this is.
+    local: Origin,
     folding: Option<Folding<E>>,
     expiry: Option<Expiry<E>>,
 }
@@ -47,6 +51,7 @@ pub(super) struct Parts<E: Event> {
     pub(super) cached: bool,
     pub(super) shard_count: usize,
     pub(super) key_limit: usize,
+    pub(super) local: Origin,
     pub(super) folding: Option<Folding<E>>,
     pub(super) expiry: Option<Expiry<E>>,
 }
@@ -67,6 +72,7 @@ impl<E: Event> Hub<E> {
             forward_count: AtomicUsize::new(0),
             key_count: AtomicUsize::new(0),
             key_limit: parts.key_limit,
+            local: parts.local,
             folding: parts.folding,
             expiry: parts.expiry,
         }
@@ -78,6 +84,16 @@ impl<E: Event> Hub<E> {
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The node this is.
+    pub(super) fn local(&self) -> Origin {
+        self.local
+    }
+
+    /// None for this node.
+    fn remote(&self, origin: Origin) -> Option<Origin> {
+        (origin != self.local).then_some(origin)
     }
 
     pub(super) fn is_cached(&self) -> bool {
@@ -135,14 +151,23 @@ impl<E: Event> Hub<E> {
         (shard, self.hash(key))
     }
 
-    /// Publishes a state of this node, or of another one that is named.
+    /// Publishes a state of this node.
     #[inline]
-    pub(super) fn publish(&self, event: E, origin: Option<Origin>, tally: &mut Tally<E>) {
+    pub(super) fn publish(&self, event: E, tally: &mut Tally<E>) {
+        self.publish_as(event, None, tally);
+    }
+
+    /// Publishes a state of the node that is named.
+    pub(super) fn publish_from(&self, origin: Origin, event: E, tally: &mut Tally<E>) {
+        self.publish_as(event, self.remote(origin), tally);
+    }
+
+    #[inline(always)]
+    fn publish_as(&self, event: E, origin: Option<Origin>, tally: &mut Tally<E>) {
         let (index, hash) = self.locate(event.key());
-        let may_wait = true;
-        let how = How { may_wait, origin };
+        let how = How::from(origin);
         if let Err(wait) = self.shards[index].publish(self, hash, event, how, tally) {
-            self.publish_when_there_is_room(index, hash, wait, origin, tally);
+            self.publish_when_there_is_room(index, hash, wait, how, tally);
         }
     }
 
@@ -153,12 +178,11 @@ impl<E: Event> Hub<E> {
         shard: usize,
         hash: u64,
         mut wait: Wait<E>,
-        origin: Option<Origin>,
+        mut how: How,
         tally: &mut Tally<E>,
     ) {
         loop {
-            let may_wait = wait.full.wait_for_room();
-            let how = How { may_wait, origin };
+            how.may_wait = wait.full.wait_for_room();
             match self.shards[shard].publish(self, hash, wait.event, how, tally) {
                 Ok(()) => return,
                 Err(again) => wait = again,
@@ -168,21 +192,85 @@ impl<E: Event> Hub<E> {
 
     /// Publishes what a topic forwards, under that topic's lock: nobody is
     /// waited for here.
-    pub(super) fn publish_forwarded(&self, event: E, tally: &mut Tally<E>) {
+    pub(super) fn publish_forwarded(
+        &self,
+        event: E,
+        speaker: Option<Origin>,
+        tally: &mut Tally<E>,
+    ) {
         if self.is_idle() {
             return;
         }
         let (index, hash) = self.locate(event.key());
-        let (may_wait, origin) = (false, None);
-        let how = How { may_wait, origin };
+        let version = tally.version;
+        let how = How::forwarded(speaker.and_then(|origin| self.remote(origin)));
         let published = self.shards[index].publish(self, hash, event, how, tally);
         debug_assert!(published.is_ok(), "who may not wait is not told to");
+        tally.version = version;
     }
 
-    /// Takes away what this node, or another one that is named, says of a key.
-    pub(super) fn clear(&self, key: &E::Key, origin: Option<Origin>, tally: &mut Tally<E>) -> bool {
+    /// Clears what a topic that forwards has cleared.
+    pub(super) fn clear_forwarded(
+        &self,
+        key: &E::Key,
+        speaker: Option<Origin>,
+        tally: &mut Tally<E>,
+    ) {
         let (index, hash) = self.locate(key);
-        self.shards[index].clear(self, (hash, key), origin, tally)
+        let how = How::forwarded(speaker.and_then(|origin| self.remote(origin)));
+        let cleared = self.shards[index].clear(self, (hash, key), &Which::Any, how, tally);
+        debug_assert!(cleared.is_ok(), "who may not wait is not told to");
+    }
+
+    /// Takes away what this node says of a key.
+    pub(super) fn clear(&self, key: &E::Key) -> Cleared {
+        self.clear_which(key, &Which::Any, None)
+    }
+
+    /// Takes away what the node that is named says of a key.
+    pub(super) fn clear_from(&self, origin: Origin, key: &E::Key) -> Cleared {
+        self.clear_which(key, &Which::Any, self.remote(origin))
+    }
+
+    fn clear_which(&self, key: &E::Key, which: &Which<'_, E>, origin: Option<Origin>) -> Cleared {
+        let (index, hash) = self.locate(key);
+        let (mut how, mut tally) = (How::from(origin), Tally::new());
+        let is_changed = loop {
+            let shard = &self.shards[index];
+            match shard.clear(self, (hash, key), which, how, &mut tally) {
+                Ok(is_changed) => break is_changed,
+                Err(full) => how.may_wait = full.wait_for_room(),
+            }
+        };
+        let cleared = Cleared::new(is_changed, &tally);
+        tally.wake_all();
+        cleared
+    }
+
+    /// Clears every key whose last event `is_wanted`.
+    pub(super) fn clear_matching(&self, is_wanted: &dyn Fn(&E) -> bool) -> Cleared {
+        let (mut cleared, which) = (Cleared::default(), Which::Matching(is_wanted));
+        for shard in &self.shards {
+            for key in shard.keys_where(is_wanted) {
+                cleared += self.clear_which(&key, &which, None);
+            }
+        }
+        cleared
+    }
+
+    /// Takes away all that a node has said.
+    pub(super) fn forget_origin(&self, origin: Origin) -> Cleared {
+        let mut cleared = Cleared::default();
+        let which = match self.folding {
+            Some(_) => Which::Any,
+            None => Which::SaidBy(self.remote(origin)),
+        };
+        for shard in &self.shards {
+            for key in shard.keys_of(self, origin) {
+                cleared += self.clear_which(&key, &which, self.remote(origin));
+            }
+        }
+        cleared
     }
 
     /// Publishes an event that is cleared after `life` unless a newer one
@@ -195,12 +283,13 @@ impl<E: Event> Hub<E> {
     ) -> Result<(), NotExpiring> {
         let expiry = self.expiry.as_ref().ok_or(NotExpiring::NoTimers)?;
         let key = event.key().clone();
-        self.publish(event, None, tally);
+        self.publish(event, tally);
         let (shard, hash) = self.locate(&key);
-        if tally.refused {
+        let version = tally.version;
+        if version == 0 {
+            // It was not cached, because the topic is not or has no room.
             return Ok(());
         }
-        let version = tally.version;
         let limited = Limited {
             shard,
             hash,
@@ -213,12 +302,10 @@ impl<E: Event> Hub<E> {
 
     /// The time of an event is over.
     pub(super) fn expire(&self, limited: &Limited<E>) {
-        let mut tally = Tally::new();
-        self.shards[limited.shard].expire(self, limited, &mut tally);
+        let _ = self.clear_which(&limited.key, &Which::Version(limited.version), None);
         if let Some(expiry) = &self.expiry {
             expiry.forget(limited);
         }
-        tally.wake_all();
     }
 
     /// Whether somebody might want an event of this key.
@@ -236,13 +323,15 @@ impl<E: Event> Hub<E> {
         self.cached || self.would_deliver(key)
     }
 
-    pub(super) fn add_forward(&self, to: &Arc<Self>) {
+    pub(super) fn add_forward(&self, to: &Arc<Self>) -> Published {
         self.forward_count.fetch_add(1, Ordering::AcqRel);
         let mut tally = Tally::new();
         for shard in &self.shards {
             shard.add_forward(to, &mut tally);
         }
+        let published = Published::from(&tally);
         tally.wake_all();
+        published
     }
 
     pub(super) fn remove_forward(&self, to: &Arc<Self>) {
@@ -300,7 +389,7 @@ impl<E: Event> Hub<E> {
         &self,
         shard: usize,
         subscriber: &Arc<Subscriber<E>>,
-        batch: &mut VecDeque<Message<E>>,
+        batch: &mut VecDeque<Item<E>>,
     ) {
         self.shards[shard].catch_up(subscriber, batch);
     }

@@ -1,11 +1,22 @@
-use super::{Event, Message, consumer::Subscriber, mailbox::Offer};
+use super::{
+    Event, Origin,
+    attribute::Probe,
+    attributed::Attributed,
+    consumer::Subscriber,
+    item::Item,
+    mailbox::Offer,
+    tally::{Books, Counts, Tally},
+};
 use hashbrown::{HashTable, hash_table::Entry};
 use std::{slice, sync::Arc};
 
-/// Who listens to one shard, found by key where they asked for one.
+/// Who listens to one shard, found by key or by the value of an attribute
+/// where they asked for one.
 pub(super) struct Listeners<E: Event> {
     everything: Vec<Listener<E>>,
     keyed: HashTable<Keyed<E>>,
+    /// In the order they were first asked for.
+    attributes: Vec<Attributed<E>>,
     /// Listeners that make publishers wait for room.
     blocking_count: usize,
     /// Listeners that lag and so may have seen keys that are cleared meanwhile.
@@ -39,40 +50,12 @@ impl Lag {
     pub(super) const NEW: Self = Self { since: 0, lost: 0 };
 }
 
-/// What became of an event's deliveries.
-///
-/// The two that a publisher is told are not neighbours, so that they are read
-/// one by one: read as a pair right after one of them was written, they would
-/// have to wait until that has reached the cache.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub(super) struct Counts {
-    pub(super) delivered: u64,
-    pub(super) conflated: u64,
-    pub(super) lost: u64,
-}
-
-/// What a publish did.
-pub(super) struct Tally<E: Event> {
-    pub(super) counts: Counts,
-    /// The version of the event in the cache.
-    pub(super) version: u64,
-    /// The topic has no room for another key.
-    pub(super) refused: bool,
-    /// What is to do when no lock is held; usually nothing.
-    afterwards: Option<Box<Afterwards<E>>>,
-}
-
-struct Afterwards<E: Event> {
-    wake: Vec<Arc<Subscriber<E>>>,
-    drop: Vec<Message<E>>,
-}
-
 impl<E: Event> Listeners<E> {
     pub(super) fn new() -> Self {
         Self {
             everything: Vec::new(),
             keyed: HashTable::new(),
+            attributes: Vec::new(),
             blocking_count: 0,
             laggard_count: 0,
             newest_lag: 0,
@@ -92,25 +75,41 @@ impl<E: Event> Listeners<E> {
 
     pub(super) fn add(&mut self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
         self.blocking_count += usize::from(subscriber.mailbox().blocks());
-        let place = match subscriber.key() {
-            None => &mut self.everything,
-            Some((hash, key)) => {
-                let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
-                match self.keyed.entry(hash, same_key, |keyed| keyed.hash) {
-                    Entry::Occupied(keyed) => &mut keyed.into_mut().listeners,
-                    Entry::Vacant(vacancy) => {
-                        let (key, listeners) = (key.clone(), Vec::new());
-                        let keyed = Keyed {
-                            hash,
-                            key,
-                            listeners,
-                        };
-                        &mut vacancy.insert(keyed).into_mut().listeners
-                    }
-                }
-            }
+        let place = if let Some(wanted) = subscriber.attribute() {
+            let attribute = self.attribute_of(&wanted.probe);
+            attribute.place_of(wanted.hash)
+        } else if let Some((hash, key)) = subscriber.key() {
+            self.place_of(hash, key)
+        } else {
+            &mut self.everything
         };
         place.push(Listener { subscriber, lag });
+    }
+
+    fn place_of(&mut self, hash: u64, key: &E::Key) -> &mut Vec<Listener<E>> {
+        let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
+        let keyed = match self.keyed.entry(hash, same_key, |keyed| keyed.hash) {
+            Entry::Occupied(keyed) => keyed.into_mut(),
+            Entry::Vacant(vacancy) => {
+                let (key, listeners) = (key.clone(), Vec::new());
+                let keyed = Keyed {
+                    hash,
+                    key,
+                    listeners,
+                };
+                vacancy.insert(keyed).into_mut()
+            }
+        };
+        &mut keyed.listeners
+    }
+
+    fn attribute_of(&mut self, probe: &Arc<dyn Probe<E>>) -> &mut Attributed<E> {
+        let known = self.attributes.iter().position(|known| known.is_by(probe));
+        let index = known.unwrap_or_else(|| {
+            self.attributes.push(Attributed::new(probe));
+            self.attributes.len() - 1
+        });
+        &mut self.attributes[index]
     }
 
     /// Takes the subscriber off; its lag, if it had one, no longer counts.
@@ -121,10 +120,21 @@ impl<E: Event> Listeners<E> {
         let is_last = list.is_empty();
         self.blocking_count -= usize::from(subscriber.mailbox().blocks());
         self.forget_lag(listener.lag);
-        if let (true, Some((hash, key))) = (is_last, subscriber.key()) {
-            self.remove_key(hash, key);
+        if is_last {
+            self.remove_place(subscriber);
         }
         Some(listener)
+    }
+
+    /// Forgets of a key or a value that nobody wants any more.
+    fn remove_place(&mut self, subscriber: &Subscriber<E>) {
+        if let Some((hash, key)) = subscriber.key() {
+            self.remove_key(hash, key);
+        }
+        if let Some(wanted) = subscriber.attribute() {
+            self.attribute_of(&wanted.probe).remove_value(wanted.hash);
+            self.attributes.retain(|attribute| !attribute.is_empty());
+        }
     }
 
     fn remove_key(&mut self, hash: u64, key: &E::Key) {
@@ -138,6 +148,11 @@ impl<E: Event> Listeners<E> {
     }
 
     fn list_of(&mut self, subscriber: &Subscriber<E>) -> Option<&mut Vec<Listener<E>>> {
+        if let Some(wanted) = subscriber.attribute() {
+            let mut attributes = self.attributes.iter_mut();
+            let attribute = attributes.find(|attribute| attribute.is_by(&wanted.probe))?;
+            return attribute.listeners(wanted.hash);
+        }
         let Some((hash, key)) = subscriber.key() else {
             return Some(&mut self.everything);
         };
@@ -175,12 +190,31 @@ impl<E: Event> Listeners<E> {
         if self.blocking_count == 0 {
             return None;
         }
-        let full = |listener: &&Listener<E>| listener.is_full_for(event);
+        let full = |listener: &&Listener<E>| listener.is_full() && listener.wants(event);
         let mut everything = self.everything.iter();
         let full = everything
             .find(full)
-            .or_else(|| self.keyed(hash, event.key())?.iter().find(full))?;
+            .or_else(|| self.keyed(hash, event.key())?.iter().find(full))
+            .or_else(|| self.having(event).find(full))?;
         Some(Arc::clone(&full.subscriber))
+    }
+
+    /// The first subscriber that who clears this key has to wait for.
+    pub(super) fn find_full_for_key(&self, hash: u64, key: &E::Key) -> Option<Arc<Subscriber<E>>> {
+        if self.blocking_count == 0 {
+            return None;
+        }
+        let keyed = self.keyed(hash, key).unwrap_or_default();
+        let attributed = self.attributes.iter().flat_map(Attributed::iter);
+        let mut all = self.everything.iter().chain(keyed).chain(attributed);
+        let full = all.find(|listener| listener.is_full())?;
+        Some(Arc::clone(&full.subscriber))
+    }
+
+    /// Those who want the event's value of some attribute.
+    fn having<'a>(&'a self, event: &'a E) -> impl Iterator<Item = &'a Listener<E>> {
+        let attributes = self.attributes.iter();
+        attributes.flat_map(|attribute| attribute.having(event))
     }
 
     #[inline(always)]
@@ -195,7 +229,8 @@ impl<E: Event> Listeners<E> {
     /// The subscriber for whom most is waiting, if anything waits for anybody.
     pub(super) fn slowest(&self) -> Option<&Arc<Subscriber<E>>> {
         let keyed = self.keyed.iter().flat_map(|keyed| &keyed.listeners);
-        let all = self.everything.iter().chain(keyed);
+        let attributed = self.attributes.iter().flat_map(Attributed::iter);
+        let all = self.everything.iter().chain(keyed).chain(attributed);
         let waiting = all.map(|listener| (listener.subscriber.mailbox().len(), listener));
         let (len, slowest) = waiting.max_by_key(|(len, _)| *len)?;
         (len > 0).then_some(&slowest.subscriber)
@@ -208,25 +243,69 @@ impl<E: Event> Listeners<E> {
 
     /// Whether anybody might want an event of this key.
     pub(super) fn want(&self, hash: u64, key: &E::Key) -> bool {
-        !self.everything.is_empty() || self.keyed(hash, key).is_some()
+        !self.everything.is_empty()
+            || !self.attributes.is_empty()
+            || self.keyed(hash, key).is_some()
     }
 
-    /// Offers the event to everybody who wants it. `version` is that of the
-    /// cache before this change.
-    pub(super) fn offer_event(&mut self, place: Place, event: &E, tally: &mut Tally<E>) {
+    /// Offers the event to everybody who wants it.
+    #[inline(always)]
+    pub(super) fn offer_event(
+        &mut self,
+        place: Place,
+        event: &E,
+        speaker: Option<Origin>,
+        tally: &mut Tally<E>,
+    ) {
         self.each(place.hash, event.key(), |listener, counts| {
             let books = Books { counts, tally };
-            let wanted = listener.subscriber.wants(event);
-            wanted && listener.offer(place, || Message::Event(event.clone()), books)
+            listener.offer_if_wanted(place, event, speaker, books)
         });
+        if !self.attributes.is_empty() {
+            self.offer_by_attribute(place, event, speaker, tally);
+        }
+    }
+
+    #[cold]
+    fn offer_by_attribute(
+        &mut self,
+        place: Place,
+        event: &E,
+        speaker: Option<Origin>,
+        tally: &mut Tally<E>,
+    ) {
+        for attribute in &mut self.attributes {
+            let hash = attribute.probe.hash_of(event);
+            for listener in attribute.listeners(hash).into_iter().flatten() {
+                let counts = &mut self.counts;
+                let books = Books { counts, tally };
+                if listener.offer_if_wanted(place, event, speaker, books) {
+                    listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
+                }
+            }
+        }
     }
 
     /// Tells everybody who may have seen the key that it is cleared.
-    pub(super) fn offer_cleared(&mut self, place: Place, key: &E::Key, tally: &mut Tally<E>) {
+    pub(super) fn offer_cleared(
+        &mut self,
+        place: Place,
+        key: &E::Key,
+        speaker: Option<Origin>,
+        tally: &mut Tally<E>,
+    ) {
         self.each(place.hash, key, |listener, counts| {
             let books = Books { counts, tally };
-            listener.offer(place, || Message::Cleared(key.clone()), books)
+            listener.offer(place, || Item::cleared(key.clone(), speaker), books)
         });
+        let attributed = self.attributes.iter_mut().flat_map(Attributed::iter_mut);
+        for listener in attributed {
+            let counts = &mut self.counts;
+            let books = Books { counts, tally };
+            if listener.offer(place, || Item::cleared(key.clone(), speaker), books) {
+                listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
+            }
+        }
     }
 
     /// Calls `offer` for each listener of the key; it says whether the
@@ -286,9 +365,27 @@ impl<E: Event> Listener<E> {
         *newest = since.max(*newest);
     }
 
-    fn is_full_for(&self, event: &E) -> bool {
+    fn is_full(&self) -> bool {
         let mailbox = self.subscriber.mailbox();
-        mailbox.blocks() && mailbox.is_full() && self.subscriber.wants(event)
+        mailbox.blocks() && mailbox.is_full()
+    }
+
+    fn wants(&self, event: &E) -> bool {
+        self.subscriber.wants(event)
+    }
+
+    /// Offers the event if the subscriber wants it; `true` when the listener
+    /// begins to lag by it.
+    #[inline(always)]
+    fn offer_if_wanted(
+        &mut self,
+        place: Place,
+        event: &E,
+        speaker: Option<Origin>,
+        books: Books<'_, E>,
+    ) -> bool {
+        let item = || Item::event(event.clone(), speaker);
+        self.wants(event) && self.offer(place, item, books)
     }
 
     /// Offers an item; `true` when the listener begins to lag by it.
@@ -296,7 +393,7 @@ impl<E: Event> Listener<E> {
     fn offer(
         &mut self,
         place: Place,
-        item: impl FnOnce() -> Message<E>,
+        item: impl FnOnce() -> Item<E>,
         mut books: Books<'_, E>,
     ) -> bool {
         if self.lag.is_some() {
@@ -335,12 +432,12 @@ impl<E: Event> Listener<E> {
             Offer::Conflated(old) => {
                 books.delivered();
                 books.conflated();
-                books.tally.afterwards().drop.push(old);
+                books.tally.drop_later([old]);
             }
             Offer::DroppedOldest(old) => {
                 books.delivered();
                 books.lost();
-                books.tally.afterwards().drop.extend(old);
+                books.tally.drop_later(old);
             }
             Offer::Refused => books.lost(),
             Offer::FellBehind { wake } => {
@@ -354,64 +451,5 @@ impl<E: Event> Listener<E> {
             }
         }
         false
-    }
-}
-
-/// Where one offer is counted: for the shard, and for the publisher.
-///
-/// One by one rather than as a difference afterwards: the processor cannot
-/// read two counters at once that were written a moment before, and waits.
-struct Books<'a, E: Event> {
-    counts: &'a mut Counts,
-    tally: &'a mut Tally<E>,
-}
-
-impl<E: Event> Books<'_, E> {
-    #[inline(always)]
-    fn delivered(&mut self) {
-        self.counts.delivered += 1;
-        self.tally.counts.delivered += 1;
-    }
-
-    fn lost(&mut self) {
-        self.counts.lost += 1;
-        self.tally.counts.lost += 1;
-    }
-
-    fn conflated(&mut self) {
-        self.counts.conflated += 1;
-        self.tally.counts.conflated += 1;
-    }
-}
-
-impl<E: Event> Tally<E> {
-    #[inline(always)]
-    pub(super) fn new() -> Self {
-        Self {
-            counts: Counts::default(),
-            version: 0,
-            refused: false,
-            afterwards: None,
-        }
-    }
-
-    fn afterwards(&mut self) -> &mut Afterwards<E> {
-        self.afterwards.get_or_insert_with(|| {
-            let (wake, drop) = (Vec::new(), Vec::new());
-            Box::new(Afterwards { wake, drop })
-        })
-    }
-
-    #[cold]
-    fn wake(&mut self, subscriber: &Arc<Subscriber<E>>) {
-        self.afterwards().wake.push(Arc::clone(subscriber));
-    }
-
-    /// Wakes whom the publish gave something to do. No lock may be held.
-    #[inline(always)]
-    pub(super) fn wake_all(self) {
-        if let Some(afterwards) = self.afterwards {
-            afterwards.wake.into_iter().for_each(Subscriber::wake);
-        }
     }
 }

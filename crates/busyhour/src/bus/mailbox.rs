@@ -1,4 +1,4 @@
-use super::{Event, Message, bell::Bell, queue::Queue};
+use super::{Event, bell::Bell, item::Item, queue::Queue};
 use crate::{
     sync::{
         CachePadded, SpinGuard, SpinLock,
@@ -63,9 +63,9 @@ pub(super) enum Offer<E: Event> {
     /// The subscription has ended.
     Closed,
     /// It replaced this older item of its key.
-    Conflated(Message<E>),
+    Conflated(Item<E>),
     /// It was queued, and the oldest one was lost for it.
-    DroppedOldest(Option<Message<E>>),
+    DroppedOldest(Option<Item<E>>),
     /// It is lost.
     Refused,
     /// It is lost, and the shard has to be fetched from the cache.
@@ -126,7 +126,7 @@ impl<E: Event> Mailbox<E> {
         &self,
         shard: usize,
         hash: u64,
-        item: impl FnOnce() -> Message<E>,
+        item: impl FnOnce() -> Item<E>,
     ) -> Offer<E> {
         let mut state = self.busy.state.lock();
         let has_room = state.queue.len() < self.capacity || self.blocks();
@@ -137,7 +137,7 @@ impl<E: Event> Mailbox<E> {
     }
 
     #[inline(always)]
-    fn queue(&self, state: &mut State<E>, hash: u64, item: Message<E>) -> Offer<E> {
+    fn queue(&self, state: &mut State<E>, hash: u64, item: Item<E>) -> Offer<E> {
         state.queue.push(hash, item);
         self.busy.len.store(state.queue.len(), Ordering::Relaxed);
         if mem::replace(&mut state.scheduled, true) {
@@ -153,7 +153,7 @@ impl<E: Event> Mailbox<E> {
         mut state: SpinGuard<'_, State<E>>,
         shard: usize,
         hash: u64,
-        item: Message<E>,
+        item: Item<E>,
     ) -> Offer<E> {
         if self.is_closed() {
             return Offer::Closed;
@@ -167,13 +167,7 @@ impl<E: Event> Mailbox<E> {
         }
     }
 
-    fn overflow(
-        &self,
-        state: &mut State<E>,
-        shard: usize,
-        hash: u64,
-        item: Message<E>,
-    ) -> Offer<E> {
+    fn overflow(&self, state: &mut State<E>, shard: usize, hash: u64, item: Item<E>) -> Offer<E> {
         self.count_lost();
         if self.reseeds {
             state.behind.push_back(shard);
@@ -291,7 +285,7 @@ impl<E: Event> Mailbox<E> {
     }
 
     /// What to do next; fills `batch`, which is empty, when that is to deliver.
-    pub(super) fn next_errand(&self, batch: &mut VecDeque<Message<E>>) -> Errand {
+    pub(super) fn next_errand(&self, batch: &mut VecDeque<Item<E>>) -> Errand {
         let mut state = self.busy.state.lock();
         if self.is_closed() {
             return self.rest(state);
@@ -301,7 +295,7 @@ impl<E: Event> Mailbox<E> {
         }
         self.take(&mut state, batch);
         if mem::take(&mut state.announce_replayed) {
-            batch.push_front(Message::Replayed);
+            batch.push_front(Item::Replayed);
         }
         if batch.is_empty() {
             return self.rest(state);
@@ -342,19 +336,19 @@ impl<E: Event> Mailbox<E> {
 
     /// Takes what is queued. With the lock of a shard held, everything of that
     /// shard that was offered so far is in the batch.
-    pub(super) fn take_all(&self, batch: &mut VecDeque<Message<E>>) {
+    pub(super) fn take_all(&self, batch: &mut VecDeque<Item<E>>) {
         let mut state = self.busy.state.lock();
         self.take(&mut state, batch);
         self.announce(state);
     }
 
-    fn take(&self, state: &mut State<E>, batch: &mut VecDeque<Message<E>>) {
+    fn take(&self, state: &mut State<E>, batch: &mut VecDeque<Item<E>>) {
         state.queue.take(batch);
         let lost = mem::take(&mut state.lost);
         if lost > 0 && self.overflow == Overflow::DropOldest {
-            batch.push_front(Message::Lost(lost));
+            batch.push_front(Item::Lost(lost));
         } else if lost > 0 {
-            batch.push_back(Message::Lost(lost));
+            batch.push_back(Item::Lost(lost));
         }
         self.busy.len.store(0, Ordering::Relaxed);
     }

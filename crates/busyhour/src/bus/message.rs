@@ -1,13 +1,14 @@
-use super::{Delivery, Event};
+use super::{Delivery, Event, Origin};
 
 /// What a subscription hears, as a value of its own: a [`Delivery`] that can
 /// be kept.
 #[derive(Debug, Clone)]
 pub enum Message<E: Event> {
-    /// An event: replayed from the cache, or published.
-    Event(E),
-    /// The key was cleared and has no last value any more.
-    Cleared(E::Key),
+    /// An event, replayed from the cache or published, and the node that
+    /// published it.
+    Event(E, Origin),
+    /// The key was cleared, by this node of a cluster.
+    Cleared(E::Key, Origin),
     /// Everything the cache held has been told.
     Replayed,
     /// So many deliveries were lost since the last notice of this kind.
@@ -19,8 +20,8 @@ impl<E: Event> Message<E> {
     #[inline]
     pub fn as_delivery(&self) -> Delivery<'_, E> {
         match self {
-            Self::Event(event) => Delivery::Event(event),
-            Self::Cleared(key) => Delivery::Cleared(key),
+            Self::Event(event, origin) => Delivery::Event(event, *origin),
+            Self::Cleared(key, origin) => Delivery::Cleared(key, *origin),
             Self::Replayed => Delivery::Replayed,
             Self::Lost(count) => Delivery::Lost(*count),
         }
@@ -29,16 +30,24 @@ impl<E: Event> Message<E> {
     /// The event, if it is one.
     pub fn into_event(self) -> Option<E> {
         match self {
-            Self::Event(event) => Some(event),
-            Self::Cleared(_) | Self::Replayed | Self::Lost(_) => None,
+            Self::Event(event, _) => Some(event),
+            Self::Cleared(..) | Self::Replayed | Self::Lost(_) => None,
+        }
+    }
+
+    /// The node that published the event or cleared the key.
+    pub fn origin(&self) -> Option<Origin> {
+        match self {
+            Self::Event(_, origin) | Self::Cleared(_, origin) => Some(*origin),
+            Self::Replayed | Self::Lost(_) => None,
         }
     }
 
     /// What it is about.
     pub(super) fn key(&self) -> Option<&E::Key> {
         match self {
-            Self::Event(event) => Some(event.key()),
-            Self::Cleared(key) => Some(key),
+            Self::Event(event, _) => Some(event.key()),
+            Self::Cleared(key, _) => Some(key),
             Self::Replayed | Self::Lost(_) => None,
         }
     }

@@ -42,7 +42,7 @@
 //!
 //! let (sender, receiver) = mpsc::channel();
 //! let watcher = states.subscribe().key(device.clone()).replay().start(move |delivery| {
-//!     if let Delivery::Event(state) = delivery {
+//!     if let Delivery::Event(state, _) = delivery {
 //!         sender.send(state.in_use).unwrap();
 //!     }
 //! });
@@ -52,8 +52,11 @@
 //! watcher.unsubscribe();
 //! ```
 
+mod attribute;
+mod attributed;
 mod bell;
 mod builder;
+mod cleared;
 mod consumer;
 mod epoch;
 mod expiry;
@@ -61,6 +64,7 @@ mod fold;
 mod forward;
 mod garbage;
 mod hub;
+mod item;
 mod lanes;
 mod lines;
 mod listener;
@@ -69,19 +73,24 @@ mod message;
 #[cfg(all(test, loom))]
 mod models;
 mod name;
+mod nodes;
 mod pace;
 mod queue;
 mod record;
 mod registry;
 mod router;
 mod shard;
+mod speakers;
 mod stream;
 mod subscription;
 mod table;
+mod tally;
 mod topic;
 mod word;
 
+pub use attribute::Attribute;
 pub use builder::TopicBuilder;
+pub use cleared::Cleared;
 pub use fold::Origin;
 pub use forward::{Forward, ForwardError};
 pub use message::Message;
@@ -126,10 +135,13 @@ pub trait Event: Clone + Send + Sync + 'static {
 /// What a subscription hears.
 #[derive(Debug)]
 pub enum Delivery<'a, E: Event> {
-    /// An event: replayed from the cache, or published.
-    Event(&'a E),
-    /// The key was cleared and has no last value any more.
-    Cleared(&'a E::Key),
+    /// An event, replayed from the cache or published, and the node it started
+    /// on: who published it, and for one state made of several nodes' by a
+    /// [fold](TopicBuilder::fold), who spoke last.
+    Event(&'a E, Origin),
+    /// The key was cleared and has no last value any more; and the node that
+    /// cleared it.
+    Cleared(&'a E::Key, Origin),
     /// Everything the cache held has been told: after the replay, and each
     /// time a subscription that lagged is up to date again.
     Replayed,

@@ -69,7 +69,7 @@ impl Heard {
         let heard = self.clone();
         topic.subscribe().replay().start(move |delivery| {
             let number = match delivery {
-                Delivery::Event(step) => step.clone().number,
+                Delivery::Event(step, _) => step.clone().number,
                 Delivery::Replayed => 0,
                 other => panic!("{other:?}"),
             };

@@ -1,10 +1,10 @@
-use super::{Event, Message};
+use super::{Event, item::Item};
 use hashbrown::HashTable;
 use std::{collections::VecDeque, mem};
 
 /// The items a subscriber has not taken yet, oldest first.
 pub(super) struct Queue<E: Event> {
-    items: VecDeque<Message<E>>,
+    items: VecDeque<Item<E>>,
     /// Where the item of a key waits; only a conflating queue keeps this.
     places: Option<HashTable<Place>>,
 }
@@ -30,7 +30,7 @@ impl<E: Event> Queue<E> {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, hash: u64, item: Message<E>) {
+    pub(super) fn push(&mut self, hash: u64, item: Item<E>) {
         if let Some(places) = &mut self.places {
             let index = self.items.len();
             places.insert_unique(hash, Place { hash, index }, |place| place.hash);
@@ -46,11 +46,7 @@ impl<E: Event> Queue<E> {
 
     /// Puts the item in the place of the one with the same key, if one waits;
     /// hands back the older one, or else the item.
-    pub(super) fn replace(
-        &mut self,
-        hash: u64,
-        item: Message<E>,
-    ) -> Result<Message<E>, Message<E>> {
+    pub(super) fn replace(&mut self, hash: u64, item: Item<E>) -> Result<Item<E>, Item<E>> {
         let Some(places) = &self.places else {
             return Err(item);
         };
@@ -62,13 +58,13 @@ impl<E: Event> Queue<E> {
         }
     }
 
-    pub(super) fn pop_oldest(&mut self) -> Option<Message<E>> {
+    pub(super) fn pop_oldest(&mut self) -> Option<Item<E>> {
         debug_assert!(self.places.is_none(), "conflation leaves no oldest to drop");
         self.items.pop_front()
     }
 
     /// Moves everything into `batch`, which is empty, and takes over its room.
-    pub(super) fn take(&mut self, batch: &mut VecDeque<Message<E>>) {
+    pub(super) fn take(&mut self, batch: &mut VecDeque<Item<E>>) {
         debug_assert!(batch.is_empty());
         // Lets it begin at its first place again: going on where the last
         // batch ended would lead through all of its room, and through the cache.
@@ -80,7 +76,7 @@ impl<E: Event> Queue<E> {
     }
 
     /// Drops everything and gives the memory back.
-    pub(super) fn discard(&mut self) -> VecDeque<Message<E>> {
+    pub(super) fn discard(&mut self) -> VecDeque<Item<E>> {
         self.places = self.places.take().map(|_| HashTable::new());
         mem::take(&mut self.items)
     }

@@ -1,7 +1,7 @@
-use super::{Delivery, Event};
+use super::{Delivery, Event, Origin};
 use std::{collections::HashMap, fmt, hash::Hash};
 
-type Handler<E> = Box<dyn FnMut(&E) + Send>;
+type Handler<E> = Box<dyn FnMut(&E, Origin) + Send>;
 type Rest<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
 
 /// Sends each event to the one handler for events of its sort.
@@ -24,7 +24,7 @@ type Rest<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
 ///
 /// let (ringing, other) = (mpsc::channel(), mpsc::channel());
 /// let router = Router::by(|call: &Call| call.state)
-///     .route("ringing", move |call| ringing.0.send(call.line).unwrap())
+///     .route("ringing", move |call, _| ringing.0.send(call.line).unwrap())
 ///     .otherwise(move |_| other.0.send(()).unwrap());
 /// let calls = Topic::builder("calls").build();
 /// let _router = calls.subscribe().start(router.into_callback());
@@ -49,9 +49,10 @@ impl<E: Event, S: Eq + Hash + Send + 'static> Router<E, S> {
         }
     }
 
-    /// Events of this sort go to `handler`, and no longer to an earlier one.
+    /// Events of this sort go to `handler`, with the node they started on, and
+    /// no longer to an earlier one.
     #[must_use]
-    pub fn route(mut self, sort: S, handler: impl FnMut(&E) + Send + 'static) -> Self {
+    pub fn route(mut self, sort: S, handler: impl FnMut(&E, Origin) + Send + 'static) -> Self {
         self.handlers.insert(sort, Box::new(handler));
         self
     }
@@ -69,10 +70,10 @@ impl<E: Event, S: Eq + Hash + Send + 'static> Router<E, S> {
     }
 
     fn hear(&mut self, delivery: Delivery<'_, E>) {
-        if let Delivery::Event(event) = delivery {
+        if let Delivery::Event(event, origin) = delivery {
             let sort = (self.sort_of)(event);
             if let Some(handler) = self.handlers.get_mut(&sort) {
-                return handler(event);
+                return handler(event, origin);
             }
         }
         if let Some(otherwise) = &mut self.otherwise {

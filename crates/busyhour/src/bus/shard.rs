@@ -1,12 +1,15 @@
 use super::{
-    Event, Message, Origin,
+    Event, Origin,
     consumer::Subscriber,
     epoch::{Pin, pinned},
-    expiry::Limited,
-    fold::{Parts, Withdrawn},
+    fold::Withdrawn,
     hub::Hub,
-    listener::{Lag, Listeners, Place, Tally},
+    item::Item,
+    listener::{Lag, Listeners, Place},
+    nodes::Nodes,
+    speakers::SpokenBy,
     table::{Frozen, Put, Swept, Table, Writer},
+    tally::Tally,
 };
 use crate::sync::{CachePadded, SpinLock};
 use std::{collections::VecDeque, mem, sync::Arc};
@@ -31,17 +34,30 @@ struct State<E: Event> {
     /// Topics on which everything happens as well.
     forwards: Vec<Arc<Hub<E>>>,
     /// What other nodes say; none while they have said nothing.
-    parts: Option<Parts<E>>,
+    nodes: Option<Box<Nodes<E>>>,
     published: u64,
     refused: u64,
 }
 
-/// How to publish.
+/// How to publish or to clear.
 #[derive(Clone, Copy)]
 pub(super) struct How {
     pub(super) may_wait: bool,
+    /// Another topic passes it on: a state of all nodes, if that one folds.
+    is_forwarded: bool,
     /// The node that speaks; none means this one.
-    pub(super) origin: Option<Origin>,
+    origin: Option<Origin>,
+}
+
+/// On what condition a key is cleared.
+pub(super) enum Which<'a, E> {
+    Any,
+    /// This is the version of its last event.
+    Version(u64),
+    /// This node spoke last; none means this one.
+    SaidBy(Option<Origin>),
+    /// Its last event is one of these.
+    Matching(&'a dyn Fn(&E) -> bool),
 }
 
 /// What one shard holds and has done.
@@ -63,6 +79,32 @@ pub(super) struct Wait<E: Event> {
     pub(super) event: E,
 }
 
+impl How {
+    /// By this node or by another one that is named.
+    #[inline(always)]
+    pub(super) fn from(origin: Option<Origin>) -> Self {
+        Self {
+            may_wait: true,
+            is_forwarded: false,
+            origin,
+        }
+    }
+
+    /// By a topic that passes it on, under its lock.
+    pub(super) fn forwarded(origin: Option<Origin>) -> Self {
+        Self {
+            may_wait: false,
+            is_forwarded: true,
+            origin,
+        }
+    }
+
+    /// Whose part of a fold it is about; none means this node's.
+    fn part(self) -> Option<Origin> {
+        self.origin.filter(|_| !self.is_forwarded)
+    }
+}
+
 impl<E: Event> Shard<E> {
     pub(super) fn new(index: usize, cached: bool) -> Self {
         let (table, writer) = cached.then(Table::new).unzip();
@@ -71,7 +113,7 @@ impl<E: Event> Shard<E> {
             writer,
             listeners: Listeners::new(),
             forwards: Vec::new(),
-            parts: None,
+            nodes: None,
             published: 0,
             refused: 0,
         };
@@ -94,7 +136,7 @@ impl<E: Event> Shard<E> {
         &self,
         topic: &Hub<E>,
         hash: u64,
-        mut event: E,
+        event: E,
         how: How,
         tally: &mut Tally<E>,
     ) -> Result<(), Wait<E>> {
@@ -110,11 +152,12 @@ impl<E: Event> Shard<E> {
             tally.refused = true;
             return Ok(());
         }
-        if how.origin.is_some() || state.parts.is_some() {
-            event = self.fold(&mut state, topic, (hash, how.origin), event);
-        }
         state.published += 1;
-        let swept = self.change(&mut state, topic, (hash, event), tally);
+        let swept = if how.origin.is_some() || state.nodes.is_some() {
+            self.change_with_others(&mut state, topic, (hash, event), how, tally)
+        } else {
+            self.change(&mut state, topic, (hash, event), None, tally)
+        };
         drop(state);
         drop(swept);
         Ok(())
@@ -135,19 +178,21 @@ impl<E: Event> Shard<E> {
         cache.is_some_and(|(table, writer)| table.version_of(writer, (hash, key)).is_none())
     }
 
-    /// Makes the event the last one of its key and tells everybody.
+    /// Makes the event the last one of its key and tells everybody. Who spoke
+    /// is named if it was another node.
     #[inline(always)]
     fn change(
         &self,
         state: &mut State<E>,
         topic: &Hub<E>,
         (hash, event): (u64, E),
+        speaker: Option<Origin>,
         tally: &mut Tally<E>,
     ) -> Swept<E> {
         let place = state.place(hash);
-        state.listeners.offer_event(place, &event, tally);
+        state.listeners.offer_event(place, &event, speaker, tally);
         for to in &state.forwards {
-            to.publish_forwarded(event.clone(), tally);
+            to.publish_forwarded(event.clone(), speaker, tally);
         }
         let newest_lag = state.listeners.newest_lag();
         let (table, writer) = self.cache(state)?;
@@ -158,55 +203,96 @@ impl<E: Event> Shard<E> {
         writer.sweep()
     }
 
-    /// The state of all nodes after one of them has spoken.
+    /// The same where not only this node has spoken.
     #[cold]
-    fn fold(
+    fn change_with_others(
         &self,
         state: &mut State<E>,
         topic: &Hub<E>,
-        (hash, origin): (u64, Option<Origin>),
-        event: E,
-    ) -> E {
+        (hash, event): (u64, E),
+        how: How,
+        tally: &mut Tally<E>,
+    ) -> Swept<E> {
+        let event = self.fold(state, topic, (hash, how), event);
+        self.note_speaker(state, (hash, event.key()), how.origin);
+        self.change(state, topic, (hash, event), how.origin, tally)
+    }
+
+    /// The state of all nodes after one of them has spoken.
+    fn fold(&self, state: &mut State<E>, topic: &Hub<E>, (hash, how): (u64, How), event: E) -> E {
         let Some(folding) = topic.folding() else {
             return event;
         };
-        let mut parts = state.parts.take().unwrap_or_else(Parts::new);
-        let speaker = (hash, origin.unwrap_or(folding.local));
+        let mut nodes = state.nodes.take().unwrap_or_default();
+        let speaker = (hash, how.part().unwrap_or(folding.local));
         let cached = |key: &E::Key| {
             let (table, writer) = self.cache(state)?;
             table.get_locked(writer, (hash, key))
         };
-        let event = parts.set(folding, speaker, event, cached);
-        state.parts = Some(parts).filter(|parts| !parts.is_empty());
+        let event = nodes.parts.set(folding, speaker, event, cached);
+        state.nodes = Some(nodes);
         event
     }
 
+    /// Takes note of who speaks of a key that is kept.
+    fn note_speaker(&self, state: &mut State<E>, place: (u64, &E::Key), speaker: Option<Origin>) {
+        if self.table.is_some() && (speaker.is_some() || state.nodes.is_some()) {
+            let nodes = state.nodes.get_or_insert_default();
+            nodes.speakers.set(place, speaker);
+        }
+        state.nodes.take_if(|nodes| nodes.is_empty());
+    }
+
     /// Takes away what a node says of the key and tells the subscribers;
-    /// `false` when it has said nothing.
+    /// `false` when it has said nothing. When `how` allows to wait, it does
+    /// nothing but to name a subscriber that makes publishers wait and has no
+    /// room.
     pub(super) fn clear(
         &self,
         topic: &Hub<E>,
         (hash, key): (u64, &E::Key),
-        origin: Option<Origin>,
+        which: &Which<'_, E>,
+        how: How,
         tally: &mut Tally<E>,
-    ) -> bool {
+    ) -> Result<bool, Arc<Subscriber<E>>> {
         let mut state = self.state.lock();
-        let swept = self.clear_locked(&mut state, topic, (hash, key), origin, tally);
+        if !self.is_meant(&mut state, (hash, key), which) {
+            return Ok(false);
+        }
+        if how.may_wait
+            && let Some(full) = state.listeners.find_full_for_key(hash, key)
+        {
+            return Err(full);
+        }
+        let swept = self.clear_locked(&mut state, topic, (hash, key), how, tally);
         drop(state);
-        swept.is_some()
+        Ok(swept.is_some())
     }
 
-    /// Clears the key if the event whose time is over is its last one.
-    pub(super) fn expire(&self, topic: &Hub<E>, limited: &Limited<E>, tally: &mut Tally<E>) {
-        let place = (limited.hash, &limited.key);
-        let mut state = self.state.lock();
-        let last = self
-            .cache(&mut state)
-            .and_then(|(table, writer)| table.version_of(writer, place));
-        let is_last = last == Some(limited.version);
-        let swept = is_last.then(|| self.clear_locked(&mut state, topic, place, None, tally));
-        drop(state);
-        drop(swept);
+    /// Whether the key has a last value, in the state in which it is to be
+    /// cleared.
+    fn is_meant(
+        &self,
+        state: &mut State<E>,
+        (hash, key): (u64, &E::Key),
+        which: &Which<'_, E>,
+    ) -> bool {
+        let speaker = state.speaker((hash, key));
+        let Some((table, writer)) = self.cache(state) else {
+            return false;
+        };
+        let Some(last_version) = table.version_of(writer, (hash, key)) else {
+            return false;
+        };
+        match which {
+            Which::Any => true,
+            Which::Version(version) => last_version == *version,
+            Which::SaidBy(origin) => speaker == *origin,
+            Which::Matching(is_wanted) => {
+                let last = table.get_locked(writer, (hash, key));
+                last.is_some_and(|event| is_wanted(&event))
+            }
+        }
     }
 
     /// None when there was nothing to take away.
@@ -215,14 +301,17 @@ impl<E: Event> Shard<E> {
         state: &mut State<E>,
         topic: &Hub<E>,
         (hash, key): (u64, &E::Key),
-        origin: Option<Origin>,
+        how: How,
         tally: &mut Tally<E>,
     ) -> Option<Swept<E>> {
-        match state.withdraw(topic, (hash, key), origin) {
+        match state.withdraw(topic, (hash, key), how.part()) {
             Withdrawn::Unchanged => None,
-            Withdrawn::Left(event) => Some(self.change(state, topic, (hash, event), tally)),
+            Withdrawn::Left(event) => {
+                self.note_speaker(state, (hash, key), how.origin);
+                Some(self.change(state, topic, (hash, event), how.origin, tally))
+            }
             Withdrawn::Unfolded | Withdrawn::Gone => {
-                self.remove_key(state, topic, (hash, key), tally)
+                self.remove_key(state, topic, (hash, key), how.origin, tally)
             }
         }
     }
@@ -233,20 +322,24 @@ impl<E: Event> Shard<E> {
         state: &mut State<E>,
         topic: &Hub<E>,
         (hash, key): (u64, &E::Key),
+        speaker: Option<Origin>,
         tally: &mut Tally<E>,
     ) -> Option<Swept<E>> {
         let (table, writer) = self.cache(state)?;
         table.version_of(writer, (hash, key))?;
         let place = state.place(hash);
-        state.listeners.offer_cleared(place, key, tally);
+        state.listeners.offer_cleared(place, key, speaker, tally);
         for to in &state.forwards {
-            to.clear(key, None, tally);
+            to.clear_forwarded(key, speaker, tally);
         }
         let newest_lag = state.listeners.newest_lag();
         let (table, writer) = self.cache(state)?;
-        table.clear(writer, hash, key, newest_lag);
+        let has_grave = table.clear(writer, hash, key, newest_lag);
+        let swept = writer.sweep();
         topic.forget_key();
-        Some(writer.sweep())
+        // Whoever is told of it later is told by whom.
+        self.note_speaker(state, (hash, key), speaker.filter(|_| has_grave));
+        Some(swept)
     }
 
     /// Forwards what is cached, and from now on every change.
@@ -257,7 +350,8 @@ impl<E: Event> Shard<E> {
             let cached = cache.map(|(table, writer)| table.changes_since(writer, 0, pin));
             for event in in_order(cached.unwrap_or_default()) {
                 if !event.is_cleared() {
-                    to.publish_forwarded(E::clone(&event), tally);
+                    let speaker = state.speaker((event.hash(), event.key()));
+                    to.publish_forwarded(E::clone(&event), speaker, tally);
                 }
             }
             state.forwards.push(Arc::clone(to));
@@ -274,11 +368,78 @@ impl<E: Event> Shard<E> {
         drop(gone);
     }
 
-    /// The keys of which a node has a state.
-    pub(super) fn keys_of(&self, origin: Origin) -> Vec<E::Key> {
+    /// The keys of which a node has a state, in the order it was first heard
+    /// of or, where nothing is folded, of the last events.
+    pub(super) fn keys_of(&self, topic: &Hub<E>, origin: Origin) -> Vec<E::Key> {
+        if topic.folding().is_none() {
+            return self.keys_said_by(topic, origin);
+        }
         let state = self.state.lock();
-        let keys = state.parts.as_ref().map(|parts| parts.keys_of(origin));
+        let keys = state
+            .nodes
+            .as_ref()
+            .map(|nodes| nodes.parts.keys_of(origin));
         keys.unwrap_or_default()
+    }
+
+    fn keys_said_by(&self, topic: &Hub<E>, origin: Origin) -> Vec<E::Key> {
+        pinned(|pin| {
+            let mut state = self.state.lock();
+            let Some((table, writer)) = self.cache(&mut state) else {
+                return Vec::new();
+            };
+            let changes = in_order(table.changes_since(writer, 0, pin));
+            let said = changes.filter(|event| {
+                let speaker = state.speaker((event.hash(), event.key()));
+                !event.is_cleared() && speaker.unwrap_or(topic.local()) == origin
+            });
+            said.map(|event| event.key().clone()).collect()
+        })
+    }
+
+    /// The keys whose last event is wanted, in the order of those.
+    pub(super) fn keys_where(&self, is_wanted: &dyn Fn(&E) -> bool) -> Vec<E::Key> {
+        pinned(|pin| {
+            let mut state = self.state.lock();
+            let Some((table, writer)) = self.cache(&mut state) else {
+                return Vec::new();
+            };
+            let changes = table.changes_since(writer, 0, pin);
+            drop(state);
+            let wanted = in_order(changes).filter(|event| !event.is_cleared() && is_wanted(event));
+            wanted.map(|event| event.key().clone()).collect()
+        })
+    }
+
+    /// Who spoke last of the key, if it has a last value.
+    pub(super) fn origin_of(&self, topic: &Hub<E>, place: (u64, &E::Key)) -> Option<Origin> {
+        let mut state = self.state.lock();
+        let speaker = state.speaker(place);
+        let (table, writer) = self.cache(&mut state)?;
+        table.version_of(writer, place)?;
+        Some(speaker.unwrap_or(topic.local()))
+    }
+
+    /// What one node says of the key.
+    pub(super) fn get_from(
+        &self,
+        topic: &Hub<E>,
+        place: (u64, &E::Key),
+        origin: Origin,
+    ) -> Option<E> {
+        let mut state = self.state.lock();
+        if topic.folding().is_some() {
+            let nodes = state.nodes.as_ref();
+            match nodes.and_then(|nodes| nodes.parts.of(place)) {
+                Some(parts) => return part_of(parts, origin),
+                None if origin != topic.local() => return None,
+                None => {}
+            }
+        } else if state.speaker(place).unwrap_or(topic.local()) != origin {
+            return None;
+        }
+        let (table, writer) = self.cache(&mut state)?;
+        table.get_locked(writer, place)
     }
 
     #[inline]
@@ -331,11 +492,7 @@ impl<E: Event> Shard<E> {
     /// What was offered before it began to lag is in its mailbox, so that goes
     /// first; what changed since comes from the cache; what changes later will
     /// be offered again. The lock makes the three meet without a gap.
-    pub(super) fn catch_up(
-        &self,
-        subscriber: &Arc<Subscriber<E>>,
-        batch: &mut VecDeque<Message<E>>,
-    ) {
+    pub(super) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut VecDeque<Item<E>>) {
         pinned(|pin| {
             let mut state = self.state.lock();
             subscriber.mailbox().take_all(batch);
@@ -344,13 +501,17 @@ impl<E: Event> Shard<E> {
             };
             let changes = self.changes_for(&mut state, subscriber, lag.since, pin);
             state.listeners.count_delivered(changes.len());
+            let spoken_by = state.spoken_by(&changes);
             let swept = self.bury(&mut state);
             drop(state);
             drop(swept);
             if lag.lost > 0 {
-                batch.push_back(Message::Lost(lag.lost));
+                batch.push_back(Item::Lost(lag.lost));
             }
-            let wanted = in_order(changes).filter_map(|event| wanted_item(subscriber, lag, &event));
+            let wanted = in_order(changes).filter_map(|event| {
+                let speaker = spoken_by.get(&event.version()).copied();
+                wanted_item(subscriber, lag, &event, speaker)
+            });
             batch.extend(wanted);
         });
     }
@@ -377,8 +538,24 @@ impl<E: Event> Shard<E> {
             return None;
         }
         let (table, writer) = self.cache(state)?;
-        table.bury(writer);
-        writer.sweep()
+        let had_graves = table.bury(writer);
+        let swept = writer.sweep();
+        if had_graves {
+            self.forget_speakers(state);
+        }
+        swept
+    }
+
+    /// Forgets who spoke of keys that are gone.
+    fn forget_speakers(&self, state: &mut State<E>) {
+        let Some(mut nodes) = state.nodes.take() else {
+            return;
+        };
+        if let Some((table, writer)) = self.cache(state) {
+            let is_live = |place: (u64, &E::Key)| table.version_of(writer, place).is_some();
+            nodes.speakers.retain(is_live);
+        }
+        state.nodes = Some(nodes).filter(|nodes| !nodes.is_empty());
     }
 
     /// Names the subscriber for whom most is waiting, with how much that is.
@@ -416,6 +593,23 @@ impl<E: Event> State<E> {
         }
     }
 
+    /// The other node that spoke last of the key.
+    fn speaker(&self, place: (u64, &E::Key)) -> Option<Origin> {
+        self.nodes.as_ref()?.speakers.of(place)
+    }
+
+    /// Which of these changes another node made.
+    fn spoken_by(&self, changes: &[Frozen<'_, E>]) -> SpokenBy {
+        let Some(nodes) = &self.nodes else {
+            return SpokenBy::new();
+        };
+        let spoken = changes.iter().filter_map(|event| {
+            let speaker = nodes.speakers.of((event.hash(), event.key()))?;
+            Some((event.version(), speaker))
+        });
+        spoken.collect()
+    }
+
     /// Drops what a node says of the key.
     fn withdraw(
         &mut self,
@@ -427,11 +621,10 @@ impl<E: Event> State<E> {
             return Withdrawn::Unfolded;
         };
         let origin = origin.unwrap_or(folding.local);
-        let withdrawn = match &mut self.parts {
-            Some(parts) => parts.withdraw(folding, (hash, origin), key),
+        let withdrawn = match &mut self.nodes {
+            Some(nodes) => nodes.parts.withdraw(folding, (hash, origin), key),
             None => Withdrawn::Unfolded,
         };
-        self.parts.take_if(|parts| parts.is_empty());
         match withdrawn {
             Withdrawn::Unfolded if origin != folding.local => Withdrawn::Unchanged,
             withdrawn => withdrawn,
@@ -448,12 +641,88 @@ fn wanted_item<E: Event>(
     subscriber: &Subscriber<E>,
     lag: Lag,
     event: &Frozen<'_, E>,
-) -> Option<Message<E>> {
+    speaker: Option<Origin>,
+) -> Option<Item<E>> {
     if event.is_cleared() {
         // Who has heard nothing yet does not need to hear that a key went.
-        return (lag.since > 0).then(|| Message::Cleared(event.key().clone()));
+        return (lag.since > 0).then(|| Item::cleared(event.key().clone(), speaker));
     }
     subscriber
         .wants(event)
-        .then(|| Message::Event(E::clone(event)))
+        .then(|| Item::event(E::clone(event), speaker))
+}
+
+fn part_of<E: Event>(parts: &[(Origin, E)], origin: Origin) -> Option<E> {
+    let index = parts.binary_search_by_key(&origin, |(other, _)| *other);
+    let (_, event) = &parts[index.ok()?];
+    Some(event.clone())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::bus::Topic;
+
+    #[derive(Clone)]
+    struct Tick(u32);
+
+    impl Event for Tick {
+        type Key = u32;
+
+        fn key(&self) -> &u32 {
+            &self.0
+        }
+    }
+
+    fn knows_others(topic: &Topic<Tick>) -> bool {
+        let mut shards = topic.0.shards().iter();
+        shards.any(|shard| shard.state.lock().nodes.is_some())
+    }
+
+    /// Nothing is kept of other nodes of whom nothing is left, so the next
+    /// publish passes them by again.
+    #[test]
+    fn others_leave_nothing_behind() {
+        let there = Origin(2);
+        let plain = Topic::builder("plain").cached().build();
+        let fold = |parts: &[(Origin, Tick)]| parts[0].1.clone();
+        let folding = Topic::builder("folding").fold(Origin(1), fold).build();
+        for topic in [plain, folding] {
+            let _ = topic.publish(Tick(1));
+            let _ = topic.publish_from(there, Tick(1));
+            let _ = topic.publish_from(there, Tick(2));
+            assert!(knows_others(&topic));
+            let _ = topic.clear_from(there, &1);
+            let _ = topic.publish(Tick(1));
+            assert_eq!(topic.forget_origin(there).key_count, 1);
+            let _ = topic.publish(Tick(1));
+            assert!(!knows_others(&topic));
+        }
+    }
+
+    /// The speaker of a key that is gone is kept only while somebody who lags
+    /// is to be told.
+    #[test]
+    fn a_buried_key_takes_its_speaker_along() {
+        let topic = Topic::builder("graves").cached().small().build();
+        let later =
+            crate::pool::TaskPool::simulated(1, crate::clock::Clock::simulated(Default::default()));
+        let _watch = topic
+            .subscribe()
+            .replay()
+            .capacity(1)
+            .on(&later)
+            .start(|_| ());
+        while later.step() {}
+        for key in 0..8 {
+            let _ = topic.publish_from(Origin(2), Tick(key));
+        }
+        while later.step() {}
+        for key in 0..8 {
+            let _ = topic.clear_from(Origin(2), &key);
+        }
+        assert!(knows_others(&topic), "a laggard is to be told who cleared");
+        while later.step() {}
+        assert!(!knows_others(&topic));
+    }
 }

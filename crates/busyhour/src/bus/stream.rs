@@ -1,4 +1,4 @@
-use super::{Event, Message, Subscription, consumer::Subscriber};
+use super::{Event, Message, Subscription, consumer::Subscriber, item::Item};
 use futures_core::Stream;
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use std::{
 pub struct EventStream<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     /// Taken from the mailbox and not yet handed out.
-    messages: VecDeque<Message<E>>,
+    items: VecDeque<Item<E>>,
     subscription: Subscription<E>,
 }
 
@@ -23,14 +23,14 @@ impl<E: Event> EventStream<E> {
     pub(super) fn new(subscriber: Arc<Subscriber<E>>, subscription: Subscription<E>) -> Self {
         Self {
             subscriber,
-            messages: VecDeque::new(),
+            items: VecDeque::new(),
             subscription,
         }
     }
 
     /// Messages waiting.
     pub fn queued_len(&self) -> usize {
-        self.messages.len() + self.subscription.queued_len()
+        self.items.len() + self.subscription.queued_len()
     }
 }
 
@@ -41,10 +41,7 @@ impl<E: Event> Stream for EventStream<E> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message<E>>> {
         let this = &mut *self;
-        if this.messages.is_empty() {
-            this.subscriber.poll(context.waker(), &mut this.messages);
-        }
-        match this.messages.pop_front() {
+        match this.subscriber.poll(context.waker(), &mut this.items) {
             Some(message) => Poll::Ready(Some(message)),
             None => Poll::Pending,
         }

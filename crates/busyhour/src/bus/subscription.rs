@@ -1,12 +1,12 @@
 use super::{
-    Delivery, Event, EventStream,
+    Attribute, Delivery, Event, EventStream,
     consumer::{Consumer, Filter, Lane, Subscriber},
     hub::Hub,
     lanes::{InLane, InLanes},
     mailbox::Mailbox,
 };
 use crate::task::{Executor, Overflow};
-use std::{fmt, mem, sync::Arc};
+use std::{fmt, hash::Hash, mem, sync::Arc};
 
 /// Describes a subscription before it starts; see [`Topic::subscribe`](super::Topic::subscribe).
 ///
@@ -60,6 +60,18 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// choice of events.
     pub fn matching(mut self, wanted: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Filter::Matching(Arc::new(wanted));
+        self
+    }
+
+    /// Only events of which `attribute` is `value`. Publishers of others do not
+    /// notice the subscription, as with [`Self::key`]. That a key was cleared
+    /// is told whatever its last event was. Replaces an earlier choice of
+    /// events.
+    pub fn having<A>(mut self, attribute: &Attribute<E, A>, value: A) -> Self
+    where
+        A: Eq + Hash + Send + Sync + 'static,
+    {
+        self.filter = Filter::Having(attribute.wanted(value));
         self
     }
 
@@ -146,7 +158,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// let pool = TaskPool::builder().workers(2).build()?;
     /// let ticks = Topic::builder("ticks").build();
     /// let lanes = ticks.subscribe().on(&pool).start_parallel(4, |delivery| {
-    ///     if let Delivery::Event(_) = delivery {
+    ///     if let Delivery::Event(..) = delivery {
     ///         HEARD.fetch_add(1, Ordering::Relaxed);
     ///     }
     /// });
@@ -167,7 +179,9 @@ impl<E: Event> SubscriptionBuilder<E> {
     ) -> Subscription<E> {
         let count = match self.filter {
             Filter::Key { .. } => 1,
-            Filter::All | Filter::Matching(_) => self.topic.lanes_for(lane_count),
+            Filter::All | Filter::Matching(_) | Filter::Having(_) => {
+                self.topic.lanes_for(lane_count)
+            }
         };
         let shared = Arc::new(InLanes::new(count, callback));
         let filter = mem::replace(&mut self.filter, Filter::All);
@@ -203,7 +217,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// let mut events = pin!(ticks.subscribe().replay().stream());
     /// let mut context = Context::from_waker(Waker::noop());
     /// let first = events.as_mut().poll_next(&mut context);
-    /// assert!(matches!(first, Poll::Ready(Some(Message::Event(Tick(7))))));
+    /// assert!(matches!(first, Poll::Ready(Some(Message::Event(Tick(7), _)))));
     /// ```
     pub fn stream(mut self) -> EventStream<E> {
         let filter = mem::replace(&mut self.filter, Filter::All);

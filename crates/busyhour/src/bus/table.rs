@@ -72,6 +72,7 @@ struct Slot<E> {
 /// from being freed.
 pub(super) struct Frozen<'a, E> {
     word: Word,
+    hash: u64,
     bytes: MaybeUninit<E>,
     pin: PhantomData<&'a Pin<'a>>,
 }
@@ -79,6 +80,11 @@ pub(super) struct Frozen<'a, E> {
 impl<E> Frozen<'_, E> {
     pub(super) fn version(&self) -> u64 {
         self.word.version()
+    }
+
+    /// The hash of its key.
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// Whether its key has been cleared.
@@ -228,16 +234,16 @@ impl<E: Event> Table<E> {
     }
 
     /// Takes the key's last value away; keeps its grave while somebody who
-    /// lags has to be told. The key must have a value.
+    /// lags has to be told, and says whether it does. The key must have a value.
     pub(super) fn clear(
         &self,
         writer: &mut Writer<E>,
         hash: u64,
         key: &E::Key,
         laggards_since: u64,
-    ) {
+    ) -> bool {
         let Some((slot, word)) = self.find(writer, hash, key) else {
-            return;
+            return false;
         };
         writer.version += 1;
         writer.live_count -= 1;
@@ -251,6 +257,7 @@ impl<E: Event> Table<E> {
             writer.garbage.retire_value(old);
         }
         self.shrink(writer);
+        cleared.is_known_to_laggard()
     }
 
     /// Every change after `version`, in no order; of one key only the last.
@@ -277,10 +284,10 @@ impl<E: Event> Table<E> {
         slot.change_since(version)
     }
 
-    /// Removes the graves: nobody lags any more.
-    pub(super) fn bury(&self, writer: &mut Writer<E>) {
+    /// Removes the graves: nobody lags any more. Says whether there were any.
+    pub(super) fn bury(&self, writer: &mut Writer<E>) -> bool {
         if writer.cleared_count == 0 {
-            return;
+            return false;
         }
         for slot in self.writer_slots(writer).slots.iter() {
             if slot.word().kind() == Kind::Cleared {
@@ -291,6 +298,7 @@ impl<E: Event> Table<E> {
         writer.vacated_count += writer.cleared_count;
         writer.cleared_count = 0;
         self.shrink(writer);
+        true
     }
 
     /// Gives memory back once the table is nearly empty.
@@ -446,7 +454,12 @@ impl<E> Slot<E> {
                 fence(Ordering::Acquire);
                 if self.word.load(Ordering::Relaxed) == word.bits() {
                     let pin = PhantomData;
-                    return Some(Frozen { word, bytes, pin });
+                    return Some(Frozen {
+                        word,
+                        hash,
+                        bytes,
+                        pin,
+                    });
                 }
             }
             wait_for_writer(&mut tries);
@@ -510,6 +523,7 @@ impl<E> Slot<E> {
         let is_change = self.is_used() && word.version() > version;
         is_change.then(|| Frozen {
             word,
+            hash: self.hash.load(Ordering::Relaxed),
             bytes: self.event.read(),
             pin: PhantomData,
         })

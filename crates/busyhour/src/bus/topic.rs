@@ -1,6 +1,6 @@
 use super::{
-    Event, Forward, ForwardError, Origin, SubscriptionBuilder, TopicBuilder, hub::Hub,
-    listener::Tally,
+    Cleared, Event, Forward, ForwardError, Origin, SubscriptionBuilder, TopicBuilder, hub::Hub,
+    tally::Tally,
 };
 use crate::{stats::TopicStats, timer::AddError};
 use std::{fmt, sync::Arc, time::Duration};
@@ -28,7 +28,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// loads.publish(Load { line: 7, calls: 1 });
 /// loads.publish(Load { line: 7, calls: 2 });
 /// assert_eq!(loads.get(&7).unwrap().calls, 2);
-/// assert!(loads.clear(&7));
+/// assert_eq!(loads.clear(&7).key_count, 1);
 /// assert!(loads.get(&7).is_none());
 /// ```
 pub struct Topic<E: Event>(pub(super) Arc<Hub<E>>);
@@ -42,8 +42,9 @@ pub struct Published {
     /// Deliveries lost to a full queue: this event's, or an older one's that
     /// was dropped to make room for it.
     pub lost: u64,
-    /// The topic holds as many keys as it may ([`TopicBuilder::key_limit`]):
-    /// the event of a new key was neither cached nor delivered.
+    /// The topic, or one it forwards to, holds as many keys as it may
+    /// ([`TopicBuilder::key_limit`]): there the event of a new key was neither
+    /// cached nor delivered.
     pub refused: bool,
 }
 
@@ -86,19 +87,27 @@ impl<E: Event> Topic<E> {
         if self.0.is_idle() {
             return Published::default();
         }
-        self.publish_as(event, None)
+        self.publish_heard(event)
     }
 
     /// Publishes what another node says of the key; see [`TopicBuilder::fold`].
     /// On a topic that does not fold, the last node that speaks is right.
+    /// Subscribers hear the event with this origin.
     pub fn publish_from(&self, origin: Origin, event: E) -> Published {
-        self.publish_as(event, Some(origin))
+        if self.0.is_idle() {
+            return Published::default();
+        }
+        let mut tally = Tally::new();
+        self.0.publish_from(origin, event, &mut tally);
+        let published = Published::from(&tally);
+        tally.wake_all();
+        published
     }
 
     #[inline]
-    fn publish_as(&self, event: E, origin: Option<Origin>) -> Published {
+    fn publish_heard(&self, event: E) -> Published {
         let mut tally = Tally::new();
-        self.0.publish(event, origin, &mut tally);
+        self.0.publish(event, &mut tally);
         let published = Published::from(&tally);
         tally.wake_all();
         published
@@ -152,42 +161,94 @@ impl<E: Event> Topic<E> {
         self.0.shards()[shard].get(hash, key)
     }
 
-    /// Takes the last value of the key away and tells the subscribers; `false`
-    /// when the key has none. Where other nodes have a state of the key, that
-    /// remains.
-    pub fn clear(&self, key: &E::Key) -> bool {
-        self.clear_as(key, None)
+    /// The node that spoke last of the key; `None` when it has no last value.
+    pub fn origin_of(&self, key: &E::Key) -> Option<Origin> {
+        let (shard, hash) = self.0.locate(key);
+        self.0.shards()[shard].origin_of(&self.0, (hash, key))
     }
 
-    /// Takes away what another node says of the key; `false` when it has said
-    /// nothing.
-    pub fn clear_from(&self, origin: Origin, key: &E::Key) -> bool {
-        self.clear_as(key, Some(origin))
+    /// What one node says of the key, on a topic that folds: what became of
+    /// all nodes' states is [`Topic::get`]. On a topic that does not, the last
+    /// event if it is that node's.
+    pub fn get_from(&self, origin: Origin, key: &E::Key) -> Option<E> {
+        let (shard, hash) = self.0.locate(key);
+        self.0.shards()[shard].get_from(&self.0, (hash, key), origin)
     }
 
-    fn clear_as(&self, key: &E::Key, origin: Option<Origin>) -> bool {
-        let mut tally = Tally::new();
-        let is_cleared = self.0.clear(key, origin, &mut tally);
-        tally.wake_all();
-        is_cleared
+    /// Takes the last value of the key away and tells the subscribers. Where
+    /// other nodes have a state of the key, that remains.
+    ///
+    /// Says, as [`Topic::publish`] does, what became of the notices; like it,
+    /// it waits for room where a subscription declared
+    /// [`Overflow::Block`](crate::task::Overflow::Block).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::{bus::{Event, Topic}, pool::TaskPool, serializer::Serializer};
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let ticks = Topic::builder("ticks").cached().build();
+    /// // Nobody takes what waits for this one: the pool is not stepped.
+    /// let pool = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
+    /// let slow = ticks.subscribe().capacity(1).on(&pool).start(|_| ());
+    /// assert_eq!(ticks.publish(Tick(7)).delivered, 1);
+    /// let cleared = ticks.clear(&7);
+    /// assert_eq!((cleared.key_count, cleared.delivered, cleared.lost), (1, 0, 1));
+    /// assert_eq!(slow.lost(), 1);
+    /// assert!(ticks.clear(&7).is_nothing());
+    /// ```
+    pub fn clear(&self, key: &E::Key) -> Cleared {
+        self.0.clear(key)
     }
 
-    /// Takes away all that a node has said, because it is gone; the number of
-    /// keys it had a state of.
-    pub fn forget_origin(&self, origin: Origin) -> usize {
-        let keys = self
-            .0
-            .shards()
-            .iter()
-            .flat_map(|shard| shard.keys_of(origin));
-        let keys: Vec<E::Key> = keys.collect();
-        let forgotten = keys.iter().filter(|key| self.clear_from(origin, key));
-        forgotten.count()
+    /// Takes away what another node says of the key, and nothing when it has
+    /// said nothing. On a topic that does not fold, whatever was said last.
+    pub fn clear_from(&self, origin: Origin, key: &E::Key) -> Cleared {
+        self.0.clear_from(origin, key)
+    }
+
+    /// Clears every key whose last event is one that `is_wanted`, one after
+    /// the other: what is published meanwhile may stay. It runs while a part
+    /// of the topic is locked: it must be quick and must not call the bus.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Topic};
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let ticks = Topic::builder("ticks").cached().build();
+    /// for number in 0..10 {
+    ///     let _ = ticks.publish(Tick(number));
+    /// }
+    /// assert_eq!(ticks.clear_matching(|tick| tick.0 < 4).key_count, 4);
+    /// assert_eq!(ticks.clear_matching(|_| true).key_count, 6);
+    /// ```
+    pub fn clear_matching(&self, is_wanted: impl Fn(&E) -> bool) -> Cleared {
+        self.0.clear_matching(&is_wanted)
+    }
+
+    /// Takes away all that a node has said, because it is gone. On a topic
+    /// that does not fold, those keys are cleared of which it spoke last.
+    pub fn forget_origin(&self, origin: Origin) -> Cleared {
+        self.0.forget_origin(origin)
     }
 
     /// Makes everything that happens here happen on `to` as well, in the same
     /// order by key, until the [`Forward`] is dropped. What is cached here is
-    /// published there at once.
+    /// published there at once. Events keep their origin; but a topic that
+    /// folds takes what is forwarded to it for states of its own node.
     ///
     /// Publishers here never wait for subscriptions there: such a subscription
     /// may hold more than its capacity.

@@ -1,0 +1,95 @@
+use super::{Event, consumer::Subscriber, item::Item};
+use std::sync::Arc;
+
+/// What became of an event's deliveries.
+///
+/// The two that a publisher is told are not neighbours, so that they are read
+/// one by one: read as a pair right after one of them was written, they would
+/// have to wait until that has reached the cache.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Counts {
+    pub(super) delivered: u64,
+    pub(super) conflated: u64,
+    pub(super) lost: u64,
+}
+
+/// What a publish did.
+pub(super) struct Tally<E: Event> {
+    pub(super) counts: Counts,
+    /// The version of the event in the cache.
+    pub(super) version: u64,
+    /// The topic has no room for another key.
+    pub(super) refused: bool,
+    /// What is to do when no lock is held; usually nothing.
+    afterwards: Option<Box<Afterwards<E>>>,
+}
+
+struct Afterwards<E: Event> {
+    wake: Vec<Arc<Subscriber<E>>>,
+    drop: Vec<Item<E>>,
+}
+
+/// Where one offer is counted: for the shard, and for the publisher.
+///
+/// One by one rather than as a difference afterwards: the processor cannot
+/// read two counters at once that were written a moment before, and waits.
+pub(super) struct Books<'a, E: Event> {
+    pub(super) counts: &'a mut Counts,
+    pub(super) tally: &'a mut Tally<E>,
+}
+
+impl<E: Event> Books<'_, E> {
+    #[inline(always)]
+    pub(super) fn delivered(&mut self) {
+        self.counts.delivered += 1;
+        self.tally.counts.delivered += 1;
+    }
+
+    pub(super) fn lost(&mut self) {
+        self.counts.lost += 1;
+        self.tally.counts.lost += 1;
+    }
+
+    pub(super) fn conflated(&mut self) {
+        self.counts.conflated += 1;
+        self.tally.counts.conflated += 1;
+    }
+}
+
+impl<E: Event> Tally<E> {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self {
+            counts: Counts::default(),
+            version: 0,
+            refused: false,
+            afterwards: None,
+        }
+    }
+
+    fn afterwards(&mut self) -> &mut Afterwards<E> {
+        self.afterwards.get_or_insert_with(|| {
+            let (wake, drop) = (Vec::new(), Vec::new());
+            Box::new(Afterwards { wake, drop })
+        })
+    }
+
+    /// Keeps what an event took the place of, until no lock is held.
+    pub(super) fn drop_later(&mut self, replaced: impl IntoIterator<Item = Item<E>>) {
+        self.afterwards().drop.extend(replaced);
+    }
+
+    #[cold]
+    pub(super) fn wake(&mut self, subscriber: &Arc<Subscriber<E>>) {
+        self.afterwards().wake.push(Arc::clone(subscriber));
+    }
+
+    /// Wakes whom the publish gave something to do. No lock may be held.
+    #[inline(always)]
+    pub(super) fn wake_all(self) {
+        if let Some(afterwards) = self.afterwards {
+            afterwards.wake.into_iter().for_each(Subscriber::wake);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Subscriptions by the value of an attribute: an index for predicates.
+
+#[path = "model/level.rs"]
+mod model;
+
+use busyhour::{
+    bus::{Attribute, Delivery, Subscription, SubscriptionBuilder, Topic},
+    clock::{Clock, UnixTime},
+    pool::TaskPool,
+    task::Overflow,
+};
+use model::{Level, cached, delivered, level};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<(u32, Option<u32>)>>>);
+
+impl Log {
+    fn start(&self, builder: SubscriptionBuilder<Level>) -> Subscription<Level> {
+        let log = self.clone();
+        builder.start(move |delivery| {
+            let heard = match delivery {
+                Delivery::Event(event, _) => (event.line, Some(event.level)),
+                Delivery::Cleared(line, _) => (*line, None),
+                Delivery::Replayed | Delivery::Lost(_) => return,
+            };
+            log.0.lock().unwrap().push(heard);
+        })
+    }
+
+    fn take(&self) -> Vec<(u32, Option<u32>)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+fn pool() -> TaskPool {
+    TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)))
+}
+
+/// An event costs one computation for the index and one for each subscription
+/// it finds, however many there are.
+#[test]
+fn an_event_visits_only_those_who_want_its_value() {
+    let computed = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&computed);
+    let of = Attribute::new(move |event: &Level| {
+        count.fetch_add(1, Ordering::Relaxed);
+        event.level
+    });
+    let topic = cached();
+    let logs: Vec<Log> = (0..1_000).map(|_| Log::default()).collect();
+    let watch = |(wanted, log): (u32, &Log)| log.start(topic.subscribe().having(&of, wanted));
+    let watches: Vec<_> = (0..).zip(&logs).map(watch).collect();
+    assert!(topic.would_deliver(&1));
+
+    assert_eq!(topic.publish(level(7, 500)).delivered, 1);
+    assert_eq!(computed.load(Ordering::Relaxed), 2);
+    assert_eq!(topic.publish(level(7, 5_000)).delivered, 0);
+    assert_eq!(computed.load(Ordering::Relaxed), 3);
+    for (wanted, log) in logs.iter().enumerate() {
+        let heard: &[_] = if wanted == 500 {
+            &[(7, Some(500))]
+        } else {
+            &[]
+        };
+        assert_eq!(log.take(), heard);
+    }
+    assert_eq!(
+        topic.clear(&7).delivered,
+        1_000,
+        "any may have seen the key"
+    );
+    drop(watches);
+    assert!(!topic.would_deliver(&1));
+    assert_eq!(topic.publish(level(7, 500)).delivered, 0);
+    assert_eq!(computed.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn one_event_reaches_each_attribute_and_each_other_kind_once() {
+    let by_level = Attribute::new(|event: &Level| event.level);
+    let is_even = Attribute::new(|event: &Level| event.line % 2 == 0);
+    let topic = cached();
+    let log = Log::default();
+    let _watches = [
+        log.start(topic.subscribe().having(&by_level, 3)),
+        log.start(topic.subscribe().having(&by_level.clone(), 3)),
+        log.start(topic.subscribe().having(&is_even, true)),
+        log.start(topic.subscribe().key(8)),
+        log.start(topic.subscribe()),
+    ];
+    assert_eq!(topic.publish(level(8, 3)), delivered(5));
+    assert_eq!(topic.publish(level(8, 4)).delivered, 3);
+    assert_eq!(topic.publish(level(9, 3)).delivered, 3);
+    assert_eq!(log.take().len(), 11);
+}
+
+#[test]
+fn a_replay_tells_only_what_has_the_value() {
+    let of = Attribute::new(|event: &Level| event.level % 2);
+    let (topic, log) = (cached(), Log::default());
+    for line in 0..10 {
+        let _ = topic.publish(level(line, line));
+    }
+    let _watch = log.start(topic.subscribe().having(&of, 1).replay());
+    let mut heard = log.take();
+    heard.sort_unstable();
+    assert_eq!(heard, [1, 3, 5, 7, 9].map(|line| (line, Some(line))));
+}
+
+#[test]
+fn losses_lags_and_waits_are_those_of_any_subscription() {
+    let of = Attribute::new(|event: &Level| event.level % 2);
+    let (topic, pool, log) = (cached(), pool(), Log::default());
+    let builder = topic.subscribe().having(&of, 1).capacity(2).on(&pool);
+    let watch = log.start(builder.replay());
+    while pool.step() {}
+    let lost: u64 = (0..10).map(|line| topic.publish(level(line, 1)).lost).sum();
+    assert_eq!((lost, watch.lost()), (8, 8));
+    assert_eq!(topic.stats().slowest_queued_len, 2);
+    while pool.step() {}
+    assert_eq!(log.take().len(), 10, "brought up to date from the cache");
+
+    let waiting = topic.subscribe().having(&of, 1).capacity(1).on(&pool);
+    let waiting = log.start(waiting.overflow(Overflow::Block));
+    assert_eq!(topic.publish(level(1, 3)).lost, 0);
+    assert_eq!(
+        topic.publish(level(1, 5)).lost,
+        0,
+        "the simulation is stepped"
+    );
+    while pool.step() {}
+    assert_eq!(waiting.lost(), 0);
+}
+
+#[test]
+fn lanes_share_an_attribute() {
+    let of = Attribute::new(|event: &Level| event.level);
+    let (topic, pool) = (Topic::builder("lanes").build(), pool());
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    let lanes = topic.subscribe().having(&of, 1).on(&pool);
+    let lanes = lanes.start_parallel(4, move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    for line in 0..100 {
+        let _ = topic.publish(level(line, line % 2));
+    }
+    while pool.step() {}
+    assert_eq!(heard.load(Ordering::Relaxed), 50);
+    assert!(lanes.is_idle());
+}

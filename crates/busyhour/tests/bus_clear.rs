@@ -1,0 +1,163 @@
+//! Who clears a key is told of every loss, as who publishes is.
+
+#[path = "model/level.rs"]
+mod model;
+
+use busyhour::{
+    bus::{Cleared, Delivery, Subscription, SubscriptionBuilder, Topic},
+    clock::{Clock, UnixTime},
+    pool::TaskPool,
+    task::Overflow,
+    timer::Timers,
+};
+use model::{Level, cached, delivered, level};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// Runs only when it is stepped.
+fn pool() -> TaskPool {
+    TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)))
+}
+
+/// A subscription whose queue nobody empties, and what it was told it lost.
+fn slow(
+    builder: SubscriptionBuilder<Level>,
+    pool: &TaskPool,
+) -> (Subscription<Level>, Arc<AtomicU64>) {
+    let announced = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&announced);
+    let subscription = builder.on(pool).start(move |delivery| {
+        if let Delivery::Lost(count) = delivery {
+            told.fetch_add(count, Ordering::Relaxed);
+        }
+    });
+    (subscription, announced)
+}
+
+fn one_key() -> Cleared {
+    Cleared {
+        key_count: 1,
+        ..Cleared::default()
+    }
+}
+
+#[test]
+fn a_notice_that_finds_no_room_is_told_and_announced() {
+    for overflow in [Overflow::Reject, Overflow::DropOldest] {
+        let (topic, pool) = (cached(), pool());
+        let builder = topic.subscribe().capacity(1).overflow(overflow);
+        let (watch, announced) = slow(builder, &pool);
+        assert_eq!(topic.publish(level(1, 1)), delivered(1));
+        let cleared = topic.clear(&1);
+        let is_delivered = u64::from(overflow == Overflow::DropOldest);
+        let expected = Cleared {
+            delivered: is_delivered,
+            lost: 1,
+            ..one_key()
+        };
+        assert_eq!(cleared, expected);
+        assert_eq!((watch.lost(), topic.stats().lost), (1, 1));
+        while pool.step() {}
+        assert_eq!(announced.load(Ordering::Relaxed), 1);
+        assert_eq!(topic.clear(&1), Cleared::default());
+    }
+}
+
+#[test]
+fn a_laggard_is_counted_for_each_notice_and_brought_up_to_date() {
+    let (topic, pool) = (cached(), pool());
+    let (watch, announced) = slow(topic.subscribe().replay().capacity(1), &pool);
+    while pool.step() {}
+    let _ = topic.publish(level(1, 1));
+    let _ = topic.publish(level(1, 2));
+    let lost = topic.clear(&1).lost + topic.clear_matching(|_| true).lost;
+    assert_eq!(lost, 1);
+    assert_eq!(watch.lost(), 2, "one of them the publish told of");
+    while pool.step() {}
+    assert_eq!(announced.load(Ordering::Relaxed), 2);
+    assert_eq!(topic.stats().lagging_count, 0);
+}
+
+#[test]
+fn a_notice_takes_the_place_of_what_waits_only_where_that_was_asked_for() {
+    let (topic, pool) = (cached(), pool());
+    let (_conflating, _) = slow(topic.subscribe().conflate(), &pool);
+    let (keeping, _) = slow(topic.subscribe(), &pool);
+    let _ = topic.publish(level(1, 1));
+    let expected = Cleared {
+        delivered: 2,
+        conflated: 1,
+        ..one_key()
+    };
+    assert_eq!(topic.clear(&1), expected);
+    assert_eq!(keeping.queued_len(), 2);
+}
+
+/// However many keys are cleared, the queue of who makes publishers wait stays
+/// within its bound.
+#[test]
+fn a_clear_waits_for_room_where_that_was_asked_for() {
+    let pool = TaskPool::builder().workers(1).build().unwrap();
+    let topic = cached();
+    for line in 0..1_000 {
+        let _ = topic.publish(level(line, 1));
+    }
+    let (highest, count) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (topic_seen, heard) = (topic.clone(), Arc::clone(&count));
+    let seen = Arc::clone(&highest);
+    let builder = topic.subscribe().capacity(4).overflow(Overflow::Block);
+    let watch = builder.on(&pool).start(move |_| {
+        let queued_len = topic_seen.stats().slowest_queued_len;
+        seen.fetch_max(queued_len, Ordering::Relaxed);
+        heard.fetch_add(1, Ordering::Relaxed);
+    });
+    let cleared = topic.clear_matching(|_| true);
+    assert_eq!(
+        (cleared.key_count, cleared.delivered, cleared.lost),
+        (1_000, 1_000, 0)
+    );
+    while !watch.is_idle() {
+        thread::yield_now();
+    }
+    assert_eq!(count.load(Ordering::Relaxed), 1_000);
+    assert!(highest.load(Ordering::Relaxed) <= 4);
+}
+
+#[test]
+fn only_what_is_meant_is_cleared() {
+    let topic = cached();
+    for line in 0..1_000 {
+        let _ = topic.publish(level(line, line % 10));
+    }
+    let cleared = topic.clear_matching(|event| event.level < 3);
+    assert_eq!(cleared.key_count, 300);
+    assert_eq!(topic.len(), 700);
+    assert!(topic.snapshot().iter().all(|event| event.level >= 3));
+}
+
+/// The time of an event is limited even when a topic that it is forwarded to
+/// has no room for it.
+#[test]
+fn an_event_that_is_refused_elsewhere_expires_here() {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let timers = Timers::builder().clock(clock.clone()).build();
+    let pool = TaskPool::simulated(1, clock.clone());
+    let topic = Topic::builder("here").cached();
+    let topic = topic.expiring(&timers, &pool).build();
+    let full = Topic::builder("full").cached().key_limit(0).build();
+    let _forward = topic.forward_to(&full).unwrap();
+    let second = Duration::from_secs(1);
+    let published = topic.publish_for(level(1, 1), second).unwrap();
+    assert!(published.refused);
+    assert_eq!((topic.len(), full.len()), (1, 0));
+    clock.as_virtual().unwrap().advance(second);
+    timers.run_due(clock.now());
+    while pool.step() {}
+    assert!(topic.is_empty());
+}

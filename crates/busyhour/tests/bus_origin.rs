@@ -1,0 +1,270 @@
+//! Every event bears the node it started on, wherever it is heard.
+
+#[path = "model/level.rs"]
+mod model;
+
+use busyhour::{
+    bus::{Delivery, ForwardError, Message, Origin, Router, Subscription, Topic},
+    clock::{Clock, UnixTime},
+    pool::TaskPool,
+    task::Overflow,
+};
+use futures_core::Stream;
+use model::{Level, cached, delivered, level};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+};
+
+const HERE: Origin = Origin(1);
+const THERE: Origin = Origin(2);
+const ELSEWHERE: Origin = Origin(3);
+
+/// What was heard of a line, and from whom; no level when it was cleared.
+type Heard = (u32, Option<u32>, Origin);
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<Heard>>>);
+
+impl Log {
+    fn hear(&self, delivery: &Delivery<'_, Level>) {
+        let heard = match delivery {
+            Delivery::Event(event, origin) => (event.line, Some(event.level), *origin),
+            Delivery::Cleared(line, origin) => (**line, None, *origin),
+            Delivery::Replayed | Delivery::Lost(_) => return,
+        };
+        self.0.lock().unwrap().push(heard);
+    }
+
+    fn take(&self) -> Vec<Heard> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    fn watch(&self, topic: &Topic<Level>) -> Subscription<Level> {
+        let log = self.clone();
+        let watch = topic.subscribe().replay();
+        watch.start(move |delivery| log.hear(&delivery))
+    }
+}
+
+fn here() -> Topic<Level> {
+    Topic::builder("levels").cached().origin(HERE).build()
+}
+
+/// Runs only when it is stepped.
+fn pool() -> TaskPool {
+    TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)))
+}
+
+#[test]
+fn an_event_is_heard_with_the_node_that_published_it() {
+    let (topic, log) = (here(), Log::default());
+    let _watch = log.watch(&topic);
+    let _ = topic.publish(level(1, 1));
+    let _ = topic.publish_from(THERE, level(1, 2));
+    assert_eq!(topic.publish_from(HERE, level(2, 3)), delivered(1));
+    assert_eq!(topic.origin_of(&1), Some(THERE));
+    let _ = topic.clear_from(ELSEWHERE, &1);
+    let _ = topic.clear(&2);
+    assert_eq!(topic.origin_of(&1), None);
+    let expected = [
+        (1, Some(1), HERE),
+        (1, Some(2), THERE),
+        (2, Some(3), HERE),
+        (1, None, ELSEWHERE),
+        (2, None, HERE),
+    ];
+    assert_eq!(log.take(), expected);
+}
+
+#[test]
+fn a_topic_without_a_number_is_node_zero() {
+    let (topic, log) = (cached(), Log::default());
+    let _watch = log.watch(&topic);
+    let _ = topic.publish(level(1, 1));
+    assert_eq!(log.take(), [(1, Some(1), Origin(0))]);
+}
+
+#[test]
+fn a_topic_without_a_cache_tells_the_origin_too() {
+    let topic = Topic::builder("calls").origin(HERE).build();
+    let log = Log::default();
+    let _watch = log.watch(&topic);
+    let _ = topic.publish_from(THERE, level(1, 1));
+    let _ = topic.publish(level(1, 2));
+    assert_eq!(log.take(), [(1, Some(1), THERE), (1, Some(2), HERE)]);
+    assert_eq!(topic.origin_of(&1), None, "nothing is kept");
+}
+
+#[test]
+fn a_replay_tells_who_spoke_last() {
+    let (topic, log) = (here(), Log::default());
+    let _ = topic.publish_from(THERE, level(1, 1));
+    let _ = topic.publish_from(THERE, level(2, 1));
+    let _ = topic.publish(level(2, 2));
+    let _ = topic.publish(level(3, 1));
+    let _ = topic.publish_from(ELSEWHERE, level(3, 2));
+    let _watch = log.watch(&topic);
+    let mut heard = log.take();
+    heard.sort_unstable();
+    let expected = [
+        (1, Some(1), THERE),
+        (2, Some(2), HERE),
+        (3, Some(2), ELSEWHERE),
+    ];
+    assert_eq!(heard, expected);
+}
+
+/// What a laggard is told later, cleared keys included, has its origin too.
+#[test]
+fn a_laggard_is_told_who_spoke() {
+    let (topic, log, pool) = (here(), Log::default(), pool());
+    let heard = log.clone();
+    let watch = topic.subscribe().replay().capacity(1).on(&pool);
+    let watch = watch.start(move |delivery| heard.hear(&delivery));
+    while pool.step() {}
+    for line in 1..=3 {
+        let _ = topic.publish_from(THERE, level(line, 1));
+    }
+    while pool.step() {}
+    log.take();
+    let _ = topic.publish(level(7, 1));
+    for line in 1..=3 {
+        let _ = topic.publish(level(line, 2));
+    }
+    let cleared = topic.clear_from(ELSEWHERE, &2);
+    assert_eq!(cleared.key_count, 1);
+    let _ = topic.publish_from(THERE, level(3, 3));
+    assert!(watch.lost() > 0, "the queue is meant to overflow");
+    while pool.step() {}
+    let mut heard = log.take();
+    heard.sort_unstable();
+    heard.retain(|(line, _, _)| *line != 7);
+    let expected = [
+        (1, Some(2), HERE),
+        (2, None, ELSEWHERE),
+        (3, Some(3), THERE),
+    ];
+    assert_eq!(heard, expected);
+}
+
+#[test]
+fn a_conflated_event_keeps_its_own_origin() {
+    let (topic, log, pool) = (here(), Log::default(), pool());
+    let heard = log.clone();
+    let watch = topic.subscribe().conflate().on(&pool);
+    let _watch = watch.start(move |delivery| heard.hear(&delivery));
+    let _ = topic.publish(level(1, 1));
+    let _ = topic.publish_from(THERE, level(1, 2));
+    let _ = topic.publish_from(THERE, level(2, 1));
+    let _ = topic.publish(level(2, 2));
+    while pool.step() {}
+    assert_eq!(log.take(), [(1, Some(2), THERE), (2, Some(2), HERE)]);
+}
+
+#[test]
+fn a_stream_and_a_router_tell_the_origin() {
+    let topic = here();
+    let mut stream = pin!(topic.subscribe().stream());
+    let log = Log::default();
+    let routed = log.clone();
+    let router = Router::by(|event: &Level| event.level)
+        .route(1, move |event, origin| {
+            routed.hear(&Delivery::Event(event, origin));
+        })
+        .into_callback();
+    let _routed = topic.subscribe().start(router);
+    let _ = topic.publish_from(THERE, level(7, 1));
+    let _ = topic.publish(level(7, 1));
+    assert_eq!(log.take(), [(7, Some(1), THERE), (7, Some(1), HERE)]);
+
+    let mut context = Context::from_waker(Waker::noop());
+    for origin in [THERE, HERE] {
+        let Poll::Ready(Some(message)) = stream.as_mut().poll_next(&mut context) else {
+            panic!("two events wait");
+        };
+        assert_eq!(message.origin(), Some(origin));
+        assert!(matches!(message, Message::Event(event, _) if event == level(7, 1)));
+    }
+}
+
+#[test]
+fn a_forwarded_event_keeps_its_origin() -> Result<(), ForwardError> {
+    let (from, to, log) = (here(), here(), Log::default());
+    let _ = from.publish_from(THERE, level(1, 1));
+    let forward = from.forward_to(&to)?;
+    let _watch = log.watch(&to);
+    let _ = from.publish_from(ELSEWHERE, level(2, 1));
+    let _ = from.publish(level(3, 1));
+    let _ = from.clear_from(THERE, &1);
+    let expected = [
+        (1, Some(1), THERE),
+        (2, Some(1), ELSEWHERE),
+        (3, Some(1), HERE),
+        (1, None, THERE),
+    ];
+    assert_eq!(log.take(), expected);
+    assert_eq!(forward.published(), delivered(0));
+    Ok(())
+}
+
+#[test]
+fn a_fold_tells_who_spoke_last_and_what_each_says() {
+    let topic = Topic::builder("sum")
+        .fold(HERE, |parts: &[(Origin, Level)]| {
+            level(parts[0].1.line, parts.iter().map(|part| part.1.level).sum())
+        })
+        .build();
+    let log = Log::default();
+    let _watch = log.watch(&topic);
+    let _ = topic.publish(level(1, 1));
+    let _ = topic.publish_from(THERE, level(1, 10));
+    assert_eq!(topic.get_from(HERE, &1), Some(level(1, 1)));
+    assert_eq!(topic.get_from(THERE, &1), Some(level(1, 10)));
+    assert_eq!(topic.get_from(ELSEWHERE, &1), None);
+    let _ = topic.clear_from(THERE, &1);
+    assert_eq!(topic.get_from(HERE, &1), Some(level(1, 1)));
+    assert_eq!(topic.get_from(THERE, &1), None);
+    let expected = [
+        (1, Some(1), HERE),
+        (1, Some(11), THERE),
+        (1, Some(1), THERE),
+    ];
+    assert_eq!(log.take(), expected);
+}
+
+/// A topic that does not fold forgets what a node said last, and nothing else.
+#[test]
+fn a_node_that_is_gone_takes_its_events_along() {
+    let topic = here();
+    for line in 0..100 {
+        let _ = topic.publish_from(THERE, level(line, 1));
+    }
+    for line in 0..50 {
+        let _ = topic.publish(level(line, 2));
+    }
+    let _ = topic.publish_from(ELSEWHERE, level(99, 3));
+    assert_eq!(topic.get_from(THERE, &98), Some(level(98, 1)));
+    assert_eq!(topic.get_from(THERE, &99), None);
+    assert_eq!(topic.forget_origin(THERE).key_count, 49);
+    assert_eq!(topic.len(), 51);
+    assert_eq!(topic.forget_origin(THERE).key_count, 0);
+    assert_eq!(topic.origin_of(&99), Some(ELSEWHERE));
+}
+
+/// A queue that drops its oldest tells of the right nodes all the same.
+#[test]
+fn losses_do_not_mix_up_origins() {
+    let topic = Topic::builder("calls").origin(HERE).build();
+    let (log, pool) = (Log::default(), pool());
+    let heard = log.clone();
+    let watch = topic.subscribe().capacity(2).overflow(Overflow::DropOldest);
+    let _watch = watch.on(&pool).start(move |delivery| heard.hear(&delivery));
+    for number in 0..5 {
+        let _ = topic.publish_from(Origin(u64::from(number)), level(1, number));
+    }
+    while pool.step() {}
+    let expected = [(1, Some(3), Origin(3)), (1, Some(4), Origin(4))];
+    assert_eq!(log.take(), expected);
+}
