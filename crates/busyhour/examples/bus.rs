@@ -40,7 +40,7 @@ fn main() {
         });
     let published = states.publish(change(&door, "ringing"));
     println!("-- {} subscription heard of it", published.delivered);
-    states.clear(&gate);
+    let _ = states.clear(&gate);
 
     watcher.unsubscribe();
     let _ = states.publish(change(&door, "busy"));

@@ -15,8 +15,11 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+/// A line and its level, none when it was cleared.
+type Heard = (u32, Option<u32>);
+
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(u32, Option<u32>)>>>);
+struct Log(Arc<Mutex<Vec<Heard>>>);
 
 impl Log {
     fn start(&self, builder: SubscriptionBuilder<Level>) -> Subscription<Level> {
@@ -31,7 +34,7 @@ impl Log {
         })
     }
 
-    fn take(&self) -> Vec<(u32, Option<u32>)> {
+    fn take(&self) -> Vec<Heard> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
@@ -82,7 +85,7 @@ fn an_event_visits_only_those_who_want_its_value() {
 #[test]
 fn one_event_reaches_each_attribute_and_each_other_kind_once() {
     let by_level = Attribute::new(|event: &Level| event.level);
-    let is_even = Attribute::new(|event: &Level| event.line % 2 == 0);
+    let is_even = Attribute::new(|event: &Level| event.line.is_multiple_of(2));
     let topic = cached();
     let log = Log::default();
     let _watches = [

@@ -151,7 +151,11 @@ fn publish_from_threads(topic: &Topic<Change>, publishers: u64, keys: u64, round
 
 /// The node whose key it is; most are this node's.
 fn node_of(key: u64) -> Origin {
-    Origin(if key % 3 == 0 { key % 2 + 1 } else { 0 })
+    Origin(if key.is_multiple_of(3) {
+        key % 2 + 1
+    } else {
+        0
+    })
 }
 
 fn cache_of(topic: &Topic<Change>) -> BTreeMap<u64, u64> {

@@ -152,7 +152,7 @@ impl<E: Event> TopicBuilder<E> {
     /// # }
     ///
     /// let here = Origin(1);
-    /// let ticks = Topic::builder("ticks").cached().origin(here).build();
+    /// let ticks = Topic::<Tick>::builder("ticks").cached().origin(here).build();
     /// let (to_others, passed_on) = mpsc::channel();
     /// let _bridge = ticks.subscribe().replay().start(move |delivery| {
     ///     if let Delivery::Event(tick, origin) = delivery && origin == here {

@@ -3,16 +3,18 @@ use super::{
     attribute::Wanted,
     hub::Hub,
     item::Item,
+    items::Items,
+    listener::Lag,
     mailbox::{Errand, Mailbox},
     pace::Pace,
     queue::Queue,
+    table::Frozen,
 };
 use crate::{
     sync::{CachePadded, SpinLock},
     task::{Executor, Rejected, Task},
 };
 use std::{
-    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Weak},
     task::Waker,
@@ -83,7 +85,7 @@ impl Lane {
 
 /// Touched only by the turn that is running.
 pub(super) struct Batch<E: Event> {
-    items: VecDeque<Item<E>>,
+    items: Items<E>,
     pace: Pace,
     callback: Callback<E>,
 }
@@ -157,6 +159,15 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
+    /// What it is told of a change that it missed, if it wants it.
+    pub(super) fn item_of(&self, event: &Frozen<'_, E>, lag: Lag) -> Option<Item<E>> {
+        if event.is_cleared() {
+            // Who has heard nothing yet does not need to hear that a key went.
+            return (lag.since > 0).then(|| Item::Cleared(event.key().clone()));
+        }
+        self.wants(event).then(|| Item::Event(E::clone(event)))
+    }
+
     /// Sends the consumer on its way. No lock may be held.
     pub(super) fn wake(self: Arc<Self>) {
         match &self.consumer {
@@ -190,15 +201,16 @@ impl<E: Event> Subscriber<E> {
     pub(super) fn poll(
         self: &Arc<Self>,
         waker: &Waker,
-        items: &mut VecDeque<Item<E>>,
+        items: &mut Items<E>,
     ) -> Option<Message<E>> {
         if items.is_empty() {
             self.refill(waker, items);
         }
-        Some(items.pop_front()?.into_message(self.local))
+        let (item, origin) = items.pop()?;
+        Some(item.into_message(origin.unwrap_or(self.local)))
     }
 
-    fn refill(self: &Arc<Self>, waker: &Waker, items: &mut VecDeque<Item<E>>) {
+    fn refill(self: &Arc<Self>, waker: &Waker, items: &mut Items<E>) {
         if let Consumer::Stream(place) = &self.consumer {
             let replaced = place.lock().replace(waker.clone());
             drop(replaced);
@@ -247,7 +259,7 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    fn catch_up(self: &Arc<Self>, shard: usize, items: &mut VecDeque<Item<E>>) {
+    fn catch_up(self: &Arc<Self>, shard: usize, items: &mut Items<E>) {
         if let Some(topic) = self.topic.upgrade() {
             topic.catch_up(shard, self, items);
         }
@@ -258,7 +270,7 @@ impl<E: Event> Subscriber<E> {
 impl<E: Event> Batch<E> {
     fn new(callback: Callback<E>) -> Self {
         Self {
-            items: VecDeque::new(),
+            items: Items::new(),
             pace: Pace::new(),
             callback,
         }
@@ -266,12 +278,12 @@ impl<E: Event> Batch<E> {
 
     fn hand_out(&mut self, mailbox: &Mailbox<E>, local: Origin) -> usize {
         let mut delivered = 0;
-        while let Some(item) = self.items.pop_front() {
+        while let Some((item, origin)) = self.items.pop() {
             if mailbox.is_closed() {
                 self.items.clear();
                 break;
             }
-            item.deliver(local, &mut *self.callback);
+            (self.callback)(item.as_delivery(origin.unwrap_or(local)));
             delivered += 1;
         }
         delivered

@@ -48,7 +48,7 @@ pub(super) struct Parts<E: Event> {
     added: u64,
 }
 
-struct OfKey<E: Event> {
+pub(super) struct OfKey<E: Event> {
     hash: u64,
     /// When it was added: an order that does not depend on a hash.
     number: u64,
@@ -130,18 +130,15 @@ impl<E: Event> Parts<E> {
         }
     }
 
-    /// What each node says of the key, if another one than this has spoken of it.
-    pub(super) fn of(&self, (hash, key): (u64, &E::Key)) -> Option<&[(Origin, E)]> {
-        let of_key = self.table.find(hash, |of_key| of_key.is_for(hash, key))?;
-        Some(&of_key.parts)
+    /// What is said of the key, if another node than this has spoken of it.
+    pub(super) fn find(&self, (hash, key): (u64, &E::Key)) -> Option<&OfKey<E>> {
+        self.table.find(hash, |of_key| of_key.is_for(hash, key))
     }
 
     /// The keys of which this node has a state, in the order they were added.
     pub(super) fn keys_of(&self, origin: Origin) -> Vec<E::Key> {
         let of_origin = |of_key: &OfKey<E>| {
-            let parts = &of_key.parts;
-            let index = parts.binary_search_by_key(&origin, |(other, _)| *other);
-            let (_, event) = &parts[index.ok()?];
+            let event = of_key.part(origin)?;
             Some((of_key.number, event.key().clone()))
         };
         let mut keys: Vec<_> = self.table.iter().filter_map(of_origin).collect();
@@ -159,6 +156,19 @@ impl<E: Event> OfKey<E> {
     fn is_for(&self, hash: u64, key: &E::Key) -> bool {
         let is_key = |(_, event): &(Origin, E)| event.key() == key;
         self.hash == hash && self.parts.first().is_some_and(is_key)
+    }
+
+    /// What one node says.
+    pub(super) fn of(&self, origin: Origin) -> Option<E> {
+        self.part(origin).cloned()
+    }
+
+    fn part(&self, origin: Origin) -> Option<&E> {
+        let index = self
+            .parts
+            .binary_search_by_key(&origin, |(other, _)| *other);
+        let (_, event) = &self.parts[index.ok()?];
+        Some(event)
     }
 
     fn set(&mut self, origin: Origin, event: E) {

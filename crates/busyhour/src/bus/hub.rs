@@ -3,15 +3,15 @@ use super::{
     consumer::{Lane, Subscriber},
     expiry::{Expiry, Limited},
     fold::Folding,
-    item::Item,
+    how::{How, Which},
+    items::Items,
     listener::Lag,
-    shard::{How, Shard, Wait, Which},
+    shard::{Shard, Wait},
     tally::Tally,
 };
 use crate::stats::TopicStats;
 use foldhash::fast::{FixedState, RandomState};
 use std::{
-    collections::VecDeque,
     hash::BuildHasher,
     iter::StepBy,
     ops::Range,
@@ -154,19 +154,18 @@ impl<E: Event> Hub<E> {
     /// Publishes a state of this node.
     #[inline]
     pub(super) fn publish(&self, event: E, tally: &mut Tally<E>) {
-        self.publish_as(event, None, tally);
+        let (index, hash) = self.locate(event.key());
+        let how = How::from(None);
+        if let Err(wait) = self.shards[index].publish(self, hash, event, how, tally) {
+            self.publish_when_there_is_room(index, hash, wait, how, tally);
+        }
     }
 
     /// Publishes a state of the node that is named.
     pub(super) fn publish_from(&self, origin: Origin, event: E, tally: &mut Tally<E>) {
-        self.publish_as(event, self.remote(origin), tally);
-    }
-
-    #[inline(always)]
-    fn publish_as(&self, event: E, origin: Option<Origin>, tally: &mut Tally<E>) {
         let (index, hash) = self.locate(event.key());
-        let how = How::from(origin);
-        if let Err(wait) = self.shards[index].publish(self, hash, event, how, tally) {
+        let how = How::from(self.remote(origin));
+        if let Err(wait) = self.shards[index].publish_apart(self, hash, event, how, tally) {
             self.publish_when_there_is_room(index, hash, wait, how, tally);
         }
     }
@@ -183,7 +182,7 @@ impl<E: Event> Hub<E> {
     ) {
         loop {
             how.may_wait = wait.full.wait_for_room();
-            match self.shards[shard].publish(self, hash, wait.event, how, tally) {
+            match self.shards[shard].publish_apart(self, hash, wait.event, how, tally) {
                 Ok(()) => return,
                 Err(again) => wait = again,
             }
@@ -204,7 +203,7 @@ impl<E: Event> Hub<E> {
         let (index, hash) = self.locate(event.key());
         let version = tally.version;
         let how = How::forwarded(speaker.and_then(|origin| self.remote(origin)));
-        let published = self.shards[index].publish(self, hash, event, how, tally);
+        let published = self.shards[index].publish_apart(self, hash, event, how, tally);
         debug_assert!(published.is_ok(), "who may not wait is not told to");
         tally.version = version;
     }
@@ -389,7 +388,7 @@ impl<E: Event> Hub<E> {
         &self,
         shard: usize,
         subscriber: &Arc<Subscriber<E>>,
-        batch: &mut VecDeque<Item<E>>,
+        batch: &mut Items<E>,
     ) {
         self.shards[shard].catch_up(subscriber, batch);
     }

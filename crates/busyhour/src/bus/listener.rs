@@ -296,13 +296,13 @@ impl<E: Event> Listeners<E> {
     ) {
         self.each(place.hash, key, |listener, counts| {
             let books = Books { counts, tally };
-            listener.offer(place, || Item::cleared(key.clone(), speaker), books)
+            listener.offer(place, speaker, || Item::Cleared(key.clone()), books)
         });
         let attributed = self.attributes.iter_mut().flat_map(Attributed::iter_mut);
         for listener in attributed {
             let counts = &mut self.counts;
             let books = Books { counts, tally };
-            if listener.offer(place, || Item::cleared(key.clone(), speaker), books) {
+            if listener.offer(place, speaker, || Item::Cleared(key.clone()), books) {
                 listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
@@ -384,8 +384,8 @@ impl<E: Event> Listener<E> {
         speaker: Option<Origin>,
         books: Books<'_, E>,
     ) -> bool {
-        let item = || Item::event(event.clone(), speaker);
-        self.wants(event) && self.offer(place, item, books)
+        let item = || Item::Event(event.clone());
+        self.wants(event) && self.offer(place, speaker, item, books)
     }
 
     /// Offers an item; `true` when the listener begins to lag by it.
@@ -393,6 +393,7 @@ impl<E: Event> Listener<E> {
     fn offer(
         &mut self,
         place: Place,
+        speaker: Option<Origin>,
         item: impl FnOnce() -> Item<E>,
         mut books: Books<'_, E>,
     ) -> bool {
@@ -401,7 +402,7 @@ impl<E: Event> Listener<E> {
             return false;
         }
         let mailbox = self.subscriber.mailbox();
-        match mailbox.offer(place.shard, place.hash, item) {
+        match mailbox.offer(place.shard, place.hash, speaker, item) {
             Offer::Queued => {
                 books.delivered();
                 false

@@ -1,4 +1,4 @@
-use super::{Event, bell::Bell, item::Item, queue::Queue};
+use super::{Event, Origin, bell::Bell, item::Item, items::Items, queue::Queue};
 use crate::{
     sync::{
         CachePadded, SpinGuard, SpinLock,
@@ -126,19 +126,25 @@ impl<E: Event> Mailbox<E> {
         &self,
         shard: usize,
         hash: u64,
+        origin: Option<Origin>,
         item: impl FnOnce() -> Item<E>,
     ) -> Offer<E> {
         let mut state = self.busy.state.lock();
         let has_room = state.queue.len() < self.capacity || self.blocks();
         if !has_room || state.queue.conflates() || self.is_closed() {
-            return self.offer_carefully(state, shard, hash, item());
+            return self.offer_carefully(state, shard, hash, (item(), origin));
         }
-        self.queue(&mut state, hash, item())
+        self.queue(&mut state, hash, (item(), origin))
     }
 
     #[inline(always)]
-    fn queue(&self, state: &mut State<E>, hash: u64, item: Item<E>) -> Offer<E> {
-        state.queue.push(hash, item);
+    fn queue(
+        &self,
+        state: &mut State<E>,
+        hash: u64,
+        (item, origin): (Item<E>, Option<Origin>),
+    ) -> Offer<E> {
+        state.queue.push(hash, item, origin);
         self.busy.len.store(state.queue.len(), Ordering::Relaxed);
         if mem::replace(&mut state.scheduled, true) {
             Offer::Queued
@@ -153,21 +159,27 @@ impl<E: Event> Mailbox<E> {
         mut state: SpinGuard<'_, State<E>>,
         shard: usize,
         hash: u64,
-        item: Item<E>,
+        (item, origin): (Item<E>, Option<Origin>),
     ) -> Offer<E> {
         if self.is_closed() {
             return Offer::Closed;
         }
-        match state.queue.replace(hash, item) {
+        match state.queue.replace(hash, item, origin) {
             Ok(older) => Offer::Conflated(older),
             Err(item) if state.queue.len() < self.capacity || self.blocks() => {
-                self.queue(&mut state, hash, item)
+                self.queue(&mut state, hash, (item, origin))
             }
-            Err(item) => self.overflow(&mut state, shard, hash, item),
+            Err(item) => self.overflow(&mut state, shard, hash, (item, origin)),
         }
     }
 
-    fn overflow(&self, state: &mut State<E>, shard: usize, hash: u64, item: Item<E>) -> Offer<E> {
+    fn overflow(
+        &self,
+        state: &mut State<E>,
+        shard: usize,
+        hash: u64,
+        (item, origin): (Item<E>, Option<Origin>),
+    ) -> Offer<E> {
         self.count_lost();
         if self.reseeds {
             state.behind.push_back(shard);
@@ -179,7 +191,7 @@ impl<E: Event> Mailbox<E> {
             return Offer::Refused;
         }
         let oldest = state.queue.pop_oldest();
-        state.queue.push(hash, item);
+        state.queue.push(hash, item, origin);
         Offer::DroppedOldest(oldest)
     }
 
@@ -285,7 +297,7 @@ impl<E: Event> Mailbox<E> {
     }
 
     /// What to do next; fills `batch`, which is empty, when that is to deliver.
-    pub(super) fn next_errand(&self, batch: &mut VecDeque<Item<E>>) -> Errand {
+    pub(super) fn next_errand(&self, batch: &mut Items<E>) -> Errand {
         let mut state = self.busy.state.lock();
         if self.is_closed() {
             return self.rest(state);
@@ -295,7 +307,7 @@ impl<E: Event> Mailbox<E> {
         }
         self.take(&mut state, batch);
         if mem::take(&mut state.announce_replayed) {
-            batch.push_front(Item::Replayed);
+            batch.push_notice(Item::Replayed);
         }
         if batch.is_empty() {
             return self.rest(state);
@@ -336,19 +348,19 @@ impl<E: Event> Mailbox<E> {
 
     /// Takes what is queued. With the lock of a shard held, everything of that
     /// shard that was offered so far is in the batch.
-    pub(super) fn take_all(&self, batch: &mut VecDeque<Item<E>>) {
+    pub(super) fn take_all(&self, batch: &mut Items<E>) {
         let mut state = self.busy.state.lock();
         self.take(&mut state, batch);
         self.announce(state);
     }
 
-    fn take(&self, state: &mut State<E>, batch: &mut VecDeque<Item<E>>) {
+    fn take(&self, state: &mut State<E>, batch: &mut Items<E>) {
         state.queue.take(batch);
         let lost = mem::take(&mut state.lost);
         if lost > 0 && self.overflow == Overflow::DropOldest {
-            batch.push_front(Item::Lost(lost));
+            batch.push_notice(Item::Lost(lost));
         } else if lost > 0 {
-            batch.push_back(Item::Lost(lost));
+            batch.push(Item::Lost(lost), None);
         }
         self.busy.len.store(0, Ordering::Relaxed);
     }

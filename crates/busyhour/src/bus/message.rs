@@ -42,13 +42,4 @@ impl<E: Event> Message<E> {
             Self::Replayed | Self::Lost(_) => None,
         }
     }
-
-    /// What it is about.
-    pub(super) fn key(&self) -> Option<&E::Key> {
-        match self {
-            Self::Event(event, _) => Some(event.key()),
-            Self::Cleared(key, _) => Some(key),
-            Self::Replayed | Self::Lost(_) => None,
-        }
-    }
 }

@@ -5,8 +5,8 @@ use super::{Event, fold::Parts, speakers::Speakers};
 pub(super) struct Nodes<E: Event> {
     /// What each node says, where the topic folds.
     pub(super) parts: Parts<E>,
-    /// Who spoke last.
-    pub(super) speakers: Speakers<E>,
+    /// Who made the changes that are not this node's.
+    pub(super) speakers: Speakers,
 }
 
 impl<E: Event> Default for Nodes<E> {

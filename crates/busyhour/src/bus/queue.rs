@@ -1,10 +1,10 @@
-use super::{Event, item::Item};
+use super::{Event, Origin, item::Item, items::Items};
 use hashbrown::HashTable;
-use std::{collections::VecDeque, mem};
+use std::mem;
 
 /// The items a subscriber has not taken yet, oldest first.
 pub(super) struct Queue<E: Event> {
-    items: VecDeque<Item<E>>,
+    items: Items<E>,
     /// Where the item of a key waits; only a conflating queue keeps this.
     places: Option<HashTable<Place>>,
 }
@@ -20,7 +20,7 @@ impl<E: Event> Queue<E> {
 
     pub(super) fn new(conflates: bool) -> Self {
         Self {
-            items: VecDeque::new(),
+            items: Items::new(),
             places: conflates.then(HashTable::new),
         }
     }
@@ -30,12 +30,12 @@ impl<E: Event> Queue<E> {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, hash: u64, item: Item<E>) {
+    pub(super) fn push(&mut self, hash: u64, item: Item<E>, origin: Option<Origin>) {
         if let Some(places) = &mut self.places {
             let index = self.items.len();
             places.insert_unique(hash, Place { hash, index }, |place| place.hash);
         }
-        self.items.push_back(item);
+        self.items.push(item, origin);
     }
 
     /// Whether a new item takes the place of an older one of its key.
@@ -46,25 +46,31 @@ impl<E: Event> Queue<E> {
 
     /// Puts the item in the place of the one with the same key, if one waits;
     /// hands back the older one, or else the item.
-    pub(super) fn replace(&mut self, hash: u64, item: Item<E>) -> Result<Item<E>, Item<E>> {
+    pub(super) fn replace(
+        &mut self,
+        hash: u64,
+        item: Item<E>,
+        origin: Option<Origin>,
+    ) -> Result<Item<E>, Item<E>> {
         let Some(places) = &self.places else {
             return Err(item);
         };
         let items = &mut self.items;
-        let same_key = |place: &Place| place.hash == hash && items[place.index].key() == item.key();
+        let same_key =
+            |place: &Place| place.hash == hash && items.get(place.index).key() == item.key();
         match places.find(hash, same_key).map(|place| place.index) {
-            Some(index) => Ok(mem::replace(&mut items[index], item)),
+            Some(index) => Ok(items.replace(index, item, origin)),
             None => Err(item),
         }
     }
 
     pub(super) fn pop_oldest(&mut self) -> Option<Item<E>> {
         debug_assert!(self.places.is_none(), "conflation leaves no oldest to drop");
-        self.items.pop_front()
+        self.items.pop().map(|(item, _)| item)
     }
 
     /// Moves everything into `batch`, which is empty, and takes over its room.
-    pub(super) fn take(&mut self, batch: &mut VecDeque<Item<E>>) {
+    pub(super) fn take(&mut self, batch: &mut Items<E>) {
         debug_assert!(batch.is_empty());
         // Lets it begin at its first place again: going on where the last
         // batch ended would lead through all of its room, and through the cache.
@@ -76,9 +82,9 @@ impl<E: Event> Queue<E> {
     }
 
     /// Drops everything and gives the memory back.
-    pub(super) fn discard(&mut self) -> VecDeque<Item<E>> {
+    pub(super) fn discard(&mut self) -> Items<E> {
         self.places = self.places.take().map(|_| HashTable::new());
-        mem::take(&mut self.items)
+        mem::replace(&mut self.items, Items::new())
     }
 
     /// Gives back what a burst made grow.

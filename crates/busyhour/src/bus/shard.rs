@@ -3,16 +3,17 @@ use super::{
     consumer::Subscriber,
     epoch::{Pin, pinned},
     fold::Withdrawn,
+    how::{How, Which},
     hub::Hub,
     item::Item,
+    items::Items,
     listener::{Lag, Listeners, Place},
     nodes::Nodes,
-    speakers::SpokenBy,
     table::{Frozen, Put, Swept, Table, Writer},
     tally::Tally,
 };
 use crate::sync::{CachePadded, SpinLock};
-use std::{collections::VecDeque, mem, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 /// A part of a topic: the keys whose hash falls to it, and who listens.
 ///
@@ -39,27 +40,6 @@ struct State<E: Event> {
     refused: u64,
 }
 
-/// How to publish or to clear.
-#[derive(Clone, Copy)]
-pub(super) struct How {
-    pub(super) may_wait: bool,
-    /// Another topic passes it on: a state of all nodes, if that one folds.
-    is_forwarded: bool,
-    /// The node that speaks; none means this one.
-    origin: Option<Origin>,
-}
-
-/// On what condition a key is cleared.
-pub(super) enum Which<'a, E> {
-    Any,
-    /// This is the version of its last event.
-    Version(u64),
-    /// This node spoke last; none means this one.
-    SaidBy(Option<Origin>),
-    /// Its last event is one of these.
-    Matching(&'a dyn Fn(&E) -> bool),
-}
-
 /// What one shard holds and has done.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
@@ -77,32 +57,6 @@ pub(super) struct Counters {
 pub(super) struct Wait<E: Event> {
     pub(super) full: Arc<Subscriber<E>>,
     pub(super) event: E,
-}
-
-impl How {
-    /// By this node or by another one that is named.
-    #[inline(always)]
-    pub(super) fn from(origin: Option<Origin>) -> Self {
-        Self {
-            may_wait: true,
-            is_forwarded: false,
-            origin,
-        }
-    }
-
-    /// By a topic that passes it on, under its lock.
-    pub(super) fn forwarded(origin: Option<Origin>) -> Self {
-        Self {
-            may_wait: false,
-            is_forwarded: true,
-            origin,
-        }
-    }
-
-    /// Whose part of a fold it is about; none means this node's.
-    fn part(self) -> Option<Origin> {
-        self.origin.filter(|_| !self.is_forwarded)
-    }
 }
 
 impl<E: Event> Shard<E> {
@@ -131,7 +85,7 @@ impl<E: Event> Shard<E> {
     /// Caches the event and offers it to its subscribers. When `how` allows
     /// to wait, it does nothing if one of them makes publishers wait and has
     /// no room.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish(
         &self,
         topic: &Hub<E>,
@@ -161,6 +115,20 @@ impl<E: Event> Shard<E> {
         drop(state);
         drop(swept);
         Ok(())
+    }
+
+    /// The same for whoever is not in a hurry, in one place.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn publish_apart(
+        &self,
+        topic: &Hub<E>,
+        hash: u64,
+        event: E,
+        how: How,
+        tally: &mut Tally<E>,
+    ) -> Result<(), Wait<E>> {
+        self.publish(topic, hash, event, how, tally)
     }
 
     /// Sends for what the cache has at this hash.
@@ -205,6 +173,23 @@ impl<E: Event> Shard<E> {
 
     /// The same where not only this node has spoken.
     #[cold]
+    #[inline(never)]
+    fn change_by(
+        &self,
+        state: &mut State<E>,
+        topic: &Hub<E>,
+        (hash, event): (u64, E),
+        speaker: Option<Origin>,
+        tally: &mut Tally<E>,
+    ) -> Swept<E> {
+        self.forget_change(state, (hash, event.key()));
+        let version = state.place(hash).version + 1;
+        self.note_change(state, version, speaker);
+        self.change(state, topic, (hash, event), speaker, tally)
+    }
+
+    #[cold]
+    #[inline(never)]
     fn change_with_others(
         &self,
         state: &mut State<E>,
@@ -214,8 +199,7 @@ impl<E: Event> Shard<E> {
         tally: &mut Tally<E>,
     ) -> Swept<E> {
         let event = self.fold(state, topic, (hash, how), event);
-        self.note_speaker(state, (hash, event.key()), how.origin);
-        self.change(state, topic, (hash, event), how.origin, tally)
+        self.change_by(state, topic, (hash, event), how.origin, tally)
     }
 
     /// The state of all nodes after one of them has spoken.
@@ -234,11 +218,24 @@ impl<E: Event> Shard<E> {
         event
     }
 
-    /// Takes note of who speaks of a key that is kept.
-    fn note_speaker(&self, state: &mut State<E>, place: (u64, &E::Key), speaker: Option<Origin>) {
+    /// Forgets who made the last change of the key, which another one follows.
+    fn forget_change(&self, state: &mut State<E>, place: (u64, &E::Key)) {
+        let Some(mut nodes) = state.nodes.take() else {
+            return;
+        };
+        let cache = self.cache(state);
+        let last = cache.and_then(|(table, writer)| table.last_change(writer, place));
+        last.into_iter()
+            .for_each(|version| nodes.speakers.forget(version));
+        state.nodes = Some(nodes);
+    }
+
+    /// Takes note of who makes a change that is kept, and forgets of other
+    /// nodes if nothing is left of them.
+    fn note_change(&self, state: &mut State<E>, version: u64, speaker: Option<Origin>) {
         if self.table.is_some() && (speaker.is_some() || state.nodes.is_some()) {
             let nodes = state.nodes.get_or_insert_default();
-            nodes.speakers.set(place, speaker);
+            nodes.speakers.note(version, speaker);
         }
         state.nodes.take_if(|nodes| nodes.is_empty());
     }
@@ -277,7 +274,6 @@ impl<E: Event> Shard<E> {
         (hash, key): (u64, &E::Key),
         which: &Which<'_, E>,
     ) -> bool {
-        let speaker = state.speaker((hash, key));
         let Some((table, writer)) = self.cache(state) else {
             return false;
         };
@@ -287,7 +283,7 @@ impl<E: Event> Shard<E> {
         match which {
             Which::Any => true,
             Which::Version(version) => last_version == *version,
-            Which::SaidBy(origin) => speaker == *origin,
+            Which::SaidBy(origin) => state.speaker(last_version) == *origin,
             Which::Matching(is_wanted) => {
                 let last = table.get_locked(writer, (hash, key));
                 last.is_some_and(|event| is_wanted(&event))
@@ -307,8 +303,7 @@ impl<E: Event> Shard<E> {
         match state.withdraw(topic, (hash, key), how.part()) {
             Withdrawn::Unchanged => None,
             Withdrawn::Left(event) => {
-                self.note_speaker(state, (hash, key), how.origin);
-                Some(self.change(state, topic, (hash, event), how.origin, tally))
+                Some(self.change_by(state, topic, (hash, event), how.origin, tally))
             }
             Withdrawn::Unfolded | Withdrawn::Gone => {
                 self.remove_key(state, topic, (hash, key), how.origin, tally)
@@ -332,13 +327,14 @@ impl<E: Event> Shard<E> {
         for to in &state.forwards {
             to.clear_forwarded(key, speaker, tally);
         }
+        self.forget_change(state, (hash, key));
         let newest_lag = state.listeners.newest_lag();
         let (table, writer) = self.cache(state)?;
         let has_grave = table.clear(writer, hash, key, newest_lag);
-        let swept = writer.sweep();
+        let (version, swept) = (writer.version(), writer.sweep());
         topic.forget_key();
         // Whoever is told of it later is told by whom.
-        self.note_speaker(state, (hash, key), speaker.filter(|_| has_grave));
+        self.note_change(state, version, speaker.filter(|_| has_grave));
         Some(swept)
     }
 
@@ -350,7 +346,7 @@ impl<E: Event> Shard<E> {
             let cached = cache.map(|(table, writer)| table.changes_since(writer, 0, pin));
             for event in in_order(cached.unwrap_or_default()) {
                 if !event.is_cleared() {
-                    let speaker = state.speaker((event.hash(), event.key()));
+                    let speaker = state.speaker(event.version());
                     to.publish_forwarded(E::clone(&event), speaker, tally);
                 }
             }
@@ -390,7 +386,7 @@ impl<E: Event> Shard<E> {
             };
             let changes = in_order(table.changes_since(writer, 0, pin));
             let said = changes.filter(|event| {
-                let speaker = state.speaker((event.hash(), event.key()));
+                let speaker = state.speaker(event.version());
                 !event.is_cleared() && speaker.unwrap_or(topic.local()) == origin
             });
             said.map(|event| event.key().clone()).collect()
@@ -414,10 +410,9 @@ impl<E: Event> Shard<E> {
     /// Who spoke last of the key, if it has a last value.
     pub(super) fn origin_of(&self, topic: &Hub<E>, place: (u64, &E::Key)) -> Option<Origin> {
         let mut state = self.state.lock();
-        let speaker = state.speaker(place);
         let (table, writer) = self.cache(&mut state)?;
-        table.version_of(writer, place)?;
-        Some(speaker.unwrap_or(topic.local()))
+        let version = table.version_of(writer, place)?;
+        Some(state.speaker(version).unwrap_or(topic.local()))
     }
 
     /// What one node says of the key.
@@ -430,16 +425,19 @@ impl<E: Event> Shard<E> {
         let mut state = self.state.lock();
         if topic.folding().is_some() {
             let nodes = state.nodes.as_ref();
-            match nodes.and_then(|nodes| nodes.parts.of(place)) {
-                Some(parts) => return part_of(parts, origin),
+            match nodes.and_then(|nodes| nodes.parts.find(place)) {
+                Some(parts) => return parts.of(origin),
                 None if origin != topic.local() => return None,
                 None => {}
             }
-        } else if state.speaker(place).unwrap_or(topic.local()) != origin {
-            return None;
         }
         let (table, writer) = self.cache(&mut state)?;
-        table.get_locked(writer, place)
+        let (version, event) = (
+            table.version_of(writer, place)?,
+            table.get_locked(writer, place)?,
+        );
+        let speaker = state.speaker(version).unwrap_or(topic.local());
+        (topic.folding().is_some() || speaker == origin).then_some(event)
     }
 
     #[inline]
@@ -492,7 +490,7 @@ impl<E: Event> Shard<E> {
     /// What was offered before it began to lag is in its mailbox, so that goes
     /// first; what changed since comes from the cache; what changes later will
     /// be offered again. The lock makes the three meet without a gap.
-    pub(super) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut VecDeque<Item<E>>) {
+    pub(super) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) {
         pinned(|pin| {
             let mut state = self.state.lock();
             subscriber.mailbox().take_all(batch);
@@ -501,18 +499,18 @@ impl<E: Event> Shard<E> {
             };
             let changes = self.changes_for(&mut state, subscriber, lag.since, pin);
             state.listeners.count_delivered(changes.len());
-            let spoken_by = state.spoken_by(&changes);
+            let speakers = state.speakers_of(&changes);
             let swept = self.bury(&mut state);
             drop(state);
             drop(swept);
             if lag.lost > 0 {
-                batch.push_back(Item::Lost(lag.lost));
+                batch.push(Item::Lost(lag.lost), None);
             }
-            let wanted = in_order(changes).filter_map(|event| {
-                let speaker = spoken_by.get(&event.version()).copied();
-                wanted_item(subscriber, lag, &event, speaker)
-            });
-            batch.extend(wanted);
+            for event in in_order(changes) {
+                if let Some(item) = subscriber.item_of(&event, lag) {
+                    batch.push(item, speakers.get(&event.version()).copied());
+                }
+            }
         });
     }
 
@@ -537,25 +535,16 @@ impl<E: Event> Shard<E> {
         if state.listeners.newest_lag() > 0 {
             return None;
         }
+        let mut nodes = state.nodes.take();
         let (table, writer) = self.cache(state)?;
-        let had_graves = table.bury(writer);
+        table.bury(writer, |version| {
+            if let Some(nodes) = &mut nodes {
+                nodes.speakers.forget(version);
+            }
+        });
         let swept = writer.sweep();
-        if had_graves {
-            self.forget_speakers(state);
-        }
+        state.nodes = nodes.filter(|nodes| !nodes.is_empty());
         swept
-    }
-
-    /// Forgets who spoke of keys that are gone.
-    fn forget_speakers(&self, state: &mut State<E>) {
-        let Some(mut nodes) = state.nodes.take() else {
-            return;
-        };
-        if let Some((table, writer)) = self.cache(state) {
-            let is_live = |place: (u64, &E::Key)| table.version_of(writer, place).is_some();
-            nodes.speakers.retain(is_live);
-        }
-        state.nodes = Some(nodes).filter(|nodes| !nodes.is_empty());
     }
 
     /// Names the subscriber for whom most is waiting, with how much that is.
@@ -593,20 +582,18 @@ impl<E: Event> State<E> {
         }
     }
 
-    /// The other node that spoke last of the key.
-    fn speaker(&self, place: (u64, &E::Key)) -> Option<Origin> {
-        self.nodes.as_ref()?.speakers.of(place)
+    /// The other node that made the change.
+    fn speaker(&self, version: u64) -> Option<Origin> {
+        self.nodes.as_ref()?.speakers.of(version)
     }
 
-    /// Which of these changes another node made.
-    fn spoken_by(&self, changes: &[Frozen<'_, E>]) -> SpokenBy {
-        let Some(nodes) = &self.nodes else {
-            return SpokenBy::new();
-        };
-        let spoken = changes.iter().filter_map(|event| {
-            let speaker = nodes.speakers.of((event.hash(), event.key()))?;
-            Some((event.version(), speaker))
-        });
+    /// Who made those of the changes that other nodes made, by version.
+    fn speakers_of(&self, changes: &[Frozen<'_, E>]) -> BTreeMap<u64, Origin> {
+        if self.nodes.is_none() {
+            return BTreeMap::new();
+        }
+        let versions = changes.iter().map(Frozen::version);
+        let spoken = versions.filter_map(|version| Some((version, self.speaker(version)?)));
         spoken.collect()
     }
 
@@ -635,27 +622,6 @@ impl<E: Event> State<E> {
 fn in_order<E>(mut changes: Vec<Frozen<'_, E>>) -> impl Iterator<Item = Frozen<'_, E>> {
     changes.sort_unstable_by_key(Frozen::version);
     changes.into_iter()
-}
-
-fn wanted_item<E: Event>(
-    subscriber: &Subscriber<E>,
-    lag: Lag,
-    event: &Frozen<'_, E>,
-    speaker: Option<Origin>,
-) -> Option<Item<E>> {
-    if event.is_cleared() {
-        // Who has heard nothing yet does not need to hear that a key went.
-        return (lag.since > 0).then(|| Item::cleared(event.key().clone(), speaker));
-    }
-    subscriber
-        .wants(event)
-        .then(|| Item::event(E::clone(event), speaker))
-}
-
-fn part_of<E: Event>(parts: &[(Origin, E)], origin: Origin) -> Option<E> {
-    let index = parts.binary_search_by_key(&origin, |(other, _)| *other);
-    let (_, event) = &parts[index.ok()?];
-    Some(event.clone())
 }
 
 #[cfg(all(test, not(loom)))]

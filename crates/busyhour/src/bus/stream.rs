@@ -1,7 +1,6 @@
-use super::{Event, Message, Subscription, consumer::Subscriber, item::Item};
+use super::{Event, Message, Subscription, consumer::Subscriber, items::Items};
 use futures_core::Stream;
 use std::{
-    collections::VecDeque,
     fmt,
     pin::Pin,
     sync::Arc,
@@ -15,7 +14,7 @@ use std::{
 pub struct EventStream<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     /// Taken from the mailbox and not yet handed out.
-    items: VecDeque<Item<E>>,
+    items: Items<E>,
     subscription: Subscription<E>,
 }
 
@@ -23,7 +22,7 @@ impl<E: Event> EventStream<E> {
     pub(super) fn new(subscriber: Arc<Subscriber<E>>, subscription: Subscription<E>) -> Self {
         Self {
             subscriber,
-            items: VecDeque::new(),
+            items: Items::new(),
             subscription,
         }
     }

@@ -72,7 +72,6 @@ struct Slot<E> {
 /// from being freed.
 pub(super) struct Frozen<'a, E> {
     word: Word,
-    hash: u64,
     bytes: MaybeUninit<E>,
     pin: PhantomData<&'a Pin<'a>>,
 }
@@ -80,11 +79,6 @@ pub(super) struct Frozen<'a, E> {
 impl<E> Frozen<'_, E> {
     pub(super) fn version(&self) -> u64 {
         self.word.version()
-    }
-
-    /// The hash of its key.
-    pub(super) fn hash(&self) -> u64 {
-        self.hash
     }
 
     /// Whether its key has been cleared.
@@ -168,6 +162,17 @@ impl<E: Event> Table<E> {
     ) -> Option<u64> {
         let (_, word) = self.find(writer, hash, key)?;
         (word.kind() == Kind::Live).then(|| word.version())
+    }
+
+    /// The version of the key's last change, which may be that it was cleared,
+    /// if the table still holds it; for the writer.
+    pub(super) fn last_change(
+        &self,
+        writer: &Writer<E>,
+        (hash, key): (u64, &E::Key),
+    ) -> Option<u64> {
+        let (_, word) = self.find(writer, hash, key)?;
+        Some(word.version())
     }
 
     /// The key's last event; for the writer.
@@ -284,13 +289,15 @@ impl<E: Event> Table<E> {
         slot.change_since(version)
     }
 
-    /// Removes the graves: nobody lags any more. Says whether there were any.
-    pub(super) fn bury(&self, writer: &mut Writer<E>) -> bool {
+    /// Removes the graves, telling the version of each: nobody lags any more.
+    pub(super) fn bury(&self, writer: &mut Writer<E>, mut bury: impl FnMut(u64)) {
         if writer.cleared_count == 0 {
-            return false;
+            return;
         }
         for slot in self.writer_slots(writer).slots.iter() {
-            if slot.word().kind() == Kind::Cleared {
+            let word = slot.word();
+            if word.kind() == Kind::Cleared {
+                bury(word.version());
                 let old = slot.vacate(writer.version);
                 writer.garbage.retire_value(old);
             }
@@ -298,7 +305,6 @@ impl<E: Event> Table<E> {
         writer.vacated_count += writer.cleared_count;
         writer.cleared_count = 0;
         self.shrink(writer);
-        true
     }
 
     /// Gives memory back once the table is nearly empty.
@@ -454,12 +460,7 @@ impl<E> Slot<E> {
                 fence(Ordering::Acquire);
                 if self.word.load(Ordering::Relaxed) == word.bits() {
                     let pin = PhantomData;
-                    return Some(Frozen {
-                        word,
-                        hash,
-                        bytes,
-                        pin,
-                    });
+                    return Some(Frozen { word, bytes, pin });
                 }
             }
             wait_for_writer(&mut tries);
@@ -523,7 +524,6 @@ impl<E> Slot<E> {
         let is_change = self.is_used() && word.version() > version;
         is_change.then(|| Frozen {
             word,
-            hash: self.hash.load(Ordering::Relaxed),
             bytes: self.event.read(),
             pin: PhantomData,
         })

@@ -1,0 +1,48 @@
+use super::Origin;
+
+/// How to publish or to clear.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    pub(super) may_wait: bool,
+    /// Another topic passes it on: a state of all nodes, if that one folds.
+    is_forwarded: bool,
+    /// The node that speaks; none means this one.
+    pub(super) origin: Option<Origin>,
+}
+
+/// On what condition a key is cleared.
+pub(super) enum Which<'a, E> {
+    Any,
+    /// This is the version of its last event.
+    Version(u64),
+    /// This node spoke last; none means this one.
+    SaidBy(Option<Origin>),
+    /// Its last event is one of these.
+    Matching(&'a dyn Fn(&E) -> bool),
+}
+
+impl How {
+    /// By this node or by another one that is named.
+    #[inline(always)]
+    pub(super) fn from(origin: Option<Origin>) -> Self {
+        Self {
+            may_wait: true,
+            is_forwarded: false,
+            origin,
+        }
+    }
+
+    /// By a topic that passes it on, under its lock.
+    pub(super) fn forwarded(origin: Option<Origin>) -> Self {
+        Self {
+            may_wait: false,
+            is_forwarded: true,
+            origin,
+        }
+    }
+
+    /// Whose part of a fold it is about; none means this node's.
+    pub(super) fn part(self) -> Option<Origin> {
+        self.origin.filter(|_| !self.is_forwarded)
+    }
+}

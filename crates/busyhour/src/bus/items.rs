@@ -1,0 +1,100 @@
+use super::{Event, Origin, item::Item};
+use std::collections::VecDeque;
+
+/// Items in order, each with the node it is from.
+///
+/// Of this node's there is only the item. The origins are written down beside
+/// them from the first item of another node until all have been taken.
+pub(super) struct Items<E: Event> {
+    items: VecDeque<Item<E>>,
+    /// One for each item, `None` where that is this node; or no list at all.
+    origins: Option<Box<Origins>>,
+}
+
+/// Behind a pointer, which is all that a batch of this node's items has of it.
+struct Origins(VecDeque<Option<Origin>>);
+
+impl<E: Event> Items<E> {
+    pub(super) fn new() -> Self {
+        Self {
+            items: VecDeque::new(),
+            origins: None,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(super) fn get(&self, index: usize) -> &Item<E> {
+        &self.items[index]
+    }
+
+    /// Appends an item of the node that is named; none is this one.
+    #[inline(always)]
+    pub(super) fn push(&mut self, item: Item<E>, origin: Option<Origin>) {
+        if origin.is_some() || self.origins.is_some() {
+            self.origins().push_back(origin);
+        }
+        self.items.push_back(item);
+    }
+
+    /// Puts a notice before all others.
+    pub(super) fn push_notice(&mut self, notice: Item<E>) {
+        if let Some(origins) = &mut self.origins {
+            origins.0.push_front(None);
+        }
+        self.items.push_front(notice);
+    }
+
+    /// Puts an item in the place of another one, which is returned.
+    pub(super) fn replace(
+        &mut self,
+        index: usize,
+        item: Item<E>,
+        origin: Option<Origin>,
+    ) -> Item<E> {
+        if origin.is_some() || self.origins.is_some() {
+            self.origins()[index] = origin;
+        }
+        std::mem::replace(&mut self.items[index], item)
+    }
+
+    #[inline(always)]
+    pub(super) fn pop(&mut self) -> Option<(Item<E>, Option<Origin>)> {
+        let item = self.items.pop_front()?;
+        match &mut self.origins {
+            None => Some((item, None)),
+            Some(origins) => Some((item, origins.0.pop_front().flatten())),
+        }
+    }
+
+    /// Drops everything and begins at the first place again.
+    #[inline(always)]
+    pub(super) fn clear(&mut self) {
+        self.items.clear();
+        self.origins = None;
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.items.capacity()
+    }
+
+    pub(super) fn shrink_to(&mut self, capacity: usize) {
+        self.items.shrink_to(capacity);
+    }
+
+    /// The origin of each item that is there.
+    #[cold]
+    fn origins(&mut self) -> &mut VecDeque<Option<Origin>> {
+        let count = self.items.len();
+        let all_here = || Box::new(Origins(VecDeque::from(vec![None; count])));
+        &mut self.origins.get_or_insert_with(all_here).0
+    }
+}
