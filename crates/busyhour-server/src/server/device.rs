@@ -477,7 +477,7 @@ impl Device {
         state.more.take_if(|more| more.is_empty());
         if state.is_awaited && !core.awaits(&self.aor) {
             state.is_awaited = false;
-            core.states().clear(&self.name());
+            let _ = core.states().clear(&self.name());
         }
         match state.next_expiry() {
             Some(deadline) => core.wake_device(self, deadline),
