@@ -29,12 +29,12 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Serves until SIGTERM or SIGINT, then drains.
+    /// Serves until SIGTERM or SIGINT, or until the store ends; then drains.
     ///
     /// # Errors
     ///
-    /// What is wrong with the configuration, what could not be started, or
-    /// what could not be finished in time.
+    /// What is wrong with the configuration, what could not be started, why the
+    /// store ended, or what could not be finished in time.
     pub fn run(self) -> Result<(), Failure> {
         let loaded = self.load()?;
         if self.print_config {
@@ -43,11 +43,16 @@ impl Serve {
         }
         start_logs(&loaded.config);
         let mut signals = Signals::listen().map_err(Failure::running)?;
-        let service = Service::start(loaded.config)?;
+        let ending = signals.ending();
+        let service = Service::start(loaded.config, &ending)?;
         tell_service_manager(NotifyState::Ready);
         self.wait(&mut signals, &service);
         tell_service_manager(NotifyState::Stopping);
-        service.stop()
+        let stopped = service.stop();
+        match ending.reason() {
+            Some(reason) => Err(Failure::running(reason)),
+            None => stopped,
+        }
     }
 
     fn load(&self) -> Result<Loaded, Failure> {

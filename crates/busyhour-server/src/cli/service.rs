@@ -1,4 +1,4 @@
-use super::{Failure, announce::announce, reload::Reloadable};
+use super::{Failure, announce::announce, reload::Reloadable, signals::Ending};
 use crate::{
     config::{self, Config, default_database},
     graphite::Source,
@@ -32,9 +32,12 @@ pub(super) struct Service {
 
 impl Service {
     /// Opens the store, binds the addresses, serves, and says so.
-    pub(super) fn start(config: Config) -> Result<Self, Failure> {
+    /// Should the store end by itself, so does the server, by `ending`.
+    pub(super) fn start(config: Config, ending: &Ending) -> Result<Self, Failure> {
         // The store first: a second server on it must not take a port before it refuses.
         let store = open_store(&config.store)?;
+        let ending = ending.clone();
+        store.watch_end(Box::new(move |error| ending.because(error.to_string())));
         let network = Arc::new(bind(&config)?);
         let runtime = build_runtime(&config.runtime)?;
         let accounts = Arc::new(Reloadable::new(config.accounts.clone()));

@@ -4,11 +4,18 @@ use signal_hook::{
 };
 use std::{
     io,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
 };
 
 /// The signals that a running server obeys.
 pub(super) struct Signals(iterator::Signals);
+
+/// Ends the server though nobody asked, and says why.
+#[derive(Clone)]
+pub(super) struct Ending {
+    reason: Arc<OnceLock<String>>,
+    signals: iterator::Handle,
+}
 
 /// What a signal asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,12 +39,33 @@ impl Signals {
         iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map(Self)
     }
 
-    /// Sleeps until a signal comes.
+    /// What ends a [`wait`](Self::wait) from elsewhere.
+    pub(super) fn ending(&self) -> Ending {
+        Ending {
+            reason: Arc::default(),
+            signals: self.0.handle(),
+        }
+    }
+
+    /// Sleeps until a signal comes, or an [`Ending`].
     pub(super) fn wait(&mut self) -> Signal {
         match self.0.forever().next() {
             Some(SIGHUP) => Signal::Reload,
             _ => Signal::End,
         }
+    }
+}
+
+impl Ending {
+    /// Ends the server; the first reason is the one that is told.
+    pub(super) fn because(&self, reason: String) {
+        let _ = self.reason.set(reason);
+        self.signals.close();
+    }
+
+    /// Why it ends, if nobody asked for that.
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
     }
 }
 

@@ -6,8 +6,9 @@ use crate::{
 };
 use std::{
     borrow::Cow,
-    collections::HashMap,
+    collections::BTreeMap,
     fmt,
+    ops::Bound,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
@@ -45,7 +46,8 @@ pub(super) struct Directory {
 /// The stored accounts of the realm.
 #[derive(Default)]
 struct Stored {
-    by_user: HashMap<String, Account>,
+    /// In the order of names, so that a page of them costs no more than its length.
+    by_user: BTreeMap<String, Account>,
     /// How many have a limit of their own: mostly none, and then none is looked for.
     limited_count: usize,
 }
@@ -146,11 +148,12 @@ impl Directory {
     /// At most `limit` stored accounts behind the user `after`, by name.
     pub(super) fn page(&self, after: Option<&str>, limit: usize) -> Vec<Account> {
         let stored = self.read();
-        let is_behind = |account: &&Account| after.is_none_or(|after| *account.username > *after);
-        let mut accounts: Vec<&Account> = stored.by_user.values().filter(is_behind).collect();
-        accounts.sort_unstable_by_key(|account| &account.username);
-        accounts.truncate(limit);
-        accounts.into_iter().cloned().collect()
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = stored.by_user.range::<str, _>((begin, Bound::Unbounded));
+        behind
+            .take(limit)
+            .map(|(_, account)| account.clone())
+            .collect()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Stored> {

@@ -22,6 +22,12 @@ pub enum StoreError {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// Another server took the database over while this one had no connection.
+    #[error("database {}: another server has taken it over, so this one may not write any more", path.display())]
+    TakenOver {
+        /// The database.
+        path: PathBuf,
+    },
     /// SQLite refused.
     #[error("database {}: {source}", path.display())]
     Sqlite {

@@ -1,11 +1,15 @@
 //! Who is told when accounts change, and from which revision on.
 //!
 //! The database counts each change of an account, whoever makes it, in its
-//! `revision`. The writer compares: its own changes it passes on one by one;
-//! a count that another program moved means reading all accounts anew.
+//! `revision`, and keeps the names of those changed last. The writer compares:
+//! its own changes it passes on one by one; when another program moved the count,
+//! it reads the accounts that were changed since, or all where they are too many.
 
-use super::{Account, AccountListener, AccountNews, Change};
-use std::sync::{Mutex, MutexGuard};
+use super::{AccountListener, AccountNews, Change, queue::LOOK_PERIOD};
+use std::{
+    sync::{Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
 
 /// The one listener of a store, and the revision that it knows.
 #[derive(Default)]
@@ -27,15 +31,14 @@ impl AccountFeed {
         self.lock().take().map(|feed| feed.listener)
     }
 
-    /// Whether the listener does not know `revision`; nobody needs to know none.
-    pub(super) fn lacks(&self, revision: u64) -> bool {
-        self.lock()
-            .as_ref()
-            .is_some_and(|feed| feed.revision != revision)
+    /// The revision that the listener knows, if that is not this one.
+    pub(super) fn known_instead_of(&self, revision: u64) -> Option<u64> {
+        let known = self.lock().as_ref().map(|feed| feed.revision);
+        known.filter(|known| *known != revision)
     }
 
     /// Tells of changes of ours, which led from one revision to another;
-    /// `false` when somebody else's came before them, so that all must be read.
+    /// `false` when somebody else's came before them, which must be read first.
     pub(super) fn changed<'c>(
         &self,
         changes: impl Iterator<Item = &'c Change>,
@@ -56,11 +59,11 @@ impl AccountFeed {
         true
     }
 
-    /// Tells what holds at `revision`.
-    pub(super) fn replaced(&self, accounts: Vec<Account>, revision: u64) {
+    /// Tells what was read, and leads to `revision`.
+    pub(super) fn caught_up(&self, news: Vec<AccountNews>, revision: u64) {
         if let Some(feed) = &mut *self.lock() {
             feed.revision = revision;
-            (feed.listener)(AccountNews::All(accounts));
+            news.into_iter().for_each(|one| (feed.listener)(one));
         }
     }
 
@@ -82,5 +85,62 @@ impl AccountNews {
             }),
             Change::Binding(_) | Change::PutSetting { .. } | Change::RemoveSetting { .. } => None,
         }
+    }
+}
+
+/// When to look again for changes by other programs.
+pub(super) struct Pace {
+    due_at: Instant,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let due_at = Instant::now() + LOOK_PERIOD;
+        Self { due_at }
+    }
+}
+
+impl Pace {
+    pub(super) fn is_due(&self) -> bool {
+        Instant::now() >= self.due_at
+    }
+
+    /// A look has ended that took so long.
+    pub(super) fn took(&mut self, took: Duration) {
+        self.due_at = Instant::now() + rest_after(took);
+    }
+}
+
+/// Looks that take long leave most of the time to commits, which wait for them.
+fn rest_after(took: Duration) -> Duration {
+    LOOK_PERIOD.max(took * 4)
+}
+
+/// Whether the names of all accounts that were changed between two revisions are
+/// kept.
+pub(super) fn are_names_kept(known: u64, revision: u64) -> bool {
+    let gap = revision.checked_sub(known);
+    gap.is_some_and(|gap| gap <= NAMES_KEPT)
+}
+
+/// Names of changed accounts that a database keeps, in its count of changes. The
+/// triggers of both databases know the same number.
+const NAMES_KEPT: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_take_long_come_seldom() {
+        assert_eq!(rest_after(Duration::from_millis(3)), LOOK_PERIOD);
+        assert_eq!(rest_after(Duration::from_secs(3)), Duration::from_secs(12));
+    }
+
+    #[test]
+    fn names_are_kept_for_a_while_and_not_for_what_never_was() {
+        assert!(are_names_kept(5, 5 + NAMES_KEPT));
+        assert!(!are_names_kept(5, 6 + NAMES_KEPT));
+        assert!(!are_names_kept(6, 5), "the database was set back");
     }
 }

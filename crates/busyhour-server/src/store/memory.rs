@@ -1,8 +1,8 @@
 //! A store that keeps nothing beyond its process, for those who choose so.
 
 use super::{
-    Account, AccountListener, Change, Completion, Contents, Refused, Store, StoreError, StoreStats,
-    feed::AccountFeed,
+    Account, AccountListener, Change, Completion, Contents, EndListener, Refused, Store,
+    StoreError, StoreStats, feed::AccountFeed,
 };
 use std::{
     collections::BTreeMap,
@@ -93,6 +93,9 @@ impl Store for MemoryStore {
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
     }
+
+    /// It never ends.
+    fn watch_end(&self, _listener: EndListener) {}
 
     fn stats(&self) -> StoreStats {
         StoreStats {

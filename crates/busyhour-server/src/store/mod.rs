@@ -67,6 +67,11 @@ pub trait Store: Send + Sync {
     /// store's thread and must be quick.
     fn watch_accounts(&self, revision: u64, listener: AccountListener);
 
+    /// Calls `listener` once with the reason should the store come to an end that
+    /// nobody asked for; then nothing becomes durable any more, and the server
+    /// has nothing left to promise.
+    fn watch_end(&self, listener: EndListener);
+
     /// Counters and gauges of the store.
     fn stats(&self) -> StoreStats;
 
@@ -88,6 +93,9 @@ pub enum Durability {
 /// Called once with the fate of a batch.
 pub type Completion = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
 
+/// Told why a store has ended.
+pub type EndListener = Box<dyn FnOnce(CommitError) + Send>;
+
 /// Told of each change of accounts.
 pub type AccountListener = Box<dyn Fn(AccountNews) + Send + Sync>;
 
@@ -103,7 +111,7 @@ pub enum AccountNews {
         /// See [`Account::realm`].
         realm: String,
     },
-    /// Another program changed some: these are all there are.
+    /// Other programs changed many: these are all there are.
     All(Vec<Account>),
 }
 

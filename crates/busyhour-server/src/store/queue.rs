@@ -4,7 +4,7 @@
 //! arrived in one go, which is the whole of group commit: while one
 //! transaction reaches the disk, the next group gathers here.
 
-use super::{Change, CommitError, Completion, Refused, StoreStats};
+use super::{Change, CommitError, Completion, EndListener, Refused, StoreStats};
 use std::{
     sync::{Condvar, Mutex, MutexGuard},
     time::{Duration, Instant},
@@ -45,6 +45,8 @@ struct State {
     closed: bool,
     /// The writer is gone.
     ended: bool,
+    /// Told when the writer ends before anybody closed.
+    end_listener: Option<EndListener>,
     /// Set with `closed`: from then on nobody waits for what is not done.
     give_up_at: Option<Instant>,
     stats: StoreStats,
@@ -65,6 +67,7 @@ impl Queue {
                 trouble: None,
                 closed: false,
                 ended: false,
+                end_listener: None,
                 give_up_at: None,
                 stats,
             }),
@@ -217,11 +220,21 @@ impl Queue {
     /// The writer is gone: what waits fails, and nothing is taken any more.
     pub(super) fn end(&self, error: &CommitError) {
         let mut state = self.lock();
+        let listener = state.end_listener.take();
+        let listener = listener.filter(|_| !state.closed);
         state.closed = true;
         state.ended = true;
         drop(state);
         self.ended.notify_all();
         self.fail_waiting(error);
+        if let Some(tell) = listener {
+            tell(error.clone());
+        }
+    }
+
+    /// Has `listener` told should the writer end before anybody closes the queue.
+    pub(super) fn watch_end(&self, listener: EndListener) {
+        self.lock().end_listener = Some(listener);
     }
 
     /// Waits until the writer is gone; `false` when the time passed first.

@@ -5,8 +5,8 @@
 //! [`SimulatedDisk::next_due`] and calls [`SimulatedDisk::run_due`].
 
 use super::{
-    Account, AccountListener, Change, CommitError, Completion, Contents, Refused, SettingKind,
-    Store, StoreError, StoreStats, StoredBinding, feed::AccountFeed, queue::Batch,
+    Account, AccountListener, Change, CommitError, Completion, Contents, EndListener, Refused,
+    SettingKind, Store, StoreError, StoreStats, StoredBinding, feed::AccountFeed, queue::Batch,
 };
 use crate::registrar::{BindingChange, BindingId};
 use busyhour::clock::{Clock, Instant};
@@ -208,6 +208,9 @@ impl Store for SimulatedStore {
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
     }
+
+    /// It ends in a crash, which tells nobody.
+    fn watch_end(&self, _listener: EndListener) {}
 
     fn stats(&self) -> StoreStats {
         self.disk.lock().stats.clone()

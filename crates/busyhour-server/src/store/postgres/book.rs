@@ -57,7 +57,6 @@ impl AccountBook for PostgresBook {
 
     fn all(&mut self) -> Result<Vec<Account>, StoreError> {
         let read = load::accounts(&mut self.client);
-        read.map(|(accounts, _)| accounts)
-            .map_err(|error| self.options.failed(&error))
+        read.map_err(|error| self.options.failed(&error))
     }
 }

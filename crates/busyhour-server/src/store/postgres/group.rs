@@ -1,5 +1,6 @@
 //! A group of changes as few statements, each for many rows.
 
+use super::turn;
 use crate::{
     registrar::{BindingChange, BindingId, Contact, ContactParts, Lease},
     store::{
@@ -32,6 +33,8 @@ pub(super) struct Statements {
     remove_contacts: Statement,
     remove_leases: Statement,
     put_account: Statement,
+    /// See [`turn::ADVANCE`].
+    pub(super) advance: Statement,
 }
 
 impl Statements {
@@ -43,6 +46,7 @@ impl Statements {
             remove_contacts: client.prepare("DELETE FROM contact WHERE id = ANY($1)")?,
             remove_leases: client.prepare("DELETE FROM lease WHERE id = ANY($1)")?,
             put_account: client.prepare(PUT_ACCOUNT)?,
+            advance: client.prepare(turn::ADVANCE)?,
         })
     }
 }

@@ -4,8 +4,9 @@ use super::PostgresOptions;
 use crate::{
     registrar::{BindingId, Contact, ContactParts, Flow, Lease},
     store::{
-        Account, Contents, SettingKind, StoreError, StoredBinding,
+        Account, AccountNews, Contents, SettingKind, StoreError, StoredBinding,
         account::{hints_of_row, secret_of_row},
+        feed::are_names_kept,
     },
 };
 use busyhour::clock::UnixTime;
@@ -21,19 +22,37 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
     let mut snapshot = snapshot(&mut client).map_err(wrap)?;
     Ok(Contents {
         bindings: bindings(&mut snapshot, options)?,
-        accounts: accounts_of(&mut snapshot).map_err(wrap)?,
+        accounts: accounts(&mut snapshot).map_err(wrap)?,
         account_revision: revision(&mut snapshot, REVISION).map_err(wrap)?,
         settings: settings(&mut snapshot).map_err(wrap)?,
     })
 }
 
-/// Every account, with the revision of the same moment.
-pub(super) fn accounts(client: &mut Client) -> Result<(Vec<Account>, u64), Error> {
+/// What became of accounts since the revision `known`, and what it is now.
+pub(super) fn news(client: &mut Client, known: u64) -> Result<(Vec<AccountNews>, u64), Error> {
     let mut snapshot = snapshot(client)?;
-    Ok((
-        accounts_of(&mut snapshot)?,
-        revision(&mut snapshot, REVISION)?,
-    ))
+    let revision = revision(&mut snapshot, REVISION)?;
+    let news = match are_names_kept(known, revision) {
+        true => changed_since(known, &mut snapshot)?,
+        false => vec![AccountNews::All(accounts(&mut snapshot)?)],
+    };
+    Ok((news, revision))
+}
+
+fn changed_since(known: u64, snapshot: &mut Transaction<'_>) -> Result<Vec<AccountNews>, Error> {
+    let rows = snapshot.query(CHANGED, &[&known.cast_signed()])?;
+    rows.iter().map(one_news).collect()
+}
+
+/// Without hashes there is no account of this name any more.
+fn one_news(row: &Row) -> Result<AccountNews, Error> {
+    if row.try_get::<_, Option<&str>>(3)?.is_some() {
+        return account(row).map(AccountNews::Put);
+    }
+    Ok(AccountNews::Removed {
+        username: row.try_get(0)?,
+        realm: row.try_get(1)?,
+    })
 }
 
 /// How often accounts were changed.
@@ -118,8 +137,9 @@ fn flow(remote: &str, local: &str) -> Result<Flow, String> {
     flow.ok_or_else(|| format!("{remote:?} and {local:?} are not two addresses with ports"))
 }
 
-fn accounts_of(snapshot: &mut Transaction<'_>) -> Result<Vec<Account>, Error> {
-    let rows = snapshot.query(ACCOUNTS, &[])?;
+/// Every account.
+pub(super) fn accounts(client: &mut impl GenericClient) -> Result<Vec<Account>, Error> {
+    let rows = client.query(ACCOUNTS, &[])?;
     rows.iter().map(account).collect()
 }
 
@@ -152,6 +172,10 @@ const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path,
     FROM contact JOIN lease USING (id) ORDER BY id";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
     FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\"";
+const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
+    FROM (SELECT username, realm, max(revision) AS last FROM account_change \
+        WHERE revision > $1 GROUP BY username, realm) AS changed \
+    LEFT JOIN account USING (username, realm) ORDER BY last, username COLLATE \"C\"";
 pub(super) const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";
 /// Nobody else changes accounts until the transaction ends.
 pub(super) const REVISION_LOCKED: &str =

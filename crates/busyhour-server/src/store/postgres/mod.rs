@@ -2,9 +2,11 @@
 //!
 //! The session holds an advisory lock, so that whoever can write is the one
 //! server of this database. When it breaks, whether the last COMMIT took is
-//! unknown; so that group is kept and written again by the next session, which
-//! changes nothing where it did: every statement sets a state. What waits
+//! unknown; so that group is kept until the next session, which sees by the
+//! count of groups whether it did, and writes it if not (`turn`). What waits
 //! behind it was never sent, and is given up after a while with a clear fate.
+//! Where another server has had the database in between, this one has ended: it
+//! refuses everything from then on.
 
 mod book;
 mod group;
@@ -12,10 +14,12 @@ mod load;
 mod options;
 mod schema;
 mod session;
+mod turn;
 mod writer;
 
 use super::{
-    AccountListener, Change, Completion, Contents, Refused, Store, StoreError, StoreStats,
+    AccountListener, Change, Completion, Contents, EndListener, Refused, Store, StoreError,
+    StoreStats,
     feed::AccountFeed,
     queue::{Batch, Queue},
 };
@@ -25,6 +29,7 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+use turn::Turn;
 use writer::Writer;
 
 pub(super) use book::PostgresBook;
@@ -62,10 +67,10 @@ impl PostgresStore {
     /// When there is no connection, another server holds the database, or a
     /// newer program made its schema.
     pub fn open(options: PostgresOptions) -> Result<Self, StoreError> {
-        let session = first_session(&options)?;
+        let (session, turn) = first_session(&options)?;
         let queue = Arc::new(Queue::new(options.queue_capacity, options.patience));
         let feed = Arc::new(AccountFeed::default());
-        let writer = Writer::new(session, options.clone(), queue.clone(), feed.clone());
+        let writer = Writer::new(session, turn, options.clone(), queue.clone(), feed.clone());
         let guarded = queue.clone();
         // The guard first: it ends with the writer, also with one that never ran.
         let threads = vec![
@@ -82,10 +87,10 @@ impl PostgresStore {
 }
 
 /// The lock of a server that was killed goes when PostgreSQL notices.
-fn first_session(options: &PostgresOptions) -> Result<Session, StoreError> {
+fn first_session(options: &PostgresOptions) -> Result<(Session, Turn), StoreError> {
     let begun = Instant::now();
     loop {
-        match Session::open(options) {
+        match Session::first(options) {
             Err(StoreError::InUse { .. }) if begun.elapsed() < options.lock_patience => {
                 thread::sleep(LOCK_PACE);
             }
@@ -117,6 +122,10 @@ impl Store for PostgresStore {
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
+    }
+
+    fn watch_end(&self, listener: EndListener) {
+        self.queue.watch_end(listener);
     }
 
     fn stats(&self) -> StoreStats {

@@ -91,4 +91,54 @@ const MIGRATIONS: &[&str] = &[
         PRIMARY KEY (kind, name)
     );
 ",
+    "
+    INSERT INTO revision VALUES ('group', 0);
+    CREATE TABLE account_change (
+        revision BIGINT NOT NULL,
+        username TEXT NOT NULL,
+        realm TEXT NOT NULL
+    );
+    CREATE INDEX account_change_revision ON account_change (revision);
+    DROP TRIGGER account_changed ON account;
+    CREATE OR REPLACE FUNCTION account_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE
+            changes BIGINT;
+            counted BIGINT;
+        BEGIN
+            -- More than are kept: their names are not, and who looks reads all.
+            changes := 1001;
+            IF TG_OP <> 'TRUNCATE' THEN
+                SELECT count(*) INTO changes FROM touched;
+            END IF;
+            IF changes = 0 THEN
+                RETURN NULL;
+            END IF;
+            UPDATE revision SET count = count + changes WHERE name = 'account'
+                RETURNING count INTO counted;
+            -- Only what this change pushes out: earlier ones have pushed out the rest,
+            -- and looking past what they deleted takes longer each time.
+            DELETE FROM account_change WHERE revision <= counted - 1000
+                AND revision > counted - 1000 - changes;
+            IF changes <= 1000 THEN
+                INSERT INTO account_change SELECT counted, username, realm FROM touched;
+                IF TG_OP = 'UPDATE' THEN
+                    INSERT INTO account_change
+                        SELECT counted, username, realm FROM before_it
+                        EXCEPT SELECT counted, username, realm FROM touched;
+                END IF;
+            END IF;
+            RETURN NULL;
+        END $$;
+    CREATE TRIGGER account_inserted AFTER INSERT ON account
+        REFERENCING NEW TABLE AS touched
+        FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
+    CREATE TRIGGER account_updated AFTER UPDATE ON account
+        REFERENCING OLD TABLE AS before_it NEW TABLE AS touched
+        FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
+    CREATE TRIGGER account_deleted AFTER DELETE ON account
+        REFERENCING OLD TABLE AS touched
+        FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
+    CREATE TRIGGER account_truncated AFTER TRUNCATE ON account
+        FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
+",
 ];

@@ -4,8 +4,9 @@ use super::{
     PostgresOptions,
     group::{Group, Statements},
     load, schema,
+    turn::{Counted, Turn},
 };
-use crate::store::{Account, Change, Durability, StoreError, queue::Batch};
+use crate::store::{AccountNews, Change, Durability, StoreError, queue::Batch};
 use postgres::Client;
 use std::time::Duration;
 
@@ -15,19 +16,47 @@ pub(super) struct Session {
     statements: Statements,
 }
 
+/// What became of a group.
+pub(super) enum Outcome {
+    /// It is durable: the revisions of accounts before and after, when it changed some.
+    Written(Option<(u64, u64)>),
+    /// It was durable already, and what others changed since is left alone.
+    WrittenBefore,
+    /// It is not written, nor will be any other: another server has the database.
+    TakenOver,
+}
+
 impl Session {
-    /// Connects, brings the schema up to date, takes the lock.
-    pub(super) fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let mut client = options.connect()?;
+    /// The first session of a server, which takes the database over.
+    pub(super) fn first(options: &PostgresOptions) -> Result<(Self, Turn), StoreError> {
         let wrap = |error| options.failed(&error);
+        let mut client = options.connect()?;
         schema::migrate(&mut client, options)?;
-        let row = client.query_one(LOCK, &[]).map_err(wrap)?;
-        if !row.try_get::<_, bool>(0).map_err(wrap)? {
-            let (path, pid) = (options.path(), None);
-            return Err(StoreError::InUse { path, pid });
+        lock(&mut client, options)?;
+        // Whatever commits promise, this one is not to be forgotten.
+        client.batch_execute(SYNCHRONOUS).map_err(wrap)?;
+        let turn = Turn::begin(&mut client).map_err(wrap)?;
+        Ok((Self::new(client, options)?, turn))
+    }
+
+    /// A later session, for as long as no other server took the database over.
+    pub(super) fn open(options: &PostgresOptions, turn: &Turn) -> Result<Self, StoreError> {
+        let mut client = options.connect()?;
+        schema::migrate(&mut client, options)?;
+        // Before the lock: who took the database over may well hold it for years.
+        let lasts = turn.lasts(&mut client);
+        if !lasts.map_err(|error| options.failed(&error))? {
+            let path = options.path();
+            return Err(StoreError::TakenOver { path });
         }
+        lock(&mut client, options)?;
+        Self::new(client, options)
+    }
+
+    fn new(mut client: Client, options: &PostgresOptions) -> Result<Self, StoreError> {
+        let wrap = |error| options.failed(&error);
         let synchronous = match options.durability {
-            Durability::Full => "SET synchronous_commit = on",
+            Durability::Full => SYNCHRONOUS,
             Durability::Process => "SET synchronous_commit = off",
         };
         client.batch_execute(synchronous).map_err(wrap)?;
@@ -35,15 +64,23 @@ impl Session {
         Ok(Self { client, statements })
     }
 
-    /// Writes a group in one transaction. The revisions of accounts before and
-    /// after, when it changes some.
+    /// Writes a group in one transaction, if it is still our turn.
     pub(super) fn transact(
         &mut self,
         batches: &[Batch],
-    ) -> Result<Option<(u64, u64)>, postgres::Error> {
+        turn: &mut Turn,
+    ) -> Result<Outcome, postgres::Error> {
         let changes = || batches.iter().flat_map(|batch| &batch.changes);
         let group = Group::of(changes());
         let mut transaction = self.client.transaction()?;
+        match turn.count(&mut transaction, &self.statements.advance)? {
+            Counted::Now => {}
+            Counted::Before => {
+                turn.counted();
+                return Ok(Outcome::WrittenBefore);
+            }
+            Counted::ByAnother => return Ok(Outcome::TakenOver),
+        }
         let is_of_accounts = changes().any(Change::is_of_account);
         let from = match is_of_accounts {
             true => Some(load::revision(&mut transaction, load::REVISION_LOCKED)?),
@@ -55,15 +92,17 @@ impl Session {
             false => None,
         };
         transaction.commit()?;
-        Ok(from.zip(to))
+        turn.counted();
+        Ok(Outcome::Written(from.zip(to)))
     }
 
     pub(super) fn revision(&mut self) -> Result<u64, postgres::Error> {
         load::revision(&mut self.client, load::REVISION)
     }
 
-    pub(super) fn accounts(&mut self) -> Result<(Vec<Account>, u64), postgres::Error> {
-        load::accounts(&mut self.client)
+    /// What became of accounts since the revision `known`, and what it is now.
+    pub(super) fn news(&mut self, known: u64) -> Result<(Vec<AccountNews>, u64), postgres::Error> {
+        load::news(&mut self.client, known)
     }
 
     /// Whether it can still be talked to; asked after an error.
@@ -72,7 +111,18 @@ impl Session {
     }
 }
 
+fn lock(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
+    let wrap = |error| options.failed(&error);
+    let row = client.query_one(LOCK, &[]).map_err(wrap)?;
+    if row.try_get::<_, bool>(0).map_err(wrap)? {
+        return Ok(());
+    }
+    let (path, pid) = (options.path(), None);
+    Err(StoreError::InUse { path, pid })
+}
+
 /// Held by the session, and so gone with it. The number is for us, and the
 /// schema's for those who keep several in one database.
 const LOCK: &str = "SELECT pg_try_advisory_lock(1651864440, hashtext(current_schema()))";
+const SYNCHRONOUS: &str = "SET synchronous_commit = on";
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);

@@ -1,10 +1,15 @@
 //! The one thread that writes: take what has arrived, one transaction, tell all;
 //! and when the database goes away, hold on, come again, and let nobody wait long.
 
-use super::{PostgresOptions, options::reason, session::Session};
+use super::{
+    PostgresOptions,
+    options::reason,
+    session::{Outcome, Session},
+    turn::Turn,
+};
 use crate::store::{
-    CommitError,
-    feed::AccountFeed,
+    AccountNews, CommitError, StoreError,
+    feed::{AccountFeed, Pace},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
 };
 use postgres::error::SqlState;
@@ -16,10 +21,13 @@ use std::{
 /// Owns the session.
 pub(super) struct Writer {
     session: Option<Session>,
+    turn: Turn,
     options: PostgresOptions,
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
-    looked_at: Instant,
+    looks: Pace,
+    /// Why nothing can be written any more.
+    over: Option<CommitError>,
 }
 
 /// Why a group is not written, and whether another session could.
@@ -28,32 +36,37 @@ enum Failed {
     Refused(CommitError),
     /// The session broke; perhaps it was written.
     Lost(String),
+    /// Another server has the database.
+    TakenOver,
 }
 
 impl Writer {
     pub(super) fn new(
         session: Session,
+        turn: Turn,
         options: PostgresOptions,
         queue: Arc<Queue>,
         feed: Arc<AccountFeed>,
     ) -> Self {
         Self {
             session: Some(session),
+            turn,
             options,
             queue,
             feed,
-            looked_at: Instant::now(),
+            looks: Pace::default(),
+            over: None,
         }
     }
 
     pub(super) fn run(mut self) {
-        loop {
+        while self.over.is_none() {
             match self.queue.take(LOOK_PERIOD) {
                 Taken::Group(group) => self.write(group),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.looked_at.elapsed() >= LOOK_PERIOD {
+            if self.looks.is_due() {
                 self.look_at_accounts();
             }
         }
@@ -63,9 +76,12 @@ impl Writer {
         let begun = Instant::now();
         let outcome = self.transact(&group);
         let changes = || group.iter().flat_map(|batch| &batch.changes);
-        if let Ok(Some((from, to))) = outcome
-            && !self.feed.changed(changes(), from, to)
-        {
+        let is_known = match outcome {
+            Ok(Outcome::Written(Some((from, to)))) => self.feed.changed(changes(), from, to),
+            Ok(Outcome::WrittenBefore) => false,
+            _ => true,
+        };
+        if !is_known {
             self.look_at_accounts();
         }
         let outcome = outcome.map(drop);
@@ -77,17 +93,18 @@ impl Writer {
     }
 
     /// Until the group is written or refused for certain, or the store ends.
-    fn transact(&mut self, group: &[Batch]) -> Result<Option<(u64, u64)>, CommitError> {
+    fn transact(&mut self, group: &[Batch]) -> Result<Outcome, CommitError> {
         let mut outage: Option<Outage> = None;
         loop {
             let reason = match self.attempt(group) {
-                Ok(revisions) => {
+                Ok(outcome) => {
                     if let Some(outage) = outage {
                         outage.over(self.options.shown());
                     }
-                    return Ok(revisions);
+                    return Ok(outcome);
                 }
                 Err(Failed::Refused(error)) => return Err(error),
+                Err(Failed::TakenOver) => return Err(self.give_up()),
                 Err(Failed::Lost(reason)) => reason,
             };
             let outage = outage.get_or_insert_with(|| Outage::begin(self.options.shown(), &reason));
@@ -98,68 +115,99 @@ impl Writer {
         }
     }
 
-    fn attempt(&mut self, group: &[Batch]) -> Result<Option<(u64, u64)>, Failed> {
-        let session = match &mut self.session {
-            Some(session) => session,
-            None => {
-                let opened = Session::open(&self.options);
-                let opened = opened.map_err(|error| Failed::Lost(error.to_string()))?;
-                self.session.insert(opened)
-            }
-        };
-        let error = match transact(session, group) {
-            Ok(revisions) => return Ok(revisions),
-            Err(error) => reason(&error),
-        };
-        if session.is_alive() {
-            return Err(Failed::Refused(CommitError::new(error)));
+    fn attempt(&mut self, group: &[Batch]) -> Result<Outcome, Failed> {
+        let session = open(&mut self.session, &self.options, &self.turn)?;
+        match transact(session, group, &mut self.turn) {
+            Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
+            Ok(outcome) => Ok(outcome),
+            Err(error) => Err(self.failed(&error)),
         }
-        self.session = None;
-        Err(Failed::Lost(error))
     }
 
-    /// Reads all accounts when another program changed some.
+    /// Reads the accounts that other programs changed.
     fn look_at_accounts(&mut self) {
-        self.looked_at = Instant::now();
-        let Some(session) = &mut self.session else {
-            // Nothing to write, so nobody waits: one try a second is enough.
-            self.session = Session::open(&self.options).ok();
-            return;
-        };
-        let looked = session
-            .revision()
-            .and_then(|revision| match self.feed.lacks(revision) {
-                true => session.accounts().map(Some),
-                false => Ok(None),
-            });
-        match looked {
-            Ok(Some((accounts, revision))) => self.feed.replaced(accounts, revision),
+        let begun = Instant::now();
+        match self.news() {
+            Ok(Some((news, revision))) => self.feed.caught_up(news, revision),
             Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(
-                    error = reason(&error),
-                    "changes of accounts cannot be looked for"
-                );
-                if !session.is_alive() {
-                    self.session = None;
-                }
+            Err(Failed::TakenOver) => drop(self.give_up()),
+            Err(Failed::Refused(error)) => {
+                tracing::warn!(%error, "changes of accounts cannot be looked for");
             }
+            // Nothing to write, so nobody waits: one try a second is enough.
+            Err(Failed::Lost(_)) => return self.looks.took(Duration::ZERO),
         }
+        self.looks.took(begun.elapsed());
+    }
+
+    fn news(&mut self) -> Result<Option<(Vec<AccountNews>, u64)>, Failed> {
+        let session = open(&mut self.session, &self.options, &self.turn)?;
+        let news =
+            session
+                .revision()
+                .and_then(|revision| match self.feed.known_instead_of(revision) {
+                    Some(known) => session.news(known).map(Some),
+                    None => Ok(None),
+                });
+        news.map_err(|error| self.failed(&error))
+    }
+
+    /// Whether the database said no, or the session broke and with it what it said.
+    fn failed(&mut self, error: &postgres::Error) -> Failed {
+        let reason = reason(error);
+        if self.session.as_mut().is_some_and(Session::is_alive) {
+            return Failed::Refused(CommitError::new(reason));
+        }
+        tracing::warn!(reason, "the session with the database broke");
+        self.session = None;
+        Failed::Lost(reason)
+    }
+
+    /// Another server has taken the database over: what this one has in memory is
+    /// old, and would undo what that one acknowledged.
+    fn give_up(&mut self) -> CommitError {
+        let path = self.options.path();
+        let error = CommitError::new(StoreError::TakenOver { path }.to_string());
+        tracing::error!(%error, "the store ends");
+        self.session = None;
+        self.over.insert(error).clone()
     }
 }
 
 impl Drop for Writer {
     /// However it ends, nobody waits for it any longer.
     fn drop(&mut self) {
-        self.queue.end(&CommitError::new("the store has ended"));
+        let over = self.over.take();
+        let error = over.unwrap_or_else(|| CommitError::new("the store's thread has ended"));
+        self.queue.end(&error);
+    }
+}
+
+/// The session, a new one if need be.
+fn open<'s>(
+    session: &'s mut Option<Session>,
+    options: &PostgresOptions,
+    turn: &Turn,
+) -> Result<&'s mut Session, Failed> {
+    if let Some(session) = session {
+        return Ok(session);
+    }
+    match Session::open(options, turn) {
+        Ok(opened) => Ok(session.insert(opened)),
+        Err(StoreError::TakenOver { .. }) => Err(Failed::TakenOver),
+        Err(error) => Err(Failed::Lost(error.to_string())),
     }
 }
 
 /// Writes a group, again and again when it only met another program: the database
 /// has undone it to the last row then, and it may meet nobody the next time.
-fn transact(session: &mut Session, group: &[Batch]) -> Result<Option<(u64, u64)>, postgres::Error> {
+fn transact(
+    session: &mut Session,
+    group: &[Batch],
+    turn: &mut Turn,
+) -> Result<Outcome, postgres::Error> {
     for _ in 1..MEETINGS_MAX {
-        match session.transact(group) {
+        match session.transact(group, turn) {
             Err(error) if is_of_a_meeting(&error) => {
                 let error = reason(&error);
                 tracing::warn!(error, "a group met another program's changes; once more");
@@ -167,7 +215,7 @@ fn transact(session: &mut Session, group: &[Batch]) -> Result<Option<(u64, u64)>
             outcome => return outcome,
         }
     }
-    session.transact(group)
+    session.transact(group, turn)
 }
 
 fn is_of_a_meeting(error: &postgres::Error) -> bool {

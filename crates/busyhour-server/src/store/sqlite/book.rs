@@ -41,8 +41,7 @@ impl AccountBook for SqliteBook {
     }
 
     fn all(&mut self) -> Result<Vec<Account>, StoreError> {
-        let read = load::accounts(&mut self.connection);
-        read.map(|(accounts, _)| accounts)
-            .map_err(|source| sqlite_error(&self.path, source))
+        let read = load::accounts(&self.connection);
+        read.map_err(|source| sqlite_error(&self.path, source))
     }
 }

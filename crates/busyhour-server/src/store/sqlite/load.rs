@@ -3,11 +3,12 @@
 use super::{StoreError, sqlite_error};
 use crate::registrar::{BindingId, Contact, ContactParts, Flow, Lease};
 use crate::store::{
-    Account, Contents, SettingKind, StoredBinding,
+    Account, AccountNews, Contents, SettingKind, StoredBinding,
     account::{hints_of_row, secret_of_row},
+    feed::are_names_kept,
 };
 use busyhour::clock::UnixTime;
-use rusqlite::{Connection, OpenFlags, Row, Transaction};
+use rusqlite::{Connection, OpenFlags, Row, Transaction, types::ValueRef};
 use std::{collections::BTreeMap, path::Path};
 
 pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
@@ -17,7 +18,7 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
     let snapshot = connection.transaction().map_err(wrap)?;
     Ok(Contents {
         bindings: bindings(&snapshot, path)?,
-        accounts: accounts_of(&snapshot).map_err(wrap)?,
+        accounts: accounts(&snapshot).map_err(wrap)?,
         account_revision: revision(&snapshot).map_err(wrap)?,
         settings: settings(&snapshot).map_err(wrap)?,
     })
@@ -84,10 +85,35 @@ fn flow(remote: &str, local: &str) -> Result<Flow, String> {
     flow.ok_or_else(|| format!("{remote:?} and {local:?} are not two addresses with ports"))
 }
 
-/// Every account, with the revision of the same moment.
-pub(super) fn accounts(connection: &mut Connection) -> rusqlite::Result<(Vec<Account>, u64)> {
+/// What became of accounts since the revision `known`, and what it is now.
+pub(super) fn news(
+    connection: &mut Connection,
+    known: u64,
+) -> rusqlite::Result<(Vec<AccountNews>, u64)> {
     let snapshot = connection.transaction()?;
-    Ok((accounts_of(&snapshot)?, revision(&snapshot)?))
+    let revision = revision(&snapshot)?;
+    let news = match are_names_kept(known, revision) {
+        true => changed_since(known, &snapshot)?,
+        false => vec![AccountNews::All(accounts(&snapshot)?)],
+    };
+    Ok((news, revision))
+}
+
+fn changed_since(known: u64, snapshot: &Connection) -> rusqlite::Result<Vec<AccountNews>> {
+    let mut statement = snapshot.prepare_cached(CHANGED)?;
+    let news = statement.query_map([known.cast_signed()], one_news)?;
+    news.collect()
+}
+
+/// Without hashes there is no account of this name any more.
+fn one_news(row: &Row<'_>) -> rusqlite::Result<AccountNews> {
+    if row.get_ref(3)? != ValueRef::Null {
+        return account(row).map(AccountNews::Put);
+    }
+    Ok(AccountNews::Removed {
+        username: row.get(0)?,
+        realm: row.get(1)?,
+    })
 }
 
 /// How often accounts were changed.
@@ -96,7 +122,8 @@ pub(super) fn revision(connection: &Connection) -> rusqlite::Result<u64> {
     statement.query_row([], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))
 }
 
-fn accounts_of(snapshot: &Transaction<'_>) -> rusqlite::Result<Vec<Account>> {
+/// Every account.
+pub(super) fn accounts(snapshot: &Connection) -> rusqlite::Result<Vec<Account>> {
     let mut statement = snapshot.prepare(ACCOUNTS)?;
     let accounts = statement.query_map([], account)?;
     accounts.collect()
@@ -134,4 +161,8 @@ const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path,
     FROM contact JOIN lease USING (id) ORDER BY id";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
     FROM account ORDER BY username, realm";
+const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
+    FROM (SELECT username, realm, max(revision) AS last FROM account_change \
+        WHERE revision > ?1 GROUP BY username, realm) \
+    LEFT JOIN account USING (username, realm) ORDER BY last";
 const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";

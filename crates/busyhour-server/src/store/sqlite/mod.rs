@@ -7,8 +7,8 @@ mod schema;
 mod writer;
 
 use super::{
-    AccountListener, Change, Completion, Contents, Durability, Refused, Store, StoreError,
-    StoreStats,
+    AccountListener, Change, Completion, Contents, Durability, EndListener, Refused, Store,
+    StoreError, StoreStats,
     feed::AccountFeed,
     queue::{Batch, Queue},
 };
@@ -114,6 +114,10 @@ impl Store for SqliteStore {
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
+    }
+
+    fn watch_end(&self, listener: EndListener) {
+        self.queue.watch_end(listener);
     }
 
     fn stats(&self) -> StoreStats {

@@ -101,6 +101,39 @@ const MIGRATIONS: &[&str] = &[
         PRIMARY KEY (kind, name)
     ) WITHOUT ROWID;
 ",
+    "
+    CREATE TABLE account_change (
+        revision INTEGER PRIMARY KEY,
+        username TEXT NOT NULL,
+        realm TEXT NOT NULL
+    );
+    CREATE TRIGGER account_change_kept AFTER INSERT ON account_change
+        BEGIN DELETE FROM account_change WHERE revision <= new.revision - 1000; END;
+    DROP TRIGGER account_inserted;
+    DROP TRIGGER account_updated;
+    DROP TRIGGER account_deleted;
+    CREATE TRIGGER account_inserted AFTER INSERT ON account BEGIN
+        UPDATE revision SET count = count + 1 WHERE name = 'account';
+        INSERT OR REPLACE INTO account_change
+            SELECT count, new.username, new.realm FROM revision WHERE name = 'account';
+    END;
+    CREATE TRIGGER account_updated AFTER UPDATE ON account BEGIN
+        UPDATE revision SET count = count + 1 WHERE name = 'account';
+        INSERT OR REPLACE INTO account_change
+            SELECT count, new.username, new.realm FROM revision WHERE name = 'account';
+    END;
+    CREATE TRIGGER account_renamed AFTER UPDATE OF username, realm ON account
+        WHEN old.username <> new.username OR old.realm <> new.realm BEGIN
+        UPDATE revision SET count = count + 1 WHERE name = 'account';
+        INSERT OR REPLACE INTO account_change
+            SELECT count, old.username, old.realm FROM revision WHERE name = 'account';
+    END;
+    CREATE TRIGGER account_deleted AFTER DELETE ON account BEGIN
+        UPDATE revision SET count = count + 1 WHERE name = 'account';
+        INSERT OR REPLACE INTO account_change
+            SELECT count, old.username, old.realm FROM revision WHERE name = 'account';
+    END;
+",
 ];
 
 #[cfg(test)]

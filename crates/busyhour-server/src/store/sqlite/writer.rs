@@ -3,9 +3,9 @@
 use super::{load, lock::DatabaseLock};
 use crate::registrar::{BindingChange, BindingId, Contact, Lease};
 use crate::store::{
-    Account, Change, CommitError,
+    Account, AccountNews, Change, CommitError,
     account::{hashes_text, hints_text},
-    feed::AccountFeed,
+    feed::{AccountFeed, Pace},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
 };
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
@@ -16,7 +16,7 @@ pub(super) struct Writer {
     connection: Connection,
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
-    looked_at: Instant,
+    looks: Pace,
     _lock: DatabaseLock,
 }
 
@@ -32,7 +32,7 @@ impl Writer {
             connection,
             queue,
             feed,
-            looked_at: Instant::now(),
+            looks: Pace::default(),
             _lock: lock,
         }
     }
@@ -44,7 +44,7 @@ impl Writer {
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.looked_at.elapsed() >= LOOK_PERIOD {
+            if self.looks.is_due() {
                 self.look_at_accounts();
             }
         }
@@ -90,19 +90,31 @@ impl Writer {
         Ok(from.zip(to))
     }
 
-    /// Reads all accounts when another program changed some.
+    /// Reads the accounts that other programs changed.
     fn look_at_accounts(&mut self) {
-        self.looked_at = Instant::now();
-        let looked =
-            load::revision(&self.connection).and_then(|revision| match self.feed.lacks(revision) {
-                true => load::accounts(&mut self.connection).map(Some),
-                false => Ok(None),
-            });
-        match looked {
-            Ok(Some((accounts, revision))) => self.feed.replaced(accounts, revision),
+        let begun = Instant::now();
+        match self.news() {
+            Ok(Some((news, revision))) => self.feed.caught_up(news, revision),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "changes of accounts cannot be looked for"),
         }
+        self.looks.took(begun.elapsed());
+    }
+
+    fn news(&mut self) -> rusqlite::Result<Option<(Vec<AccountNews>, u64)>> {
+        let revision = load::revision(&self.connection)?;
+        let known = self.feed.known_instead_of(revision);
+        known
+            .map(|known| load::news(&mut self.connection, known))
+            .transpose()
+    }
+}
+
+impl Drop for Writer {
+    /// However it ends, nobody waits for it any longer.
+    fn drop(&mut self) {
+        let error = CommitError::new("the store's thread has ended");
+        self.queue.end(&error);
     }
 }
 

@@ -1,0 +1,105 @@
+//! Whose turn it is to write: a number in the database that each server raises
+//! when it takes the database over, and each group when it is written.
+//!
+//! A lock does not do alone. A session may break, and with it the lock, while
+//! its server lives on; another server takes the database over and acknowledges
+//! registrations; and when the first one comes back, what it has in memory is
+//! old. So each group is written only where the number is as the server left it.
+//! That tells also whether a COMMIT took whose answer was lost: then nothing is
+//! written a second time, which would undo what others have changed since.
+
+use postgres::{Client, Error, GenericClient, Statement, Transaction};
+
+/// One server's turn, from its first session to its end.
+#[derive(Debug)]
+pub(super) struct Turn {
+    /// Which turn it is in the upper bits, how many groups it has written below.
+    last: i64,
+}
+
+/// What counting a group has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// It is counted, once the transaction is committed.
+    Now,
+    /// It was before: its COMMIT took, and only the answer was lost.
+    Before,
+    /// Another server has had a turn since.
+    ByAnother,
+}
+
+impl Turn {
+    /// Takes the database over. The lock must be held.
+    pub(super) fn begin(client: &mut Client) -> Result<Self, Error> {
+        let last = client.query_one(BEGIN, &[])?.try_get(0)?;
+        Ok(Self { last })
+    }
+
+    /// Whether no other server has had a turn since.
+    pub(super) fn lasts(&self, client: &mut Client) -> Result<bool, Error> {
+        Ok(number_of(found(client)?) == number_of(self.last))
+    }
+
+    /// Counts a group in the transaction that writes it; `advance` is [`ADVANCE`].
+    pub(super) fn count(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        advance: &Statement,
+    ) -> Result<Counted, Error> {
+        if transaction.execute(advance, &[&self.last])? == 1 {
+            return Ok(Counted::Now);
+        }
+        let found = found(transaction)?;
+        if number_of(found) != number_of(self.last) {
+            return Ok(Counted::ByAnother);
+        }
+        match found - self.last {
+            1 => Ok(Counted::Before),
+            ..=0 => self.step_back(found, transaction, advance),
+            // Nobody counts in our turn but us, and one at a time.
+            2.. => Ok(Counted::ByAnother),
+        }
+    }
+
+    /// The group is durable.
+    pub(super) fn counted(&mut self) {
+        self.last += 1;
+    }
+
+    /// The database has fewer of our groups than it told us: a crash without
+    /// `synchronous_commit`, or a standby that had not all took its place.
+    fn step_back(
+        &mut self,
+        found: i64,
+        transaction: &mut Transaction<'_>,
+        advance: &Statement,
+    ) -> Result<Counted, Error> {
+        let groups = self.last - found;
+        tracing::error!(
+            groups,
+            "the database has lost transactions that it had told of"
+        );
+        self.last = found;
+        match transaction.execute(advance, &[&self.last])? {
+            1 => Ok(Counted::Now),
+            _ => Ok(Counted::ByAnother),
+        }
+    }
+}
+
+fn found(client: &mut impl GenericClient) -> Result<i64, Error> {
+    client.query_one(FOUND, &[])?.try_get(0)
+}
+
+/// Which turn a count is of.
+fn number_of(count: i64) -> i64 {
+    count >> 40
+}
+
+/// A trillion groups a turn, eight million turns.
+const BEGIN: &str = "UPDATE revision SET count = ((count >> 40) + 1) << 40 \
+    WHERE name = 'group' RETURNING count";
+/// Counts one group behind those that are known.
+pub(super) const ADVANCE: &str =
+    "UPDATE revision SET count = count + 1 WHERE name = 'group' AND count = $1";
+const FOUND: &str = "SELECT count FROM revision WHERE name = 'group'";
