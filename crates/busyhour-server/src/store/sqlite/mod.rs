@@ -163,6 +163,7 @@ fn connect(options: &SqliteOptions) -> Result<Connection, StoreError> {
         .pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)
         .map_err(wrap)?;
     schema::migrate(&mut connection, path)?;
+    warn_of_readers(path);
     Ok(connection)
 }
 
@@ -172,15 +173,7 @@ fn connect(options: &SqliteOptions) -> Result<Connection, StoreError> {
 /// A file that is there is not opened: closing it would release SQLite's locks
 /// on it, those of other connections of this process too.
 fn make_file(path: &Path) -> Result<(), StoreError> {
-    if let Ok(found) = fs::metadata(path) {
-        if found.mode() & READABLE_BY_ALL != 0 {
-            let path = path.display();
-            tracing::warn!(
-                %path,
-                "every user of this machine can read the database and the secrets in it; \
-                 take that away with chmod 600"
-            );
-        }
+    if path.exists() {
         return Ok(());
     }
     let mut options = OpenOptions::new();
@@ -190,6 +183,19 @@ fn make_file(path: &Path) -> Result<(), StoreError> {
         path: path.to_owned(),
         source,
     })
+}
+
+/// Says so when a database that was there before is not for its user alone.
+fn warn_of_readers(path: &Path) {
+    let found = fs::metadata(path);
+    if found.is_ok_and(|found| found.mode() & READABLE_BY_ALL != 0) {
+        let path = path.display();
+        tracing::warn!(
+            %path,
+            "every user of this machine can read the database and the secrets in it; \
+             take that away with chmod 600"
+        );
+    }
 }
 
 fn sqlite_error(path: &Path, source: rusqlite::Error) -> StoreError {
