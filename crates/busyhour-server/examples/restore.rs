@@ -109,6 +109,7 @@ fn put(number: u64) -> Change {
                 transport: Transport::Udp,
                 remote: address.parse().expect("an address"),
                 local: "10.255.255.255:5060".parse().expect("an address"),
+                connection: 0,
             },
         }),
         lease: Lease {

@@ -44,7 +44,7 @@ fn start(command: &mut Command, package: &str) -> Running {
 /// baresip without a display or a sound card, with one account of this server.
 fn baresip(place: &Place, account: &str) -> Running {
     let folder = place.path("baresip");
-    fs::create_dir(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("config"), MODULES).unwrap();
     fs::write(folder.join("uuid"), "f81d4fae-7dec-11d0-a765-00a0c91e6bf6").unwrap();
     fs::write(folder.join("accounts"), format!("{account}\n")).unwrap();
@@ -101,9 +101,27 @@ fn baresip_registers_with_digest_and_outbound_over_udp() {
     );
     let mut phone = baresip(&place, &account);
     wait_for_binding(&server, &mut phone, &place);
-    assert!(server.get("/api/bindings").contains("baresip"));
+    let before = contact(&server);
     drop(phone);
+    // It comes again at another port without having said goodbye.
+    let registered = server.stat("/registrar/accepted");
+    let phone = baresip(&place, &account);
+    server.wait_for("/registrar/accepted", |count| count > registered);
+    drop(phone);
+    assert_ne!(contact(&server), before);
+    assert_eq!(
+        server.stat("/registrar/binding_count"),
+        1,
+        "known by its instance and flow, not by its address"
+    );
     assert!(server.stop().success());
+}
+
+/// The contact of the only binding.
+fn contact(server: &ServerProcess) -> String {
+    let page: serde_json::Value = serde_json::from_str(&server.get("/api/bindings")).unwrap();
+    let contact = page.pointer("/bindings/0/contact");
+    contact.and_then(|uri| uri.as_str()).unwrap().to_owned()
 }
 
 #[test]

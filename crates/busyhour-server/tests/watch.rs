@@ -268,6 +268,32 @@ fn strangers_and_latecomers_are_refused() {
 }
 
 #[test]
+fn a_notify_that_found_no_room_is_as_if_it_had_never_been() {
+    let mut watcher = Watcher::subscribe("Event: dialog");
+    watcher.subscription.device_is(None);
+    let first = watcher.poll().unwrap();
+    watcher.subscription.put_off(watcher.now);
+    watcher.subscription.put_off(watcher.now);
+    assert_eq!(watcher.poll(), None, "not at once");
+    assert_eq!(watcher.subscription.deadline(), Some(at(100)));
+    watcher.pass(100);
+    assert_eq!(
+        watcher.poll(),
+        Some(first),
+        "no number and no version is lost"
+    );
+    watcher.subscription.put_off(watcher.now);
+    assert_eq!(watcher.subscription.deadline(), Some(at(200)));
+    watcher.pass(60_000);
+    assert!(watcher.poll().is_some());
+    watcher.subscription.put_off(watcher.now);
+    assert_eq!(watcher.subscription.deadline(), Some(at(61_100)));
+    watcher.pass(1000);
+    assert!(watcher.poll().is_some());
+    assert!(watcher.answer(1, 200));
+}
+
+#[test]
 fn what_a_notifier_cannot_do_is_refused() {
     let refusal = |headers| read(&subscribe(1, None, headers)).unwrap_err();
     assert_eq!(refusal("Event: presence.winfo"), Refusal::BadEvent);
@@ -468,6 +494,10 @@ fn online(id: u64) -> DeviceState {
         contacts: Arc::new([reachable]),
         published: None,
     }
+}
+
+fn at(milliseconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
 fn alice() -> Name {

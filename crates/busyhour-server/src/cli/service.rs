@@ -228,11 +228,21 @@ fn stream_options(sip: &config::Sip) -> Result<StreamOptions, Failure> {
         policy: StreamPolicy {
             connections_max: sip.connections_max,
             connections_per_source_max: sip.connections_per_source_max,
-            idle: Duration::from_secs(u64::from(sip.idle_seconds)),
-            stalled: Duration::from_secs(u64::from(sip.stalled_seconds)),
+            handshakes_max: sip.handshakes_max,
+            handshakes_per_source_max: sip.handshakes_per_source_max,
+            handshake: seconds(sip.handshake_seconds),
+            idle: seconds(sip.idle_seconds),
+            stalled: seconds(sip.stalled_seconds),
+            keepalive: seconds(sip.keepalive_seconds),
+            unanswered: seconds(sip.unanswered_seconds),
+            outbox_bytes_max: sip.connection_queue_kib << 10,
             ..StreamPolicy::default()
         },
     })
+}
+
+fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
 }
 
 /// What TLS shows; nothing where TLS is not served.

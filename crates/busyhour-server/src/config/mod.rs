@@ -97,10 +97,22 @@ pub struct Sip {
     pub idle_seconds: u32,
     /// For how long a message on a connection may be incomplete, in seconds.
     pub stalled_seconds: u32,
+    /// For how long a handshake of TLS may last, in seconds.
+    pub handshake_seconds: u32,
+    /// After how long without anything the kernel asks whether a peer is there, in seconds.
+    pub keepalive_seconds: u32,
+    /// For how long a peer may leave unanswered what is sent, in seconds.
+    pub unanswered_seconds: u32,
     /// Connections at a time.
     pub connections_max: usize,
     /// Connections at a time from one IP address.
     pub connections_per_source_max: usize,
+    /// Unfinished handshakes of TLS at a time.
+    pub handshakes_max: usize,
+    /// Unfinished handshakes of TLS at a time from one IP address.
+    pub handshakes_per_source_max: usize,
+    /// What may wait to be sent on one connection, in KiB.
+    pub connection_queue_kib: usize,
     /// Hosts whose addresses of record are ours; empty takes whatever host a request names.
     pub domains: Vec<String>,
     /// The address to name in Contact and Via when it is not the socket's.
@@ -321,8 +333,14 @@ impl Default for Sip {
             tls_key: None,
             idle_seconds: 7500,
             stalled_seconds: 30,
+            handshake_seconds: 10,
+            keepalive_seconds: 120,
+            unanswered_seconds: 30,
             connections_max: 16_384,
             connections_per_source_max: 1024,
+            handshakes_max: 1024,
+            handshakes_per_source_max: 256,
+            connection_queue_kib: 8192,
             domains: Vec::new(),
             advertised: None,
             realm: "busyhour".into(),

@@ -35,6 +35,19 @@ impl Network for Sockets {
         }
     }
 
+    fn offer(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
+        match flow.transport.is_reliable() {
+            true => self.streams.offer(flow, message),
+            false => self.send(flow, message),
+        }
+    }
+
+    fn recognise(&self, flow: Flow) {
+        if flow.transport.is_reliable() {
+            self.streams.recognise(flow);
+        }
+    }
+
     /// The sum of all sockets.
     fn stats(&self) -> NetworkStats {
         let mut sum = self.sip.stats();

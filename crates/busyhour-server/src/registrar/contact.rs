@@ -65,6 +65,9 @@ impl Contact {
             .iter()
             .for_each(|text| put_len(&mut bytes, text.len()));
         texts.iter().for_each(|text| bytes.extend(text.as_bytes()));
+        if parts.flow.connection > 0 {
+            bytes.extend(parts.flow.connection.to_le_bytes());
+        }
         Self(bytes.into())
     }
 
@@ -87,6 +90,8 @@ impl Contact {
                 transport: transport(kind),
                 local,
                 remote,
+                // Last of all, and only where there is one.
+                connection: u32::from_le_bytes(reader.array()),
             },
         }
     }
@@ -261,7 +266,7 @@ const LOCAL_V6: u8 = 16;
 const V4_LEN: usize = 6;
 const V6_LEN: usize = 26;
 /// Enough for all but the longest texts.
-const HEAD_LEN: usize = 3 + 2 * V6_LEN + 2 * TEXTS;
+const HEAD_LEN: usize = 3 + 2 * V6_LEN + 2 * TEXTS + size_of::<u32>();
 
 #[cfg(test)]
 mod tests {
@@ -286,6 +291,7 @@ mod tests {
             repeat in 0..100_usize,
             q_milli in any::<Option<u16>>(),
             transport in prop_oneof![Just(Transport::Udp), Just(Transport::Tcp), Just(Transport::Tls)],
+            connection in any::<u32>(),
             (remote, local) in (address(), address()),
         ) {
             let long = texts[3].repeat(repeat * 20);
@@ -296,7 +302,7 @@ mod tests {
                 call_id: &texts[2],
                 path: &long,
                 user_agent: &texts[4],
-                flow: Flow { transport, local, remote },
+                flow: Flow { transport, local, remote, connection },
             };
             let contact = Contact::new(parts);
             prop_assert_eq!(contact.parts(), parts);

@@ -15,6 +15,10 @@ pub struct Flow {
     pub local: SocketAddr,
     /// The other side's address.
     pub remote: SocketAddr,
+    /// Which of the connections that these two addresses have had: each has a
+    /// number of its own, so that a later one is not taken for an earlier one.
+    /// 0 for datagrams, and for a connection that this process never had.
+    pub connection: u32,
 }
 
 /// What carries messages.
@@ -35,6 +39,7 @@ impl Flow {
             transport: Transport::Udp,
             local,
             remote,
+            connection: 0,
         }
     }
 
@@ -44,7 +49,7 @@ impl Flow {
     /// use busyhour_server::registrar::{Flow, Transport};
     ///
     /// let (local, remote) = ("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
-    /// let flow = Flow { transport: Transport::Tcp, local, remote };
+    /// let flow = Flow { transport: Transport::Tcp, ..Flow::udp(local, remote) };
     /// assert_eq!(flow.local_text(), "tcp/192.0.2.1:5060");
     /// assert_eq!(Flow::from_texts("tcp/192.0.2.1:5060", "192.0.2.7:40000"), Some(flow));
     /// # Ok::<(), std::net::AddrParseError>(())
@@ -57,13 +62,15 @@ impl Flow {
     }
 
     /// What [`local_text`](Self::local_text) and the remote address were
-    /// written of; `None` when that is not what they are.
+    /// written of; `None` when that is not what they are. A connection is none
+    /// that lives: those end with the process.
     pub fn from_texts(local: &str, remote: &str) -> Option<Self> {
         let (transport, local) = local.split_once('/').unwrap_or(("udp", local));
         Some(Self {
             transport: transport.parse().ok()?,
             local: local.parse().ok()?,
             remote: remote.parse().ok()?,
+            connection: 0,
         })
     }
 }

@@ -267,7 +267,7 @@ impl Device {
         match accepted.answer {
             Some(answer) => {
                 let flow = core.answer_flow(&message, arrival.flow);
-                core.answer(arrival.transaction, flow, answer);
+                core.accept(arrival.transaction, flow, answer);
             }
             None => core.abandon(arrival.transaction),
         }
@@ -441,7 +441,7 @@ impl Device {
         let Pending { job, draft } = pending;
         state.bindings = draft.bindings;
         match draft.answer {
-            Answer::Sip(transaction, flow, answer) => core.answer(transaction, flow, answer),
+            Answer::Sip(transaction, flow, answer) => core.accept(transaction, flow, answer),
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
         core.count_accepted(draft.tally, job.arrived_at());

@@ -17,6 +17,22 @@ pub trait Network: Send + Sync {
     /// connection is gone. The message is then lost, as any datagram may be.
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError>;
 
+    /// As [`send`](Self::send), for a message that is as well made anew later
+    /// from what holds then. A connection without room for it is left as it
+    /// is, and what must leave at once has more room than this.
+    ///
+    /// # Errors
+    ///
+    /// As for `send`; after [`SendError::Full`] on a connection the message
+    /// has not left, and none of it ever will.
+    fn offer(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        self.send(flow, datagram)
+    }
+
+    /// Something was accepted that came this way: whoever is at the other end
+    /// is no stranger, and keeps the connection where strangers have to go.
+    fn recognise(&self, _flow: Flow) {}
+
     /// What it has moved and lost; nothing for a network that does not count.
     fn stats(&self) -> NetworkStats {
         NetworkStats::default()
@@ -88,12 +104,23 @@ pub struct StreamStats {
     pub refused_source: u64,
     /// Connections over TLS closed at once because there is no certificate.
     pub refused_no_certificate: u64,
+    /// Connections over TLS closed at once because their source had as many
+    /// unfinished handshakes as it may.
+    pub refused_handshakes: u64,
+    /// Times when connections over TLS had to wait to be taken, since as many
+    /// handshakes were unfinished as may be.
+    pub handshake_waits: u64,
+    /// Connections closed to make room for a new one: the oldest over which
+    /// nothing was ever accepted.
+    pub displaced: u64,
     /// Connections that the peer ended.
     pub closed_by_peer: u64,
     /// Connections closed because they brought nothing for too long.
     pub closed_idle: u64,
     /// Connections closed because a message was not complete in time.
     pub closed_stalled: u64,
+    /// Connections closed because the handshake of TLS was not finished in time.
+    pub closed_handshake: u64,
     /// Connections closed because what they brought cannot be a message.
     pub closed_broken: u64,
     /// Connections closed because their peer did not read.
@@ -106,6 +133,9 @@ pub struct StreamStats {
     pub send_errors: u64,
     /// Messages not sent because their connection was gone.
     pub failed_flows: u64,
+    /// NOTIFY requests that found no room on their connection, and are made
+    /// anew later from what holds then.
+    pub put_off: u64,
     /// Handshakes of TLS that were completed.
     pub tls_handshakes: u64,
     /// Connections whose encryption failed.
@@ -144,28 +174,64 @@ impl AddAssign for NetworkStats {
 
 impl AddAssign for StreamStats {
     fn add_assign(&mut self, other: Self) {
-        self.connection_count += other.connection_count;
-        self.connection_high_water += other.connection_high_water;
-        self.accepted += other.accepted;
-        self.accept_errors += other.accept_errors;
-        self.refused_full += other.refused_full;
-        self.refused_source += other.refused_source;
-        self.refused_no_certificate += other.refused_no_certificate;
-        self.closed_by_peer += other.closed_by_peer;
-        self.closed_idle += other.closed_idle;
-        self.closed_stalled += other.closed_stalled;
-        self.closed_broken += other.closed_broken;
-        self.closed_unread += other.closed_unread;
-        self.closed_no_buffer += other.closed_no_buffer;
-        self.receive_errors += other.receive_errors;
-        self.send_errors += other.send_errors;
-        self.failed_flows += other.failed_flows;
-        self.tls_handshakes += other.tls_handshakes;
-        self.tls_failures += other.tls_failures;
-        self.received += other.received;
-        self.received_bytes += other.received_bytes;
-        self.pings += other.pings;
-        self.sent += other.sent;
-        self.sent_bytes += other.sent_bytes;
+        // Named one by one, so that none is forgotten.
+        let Self {
+            connection_count,
+            connection_high_water,
+            accepted,
+            accept_errors,
+            refused_full,
+            refused_source,
+            refused_no_certificate,
+            refused_handshakes,
+            handshake_waits,
+            displaced,
+            closed_by_peer,
+            closed_idle,
+            closed_stalled,
+            closed_handshake,
+            closed_broken,
+            closed_unread,
+            closed_no_buffer,
+            receive_errors,
+            send_errors,
+            failed_flows,
+            put_off,
+            tls_handshakes,
+            tls_failures,
+            received,
+            received_bytes,
+            pings,
+            sent,
+            sent_bytes,
+        } = other;
+        self.connection_count += connection_count;
+        self.connection_high_water += connection_high_water;
+        self.accepted += accepted;
+        self.accept_errors += accept_errors;
+        self.refused_full += refused_full;
+        self.refused_source += refused_source;
+        self.refused_no_certificate += refused_no_certificate;
+        self.refused_handshakes += refused_handshakes;
+        self.handshake_waits += handshake_waits;
+        self.displaced += displaced;
+        self.closed_by_peer += closed_by_peer;
+        self.closed_idle += closed_idle;
+        self.closed_stalled += closed_stalled;
+        self.closed_handshake += closed_handshake;
+        self.closed_broken += closed_broken;
+        self.closed_unread += closed_unread;
+        self.closed_no_buffer += closed_no_buffer;
+        self.receive_errors += receive_errors;
+        self.send_errors += send_errors;
+        self.failed_flows += failed_flows;
+        self.put_off += put_off;
+        self.tls_handshakes += tls_handshakes;
+        self.tls_failures += tls_failures;
+        self.received += received;
+        self.received_bytes += received_bytes;
+        self.pings += pings;
+        self.sent += sent;
+        self.sent_bytes += sent_bytes;
     }
 }

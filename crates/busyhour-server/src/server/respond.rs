@@ -1,6 +1,6 @@
 //! Writing and sending: every datagram leaves through here.
 
-use super::{core::Core, transactions::Key};
+use super::{SendError, core::Core, transactions::Key};
 use crate::{
     proto::sip::{Message, Method, ResponseBuilder, Status},
     registrar::{Flow, Refusal, write_refusal},
@@ -24,6 +24,25 @@ impl Core {
             Ok(()) => traffic.sent.increment(),
             Err(_) => traffic.send_refused.increment(),
         }
+    }
+
+    /// As [`send`](Self::send), for what can as well be made anew later;
+    /// `false` when there is no room for it on its connection now.
+    pub(super) fn offer(&self, flow: Flow, datagram: Buffer) -> bool {
+        let traffic = &self.counters().traffic;
+        match self.parts.network.offer(flow, datagram) {
+            Ok(()) => traffic.sent.increment(),
+            Err(SendError::Full) if flow.transport.is_reliable() => return false,
+            Err(_) => traffic.send_refused.increment(),
+        }
+        true
+    }
+
+    /// As [`answer`](Self::answer), for a request that was accepted: whoever
+    /// sent it is no stranger on its connection.
+    pub(super) fn accept(&self, transaction: Key, flow: Flow, answer: Buffer) {
+        self.parts.network.recognise(flow);
+        self.answer(transaction, flow, answer);
     }
 
     /// Sends the answer of a transaction and keeps it for retransmissions.

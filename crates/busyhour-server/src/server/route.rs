@@ -169,7 +169,7 @@ impl Core {
         inserted.map_err(|TableFull| self.table_full())?;
         self.counters().watch.created.increment();
         let flow = self.answer_flow(message, arrival.flow);
-        self.answer(arrival.transaction, flow, answer);
+        self.accept(arrival.transaction, flow, answer);
         watcher.start(self);
         Ok(())
     }

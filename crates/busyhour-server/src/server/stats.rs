@@ -44,7 +44,7 @@ pub struct ServerStats {
 impl ServerStats {
     /// Counters of what was refused or lost for want of room, by what was full.
     /// One that grows wants a person's attention.
-    pub fn limits_reached(&self) -> [(&'static str, u64); 14] {
+    pub fn limits_reached(&self) -> [(&'static str, u64); 17] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams) = (&self.iax2, &network.streams);
         [
@@ -66,8 +66,14 @@ impl ServerStats {
             ),
             ("limits.iax2_calls", iax2.refused_table_full),
             ("limits.iax2_calls_per_source", iax2.refused_source_limit),
-            ("limits.connections", streams.refused_full),
+            (
+                "limits.connections",
+                streams.refused_full + streams.displaced,
+            ),
             ("limits.connections_per_source", streams.refused_source),
+            ("limits.connection_queue_kib", streams.closed_unread),
+            ("limits.handshakes", streams.handshake_waits),
+            ("limits.handshakes_per_source", streams.refused_handshakes),
         ]
     }
 }

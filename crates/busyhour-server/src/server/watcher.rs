@@ -272,7 +272,7 @@ impl Watcher {
         });
         if let Some(answer) = answer {
             let flow = core.answer_flow(message, arrival.flow);
-            core.answer(arrival.transaction, flow, answer);
+            core.accept(arrival.transaction, flow, answer);
         }
         Ok(())
     }
@@ -317,12 +317,16 @@ impl Watcher {
         let counters = &core.counters().watch;
         let subscription = &mut state.subscription;
         while let Some(sent) = core.poll(subscription) {
+            if !core.offer(subscription.dialog().flow(), sent.datagram) {
+                // Whatever changes meanwhile is conflated to the last state.
+                subscription.put_off(core.now());
+                continue;
+            }
             let counter: &Counter = match sent.is_again {
                 true => &counters.retransmitted,
                 false => &counters.notified,
             };
             counter.increment();
-            core.send(subscription.dialog().flow(), sent.datagram);
         }
     }
 

@@ -225,17 +225,42 @@ const MOST_DEVICES: i64 = 100_000_000;
 /// A watcher takes some 200 bytes, and all of them one socket.
 const MOST_WATCHERS: i64 = 1_000_000;
 
+/// clap takes `{n}` for a line's end, so an escape sequence that does nothing
+/// stands within; where the output is no terminal it is taken away.
 const AFTER_HELP: &str = "\
 Examples:
   busyhour storm                                 12,000 devices over one minute
-  busyhour storm --auth 'device{n}:busyhour'     with digest authentication
-  busyhour storm --protocol iax2 --auth 'device{n}:busyhour'
+  busyhour storm --auth 'device{\x1b[0mn}:busyhour'     with digest authentication
+  busyhour storm --protocol iax2 --auth 'device{\x1b[0mn}:busyhour'
   busyhour storm --transport tcp --closed 64
   busyhour storm --rate 10000 --pid $(pidof busyhour)
   busyhour storm --closed 64 --kind refresh --over 10s
   busyhour storm --devices 1 --watchers 10000    one change that many are told
   busyhour storm --ramp --kind refresh           find the highest rate without a failure
 
+In user names and passwords {\x1b[0mn} stands for the number of the device, {n:06} for six digits of it.
+
 Exit codes:
   0  every registration was acknowledged, and every watcher holds the true state
   1  some failed or are wrong, or the network failed";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        _storm: Storm,
+    }
+
+    #[test]
+    fn the_help_shows_the_number_of_a_device_as_it_is_written() {
+        let help = Alone::command().render_long_help().to_string();
+        assert_eq!(help.matches("--auth 'device{n}:busyhour'").count(), 2);
+        assert!(help.contains("[default: device{n}]"), "{help}");
+        assert!(help.contains("passwords {n} stands"), "{help}");
+        assert!(!help.contains('\x1b'), "{help}");
+    }
+}

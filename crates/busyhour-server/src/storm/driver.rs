@@ -49,6 +49,7 @@ impl Driver {
     /// # Errors
     /// When the journal can't be written.
     pub fn run(&mut self, phase: Phase, counters: &Counters) -> io::Result<(Tally, Instant)> {
+        self.wire.make_ready();
         let mut schedule = Schedule::new(phase, self.clock.now());
         let mut inbox = Inbox::new();
         loop {

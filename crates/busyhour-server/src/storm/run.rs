@@ -137,17 +137,18 @@ impl Storm {
     }
 
     fn timing(&self) -> Timing {
-        let timing = match self.transport {
-            Transport::Udp => Timing::with_t1(self.t1),
+        match self.transport {
+            // Nothing is lost over a connection, so what is late there says
+            // that the step is over the ceiling, and is no failure.
             Transport::Tcp => Timing::over_connection(self.t1),
-        };
-        // A step that is over the ceiling need not wait for timer F to say so.
-        let give_up = if self.ramp {
-            timing.give_up.min(RAMP_PATIENCE)
-        } else {
-            timing.give_up
-        };
-        Timing { give_up, ..timing }
+            // A step over the ceiling need not wait for timer F to say so.
+            Transport::Udp if self.ramp => {
+                let timing = Timing::with_t1(self.t1);
+                let give_up = timing.give_up.min(RAMP_PATIENCE);
+                Timing { give_up, ..timing }
+            }
+            Transport::Udp => Timing::with_t1(self.t1),
+        }
     }
 }
 
@@ -519,5 +520,29 @@ const RAMP_FACTOR: f64 = 1.5;
 const RAMP_KEEPS_UP: f64 = 0.9;
 /// Nor does a step count whose devices wait longer than for one retransmission.
 const RAMP_P99_US_MAX: f64 = 500_000.0;
-/// Timer F of a ramp.
+/// Timer F of a ramp over datagrams.
 const RAMP_PATIENCE: Duration = Duration::from_secs(4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        storm: Storm,
+    }
+
+    #[test]
+    fn a_ramp_is_patient_where_nothing_is_lost() {
+        let give_up = |flags: &[&str]| {
+            let words = [&["storm"], flags].concat();
+            Alone::parse_from(words).storm.timing().give_up
+        };
+        let timer_f = Duration::from_secs(32);
+        assert_eq!(give_up(&["--ramp", "--transport", "tcp"]), timer_f);
+        assert_eq!(give_up(&["--ramp"]), RAMP_PATIENCE);
+        assert_eq!(give_up(&[]), timer_f);
+    }
+}

@@ -47,6 +47,14 @@ impl Wire {
         }
     }
 
+    /// Makes a broken connection again, so that what is timed afterwards does
+    /// not begin with that. Without success the first message tries once more.
+    pub fn make_ready(&mut self) {
+        if let Self::Connection(connection) = self {
+            connection.make_ready();
+        }
+    }
+
     /// Sends all and empties the outbox; gives how many messages were lost.
     pub fn send(&mut self, outbox: &mut Outbox) -> u64 {
         match self {
@@ -114,11 +122,15 @@ impl Connection {
         (socket, PollFlags::POLLIN | out)
     }
 
-    /// Takes the messages over, if there is a connection or can be one.
-    fn queue(&mut self, outbox: &mut Outbox) -> u64 {
+    fn make_ready(&mut self) {
         if self.socket.is_none() {
             self.socket = connect(self.target).ok();
         }
+    }
+
+    /// Takes the messages over, if there is a connection or can be one.
+    fn queue(&mut self, outbox: &mut Outbox) -> u64 {
+        self.make_ready();
         let mut lost = 0;
         match self.socket {
             Some(_) => outbox.iter().for_each(|one| self.unsent.extend(one)),
@@ -210,4 +222,28 @@ fn open(target: SocketAddr) -> io::Result<UdpSocket> {
 
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 const READ_BYTES: usize = 64 << 10;
-const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+/// The kernel asks again after one second and after three: a server that is
+/// busy with others may take as long.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_broken_connection_is_made_again_before_anything_is_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let mut wire = Wire::new(target, Transport::Tcp).unwrap();
+        drop(listener.accept().unwrap());
+        let mut inbox = Inbox::new();
+        while wire.receive(&mut inbox, &mut |_| ()).is_ok() {
+            std::thread::yield_now();
+        }
+        assert!(wire.local_addr().is_err());
+        wire.make_ready();
+        assert!(wire.local_addr().is_ok());
+        assert!(listener.accept().is_ok());
+    }
+}

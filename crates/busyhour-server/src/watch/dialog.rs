@@ -101,6 +101,11 @@ impl Dialog {
         self.local_cseq
     }
 
+    /// The request of the last number did not leave, so the next one has it.
+    pub(super) fn take_back_cseq(&mut self) {
+        self.local_cseq -= 1;
+    }
+
     /// Writes a NOTIFY up to where its own headers begin.
     pub(super) fn notify<'o, O: Output>(&self, out: &'o mut O, cseq: u32) -> RequestBuilder<'o, O> {
         let loose = self.routes.first().is_none_or(|route| is_loose(route));

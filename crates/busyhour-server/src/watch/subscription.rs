@@ -42,8 +42,10 @@ pub struct Subscription {
     /// Changes wait until then.
     next_change_at: Instant,
     outstanding: Option<Outstanding>,
-    /// When to try again after there was no buffer.
+    /// When to try again after there was no buffer, or no room on the way.
     retry_at: Option<Instant>,
+    /// Since when there has been no room.
+    put_off_since: Option<Instant>,
     version: u32,
     /// What was told of a registration.
     account: Account,
@@ -119,6 +121,7 @@ impl Subscription {
             next_change_at: now,
             outstanding: None,
             retry_at: None,
+            put_off_since: None,
             version: 0,
             account: Account::default(),
         };
@@ -145,6 +148,7 @@ impl Subscription {
         if self.dialog.flow() != before {
             // What went the old way may never arrive. The one that follows tells all it told.
             self.outstanding = None;
+            (self.retry_at, self.put_off_since) = (None, None);
         }
         self.extend(subscribe.granted_s, now);
         Ok(())
@@ -197,8 +201,24 @@ impl Subscription {
         true
     }
 
+    /// The last NOTIFY found no room on its way at `now`: it is as if it had
+    /// never been made. What holds by then is told, whole, after some
+    /// [`deadline`](Self::deadline), each later than the one before, up to
+    /// 1 s apart.
+    pub fn put_off(&mut self, now: Instant) {
+        if self.outstanding.take().is_none() {
+            return;
+        }
+        self.dialog.take_back_cseq();
+        self.version = self.version.wrapping_sub(1);
+        self.owes_notify = true;
+        self.is_urgent = true;
+        let since = *self.put_off_since.get_or_insert(now);
+        self.retry_at = Some(now + (now - since).clamp(ROOM_SOON, ROOM_LATER));
+    }
+
     /// Ends the subscription with a last NOTIFY, or without one when there is
-    /// nothing to tell or no buffer for 32 s.
+    /// nothing to tell, no buffer or no room for 32 s.
     pub fn end(&mut self, end: End, now: Instant) {
         if self.phase == Phase::Active {
             self.phase = Phase::Ending(end, now + 64 * T1);
@@ -290,12 +310,13 @@ impl Subscription {
 
     fn confirmed(&mut self, is_last: bool) {
         self.outstanding = None;
+        self.put_off_since = None;
         if let (true, Phase::Ending(end, _)) = (is_last, self.phase) {
             self.over(end);
         }
     }
 
-    /// The last NOTIFY could not be written until now.
+    /// The last NOTIFY could not be written until now, or found no room.
     fn give_up(&mut self, now: Instant) {
         if let Phase::Ending(end, give_up_at) = self.phase
             && now >= give_up_at
@@ -312,9 +333,10 @@ impl Subscription {
     }
 
     fn may_notify(&self, now: Instant) -> bool {
+        let may_try = self.retry_at.is_none_or(|at| now >= at);
         let is_over = matches!(self.phase, Phase::Over(_));
         let is_time = self.is_urgent || now >= self.next_change_at;
-        self.owes_notify && self.state != Known::Nothing && !is_over && is_time
+        self.owes_notify && self.state != Known::Nothing && !is_over && is_time && may_try
     }
 
     fn notify(
@@ -404,3 +426,7 @@ impl Display for StateValue<'_> {
 }
 
 const BODY_LEN_USUAL: usize = 512;
+/// A connection that is read has room again by then.
+const ROOM_SOON: Duration = Duration::from_millis(100);
+/// Ten thousand that wait for a peer that is not read cost a tenth of a core.
+const ROOM_LATER: Duration = Duration::from_secs(1);

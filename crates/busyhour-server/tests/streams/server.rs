@@ -11,13 +11,17 @@ use busyhour_server::{
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 /// Streams of bytes to peers by their addresses; one that is gone takes nothing.
+/// Where there is little room, none takes what can wait.
 #[derive(Default)]
-struct Wire(Mutex<HashMap<SocketAddr, Vec<u8>>>);
+struct Wire(Mutex<HashMap<SocketAddr, Vec<u8>>>, AtomicBool);
 
 impl Network for Wire {
     fn send(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
@@ -26,6 +30,13 @@ impl Network for Wire {
         let stream = wire.get_mut(&flow.remote).ok_or(SendError::FlowFailed)?;
         stream.extend_from_slice(&message);
         Ok(())
+    }
+
+    fn offer(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
+        match self.1.load(Ordering::Relaxed) {
+            true => Err(SendError::Full),
+            false => self.send(flow, message),
+        }
     }
 }
 
@@ -97,6 +108,7 @@ impl World {
             transport: Transport::Tcp,
             local: SocketAddr::from(([192, 0, 2, 200], 5060)),
             remote: from,
+            connection: 1,
         };
         let buffers = self.runtime.buffers();
         let connection = self.connections.get_mut(&from).expect("connected");
@@ -110,6 +122,10 @@ impl World {
             Heard::Broken(bytes, error) => server.broken_stream(flow, &bytes, error),
         });
         filled.unwrap();
+    }
+
+    fn room_is_little(&self, is_little: bool) {
+        self.wire.1.store(is_little, Ordering::Relaxed);
     }
 
     fn pass(&self, time: Duration) {
@@ -172,6 +188,46 @@ fn who_watches_a_public_gruu_is_told_of_its_address_of_record() {
         &subscribe("alice").replace("sip:alice@example.com", &gruu),
     );
     assert!(world.received(lamp).contains("<basic>open</basic>"));
+}
+
+#[test]
+fn a_watcher_without_room_is_told_the_last_state_and_nothing_is_missing() {
+    let mut world = World::new(8);
+    let (phone, lamp) = (world.connect(7), world.connect(8));
+    world.send(lamp, &subscribe("alice"));
+    let told = world.received(lamp);
+    let (_, first) = told.split_once("NOTIFY ").expect("a first NOTIFY");
+    world.send(lamp, &ok(first));
+    world.room_is_little(true);
+    world.send(phone, &register("alice", "TCP", 1));
+    world.pass(Duration::from_secs(40));
+    let gone = register("alice", "TCP", 2).replace("=tcp>", "=tcp>;expires=0");
+    world.send(phone, &gone);
+    world.pass(Duration::from_secs(40));
+    world.send(phone, &register("alice", "TCP", 3));
+    assert_eq!(world.received(lamp), "");
+    world.room_is_little(false);
+    world.pass(Duration::from_secs(4));
+    let told = world.received(lamp);
+    assert_eq!(told.matches("NOTIFY sip:").count(), 1, "{told}");
+    assert!(told.contains("CSeq: 2 NOTIFY\r\n"), "{told}");
+    assert!(told.contains("<basic>open</basic>"), "{told}");
+    assert_eq!(world.server.stats().watch.notified, 2);
+}
+
+#[test]
+fn a_last_notify_waits_for_room_no_longer_than_for_its_answer() {
+    let mut world = World::new(9);
+    let lamp = world.connect(8);
+    world.room_is_little(true);
+    let fetch = subscribe("alice").replace("Expires: 600", "Expires: 0");
+    world.send(lamp, &fetch);
+    assert!(world.received(lamp).starts_with("SIP/2.0 200 OK\r\n"));
+    world.pass(Duration::from_secs(30));
+    assert_eq!(world.server.stats().watch.watcher_count, 1);
+    world.pass(Duration::from_secs(7));
+    assert_eq!(world.server.stats().watch.watcher_count, 0);
+    assert_eq!(world.received(lamp), "");
 }
 
 #[test]

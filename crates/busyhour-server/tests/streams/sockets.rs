@@ -9,11 +9,20 @@ use busyhour_server::{
     },
     store::MemoryStore,
 };
-use std::{io::Write, net::SocketAddr, sync::Arc, thread, time::Duration};
+use socket2::{Domain, SockRef, Socket, Type};
+use std::{
+    io::Write,
+    net::{SocketAddr, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 /// A server with real connections.
 pub struct Fixture {
     pub streams: Arc<Streams>,
+    /// Which way each message came.
+    flows: Arc<Mutex<Vec<Flow>>>,
     server: Server,
     runtime: Runtime,
 }
@@ -37,15 +46,21 @@ impl Fixture {
         let store = Box::new(MemoryStore::new());
         let server = Server::start(runtime.clone(), config, streams.clone(), store).unwrap();
         let deliver = server.clone();
-        let deliver = move |flow, arrival| match arrival {
-            StreamArrival::Message(message) => deliver.message(flow, &message),
-            StreamArrival::Broken(bytes, error) => deliver.broken_stream(flow, &bytes, error),
+        let flows = Arc::<Mutex<Vec<Flow>>>::default();
+        let came = flows.clone();
+        let deliver = move |flow, arrival| {
+            came.lock().unwrap().push(flow);
+            match arrival {
+                StreamArrival::Message(message) => deliver.message(flow, &message),
+                StreamArrival::Broken(bytes, error) => deliver.broken_stream(flow, &bytes, error),
+            }
         };
         streams
             .start(runtime.buffers(), runtime.clock(), deliver)
             .unwrap();
         Self {
             streams,
+            flows,
             server,
             runtime,
         }
@@ -176,18 +191,119 @@ fn connections_are_limited_in_total_and_from_one_source() {
     let mut again = fixture.client();
     again.send(b"\r\n\r\n");
     assert_eq!(again.bytes(2), b"\r\n", "there is room again");
+}
 
+#[test]
+fn the_oldest_stranger_gives_way_and_whoever_is_known_never() {
     let policy = StreamPolicy {
-        connections_max: 1,
+        connections_max: 2,
         ..StreamPolicy::default()
     };
     let fixture = Fixture::new(policy);
-    let mut held = fixture.client();
-    held.send(b"\r\n\r\n");
-    held.bytes(2);
+    let mut phone = fixture.client();
+    phone.send(register("alice", "TCP", 1).as_bytes());
+    assert!(phone.message().starts_with("SIP/2.0 200 "));
+    let mut stranger = fixture.client();
+    stranger.send(b"\r\n\r\n");
+    stranger.bytes(2);
+    let mut next = fixture.client();
+    next.send(register("bob", "TCP", 1).as_bytes());
+    assert!(next.message().starts_with("SIP/2.0 200 "));
+    assert_eq!(stranger.next(), None);
     assert_eq!(fixture.client().next(), None);
-    fixture.wait_for(|stats| stats.refused_full == 1);
+    let stats = fixture.wait_for(|stats| stats.refused_full == 1);
+    assert_eq!((stats.displaced, stats.connection_count), (1, 2));
+    phone.send(register("alice", "TCP", 2).as_bytes());
+    assert!(phone.message().starts_with("SIP/2.0 200 "));
 }
+
+#[test]
+fn a_later_connection_between_the_same_addresses_is_another_flow() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    // An address of this test's own, so that no other takes its port meanwhile.
+    let own = SocketAddr::from(([127, 0, 0, 2], 0));
+    let mut first = Client::over(connect_from(own, fixture.address(Transport::Tcp)));
+    first.send(register("alice", "TCP", 1).as_bytes());
+    assert!(first.message().starts_with("SIP/2.0 200 "));
+    let address = first.stream.local_addr().unwrap();
+    // A reset leaves the address free at once.
+    SockRef::from(&first.stream)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(first);
+    fixture.wait_for(|stats| stats.connection_count == 0);
+    let mut second = Client::over(connect_from(address, fixture.address(Transport::Tcp)));
+    second.send(register("bob", "TCP", 1).as_bytes());
+    assert!(second.message().starts_with("SIP/2.0 200 "));
+
+    let flows = fixture.flows.lock().unwrap().clone();
+    let [old, new] = flows[..] else {
+        panic!("{flows:?}");
+    };
+    assert_eq!((old.local, old.remote), (new.local, new.remote));
+    let message = |text: &[u8]| fixture.runtime.buffers().copy_from(text).unwrap();
+    assert_eq!(
+        fixture.streams.send(old, message(b"for alice")),
+        Err(SendError::FlowFailed)
+    );
+    fixture.streams.send(new, message(b"for bob")).unwrap();
+    assert_eq!(second.bytes(7), b"for bob");
+}
+
+/// A connection from an address of choice.
+fn connect_from(address: SocketAddr, server: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&address.into()).unwrap();
+    socket.connect(&server.into()).unwrap();
+    socket.into()
+}
+
+#[test]
+fn a_burst_that_does_not_fit_waits_and_ends_nothing() {
+    let policy = StreamPolicy {
+        outbox_bytes_max: 256 << 10,
+        ..StreamPolicy::default()
+    };
+    let fixture = Fixture::new(policy);
+    let mut proxy = Client::over(connect_narrow(fixture.address(Transport::Tcp)));
+    for number in 0..WATCHERS {
+        let request = subscribe("alice").replace("lamp@192.0.2.8", &format!("{number}@192.0.2.8"));
+        proxy.send(request.as_bytes());
+        assert!(proxy.message().starts_with("SIP/2.0 200 "));
+        let notify = proxy.message();
+        proxy.send(ok(&notify).as_bytes());
+    }
+    let mut phone = fixture.client();
+    phone.send(register("alice", "TCP", 1).as_bytes());
+    assert!(phone.message().starts_with("SIP/2.0 200 "));
+    fixture.wait_for(|stats| stats.put_off > 0);
+    // Now it reads, and as fast as others.
+    SockRef::from(&proxy.stream)
+        .set_recv_buffer_size(1 << 20)
+        .unwrap();
+    for _ in 0..WATCHERS {
+        let notify = proxy.message();
+        assert!(notify.contains("<basic>open</basic>"), "{notify}");
+        proxy.send(ok(&notify).as_bytes());
+    }
+    let stats = fixture.streams.stream_stats();
+    assert_eq!((stats.closed_unread, stats.connection_count), (0, 2));
+}
+
+/// A connection of which neither kernel holds much.
+fn connect_narrow(server: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.set_tcp_mss(536).unwrap();
+    socket.connect(&server.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// What they are all told is more than a narrow connection and its outbox hold.
+const WATCHERS: usize = 800;
 
 #[test]
 fn a_connection_that_says_nothing_or_nothing_more_is_closed() {
@@ -265,6 +381,7 @@ fn a_flow_that_is_gone_is_an_error_and_counted() {
         transport: Transport::Tcp,
         local: fixture.address(Transport::Tcp),
         remote: SocketAddr::from(([127, 0, 0, 1], 9)),
+        connection: 1,
     };
     let message = fixture.runtime.buffers().copy_from(b"x").unwrap();
     assert_eq!(

@@ -5,7 +5,7 @@ use crate::{
     sockets::Fixture,
 };
 use busyhour_server::{
-    net::{Certificate, StreamOptions},
+    net::{Certificate, StreamOptions, StreamPolicy},
     server::Transport,
 };
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
@@ -19,6 +19,8 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::PathBuf,
     sync::Arc,
+    thread,
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -52,9 +54,14 @@ impl Files {
     }
 
     fn fixture(&self) -> Fixture {
+        self.fixture_with(StreamPolicy::default())
+    }
+
+    fn fixture_with(&self, policy: StreamPolicy) -> Fixture {
         Fixture::with(StreamOptions {
             tls: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             certificate: Some(self.read()),
+            policy,
             ..StreamOptions::default()
         })
     }
@@ -105,10 +112,67 @@ fn one_who_speaks_no_tls_is_closed_and_counted() {
     let mut plain = Client::new(fixture.address(Transport::Tls));
     plain.send(register("alice", "TCP", 1).as_bytes());
     while plain.stream.write_all(b"\r\n").is_ok() {
-        std::thread::yield_now();
+        thread::yield_now();
     }
     let stats = fixture.wait_for(|stats| stats.connection_count == 0);
     assert_eq!((stats.tls_failures, stats.received), (1, 0));
+}
+
+#[test]
+fn a_handshake_has_its_time() {
+    let fixture = Files::new().fixture_with(StreamPolicy {
+        handshake: Duration::from_millis(20),
+        ..StreamPolicy::default()
+    });
+    let mut silent = Client::new(fixture.address(Transport::Tls));
+    assert_eq!(silent.next(), None);
+    let stats = fixture.wait_for(|stats| stats.connection_count == 0);
+    assert_eq!((stats.closed_handshake, stats.closed_stalled), (1, 0));
+}
+
+#[test]
+fn one_source_has_so_many_unfinished_handshakes_and_finished_ones_do_not_count() {
+    let files = Files::new();
+    let fixture = files.fixture_with(StreamPolicy {
+        handshakes_per_source_max: 1,
+        ..StreamPolicy::default()
+    });
+    for _ in 0..3 {
+        let mut phone = client(&fixture, files.der());
+        phone.send(b"\r\n\r\n");
+        assert_eq!(phone.bytes(2), b"\r\n");
+    }
+    let silent = connect(fixture.address(Transport::Tls));
+    fixture.wait_for(|stats| stats.accepted == 4);
+    assert_eq!(Client::new(fixture.address(Transport::Tls)).next(), None);
+    fixture.wait_for(|stats| stats.refused_handshakes == 1);
+    drop(silent);
+    fixture.wait_for(|stats| stats.connection_count == 0);
+    let mut phone = client(&fixture, files.der());
+    phone.send(b"\r\n\r\n");
+    assert_eq!(phone.bytes(2), b"\r\n");
+}
+
+#[test]
+fn beyond_so_many_unfinished_handshakes_connections_wait_and_are_served_later() {
+    let files = Files::new();
+    let fixture = files.fixture_with(StreamPolicy {
+        handshakes_max: 1,
+        ..StreamPolicy::default()
+    });
+    let silent = connect(fixture.address(Transport::Tls));
+    fixture.wait_for(|stats| stats.accepted == 1);
+    thread::scope(|scope| {
+        let phone = scope.spawn(|| {
+            let mut phone = client(&fixture, files.der());
+            phone.send(b"\r\n\r\n");
+            phone.bytes(2)
+        });
+        fixture.wait_for(|stats| stats.handshake_waits > 0);
+        assert_eq!(fixture.streams.stream_stats().accepted, 1);
+        drop(silent);
+        assert_eq!(phone.join().unwrap(), b"\r\n");
+    });
 }
 
 #[test]

@@ -3,13 +3,14 @@ use super::{
     counters::Counters,
     directory::Directory,
     listener::Listener,
+    liveness::watch_over,
     outbox::Outbox,
     peer::{Peer, is_passing},
+    sources::Sources,
     tls::Identity,
 };
 use crate::{
     net::stats::add,
-    registrar::source_of,
     server::{Flow, Transport},
 };
 use busyhour::{
@@ -17,16 +18,16 @@ use busyhour::{
     clock::{Clock, Instant},
     timer::{Handle, Queue},
 };
-use foldhash::fast::{FixedState, RandomState};
+use foldhash::fast::FixedState;
 use nix::sys::{
     epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout},
     eventfd::EventFd,
 };
 use rustls::ServerConnection;
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     io::{self, ErrorKind},
-    net::{IpAddr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
@@ -41,8 +42,12 @@ pub(super) struct Engine {
     pub(super) clock: Clock,
     pub(super) deliver: Box<dyn Fn(Flow, StreamArrival) + Send>,
     connections: HashMap<u64, Entry, FixedState>,
-    /// How many connections each source has; seeded, since sources choose themselves.
-    sources: HashMap<IpAddr, usize, RandomState>,
+    sources: Sources,
+    /// Connections that may have to give way, the oldest first; some of them
+    /// are no strangers any more.
+    strangers: BTreeSet<u64>,
+    /// Steps of handshakes that may still be taken before the others' turn.
+    handshake_turns: usize,
     /// Tokens of connections and of listeners that rest.
     deadlines: Queue<u64>,
     next_token: u64,
@@ -65,7 +70,9 @@ pub(super) struct Shared {
 struct Entry {
     peer: Arc<Peer>,
     connection: Connection,
-    /// Set for the connection's deadline, or for an earlier one.
+    /// When the handshake has to be finished; none when it is, or there is none.
+    handshake_until: Option<Instant>,
+    /// Set for the deadline, or for an earlier one.
     timer: (Instant, Handle),
 }
 
@@ -86,7 +93,9 @@ impl Engine {
             clock,
             deliver,
             connections: HashMap::default(),
-            sources: HashMap::default(),
+            sources: Sources::default(),
+            strangers: BTreeSet::new(),
+            handshake_turns: 0,
             deadlines: Queue::new(),
         }
     }
@@ -105,6 +114,7 @@ impl Engine {
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
         loop {
             let waited = self.shared.epoll.wait(&mut events, self.timeout());
+            self.handshake_turns = HANDSHAKES_AT_ONCE;
             // An interrupted wait only means that there are no events.
             for event in &events[..waited.unwrap_or(0)] {
                 match event.data() {
@@ -151,22 +161,42 @@ impl Engine {
     }
 
     fn accept(&mut self, index: usize) {
+        if self.has_too_many_handshakes(index) {
+            add(&self.shared.counters.handshake_waits, 1);
+            return self.rest(index);
+        }
         for _ in 0..ACCEPTED_AT_ONCE {
+            // Whether anybody else is waiting, the kernel will tell.
+            if self.has_too_many_handshakes(index) {
+                return;
+            }
             match self.listeners[index].socket.accept() {
                 Ok((socket, remote)) => self.admit(index, socket, remote),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // Such a connection ended before it was taken.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) => return self.rest(index, &error),
+                Err(error) => return self.cannot_accept(index, &error),
             }
         }
     }
 
+    /// Those that come next wait in the kernel: whoever is in the middle of a
+    /// handshake is served sooner, and has only so much time.
+    fn has_too_many_handshakes(&self, index: usize) -> bool {
+        self.listeners[index].transport == Transport::Tls
+            && self.sources.handshakes() >= self.shared.policy.handshakes_max
+    }
+
     /// No file descriptors, or no memory: trying again at once would only burn time.
-    fn rest(&mut self, index: usize, error: &io::Error) {
+    fn cannot_accept(&mut self, index: usize, error: &io::Error) {
         add(&self.shared.counters.accept_errors, 1);
+        let address = self.listeners[index].address;
+        tracing::warn!(%address, %error, "connections cannot be taken");
+        self.rest(index);
+    }
+
+    fn rest(&mut self, index: usize) {
         let listener = &self.listeners[index];
-        tracing::warn!(address = %listener.address, %error, "connections cannot be taken");
         if self.shared.epoll.delete(&listener.socket).is_ok() {
             let token = FIRST_LISTENER + index as u64;
             self.deadlines.add(self.clock.now() + REST, token);
@@ -174,26 +204,44 @@ impl Engine {
     }
 
     fn admit(&mut self, index: usize, socket: TcpStream, remote: SocketAddr) {
-        let counters = &self.shared.counters;
+        let counters = self.shared.counters.clone();
         let policy = &self.shared.policy;
-        let from_there = self
-            .sources
-            .get(&source_of(remote.ip()))
-            .copied()
-            .unwrap_or(0);
-        if self.connections.len() >= policy.connections_max {
-            return add(&counters.refused_full, 1);
-        }
-        if from_there >= policy.connections_per_source_max {
+        let transport = self.listeners[index].transport;
+        let share = self.sources.share(remote);
+        if share.connections >= policy.connections_per_source_max {
             return add(&counters.refused_source, 1);
         }
-        let transport = self.listeners[index].transport;
+        if transport == Transport::Tls && share.handshakes >= policy.handshakes_per_source_max {
+            return add(&counters.refused_handshakes, 1);
+        }
         let Some(tls) = self.session(transport) else {
             return add(&counters.refused_no_certificate, 1);
         };
+        if self.connections.len() >= policy.connections_max && !self.displace() {
+            return add(&counters.refused_full, 1);
+        }
         if self.open(transport, socket, remote, tls).is_err() {
             add(&self.shared.counters.accept_errors, 1);
         }
+    }
+
+    /// Ends the oldest connection of which nothing was accepted yet; `false`
+    /// when there is none. So strangers never keep anybody out, and nobody who
+    /// is known ever has to go.
+    fn displace(&mut self) -> bool {
+        while let Some(token) = self.strangers.pop_first() {
+            match self.connections.remove(&token) {
+                Some(entry) if entry.peer.is_known() => {
+                    self.connections.insert(token, entry);
+                }
+                Some(entry) => {
+                    self.end(entry, Close::Displaced);
+                    return true;
+                }
+                None => {}
+            }
+        }
+        false
     }
 
     /// The encryption of a new connection; `None` when there is no certificate for it.
@@ -215,6 +263,8 @@ impl Engine {
         socket.set_nonblocking(true)?;
         // Answers are small and whole: waiting for more would only delay them.
         socket.set_nodelay(true)?;
+        let policy = &self.shared.policy;
+        watch_over(&socket, policy)?;
         let local = socket.local_addr()?;
         let token = self.next_token;
         self.next_token += 1;
@@ -222,21 +272,27 @@ impl Engine {
             transport,
             local,
             remote,
+            // 0 is no connection. It comes round after 2^32 of them.
+            connection: (token as u32).max(1),
         };
+        let shakes_hands = tls.is_some();
         let shared = (self.shared.epoll.clone(), self.shared.counters.clone());
-        let policy = &self.shared.policy;
         let outbox = Outbox::new(policy, self.shared.waiting_bytes.clone());
         let peer = Peer::new(flow, token, socket, tls, shared, outbox);
         let peer = Arc::new(peer);
         peer.watch()?;
-        let connection = Connection::new(policy, self.clock.now());
-        let deadline = connection.deadline();
+        let now = self.clock.now();
+        let connection = Connection::new(policy, now);
+        let handshake_until = shakes_hands.then_some(now + policy.handshake);
+        let deadline = earliest(connection.deadline(), handshake_until);
         let timer = (deadline, self.deadlines.add(deadline, token));
         self.shared.directory.insert(peer.clone());
-        *self.sources.entry(source_of(remote.ip())).or_default() += 1;
+        self.sources.connected(remote, shakes_hands);
+        self.strangers.insert(token);
         let entry = Entry {
             peer,
             connection,
+            handshake_until,
             timer,
         };
         self.connections.insert(token, entry);
@@ -248,15 +304,40 @@ impl Engine {
     }
 
     fn readable(&mut self, token: u64) {
+        if !self.has_turn(token) {
+            return;
+        }
         let Some(mut entry) = self.connections.remove(&token) else {
             return;
         };
-        match self.read(&mut entry) {
+        let read = self.read(&mut entry);
+        self.note_handshake(&mut entry);
+        match read {
             Ok(()) => {
                 self.set_timer(token, &mut entry);
                 self.connections.insert(token, entry);
             }
-            Err(close) => self.end(&entry, close),
+            Err(close) => self.end(entry, close),
+        }
+    }
+
+    /// A step of a handshake costs as much as a hundred messages, so only some
+    /// are taken before the others had their turn. The kernel tells of levels,
+    /// not of edges: it will tell of those that were left again.
+    fn has_turn(&mut self, token: u64) -> bool {
+        let entry = self.connections.get(&token);
+        if entry.is_none_or(|entry| entry.handshake_until.is_none()) {
+            return true;
+        }
+        let has_turn = self.handshake_turns > 0;
+        self.handshake_turns = self.handshake_turns.saturating_sub(1);
+        has_turn
+    }
+
+    fn note_handshake(&mut self, entry: &mut Entry) {
+        if entry.handshake_until.is_some() && !entry.peer.is_handshaking() {
+            entry.handshake_until = None;
+            self.sources.handshake_ended(entry.peer.flow.remote);
         }
     }
 
@@ -325,7 +406,7 @@ impl Engine {
 
     /// A deadline that moves back leaves the timer alone: it goes off early once.
     fn set_timer(&mut self, token: u64, entry: &mut Entry) {
-        let deadline = entry.connection.deadline();
+        let deadline = entry.deadline();
         let (set_for, handle) = entry.timer;
         if deadline < set_for {
             self.deadlines.cancel(handle);
@@ -350,18 +431,21 @@ impl Engine {
         let Some(mut entry) = self.connections.remove(&token) else {
             return;
         };
-        let deadline = entry.connection.deadline();
+        let deadline = entry.deadline();
         if deadline > now {
             entry.timer = (deadline, self.deadlines.add(deadline, token));
             self.connections.insert(token, entry);
             return;
         }
-        let close = Close::Late(entry.connection.ending());
-        self.end(&entry, close);
+        let close = match entry.handshake_until {
+            Some(until) if until <= now => Close::Handshake,
+            _ => Close::Late(entry.connection.ending()),
+        };
+        self.end(entry, close);
     }
 
     /// Counts why, unless that was done when it was found to be broken.
-    fn end(&mut self, entry: &Entry, close: Close) {
+    fn end(&mut self, entry: Entry, close: Close) {
         if entry.connection.ending() != Ending::Broken {
             add(close.counter(&self.shared.counters), 1);
         }
@@ -369,17 +453,16 @@ impl Engine {
     }
 
     /// Takes leave of a connection that is out of the table.
-    fn forget(&mut self, entry: &Entry) {
+    fn forget(&mut self, entry: Entry) {
         self.deadlines.cancel(entry.timer.1);
         self.shared.directory.remove(&entry.peer);
+        self.strangers.remove(&entry.peer.token);
         entry.peer.close();
-        let source = source_of(entry.peer.flow.remote.ip());
-        if let Some(count) = self.sources.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                self.sources.remove(&source);
-            }
+        let remote = entry.peer.flow.remote;
+        if entry.handshake_until.is_some() {
+            self.sources.handshake_ended(remote);
         }
+        self.sources.disconnected(remote);
         self.shared
             .counters
             .count_connections(self.connections.len());
@@ -390,9 +473,19 @@ impl Drop for Engine {
     /// Nothing is left that could be sent to.
     fn drop(&mut self) {
         for (_, entry) in std::mem::take(&mut self.connections) {
-            self.forget(&entry);
+            self.forget(entry);
         }
     }
+}
+
+impl Entry {
+    fn deadline(&self) -> Instant {
+        earliest(self.connection.deadline(), self.handshake_until)
+    }
+}
+
+fn earliest(deadline: Instant, other: Option<Instant>) -> Instant {
+    other.map_or(deadline, |other| deadline.min(other))
 }
 
 /// Why a connection ends.
@@ -401,6 +494,8 @@ enum Close {
     ByPeer,
     Failed,
     NoBuffer,
+    Displaced,
+    Handshake,
     Late(Ending),
 }
 
@@ -410,6 +505,8 @@ impl Close {
             Self::ByPeer => &counters.closed_by_peer,
             Self::Failed => &counters.receive_errors,
             Self::NoBuffer => &counters.closed_no_buffer,
+            Self::Displaced => &counters.displaced,
+            Self::Handshake => &counters.closed_handshake,
             Self::Late(Ending::Idle) => &counters.closed_idle,
             Self::Late(Ending::Stalled) => &counters.closed_stalled,
             Self::Late(Ending::Broken) => &counters.closed_broken,
@@ -425,6 +522,9 @@ const FIRST_LISTENER: u64 = 1;
 const EVENTS_MAX: usize = 256;
 /// So that those who are connected already get their turn.
 const ACCEPTED_AT_ONCE: usize = 64;
-/// For how long a listener rests after the system refused.
+/// Some ten milliseconds' worth.
+const HANDSHAKES_AT_ONCE: usize = 16;
+/// For how long a listener rests after the system refused, or while there are
+/// too many handshakes.
 const REST: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

@@ -24,6 +24,28 @@
 //! the directory before meets `is_closed`, or writes to a socket that is shut;
 //! both are the error that says that the flow has failed.
 //!
+//! **Full.** What answers a request has to leave, so a connection without room
+//! for it ends. A NOTIFY can as well be made anew later: it may fill half of an
+//! outbox, and beyond that it is given back, and the watcher makes the next one
+//! of the state that holds then. A peer that takes nothing at all is found by
+//! the kernel, which also asks after peers that are silent.
+//!
+//! **Strangers.** A connection is a stranger's until the server has accepted
+//! something that came over it. When the table is full, the oldest stranger
+//! gives way to the next connection, so strangers keep nobody out. Whether
+//! somebody is known is written by the server's threads and read when the table
+//! is full; one who is recognised just then may still have to connect again.
+//!
+//! **Handshakes** of TLS cost the thread a thousand times as much as a message.
+//! So they are limited in number, in total and by source, and in time, and only
+//! some of their steps are taken before the other connections have their turn.
+//! Beyond the total, connections wait in the kernel: there they cost nothing,
+//! and those in the middle of a handshake get done.
+//!
+//! **Which connection.** A flow has the number of its connection beside the two
+//! addresses. A later connection between the same addresses is another flow:
+//! nothing that was meant for the first is sent to it.
+//!
 //! **Limits.** Connections in total and from one source, the size of a message
 //! (that of the parser), the time for the first message and for each whole
 //! message, the time without any; each with a counter in [`StreamStats`].
@@ -35,9 +57,11 @@ mod counters;
 mod directory;
 mod engine;
 mod listener;
+mod liveness;
 mod outbox;
 mod peer;
 mod policy;
+mod sources;
 mod streams;
 mod tls;
 

@@ -24,6 +24,17 @@ pub(super) struct Outbox {
     all_max: usize,
 }
 
+/// How much of the room a message may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// What is left to one of whom nothing was accepted yet.
+    Strangers,
+    /// All.
+    Whole,
+    /// Half, for what can wait: so that what cannot always finds some.
+    Half,
+}
+
 impl Outbox {
     pub(super) fn new(policy: &StreamPolicy, all: Arc<AtomicUsize>) -> Self {
         Self {
@@ -36,19 +47,28 @@ impl Outbox {
         }
     }
 
-    /// `false`, and nothing is taken, when it would not fit.
-    pub(super) fn push(&mut self, message: Buffer) -> bool {
+    /// `false`, and nothing is taken, when it would not fit. Where nothing waits
+    /// it does: the kernel may take it at once, whatever waits elsewhere. If the
+    /// kernel does not, [`is_over`](Self::is_over) tells.
+    pub(super) fn push(&mut self, message: Buffer, room: Room) -> bool {
         let cost = cost_bytes(&message);
-        if self.cost_bytes + cost > self.cost_bytes_max {
+        let fits = |sum: usize, max: usize| self.is_empty() || sum <= room.share_of(max);
+        if !fits(self.cost_bytes + cost, self.cost_bytes_max) {
             return false;
         }
-        if self.all.fetch_add(cost, Ordering::Relaxed) + cost > self.all_max {
+        let all = self.all.fetch_add(cost, Ordering::Relaxed) + cost;
+        if !fits(all, self.all_max) {
             self.all.fetch_sub(cost, Ordering::Relaxed);
             return false;
         }
         self.cost_bytes += cost;
         self.waiting.push_back(message);
         true
+    }
+
+    /// Whether the only message that waits is too much for all connections together.
+    pub(super) fn is_over(&self) -> bool {
+        self.waiting.len() == 1 && self.all.load(Ordering::Relaxed) > self.all_max
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -80,6 +100,16 @@ impl Outbox {
     }
 }
 
+impl Room {
+    fn share_of(self, max: usize) -> usize {
+        match self {
+            Self::Strangers => max.min(STRANGERS_BYTES_MAX),
+            Self::Whole => max,
+            Self::Half => max / 2,
+        }
+    }
+}
+
 impl Drop for Outbox {
     fn drop(&mut self) {
         self.all.fetch_sub(self.cost_bytes, Ordering::Relaxed);
@@ -92,6 +122,7 @@ fn cost_bytes(message: &Buffer) -> usize {
 }
 
 const KEEPING_BYTES: usize = 96;
+const STRANGERS_BYTES_MAX: usize = 256 << 10;
 const PIECES_MAX: usize = 64;
 
 #[cfg(test)]
@@ -113,14 +144,14 @@ mod tests {
         let buffers = BufferPool::builder().build().unwrap();
         let all = Arc::default();
         let mut outbox = outbox(2, &all);
-        assert!(outbox.push(buffers.copy_from(b"abcd").unwrap()));
-        assert!(outbox.push(buffers.copy_from(b"ef").unwrap()));
-        assert!(!outbox.push(buffers.copy_from(b"xyz").unwrap()));
+        assert!(outbox.push(buffers.copy_from(b"abcd").unwrap(), Room::Whole));
+        assert!(outbox.push(buffers.copy_from(b"ef").unwrap(), Room::Whole));
+        assert!(!outbox.push(buffers.copy_from(b"xyz").unwrap(), Room::Whole));
         outbox.advance(3);
         let left: Vec<u8> = outbox.pieces().iter().flat_map(|p| p.to_vec()).collect();
         assert_eq!(left, b"def");
         outbox.advance(1);
-        assert!(outbox.push(buffers.copy_from(b"gh").unwrap()));
+        assert!(outbox.push(buffers.copy_from(b"gh").unwrap(), Room::Whole));
         outbox.advance(4);
         assert!(outbox.is_empty());
         assert_eq!(all.load(Ordering::Relaxed), 0);
@@ -134,10 +165,37 @@ mod tests {
         let message = buffers.copy_from(b"abcd").unwrap();
         let all = Arc::default();
         let (mut one, mut other) = (outbox(2, &all), outbox(2, &all));
-        assert!(one.push(message.clone()) && one.push(message.clone()));
-        assert!(other.push(message.clone()));
-        assert!(!other.push(message.clone()));
+        assert!(one.push(message.clone(), Room::Whole));
+        assert!(one.push(message.clone(), Room::Whole));
+        assert!(other.push(message.clone(), Room::Whole));
+        assert!(!other.push(message.clone(), Room::Whole));
         drop(one);
-        assert!(other.push(message));
+        assert!(other.push(message, Room::Whole));
+    }
+
+    #[test]
+    fn what_can_wait_leaves_room_for_what_cannot() {
+        let buffers = BufferPool::builder().build().unwrap();
+        let message = buffers.copy_from(b"abcd").unwrap();
+        let mut outbox = outbox(3, &Arc::default());
+        assert!(outbox.push(message.clone(), Room::Half));
+        assert!(!outbox.push(message.clone(), Room::Half));
+        assert!(outbox.push(message.clone(), Room::Whole));
+        assert!(outbox.push(message.clone(), Room::Whole));
+        assert!(!outbox.push(message, Room::Whole));
+    }
+
+    #[test]
+    fn one_message_may_try_the_kernel_however_much_waits_elsewhere() {
+        let buffers = BufferPool::builder().build().unwrap();
+        let message = buffers.copy_from(b"abcd").unwrap();
+        let all = Arc::default();
+        let (mut hog, mut other) = (outbox(3, &all), outbox(3, &all));
+        while hog.push(message.clone(), Room::Whole) {}
+        assert!(other.push(message.clone(), Room::Half));
+        assert!(other.is_over(), "the kernel did not take it");
+        assert!(!other.push(message, Room::Whole));
+        other.advance(4);
+        assert!(!other.is_over());
     }
 }

@@ -1,4 +1,7 @@
-use super::{counters::Counters, outbox::Outbox};
+use super::{
+    counters::Counters,
+    outbox::{Outbox, Room},
+};
 use crate::{
     net::stats::add,
     server::{Flow, SendError},
@@ -9,7 +12,10 @@ use rustls::ServerConnection;
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The other end of one connection: its socket, and what goes out on it.
@@ -19,6 +25,8 @@ pub(super) struct Peer {
     socket: TcpStream,
     epoll: Arc<Epoll>,
     counters: Arc<Counters>,
+    /// Something was accepted of it.
+    is_known: AtomicBool,
     channel: Mutex<Channel>,
 }
 
@@ -58,6 +66,7 @@ impl Peer {
             socket,
             epoll,
             counters,
+            is_known: AtomicBool::new(false),
             channel: Mutex::new(Channel {
                 outbox,
                 tls,
@@ -76,20 +85,52 @@ impl Peer {
         self.epoll.add(&self.socket, event)
     }
 
-    /// Sends at once what the kernel takes; the rest waits.
+    /// From now on it is no stranger.
+    pub(super) fn recognise(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
+    }
+
+    /// Sends at once what the kernel takes; the rest waits. A peer that has not
+    /// read until there is no room has had its time: another flow may do better.
     pub(super) fn send(&self, message: Buffer) -> Result<(), SendError> {
         let mut channel = self.channel();
+        let room = match self.is_known() {
+            true => Room::Whole,
+            false => Room::Strangers,
+        };
+        let sent = self.push(&mut channel, message, room);
+        if sent == Err(SendError::Full) {
+            self.shut_unread(&mut channel);
+        }
+        sent
+    }
+
+    /// As [`send`](Self::send), but without room the connection goes on.
+    pub(super) fn offer(&self, message: Buffer) -> Result<(), SendError> {
+        let sent = self.push(&mut self.channel(), message, Room::Half);
+        if sent == Err(SendError::Full) {
+            add(&self.counters.put_off, 1);
+        }
+        sent
+    }
+
+    fn push(&self, channel: &mut Channel, message: Buffer, room: Room) -> Result<(), SendError> {
         if channel.is_closed || channel.ends {
             return Err(SendError::FlowFailed);
         }
-        if !channel.outbox.push(message) {
-            // A peer that does not read has had its time: another flow may do better.
-            add(&self.counters.closed_unread, 1);
-            self.shut(&mut channel);
+        if !channel.outbox.push(message, room) {
             return Err(SendError::Full);
         }
         add(&self.counters.sent, 1);
-        self.flush(&mut channel);
+        self.flush(channel);
+        if channel.outbox.is_over() {
+            self.shut_unread(channel);
+            return Err(SendError::FlowFailed);
+        }
         Ok(())
     }
 
@@ -98,7 +139,7 @@ impl Peer {
     pub(super) fn answer_ping(&self, pong: Buffer) {
         let mut channel = self.channel();
         let may_send = !channel.is_closed && !channel.ends && channel.outbox.is_empty();
-        if may_send && channel.outbox.push(pong) {
+        if may_send && channel.outbox.push(pong, Room::Half) {
             self.flush(&mut channel);
         }
     }
@@ -162,6 +203,12 @@ impl Peer {
         }
     }
 
+    /// Whether the encryption is still being agreed on.
+    pub(super) fn is_handshaking(&self) -> bool {
+        let channel = self.channel();
+        channel.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
     /// Reads what is there, decrypted; 0 when the peer will send no more.
     ///
     /// # Errors
@@ -216,6 +263,11 @@ impl Peer {
         if self.epoll.modify(&self.socket, &mut event).is_err() {
             self.shut(channel);
         }
+    }
+
+    fn shut_unread(&self, channel: &mut Channel) {
+        add(&self.counters.closed_unread, 1);
+        self.shut(channel);
     }
 
     fn shut(&self, channel: &mut Channel) {

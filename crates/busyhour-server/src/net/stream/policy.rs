@@ -8,12 +8,24 @@ pub struct StreamPolicy {
     pub connections_max: usize,
     /// Connections at a time from one IPv4 address or IPv6 network of 64 bits.
     pub connections_per_source_max: usize,
+    /// Handshakes of TLS at a time that are not finished; beyond them new
+    /// connections wait in the kernel until one is.
+    pub handshakes_max: usize,
+    /// The same from one source; beyond them its connections are closed.
+    pub handshakes_per_source_max: usize,
+    /// For how long a handshake may last.
+    pub handshake: Duration,
     /// For how long a connection may bring nothing.
     pub idle: Duration,
+    /// After how long without anything the kernel asks whether the peer is there.
+    pub keepalive: Duration,
+    /// For how long a peer may leave that, or what is sent, unanswered.
+    pub unanswered: Duration,
     /// For how long a message may be incomplete, and the first one may be awaited.
     pub stalled: Duration,
     /// Bytes that may wait to be sent on one connection; each message counts
-    /// with what it costs to keep it.
+    /// with what it costs to keep it. Half of it is for what can wait, and a
+    /// peer of which nothing was accepted yet has 256 KiB at most.
     pub outbox_bytes_max: usize,
     /// The same for all connections together.
     pub all_outboxes_bytes_max: usize,
@@ -38,9 +50,14 @@ impl Default for StreamPolicy {
         Self {
             connections_max: 16_384,
             connections_per_source_max: 1024,
+            handshakes_max: 1024,
+            handshakes_per_source_max: 256,
+            handshake: Duration::from_secs(10),
             idle: Duration::from_secs(7500),
+            keepalive: Duration::from_secs(120),
+            unanswered: Duration::from_secs(30),
             stalled: Duration::from_secs(30),
-            outbox_bytes_max: 256 << 10,
+            outbox_bytes_max: 8 << 20,
             all_outboxes_bytes_max: 64 << 20,
         }
     }

@@ -3,10 +3,11 @@ use super::{
     directory::Directory,
     engine::{Engine, Shared},
     listener::Listener,
+    peer::Peer,
     tls::Identity,
 };
 use crate::{
-    net::BindError,
+    net::{BindError, stats::add},
     proto::sip::ParseError,
     server::{Flow, Network, NetworkStats, SendError, StreamStats, Transport},
 };
@@ -140,6 +141,15 @@ impl Streams {
         }
     }
 
+    /// Who is at the other end; the error is counted.
+    fn peer(&self, flow: &Flow) -> Result<Arc<Peer>, SendError> {
+        let found = self.shared.directory.find(flow);
+        found.ok_or_else(|| {
+            add(&self.shared.counters.failed_flows, 1);
+            SendError::FlowFailed
+        })
+    }
+
     /// What happened so far.
     pub fn stream_stats(&self) -> StreamStats {
         self.shared.counters.read()
@@ -150,11 +160,17 @@ impl Network for Streams {
     /// Writes to the connection of this flow at once, without waiting; what the
     /// kernel does not take leaves later.
     fn send(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
-        let Some(peer) = self.shared.directory.find(&flow) else {
-            crate::net::stats::add(&self.shared.counters.failed_flows, 1);
-            return Err(SendError::FlowFailed);
-        };
-        peer.send(message)
+        self.peer(&flow)?.send(message)
+    }
+
+    fn offer(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
+        self.peer(&flow)?.offer(message)
+    }
+
+    fn recognise(&self, flow: Flow) {
+        if let Some(peer) = self.shared.directory.find(&flow) {
+            peer.recognise();
+        }
     }
 
     fn stats(&self) -> NetworkStats {

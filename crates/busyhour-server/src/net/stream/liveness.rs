@@ -1,0 +1,47 @@
+use super::StreamPolicy;
+use socket2::{SockRef, TcpKeepalive};
+use std::{io, net::TcpStream};
+
+/// Has the kernel find out whether there is still somebody at the other end: it
+/// asks when nothing came for a while, and gives up when nobody answers, or
+/// takes what is sent, for as long as `policy.unanswered`.
+///
+/// # Errors
+///
+/// What the kernel does not take.
+pub(super) fn watch_over(socket: &TcpStream, policy: &StreamPolicy) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    let asking = TcpKeepalive::new()
+        .with_time(policy.keepalive)
+        .with_interval(policy.unanswered / PROBES)
+        .with_retries(PROBES);
+    socket.set_tcp_keepalive(&asking)?;
+    socket.set_tcp_user_timeout(Some(policy.unanswered))
+}
+
+const PROBES: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{net::TcpListener, time::Duration};
+
+    #[test]
+    fn the_kernel_is_told_how_long_a_dead_peer_may_stay() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let policy = StreamPolicy {
+            keepalive: Duration::from_secs(77),
+            unanswered: Duration::from_secs(33),
+            ..StreamPolicy::default()
+        };
+        watch_over(&socket, &policy).unwrap();
+        let socket = SockRef::from(&socket);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), policy.keepalive);
+        let interval = socket.tcp_keepalive_interval().unwrap();
+        assert_eq!(interval, Duration::from_secs(11));
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(policy.unanswered));
+    }
+}
