@@ -43,7 +43,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, Weak,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -54,6 +54,8 @@ pub(super) struct Device {
     core: Weak<Core>,
     /// Requests that wait for their turn on the lane.
     queued: AtomicU32,
+    /// A `show` waits on the lane, and has not begun.
+    is_shown_soon: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -110,6 +112,7 @@ impl Device {
             hash,
             core: Arc::downgrade(core),
             queued: AtomicU32::new(0),
+            is_shown_soon: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
@@ -191,13 +194,25 @@ impl Device {
 
     /// Tells the watchers of the registration what it is, as one has just come;
     /// `false` when the lane takes no more.
+    ///
+    /// One that waits does for all who come before it begins: they subscribed
+    /// before they asked. So many watchers of one device do not fill its lane.
     pub(super) fn push_show(self: &Arc<Self>, core: &Core) -> bool {
+        if self.is_shown_soon.swap(true, Ordering::AcqRel) {
+            return true;
+        }
         let device = self.clone();
         let lane = core.devices().lane(self.hash);
-        lane.try_push(move || device.show()).is_ok()
+        let is_pushed = lane.try_push(move || device.show()).is_ok();
+        if !is_pushed {
+            self.is_shown_soon.store(false, Ordering::Release);
+        }
+        is_pushed
     }
 
     fn show(self: Arc<Self>) {
+        // Read as well as written, to see the subscriptions of those who rely on it.
+        self.is_shown_soon.swap(false, Ordering::AcqRel);
         let Some(core) = self.core.upgrade() else {
             return;
         };
@@ -396,16 +411,18 @@ impl Device {
         }
     }
 
-    /// Runs on the store's thread: back to the lane. Should that refuse,
-    /// then here, since a commit must not be forgotten; the lock keeps it safe,
-    /// and nothing else of the device moves while a change is pending.
+    /// Runs on the store's thread, or on the one that commits: back to the
+    /// lane, beyond its bound, since there is one of these a device at most.
+    /// Should the pool have ended, then here, since a commit must not be
+    /// forgotten; the lock keeps it safe, and nothing else of the device moves
+    /// while a change is pending.
     fn complete(self: Arc<Self>, fate: Result<(), CommitError>) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
         let lane = core.devices().lane(self.hash);
         let task = Task::new(move || self.committed(fate));
-        if let Err(rejected) = lane.execute(task) {
+        if let Err(rejected) = lane.execute_turn(task) {
             rejected.task.run();
         }
     }
@@ -628,6 +645,24 @@ fn is_visible(update: &Update) -> bool {
 mod tests {
     use super::*;
     use busyhour::{bus::Delivery, runtime::Runtime};
+
+    #[test]
+    fn many_who_begin_to_watch_a_registration_fill_no_lane() {
+        let runtime = Runtime::simulated(1);
+        let core = Core::simulated(&runtime, 1);
+        let alice = Name::new("sip:alice@example.com");
+        let told: Arc<Mutex<u32>> = Arc::default();
+        let ear = told.clone();
+        let feed = core.registrations().subscribe().key(alice.clone());
+        let _feed = feed.start(move |_| *ear.lock().unwrap() += 1);
+        for _ in 0..2 {
+            let device = core.devices().open(&alice, &core).expect("room");
+            (0..1000).for_each(|_| assert!(core.show_registration(&alice)));
+            assert_eq!(core.devices().lane(device.hash()).len(), 1);
+            runtime.simulation().expect("virtual").run_until_idle();
+        }
+        assert_eq!(*told.lock().unwrap(), 2, "one for all who came before it");
+    }
 
     #[test]
     fn one_that_left_a_full_table_is_shown_as_having_no_contacts() {

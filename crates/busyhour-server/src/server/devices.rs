@@ -112,6 +112,11 @@ impl Devices {
     }
 
     /// Where the device with this hash does its work.
+    /// Whether so much waits on a device's lane that no more requests are taken.
+    pub(super) fn is_crowded(&self, hash: u64) -> bool {
+        self.lane(hash).len() >= LANE_LEN_MAX
+    }
+
     pub(super) fn lane(&self, hash: u64) -> &Serializer {
         &self.lanes[hash as usize % LANES]
     }
@@ -220,6 +225,8 @@ fn shard_of(hash: u64) -> usize {
 const SHARDS: usize = 1280;
 /// Many more than threads, so that two devices at work seldom share one.
 const LANES: usize = 1024;
+/// Half of what a serializer holds: what has to come in always finds room.
+const LANE_LEN_MAX: usize = 32_768;
 /// Devices that one ring wakes, so that what waits behind it waits for less
 /// than a millisecond.
 const RING_MAX: usize = 64;

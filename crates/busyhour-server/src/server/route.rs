@@ -93,7 +93,7 @@ impl Core {
 
     /// Gives a registration to its device, if that has room.
     pub(super) fn push_to_device(self: &Arc<Self>, device: &Arc<Device>, job: Job) {
-        if self.is_flooded(device.queued_len()) {
+        if self.is_flooded(device.queued_len()) || self.devices().is_crowded(device.hash()) {
             return self.drop_job(&job);
         }
         let id = job.id();

@@ -52,12 +52,15 @@ impl Outbox {
     /// kernel does not, [`is_over`](Self::is_over) tells.
     pub(super) fn push(&mut self, message: Buffer, room: Room) -> bool {
         let cost = cost_bytes(&message);
-        let fits = |sum: usize, max: usize| self.is_empty() || sum <= room.share_of(max);
-        if !fits(self.cost_bytes + cost, self.cost_bytes_max) {
+        let fits = |sum: usize, max: usize| self.is_empty() || sum <= max;
+        if !fits(
+            self.cost_bytes + cost,
+            room.share_of_one(self.cost_bytes_max),
+        ) {
             return false;
         }
         let all = self.all.fetch_add(cost, Ordering::Relaxed) + cost;
-        if !fits(all, self.all_max) {
+        if !fits(all, room.share_of_all(self.all_max)) {
             self.all.fetch_sub(cost, Ordering::Relaxed);
             return false;
         }
@@ -101,11 +104,19 @@ impl Outbox {
 }
 
 impl Room {
-    fn share_of(self, max: usize) -> usize {
+    fn share_of_one(self, max: usize) -> usize {
         match self {
             Self::Strangers => max.min(STRANGERS_BYTES_MAX),
             Self::Whole => max,
             Self::Half => max / 2,
+        }
+    }
+
+    /// Strangers leave as much to those who are known as what can wait does.
+    fn share_of_all(self, max: usize) -> usize {
+        match self {
+            Self::Whole => max,
+            Self::Strangers | Self::Half => max / 2,
         }
     }
 }
@@ -171,6 +182,21 @@ mod tests {
         assert!(!other.push(message.clone(), Room::Whole));
         drop(one);
         assert!(other.push(message, Room::Whole));
+    }
+
+    #[test]
+    fn what_waits_for_others_leaves_strangers_their_share() {
+        let buffers = BufferPool::builder().build().unwrap();
+        let message = buffers.copy_from(&[0; 60_000]).unwrap();
+        let policy = StreamPolicy::default();
+        let all = Arc::default();
+        let mut proxy = Outbox::new(&policy, Arc::clone(&all));
+        for _ in 0..2 * STRANGERS_BYTES_MAX / message.len() {
+            assert!(proxy.push(message.clone(), Room::Whole));
+        }
+        let mut stranger = Outbox::new(&policy, all);
+        let taken = (0..100).take_while(|_| stranger.push(message.clone(), Room::Strangers));
+        assert_eq!(taken.count(), STRANGERS_BYTES_MAX / message.len());
     }
 
     #[test]
