@@ -32,6 +32,14 @@ impl How {
         }
     }
 
+    /// By this node, on behalf of nobody who could wait.
+    pub(super) fn at_once() -> Self {
+        Self {
+            may_wait: false,
+            ..Self::from(None)
+        }
+    }
+
     /// By a topic that passes it on, under its lock.
     pub(super) fn forwarded(origin: Option<Origin>) -> Self {
         Self {

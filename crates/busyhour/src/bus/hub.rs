@@ -191,49 +191,39 @@ impl<E: Event> Hub<E> {
 
     /// Publishes what a topic forwards, under that topic's lock: nobody is
     /// waited for here.
-    pub(super) fn publish_forwarded(
-        &self,
-        event: E,
-        speaker: Option<Origin>,
-        tally: &mut Tally<E>,
-    ) {
+    pub(super) fn publish_forwarded(&self, event: E, speaker: Origin, tally: &mut Tally<E>) {
         if self.is_idle() {
             return;
         }
         let (index, hash) = self.locate(event.key());
         let version = tally.version;
-        let how = How::forwarded(speaker.and_then(|origin| self.remote(origin)));
+        let how = How::forwarded(self.remote(speaker));
         let published = self.shards[index].publish_apart(self, hash, event, how, tally);
         debug_assert!(published.is_ok(), "who may not wait is not told to");
         tally.version = version;
     }
 
     /// Clears what a topic that forwards has cleared.
-    pub(super) fn clear_forwarded(
-        &self,
-        key: &E::Key,
-        speaker: Option<Origin>,
-        tally: &mut Tally<E>,
-    ) {
+    pub(super) fn clear_forwarded(&self, key: &E::Key, speaker: Origin, tally: &mut Tally<E>) {
         let (index, hash) = self.locate(key);
-        let how = How::forwarded(speaker.and_then(|origin| self.remote(origin)));
+        let how = How::forwarded(self.remote(speaker));
         let cleared = self.shards[index].clear(self, (hash, key), &Which::Any, how, tally);
         debug_assert!(cleared.is_ok(), "who may not wait is not told to");
     }
 
     /// Takes away what this node says of a key.
     pub(super) fn clear(&self, key: &E::Key) -> Cleared {
-        self.clear_which(key, &Which::Any, None)
+        self.clear_which(key, &Which::Any, How::from(None))
     }
 
     /// Takes away what the node that is named says of a key.
     pub(super) fn clear_from(&self, origin: Origin, key: &E::Key) -> Cleared {
-        self.clear_which(key, &Which::Any, self.remote(origin))
+        self.clear_which(key, &Which::Any, How::from(self.remote(origin)))
     }
 
-    fn clear_which(&self, key: &E::Key, which: &Which<'_, E>, origin: Option<Origin>) -> Cleared {
+    fn clear_which(&self, key: &E::Key, which: &Which<'_, E>, mut how: How) -> Cleared {
         let (index, hash) = self.locate(key);
-        let (mut how, mut tally) = (How::from(origin), Tally::new());
+        let mut tally = Tally::new();
         let is_changed = loop {
             let shard = &self.shards[index];
             match shard.clear(self, (hash, key), which, how, &mut tally) {
@@ -251,7 +241,7 @@ impl<E: Event> Hub<E> {
         let (mut cleared, which) = (Cleared::default(), Which::Matching(is_wanted));
         for shard in &self.shards {
             for key in shard.keys_where(is_wanted) {
-                cleared += self.clear_which(&key, &which, None);
+                cleared += self.clear_which(&key, &which, How::from(None));
             }
         }
         cleared
@@ -266,7 +256,7 @@ impl<E: Event> Hub<E> {
         };
         for shard in &self.shards {
             for key in shard.keys_of(self, origin) {
-                cleared += self.clear_which(&key, &which, self.remote(origin));
+                cleared += self.clear_which(&key, &which, How::from(self.remote(origin)));
             }
         }
         cleared
@@ -299,9 +289,11 @@ impl<E: Event> Hub<E> {
         Ok(())
     }
 
-    /// The time of an event is over.
+    /// The time of an event is over. Nobody is waited for: the thread that
+    /// comes for it may be the one that has to run who has no room.
     pub(super) fn expire(&self, limited: &Limited<E>) {
-        let _ = self.clear_which(&limited.key, &Which::Version(limited.version), None);
+        let which = Which::Version(limited.version);
+        let _ = self.clear_which(&limited.key, &which, How::at_once());
         if let Some(expiry) = &self.expiry {
             expiry.forget(limited);
         }
@@ -326,7 +318,7 @@ impl<E: Event> Hub<E> {
         self.forward_count.fetch_add(1, Ordering::AcqRel);
         let mut tally = Tally::new();
         for shard in &self.shards {
-            shard.add_forward(to, &mut tally);
+            shard.add_forward(self, to, &mut tally);
         }
         let published = Published::from(&tally);
         tally.wake_all();

@@ -184,12 +184,15 @@ impl<E: Event> Listeners<E> {
         self.newest_lag
     }
 
+    /// Whether there may be one that makes publishers wait.
+    #[inline(always)]
+    pub(super) fn may_be_full(&self) -> bool {
+        self.blocking_count > 0
+    }
+
     /// The first matching subscriber that publishers have to wait for.
     #[inline(always)]
     pub(super) fn find_full(&self, hash: u64, event: &E) -> Option<Arc<Subscriber<E>>> {
-        if self.blocking_count == 0 {
-            return None;
-        }
         let full = |listener: &&Listener<E>| listener.is_full() && listener.wants(event);
         let mut everything = self.everything.iter();
         let full = everything

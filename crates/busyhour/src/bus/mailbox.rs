@@ -42,6 +42,8 @@ struct State<E: Event> {
     scheduled: bool,
     /// The thread that is handing out a batch now.
     runner: Option<usize>,
+    /// The thread that will send the turn once it has sent others.
+    sender: Option<usize>,
     /// Turns dropped in a row without having run.
     turns_dropped: u32,
     /// Shards whose changes have to be fetched from the cache.
@@ -220,12 +222,12 @@ impl<E: Event> Mailbox<E> {
     pub(super) fn wait_for_room(&self, executor: &dyn Executor) -> bool {
         let has_room = || !self.is_full() || self.is_closed();
         while !has_room() {
-            if self.busy.state.lock().is_run_by_caller() {
+            if self.busy.state.lock().waits_for_caller() {
                 return false;
             }
             match executor.assist() {
                 Assistance::Helped => {}
-                Assistance::Wait => self.wait_until(|_| has_room()),
+                Assistance::Wait => executor.blocking(&mut || self.wait_until(|_| has_room())),
                 Assistance::Hopeless => return false,
             }
         }
@@ -260,6 +262,16 @@ impl<E: Event> Mailbox<E> {
         state.behind.extend(shards);
         state.announce_replayed = true;
         !mem::replace(&mut state.scheduled, true)
+    }
+
+    /// The caller will send the turn that is due, but has others to send before.
+    pub(super) fn expect_sending(&self) {
+        self.busy.state.lock().sender = Some(thread_token());
+    }
+
+    /// The turn is sent now.
+    pub(super) fn sending(&self) {
+        self.busy.state.lock().sender = None;
     }
 
     /// The consumer's turn begins on this thread.
@@ -408,6 +420,7 @@ impl<E: Event> State<E> {
             queue: Queue::new(conflates),
             scheduled: false,
             runner: None,
+            sender: None,
             turns_dropped: 0,
             behind: VecDeque::new(),
             lost: 0,
@@ -418,5 +431,10 @@ impl<E: Event> State<E> {
 
     fn is_run_by_caller(&self) -> bool {
         self.runner == Some(thread_token())
+    }
+
+    /// Whether nothing can be taken before the caller goes on.
+    fn waits_for_caller(&self) -> bool {
+        self.is_run_by_caller() || self.sender == Some(thread_token())
     }
 }

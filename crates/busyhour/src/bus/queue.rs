@@ -65,8 +65,18 @@ impl<E: Event> Queue<E> {
     }
 
     pub(super) fn pop_oldest(&mut self) -> Option<Item<E>> {
-        debug_assert!(self.places.is_none(), "conflation leaves no oldest to drop");
-        self.items.pop().map(|(item, _)| item)
+        let (oldest, _) = self.items.pop()?;
+        if let Some(places) = &mut self.places {
+            // Each of the others has moved up by one.
+            places.retain(|place| match place.index.checked_sub(1) {
+                Some(index) => {
+                    place.index = index;
+                    true
+                }
+                None => false,
+            });
+        }
+        Some(oldest)
     }
 
     /// Moves everything into `batch`, which is empty, and takes over its room.

@@ -10,7 +10,7 @@ use super::{
     listener::{Lag, Listeners, Place},
     nodes::Nodes,
     table::{Frozen, Put, Swept, Table, Writer},
-    tally::Tally,
+    tally::{Counters, Tally},
 };
 use crate::sync::{CachePadded, SpinLock};
 use std::{collections::BTreeMap, mem, sync::Arc};
@@ -38,19 +38,6 @@ struct State<E: Event> {
     nodes: Option<Box<Nodes<E>>>,
     published: u64,
     refused: u64,
-}
-
-/// What one shard holds and has done.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Counters {
-    pub(super) published: u64,
-    pub(super) refused: u64,
-    pub(super) delivered: u64,
-    pub(super) lost: u64,
-    pub(super) conflated: u64,
-    pub(super) cached_count: u64,
-    pub(super) retired_count: u64,
-    pub(super) lagging_count: u64,
 }
 
 /// Nothing happened: this subscriber makes publishers wait for room.
@@ -97,7 +84,8 @@ impl<E: Event> Shard<E> {
         self.prefetch(hash);
         let mut state = self.state.lock();
         if how.may_wait
-            && let Some(full) = state.listeners.find_full(hash, &event)
+            && state.listeners.may_be_full()
+            && let Some(full) = state.find_full(topic, (hash, how), &event)
         {
             return Err(Wait { full, event });
         }
@@ -160,7 +148,7 @@ impl<E: Event> Shard<E> {
         let place = state.place(hash);
         state.listeners.offer_event(place, &event, speaker, tally);
         for to in &state.forwards {
-            to.publish_forwarded(event.clone(), speaker, tally);
+            to.publish_forwarded(event.clone(), speaker.unwrap_or(topic.local()), tally);
         }
         let newest_lag = state.listeners.newest_lag();
         let (table, writer) = self.cache(state)?;
@@ -182,10 +170,14 @@ impl<E: Event> Shard<E> {
         speaker: Option<Origin>,
         tally: &mut Tally<E>,
     ) -> Swept<E> {
-        self.forget_change(state, (hash, event.key()));
-        let version = state.place(hash).version + 1;
+        let cache = self.cache(state);
+        let last = cache.and_then(|(table, writer)| table.last_change(writer, (hash, event.key())));
+        // A predicate may panic in here: then nothing has changed.
+        let swept = self.change(state, topic, (hash, event), speaker, tally);
+        state.forget_change(last);
+        let version = state.writer.as_ref().map_or(0, Writer::version);
         self.note_change(state, version, speaker);
-        self.change(state, topic, (hash, event), speaker, tally)
+        swept
     }
 
     #[cold]
@@ -207,27 +199,13 @@ impl<E: Event> Shard<E> {
         let Some(folding) = topic.folding() else {
             return event;
         };
-        let mut nodes = state.nodes.take().unwrap_or_default();
+        let nodes = state.nodes.get_or_insert_default();
         let speaker = (hash, how.part().unwrap_or(folding.local));
         let cached = |key: &E::Key| {
-            let (table, writer) = self.cache(state)?;
+            let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
             table.get_locked(writer, (hash, key))
         };
-        let event = nodes.parts.set(folding, speaker, event, cached);
-        state.nodes = Some(nodes);
-        event
-    }
-
-    /// Forgets who made the last change of the key, which another one follows.
-    fn forget_change(&self, state: &mut State<E>, place: (u64, &E::Key)) {
-        let Some(mut nodes) = state.nodes.take() else {
-            return;
-        };
-        let cache = self.cache(state);
-        let last = cache.and_then(|(table, writer)| table.last_change(writer, place));
-        last.into_iter()
-            .for_each(|version| nodes.speakers.forget(version));
-        state.nodes = Some(nodes);
+        nodes.parts.set(folding, speaker, event, cached)
     }
 
     /// Takes note of who makes a change that is kept, and forgets of other
@@ -325,28 +303,29 @@ impl<E: Event> Shard<E> {
         let place = state.place(hash);
         state.listeners.offer_cleared(place, key, speaker, tally);
         for to in &state.forwards {
-            to.clear_forwarded(key, speaker, tally);
+            to.clear_forwarded(key, speaker.unwrap_or(topic.local()), tally);
         }
-        self.forget_change(state, (hash, key));
         let newest_lag = state.listeners.newest_lag();
         let (table, writer) = self.cache(state)?;
+        let last = table.last_change(writer, (hash, key));
         let has_grave = table.clear(writer, hash, key, newest_lag);
         let (version, swept) = (writer.version(), writer.sweep());
         topic.forget_key();
+        state.forget_change(last);
         // Whoever is told of it later is told by whom.
         self.note_change(state, version, speaker.filter(|_| has_grave));
         Some(swept)
     }
 
     /// Forwards what is cached, and from now on every change.
-    pub(super) fn add_forward(&self, to: &Arc<Hub<E>>, tally: &mut Tally<E>) {
+    pub(super) fn add_forward(&self, topic: &Hub<E>, to: &Arc<Hub<E>>, tally: &mut Tally<E>) {
         pinned(|pin| {
             let mut state = self.state.lock();
             let cache = self.cache(&mut state);
             let cached = cache.map(|(table, writer)| table.changes_since(writer, 0, pin));
             for event in in_order(cached.unwrap_or_default()) {
                 if !event.is_cleared() {
-                    let speaker = state.speaker(event.version());
+                    let speaker = state.speaker(event.version()).unwrap_or(topic.local());
                     to.publish_forwarded(E::clone(&event), speaker, tally);
                 }
             }
@@ -371,11 +350,7 @@ impl<E: Event> Shard<E> {
             return self.keys_said_by(topic, origin);
         }
         let state = self.state.lock();
-        let keys = state
-            .nodes
-            .as_ref()
-            .map(|nodes| nodes.parts.keys_of(origin));
-        keys.unwrap_or_default()
+        (state.nodes.as_ref()).map_or_else(Vec::new, |nodes| nodes.parts.keys_of(origin))
     }
 
     fn keys_said_by(&self, topic: &Hub<E>, origin: Origin) -> Vec<E::Key> {
@@ -582,6 +557,27 @@ impl<E: Event> State<E> {
         }
     }
 
+    /// Who makes the publisher wait; of a part that is folded with others',
+    /// perhaps one that wants the whole though not the part.
+    fn find_full(
+        &self,
+        topic: &Hub<E>,
+        (hash, how): (u64, How),
+        event: &E,
+    ) -> Option<Arc<Subscriber<E>>> {
+        match topic.folding().is_some() && (how.origin.is_some() || self.nodes.is_some()) {
+            true => self.listeners.find_full_for_key(hash, event.key()),
+            false => self.listeners.find_full(hash, event),
+        }
+    }
+
+    /// Forgets who made a change that another one follows.
+    fn forget_change(&mut self, last: Option<u64>) {
+        if let (Some(nodes), Some(version)) = (&mut self.nodes, last) {
+            nodes.speakers.forget(version);
+        }
+    }
+
     /// The other node that made the change.
     fn speaker(&self, version: u64) -> Option<Origin> {
         self.nodes.as_ref()?.speakers.of(version)
@@ -592,9 +588,12 @@ impl<E: Event> State<E> {
         if self.nodes.is_none() {
             return BTreeMap::new();
         }
-        let versions = changes.iter().map(Frozen::version);
-        let spoken = versions.filter_map(|version| Some((version, self.speaker(version)?)));
-        spoken.collect()
+        let spoken = |version| Some((version, self.speaker(version)?));
+        changes
+            .iter()
+            .map(Frozen::version)
+            .filter_map(spoken)
+            .collect()
     }
 
     /// Drops what a node says of the key.

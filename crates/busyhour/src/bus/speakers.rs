@@ -28,8 +28,9 @@ impl Speakers {
 
     /// Takes note of who makes a change; none is this node.
     pub(super) fn note(&mut self, version: u64, origin: Option<Origin>) {
-        if let Some(origin) = origin {
-            self.origins.insert(version, origin);
+        match origin {
+            Some(origin) => drop(self.origins.insert(version, origin)),
+            None => self.forget(version),
         }
     }
 

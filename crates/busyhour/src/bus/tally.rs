@@ -1,5 +1,9 @@
 use super::{Event, consumer::Subscriber, item::Item};
-use std::sync::Arc;
+use std::{
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+};
 
 /// What became of an event's deliveries.
 ///
@@ -14,6 +18,19 @@ pub(super) struct Counts {
     pub(super) lost: u64,
 }
 
+/// What one shard holds and has done.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counters {
+    pub(super) published: u64,
+    pub(super) refused: u64,
+    pub(super) delivered: u64,
+    pub(super) lost: u64,
+    pub(super) conflated: u64,
+    pub(super) cached_count: u64,
+    pub(super) retired_count: u64,
+    pub(super) lagging_count: u64,
+}
+
 /// What a publish did.
 pub(super) struct Tally<E: Event> {
     pub(super) counts: Counts,
@@ -25,6 +42,8 @@ pub(super) struct Tally<E: Event> {
     afterwards: Option<Box<Afterwards<E>>>,
 }
 
+/// Dropping it does what is to do, so that nobody is forgotten when a callback
+/// or a predicate panics.
 struct Afterwards<E: Event> {
     wake: Vec<Arc<Subscriber<E>>>,
     drop: Vec<Item<E>>,
@@ -88,8 +107,30 @@ impl<E: Event> Tally<E> {
     /// Wakes whom the publish gave something to do. No lock may be held.
     #[inline(always)]
     pub(super) fn wake_all(self) {
-        if let Some(afterwards) = self.afterwards {
-            afterwards.wake.into_iter().for_each(Subscriber::wake);
+        drop(self);
+    }
+}
+
+impl<E: Event> Drop for Afterwards<E> {
+    fn drop(&mut self) {
+        // A turn that runs here may publish, and must not wait for one that
+        // is to be sent after it.
+        let is_only = self.wake.len() == 1;
+        let blocks = |subscriber: &&Arc<Subscriber<E>>| !is_only && subscriber.mailbox().blocks();
+        let waiting = self.wake.iter().filter(blocks);
+        waiting.for_each(|subscriber| subscriber.mailbox().expect_sending());
+        let mut panicked = None;
+        for subscriber in mem::take(&mut self.wake) {
+            if blocks(&&subscriber) {
+                subscriber.mailbox().sending();
+            }
+            let woken = catch_unwind(AssertUnwindSafe(|| subscriber.wake()));
+            panicked = panicked.or(woken.err());
+        }
+        if let Some(payload) = panicked
+            && !std::thread::panicking()
+        {
+            resume_unwind(payload);
         }
     }
 }

@@ -241,7 +241,9 @@ impl<E: Event> Topic<E> {
     }
 
     /// Takes away all that a node has said, because it is gone. On a topic
-    /// that does not fold, those keys are cleared of which it spoke last.
+    /// that does not fold, those keys are cleared of which it spoke last; on
+    /// one that folds, of this node itself, only what it says of keys of which
+    /// another one has spoken too. Waits for room where publishers do.
     pub fn forget_origin(&self, origin: Origin) -> Cleared {
         self.0.forget_origin(origin)
     }

@@ -301,6 +301,10 @@ impl Executor for TaskPool {
         Some(self.handle.clone())
     }
 
+    fn blocking(&self, wait: &mut dyn FnMut()) {
+        Executor::blocking(&self.handle, wait);
+    }
+
     fn assist(&self) -> Assistance {
         self.handle.assist()
     }
@@ -314,6 +318,10 @@ impl Executor for Handle {
 
     fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
         self.0.push_task(task, true)
+    }
+
+    fn blocking(&self, wait: &mut dyn FnMut()) {
+        self.0.blocking(wait);
     }
 
     fn assist(&self) -> Assistance {

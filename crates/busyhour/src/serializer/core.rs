@@ -539,6 +539,10 @@ impl Executor for Core {
         Some(self.this.upgrade()?)
     }
 
+    fn blocking(&self, wait: &mut dyn FnMut()) {
+        self.pool().blocking(wait);
+    }
+
     fn assist(&self) -> Assistance {
         let this = self.this.upgrade();
         this.map_or(Assistance::Hopeless, |this| Core::assist(&this))

@@ -221,6 +221,10 @@ impl Executor for Serializer {
         Some(self.core.clone())
     }
 
+    fn blocking(&self, wait: &mut dyn FnMut()) {
+        Executor::blocking(&*self.core, wait);
+    }
+
     fn assist(&self) -> Assistance {
         self.core.assist()
     }

@@ -49,6 +49,15 @@ pub trait Executor: Send + Sync {
         None
     }
 
+    /// Runs `wait`, in which the calling thread sleeps until this executor has
+    /// run something. One whose own threads may be among the callers sees to
+    /// it that another one stands in.
+    ///
+    /// The default just runs it.
+    fn blocking(&self, wait: &mut dyn FnMut()) {
+        wait();
+    }
+
     /// Helps along what this executor has been given, on behalf of a thread
     /// that has to wait for it; says how to go on.
     ///
@@ -82,6 +91,10 @@ impl<T: Executor + ?Sized> Executor for Arc<T> {
         (**self).to_shared()
     }
 
+    fn blocking(&self, wait: &mut dyn FnMut()) {
+        (**self).blocking(wait);
+    }
+
     fn assist(&self) -> Assistance {
         (**self).assist()
     }
@@ -98,6 +111,10 @@ impl<T: Executor + ?Sized> Executor for &T {
 
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
         (**self).to_shared()
+    }
+
+    fn blocking(&self, wait: &mut dyn FnMut()) {
+        (**self).blocking(wait);
     }
 
     fn assist(&self) -> Assistance {
