@@ -48,7 +48,7 @@ impl Telephone {
     }
 
     /// Registered. This telephone now and then begins without sending anything
-    /// at all, and is then begun anew.
+    /// at all, or without end tells itself to subscribe, and is then begun anew.
     fn start(
         server: &ServerProcess,
         user: &str,
@@ -76,6 +76,7 @@ impl Telephone {
                     telephone.run_again();
                 }
                 telephone.assert_lives();
+                telephone.awaken();
                 telephone.output().contains("200 OK")
             },
             || format!("{user} does not register"),
@@ -105,18 +106,24 @@ impl Telephone {
 
     /// Waits until it has printed a line with all of `words`; fails when it ends first.
     fn wait_for(&mut self, words: &[&str]) {
-        let place = &self.place;
-        let output = || std::fs::read_to_string(place.path("output")).unwrap_or_default();
-        let child = &mut self.child;
+        let path = self.place.path("output");
         let has_all = |line: &str| words.iter().all(|word| line.contains(word));
         let is_printed = || {
-            let is_printed = output().lines().any(has_all);
-            is_printed || {
-                assert_lives(child, &output());
+            self.output().lines().any(has_all) || {
+                self.assert_lives();
+                self.awaken();
                 false
             }
         };
+        let output = || std::fs::read_to_string(path).unwrap_or_default();
         wait_until(is_printed, || format!("no {words:?} in:\n{}", output()));
+    }
+
+    /// Begins anew where it turns in a circle: it does nothing else any more.
+    fn awaken(&mut self) {
+        if self.output().matches("mwi: subscribing").count() > SUBSCRIBING_MAX {
+            self.run_again();
+        }
     }
 
     /// Fails when it has ended.
@@ -163,7 +170,8 @@ fn a_telephone_registers_and_is_told_of_its_messages() {
     let mut telephone = Telephone::alice(&server, ";mwi=yes");
     telephone.wait_for(&["Voice-Message: 2/8 (0/0)"]);
     assert!(telephone.output().contains("Messages-Waiting: yes"));
-    assert_eq!(server.stat("/registrar/binding_count"), 1);
+    // One that had to be begun anew has left another behind.
+    assert!(server.stat("/registrar/binding_count") >= 1);
     put(&server, "/api/mailboxes/alice", r#"{"voice":{"old":10}}"#);
     telephone.wait_for(&["Voice-Message: 0/10 (0/0)"]);
     assert!(telephone.output().contains("Messages-Waiting: no"));
@@ -193,6 +201,8 @@ fn put(server: &ServerProcess, path: &str, body: &str) {
     response.expect("an answer that is no refusal");
 }
 
+/// So often no telephone subscribes that goes on.
+const SUBSCRIBING_MAX: usize = 20;
 /// Looks at a telephone that does not register before it is begun anew.
 const LOOKS_MAX: usize = 2_000;
 
