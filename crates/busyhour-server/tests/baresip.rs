@@ -33,6 +33,8 @@ password = \"else\"
 struct Telephone {
     child: Child,
     place: Place,
+    /// At what it has printed.
+    looks: u32,
 }
 
 impl Telephone {
@@ -68,14 +70,8 @@ impl Telephone {
         );
         place.file("contacts", contacts);
         let mut telephone = Self::run(place);
-        let mut looks = 0;
         wait_until(
             || {
-                looks += 1;
-                if looks % LOOKS_MAX == 0 {
-                    telephone.run_again();
-                }
-                telephone.assert_lives();
                 telephone.awaken();
                 telephone.output().contains("200 OK")
             },
@@ -86,7 +82,12 @@ impl Telephone {
 
     fn run(place: Place) -> Self {
         let child = begin(&place);
-        Self { child, place }
+        let looks = 0;
+        Self {
+            child,
+            place,
+            looks,
+        }
     }
 
     fn run_again(&mut self) {
@@ -110,7 +111,6 @@ impl Telephone {
         let has_all = |line: &str| words.iter().all(|word| line.contains(word));
         let is_printed = || {
             self.output().lines().any(has_all) || {
-                self.assert_lives();
                 self.awaken();
                 false
             }
@@ -119,9 +119,13 @@ impl Telephone {
         wait_until(is_printed, || format!("no {words:?} in:\n{}", output()));
     }
 
-    /// Begins anew where it turns in a circle: it does nothing else any more.
+    /// Begins anew where it turns in a circle or has been silent for long: it
+    /// does nothing else any more.
     fn awaken(&mut self) {
-        if self.output().matches("mwi: subscribing").count() > SUBSCRIBING_MAX {
+        self.assert_lives();
+        self.looks += 1;
+        let is_in_a_circle = self.output().matches("mwi: subscribing").count() > SUBSCRIBING_MAX;
+        if is_in_a_circle || self.looks % LOOKS_MAX == 0 {
             self.run_again();
         }
     }
@@ -203,8 +207,8 @@ fn put(server: &ServerProcess, path: &str, body: &str) {
 
 /// So often no telephone subscribes that goes on.
 const SUBSCRIBING_MAX: usize = 20;
-/// Looks at a telephone that does not register before it is begun anew.
-const LOOKS_MAX: usize = 2_000;
+/// Looks at a telephone that does not do what is awaited before it is begun anew.
+const LOOKS_MAX: u32 = 2_000;
 
 /// Only what a telephone without sound needs.
 const CONFIG: &str = "\
