@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# A function says itself when it fails: `set -e` does not hold inside of what is looked at.
 step() { # NAME COMMAND...
   local name=$1 begin=$SECONDS
   shift
@@ -19,7 +20,7 @@ models() { # every loom model, in its own target folder because the whole tree i
 fuzzing() { # every target for a short time; `scripts/fuzz.sh TARGET SECONDS` for a long one
   local target
   for target in fuzz/fuzz_targets/*.rs; do
-    scripts/fuzz.sh "$(basename "$target" .rs)" 10
+    scripts/fuzz.sh "$(basename "$target" .rs)" 10 || return 1
   done
 }
 
@@ -28,11 +29,9 @@ benchmarks() { # the harness, and the engines that need no peer, at a tiny size
 }
 
 formats() {
-  cargo fmt --all --check
-  (cd bench && cargo fmt --all --check)
   local folder
-  for folder in fuzz bench/engines/*/; do
-    [ ! -f "$folder/Cargo.toml" ] || (cd "$folder" && cargo fmt --check)
+  for folder in . bench fuzz bench/engines/*/; do
+    [ ! -f "$folder/Cargo.toml" ] || (cd "$folder" && cargo fmt --all --check) || return 1
   done
 }
 

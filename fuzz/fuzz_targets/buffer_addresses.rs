@@ -28,16 +28,27 @@ fn operation(input: &mut Unstructured<'_>) -> Result<Operation> {
     Ok(match input.int_in_range(0..=15)? {
         0..=2 => Operation::Alloc { len: len(input)? },
         3 => Operation::Find { len: len(input)? },
-        4 => Operation::Truncate { which: which(input)?, len: len(input)? },
-        5 | 6 => Operation::Freeze { which: which(input)? },
-        7 => Operation::Abandon { which: which(input)? },
-        8 => Operation::Clone { which: which(input)? },
+        4 => Operation::Truncate {
+            which: which(input)?,
+            len: len(input)?,
+        },
+        5 | 6 => Operation::Freeze {
+            which: which(input)?,
+        },
+        7 => Operation::Abandon {
+            which: which(input)?,
+        },
+        8 => Operation::Clone {
+            which: which(input)?,
+        },
         9 => Operation::Slice {
             which: which(input)?,
             start: input.int_in_range(0..=300)?,
             len: len(input)?,
         },
-        10 => Operation::Drop { which: which(input)? },
+        10 => Operation::Drop {
+            which: which(input)?,
+        },
         11 | 12 => Operation::Pin(address(input)?),
         13 => Operation::Unpin(address(input)?),
         14 => Operation::BufferAt(address(input)?),
@@ -54,7 +65,9 @@ fn len(input: &mut Unstructured<'_>) -> Result<usize> {
     match input.int_in_range(0..=3)? {
         0 => Ok(64),
         1 => input.arbitrary::<u8>().map(usize::from),
-        2 => input.choose(&[4096, 65_535, 65_536, 65_537, 131_072, 200_000]).copied(),
+        2 => input
+            .choose(&[4096, 65_535, 65_536, 65_537, 131_072, 200_000])
+            .copied(),
         _ => input.int_in_range(0..=5000),
     }
 }

@@ -125,7 +125,7 @@ impl Telephone {
         self.assert_lives();
         self.looks += 1;
         let is_in_a_circle = self.output().matches("mwi: subscribing").count() > SUBSCRIBING_MAX;
-        if is_in_a_circle || self.looks % LOOKS_MAX == 0 {
+        if is_in_a_circle || self.looks.is_multiple_of(LOOKS_MAX) {
             self.run_again();
         }
     }
