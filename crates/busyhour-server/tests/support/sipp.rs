@@ -65,6 +65,10 @@ impl Sipp {
             &free_port().to_string(),
             "-nostdin",
         ]);
+        // What finds no room in its socket while it rests, it never asks for
+        // again once another answer has come; and it would wait for ever.
+        command.args(["-buff_size", "4194304"]);
+        command.args(["-timeout", "300s", "-timeout_error"]);
         command
             .arg("-trace_stat")
             .arg("-stf")
