@@ -5,8 +5,10 @@ use std::{
     collections::HashMap,
     fs::File,
     io::ErrorKind,
+    net::{TcpListener, UdpSocket},
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
 };
 
 /// A running sipp.
@@ -160,8 +162,18 @@ fn spawn(mut command: Command) -> Child {
     }
 }
 
-/// sipp takes no port 0; what the system just gave and took back is free.
+/// sipp takes no port 0. Below those that the system gives to anybody who asks,
+/// nobody takes it before sipp does.
 fn free_port() -> u16 {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let is_free = |port: &u16| {
+        let address = ("127.0.0.1", *port);
+        UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
+    };
+    let first = (std::process::id() % 8_000) as u16;
+    let mut tries = (0..8_000).map(|_| {
+        let offset = NEXT.fetch_add(1, Ordering::Relaxed);
+        20_000 + first.wrapping_add(offset) % 8_000
+    });
+    tries.find(is_free).expect("a free port")
 }
