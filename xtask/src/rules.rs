@@ -19,10 +19,11 @@ pub const LAYERS: &[Layers] = &[LIBRARY, SERVER];
 
 const LIBRARY: Layers = Layers {
     source: "crates/busyhour/src",
-    base: &["clock", "stats", "sync"],
+    base: &["clock", "ring", "stats", "sync"],
     arrows: &[
         arrow("clock", &[]),
         arrow("stats", &[]),
+        arrow("ring", &[]),
         arrow("sync", &[]),
         arrow("buffer", &[]),
         arrow("task", &[]),
@@ -106,6 +107,10 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
     (
         "crates/busyhour/src/sync.rs",
         "a cell whose bytes readers may copy while a writer writes",
+    ),
+    (
+        "crates/busyhour/src/ring.rs",
+        "values lie in slots that are written and read once",
     ),
     (
         "crates/busyhour/src/sync/spin.rs",

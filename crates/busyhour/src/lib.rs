@@ -70,6 +70,7 @@ pub mod heap;
 pub mod runtime;
 pub mod clock;
 pub mod stats;
+mod ring;
 mod sync;
 
 /// The README's example runs as a test.

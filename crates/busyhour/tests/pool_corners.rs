@@ -217,6 +217,18 @@ fn tasks_that_panic_when_dropped_take_no_others_along() {
 }
 
 #[test]
+fn a_simulation_goes_on_after_a_task_that_gives_way() {
+    let pool = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
+    let calls = pool.serializer("calls").build().unwrap();
+    calls.push(give_way).unwrap();
+    let ran = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&ran);
+    calls.push(move || seen.store(true, SeqCst)).unwrap();
+    let _steps = (0..4).take_while(|_| pool.step()).count();
+    assert!(ran.load(SeqCst));
+}
+
+#[test]
 fn a_wait_for_a_suspended_serializer_ends_with_its_pool() {
     let pool = TaskPool::builder().workers(1).build().unwrap();
     let device = pool.ephemeral();

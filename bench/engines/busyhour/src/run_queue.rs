@@ -28,10 +28,10 @@ fn pick_ns(rq: u64, ms: u64) -> f64 {
     for (index, standing) in standings.iter_mut().enumerate() {
         queue.wake(index as u32, standing, Place::Back);
     }
+    let mut running = queue.pick().expect("all are runnable");
     let (pick_ns, _counts) = time_picks(rq, ms, || {
-        let entity = queue.pick().expect("all are runnable");
-        queue.put_back(entity, &mut standings[entity as usize], TICK);
-        entity as usize
+        running = queue.switch(running, &mut standings[running as usize], TICK);
+        running as usize
     });
     pick_ns
 }

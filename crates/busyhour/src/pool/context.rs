@@ -2,7 +2,6 @@
 
 use std::{
     cell::Cell,
-    marker::PhantomData,
     ptr,
     sync::{
         Arc,
@@ -10,33 +9,45 @@ use std::{
     },
 };
 
-use super::{entity::Entity, shared::Shared};
+use super::{
+    entity::{Entity, ShareCell, Whose},
+    shared::Shared,
+    worker::Worker,
+};
 
 thread_local! {
     static NUMBER: usize = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-    static CONTEXT: Cell<Context> = const { Cell::new(Context::NONE) };
+    static CONTEXT: Context = const { Context::none() };
     /// The future that this thread polls (by address, never followed), and what it did.
     static POLL: Polling = const { Polling::none() };
     static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
     static SPENT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The pool that this thread works for (by address, never followed), its
-/// number if it is one of the workers, and the entity whose task it runs.
-#[derive(Clone, Copy)]
+/// The pool that this thread works for (by address, never followed), its place
+/// if it is one of the workers, and the entity whose task it runs.
 struct Context {
-    pool: *const Shared,
-    number: usize,
+    pool: Cell<*const Shared>,
+    /// Null if it is no worker.
+    worker: Cell<*const Worker>,
     /// Null for plain tasks.
-    entity: *const Arc<dyn Entity>,
+    entity: Cell<*const ShareCell>,
 }
 
 impl Context {
-    const NONE: Self = Self {
-        pool: ptr::null(),
-        number: NO_NUMBER,
-        entity: ptr::null(),
-    };
+    const fn none() -> Self {
+        Self {
+            pool: Cell::new(ptr::null()),
+            worker: Cell::new(ptr::null()),
+            entity: Cell::new(ptr::null()),
+        }
+    }
+
+    fn become_worker(&self, pool: *const Shared, worker: *const Worker) {
+        self.pool.set(pool);
+        self.worker.set(worker);
+        self.entity.set(ptr::null());
+    }
 }
 
 struct Polling {
@@ -129,78 +140,65 @@ pub(super) fn spend_budget() -> bool {
     is_over
 }
 
-/// Proof that this thread is a worker; it stays on the thread.
-#[derive(Clone, Copy)]
-pub(super) struct OnWorker {
-    number: usize,
-    _not_send: PhantomData<*const ()>,
-}
-
-impl OnWorker {
-    #[inline(always)]
-    pub(super) fn number(self) -> usize {
-        self.number
-    }
-}
-
 /// Makes this thread the worker with this number.
 ///
 /// # Safety
 ///
 /// - Until `leave_worker`, no other thread is this worker of the pool.
 pub(super) unsafe fn become_worker(pool: &Shared, number: usize) {
-    CONTEXT.set(Context {
-        pool,
-        number,
-        entity: ptr::null(),
-    });
+    let worker = &raw const pool.workers[number];
+    CONTEXT.with(|context| context.become_worker(pool, worker));
 }
 
 pub(super) fn leave_worker() {
-    CONTEXT.set(Context::NONE);
+    CONTEXT.with(|context| context.become_worker(ptr::null(), ptr::null()));
 }
 
-/// The proof, if this thread is a worker of `pool`.
+/// The worker that this thread is, if it is one of `pool`. The reference is
+/// for this thread alone.
 #[inline(always)]
-pub(super) fn worker_of(pool: &Shared) -> Option<OnWorker> {
-    let context = CONTEXT.get();
-    let is_worker = ptr::eq(context.pool, pool) && context.number != NO_NUMBER;
-    is_worker.then_some(OnWorker {
-        number: context.number,
-        _not_send: PhantomData,
+pub(super) fn worker_of(pool: &Shared) -> Option<&Worker> {
+    CONTEXT.with(|context| {
+        if !ptr::eq(context.pool.get(), pool) {
+            return None;
+        }
+        // SAFETY: it is null, or `become_worker` took it from this pool, whose
+        // places live as long as the pool.
+        unsafe { context.worker.get().as_ref() }
     })
 }
 
 /// Whether this thread runs a task of `pool`.
 #[inline(always)]
 pub(crate) fn is_inside(pool: &Shared) -> bool {
-    ptr::eq(CONTEXT.get().pool, pool)
+    CONTEXT.with(|context| ptr::eq(context.pool.get(), pool))
 }
 
 /// Runs `f` inside `pool`, as `entity` or as plain tasks.
 #[inline(always)]
-pub(crate) fn within<R>(
-    pool: &Shared,
-    entity: Option<&Arc<dyn Entity>>,
-    f: impl FnOnce() -> R,
-) -> R {
-    let outer = CONTEXT.get();
-    let is_same = ptr::eq(outer.pool, pool);
-    CONTEXT.set(Context {
-        pool,
-        number: if is_same { outer.number } else { NO_NUMBER },
-        entity: entity.map_or(ptr::null(), ptr::from_ref),
+pub(crate) fn within<R>(pool: &Shared, entity: Option<Whose<'_>>, f: impl FnOnce() -> R) -> R {
+    let _inside = CONTEXT.with(|context| {
+        let is_same = ptr::eq(context.pool.get(), pool);
+        let entity = entity.map_or(ptr::null(), Whose::as_ptr);
+        let outer = Inside {
+            entity: context.entity.replace(entity),
+            place: (!is_same).then(|| (context.pool.get(), context.worker.get())),
+        };
+        if !is_same {
+            context.pool.set(pool);
+            context.worker.set(ptr::null());
+        }
+        outer
     });
-    let _restore = Restore(outer);
     f()
 }
 
 /// The entity whose task this thread runs.
 pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
-    let entity = CONTEXT.get().entity;
-    // SAFETY: it is null, or `within` put it there, borrows it until `Restore`,
-    // and we are between the two.
-    unsafe { entity.as_ref() }.map(Arc::clone)
+    let entity = CONTEXT.with(|context| context.entity.get());
+    // SAFETY: it is null, or `within` put it there, borrows it until `Inside`
+    // is dropped, and we are between the two.
+    unsafe { Whose::from_ptr(entity) }.map(Whose::to_arc)
 }
 
 /// A number that is this thread's own, so that it keeps to one worker.
@@ -209,16 +207,25 @@ pub(super) fn thread_number() -> usize {
 }
 
 /// Puts the outer context back, also when a task unwinds.
-struct Restore(Context);
+struct Inside {
+    entity: *const ShareCell,
+    /// The outer pool, and the place in it, if it is another one.
+    place: Option<(*const Shared, *const Worker)>,
+}
 
-impl Drop for Restore {
+impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        CONTEXT.set(self.0);
+        CONTEXT.with(|context| {
+            context.entity.set(self.entity);
+            if let Some((pool, worker)) = self.place {
+                context.pool.set(pool);
+                context.worker.set(worker);
+            }
+        });
     }
 }
 
 static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
 /// Steps of always-ready futures in a row.
 const BUDGET: u32 = 128;
-const NO_NUMBER: usize = usize::MAX;

@@ -28,8 +28,8 @@ impl Shared {
                 self.run_here(task);
             }
             Some(Step::Entity(token)) => {
-                let _beneath = self.stands_on(token.entity());
-                if token.entity().run(&token, &mut Turn::single(self)) {
+                let _beneath = self.stands_on(token.whose().to_arc());
+                if let Some(token) = token.run(&mut Turn::single(self)) {
                     self.schedule(token);
                 }
             }
@@ -49,8 +49,8 @@ impl Shared {
     }
 
     /// Whoever waits on this thread cannot end before the entity that is run on top.
-    fn stands_on(&self, entity: &Arc<dyn super::Entity>) -> Option<Waiting<'_>> {
-        self.waits.begin(current_entity(), Arc::clone(entity)).ok()
+    fn stands_on(&self, entity: Arc<dyn super::Entity>) -> Option<Waiting<'_>> {
+        self.waits.begin(current_entity(), entity).ok()
     }
 
     /// Runs a task at once on this thread, inside a task of the pool.

@@ -1,12 +1,6 @@
 //! What a worker can run besides plain tasks.
 
-use std::{
-    any::Any,
-    cell::{Cell, UnsafeCell},
-    marker::PhantomData,
-    sync::Arc,
-    time::Duration,
-};
+use std::{any::Any, cell::UnsafeCell, marker::PhantomData, mem, ptr::NonNull, sync::Arc};
 
 use super::{local::Runnable, turn::Turn};
 use crate::{
@@ -19,15 +13,22 @@ use crate::{
 pub(crate) trait Entity: Any + Send + Sync {
     /// What diagnostics call it.
     fn name(&self) -> String;
-    /// What only the holder of its token may touch.
-    fn share(&self) -> &ShareCell;
-    /// Runs tasks as long as `turn` allows. `true` if there are more to run;
-    /// else the turn was charged and the token is spent.
-    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool;
     /// The listing's line.
     fn stats(&self) -> SerializerStats;
     /// Refuses all further tasks and drops the waiting ones; returns how many.
     fn abandon(&self) -> u64;
+}
+
+/// An entity of a known type, which a worker can run.
+///
+/// # Safety
+///
+/// - It is `repr(C)`, its first field is a [`ShareCell`] made for its own type,
+///   and it lives in an `Arc`.
+pub(crate) unsafe trait Runs: Entity + Sized {
+    /// Runs tasks as long as `turn` allows. `true` if there are more to run;
+    /// else the turn was charged and the token is spent.
+    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool;
 }
 
 /// The concrete entity behind the trait.
@@ -38,52 +39,166 @@ pub(crate) fn downcast<E: Entity>(entity: Arc<dyn Entity>) -> Option<Arc<E>> {
 
 /// The right to run an entity in turn, and its place in the run queues. There
 /// is one at a time for each entity; see README.md, "The token".
-pub(crate) struct Token {
-    entity: Arc<dyn Entity>,
-    /// Not `Sync`: who has a reference to it is alone with the entity's share.
-    _not_sync: PhantomData<Cell<()>>,
-}
+///
+/// It holds a reference to the entity, in one word: tokens move from hand to
+/// hand, and larger ones through memory, where a processor waits for what it
+/// has just written. Tokens are not `Sync`, so who has a reference to one is
+/// alone with the entity's share.
+pub(crate) struct Token(NonNull<ShareCell>);
+
+// SAFETY: entities may change threads, and nobody reaches the share but by the token.
+unsafe impl Send for Token {}
 
 impl Token {
     /// # Safety
     ///
     /// - No other token of `entity` exists, but one that is spent.
-    pub(crate) unsafe fn new(entity: Arc<dyn Entity>) -> Self {
-        Self {
-            entity,
-            _not_sync: PhantomData,
-        }
+    #[inline(always)]
+    pub(crate) unsafe fn new<E: Runs>(entity: Arc<E>) -> Self {
+        // SAFETY: a pointer into an `Arc` is not null.
+        Self(unsafe { NonNull::new_unchecked(Arc::into_raw(entity).cast_mut()) }.cast())
     }
 
+    /// Runs the entity's tasks as long as `turn` allows; the token comes back
+    /// if there are more.
     #[inline(always)]
-    pub(crate) fn entity(&self) -> &Arc<dyn Entity> {
-        &self.entity
+    pub(super) fn run(self, turn: &mut Turn<'_, '_>) -> Option<Self> {
+        let run = self.code().run;
+        // SAFETY: the code is that of the entity's type.
+        unsafe { run(self, turn) }
+    }
+
+    /// The entity, for as long as the token is there.
+    #[inline(always)]
+    pub(crate) fn whose(&self) -> Whose<'_> {
+        Whose(self.0, PhantomData)
+    }
+
+    pub(super) fn entity(&self) -> &dyn Entity {
+        // SAFETY: the token keeps the entity.
+        unsafe { &*self.whose().as_dyn() }
+    }
+
+    /// Where the entity is, as its `Arc` has it.
+    #[inline(always)]
+    pub(super) fn as_ptr(&self) -> *const () {
+        self.0.as_ptr().cast_const().cast()
     }
 
     /// Queues the entity for its next turn.
     #[inline(always)]
     pub(super) fn wake(self, queue: &mut RunQueue<Runnable>) {
-        let share = self.entity.share().0.get();
         // SAFETY: the token, and with it the entity, goes into the queue, which
         // outlives the borrow and does not look into the token.
-        let standing = unsafe { &mut (*share).standing };
+        let standing = unsafe { &mut (*self.share()).standing };
         queue.wake(Runnable::Entity(self), standing, Place::Back);
     }
 
-    /// Charges the entity and queues it again.
+    /// Charges the entity, queues it again and takes out the next to run.
     #[inline(always)]
-    pub(super) fn put_back(self, queue: &mut RunQueue<Runnable>, ran: Duration) {
-        let share = self.entity.share().0.get();
-        // SAFETY: as in `wake`.
-        let standing = unsafe { &mut (*share).standing };
-        queue.put_back(Runnable::Entity(self), standing, ran);
+    pub(super) fn switch(self, queue: &mut RunQueue<Runnable>, ran_ns: u64) -> Runnable {
+        // SAFETY: as in `wake`; the borrow is over before the next is run.
+        let standing = unsafe { &mut (*self.share()).standing };
+        queue.switch_after(Runnable::Entity(self), standing, ran_ns)
     }
 
     /// The entity's share of the workers, for `work`, which asks no token for it again.
     #[inline(always)]
     pub(super) fn with_share<R>(&self, work: impl FnOnce(&mut Share) -> R) -> R {
         // SAFETY: there is one token, on this thread, and `work` does not come here.
-        work(unsafe { &mut *self.entity.share().0.get() })
+        work(unsafe { &mut *self.share() })
+    }
+
+    #[inline(always)]
+    fn share(&self) -> *mut Share {
+        // SAFETY: the token keeps the entity, and the cell is its first field.
+        unsafe { self.0.as_ref() }.share.get()
+    }
+
+    #[inline(always)]
+    fn code(&self) -> &'static Code {
+        // SAFETY: as above.
+        unsafe { self.0.as_ref() }.code
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        // SAFETY: the reference that the token held is given up, once.
+        drop(unsafe { Arc::from_raw(self.whose().as_dyn()) });
+    }
+}
+
+/// An entity that is there for as long as `'a`, in one word.
+#[derive(Clone, Copy)]
+pub(crate) struct Whose<'a>(NonNull<ShareCell>, PhantomData<&'a ShareCell>);
+
+impl<'a> Whose<'a> {
+    pub(crate) fn of<E: Runs>(entity: &'a Arc<E>) -> Self {
+        // SAFETY: a pointer into an `Arc` is not null.
+        let entity = unsafe { NonNull::new_unchecked(Arc::as_ptr(entity).cast_mut()) };
+        Self(entity.cast(), PhantomData)
+    }
+
+    /// For who remembers it where no lifetime can be told.
+    #[inline(always)]
+    pub(super) fn as_ptr(self) -> *const ShareCell {
+        self.0.as_ptr()
+    }
+
+    /// # Safety
+    ///
+    /// - `remembered` came from `as_ptr`, or is null, and the entity is alive.
+    pub(super) unsafe fn from_ptr(remembered: *const ShareCell) -> Option<Self> {
+        NonNull::new(remembered.cast_mut()).map(|cell| Self(cell, PhantomData))
+    }
+
+    /// A reference of one's own.
+    pub(super) fn to_arc(self) -> Arc<dyn Entity> {
+        let entity = self.as_dyn();
+        // SAFETY: it is that of an `Arc`, which is alive; one more is counted for ours.
+        unsafe {
+            Arc::increment_strong_count(entity);
+            Arc::from_raw(entity)
+        }
+    }
+
+    #[inline(always)]
+    fn as_dyn(self) -> *const dyn Entity {
+        // SAFETY: the entity is there, the cell is its first field, and the
+        // code is that of its type.
+        unsafe { (self.0.as_ref().code.as_dyn)(self.0) }
+    }
+}
+
+/// What can be done with an entity whose type was erased.
+#[derive(Debug)]
+struct Code {
+    run: unsafe fn(Token, &mut Turn<'_, '_>) -> Option<Token>,
+    as_dyn: unsafe fn(NonNull<ShareCell>) -> *const dyn Entity,
+}
+
+impl Code {
+    /// # Safety
+    ///
+    /// - The token is one of an `E`.
+    unsafe fn run<E: Runs>(token: Token, turn: &mut Turn<'_, '_>) -> Option<Token> {
+        let entity = token.0.cast::<E>().as_ptr();
+        // SAFETY: by contract; the token keeps the entity meanwhile.
+        if unsafe { &*entity }.run(&token, turn) {
+            return Some(token);
+        }
+        mem::forget(token);
+        // SAFETY: the reference that the token held is given up, once.
+        drop(unsafe { Arc::from_raw(entity) });
+        None
+    }
+
+    /// # Safety
+    ///
+    /// - `cell` is the first field of an `E`.
+    unsafe fn as_dyn<E: Runs>(cell: NonNull<ShareCell>) -> *const dyn Entity {
+        cell.cast::<E>().as_ptr()
     }
 }
 
@@ -95,19 +210,32 @@ pub(crate) struct Share {
     pub(super) allowance_log2: u8,
 }
 
-/// Holds a [`Share`] inside the entity, for the holder of the token.
-#[derive(Debug, Default)]
-pub(crate) struct ShareCell(UnsafeCell<Share>);
+/// Holds a [`Share`] inside the entity, for the holder of the token, and says
+/// of which type the entity is.
+#[derive(Debug)]
+pub(crate) struct ShareCell {
+    share: UnsafeCell<Share>,
+    code: &'static Code,
+}
 
 // SAFETY: only the holder of the entity's token, of which there is one, reaches the share.
 unsafe impl Sync for ShareCell {}
 
 impl ShareCell {
-    pub(crate) fn new(standing: Standing) -> Self {
+    /// The share of an `E`.
+    pub(crate) fn new<E: Runs>(standing: Standing) -> Self {
         let allowance_log2 = 0;
-        Self(UnsafeCell::new(Share {
-            standing,
-            allowance_log2,
-        }))
+        Self {
+            share: UnsafeCell::new(Share {
+                standing,
+                allowance_log2,
+            }),
+            code: const {
+                &Code {
+                    run: Code::run::<E>,
+                    as_dyn: Code::as_dyn::<E>,
+                }
+            },
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     context::{self, SelfWake},
-    entity::{Entity, ShareCell, Token},
+    entity::{Entity, Runs, ShareCell, Token},
     hand::Hand,
     join::{Abort, JoinError, JoinHandle, Outcome},
     shared::Shared,
@@ -33,8 +33,8 @@ where
 {
     let outcome = Arc::new(Outcome::default());
     let fiber = Arc::new(Fiber {
+        share: ShareCell::new::<Fiber<F>>(Standing::new(class)),
         pool: Arc::clone(pool),
-        share: ShareCell::new(Standing::new(class)),
         progress: AtomicU8::new(ASLEEP),
         is_aborted: AtomicBool::new(false),
         future: UnsafeCell::new(Some(Box::pin(future))),
@@ -50,9 +50,10 @@ where
 }
 
 /// The future, and how far it is. Who has the token is alone with the future.
+#[repr(C)]
 struct Fiber<F: Future> {
-    pool: Arc<Shared>,
     share: ShareCell,
+    pool: Arc<Shared>,
     progress: AtomicU8,
     is_aborted: AtomicBool,
     future: UnsafeCell<Option<Pin<Box<F>>>>,
@@ -125,7 +126,7 @@ where
 
     /// A waker that counts no reference of its own: the token's is enough while it is lent.
     fn borrowed_waker(&self, token: &Token) -> ManuallyDrop<Waker> {
-        let this = Arc::as_ptr(token.entity()).cast::<Self>();
+        let this = token.as_ptr().cast::<Self>();
         // SAFETY: the token is this fiber's, so the pointer is that of an `Arc`
         // of it, which lives as long as the token; `ManuallyDrop` keeps its
         // count as it is.
@@ -248,6 +249,22 @@ where
     }
 }
 
+// SAFETY: it is `repr(C)`, begins with the share of its type, and `spawn` puts
+// it into an `Arc`.
+unsafe impl<F> Runs for Fiber<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    /// One poll a turn: who yields wants others to run.
+    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
+        let hand = turn.hand(&self.pool);
+        hand.count_started();
+        self.pool
+            .as_entity(token.whose(), || self.run_once(hand, token, turn))
+    }
+}
+
 impl<F> Entity for Fiber<F>
 where
     F: Future + Send + 'static,
@@ -255,18 +272,6 @@ where
 {
     fn name(&self) -> String {
         "(future)".to_owned()
-    }
-
-    fn share(&self) -> &ShareCell {
-        &self.share
-    }
-
-    /// One poll a turn: who yields wants others to run.
-    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
-        let hand = self.pool.hand();
-        hand.count_started();
-        self.pool
-            .as_entity(token.entity(), || self.run_once(hand, token, turn))
     }
 
     fn stats(&self) -> SerializerStats {

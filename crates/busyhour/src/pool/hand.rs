@@ -30,6 +30,12 @@ impl Shared {
 }
 
 impl<'a> Hand<'a> {
+    /// `seat` is this thread's in the pool, if it has one.
+    #[inline(always)]
+    pub(super) fn new(shared: &'a Arc<Shared>, seat: Option<Seat<'a>>) -> Self {
+        Self { shared, seat }
+    }
+
     /// The time, exact from outside; on a worker as of a few short turns ago,
     /// or of the beginning of the turn that runs.
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! What a worker has before it: its lane of plain tasks and its run queue.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use super::{berth::Berth, entity::Token, lane::Lane};
 use crate::{
@@ -83,24 +83,33 @@ impl Local {
     }
 
     /// Charges who ran last, and says whose turn it is now.
-    #[inline]
-    pub(super) fn switch(&mut self, last: Option<(Runnable, Duration)>) -> Option<Runnable> {
+    #[inline(always)]
+    pub(super) fn switch(&mut self, last: Option<Runnable>, ran_ns: u64) -> Option<Runnable> {
         match last {
-            Some((Runnable::Entity(token), ran)) => token.put_back(&mut self.run_queue, ran),
-            Some((Runnable::Lane, ran)) => self.put_back_lane(ran),
-            None => {}
+            Some(Runnable::Entity(token)) => Some(self.switch_from(token, ran_ns)),
+            Some(Runnable::Lane) => self.switch_from_lane(ran_ns),
+            None => self.next(),
         }
-        self.next()
     }
 
-    #[inline]
-    fn put_back_lane(&mut self, ran: Duration) {
+    #[inline(always)]
+    fn switch_from(&mut self, token: Token, ran_ns: u64) -> Runnable {
+        self.queue_lane();
+        let next = token.switch(&mut self.run_queue, ran_ns);
+        self.lane_is_queued &= !matches!(next, Runnable::Lane);
+        next
+    }
+
+    #[inline(never)]
+    fn switch_from_lane(&mut self, ran_ns: u64) -> Option<Runnable> {
         if self.lane.is_empty() || self.run_queue.is_empty() {
-            self.run_queue.sleep(&mut self.lane_standing, ran);
-        } else {
-            self.lane_is_queued = true;
-            (self.run_queue).put_back(Runnable::Lane, &mut self.lane_standing, ran);
+            (self.run_queue).sleep_after(&mut self.lane_standing, ran_ns);
+            return self.next();
         }
+        let lane = &mut self.lane_standing;
+        let next = (self.run_queue).switch_after(Runnable::Lane, lane, ran_ns);
+        self.lane_is_queued = !matches!(next, Runnable::Lane);
+        Some(next)
     }
 
     #[inline]
@@ -108,15 +117,19 @@ impl Local {
         if self.run_queue.is_empty() {
             return (!self.lane.is_empty()).then_some(Runnable::Lane);
         }
+        self.queue_lane();
+        let next = self.run_queue.pick();
+        self.lane_is_queued &= !matches!(next, Some(Runnable::Lane));
+        next
+    }
+
+    /// Lets the lane compete with the entities, if it has tasks.
+    #[inline(always)]
+    fn queue_lane(&mut self) {
         if !self.lane.is_empty() && !self.lane_is_queued {
             self.lane_is_queued = true;
             (self.run_queue).wake(Runnable::Lane, &mut self.lane_standing, Place::Back);
         }
-        let next = self.run_queue.pick();
-        if matches!(next, Some(Runnable::Lane)) {
-            self.lane_is_queued = false;
-        }
-        next
     }
 
     /// Takes over what came from outside or was stolen; gives it back after a shutdown.

@@ -1,7 +1,5 @@
 //! Measures turns with few clock reads. See README.md, "Time".
 
-use std::time::Duration;
-
 use super::worker::Published;
 use crate::clock::{Clock, Instant};
 
@@ -19,7 +17,7 @@ pub(super) struct Meter<'a> {
     unread_max: u32,
     unread_left: u32,
     /// The last measured share of a turn: what an unread one is charged.
-    share: Duration,
+    share_ns: u64,
     /// Turns still to be read one by one.
     precise_turns: u32,
 }
@@ -33,7 +31,7 @@ impl<'a> Meter<'a> {
             now: clock.now(),
             unread_max: 0,
             unread_left: 0,
-            share: Duration::ZERO,
+            share_ns: 0,
             precise_turns: PRECISE_TURNS,
         };
         published.set_now(meter.now);
@@ -46,10 +44,16 @@ impl<'a> Meter<'a> {
         self.now
     }
 
+    /// Whether the clock was read just before the turn that begins.
+    #[inline(always)]
+    pub(super) fn is_fresh(&self) -> bool {
+        self.unread_left == self.unread_max
+    }
+
     /// Notes how long the entity waited whose turn begins, if the clock was read just before.
     #[inline(always)]
     pub(super) fn note_wait_since(&self, since: Instant) {
-        if self.unread_left == self.unread_max {
+        if self.is_fresh() {
             let wait_ns = &self.published.tally.wait_ns;
             wait_ns.add(self.now.nanos_since(since), 1);
         }
@@ -61,31 +65,32 @@ impl<'a> Meter<'a> {
         self.begin(self.clock.now());
     }
 
-    /// Ends a turn; returns what to charge it. `is_exhausted` if it used up its allowance.
+    /// Ends a turn; returns the nanoseconds to charge it. `is_exhausted` if it
+    /// used up its allowance.
     #[inline(always)]
-    pub(super) fn end_turn(&mut self, is_exhausted: bool) -> Duration {
+    pub(super) fn end_turn(&mut self, is_exhausted: bool) -> u64 {
         if is_exhausted || self.unread_left == 0 {
             return self.read();
         }
         self.unread_left -= 1;
-        self.share
+        self.share_ns
     }
 
     /// What was not charged to the unread turns goes to the one that just ended.
     #[inline(never)]
-    fn read(&mut self) -> Duration {
+    fn read(&mut self) -> u64 {
         let now = self.clock.now();
-        let elapsed = now - self.now;
-        self.note_runs(now.nanos_since(self.now));
-        let unread_turns = self.unread_max - self.unread_left;
-        let owed = elapsed.saturating_sub(self.share * unread_turns);
-        self.share = elapsed / (unread_turns + 1);
-        self.precise_turns = match self.share > SHORT_TURN {
+        let elapsed_ns = now.nanos_since(self.now);
+        self.note_runs(elapsed_ns);
+        let unread_turns = u64::from(self.unread_max - self.unread_left);
+        let owed_ns = elapsed_ns.saturating_sub(self.share_ns * unread_turns);
+        self.share_ns = elapsed_ns / (unread_turns + 1);
+        self.precise_turns = match self.share_ns > SHORT_TURN_NS {
             true => PRECISE_TURNS,
             false => self.precise_turns.saturating_sub(1),
         };
         self.begin(now);
-        owed
+        owed_ns
     }
 
     /// Measures on from a reading.
@@ -110,9 +115,9 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// The next allowance of an entity that used one up in `ran`.
-pub(super) fn next_allowance_log2(allowance_log2: u8, ran: Duration) -> u8 {
-    if ran < QUANTUM {
+/// The next allowance of an entity that used one up in `ran_ns`.
+pub(super) fn next_allowance_log2(allowance_log2: u8, ran_ns: u64) -> u8 {
+    if ran_ns < QUANTUM_NS {
         (allowance_log2 + 1).min(ALLOWANCE_LOG2_MAX)
     } else {
         0
@@ -120,18 +125,19 @@ pub(super) fn next_allowance_log2(allowance_log2: u8, ran: Duration) -> u8 {
 }
 
 /// A turn that costs no more is not worth a clock read.
-const SHORT_TURN: Duration = Duration::from_micros(2);
+const SHORT_TURN_NS: u64 = 2_000;
 const UNREAD_TURNS_MAX: u32 = 15;
 /// So many short turns in a row before they are no longer read one by one.
 const PRECISE_TURNS: u32 = 64;
 /// Others get their turn after about this time.
-const QUANTUM: Duration = Duration::from_micros(50);
+const QUANTUM_NS: u64 = 50_000;
 const ALLOWANCE_LOG2_MAX: u8 = 6;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::UnixTime;
+    use std::time::Duration;
 
     fn meter(published: &Published) -> (Meter<'_>, Clock) {
         let clock = Clock::simulated(UnixTime::from_secs(0));
@@ -140,7 +146,7 @@ mod tests {
 
     fn turn(meter: &mut Meter<'_>, clock: &Clock, ran: Duration) -> Duration {
         clock.as_virtual().unwrap().advance(ran);
-        meter.end_turn(false)
+        Duration::from_nanos(meter.end_turn(false))
     }
 
     #[test]
@@ -170,7 +176,7 @@ mod tests {
     fn the_allowance_grows_while_turns_are_short() {
         let after =
             |times: usize, ran| (0..times).fold(0, |log2, _| next_allowance_log2(log2, ran));
-        assert_eq!(after(20, Duration::from_micros(10)), 6);
-        assert_eq!(next_allowance_log2(6, Duration::from_millis(1)), 0);
+        assert_eq!(after(20, 10_000), 6);
+        assert_eq!(next_allowance_log2(6, 1_000_000), 0);
     }
 }

@@ -33,6 +33,16 @@ impl PhaseCell {
         }
     }
 
+    #[inline(always)]
+    pub(super) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Phase::Open as u8
+    }
+
+    #[inline(always)]
+    pub(super) fn is_sealed(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Phase::Sealed as u8
+    }
+
     /// Goes on to `phase`, if it is a later one.
     pub(super) fn enter(&self, phase: Phase) {
         self.0.fetch_max(phase as u8, Ordering::SeqCst);

@@ -18,7 +18,7 @@ use super::{
     builder::{Builder, WorkerCounts},
     context::{self, within},
     crew::Crew,
-    entity::{Entity, Token},
+    entity::{Token, Whose},
     fences,
     inbound::Closed,
     phase::{Phase, PhaseCell},
@@ -154,17 +154,18 @@ impl Shared {
     /// Whether the caller may add tasks now.
     #[inline(always)]
     pub(crate) fn admits(&self) -> bool {
-        match self.phase.get() {
-            Phase::Open => true,
-            Phase::Draining | Phase::Ending => self.is_inside(),
-            Phase::Sealed => false,
-        }
+        self.phase.is_open() || self.admits_insiders()
+    }
+
+    #[cold]
+    fn admits_insiders(&self) -> bool {
+        !self.is_sealed() && self.is_inside()
     }
 
     /// Whether no task may start any more.
     #[inline(always)]
     pub(crate) fn is_sealed(&self) -> bool {
-        self.phase.get() == Phase::Sealed
+        self.phase.is_sealed()
     }
 
     /// The counters of this thread.
@@ -443,7 +444,7 @@ impl Shared {
 
     /// Runs `f`, which runs tasks of `entity`.
     #[inline(always)]
-    pub(crate) fn as_entity<R>(&self, entity: &Arc<dyn Entity>, f: impl FnOnce() -> R) -> R {
+    pub(crate) fn as_entity<R>(&self, entity: Whose<'_>, f: impl FnOnce() -> R) -> R {
         within(self, Some(entity), f)
     }
 

@@ -1,6 +1,9 @@
 //! One turn of an entity: what it may run, and what it is charged.
 
-use super::{context, entity::Token, meter::Meter, shared::Shared, worker::Seat};
+use std::sync::Arc;
+
+use super::{context, entity::Token, hand::Hand, meter::Meter, shared::Shared, worker::Seat};
+
 use crate::clock::Instant;
 
 /// Handed to an entity that runs.
@@ -15,6 +18,7 @@ pub(crate) struct Turn<'a, 'm> {
 impl<'a, 'm> Turn<'a, 'm> {
     /// One task, charged to nobody.
     pub(super) fn single(shared: &Shared) -> Self {
+        context::forget_give_way();
         Self {
             on: None,
             tasks_left: 1,
@@ -22,6 +26,7 @@ impl<'a, 'm> Turn<'a, 'm> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn on_worker(seat: Seat<'m>, meter: &'a mut Meter<'m>, allowance_log2: u8) -> Self {
         let began = meter.now();
         Self {
@@ -29,6 +34,21 @@ impl<'a, 'm> Turn<'a, 'm> {
             tasks_left: 1 << allowance_log2,
             began,
         }
+    }
+
+    /// This thread's side of the pool.
+    #[inline(always)]
+    pub(crate) fn hand<'p>(&self, shared: &'p Arc<Shared>) -> Hand<'p>
+    where
+        'm: 'p,
+    {
+        Hand::new(shared, self.on.as_ref().map(|(seat, _)| *seat))
+    }
+
+    /// The first task, for which there is always room in a turn.
+    #[inline(always)]
+    pub(crate) fn take_first(&mut self) {
+        self.tasks_left -= 1;
     }
 
     /// Whether one task more may run, which the caller then does.
@@ -55,12 +75,12 @@ impl<'a, 'm> Turn<'a, 'm> {
     #[inline(always)]
     pub(crate) fn charge(&mut self, token: &Token) {
         if let Some((seat, meter)) = &mut self.on {
-            let ran = meter.end_turn(false);
+            let ran_ns = meter.end_turn(false);
             let worker = seat.worker;
             token.with_share(|share| {
                 // The queue itself is not needed for it, so neither is the gate.
                 let standing = &mut share.standing;
-                standing.fall_asleep(worker.id(), worker.published.epoch(), ran);
+                standing.fall_asleep(worker.id(), worker.published.epoch(), ran_ns);
             });
         }
     }

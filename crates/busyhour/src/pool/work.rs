@@ -1,6 +1,6 @@
 //! A worker's day: switch, run, search, sleep.
 
-use std::{hint::spin_loop, sync::atomic::Ordering, time::Duration};
+use std::{hint::spin_loop, sync::atomic::Ordering};
 
 use super::{
     context,
@@ -27,9 +27,10 @@ impl Shared {
             lane_allowance_log2: 0,
             turns: 0,
             last: None,
+            ran_ns: 0,
         };
         seat.worker.is_at_work.store(true, Ordering::SeqCst);
-        while self.phase.get() != Phase::Sealed && (day.turn() || day.find_work()) {}
+        while !self.is_sealed() && (day.turn() || day.find_work()) {}
         day.put_back_last();
         seat.worker.is_at_work.store(false, Ordering::SeqCst);
     }
@@ -48,8 +49,10 @@ struct Day<'a> {
     patrol: Patrol,
     lane_allowance_log2: u8,
     turns: u32,
-    /// Who ran last and has more to do, and what it is charged.
-    last: Option<(Runnable, Duration)>,
+    /// Who ran last and has more to do.
+    last: Option<Runnable>,
+    /// What it is charged.
+    ran_ns: u64,
 }
 
 impl Day<'_> {
@@ -58,15 +61,15 @@ impl Day<'_> {
     fn turn(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
         self.seat.worker.published.set_turns(self.turns);
-        if self.patrol.is_due(self.meter.now(), self.turns) {
+        if self.meter.is_fresh() && self.patrol.is_due(self.meter.now(), self.turns) {
             self.go_on_patrol();
         }
         if self.seat.worker.inbound.len() > 0 && self.may_take_over() {
             self.take_over(self.seat.worker.inbound.take());
         }
         context::forget_give_way();
-        let last = self.last.take();
-        let next = self.seat.local(|local| local.switch(last));
+        let (last, ran_ns) = (self.last.take(), self.ran_ns);
+        let next = self.seat.local(|local| local.switch(last, ran_ns));
         match next {
             Some(Runnable::Lane) => self.run_lane(),
             Some(Runnable::Entity(token)) => self.run_entity(token),
@@ -120,26 +123,26 @@ impl Day<'_> {
         let allowance = 1 << self.lane_allowance_log2;
         let ran = self.shared.run_lane(self.seat, allowance);
         let is_exhausted = ran == allowance;
-        let charge = self.meter.end_turn(is_exhausted);
+        self.ran_ns = self.meter.end_turn(is_exhausted);
         if is_exhausted {
-            self.lane_allowance_log2 = next_allowance_log2(self.lane_allowance_log2, charge);
+            self.lane_allowance_log2 = next_allowance_log2(self.lane_allowance_log2, self.ran_ns);
         }
-        self.last = Some((Runnable::Lane, charge));
+        self.last = Some(Runnable::Lane);
     }
 
     fn run_entity(&mut self, token: Token) {
         let allowance_log2 = token.with_share(|share| share.allowance_log2);
         let mut turn = Turn::on_worker(self.seat, &mut self.meter, allowance_log2);
-        if !token.entity().run(&token, &mut turn) {
+        let Some(token) = token.run(&mut turn) else {
             return;
-        }
+        };
         let is_exhausted = turn.is_exhausted();
-        let charge = self.meter.end_turn(is_exhausted);
+        self.ran_ns = self.meter.end_turn(is_exhausted);
         if is_exhausted {
-            let next = next_allowance_log2(allowance_log2, charge);
+            let next = next_allowance_log2(allowance_log2, self.ran_ns);
             token.with_share(|share| share.allowance_log2 = next);
         }
-        self.last = Some((Runnable::Entity(token), charge));
+        self.last = Some(Runnable::Entity(token));
     }
 
     /// Searches, then sleeps, then searches again; `false` to end the day.
@@ -244,7 +247,7 @@ impl Day<'_> {
     /// Leaves nothing in this worker's hands when the pool is sealed: the
     /// shutdown finds it in the queue, or has been there already.
     fn put_back_last(&mut self) {
-        if let Some((Runnable::Entity(token), _)) = self.last.take()
+        if let Some(Runnable::Entity(token)) = self.last.take()
             && let Err(token) = self.seat.local(|local| local.wake(token))
         {
             self.shared.abandon(&token);

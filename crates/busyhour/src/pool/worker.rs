@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    marker::PhantomData,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
@@ -11,8 +12,7 @@ use std::{
 };
 
 use super::{
-    Hook, affinity,
-    context::{self, OnWorker},
+    Hook, affinity, context,
     gate::Gate,
     inbound::Inbound,
     local::Local,
@@ -198,18 +198,17 @@ fn id(number: usize) -> WorkerId {
 pub(super) struct Seat<'a> {
     pub(super) worker: &'a Worker,
     /// Keeps the seat on its thread.
-    _proof: OnWorker,
+    _not_send: PhantomData<*const ()>,
 }
 
 impl<'a> Seat<'a> {
     /// The seat of this thread, if it is a worker of `shared`.
     #[inline(always)]
     pub(super) fn of(shared: &'a Shared) -> Option<Self> {
-        let on_worker = context::worker_of(shared)?;
-        let worker = shared.workers.get(on_worker.number())?;
+        let worker = context::worker_of(shared)?;
         Some(Self {
             worker,
-            _proof: on_worker,
+            _not_send: PhantomData,
         })
     }
 
@@ -226,8 +225,8 @@ impl<'a> Seat<'a> {
     #[inline(always)]
     pub(super) fn local<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
         let worker = self.worker;
-        // SAFETY: the proof says that this thread is the worker, and it
-        // cannot leave the thread; closures given here do not nest.
+        // SAFETY: a seat is made on its worker's thread only, and
+        // cannot leave it; closures given here do not nest.
         unsafe {
             worker.gate.as_owner(|local| {
                 let result = work(local);

@@ -13,6 +13,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Adaptive<E> {
     mode: Mode,
+    /// Of whichever is in use, so that a look at it need not ask which.
+    len: usize,
     short: Short<E>,
     long: Long<E>,
 }
@@ -23,6 +25,7 @@ impl<E> Adaptive<E> {
     pub(super) fn new() -> Self {
         Self {
             mode: Mode::Short,
+            len: 0,
             short: Short::new(),
             long: Long::new(),
         }
@@ -34,16 +37,14 @@ impl<E> Adaptive<E> {
 
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
-        match self.mode {
-            Mode::Short => self.short.len(),
-            Mode::Long => self.long.len(),
-        }
+        self.len
     }
 
     #[inline(always)]
     pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
+        self.len += 1;
         if self.mode == Mode::Short {
-            if !self.short.is_full() {
+            if self.len <= short::CAPACITY {
                 return self.short.push(entity, rank, place);
             }
             self.lengthen();
@@ -54,6 +55,10 @@ impl<E> Adaptive<E> {
     /// Takes out the next to run.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
+        if self.len == 0 {
+            return None;
+        }
+        self.len -= 1;
         match self.mode {
             Mode::Short => self.short.pop(),
             Mode::Long => {
@@ -61,6 +66,16 @@ impl<E> Adaptive<E> {
                 self.shorten_if_few();
                 popped
             }
+        }
+    }
+
+    /// Queues `entity` behind its equals and takes out the next to run, which
+    /// may be itself.
+    #[inline(always)]
+    pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
+        match self.mode {
+            Mode::Short => self.short.exchange(entity, rank),
+            Mode::Long => self.long.exchange(entity, rank),
         }
     }
 
@@ -77,14 +92,15 @@ impl<E> Adaptive<E> {
     where
         E: PartialEq,
     {
-        match self.mode {
+        let removed = match self.mode {
             Mode::Short => self.short.remove(entity),
-            Mode::Long => {
-                let removed = self.long.remove(entity, rank);
-                self.shorten_if_few();
-                removed
-            }
+            Mode::Long => self.long.remove(entity, rank),
+        }?;
+        self.len -= 1;
+        if self.mode == Mode::Long {
+            self.shorten_if_few();
         }
+        Some(removed)
     }
 
     /// Moves all into lists by rank. They leave the ring in the order in which
@@ -100,7 +116,7 @@ impl<E> Adaptive<E> {
 
     #[inline(always)]
     fn shorten_if_few(&mut self) {
-        if self.long.len() <= SHORT_AGAIN {
+        if self.len <= SHORT_AGAIN {
             self.shorten();
         }
     }

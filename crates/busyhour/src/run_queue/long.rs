@@ -1,5 +1,6 @@
 use super::{Place, rank::Rank, ranks::Ranks};
-use std::{collections::VecDeque, mem};
+use crate::ring::Ring;
+use std::mem;
 
 /// Many entities in one list a rank, and a bitmap of the ranks that have any.
 ///
@@ -9,49 +10,44 @@ use std::{collections::VecDeque, mem};
 #[derive(Debug)]
 pub(super) struct Long<E> {
     /// One for each rank, once there was anything to hold.
-    lists: Vec<VecDeque<E>>,
+    lists: Vec<Ring<E>>,
     /// The ranks whose lists hold something, or did until lately.
     occupied: Ranks,
     /// The highest of these; `NOBODY` if there is none.
     top: Rank,
-    len: usize,
 }
 
 impl<E> Long<E> {
     /// A list that empties gives its memory back if it has room for more.
     const KEPT_CAPACITY: usize = 64;
+    /// What a list has room for at first.
+    const CAPACITY_MIN: usize = 4;
 
     pub(super) fn new() -> Self {
         Self {
             lists: Vec::new(),
             occupied: Ranks::default(),
             top: Rank::NOBODY,
-            len: 0,
         }
     }
 
     /// Makes the lists, before the first entity is pushed.
     pub(super) fn prepare(&mut self) {
-        self.lists.resize_with(Rank::COUNT, VecDeque::new);
-    }
-
-    #[inline(always)]
-    pub(super) fn len(&self) -> usize {
-        self.len
+        self.lists.resize_with(Rank::COUNT, Ring::new);
     }
 
     #[inline(always)]
     pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
         let list = &mut self.lists[rank.index()];
+        let is_first = list.is_empty();
         match place {
-            Place::Front => list.push_front(entity),
-            Place::Back => list.push_back(entity),
+            Place::Front => list.push_front(Self::CAPACITY_MIN, entity),
+            Place::Back => list.push_back(Self::CAPACITY_MIN, || entity),
         }
-        if list.len() == 1 {
+        if is_first {
             self.occupied.insert(rank);
             self.top = self.top.max(rank);
         }
-        self.len += 1;
     }
 
     /// Takes out the next to run.
@@ -60,16 +56,36 @@ impl<E> Long<E> {
     /// entity leaves, since that one is often put back before the next pick.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
-        loop {
-            let rank = self.top;
-            if let Some(entity) = self.lists[rank.index()].pop_front() {
-                self.len -= 1;
-                return Some((entity, rank));
+        if self.lists[self.top.index()].is_empty() {
+            self.strike_off_empty();
+        }
+        let rank = self.top;
+        let entity = self.lists[rank.index()].pop_front()?;
+        Some((entity, rank))
+    }
+
+    /// Queues `entity` behind its equals and takes out the next to run, which
+    /// may be itself.
+    #[inline(always)]
+    pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
+        if rank == self.top {
+            return (self.lists[rank.index()].rotate(entity), rank);
+        }
+        self.exchange_ranks(entity, rank)
+    }
+
+    #[inline(never)]
+    fn exchange_ranks(&mut self, entity: E, rank: Rank) -> (E, Rank) {
+        self.strike_off_empty();
+        if rank > self.top {
+            return (entity, rank);
+        }
+        match self.pop() {
+            Some(next) => {
+                self.push(entity, rank, Place::Back);
+                next
             }
-            if rank == Rank::NOBODY {
-                return None;
-            }
-            self.strike_off(rank);
+            None => (entity, rank),
         }
     }
 
@@ -89,19 +105,19 @@ impl<E> Long<E> {
     where
         E: PartialEq,
     {
-        let list = &mut self.lists[rank.index()];
-        let found = list.iter().position(|queued| queued == entity)?;
-        self.len -= 1;
-        list.remove(found)
+        self.lists[rank.index()].remove(|queued| queued == entity)
     }
 
-    #[cold]
-    fn strike_off(&mut self, rank: Rank) {
-        self.occupied.remove(rank);
-        self.top = self.occupied.highest().unwrap_or(Rank::NOBODY);
-        let list = &mut self.lists[rank.index()];
-        if list.capacity() > Self::KEPT_CAPACITY {
-            *list = VecDeque::new();
+    /// Strikes off lists that have emptied, until the highest holds something.
+    #[inline(never)]
+    fn strike_off_empty(&mut self) {
+        while self.top != Rank::NOBODY && self.lists[self.top.index()].is_empty() {
+            self.occupied.remove(self.top);
+            let list = &mut self.lists[self.top.index()];
+            if list.capacity() > Self::KEPT_CAPACITY {
+                *list = Ring::new();
+            }
+            self.top = self.occupied.highest().unwrap_or(Rank::NOBODY);
         }
     }
 }

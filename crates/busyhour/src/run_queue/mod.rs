@@ -27,6 +27,7 @@ pub use worker_id::WorkerId;
 
 use adaptive::Adaptive;
 use rank::Rank;
+use standing::{Tick, nanos};
 use std::time::Duration;
 
 /// What an entity gains on the worker it last ran on: its data is there.
@@ -64,7 +65,7 @@ const _: () = assert!(SAME_WORKER_BONUS % 2 == 1);
 #[derive(Debug)]
 pub struct RunQueue<E> {
     worker: WorkerId,
-    tick_ns: u32,
+    tick: Tick,
     epoch: u32,
     queued: Adaptive<E>,
 }
@@ -83,7 +84,7 @@ impl<E> RunQueue<E> {
     pub fn with_tick(worker: WorkerId, tick: Duration) -> Self {
         Self {
             worker,
-            tick_ns: tick.as_nanos().clamp(1, u128::from(u32::MAX)) as u32,
+            tick: Tick::new(tick),
             epoch: 0,
             queued: Adaptive::new(),
         }
@@ -120,9 +121,51 @@ impl<E> RunQueue<E> {
     /// Charges an entity for the time it `ran` and queues it again, behind its equals.
     #[inline(always)]
     pub fn put_back(&mut self, entity: E, standing: &mut Standing, ran: Duration) {
-        self.sleep(standing, ran);
+        self.put_back_after(entity, standing, nanos(ran));
+    }
+
+    /// [`put_back`](RunQueue::put_back), for who has plain nanoseconds.
+    #[inline(always)]
+    pub(crate) fn put_back_after(&mut self, entity: E, standing: &mut Standing, ran_ns: u64) {
+        self.sleep_after(standing, ran_ns);
         let rank = Rank::of(standing, self.worker);
         self.queued.push(entity, rank, Place::Back);
+    }
+
+    /// Charges an entity for the time it `ran`, queues it again, behind its
+    /// equals, and takes out the next to run, which may be itself: a
+    /// [`put_back`](RunQueue::put_back) and a [`pick`](RunQueue::pick) in one,
+    /// for little more than half of what the two cost.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::run_queue::{Place, RunQueue, Standing, WorkerId};
+    ///
+    /// let mut queue = RunQueue::new(WorkerId::new(0));
+    /// let mut standings = [Standing::default(), Standing::default()];
+    /// queue.wake(1, &mut standings[1], Place::Back);
+    /// let mut running = 0;
+    /// for expected in [1, 0, 1] {
+    ///     let ran = Duration::from_micros(3);
+    ///     running = queue.switch(running, &mut standings[running], ran);
+    ///     assert_eq!(running, expected);
+    /// }
+    /// ```
+    #[inline(always)]
+    pub fn switch(&mut self, entity: E, standing: &mut Standing, ran: Duration) -> E {
+        self.switch_after(entity, standing, nanos(ran))
+    }
+
+    /// [`switch`](RunQueue::switch), for who has plain nanoseconds.
+    #[inline(always)]
+    pub(crate) fn switch_after(&mut self, entity: E, standing: &mut Standing, ran_ns: u64) -> E {
+        self.sleep_after(standing, ran_ns);
+        let rank = Rank::of(standing, self.worker);
+        let (next, rank) = self.queued.exchange(entity, rank);
+        if rank.is_used_up() {
+            self.begin_epoch();
+        }
+        next
     }
 
     /// Charges an entity that has no more to do for the time it `ran`.
@@ -131,8 +174,14 @@ impl<E> RunQueue<E> {
     /// epochs it will have missed.
     #[inline(always)]
     pub fn sleep(&self, standing: &mut Standing, ran: Duration) {
+        self.sleep_after(standing, nanos(ran));
+    }
+
+    /// [`sleep`](RunQueue::sleep), for who has plain nanoseconds.
+    #[inline(always)]
+    pub(crate) fn sleep_after(&self, standing: &mut Standing, ran_ns: u64) {
         standing.arrive(self.worker, self.epoch);
-        standing.charge(self.worker, nanos(ran), self.tick_ns);
+        standing.charge(self.worker, ran_ns, self.tick);
     }
 
     /// Brings the counter of an entity up to date without charging it: before
@@ -194,14 +243,6 @@ impl<E> RunQueue<E> {
         self.epoch = self.epoch.wrapping_add(1);
         self.queued.renew();
     }
-}
-
-/// Without the wide arithmetic of `Duration::as_nanos`.
-#[inline(always)]
-const fn nanos(duration: Duration) -> u64 {
-    const NANOS_PER_SEC: u64 = 1_000_000_000;
-    let whole = duration.as_secs().saturating_mul(NANOS_PER_SEC);
-    whole.saturating_add(duration.subsec_nanos() as u64)
 }
 
 /// Where in the list an entity is queued, which decides between equals.

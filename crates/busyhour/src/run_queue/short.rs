@@ -29,20 +29,10 @@ impl<E> Short<E> {
         }
     }
 
-    #[inline(always)]
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    #[inline(always)]
-    pub(super) fn is_full(&self) -> bool {
-        self.len == CAPACITY
-    }
-
     /// Puts an entity behind all that go before it. The ring must not be full.
     #[inline(always)]
     pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
-        debug_assert!(!self.is_full());
+        debug_assert!(self.len < CAPACITY);
         let mut hole = self.len;
         while hole > 0 && goes_before(rank, self.ranks[self.index(hole - 1)], place) {
             self.shift(hole - 1, hole);
@@ -62,6 +52,22 @@ impl<E> Short<E> {
         self.head = self.head.wrapping_add(1);
         self.len -= 1;
         Some((self.entities[index].take()?, self.ranks[index]))
+    }
+
+    /// Queues `entity` behind its equals and takes out the next to run, which
+    /// may be itself. There is always room for that.
+    #[inline(always)]
+    pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
+        if self.len == 0 || rank > self.ranks[self.index(0)] {
+            return (entity, rank);
+        }
+        match self.pop() {
+            Some(next) => {
+                self.push(entity, rank, Place::Back);
+                next
+            }
+            None => (entity, rank),
+        }
     }
 
     /// Begins an epoch; everybody here is used up.

@@ -1,4 +1,4 @@
-use super::{Class, Priority, RealTimePriority, RunQueue, SAME_WORKER_BONUS, WorkerId, nanos};
+use super::{Class, Priority, RealTimePriority, RunQueue, SAME_WORKER_BONUS, WorkerId};
 use std::time::Duration;
 
 /// What one entity has to say for itself when the next one is picked.
@@ -131,10 +131,10 @@ impl Standing {
     /// What [`RunQueue::sleep`](super::RunQueue::sleep) does in a queue of
     /// `worker` with the default tick, in its `epoch`, without the queue.
     #[inline(always)]
-    pub(crate) fn fall_asleep(&mut self, worker: WorkerId, epoch: u32, ran: Duration) {
-        const TICK_NS: u32 = RunQueue::<()>::DEFAULT_TICK.as_nanos() as u32;
+    pub(crate) fn fall_asleep(&mut self, worker: WorkerId, epoch: u32, ran_ns: u64) {
+        const TICK: Tick = Tick::new(RunQueue::<()>::DEFAULT_TICK);
         self.arrive(worker, epoch);
-        self.charge(worker, nanos(ran), TICK_NS);
+        self.charge(worker, ran_ns, TICK);
     }
 
     /// Gives it the counter it would have, had each epoch since the last call
@@ -155,28 +155,71 @@ impl Standing {
     /// A turn costs a thousandth of a tick at least. So even turns too short
     /// for the clock add up, and nobody stays ahead for ever.
     #[inline(always)]
-    pub(super) fn charge(&mut self, worker: WorkerId, ran_ns: u64, tick_ns: u32) {
+    pub(super) fn charge(&mut self, worker: WorkerId, ran_ns: u64, tick: Tick) {
         self.ran_on = worker;
-        let turn_ns = ran_ns.max(u64::from(tick_ns / TURNS_PER_TICK_MAX + 1));
-        let mut owed_ns = turn_ns.saturating_add(u64::from(self.uncharged_ns));
-        // Most turns take no tick or one: no reason to divide.
-        if owed_ns >= u64::from(tick_ns) {
-            owed_ns -= u64::from(tick_ns);
-            self.counter = self.counter.saturating_sub(1);
-        }
-        if owed_ns >= u64::from(tick_ns) {
-            owed_ns = self.take_ticks(owed_ns, tick_ns);
-        }
-        self.uncharged_ns = owed_ns as u32;
+        let turn_ns = ran_ns.max(tick.turn_ns_min);
+        let owed_ns = turn_ns.saturating_add(u64::from(self.uncharged_ns));
+        self.uncharged_ns = match owed_ns < tick.ns {
+            true => owed_ns,
+            false => self.take_ticks(owed_ns, tick.ns),
+        } as u32;
     }
 
     /// Takes off whole ticks; returns the rest.
-    #[inline(never)]
-    fn take_ticks(&mut self, owed_ns: u64, tick_ns: u32) -> u64 {
-        let ticks = owed_ns / u64::from(tick_ns);
-        self.counter = u64::from(self.counter).saturating_sub(ticks) as u8;
-        owed_ns % u64::from(tick_ns)
+    #[inline]
+    fn take_ticks(&mut self, owed_ns: u64, tick_ns: u64) -> u64 {
+        // Most turns take one at most: no reason to divide.
+        let rest_ns = owed_ns - tick_ns;
+        if rest_ns < tick_ns {
+            self.counter = self.counter.saturating_sub(1);
+            return rest_ns;
+        }
+        self.take_many_ticks(owed_ns, tick_ns)
     }
+
+    #[inline(never)]
+    fn take_many_ticks(&mut self, owed_ns: u64, tick_ns: u64) -> u64 {
+        let ticks = owed_ns / tick_ns;
+        self.counter = u64::from(self.counter).saturating_sub(ticks) as u8;
+        owed_ns % tick_ns
+    }
+}
+
+/// What run time is charged in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tick {
+    ns: u64,
+    /// What a turn costs at least.
+    turn_ns_min: u64,
+}
+
+impl Tick {
+    /// At least a nanosecond, at most about four seconds.
+    pub(super) const fn new(tick: Duration) -> Self {
+        let ns = nanos(tick);
+        let ns = if ns < NS_MAX { ns } else { NS_MAX };
+        let ns = if ns > 0 { ns } else { 1 };
+        Self {
+            ns,
+            turn_ns_min: ns / TURNS_PER_TICK_MAX + 1,
+        }
+    }
+}
+
+/// Without the wide arithmetic of `Duration::as_nanos`.
+#[inline(always)]
+pub(super) const fn nanos(duration: Duration) -> u64 {
+    match duration.as_secs() {
+        0 => duration.subsec_nanos() as u64,
+        _ => many_nanos(duration),
+    }
+}
+
+#[cold]
+const fn many_nanos(duration: Duration) -> u64 {
+    const NANOS_PER_SEC: u64 = 1_000_000_000;
+    let whole = duration.as_secs().saturating_mul(NANOS_PER_SEC);
+    whole.saturating_add(duration.subsec_nanos() as u64)
 }
 
 impl Default for Standing {
@@ -185,7 +228,9 @@ impl Default for Standing {
     }
 }
 
-const TURNS_PER_TICK_MAX: u32 = 1000;
+const TURNS_PER_TICK_MAX: u64 = 1000;
+/// What is left below a tick fits into four bytes.
+const NS_MAX: u64 = u32::MAX as u64;
 
 /// A real-time entity has a counter too, for the day it is a normal one again.
 const fn split(class: Class) -> (Priority, Option<RealTimePriority>) {
@@ -211,6 +256,8 @@ fn renewed(mut counter: u8, priority: Priority, epochs: u32) -> u8 {
 mod tests {
     use super::*;
 
+    const TICK: Tick = Tick::new(Duration::from_micros(1));
+
     #[test]
     fn renewal_converges_within_eight_steps_to_what_every_step_gives() {
         for priority in (1..=40).map(Priority::new) {
@@ -233,18 +280,19 @@ mod tests {
     fn short_runs_add_up_to_ticks() {
         let here = WorkerId::new(0);
         let mut standing = Standing::default();
-        (0..25).for_each(|_| standing.charge(here, 100, 1000));
+        (0..25).for_each(|_| standing.charge(here, 100, TICK));
         assert_eq!(standing.counter(), 18);
-        standing.charge(here, 500, 1000);
+        standing.charge(here, 500, TICK);
         assert_eq!(standing.counter(), 17);
-        standing.charge(here, u64::MAX, 1000);
+        standing.charge(here, u64::MAX, TICK);
         assert_eq!(standing.counter(), 0);
     }
 
     #[test]
     fn turns_too_short_for_the_clock_add_up_too() {
         let mut standing = Standing::default();
-        (0..1000).for_each(|_| standing.charge(WorkerId::new(0), 0, 100_000));
+        let tick = Tick::new(RunQueue::<()>::DEFAULT_TICK);
+        (0..1000).for_each(|_| standing.charge(WorkerId::new(0), 0, tick));
         assert_eq!(standing.counter(), 19);
     }
 
@@ -253,10 +301,10 @@ mod tests {
         let (here, there) = (WorkerId::new(0), WorkerId::new(1));
         let mut standing = Standing::new(Class::Normal(Priority::new(7)));
         assert_eq!(standing.goodness(here), 14);
-        standing.charge(here, 3000, 1000);
+        standing.charge(here, 3000, TICK);
         assert_eq!(standing.goodness(here), 4 + 7 + 15);
         assert_eq!(standing.goodness(there), 4 + 7);
-        standing.charge(here, 4000, 1000);
+        standing.charge(here, 4000, TICK);
         assert_eq!(standing.goodness(here), 0);
         standing.set_class(Class::RealTime(RealTimePriority::new(9)));
         assert_eq!(standing.goodness(here), 1009);

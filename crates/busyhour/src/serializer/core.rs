@@ -3,7 +3,7 @@
 use std::{
     mem, ptr,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant as MachineInstant},
@@ -17,7 +17,8 @@ use super::{
 use crate::{
     clock::Instant,
     pool::{
-        Berth, Entity, Hand, Pushing, ShareCell, Shared, TaskPool, Token, Turn, current_entity,
+        Berth, Entity, Hand, Pushing, Runs, ShareCell, Shared, TaskPool, Token, Turn, Whose,
+        current_entity,
     },
     run_queue::{Class, Standing},
     stats::SerializerStats,
@@ -26,11 +27,10 @@ use crate::{
 };
 
 /// What the handles of one serializer share.
+#[repr(C)]
 pub(crate) struct Core {
-    /// For who has it as an [`Executor`], behind a reference.
-    this: Weak<Self>,
-    pool: TaskPool,
     share: ShareCell,
+    pool: TaskPool,
     details: Option<Box<Details>>,
     state: SpinLock<State>,
 }
@@ -43,13 +43,26 @@ impl Core {
         details: Option<Details>,
         has_marks: bool,
     ) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            this: this.clone(),
+        let core = Arc::new(Self {
+            share: ShareCell::new::<Self>(Standing::new(class)),
             pool,
-            share: ShareCell::new(Standing::new(class)),
             details: details.map(Box::new),
             state: SpinLock::new(State::new(bound, has_marks)),
-        })
+        });
+        let _for_to_arc = Arc::as_ptr(&core).expose_provenance();
+        core
+    }
+
+    /// The `Arc` that it lives in, for who has it as an [`Executor`], behind a
+    /// reference.
+    fn to_arc(&self) -> Arc<Self> {
+        let this = ptr::with_exposed_provenance::<Self>(ptr::from_ref(self).addr());
+        // SAFETY: every core lives in an `Arc`, whose pointer `new` has
+        // exposed; it is alive, and one more reference is counted for ours.
+        unsafe {
+            Arc::increment_strong_count(this);
+            Arc::from_raw(this)
+        }
     }
 
     /// Whether `entity` is this serializer.
@@ -272,9 +285,9 @@ impl Core {
         if !self.begin_here(now, &mut berth) {
             return false;
         }
-        let this: Arc<dyn Entity> = self.clone();
-        self.pool()
-            .as_entity(&this, || self.run_task(self.pool().hand(), &mut berth));
+        self.pool().as_entity(Whose::of(self), || {
+            self.run_task(self.pool().hand(), &mut berth)
+        });
         let mut state = self.state.lock();
         state.end();
         self.after_change(state, self.pool().hand());
@@ -439,15 +452,20 @@ impl Core {
     ) -> Next {
         let mut state = self.state.lock();
         state.end();
-        if state.may_begin() && !self.pool().is_sealed() && turn.take() {
-            state.begin(turn.began, berth);
-            hand.count_started();
-            self.leave(state);
-            return Next::Run;
+        if !state.may_begin() {
+            return self.stop(state, token, turn);
         }
-        self.stop(state, token, turn)
+        if self.pool().is_sealed() || !turn.take() {
+            self.leave(state);
+            return Next::Later;
+        }
+        state.begin(turn.began, berth);
+        hand.count_started();
+        self.leave(state);
+        Next::Run
     }
 
+    /// Spends the token: nothing may begin, until a push or a resume makes the next.
     #[inline(always)]
     fn stop(
         &self,
@@ -455,40 +473,30 @@ impl Core {
         token: &Token,
         turn: &mut Turn<'_, '_>,
     ) -> Next {
-        let more = state.may_begin();
-        if !more {
-            turn.charge(token);
-            state.is_scheduled = false;
-        }
+        turn.charge(token);
+        state.is_scheduled = false;
         self.leave(state);
-        if more { Next::Later } else { Next::Done }
+        Next::Done
     }
 }
 
-impl Entity for Core {
-    fn name(&self) -> String {
-        match &self.details {
-            Some(details) => details.name.to_string(),
-            None => "(ephemeral)".to_owned(),
-        }
-    }
-
-    fn share(&self) -> &ShareCell {
-        &self.share
-    }
-
+// SAFETY: it is `repr(C)`, begins with the share of its type, and `new` puts it
+// into an `Arc`.
+unsafe impl Runs for Core {
     fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
-        let hand = self.pool().hand();
-        let mut state = self.state.lock();
+        let hand = turn.hand(self.pool());
         let mut berth = Berth::EMPTY;
+        let mut state = self.state.lock();
         let waiting_since = state.head_since();
-        if !(turn.take() && state.begin(turn.began, &mut berth)) {
-            return matches!(self.stop(state, token, turn), Next::Later);
+        if !state.begin(turn.began, &mut berth) {
+            self.stop(state, token, turn);
+            return false;
         }
+        turn.take_first();
         hand.count_started();
-        turn.note_wait_since(waiting_since);
         self.leave(state);
-        self.pool().as_entity(token.entity(), || {
+        turn.note_wait_since(waiting_since);
+        self.pool().as_entity(token.whose(), || {
             loop {
                 self.run_task(hand, &mut berth);
                 match self.go_on(hand, token, turn, &mut berth) {
@@ -498,6 +506,15 @@ impl Entity for Core {
                 }
             }
         })
+    }
+}
+
+impl Entity for Core {
+    fn name(&self) -> String {
+        match &self.details {
+            Some(details) => details.name.to_string(),
+            None => "(ephemeral)".to_owned(),
+        }
     }
 
     fn stats(&self) -> SerializerStats {
@@ -522,21 +539,15 @@ impl Entity for Core {
 /// box around a handle of it.
 impl Executor for Core {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
-        match self.this.upgrade() {
-            Some(this) => this.try_push(task, None),
-            None => Err(self.refuse(task, Reason::ShutDown)),
-        }
+        self.to_arc().try_push(task, None)
     }
 
     fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
-        match self.this.upgrade() {
-            Some(this) => this.push_forced(task),
-            None => Err(self.refuse(task, Reason::ShutDown)),
-        }
+        self.to_arc().push_forced(task)
     }
 
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
-        Some(self.this.upgrade()?)
+        Some(self.to_arc())
     }
 
     fn blocking(&self, wait: &mut dyn FnMut()) {
@@ -544,8 +555,7 @@ impl Executor for Core {
     }
 
     fn assist(&self) -> Assistance {
-        let this = self.this.upgrade();
-        this.map_or(Assistance::Hopeless, |this| Core::assist(&this))
+        Core::assist(&self.to_arc())
     }
 }
 

@@ -10,8 +10,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub enum Operation {
     Wake(usize, usize, Place),
-    /// Pick and put back, which is what a busy worker does.
+    /// Pick and put back.
     Turn(usize, u32),
+    /// Put back and pick in one, which is what a busy worker does.
+    Switch(usize, u32),
     Pick(usize),
     PutBack(usize, u32),
     Sleep(usize, u32),
@@ -28,7 +30,8 @@ impl Operation {
         // Often below a tick, sometimes many ticks.
         let ran_ns = u32::from(value).pow(2) % (5 * TICK_NS);
         match kind % 16 {
-            0..6 => Self::Turn(worker, ran_ns),
+            0..4 => Self::Turn(worker, ran_ns),
+            4..6 => Self::Switch(entity, ran_ns),
             6..8 => Self::Wake(entity, worker, Place::Back),
             8 => Self::Wake(entity, worker, Place::Front),
             9..11 => Self::Pick(worker),
@@ -92,6 +95,7 @@ impl Driver {
             }
             Operation::Pick(worker) => drop(self.pick(worker)),
             Operation::PutBack(entity, ran_ns) => self.put_back(entity, ran_ns),
+            Operation::Switch(entity, ran_ns) => self.switch(entity, ran_ns),
             Operation::Sleep(entity, ran_ns) => self.sleep(entity, ran_ns),
             Operation::Remove(entity) => self.remove(entity),
             Operation::SetClass(entity, class) => self.set_class(entity, class),
@@ -146,6 +150,16 @@ impl Driver {
             let ran = Duration::from_nanos(u64::from(ran_ns));
             self.queues[worker].put_back(entity, &mut self.standings[entity], ran);
             self.model.put_back(entity, worker, ran_ns);
+        }
+    }
+
+    fn switch(&mut self, entity: usize, ran_ns: u32) {
+        if let State::Running(worker) = self.model.tasks[entity].state {
+            let ran = Duration::from_nanos(u64::from(ran_ns));
+            let next = self.queues[worker].switch(entity, &mut self.standings[entity], ran);
+            self.model.put_back(entity, worker, ran_ns);
+            assert_eq!(Some(next), self.model.pick(worker));
+            self.met.picks += 1;
         }
     }
 

@@ -1,0 +1,196 @@
+//! A queue in a ring that grows: first in, first out, at a few instructions each.
+
+use std::mem::MaybeUninit;
+
+/// The values are those from `head` on, `len` of them, modulo the length of
+/// the ring, which is 0 or a power of two.
+#[derive(Debug)]
+pub(crate) struct Ring<T> {
+    slots: Box<[MaybeUninit<T>]>,
+    head: usize,
+    len: usize,
+}
+
+impl<T> Ring<T> {
+    /// An empty ring, without memory.
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Box::new([]),
+            head: 0,
+            len: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many it holds before it grows.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Appends what `make` makes, made where it will lie. The first one makes
+    /// room for `capacity`, a power of two.
+    #[inline(always)]
+    pub(crate) fn push_back(&mut self, capacity: usize, make: impl FnOnce() -> T) {
+        if self.len == self.slots.len() {
+            self.grow(capacity);
+        }
+        let index = self.index(self.len);
+        self.slot(index).write(make());
+        self.len += 1;
+    }
+
+    /// Puts `value` before all others, likewise.
+    #[inline]
+    pub(crate) fn push_front(&mut self, capacity: usize, value: T) {
+        if self.len == self.slots.len() {
+            self.grow(capacity);
+        }
+        self.head = self.index(self.slots.len() - 1);
+        self.slot(self.head).write(value);
+        self.len += 1;
+    }
+
+    /// Takes out the oldest.
+    #[inline(always)]
+    pub(crate) fn pop_front(&mut self) -> Option<T> {
+        // SAFETY: the value is read once, here, before the ring is used again.
+        self.give_front().map(|oldest| unsafe { oldest.read() })
+    }
+
+    /// Takes out the oldest and appends `value`; gives `value` back if there is no other.
+    #[inline(always)]
+    pub(crate) fn rotate(&mut self, value: T) -> T {
+        if self.len == 0 {
+            return value;
+        }
+        let (head, tail) = (self.head, self.index(self.len));
+        // SAFETY: the oldest is there, and the head leaves it behind; in a full
+        // ring the tail is its slot, which is vacant by then.
+        let oldest = unsafe { self.slot(head).assume_init_read() };
+        self.slot(tail).write(value);
+        self.head = self.index(1);
+        oldest
+    }
+
+    /// Gives the oldest up where it lies, for who moves it elsewhere by
+    /// copying: it is theirs, and is there until the ring is used again.
+    #[inline(always)]
+    pub(crate) fn give_front(&mut self) -> Option<*const T> {
+        if self.len == 0 {
+            return None;
+        }
+        let head = self.head;
+        self.head = self.index(1);
+        self.len -= 1;
+        Some(self.slot(head).as_ptr())
+    }
+
+    /// Takes out the oldest that `is_it`, which costs a turn of the whole ring.
+    pub(crate) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let mut removed = None;
+        for _ in 0..self.len {
+            let value = self.pop_front()?;
+            if removed.is_none() && is_it(&value) {
+                removed = Some(value);
+            } else {
+                self.push_back(1, || value);
+            }
+        }
+        removed
+    }
+
+    #[inline(always)]
+    fn index(&self, offset: usize) -> usize {
+        self.head.wrapping_add(offset) & self.slots.len().wrapping_sub(1)
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, index: usize) -> &mut MaybeUninit<T> {
+        debug_assert!(index < self.slots.len());
+        // SAFETY: whoever comes here has made or seen a slot, so the length of
+        // the ring is a power of two, and `index` was masked with it less one.
+        unsafe { self.slots.get_unchecked_mut(index) }
+    }
+
+    #[cold]
+    fn grow(&mut self, capacity: usize) {
+        debug_assert!(capacity.is_power_of_two());
+        let len = (self.slots.len() * 2).max(capacity);
+        let mut slots = Box::new_uninit_slice(len);
+        for offset in 0..self.len {
+            let from = &self.slots[self.index(offset)];
+            // SAFETY: `from` is one of the values; the old slots forget it below.
+            slots[offset].write(unsafe { from.assume_init_read() });
+        }
+        self.slots = slots;
+        self.head = 0;
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        while self.pop_front().is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+    use std::{collections::VecDeque, sync::Arc};
+
+    proptest! {
+        #[test]
+        fn it_is_a_deque(steps in vec((0..6_u8, any::<u8>()), 0..400)) {
+            let (mut ring, mut deque) = (Ring::new(), VecDeque::new());
+            for (step, number) in steps {
+                match step {
+                    0 | 1 => {
+                        ring.push_back(4, || number);
+                        deque.push_back(number);
+                    }
+                    2 => {
+                        ring.push_front(4, number);
+                        deque.push_front(number);
+                    }
+                    3 => prop_assert_eq!(ring.pop_front(), deque.pop_front()),
+                    4 => {
+                        deque.push_back(number);
+                        prop_assert_eq!(Some(ring.rotate(number)), deque.pop_front());
+                    }
+                    _ => {
+                        let place = deque.iter().position(|other| *other == number % 8);
+                        let removed = place.and_then(|place| deque.remove(place));
+                        prop_assert_eq!(ring.remove(|other| *other == number % 8), removed);
+                    }
+                }
+                prop_assert_eq!(ring.len(), deque.len());
+                prop_assert_eq!(ring.is_empty(), deque.is_empty());
+            }
+            let rest: Vec<_> = std::iter::from_fn(|| ring.pop_front()).collect();
+            prop_assert_eq!(rest, Vec::from(deque));
+        }
+    }
+
+    #[test]
+    fn it_drops_what_it_holds_and_not_what_it_gave_up() {
+        let witness = Arc::new(());
+        let mut ring = Ring::new();
+        (0..1000).for_each(|_| ring.push_back(256, || Arc::clone(&witness)));
+        let given = ring.give_front().unwrap();
+        // SAFETY: it is ours, and the ring was not used since.
+        let given = unsafe { given.read() };
+        drop(ring);
+        assert_eq!(Arc::strong_count(&witness), 2);
+        drop(given);
+    }
+}
