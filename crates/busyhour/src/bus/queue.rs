@@ -5,13 +5,18 @@ use std::mem;
 /// The items a subscriber has not taken yet, oldest first.
 pub(super) struct Queue<E: Event> {
     items: Items<E>,
+    /// The number of the oldest item: how many were dropped before it.
+    first: usize,
     /// Where the item of a key waits; only a conflating queue keeps this.
     places: Option<HashTable<Place>>,
 }
 
+/// Where an item was put. That of a dropped item stays for a while: finding it
+/// at each drop would cost more than to step over it.
 struct Place {
     hash: u64,
-    index: usize,
+    /// The item's number; one before the oldest item's was dropped.
+    number: usize,
 }
 
 impl<E: Event> Queue<E> {
@@ -21,6 +26,7 @@ impl<E: Event> Queue<E> {
     pub(super) fn new(conflates: bool) -> Self {
         Self {
             items: Items::new(),
+            first: 0,
             places: conflates.then(HashTable::new),
         }
     }
@@ -32,8 +38,8 @@ impl<E: Event> Queue<E> {
     #[inline(always)]
     pub(super) fn push(&mut self, hash: u64, item: Item<E>, origin: Option<Origin>) {
         if let Some(places) = &mut self.places {
-            let index = self.items.len();
-            places.insert_unique(hash, Place { hash, index }, |place| place.hash);
+            let number = self.first.wrapping_add(self.items.len());
+            places.insert_unique(hash, Place { hash, number }, |place| place.hash);
         }
         self.items.push(item, origin);
     }
@@ -55,10 +61,12 @@ impl<E: Event> Queue<E> {
         let Some(places) = &self.places else {
             return Err(item);
         };
-        let items = &mut self.items;
-        let same_key =
-            |place: &Place| place.hash == hash && items.get(place.index).key() == item.key();
-        match places.find(hash, same_key).map(|place| place.index) {
+        let (items, first) = (&mut self.items, self.first);
+        let same_key = |place: &Place| {
+            let index = place.index(first);
+            index < items.len() && place.hash == hash && items.get(index).key() == item.key()
+        };
+        match places.find(hash, same_key).map(|place| place.index(first)) {
             Some(index) => Ok(items.replace(index, item, origin)),
             None => Err(item),
         }
@@ -66,15 +74,13 @@ impl<E: Event> Queue<E> {
 
     pub(super) fn pop_oldest(&mut self) -> Option<Item<E>> {
         let (oldest, _) = self.items.pop()?;
-        if let Some(places) = &mut self.places {
-            // Each of the others has moved up by one.
-            places.retain(|place| match place.index.checked_sub(1) {
-                Some(index) => {
-                    place.index = index;
-                    true
-                }
-                None => false,
-            });
+        self.first = self.first.wrapping_add(1);
+        let (len, first) = (self.items.len(), self.first);
+        if let Some(places) = &mut self.places
+            && places.len() > 2 * len.max(STALE_MIN)
+        {
+            // As many drops as there are items pay for a look at all.
+            places.retain(|place| place.index(first) < len);
         }
         Some(oldest)
     }
@@ -86,6 +92,7 @@ impl<E: Event> Queue<E> {
         // batch ended would lead through all of its room, and through the cache.
         batch.clear();
         mem::swap(&mut self.items, batch);
+        self.first = 0;
         if let Some(places) = &mut self.places {
             places.clear();
         }
@@ -94,6 +101,7 @@ impl<E: Event> Queue<E> {
     /// Drops everything and gives the memory back.
     pub(super) fn discard(&mut self) -> Items<E> {
         self.places = self.places.take().map(|_| HashTable::new());
+        self.first = 0;
         mem::replace(&mut self.items, Items::new())
     }
 
@@ -103,6 +111,86 @@ impl<E: Event> Queue<E> {
             self.items.shrink_to(Self::IDLE_CAPACITY);
             if let Some(places) = &mut self.places {
                 places.shrink_to(Self::IDLE_CAPACITY, |place| place.hash);
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Where the item is now; past the end for one that was dropped.
+    fn index(&self, first: usize) -> usize {
+        self.number.wrapping_sub(first)
+    }
+}
+
+/// Places of so few items are never cleaned up for.
+const STALE_MIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Change {
+        key: u8,
+        number: usize,
+    }
+
+    impl Event for Change {
+        type Key = u8;
+
+        fn key(&self) -> &u8 {
+            &self.key
+        }
+    }
+
+    fn change(item: Item<Change>) -> Change {
+        match item {
+            Item::Event(change) => change,
+            _ => unreachable!("nothing else is queued"),
+        }
+    }
+
+    proptest! {
+        /// As a list that is searched from end to end: conflation, the drop of
+        /// the oldest beyond a capacity, and now and then a turn that takes all.
+        #[test]
+        fn a_conflating_queue_is_as_a_list(
+            capacity in 1..60_usize,
+            changes in vec((0..80_u8, 0..200_u8), 0..1500),
+        ) {
+            let mut queue = Queue::new(true);
+            let mut list: Vec<Change> = Vec::new();
+            for (number, (key, turn)) in changes.into_iter().enumerate() {
+                let new = Change { key, number };
+                // Few hashes: keys must be told apart, too.
+                let hash = u64::from(key % 7);
+                let known = list.iter_mut().find(|known| known.key == key);
+                match queue.replace(hash, Item::Event(new.clone()), None) {
+                    Ok(older) => {
+                        let known = known.expect("it is in the list, too");
+                        prop_assert_eq!(change(older), std::mem::replace(known, new));
+                    }
+                    Err(item) => {
+                        prop_assert!(known.is_none());
+                        if list.len() == capacity {
+                            prop_assert_eq!(queue.pop_oldest().map(change), Some(list.remove(0)));
+                        }
+                        queue.push(hash, item, None);
+                        list.push(new);
+                    }
+                }
+                prop_assert_eq!(queue.len(), list.len());
+                let places = queue.places.as_ref().map_or(0, HashTable::len);
+                prop_assert!(places <= 2 * list.len().max(STALE_MIN) + 1);
+                if turn == 0 {
+                    let mut batch = Items::new();
+                    queue.take(&mut batch);
+                    let taken = std::iter::from_fn(|| batch.pop());
+                    let taken: Vec<_> = taken.map(|(item, _)| change(item)).collect();
+                    prop_assert_eq!(taken, std::mem::take(&mut list));
+                }
             }
         }
     }
