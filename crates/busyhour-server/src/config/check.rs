@@ -1,4 +1,5 @@
 use super::{Loaded, Origin, Problem};
+use crate::registrar::Domains;
 
 /// Relations between settings that are each valid alone.
 pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
@@ -22,7 +23,20 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     let mut problems = identity(loaded);
     let wrong = ordered.iter().filter(|(_, lower, _, upper)| lower > upper);
     problems.extend(wrong.map(|(lower, _, upper, _)| order(loaded, lower, upper)));
+    problems.extend(hints(loaded));
     problems
+}
+
+/// A server whose hints name what cannot be does not start.
+fn hints(loaded: &Loaded) -> impl Iterator<Item = Problem> {
+    let config = &loaded.config;
+    let domains = Domains::new(config.sip.domains.iter().cloned());
+    let hints = config.hints.iter().zip(&loaded.hint_origins);
+    hints.filter_map(move |(hint, origin)| {
+        let refusal = hint.check(&domains).err()?;
+        let message = format!("hint `{}`: {refusal}", hint.extension);
+        Some(Problem::new(origin.clone(), message))
+    })
 }
 
 /// TLS needs a certificate and its key.
@@ -82,6 +96,37 @@ mod tests {
             problems.to_string(),
             "f.toml:2:7: sip.tls needs sip.tls_certificate; give the path of a PEM file"
         );
+    }
+
+    #[test]
+    fn hints_that_cannot_be_are_found_before_the_start() {
+        let hint = |extension: &str, devices: &str| {
+            format!("\n[[hint]]\nextension = \"{extension}\"\ndevices = [{devices}]\n")
+        };
+        let text = [
+            "[sip]\ndomains = [\"example.com\"]\n".to_owned(),
+            hint("1 0", "\"alice\""),
+            hint("101", ""),
+            hint("102", &["\"alice\""; 65].join(", ")),
+            hint("103", "\"sip:alice@elsewhere.org\""),
+            hint("104", "\"alice\", \"sip:bob@example.com\""),
+        ];
+        let parse = |text: &str| Config::parse("f.toml", text, &Overrides::default());
+        let problems = parse(&text.concat()).unwrap_err().to_string();
+        let problems: Vec<&str> = problems.lines().collect();
+        let expected = [
+            "f.toml:4:1: hint `1 0`: an extension is 1 to 64 ",
+            "f.toml:8:1: hint `101`: a hint has 1 to 64 devices",
+            "f.toml:12:1: hint `102`: a hint has 1 to 64 devices",
+            "f.toml:16:1: hint `103`: device `sip:alice@elsewhere.org`: give a user name ",
+        ];
+        assert_eq!(problems.len(), expected.len(), "{problems:?}");
+        for (problem, expected) in problems.iter().zip(expected) {
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+        // Whose is a user where the server has no domain?
+        let problem = parse(&hint("104", "\"alice\"")).unwrap_err().to_string();
+        assert!(problem.contains("hint `104`: device `alice`"), "{problem}");
     }
 
     #[test]

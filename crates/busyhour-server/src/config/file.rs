@@ -11,7 +11,7 @@ use toml::{
     de::{DeTable, DeValue, ValueDeserializer},
 };
 
-/// `[[hint]]` as written; the server says whether its devices can be.
+/// `[[hint]]` as written; whether it can be depends on `sip.domains`, too.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HintEntry {
@@ -111,6 +111,8 @@ impl Reader<'_> {
                 true => Err(format!("hint `{extension}` is there already")),
                 false => {
                     hints.push(HintConfig { extension, devices });
+                    let origin = self.origin(span.clone());
+                    self.loaded.hint_origins.push(origin);
                     Ok(())
                 }
             };

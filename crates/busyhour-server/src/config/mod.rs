@@ -238,6 +238,8 @@ pub struct Loaded {
     pub config: Config,
     /// Setting path to origin; absent means the embedded default.
     pub origins: BTreeMap<&'static str, Origin>,
+    /// Where each of the hints stands, in their order.
+    pub hint_origins: Vec<Origin>,
 }
 
 impl Config {
@@ -264,6 +266,7 @@ impl Config {
         let mut loaded = Loaded {
             config: Self::default(),
             origins: BTreeMap::new(),
+            hint_origins: Vec::new(),
         };
         let mut problems = file::read(name, text, &mut loaded);
         problems.extend(overrides.apply(&mut loaded));

@@ -13,6 +13,11 @@ impl Domains {
         Self(hosts.into_iter().collect())
     }
 
+    /// The host of users that are named without one.
+    pub fn first(&self) -> Option<&str> {
+        self.0.first().map(String::as_str)
+    }
+
     /// Whether `host` is ours.
     ///
     /// ```

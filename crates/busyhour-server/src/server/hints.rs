@@ -60,7 +60,7 @@ pub enum HintRefusal {
     /// The extension is none.
     #[error("an extension is {EXTENSION_RULE}")]
     Extension,
-    /// A device is none, or too many are named.
+    /// A device is none.
     #[error(
         "device `{0}`: give a user name of sip.domains, or an address of record such as sip:alice@example.com"
     )]
@@ -80,6 +80,38 @@ pub enum HintRefusal {
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] Refused),
+}
+
+impl HintConfig {
+    /// Its devices on a server of these domains, as addresses of record.
+    ///
+    /// # Errors
+    ///
+    /// [`HintRefusal::Extension`], [`HintRefusal::DeviceCount`] or
+    /// [`HintRefusal::Device`] for what can be on no such server.
+    ///
+    /// ```
+    /// use busyhour_server::{registrar::Domains, server::{HintConfig, HintRefusal}};
+    ///
+    /// let hint = HintConfig { extension: "100".into(), devices: vec!["alice".into()] };
+    /// let domains = Domains::new(["example.com".to_owned()]);
+    /// assert_eq!(hint.check(&domains).unwrap()[0].as_str(), "sip:alice@example.com");
+    /// // Whose alice is it here?
+    /// let refusal = hint.check(&Domains::default()).unwrap_err();
+    /// assert_eq!(refusal, HintRefusal::Device("alice".into()));
+    /// ```
+    pub fn check(&self, domains: &Domains) -> Result<Vec<Name>, HintRefusal> {
+        if !is_extension(&self.extension) {
+            return Err(HintRefusal::Extension);
+        }
+        if !(1..=DEVICES_MAX).contains(&self.devices.len()) {
+            return Err(HintRefusal::DeviceCount);
+        }
+        let devices = self.devices.iter();
+        devices
+            .map(|device| device_named(device, domains))
+            .collect()
+    }
 }
 
 #[derive(Default)]
@@ -132,6 +164,18 @@ impl Hints {
 }
 
 impl Table {
+    /// An account names an extension now, or does so no more.
+    fn name(&mut self, extension: &Name, device: &Name, is_named: bool) {
+        let named = self.named.entry(extension.clone()).or_default();
+        match is_named {
+            true => named.insert(device.clone()),
+            false => named.remove(device),
+        };
+        if named.is_empty() {
+            self.named.remove(extension);
+        }
+    }
+
     /// The devices of an extension of which these are set, without doubles.
     fn devices(&self, extension: &Name, set: &[Name]) -> Result<Vec<Name>, HintRefusal> {
         let named = self.named.get(extension).into_iter().flatten();
@@ -210,17 +254,7 @@ impl Core {
         origin: Origin,
         keep: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<bool, HintRefusal> {
-        if !is_extension(&config.extension) {
-            return Err(HintRefusal::Extension);
-        }
-        if !(1..=DEVICES_MAX).contains(&config.devices.len()) {
-            return Err(HintRefusal::DeviceCount);
-        }
-        let devices = config
-            .devices
-            .iter()
-            .map(|device| self.device_named(device));
-        let set: Vec<_> = devices.collect::<Result<_, _>>()?;
+        let set = config.check(&self.parts.domains)?;
         let extension = Name::new(&config.extension);
         let mut table = self.hints().lock();
         self.hints().check(&table, &extension, origin)?;
@@ -258,10 +292,13 @@ impl Core {
         self.store().commit(vec![forget], done)?;
         // Fewer than before, and those were not too many.
         let devices = table.devices(&name, &[]).unwrap_or_default();
+        let is_gone = devices.is_empty();
         self.make_hint(&mut table, &name, devices, None);
         drop(table);
         self.counters().hint.removed.increment();
-        self.part_watchers(extension);
+        if is_gone {
+            self.part_watchers(extension);
+        }
         Ok(true)
     }
 
@@ -272,7 +309,7 @@ impl Core {
             if gone.is_empty() && new.is_empty() {
                 continue;
             }
-            let Ok(device) = self.device_named(&difference.username) else {
+            let Ok(device) = device_named(&difference.username, &self.parts.domains) else {
                 self.counters().hint.refused.add(new.len() as u64);
                 continue;
             };
@@ -290,20 +327,11 @@ impl Core {
         if is_named && !was_there && table.hints.len() >= self.hints().count_max {
             return self.counters().hint.refused.increment();
         }
-        let named = table.named.entry(name.clone()).or_default();
-        match is_named {
-            true => named.insert(device.clone()),
-            false => named.remove(device),
-        };
-        if named.is_empty() {
-            table.named.remove(&name);
-        }
+        table.name(&name, device, is_named);
         let set = table.hints.get(&name).and_then(|hint| hint.set.clone());
         let wanted = set.as_ref().map_or(&[][..], |(devices, _)| devices);
         let Ok(devices) = table.devices(&name, wanted) else {
-            if let Some(named) = table.named.get_mut(&name) {
-                named.remove(device);
-            }
+            table.name(&name, device, false);
             return self.counters().hint.refused.increment();
         };
         self.make_hint(&mut table, &name, devices, set);
@@ -401,17 +429,17 @@ impl Core {
             || domains.iter().any(is_watched)
             || self.hints().topic.would_deliver(&Name::new(extension))
     }
+}
 
-    /// The address of record of a device that a hint names.
-    fn device_named(&self, device: &str) -> Result<Name, HintRefusal> {
-        let unknown = || HintRefusal::Device(device.to_owned());
-        let uri = match (device.contains(':'), self.config().domains.first()) {
-            (true, _) => device.to_owned(),
-            (false, Some(domain)) => format!("sip:{device}@{domain}"),
-            (false, None) => return Err(unknown()),
-        };
-        device_of(&uri, &self.parts.domains).ok_or_else(unknown)
-    }
+/// The address of record of a device that a hint names.
+fn device_named(device: &str, domains: &Domains) -> Result<Name, HintRefusal> {
+    let unknown = || HintRefusal::Device(device.to_owned());
+    let uri = match (device.contains(':'), domains.first()) {
+        (true, _) => device.to_owned(),
+        (false, Some(domain)) => format!("sip:{device}@{domain}"),
+        (false, None) => return Err(unknown()),
+    };
+    device_of(&uri, domains).ok_or_else(unknown)
 }
 
 fn device_of(uri: &str, domains: &Domains) -> Option<Name> {
@@ -423,3 +451,24 @@ fn device_of(uri: &str, domains: &Domains) -> Option<Name> {
 
 /// A group of phones, and not a company.
 const DEVICES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour::runtime::Runtime;
+
+    #[test]
+    fn a_naming_that_is_refused_leaves_nothing_behind() {
+        let core = Core::simulated(&Runtime::simulated(1), 100);
+        let config = HintConfig {
+            extension: "100".to_owned(),
+            devices: (0..DEVICES_MAX)
+                .map(|number| format!("u{number}"))
+                .collect(),
+        };
+        core.restore_hint(&config, Origin::Configuration).unwrap();
+        core.name_hint("100", &Name::new("sip:alice@example.com"), true);
+        assert_eq!(core.hint_stats().refused, 1);
+        assert!(core.hints().lock().named.is_empty());
+    }
+}

@@ -214,6 +214,16 @@ fn an_extension_shows_the_devices_whose_accounts_name_it() {
         world.server.set_hint(&hint("300", &["bob"]), kept()),
         Ok(false)
     );
+    assert_eq!(world.server.remove_hint("300", kept()), Ok(true));
+    assert_eq!(devices(&world, "300"), [&*erin], "what accounts name stays");
+    world.settle();
+    let told = world.notified();
+    let is_over = |notify: &String| notify.contains("Subscription-State: terminated");
+    assert!(!told.iter().any(is_over), "{told:?}");
+    world
+        .server
+        .set_hint(&hint("300", &["bob"]), kept())
+        .unwrap();
     world.server.remove_account("erin", kept()).unwrap();
     assert_eq!(devices(&world, "300"), ["sip:bob@example.com"]);
     assert_eq!(world.server.remove_hint("300", kept()), Ok(true));
