@@ -44,13 +44,7 @@ fn the_answer_names_our_side_of_the_dialog() {
     let request = Subscribe::read(&message, &Policy::default(), flow()).unwrap();
     let subscription = Subscription::open(&request, alice(), "ours", None, Instant::ZERO);
     let mut out = Vec::new();
-    write_accepted(
-        &mut out,
-        &message,
-        &subscription,
-        request.granted_s,
-        flow().remote,
-    );
+    write_accepted(&mut out, &message, &subscription, request.granted_s, flow());
     let answer = String::from_utf8(out).unwrap();
     assert!(answer.starts_with("SIP/2.0 200 OK\r\n"), "{answer}");
     assert_has(&answer, "To: <sip:alice@example.com>;tag=ours\r\n");

@@ -276,16 +276,12 @@ impl Device {
         let publications = &mut state.more().publications;
         let accepted = core.take_publication(&self.name(), publications, &message, arrival);
         let accepted = match accepted {
-            Ok(accepted) => accepted,
+            Ok(Some(accepted)) => accepted,
+            Ok(None) => return core.abandon(arrival.transaction),
             Err(refusal) => return core.refuse_publication(&message, arrival, &refusal),
         };
-        match accepted.answer {
-            Some(answer) => {
-                let flow = core.answer_flow(&message, arrival.flow);
-                core.accept(arrival.transaction, flow, answer);
-            }
-            None => core.abandon(arrival.transaction),
-        }
+        let flow = core.answer_flow(&message, arrival.flow);
+        core.accept(arrival.transaction, flow, accepted.answer);
         if let Some(package) = accepted.changed {
             self.tell(core, state, package);
         }
@@ -524,11 +520,15 @@ impl Device {
         let Some(more) = &mut state.more else {
             return;
         };
-        let mut packages = more.publications.expire(core.now());
-        core.count_ended_publications(packages.len());
-        packages.dedup();
-        for package in packages {
-            self.tell(core, state, package);
+        let ended = more.publications.expire(core.now());
+        core.count_ended_publications(ended.len());
+        // Presence and dialogs are told as one.
+        let is_mailbox = |package: &Package| *package == Package::MessageSummary;
+        if ended.iter().any(is_mailbox) {
+            self.tell(core, state, Package::MessageSummary);
+        }
+        if !ended.iter().all(is_mailbox) {
+            self.publish(core, state);
         }
     }
 

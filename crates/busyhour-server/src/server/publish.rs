@@ -13,20 +13,21 @@ use std::sync::{Arc, atomic::Ordering};
 
 /// What a PUBLISH changed, and the answer to it.
 pub(super) struct Accepted {
-    pub(super) answer: Option<Buffer>,
+    pub(super) answer: Buffer,
     /// The package whose watchers see a difference.
     pub(super) changed: Option<Package>,
 }
 
 impl Core {
-    /// Takes in a PUBLISH of a device.
+    /// Takes in a PUBLISH of a device. Without a buffer for the answer nothing is
+    /// done, and it is `None`: whoever publishes asks again, in the same words.
     pub(super) fn take_publication(
         &self,
         device: &Name,
         publications: &mut Publications,
         message: &Message<'_>,
         arrival: &Arrival,
-    ) -> Result<Accepted, Refusal> {
+    ) -> Result<Option<Accepted>, Refusal> {
         let publish = Publish::read(message, &self.config().watch)?;
         let package = publish.package;
         if publish.if_match.is_none() && !self.has_room_for_publication() {
@@ -42,11 +43,16 @@ impl Core {
         }
         let mut new = || self.new_etag();
         let count_max = self.limits().publications_per_device_max;
-        let granted = publications.publish(publish, count_max, self.now(), &mut new)?;
-        self.count_publication(granted.step);
-        Ok(Accepted {
-            answer: self.published_answer(message, arrival, &granted),
-            changed: match granted.step {
+        let plan = publications.plan(publish, count_max, self.now(), &mut new)?;
+        let step = plan.granted.step;
+        let Some(answer) = self.published_answer(message, arrival, &plan.granted) else {
+            return Ok(None);
+        };
+        publications.apply(plan);
+        self.count_publication(step);
+        Ok(Some(Accepted {
+            answer,
+            changed: match step {
                 // The account may have been given another mailbox since.
                 PublishStep::Refreshed if package == Package::MessageSummary => Some(package),
                 PublishStep::Refreshed | PublishStep::Nothing => None,
@@ -54,7 +60,7 @@ impl Core {
                     Some(package)
                 }
             },
-        })
+        }))
     }
 
     /// Tells the mailbox of a device's account what the device says of it.

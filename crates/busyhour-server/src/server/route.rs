@@ -157,9 +157,8 @@ impl Core {
         let (id, tag) = self.new_watcher_tag();
         let advertised = self.config().advertised;
         let subscription = Subscription::open(subscribe, device, &tag, advertised, self.now());
-        let (granted_s, source) = (subscribe.granted_s, arrival.flow.remote);
-        let answer =
-            self.write(|out| write_accepted(out, message, &subscription, granted_s, source));
+        let (granted_s, flow) = (subscribe.granted_s, arrival.flow);
+        let answer = self.write(|out| write_accepted(out, message, &subscription, granted_s, flow));
         let Some(answer) = answer else {
             self.abandon(arrival.transaction);
             return Ok(());

@@ -237,15 +237,14 @@ impl Watcher {
             let Ok(message) = Message::parse(&arrival.datagram) else {
                 return;
             };
-            match self.refresh(core, state, &message, arrival) {
-                Ok(()) => core.counters().watch.refreshed.increment(),
-                Err(refusal) => {
-                    core.refuse_subscription(&message, arrival.flow, arrival.transaction, &refusal)
-                }
+            if let Err(refusal) = self.refresh(core, state, &message, arrival) {
+                core.refuse_subscription(&message, arrival.flow, arrival.transaction, &refusal);
             }
         });
     }
 
+    /// Without a buffer for the answer nothing is done: the watcher asks again,
+    /// in the same words.
     fn refresh(
         self: &Arc<Self>,
         core: &Core,
@@ -264,16 +263,17 @@ impl Watcher {
             return Err(Refusal::NoSubscription);
         }
         let subscribe = Subscribe::read(message, &core.config().watch, arrival.flow)?;
-        state.subscription.refresh(&subscribe, core.now())?;
-        let source = arrival.flow.remote;
-        let subscription = &state.subscription;
-        let answer = core.write(|out| {
-            write_accepted(out, message, subscription, subscribe.granted_s, source);
-        });
-        if let Some(answer) = answer {
-            let flow = core.answer_flow(message, arrival.flow);
-            core.accept(arrival.transaction, flow, answer);
-        }
+        let subscription = &mut state.subscription;
+        subscription.check_refresh(&subscribe, core.now())?;
+        let (granted_s, flow) = (subscribe.granted_s, arrival.flow);
+        let answer = core.write(|out| write_accepted(out, message, subscription, granted_s, flow));
+        let Some(answer) = answer else {
+            core.abandon(arrival.transaction);
+            return Ok(());
+        };
+        subscription.refresh(&subscribe, core.now())?;
+        core.counters().watch.refreshed.increment();
+        core.accept(arrival.transaction, core.answer_flow(message, flow), answer);
         Ok(())
     }
 

@@ -1,26 +1,28 @@
 //! Writing the answer to a SUBSCRIBE.
 
 use super::Subscription;
-use crate::proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status};
-use std::net::SocketAddr;
+use crate::{
+    proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status},
+    registrar::Flow,
+};
 
-/// Writes the 200 to a SUBSCRIBE that opened, refreshed or ended a
-/// subscription (RFC 6665 §4.2.1.1).
+/// Writes the 200 to a SUBSCRIBE that came by `flow` and opens, refreshes or
+/// ends a subscription (RFC 6665 §4.2.1.1).
 pub fn write_accepted(
     out: &mut impl Output,
     request: &Message<'_>,
     subscription: &Subscription,
     granted_s: u32,
-    source: SocketAddr,
+    flow: Flow,
 ) {
     let dialog = subscription.dialog();
-    ResponseBuilder::new(out, request, Status::OK, Some(source))
+    ResponseBuilder::new(out, request, Status::OK, Some(flow.remote))
         .to_tag(dialog.local_tag())
         .copy(HeaderName::RecordRoute)
         .header(HeaderName::Expires, granted_s)
         .header(
             HeaderName::Contact,
-            format_args!("<sip:{}>", dialog.contact_address()),
+            format_args!("<sip:{}>", dialog.contact_address(flow)),
         )
         .finish();
 }

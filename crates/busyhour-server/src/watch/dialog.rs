@@ -47,9 +47,8 @@ impl Dialog {
         }
     }
 
-    /// Takes in a later request of the watcher: its order is checked, its
-    /// Contact and its way become the target (RFC 3261 §12.2.2).
-    pub(super) fn follow(&mut self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
+    /// Whether a request is the watcher's, and later than those before.
+    pub(super) fn check(&self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
         let ours = *self.call_id == *subscribe.call_id
             && *self.remote_tag == *subscribe.from_tag
             && subscribe.to_tag == Some(&self.local_tag);
@@ -59,6 +58,13 @@ impl Dialog {
         if subscribe.cseq <= self.remote_cseq {
             return Err(Refusal::OutOfOrder);
         }
+        Ok(())
+    }
+
+    /// Takes in a later request of the watcher: its order is checked, its
+    /// Contact and its way become the target (RFC 3261 §12.2.2).
+    pub(super) fn follow(&mut self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
+        self.check(subscribe)?;
         self.remote_cseq = subscribe.cseq;
         self.target = subscribe.target.into();
         self.flow = subscribe.flow;
@@ -79,20 +85,23 @@ impl Dialog {
     /// The address that our Contact names. The advertised port is that of
     /// datagrams; connections, TLS above all, are taken at the port they came to.
     pub fn contact(&self) -> SocketAddr {
-        let local = self.flow.local;
-        match self.advertised {
-            Some(address) if self.flow.transport.is_reliable() => {
-                SocketAddr::new(address.ip(), local.port())
-            }
-            Some(address) => address,
-            None => local,
-        }
+        self.contact_at(self.flow)
     }
 
-    /// What stands in our Contact: the address, and how it is reached.
-    pub(super) fn contact_address(&self) -> impl Display + use<> {
-        let (address, transport) = (self.contact(), self.flow.transport);
+    /// What stands in our Contact where a request came: the address, and how it is reached.
+    pub(super) fn contact_address(&self, flow: Flow) -> impl Display + use<> {
+        let (address, transport) = (self.contact_at(flow), flow.transport);
         format!("{address}{}", transport.uri_suffix())
+    }
+
+    fn contact_at(&self, flow: Flow) -> SocketAddr {
+        match self.advertised {
+            Some(address) if flow.transport.is_reliable() => {
+                SocketAddr::new(address.ip(), flow.local.port())
+            }
+            Some(address) => address,
+            None => flow.local,
+        }
     }
 
     /// The CSeq number of the next request.
@@ -139,7 +148,7 @@ impl Dialog {
             .header(HeaderName::CSeq, format_args!("{cseq} NOTIFY"))
             .header(
                 HeaderName::Contact,
-                format_args!("<sip:{}>", self.contact_address()),
+                format_args!("<sip:{}>", self.contact_address(self.flow)),
             )
     }
 

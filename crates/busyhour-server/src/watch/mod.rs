@@ -1,12 +1,11 @@
 //! Watchers: subscriptions to the state of a device, and the NOTIFYs they get
-//! (RFC 6665, presence RFC 3856, dialog RFC 4235, message waiting
-//! RFC 3842, registration RFC 3680); and
-//! what devices publish about themselves (RFC 3903).
+//! (RFC 6665, presence RFC 3856, dialog RFC 4235, message waiting RFC 3842,
+//! registration RFC 3680); and what devices publish about themselves (RFC 3903).
 //!
-//! Everything here is pure. [`Publications`] are the soft state of one device;
-//! a [`Subscription`] hears of requests, responses,
-//! states and the time, and is asked what to send ([`Subscription::poll`]) and
-//! when to be asked again ([`Subscription::deadline`]).
+//! Everything here is pure. [`Publications`] are the soft state of one device; a
+//! [`Subscription`] hears of requests, responses, states and the time, and is
+//! asked what to send ([`Subscription::poll`]) and when to be asked again
+//! ([`Subscription::deadline`]).
 //!
 //! At most one NOTIFY of a subscription is on its way. While it is, newer
 //! states replace each other, and the last one follows as soon as the watcher
@@ -40,7 +39,7 @@ pub use line::LineState;
 pub use message_summary::{Mailbox, MessageCounts, MessageSummary};
 pub use package::Package;
 pub use policy::Policy;
-pub use publications::{Granted, Publications, PublishStep, Published};
+pub use publications::{Granted, Plan, Publications, PublishStep, Published};
 pub use publish::{Publish, Unreadable, write_published};
 pub use reginfo::{Registered, RegistrationState};
 pub use state::{DeviceState, ExtensionState, Reachable, State, Told};

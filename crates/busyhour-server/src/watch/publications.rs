@@ -47,6 +47,17 @@ pub enum PublishStep {
     Nothing,
 }
 
+/// What a PUBLISH leads to once it is [applied](Publications::apply).
+#[derive(Debug)]
+pub struct Plan {
+    /// The answer to it.
+    pub granted: Granted,
+    /// The place of the publication that it is about; a new one has none.
+    index: Option<usize>,
+    /// What is there then.
+    publication: Option<Publication>,
+}
+
 #[derive(Debug)]
 struct Publication {
     etag: Box<str>,
@@ -55,7 +66,7 @@ struct Publication {
 }
 
 impl Publications {
-    /// Takes in a PUBLISH. `new` gives a number and an entity-tag that were
+    /// What a PUBLISH leads to. `new` gives a number and an entity-tag that were
     /// never given before; at most `count_max` publications may live.
     ///
     /// # Errors
@@ -63,13 +74,13 @@ impl Publications {
     /// [`Refusal::ConditionFailed`] when the entity-tag is not the last one of
     /// a publication that lives; [`Refusal::TooManyPublications`];
     /// [`Refusal::TooLarge`] when a NOTIFY would not have room for all of them.
-    pub fn publish(
-        &mut self,
+    pub fn plan(
+        &self,
         publish: Publish<'_>,
         count_max: usize,
         now: Instant,
         new: &mut dyn FnMut() -> (u64, String),
-    ) -> Result<Granted, Refusal> {
+    ) -> Result<Plan, Refusal> {
         let Some(tag) = publish.if_match else {
             return self.begin(publish, count_max, now, new);
         };
@@ -83,27 +94,39 @@ impl Publications {
         if let Some(document) = &publish.document {
             self.check_room(document, Some(index))?;
         }
+        let known = &self.list[index].published;
+        let (step, document) = match publish.document {
+            _ if publish.granted_s == 0 => (PublishStep::Removed, None),
+            Some(document) => (PublishStep::Modified, Some(Arc::new(document))),
+            None => (PublishStep::Refreshed, Some(known.document.clone())),
+        };
+        let published = document.map(|document| Published {
+            number: known.number,
+            document,
+        });
         let (_, etag) = new();
-        let granted = |step| Granted {
-            etag: etag.clone(),
-            expires_s: publish.granted_s,
+        let index = Some(index);
+        Ok(Plan::new(
             step,
-        };
-        if publish.granted_s == 0 {
-            self.list.remove(index);
-            return Ok(granted(PublishStep::Removed));
-        }
-        let publication = &mut self.list[index];
-        publication.etag = etag.as_str().into();
-        publication.expires_at = end(now, publish.granted_s);
-        let Some(document) = publish.document else {
-            return Ok(granted(PublishStep::Refreshed));
-        };
-        publication.published.document = Arc::new(document);
-        Ok(granted(PublishStep::Modified))
+            etag,
+            publish.granted_s,
+            now,
+            index,
+            published,
+        ))
     }
 
-    /// Drops what has ended at `now`, and says of which packages, once each.
+    /// Does what was planned, if nothing else was done since.
+    pub fn apply(&mut self, plan: Plan) {
+        match (plan.index, plan.publication) {
+            (None, None) => {}
+            (None, Some(new)) => self.list.push(new),
+            (Some(index), None) => drop(self.list.remove(index)),
+            (Some(index), Some(next)) => self.list[index] = next,
+        }
+    }
+
+    /// Drops what has ended at `now`, and says the package of each.
     pub fn expire(&mut self, now: Instant) -> Vec<Package> {
         let mut ended = Vec::new();
         self.list.retain(|publication| {
@@ -169,35 +192,52 @@ impl Publications {
     }
 
     fn begin(
-        &mut self,
+        &self,
         publish: Publish<'_>,
         count_max: usize,
         now: Instant,
         new: &mut dyn FnMut() -> (u64, String),
-    ) -> Result<Granted, Refusal> {
+    ) -> Result<Plan, Refusal> {
         let (number, etag) = new();
-        let granted = |etag, step| Granted {
-            etag,
-            expires_s: publish.granted_s,
-            step,
-        };
+        let plan = |step, published| Plan::new(step, etag, publish.granted_s, now, None, published);
         let document = publish.document.filter(|_| publish.granted_s > 0);
         let Some(document) = document else {
-            return Ok(granted(etag, PublishStep::Nothing));
+            return Ok(plan(PublishStep::Nothing, None));
         };
         if self.list.len() >= count_max {
             return Err(Refusal::TooManyPublications);
         }
         self.check_room(&document, None)?;
-        self.list.push(Publication {
+        let document = Arc::new(document);
+        let published = Some(Published { number, document });
+        Ok(plan(PublishStep::Created, published))
+    }
+}
+
+impl Plan {
+    fn new(
+        step: PublishStep,
+        etag: String,
+        granted_s: u32,
+        now: Instant,
+        index: Option<usize>,
+        published: Option<Published>,
+    ) -> Self {
+        let publication = published.map(|published| Publication {
             etag: etag.as_str().into(),
-            expires_at: end(now, publish.granted_s),
-            published: Published {
-                number,
-                document: Arc::new(document),
-            },
+            expires_at: now + Duration::from_secs(granted_s.into()),
+            published,
         });
-        Ok(granted(etag, PublishStep::Created))
+        let granted = Granted {
+            etag,
+            expires_s: granted_s,
+            step,
+        };
+        Self {
+            granted,
+            index,
+            publication,
+        }
     }
 }
 
@@ -205,10 +245,6 @@ impl Publication {
     fn package(&self) -> Package {
         self.published.document.package()
     }
-}
-
-fn end(now: Instant, granted_s: u32) -> Instant {
-    now + Duration::from_secs(granted_s.into())
 }
 
 /// All that is told of one address of record goes into one NOTIFY, with its

@@ -137,12 +137,7 @@ impl Subscription {
     /// [`Refusal::NoSubscription`] when it belongs to another dialog or event,
     /// or this one is over; [`Refusal::OutOfOrder`] when its CSeq is not newer.
     pub fn refresh(&mut self, subscribe: &Subscribe<'_>, now: Instant) -> Result<(), Refusal> {
-        let same_event =
-            subscribe.package == self.package && subscribe.event_id == self.event_id.as_deref();
-        let alive = self.phase == Phase::Active && now < self.expires_at;
-        if !same_event || !alive {
-            return Err(Refusal::NoSubscription);
-        }
+        self.check_refresh(subscribe, now)?;
         let before = self.dialog.flow();
         self.dialog.follow(subscribe)?;
         if self.dialog.flow() != before {
@@ -152,6 +147,21 @@ impl Subscription {
         }
         self.extend(subscribe.granted_s, now);
         Ok(())
+    }
+
+    /// Whether [`refresh`](Self::refresh) would take in such a SUBSCRIBE.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn check_refresh(&self, subscribe: &Subscribe<'_>, now: Instant) -> Result<(), Refusal> {
+        let same_event =
+            subscribe.package == self.package && subscribe.event_id == self.event_id.as_deref();
+        let alive = self.phase == Phase::Active && now < self.expires_at;
+        match same_event && alive {
+            true => self.dialog.check(subscribe),
+            false => Err(Refusal::NoSubscription),
+        }
     }
 
     /// Tells the device's state, `None` when it cannot be reached. Returns

@@ -71,6 +71,57 @@ fn a_publication_begins_is_refreshed_changed_and_taken_back() {
 }
 
 #[test]
+fn what_cannot_be_answered_for_want_of_a_buffer_is_not_done_and_can_be_asked_again() {
+    let mut world = World::open();
+    let mut publish = |headers: &str, body: &str| {
+        let request = world.request("PUBLISH", "alice", None, "p", headers, body);
+        world.receive_without_room(&request);
+        assert_eq!(world.sent(), [""; 0]);
+        // The same again, as one does who hears nothing.
+        world.receive(&request);
+        let answer = world.sent().remove(0);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        let stats = world.stats().publish;
+        (
+            answer,
+            stats.publication_count,
+            stats.created,
+            stats.refreshed,
+        )
+    };
+    let (answer, count, created, _) = publish(PRESENCE, &presence("open", "Here"));
+    assert_eq!((count, created), (1, 1));
+    let (answer, .., refreshed) = publish(&if_match(&answer, "presence"), "");
+    assert_eq!(refreshed, 1);
+    let over = if_match(&answer, "presence") + "Expires: 0\r\n";
+    let (_, count, ..) = publish(&over, "");
+    assert_eq!(count, 0);
+}
+
+#[test]
+fn publications_that_end_together_are_told_once() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    let messages = "Event: message-summary\r\nExpires: 60\r\n\
+        Content-Type: application/simple-message-summary\r\n";
+    let presence_of = format!("{PRESENCE}Expires: 60\r\n");
+    for (headers, body) in [
+        (messages, "Messages-Waiting: yes\r\n".to_owned()),
+        (&*presence_of, presence("open", "Here")),
+        (messages, "Messages-Waiting: yes\r\n".to_owned()),
+    ] {
+        let answer = world.publish("alice", headers, &body);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    }
+    let before = world.stats().mailbox.published;
+    world.notified();
+    world.pass(60_000);
+    assert_eq!(world.stats().publish.expired, 3);
+    assert_eq!(world.stats().mailbox.published, before + 1);
+    assert!(body(&world.only_notify()).contains("<tuple id=\"none\">"));
+}
+
+#[test]
 fn a_publication_ends_by_itself() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");

@@ -47,6 +47,19 @@ fn a_watcher_that_knows_nothing_of_it_ends_at_once() {
 }
 
 #[test]
+fn a_refresh_that_cannot_be_answered_for_want_of_a_buffer_can_be_asked_again() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    let refresh = world.subscribe_request("w", "alice", "Event: presence\r\n");
+    world.receive_without_room(&refresh);
+    assert_eq!(world.sent(), [""; 0]);
+    world.receive(&refresh);
+    let sent = world.sent();
+    assert!(sent[0].starts_with("SIP/2.0 200 "), "{sent:?}");
+    assert_eq!((sent.len(), world.stats().watch.refreshed), (2, 1));
+}
+
+#[test]
 fn requests_that_no_notifier_can_serve_are_refused_with_their_reason() {
     let mut world = World::open();
     for (headers, status, has) in [

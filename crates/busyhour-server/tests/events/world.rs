@@ -1,6 +1,9 @@
 //! A server without a disk or a network, and those who speak with it.
 
-use busyhour::{buffer::Buffer, runtime::Runtime};
+use busyhour::{
+    buffer::{Buffer, BufferMut},
+    runtime::Runtime,
+};
 use busyhour_server::{
     auth::{Answer, Secret},
     proto::sip::{DigestChallenge, HeaderName, Message},
@@ -96,8 +99,7 @@ impl World {
     /// Opens a subscription called `id`, or refreshes it; the answer, and the
     /// first NOTIFY if one came at once, which is confirmed.
     pub fn subscribe(&mut self, id: &str, user: &str, headers: &str) -> (String, Option<String>) {
-        let tag = self.dialogs.get(id).cloned();
-        let request = self.request("SUBSCRIBE", user, tag.as_deref(), id, headers, "");
+        let request = self.subscribe_request(id, user, headers);
         self.receive(&request);
         let mut sent = self.sent();
         let answer = sent.remove(0);
@@ -112,6 +114,12 @@ impl World {
             self.receive(&ok(notify));
         }
         (answer, notify)
+    }
+
+    /// The SUBSCRIBE that opens a subscription called `id`, or refreshes it.
+    pub fn subscribe_request(&mut self, id: &str, user: &str, headers: &str) -> String {
+        let tag = self.dialogs.get(id).cloned();
+        self.request("SUBSCRIBE", user, tag.as_deref(), id, headers, "")
     }
 
     /// Watches a package of a user; the first NOTIFY.
@@ -214,7 +222,32 @@ impl World {
     }
 
     pub fn receive(&mut self, text: &str) {
-        let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
+        let datagram = self.datagram(text);
+        self.deliver(datagram);
+    }
+
+    /// As [`receive`](Self::receive), while there is no room for an answer.
+    pub fn receive_without_room(&mut self, text: &str) {
+        let datagram = self.datagram(text);
+        let held = self.starve();
+        let before = self.stats().traffic.no_buffer;
+        self.deliver(datagram);
+        assert!(self.stats().traffic.no_buffer > before, "it found room");
+        drop(held);
+    }
+
+    /// Takes up all the buffers there are, the long ones first.
+    fn starve(&self) -> Vec<BufferMut> {
+        let lens = (0..=24).rev().map(|bits| 1 << bits);
+        let alloc = |len| std::iter::from_fn(move || self.runtime.buffers().alloc(len).ok());
+        lens.flat_map(alloc).collect()
+    }
+
+    fn datagram(&self, text: &str) -> Buffer {
+        self.runtime.buffers().copy_from(text.as_bytes()).unwrap()
+    }
+
+    fn deliver(&self, datagram: Buffer) {
         let (client, local): (SocketAddr, SocketAddr) = (
             "192.0.2.9:5070".parse().unwrap(),
             "192.0.2.1:5060".parse().unwrap(),
