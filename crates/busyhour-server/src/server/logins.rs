@@ -2,8 +2,9 @@
 //!
 //! Counted is by source and user name together: one broken phone behind an
 //! address does not lock out the others there, and who knows a user's name
-//! locks that user out nowhere else. An IPv6 network of 64 bits is one source. The table has an end; what does not fit is counted, and merely
-//! not slowed down.
+//! locks that user out nowhere else. An IPv6 network of 64 bits is one source.
+//! The table has an end; what does not fit is counted, and merely not slowed
+//! down.
 
 use crate::registrar::source_of;
 use busyhour::clock::Instant;
@@ -21,9 +22,16 @@ use std::{
 
 /// Who failed lately.
 pub(super) struct Logins {
-    shards: Box<[Mutex<HashTable<Failures>>]>,
+    shards: Box<[Mutex<Shard>]>,
     hasher: FixedState,
     overflowed: AtomicU64,
+}
+
+#[derive(Default)]
+struct Shard {
+    table: HashTable<Failures>,
+    /// When the old ones were last looked for.
+    swept_at: Option<Instant>,
 }
 
 /// The failures of one source with one user name, known by their hash.
@@ -46,7 +54,7 @@ impl Logins {
     pub(super) fn is_paused(&self, source: IpAddr, username: &str, now: Instant) -> bool {
         let hash = self.hash(source, username);
         let shard = self.shard(hash);
-        let failures = shard.find(hash, |failures| failures.hash == hash);
+        let failures = shard.table.find(hash, |failures| failures.hash == hash);
         failures.is_some_and(|failures| now < failures.last_at + pause(failures.count))
     }
 
@@ -54,11 +62,9 @@ impl Logins {
     pub(super) fn failed(&self, source: IpAddr, username: &str, now: Instant) {
         let hash = self.hash(source, username);
         let mut shard = self.shard(hash);
-        if shard.len() >= SHARD_LEN_MAX {
-            shard.retain(|failures| !failures.is_old(now));
-        }
-        let is_full = shard.len() >= SHARD_LEN_MAX;
-        match shard.entry(
+        shard.make_room(now);
+        let is_full = shard.is_full();
+        match shard.table.entry(
             hash,
             |failures| failures.hash == hash,
             |failures| failures.hash,
@@ -80,14 +86,20 @@ impl Logins {
     pub(super) fn succeeded(&self, source: IpAddr, username: &str) {
         let hash = self.hash(source, username);
         let mut shard = self.shard(hash);
-        if let Ok(entry) = shard.find_entry(hash, |failures| failures.hash == hash) {
+        if let Ok(entry) = shard
+            .table
+            .find_entry(hash, |failures| failures.hash == hash)
+        {
             entry.remove();
         }
     }
 
     /// Sources and users in the table.
     pub(super) fn len(&self) -> u64 {
-        let lengths = self.shards.iter().map(|shard| lock(shard).len() as u64);
+        let lengths = self
+            .shards
+            .iter()
+            .map(|shard| lock(shard).table.len() as u64);
         lengths.sum()
     }
 
@@ -100,9 +112,25 @@ impl Logins {
         self.hasher.hash_one((source_of(source), username))
     }
 
-    fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Failures>> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         // The table inside uses the high bits and the lowest; these are neither.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
+    }
+}
+
+impl Shard {
+    fn is_full(&self) -> bool {
+        self.table.len() >= SHARD_LEN_MAX
+    }
+
+    /// Forgets the old ones where there is no room. Who comes while nobody is
+    /// old must not pay for a look at all each time.
+    fn make_room(&mut self, now: Instant) {
+        let is_due = self.swept_at.is_none_or(|at| now >= at + SWEEP_PERIOD);
+        if self.is_full() && is_due {
+            self.table.retain(|failures| !failures.is_old(now));
+            self.swept_at = Some(now);
+        }
     }
 }
 
@@ -120,7 +148,7 @@ impl Failures {
     }
 }
 
-fn lock(shard: &Mutex<HashTable<Failures>>) -> MutexGuard<'_, HashTable<Failures>> {
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -135,6 +163,8 @@ fn pause(count: u32) -> Duration {
 const FREE: u32 = 5;
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
+/// Between two looks for old failures in a full shard.
+const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 const SHARDS: usize = 16;
 /// 65,536 in all, of 24 bytes.
 const SHARD_LEN_MAX: usize = 4096;
@@ -203,5 +233,23 @@ mod tests {
         let before = logins.overflowed();
         logins.failed(SOURCE, "late", at(302));
         assert_eq!(logins.overflowed(), before);
+    }
+
+    #[test]
+    fn a_full_table_is_looked_through_once_a_second_and_not_at_each_failure() {
+        let logins = Logins::new(1);
+        let users = |from: usize| (from..from + 200_000).map(|number| number.to_string());
+        users(0).for_each(|user| logins.failed(SOURCE, &user, at(1)));
+        let just_before = at(300) + Duration::from_millis(500);
+        users(200_000).for_each(|user| logins.failed(SOURCE, &user, just_before));
+        let before = logins.overflowed();
+        logins.failed(SOURCE, "early", at(301));
+        assert_eq!(
+            logins.overflowed(),
+            before + 1,
+            "all are old, and nobody looked"
+        );
+        logins.failed(SOURCE, "late", at(302));
+        assert_eq!(logins.overflowed(), before + 1);
     }
 }

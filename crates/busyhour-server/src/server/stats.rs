@@ -44,16 +44,18 @@ pub struct ServerStats {
 impl ServerStats {
     /// Counters of what was refused or lost for want of room, by what was full.
     /// One that grows wants a person's attention.
-    pub fn limits_reached(&self) -> [(&'static str, u64); 17] {
+    pub fn limits_reached(&self) -> [(&'static str, u64); 19] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams) = (&self.iax2, &network.streams);
         [
             (
-                "a table (limits.devices, limits.watchers)",
+                "a table (limits.devices, limits.watchers, limits.publications, limits.mailboxes)",
                 traffic.refused_table_full,
             ),
             ("limits.device_queue", traffic.dropped_device_queue),
+            ("limits.publications_per_device", self.publish.too_many),
             ("limits.transactions", traffic.transactions_evicted),
+            ("limits.nonces", self.registrar.nonces_evicted),
             ("runtime.buffer_budget_mib", traffic.no_buffer),
             ("sip.send_queue", traffic.send_refused),
             ("the kernel's receive buffer", network.kernel_dropped),
