@@ -320,14 +320,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.mailboxes",
         allowed: whole(0, 100_000_000, "mailboxes"),
-        help: "Mailboxes of which something is known; more are refused with 409",
+        help: "Mailboxes of which something is known; more are refused with 409, by SIP with 503",
         assign: |config, text| put(&mut config.limits.mailboxes_max, text.parse().ok()),
         show: |config| config.limits.mailboxes_max.to_string(),
     },
     Key {
         path: "limits.hints",
         allowed: whole(0, 10_000_000, "hints"),
-        help: "Hints set by HTTP; more are refused with 409",
+        help: "Hints, those of accounts and of the configuration included; more are refused, by HTTP with 409",
         assign: |config, text| put(&mut config.limits.hints_max, text.parse().ok()),
         show: |config| config.limits.hints_max.to_string(),
     },
@@ -575,7 +575,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "runtime.buffer_budget_mib",
         allowed: whole(8, 1_048_576, "MiB"),
-        help: "Memory for packets; beyond it datagrams are dropped and counted",
+        help: "Memory for datagrams and what is sent; beyond it datagrams are dropped and counted",
         assign: |config, text| put(&mut config.runtime.buffer_budget_mib, text.parse().ok()),
         show: |config| config.runtime.buffer_budget_mib.to_string(),
     },
@@ -602,16 +602,17 @@ pub const KEYS: &[Key] = &[
     },
 ];
 
-/// RFC 3261 allows up to 2^32-1; a year is more than any phone means.
 const fn whole(min: u64, max: u64, unit: &'static str) -> Allowed {
     Allowed::Whole { min, max, unit }
 }
 
+/// RFC 3261 allows up to 2^32-1; a year is more than any phone means.
 const SECONDS_OF_LIFE: Allowed = Allowed::Whole {
     min: 1,
     max: 31_536_000,
     unit: "seconds",
 };
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -196,7 +196,8 @@ pub enum Durability {
 pub struct Runtime {
     /// Worker threads; `None` is one a core.
     pub workers: Option<usize>,
-    /// Memory for packets, in MiB; beyond it datagrams are dropped and counted.
+    /// Memory for datagrams and what is sent, in MiB; beyond it datagrams are
+    /// dropped and counted.
     pub buffer_budget_mib: usize,
     /// How long a shutdown may drain, in seconds.
     pub drain_seconds: u32,

@@ -113,7 +113,7 @@ pub struct Limits {
     pub watchers_max: usize,
     /// Mailboxes.
     pub mailboxes_max: usize,
-    /// Hints set while the server runs; those of the configuration come on top.
+    /// Hints; those of the configuration count, and are never refused.
     pub hints_max: usize,
     /// Publications.
     pub publications_max: usize,

@@ -111,12 +111,12 @@ impl Devices {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Where the device with this hash does its work.
     /// Whether so much waits on a device's lane that no more requests are taken.
     pub(super) fn is_crowded(&self, hash: u64) -> bool {
         self.lane(hash).len() >= LANE_LEN_MAX
     }
 
+    /// Where the device with this hash does its work.
     pub(super) fn lane(&self, hash: u64) -> &Serializer {
         &self.lanes[hash as usize % LANES]
     }

@@ -38,7 +38,8 @@ pub struct HintView {
     pub devices: Vec<Name>,
     /// What they do together.
     pub line: LineState,
-    /// It stands in the configuration, and not only in memory.
+    /// It stands in the configuration, and is changed there; else HTTP or
+    /// accounts gave it.
     pub is_configured: bool,
 }
 

@@ -13,9 +13,11 @@
 //! 5. `watcher`: each watcher is a subscriber of that topic; on its own
 //!    serializer a NOTIFY is written and sent.
 //!
-//! Locks are taken in this order: a device's or a watcher's state, then one
-//! shard of a table (devices, watchers, transactions), then one of a topic,
-//! then nothing.
+//! Locks are taken in this order: the table of hints; a device's or a watcher's
+//! state; the table of mailboxes; one shard of a table (devices, watchers,
+//! transactions); a hint's lines; one of a topic or of the store's queue; then
+//! nothing. Those of nonces, logins and the directory of accounts are taken
+//! alone, under any but the last.
 
 mod config;
 mod accounts;
@@ -248,8 +250,9 @@ impl Server {
         self.core.set_hint(hint, done)
     }
 
-    /// Removes what was set of a hint, and tells its watchers to come again;
-    /// `false` when there is none, and then `done` is not called.
+    /// Removes what was set of a hint; `false` when there is none, and then `done`
+    /// is not called. What accounts name of it stays; where nothing is left, its
+    /// watchers are told to come again.
     ///
     /// # Errors
     ///

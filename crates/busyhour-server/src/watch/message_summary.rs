@@ -136,7 +136,7 @@ impl MessageSummary {
         }
     }
 
-    /// Appends the body of a NOTIFY; `account` stands in where the summary names none.
+    /// Appends the body of a NOTIFY.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let waiting = if self.is_waiting() { "yes" } else { "no" };
         // Writing to a Vec can't fail.

@@ -49,7 +49,7 @@ pub struct DeviceState {
 /// What the devices of an extension do together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionState {
-    /// Its address of record.
+    /// The user part of the addresses of record that are watched.
     pub extension: Name,
     /// The state of its devices together.
     pub line: LineState,

@@ -7,7 +7,7 @@ pub enum Message<E: Event> {
     /// An event, replayed from the cache or published, and the node that
     /// published it.
     Event(E, Origin),
-    /// The key was cleared, by this node of a cluster.
+    /// The key was cleared, and the node that cleared it.
     Cleared(E::Key, Origin),
     /// Everything the cache held has been told.
     Replayed,
