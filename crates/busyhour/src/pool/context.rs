@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    entity::{Entity, ShareCell, Whose},
+    entity::{Entity, EntityRef, ShareCell},
     shared::Shared,
     worker::Worker,
 };
@@ -176,10 +176,10 @@ pub(crate) fn is_inside(pool: &Shared) -> bool {
 
 /// Runs `f` inside `pool`, as `entity` or as plain tasks.
 #[inline(always)]
-pub(crate) fn within<R>(pool: &Shared, entity: Option<Whose<'_>>, f: impl FnOnce() -> R) -> R {
+pub(crate) fn within<R>(pool: &Shared, entity: Option<EntityRef<'_>>, f: impl FnOnce() -> R) -> R {
     let _inside = CONTEXT.with(|context| {
         let is_same = ptr::eq(context.pool.get(), pool);
-        let entity = entity.map_or(ptr::null(), Whose::as_ptr);
+        let entity = entity.map_or(ptr::null(), EntityRef::as_ptr);
         let outer = Inside {
             entity: context.entity.replace(entity),
             place: (!is_same).then(|| (context.pool.get(), context.worker.get())),
@@ -198,7 +198,7 @@ pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
     let entity = CONTEXT.with(|context| context.entity.get());
     // SAFETY: it is null, or `within` put it there, borrows it until `Inside`
     // is dropped, and we are between the two.
-    unsafe { Whose::from_ptr(entity) }.map(Whose::to_arc)
+    unsafe { EntityRef::from_ptr(entity) }.map(EntityRef::to_arc)
 }
 
 /// A number that is this thread's own, so that it keeps to one worker.

@@ -28,7 +28,7 @@ impl Shared {
                 self.run_here(task);
             }
             Some(Step::Entity(token)) => {
-                let _beneath = self.stands_on(token.whose().to_arc());
+                let _beneath = self.stands_on(token.entity_ref().to_arc());
                 if let Some(token) = token.run(&mut Turn::single(self)) {
                     self.schedule(token);
                 }

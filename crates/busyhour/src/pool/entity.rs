@@ -70,13 +70,13 @@ impl Token {
 
     /// The entity, for as long as the token is there.
     #[inline(always)]
-    pub(crate) fn whose(&self) -> Whose<'_> {
-        Whose(self.0, PhantomData)
+    pub(crate) fn entity_ref(&self) -> EntityRef<'_> {
+        EntityRef(self.0, PhantomData)
     }
 
     pub(super) fn entity(&self) -> &dyn Entity {
         // SAFETY: the token keeps the entity.
-        unsafe { &*self.whose().as_dyn() }
+        unsafe { &*self.entity_ref().as_dyn() }
     }
 
     /// Where the entity is, as its `Arc` has it.
@@ -125,15 +125,15 @@ impl Token {
 impl Drop for Token {
     fn drop(&mut self) {
         // SAFETY: the reference that the token held is given up, once.
-        drop(unsafe { Arc::from_raw(self.whose().as_dyn()) });
+        drop(unsafe { Arc::from_raw(self.entity_ref().as_dyn()) });
     }
 }
 
 /// An entity that is there for as long as `'a`, in one word.
 #[derive(Clone, Copy)]
-pub(crate) struct Whose<'a>(NonNull<ShareCell>, PhantomData<&'a ShareCell>);
+pub(crate) struct EntityRef<'a>(NonNull<ShareCell>, PhantomData<&'a ShareCell>);
 
-impl<'a> Whose<'a> {
+impl<'a> EntityRef<'a> {
     pub(crate) fn of<E: Runs>(entity: &'a Arc<E>) -> Self {
         // SAFETY: a pointer into an `Arc` is not null.
         let entity = unsafe { NonNull::new_unchecked(Arc::as_ptr(entity).cast_mut()) };

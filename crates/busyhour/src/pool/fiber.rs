@@ -261,7 +261,7 @@ where
         let hand = turn.hand(&self.pool);
         hand.count_started();
         self.pool
-            .as_entity(token.whose(), || self.run_once(hand, token, turn))
+            .as_entity(token.entity_ref(), || self.run_once(hand, token, turn))
     }
 }
 

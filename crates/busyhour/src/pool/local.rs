@@ -19,7 +19,7 @@ pub(super) struct Local {
     pub(super) run_queue: RunQueue<Runnable>,
 }
 
-/// Whose turn it is.
+/// EntityRef turn it is.
 pub(super) enum Runnable {
     /// The worker's plain tasks.
     Lane,

@@ -68,7 +68,7 @@ pub use thread_pool::{ThreadPool, ThreadPoolOptions};
 
 pub(crate) use berth::Berth;
 pub(crate) use context::current_entity;
-pub(crate) use entity::{Entity, Runs, ShareCell, Token, Whose, downcast};
+pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
 pub(crate) use hand::Hand;
 pub(crate) use join::spawn_on;
 pub(crate) use pushing::Pushing;

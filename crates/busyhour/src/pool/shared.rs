@@ -18,7 +18,7 @@ use super::{
     builder::{Builder, WorkerCounts},
     context::{self, within},
     crew::Crew,
-    entity::{Token, Whose},
+    entity::{EntityRef, Token},
     fences,
     inbound::Closed,
     phase::{Phase, PhaseCell},
@@ -444,7 +444,7 @@ impl Shared {
 
     /// Runs `f`, which runs tasks of `entity`.
     #[inline(always)]
-    pub(crate) fn as_entity<R>(&self, entity: Whose<'_>, f: impl FnOnce() -> R) -> R {
+    pub(crate) fn as_entity<R>(&self, entity: EntityRef<'_>, f: impl FnOnce() -> R) -> R {
         within(self, Some(entity), f)
     }
 

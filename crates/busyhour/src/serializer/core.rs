@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock::Instant,
     pool::{
-        Berth, Entity, Hand, Pushing, Runs, ShareCell, Shared, TaskPool, Token, Turn, Whose,
+        Berth, Entity, EntityRef, Hand, Pushing, Runs, ShareCell, Shared, TaskPool, Token, Turn,
         current_entity,
     },
     run_queue::{Class, Standing},
@@ -285,7 +285,7 @@ impl Core {
         if !self.begin_here(now, &mut berth) {
             return false;
         }
-        self.pool().as_entity(Whose::of(self), || {
+        self.pool().as_entity(EntityRef::of(self), || {
             self.run_task(self.pool().hand(), &mut berth)
         });
         let mut state = self.state.lock();
@@ -496,7 +496,7 @@ unsafe impl Runs for Core {
         hand.count_started();
         self.leave(state);
         turn.note_wait_since(waiting_since);
-        self.pool().as_entity(token.whose(), || {
+        self.pool().as_entity(token.entity_ref(), || {
             loop {
                 self.run_task(hand, &mut berth);
                 match self.go_on(hand, token, turn, &mut berth) {
