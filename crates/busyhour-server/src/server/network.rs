@@ -110,6 +110,9 @@ pub struct StreamStats {
     /// Times when connections over TLS had to wait to be taken, since as many
     /// handshakes were unfinished as may be.
     pub handshake_waits: u64,
+    /// Handshakes closed to make room for a new connection: the oldest, which
+    /// was not finished in the time that one needs (two seconds).
+    pub displaced_handshakes: u64,
     /// Connections closed to make room for a new one: the oldest over which
     /// nothing was ever accepted.
     pub displaced: u64,
@@ -185,6 +188,7 @@ impl AddAssign for StreamStats {
             refused_no_certificate,
             refused_handshakes,
             handshake_waits,
+            displaced_handshakes,
             displaced,
             closed_by_peer,
             closed_idle,
@@ -214,6 +218,7 @@ impl AddAssign for StreamStats {
         self.refused_no_certificate += refused_no_certificate;
         self.refused_handshakes += refused_handshakes;
         self.handshake_waits += handshake_waits;
+        self.displaced_handshakes += displaced_handshakes;
         self.displaced += displaced;
         self.closed_by_peer += closed_by_peer;
         self.closed_idle += closed_idle;

@@ -74,7 +74,10 @@ impl ServerStats {
             ),
             ("limits.connections_per_source", streams.refused_source),
             ("limits.connection_queue_kib", streams.closed_unread),
-            ("limits.handshakes", streams.handshake_waits),
+            (
+                "limits.handshakes",
+                streams.handshake_waits + streams.displaced_handshakes,
+            ),
             ("limits.handshakes_per_source", streams.refused_handshakes),
         ]
     }

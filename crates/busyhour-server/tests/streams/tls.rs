@@ -158,6 +158,8 @@ fn beyond_so_many_unfinished_handshakes_connections_wait_and_are_served_later() 
     let files = Files::new();
     let fixture = files.fixture_with(StreamPolicy {
         handshakes_max: 1,
+        handshake: LONG,
+        handshake_grace: LONG,
         ..StreamPolicy::default()
     });
     let silent = connect(fixture.address(Transport::Tls));
@@ -173,6 +175,37 @@ fn beyond_so_many_unfinished_handshakes_connections_wait_and_are_served_later() 
         drop(silent);
         assert_eq!(phone.join().unwrap(), b"\r\n");
     });
+}
+
+#[test]
+fn handshakes_that_nobody_goes_on_with_give_way_to_new_ones_and_those_alone() {
+    let files = Files::new();
+    let fixture = files.fixture_with(StreamPolicy {
+        handshakes_max: 4,
+        handshake: LONG,
+        handshake_grace: Duration::from_millis(20),
+        ..StreamPolicy::default()
+    });
+    let mut first = client(&fixture, files.der());
+    first.send(b"\r\n\r\n");
+    assert_eq!(first.bytes(2), b"\r\n");
+    let address = fixture.address(Transport::Tls);
+    let mut silent = Vec::from_iter((0..4).map(|_| Client::new(address)));
+    fixture.wait_for(|stats| stats.accepted == 5);
+    for displaced in 1..=2 {
+        let mut phone = client(&fixture, files.der());
+        phone.send(b"\r\n\r\n");
+        assert_eq!(phone.bytes(2), b"\r\n");
+        fixture.wait_for(|stats| stats.displaced_handshakes == displaced);
+        assert_eq!(silent.remove(0).next(), None, "the oldest");
+        // So that there are as many as may be again.
+        silent.push(Client::new(address));
+        fixture.wait_for(|stats| stats.accepted == 5 + 2 * displaced);
+    }
+    first.send(b"\r\n\r\n");
+    assert_eq!(first.bytes(2), b"\r\n", "whose handshake is finished stays");
+    let stats = fixture.streams.stream_stats();
+    assert_eq!((stats.closed_handshake, stats.displaced), (0, 0));
 }
 
 #[test]
@@ -234,3 +267,6 @@ fn what_is_wrong_with_a_file_is_said() {
         "{error}"
     );
 }
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(3600);

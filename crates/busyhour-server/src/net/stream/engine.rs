@@ -46,6 +46,8 @@ pub(super) struct Engine {
     /// Connections that may have to give way, the oldest first; some of them
     /// are no strangers any more.
     strangers: BTreeSet<u64>,
+    /// Connections in the middle of a handshake, the oldest first.
+    handshakes: BTreeSet<u64>,
     /// Steps of handshakes that may still be taken before the others' turn.
     handshake_turns: usize,
     /// Tokens of connections and of listeners that rest.
@@ -95,6 +97,7 @@ impl Engine {
             connections: HashMap::default(),
             sources: Sources::default(),
             strangers: BTreeSet::new(),
+            handshakes: BTreeSet::new(),
             handshake_turns: 0,
             deadlines: Queue::new(),
         }
@@ -161,13 +164,13 @@ impl Engine {
     }
 
     fn accept(&mut self, index: usize) {
-        if self.has_too_many_handshakes(index) {
+        if !self.has_room_for_handshake(index) {
             add(&self.shared.counters.handshake_waits, 1);
             return self.rest(index);
         }
         for _ in 0..ACCEPTED_AT_ONCE {
             // Whether anybody else is waiting, the kernel will tell.
-            if self.has_too_many_handshakes(index) {
+            if !self.has_room_for_handshake(index) {
                 return;
             }
             match self.listeners[index].socket.accept() {
@@ -180,11 +183,34 @@ impl Engine {
         }
     }
 
-    /// Those that come next wait in the kernel: whoever is in the middle of a
-    /// handshake is served sooner, and has only so much time.
-    fn has_too_many_handshakes(&self, index: usize) -> bool {
-        self.listeners[index].transport == Transport::Tls
-            && self.sources.handshakes() >= self.shared.policy.handshakes_max
+    /// Where there is none, those that come next wait in the kernel: whoever is
+    /// in the middle of a handshake is served sooner, and gives way to them
+    /// only after having had time for it.
+    fn has_room_for_handshake(&self, index: usize) -> bool {
+        self.listeners[index].transport != Transport::Tls
+            || self.handshakes.len() < self.shared.policy.handshakes_max
+            || self.overdue_handshake().is_some()
+    }
+
+    /// The oldest handshake, if it has had the time that one needs.
+    fn overdue_handshake(&self) -> Option<u64> {
+        let token = *self.handshakes.first()?;
+        let until = self.connections.get(&token)?.handshake_until?;
+        let policy = &self.shared.policy;
+        let is_overdue = until + policy.handshake_grace <= self.clock.now() + policy.handshake;
+        is_overdue.then_some(token)
+    }
+
+    /// Ends the oldest handshake when there are as many as may be. So a few
+    /// sources that begin handshakes and finish none keep nobody out for long.
+    fn displace_handshake(&mut self) {
+        if self.handshakes.len() < self.shared.policy.handshakes_max {
+            return;
+        }
+        let overdue = self.overdue_handshake();
+        if let Some(entry) = overdue.and_then(|token| self.connections.remove(&token)) {
+            self.end(entry, Close::DisplacedHandshake);
+        }
     }
 
     /// No file descriptors, or no memory: trying again at once would only burn time.
@@ -217,7 +243,10 @@ impl Engine {
         let Some(tls) = self.session(transport) else {
             return add(&counters.refused_no_certificate, 1);
         };
-        if self.connections.len() >= policy.connections_max && !self.displace() {
+        if transport == Transport::Tls {
+            self.displace_handshake();
+        }
+        if self.connections.len() >= self.shared.policy.connections_max && !self.displace() {
             return add(&counters.refused_full, 1);
         }
         if self.open(transport, socket, remote, tls).is_err() {
@@ -289,6 +318,9 @@ impl Engine {
         self.shared.directory.insert(peer.clone());
         self.sources.connected(remote, shakes_hands);
         self.strangers.insert(token);
+        if shakes_hands {
+            self.handshakes.insert(token);
+        }
         let entry = Entry {
             peer,
             connection,
@@ -337,6 +369,7 @@ impl Engine {
     fn note_handshake(&mut self, entry: &mut Entry) {
         if entry.handshake_until.is_some() && !entry.peer.is_handshaking() {
             entry.handshake_until = None;
+            self.handshakes.remove(&entry.peer.token);
             self.sources.handshake_ended(entry.peer.flow.remote);
         }
     }
@@ -460,6 +493,7 @@ impl Engine {
         entry.peer.close();
         let remote = entry.peer.flow.remote;
         if entry.handshake_until.is_some() {
+            self.handshakes.remove(&entry.peer.token);
             self.sources.handshake_ended(remote);
         }
         self.sources.disconnected(remote);
@@ -495,6 +529,7 @@ enum Close {
     Failed,
     NoBuffer,
     Displaced,
+    DisplacedHandshake,
     Handshake,
     Late(Ending),
 }
@@ -506,6 +541,7 @@ impl Close {
             Self::Failed => &counters.receive_errors,
             Self::NoBuffer => &counters.closed_no_buffer,
             Self::Displaced => &counters.displaced,
+            Self::DisplacedHandshake => &counters.displaced_handshakes,
             Self::Handshake => &counters.closed_handshake,
             Self::Late(Ending::Idle) => &counters.closed_idle,
             Self::Late(Ending::Stalled) => &counters.closed_stalled,

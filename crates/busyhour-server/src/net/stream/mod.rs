@@ -40,7 +40,9 @@
 //! So they are limited in number, in total and by source, and in time, and only
 //! some of their steps are taken before the other connections have their turn.
 //! Beyond the total, connections wait in the kernel: there they cost nothing,
-//! and those in the middle of a handshake get done.
+//! and those in the middle of a handshake get done. The oldest gives way to
+//! those that wait once it has had the time that a handshake needs, so a few
+//! sources that begin handshakes and finish none keep nobody out for long.
 //!
 //! **Which connection.** A flow has the number of its connection beside the two
 //! addresses. A later connection between the same addresses is another flow:

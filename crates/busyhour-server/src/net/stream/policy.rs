@@ -8,13 +8,16 @@ pub struct StreamPolicy {
     pub connections_max: usize,
     /// Connections at a time from one IPv4 address or IPv6 network of 64 bits.
     pub connections_per_source_max: usize,
-    /// Handshakes of TLS at a time that are not finished; beyond them new
-    /// connections wait in the kernel until one is.
+    /// Handshakes of TLS at a time that are not finished; beyond them a new
+    /// connection waits in the kernel until one is, or is old enough to give way.
     pub handshakes_max: usize,
     /// The same from one source; beyond them its connections are closed.
     pub handshakes_per_source_max: usize,
     /// For how long a handshake may last.
     pub handshake: Duration,
+    /// After how long a handshake gives way to a new connection when there are
+    /// [`handshakes_max`](Self::handshakes_max) of them.
+    pub handshake_grace: Duration,
     /// For how long a connection may bring nothing.
     pub idle: Duration,
     /// After how long without anything the kernel asks whether the peer is there.
@@ -53,6 +56,7 @@ impl Default for StreamPolicy {
             handshakes_max: 1024,
             handshakes_per_source_max: 256,
             handshake: Duration::from_secs(10),
+            handshake_grace: Duration::from_secs(2),
             idle: Duration::from_secs(7500),
             keepalive: Duration::from_secs(120),
             unanswered: Duration::from_secs(30),

@@ -10,7 +10,6 @@ use std::{
 pub(super) struct Sources {
     /// Seeded, since sources choose themselves.
     shares: HashMap<IpAddr, Share, RandomState>,
-    handshakes: usize,
 }
 
 /// What one source has.
@@ -27,22 +26,15 @@ impl Sources {
         share.unwrap_or_default()
     }
 
-    /// Handshakes of all sources that are not finished.
-    pub(super) fn handshakes(&self) -> usize {
-        self.handshakes
-    }
-
     pub(super) fn connected(&mut self, remote: SocketAddr, shakes_hands: bool) {
         let share = self.shares.entry(source_of(remote.ip())).or_default();
         share.connections += 1;
         share.handshakes += usize::from(shakes_hands);
-        self.handshakes += usize::from(shakes_hands);
     }
 
     pub(super) fn handshake_ended(&mut self, remote: SocketAddr) {
         if let Some(share) = self.shares.get_mut(&source_of(remote.ip())) {
             share.handshakes -= 1;
-            self.handshakes -= 1;
         }
     }
 
@@ -73,16 +65,13 @@ mod tests {
             connections: 2,
             handshakes: 1,
         };
-        assert_eq!((sources.share(one), sources.handshakes()), (share, 2));
+        assert_eq!(sources.share(one), share);
         sources.handshake_ended(one);
         sources.disconnected(one);
         sources.disconnected(one);
-        assert_eq!(
-            (sources.share(one), sources.handshakes()),
-            (Share::default(), 1)
-        );
+        assert_eq!(sources.share(one), Share::default());
         sources.handshake_ended(other);
         sources.disconnected(other);
-        assert_eq!((sources.handshakes(), sources.shares.len()), (0, 0));
+        assert_eq!(sources.shares.len(), 0);
     }
 }
