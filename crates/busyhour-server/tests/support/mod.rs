@@ -1,6 +1,7 @@
 //! Starts the real program, waits until it is ready, and ends it whatever happens.
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod console;
 pub mod postgres;
 pub mod random;
 pub mod sipp;

@@ -162,9 +162,9 @@ fn spawn(mut command: Command) -> Child {
     }
 }
 
-/// sipp takes no port 0. Below those that the system gives to anybody who asks,
+/// For programs that take no port 0. Below those that the system gives to anybody who asks,
 /// nobody takes it before sipp does.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: &u16| {
         let address = ("127.0.0.1", *port);

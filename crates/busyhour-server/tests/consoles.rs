@@ -1,0 +1,191 @@
+//! Real telephones without a screen, Debian's linphonec and twinkle-console:
+//! they register with digest, refresh and unregister, subscribe, publish, and
+//! are told what changes.
+//!
+//! Debian 12's linphone knows no message waiting, and twinkle watches others
+//! only with a screen: its subscription here is that to its mailbox. On a
+//! machine that has no address but loopback's, linphone takes itself for one
+//! without a network, and stays silent.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use support::{Place, ServerProcess, console::Console, sipp::free_port};
+
+/// The token is `secret`.
+const CONFIGURATION: &str = "
+[[token]]
+name = \"test\"
+scope = \"write\"
+sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\"
+[sip]
+algorithms = [\"MD5\"]
+domains = [\"example.com\"]
+min_expires_seconds = 1
+
+[[account]]
+user = \"alice\"
+password = \"something\"
+
+[[account]]
+user = \"bob\"
+password = \"else\"
+";
+
+/// bob's twinkle, which publishes and shows what waits in his mailbox.
+fn twinkle(server: &ServerProcess) -> Console {
+    let place = Place::new();
+    let folder = place.path(".twinkle");
+    fs::create_dir(&folder).unwrap();
+    let sip = server.sip;
+    let profile = format!(
+        "user_name=bob\nuser_domain=example.com\nauth_name=bob\nauth_pass=else\n\
+         registrar={sip}\noutbound_proxy={sip}\nall_requests_to_proxy=yes\n\
+         register_at_startup=yes\nregistration_time=600\nsip_transport=udp\n\
+         pres_publish_startup=yes\npres_publication_time=600\n\
+         mwi_sollicited=yes\nmwi_user=bob\nmwi_server=example.com\nmwi_via_proxy=yes\n\
+         mwi_subscription_time=600\n"
+    );
+    let system = format!(
+        "sip_port={}\nrtp_port={}\nlog_show_sip=yes\nstart_user_profile=bob\n",
+        free_port(),
+        free_port() & !1
+    );
+    fs::write(folder.join("bob.cfg"), profile).unwrap();
+    fs::write(folder.join("twinkle.sys"), system).unwrap();
+    Console::start("twinkle-console", &[], "twinkle-console", place)
+}
+
+/// alice's linphone, which publishes and watches bob.
+fn linphone(server: &ServerProcess, expires_s: u32) -> Console {
+    let place = Place::new();
+    let (sip, port) = (server.sip, free_port());
+    place.file(
+        "linphonerc",
+        &format!(
+            "[sip]\nsip_port={port}\nsip_tcp_port=0\nsip_tls_port=0\nguess_hostname=0\n\
+             use_ipv6=0\ndefault_proxy=0\n\
+             [auth_info_0]\nusername=alice\nuserid=alice\npasswd=something\nrealm=busyhour\n\
+             [proxy_0]\nreg_proxy=<sip:{sip};transport=udp>\nreg_route=<sip:{sip};transport=udp;lr>\n\
+             reg_identity=sip:alice@example.com\nreg_expires={expires_s}\nreg_sendregister=1\n\
+             publish=1\npublish_expires=600\n\
+             [friend_0]\nurl=\"Bob\" <sip:bob@example.com>\npol=accept\nsubscribe=1\n"
+        ),
+    );
+    // Without it linphone begins without its database, and with complaints.
+    fs::create_dir_all(place.path(".local/share/linphone")).unwrap();
+    Console::start("linphonec", &["-c", "linphonerc"], "linphone-cli", place)
+}
+
+#[test]
+fn twinkle_registers_publishes_and_is_told_of_its_messages() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    put_mailbox(&server, r#"{"voice":{"new":2,"old":8}}"#);
+    let mut phone = twinkle(&server);
+    phone.wait_for("registration succeeded (expires = 600 seconds)");
+    let binding = only_binding(&server);
+    assert_eq!(binding["aor"], "sip:bob@example.com");
+    wait_for_message(&mut phone, "Voice-Message: 2/8 (0/0)");
+    put_mailbox(&server, r#"{"voice":{"old":10}}"#);
+    wait_for_message(&mut phone, "Voice-Message: 0/10 (0/0)");
+    wait_for(&server, &mut phone, "/publish/created", 1);
+
+    phone.say("register");
+    wait_for(&server, &mut phone, "/registrar/refreshed", 1);
+    phone.say("presence -b offline");
+    wait_for(&server, &mut phone, "/publish/modified", 1);
+    let challenged = server.stat("/registrar/challenged");
+    assert!(challenged >= 3, "one each of its kinds of requests");
+
+    phone.say("quit");
+    server.wait_for("/registrar/removed", |count| count == 1);
+    phone.wait_for("de-registration succeeded: 200 OK");
+    phone.wait();
+    assert_eq!(server.stat("/registrar/binding_count"), 0);
+    server.wait_for("/watch/unsubscribed", |count| count == 1);
+    server.wait_for("/publish/removed", |count| count == 1);
+    let rejected = [
+        "/registrar/rejected",
+        "/watch/rejected",
+        "/publish/rejected",
+    ];
+    assert_eq!(rejected.map(|pointer| server.stat(pointer)), [0; 3]);
+}
+
+#[test]
+fn linphone_registers_publishes_and_sees_what_twinkle_publishes() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let mut alices = linphone(&server, 600);
+    wait_for(&server, &mut alices, "/registrar/added", 1);
+    // Which it does once it knows that it is registered.
+    wait_for(&server, &mut alices, "/publish/created", 1);
+    alices.say("status register");
+    alices.wait_for("registered, identity=sip:alice@example.com duration=600");
+    wait_for(&server, &mut alices, "/watch/confirmed", 1);
+    alices.wait_for("<sip:bob@example.com> is Offline");
+
+    let mut bobs = twinkle(&server);
+    wait_for(&server, &mut bobs, "/publish/created", 2);
+    alices.wait_for("<sip:bob@example.com> is Online");
+
+    alices.say("quit");
+    server.wait_for("/registrar/removed", |count| count == 1);
+    alices.wait();
+    server.wait_for("/publish/removed", |count| count == 1);
+    server.wait_for("/watch/watcher_count", |count| count == 1);
+    bobs.assert_lives();
+    let rejected = [
+        "/registrar/rejected",
+        "/watch/rejected",
+        "/publish/rejected",
+    ];
+    assert_eq!(rejected.map(|pointer| server.stat(pointer)), [0; 3]);
+}
+
+#[test]
+fn linphone_refreshes_before_its_registration_expires() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let mut phone = linphone(&server, 10);
+    wait_for(&server, &mut phone, "/registrar/added", 1);
+    wait_for(&server, &mut phone, "/registrar/refreshed", 1);
+    let binding = only_binding(&server);
+    assert!(binding["cseq"].as_u64().unwrap() > 1, "{binding}");
+}
+
+/// Waits until a counter is at least so high; fails when the phone ends first.
+fn wait_for(server: &ServerProcess, phone: &mut Console, pointer: &str, least: u64) {
+    server.wait_for(pointer, |count| {
+        phone.assert_lives();
+        count >= least
+    });
+}
+
+/// Waits until twinkle wrote into its log that it was sent these lines.
+fn wait_for_message(phone: &mut Console, words: &str) {
+    let log = phone.place.path(".twinkle/twinkle.log");
+    let read = || fs::read_to_string(&log).unwrap_or_default();
+    support::wait_until(
+        || {
+            phone.assert_lives();
+            read().contains(words)
+        },
+        || format!("no {words:?} in:\n{}", read()),
+    );
+}
+
+fn only_binding(server: &ServerProcess) -> Value {
+    let page: Value = serde_json::from_str(&server.get("/api/bindings")).unwrap();
+    let bindings = page["bindings"].as_array().unwrap();
+    assert_eq!(bindings.len(), 1, "{page}");
+    bindings[0].clone()
+}
+
+fn put_mailbox(server: &ServerProcess, body: &str) {
+    let request = ureq::put(format!("http://{}/api/mailboxes/bob", server.http));
+    let response = request.header("authorization", "Bearer secret").send(body);
+    response.expect("an answer that is no refusal");
+}
