@@ -18,6 +18,12 @@ impl Random {
         Self { state: seed, seed }
     }
 
+    /// Other choices, which the same seed repeats.
+    pub fn fork(&mut self) -> Self {
+        let seed = self.below(usize::MAX) as u64;
+        Self { state: seed, seed }
+    }
+
     pub fn below(&mut self, bound: usize) -> usize {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;

@@ -1,0 +1,128 @@
+//! What devices and watchers share: requests that are sent again, and answers
+//! to challenges.
+
+use crate::support::random::Random;
+use busyhour_server::{
+    auth::Answer,
+    proto::sip::{DigestChallenge, HeaderName, Message},
+};
+use std::time::{Duration, Instant};
+
+pub const REALM: &str = "example.com";
+pub const PASSWORD: &str = "busyhour";
+
+/// What an actor has to act with.
+pub struct Context<'a> {
+    pub now: Instant,
+    pub random: &'a mut Random,
+    pub out: &'a mut Vec<Vec<u8>>,
+    /// How each device goes on.
+    pub plan: Plan,
+    /// Counts registrations, and their ends, that were acknowledged.
+    pub acknowledged: &'a mut u64,
+}
+
+/// The pace of everybody.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// From one registration of a device to its next, on average.
+    pub pause: Duration,
+    /// The life that watchers ask for.
+    pub subscription: Duration,
+    /// Each device does one thing more, and no other.
+    pub is_last: bool,
+}
+
+impl Context<'_> {
+    /// Some time around `mean`.
+    pub fn about(&mut self, mean: Duration) -> Instant {
+        let permille = 500 + self.random.below(1000) as u32;
+        self.now + mean * permille / 1000
+    }
+
+    /// What a refusal asks for, or about a second.
+    pub fn after(&mut self, refusal: &Message<'_>) -> Instant {
+        let value = refusal.header(HeaderName::RetryAfter);
+        let seconds = value.and_then(|value| value.parse().ok()).unwrap_or(1);
+        self.about(Duration::from_secs(seconds))
+    }
+}
+
+/// A request that is sent again until it is answered or given up.
+pub struct Request {
+    branch: String,
+    bytes: Vec<u8>,
+    interval: Duration,
+    resend_at: Instant,
+    gives_up_at: Instant,
+}
+
+impl Request {
+    pub fn send(branch: String, text: String, context: &mut Context<'_>) -> Self {
+        let bytes = text.into_bytes();
+        context.out.push(bytes.clone());
+        Self {
+            branch,
+            bytes,
+            interval: T1,
+            resend_at: context.now + T1,
+            gives_up_at: context.now + 64 * T1,
+        }
+    }
+
+    pub fn next_wake(&self) -> Instant {
+        self.resend_at.min(self.gives_up_at)
+    }
+
+    pub fn is_hopeless(&self, now: Instant) -> bool {
+        now >= self.gives_up_at
+    }
+
+    pub fn resend(&mut self, context: &mut Context<'_>) {
+        if context.now >= self.resend_at {
+            context.out.push(self.bytes.clone());
+            self.interval = (2 * self.interval).min(8 * T1);
+            self.resend_at = context.now + self.interval;
+        }
+    }
+
+    pub fn is_answered_by(&self, response: &Message<'_>) -> bool {
+        let branch = response.via().ok().and_then(|via| via.branch());
+        branch == Some(&self.branch)
+    }
+}
+
+/// The last challenge, which the next request answers in advance.
+#[derive(Default)]
+pub struct Credentials {
+    challenge: Option<Box<str>>,
+    count: u32,
+    /// Challenges without anything else between.
+    pub in_a_row: u32,
+}
+
+impl Credentials {
+    pub fn challenged(&mut self, response: &Message<'_>) {
+        self.challenge = response.header(HeaderName::WwwAuthenticate).map(Box::from);
+        self.count = 0;
+        self.in_a_row += 1;
+    }
+
+    /// The Authorization line, or nothing before the first challenge.
+    pub fn line(&mut self, user: &str, method: &str, uri: &str) -> String {
+        let Some(challenge) = &self.challenge else {
+            return String::new();
+        };
+        let challenge = DigestChallenge::parse(challenge).flatten();
+        let challenge = challenge.expect("a challenge that we know");
+        self.count += 1;
+        let answer = Answer::new(&challenge, user, PASSWORD, method, uri);
+        let answer = answer.expect("MD5").counted(self.count, "cnonce");
+        format!("Authorization: {answer}\r\n")
+    }
+}
+
+/// Half of what RFC 3261 begins with, so that a test takes half as long.
+const T1: Duration = Duration::from_millis(250);
+/// So often nobody is challenged who gives the right password, whatever is lost.
+pub const CHALLENGES_MAX: u32 = 20;

@@ -1,0 +1,146 @@
+//! The machine that the server runs on: it can be killed, its disk can fill up,
+//! its database can crash, and its clock can be set.
+
+use crate::{
+    call::{PASSWORD, REALM},
+    support::{Place, ServerProcess, busyhour, postgres::Postgres, sipp::free_port},
+};
+use std::{collections::HashMap, net::SocketAddr, path::PathBuf, process::Command};
+
+pub struct Host {
+    pub place: Place,
+    pub sip: SocketAddr,
+    store: Store,
+    server: Option<ServerProcess>,
+}
+
+/// Where bindings are kept.
+pub enum Store {
+    /// In a file of the place.
+    Sqlite,
+    Postgres(Postgres),
+}
+
+impl Host {
+    /// A server for devices with these numbers, and its database.
+    pub fn start(store: Store, device_count: u32) -> Self {
+        let place = Place::new();
+        place.file("busyhour.toml", &configuration(device_count));
+        place.file("time", "+0");
+        let mut host = Self {
+            place,
+            sip: SocketAddr::from(([127, 0, 0, 1], free_port())),
+            store,
+            server: None,
+        };
+        host.begin();
+        host
+    }
+
+    pub fn server(&self) -> &ServerProcess {
+        self.server.as_ref().expect("it was begun")
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.server.take().expect("it was begun").kill();
+    }
+
+    /// Starts the server, on the address that it had before.
+    pub fn begin(&mut self) {
+        self.server = Some(ServerProcess::start(&mut self.command(), &self.place));
+    }
+
+    /// From now on nothing more can be written to any file, or all again. The
+    /// kernel says EFBIG instead of ENOSPC; a write fails all the same.
+    pub fn fill_disk(&self, is_full: bool) {
+        let soft = if is_full { "0" } else { "unlimited" };
+        let mut command = Command::new("prlimit");
+        command.args(["--pid", &self.server().pid().to_string()]);
+        let status = command.arg(format!("--fsize={soft}:unlimited")).status();
+        assert!(status.expect("prlimit, which util-linux has").success());
+    }
+
+    /// Sets the calendar so many seconds away from that of everybody else.
+    pub fn set_clock(&self, offset_s: i64) {
+        // Whole or not at all: it is read while it is written.
+        let new = self.place.file("time.new", &format!("{offset_s:+}"));
+        std::fs::rename(new, self.place.path("time")).expect("the same folder");
+    }
+
+    /// Ends the database as a power cut would, and starts it again after
+    /// `meanwhile`.
+    pub fn crash_database(&mut self, meanwhile: impl FnOnce(&ServerProcess)) {
+        let Store::Postgres(postgres) = &mut self.store else {
+            panic!("SQLite has no server");
+        };
+        postgres.crash();
+        meanwhile(self.server.as_ref().expect("it was begun"));
+        postgres.run();
+    }
+
+    /// The CSeq of each binding, by its address of record.
+    pub fn bindings(&self) -> HashMap<String, u32> {
+        let page = self.server().get("/api/bindings?limit=100000");
+        let page: serde_json::Value = serde_json::from_str(&page).expect("JSON");
+        assert!(page["next"].is_null(), "one page holds all");
+        let bindings = page["bindings"].as_array().expect("a list").iter();
+        let binding = |binding: &serde_json::Value| {
+            let aor = binding["aor"].as_str().expect("an address").to_owned();
+            (aor, binding["cseq"].as_u64().expect("a number") as u32)
+        };
+        bindings.map(binding).collect()
+    }
+
+    /// Under a shell that has it survive a file that grows no more, as it
+    /// survives a disk that is full, and with a clock that can be set.
+    fn command(&self) -> Command {
+        let bare = busyhour();
+        let mut command = Command::new("sh");
+        for (name, value) in bare.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]);
+        command.arg(bare.get_program()).arg("serve");
+        command.args(["--sip-listen", &self.sip.to_string()]);
+        command.args(["--sip-tcp", "127.0.0.1:0"]);
+        command.args(["--iax2-listen", "127.0.0.1:0"]);
+        command.args(["--http-listen", "127.0.0.1:0"]);
+        command
+            .arg("--config")
+            .arg(self.place.path("busyhour.toml"));
+        match &self.store {
+            Store::Sqlite => command
+                .arg("--store-path")
+                .arg(self.place.path("bindings.db")),
+            Store::Postgres(postgres) => command.args(["--store-url", &postgres.url("busyhour")]),
+        };
+        command.env("LD_PRELOAD", faketime());
+        command.env("FAKETIME_TIMESTAMP_FILE", self.place.path("time"));
+        command.env("FAKETIME_CACHE_DURATION", "1");
+        // The clock of intervals goes on whatever the calendar does.
+        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        command.env("DONT_FAKE_MONOTONIC", "1");
+        command
+    }
+}
+
+fn configuration(device_count: u32) -> String {
+    format!(
+        "[sip]\nalgorithms = [\"MD5\"]\ndomains = [\"{REALM}\"]\nmax_expires_seconds = 86400\n\
+         [watch]\nmin_expires_seconds = 1\n\
+         [[account_range]]\nprefix = \"device\"\ncount = {device_count}\npassword = \"{PASSWORD}\"\n"
+    )
+}
+
+/// The library that sets a program's clock.
+fn faketime() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").expect("Linux").flatten();
+    let library = |folder: std::fs::DirEntry| folder.path().join("faketime/libfaketimeMT.so.1");
+    let mut libraries = folders.map(library).filter(|library| library.exists());
+    let library = libraries.next();
+    library.expect("faketime is missing: run scripts/install-deps.sh test")
+}

@@ -1,0 +1,316 @@
+//! The real program through all that can happen to it at once: a network that
+//! loses 30 %, doubles and reorders; `kill -9`; a disk that takes nothing more;
+//! a database that crashes; a clock that is set; watchers that are frozen.
+//!
+//! No acknowledged binding is lost, no watcher is left with a wrong state after
+//! quiet, and every datagram that reached the server's socket is counted.
+//!
+//! `BUSYHOUR_TEST_SCALE=200` has 100,000 devices and 20,000 watchers; with
+//! `--release` and `--nocapture` it takes some minutes and prints its figures.
+//! In a network namespace of its own: `unshare -n sh -c 'ip link set lo up; …'`.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod call;
+mod device;
+mod fleet;
+mod host;
+mod relay;
+mod watcher;
+
+use call::Plan;
+use fleet::{Crew, Fleet};
+use host::{Host, Store};
+use relay::Relay;
+use std::{
+    collections::HashMap,
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use support::{postgres::Postgres, random::Random};
+
+#[test]
+fn nothing_is_lost_through_kills_a_full_disk_and_a_clock_that_is_set() {
+    let mut world = World::start(Store::Sqlite);
+    world.wait_for_acknowledgements(0.4);
+    world.kill("in the middle of the first registrations");
+
+    world.sleepers.freeze(true);
+    world.wait_for_acknowledgements(0.6);
+    world.fill_disk();
+    world.wait_for_acknowledgements(0.2);
+    world.fill_disk_and_kill();
+    world.sleepers.freeze(false);
+
+    for hours in [1, -1, 0] {
+        world.set_clock(hours);
+        world.wait_for_acknowledgements(0.2);
+        world.kill("while the clock is wrong");
+    }
+    world.end_well();
+}
+
+#[test]
+fn nothing_is_lost_through_a_crash_of_the_database() {
+    let postgres = Postgres::start();
+    postgres.database("busyhour");
+    let mut world = World::start(Store::Postgres(postgres));
+    world.wait_for_acknowledgements(0.4);
+    world.crash_database();
+
+    world.sleepers.freeze(true);
+    world.wait_for_acknowledgements(0.4);
+    world.crash_database();
+    world.sleepers.freeze(false);
+
+    world.kill("after the database came back");
+    world.end_well();
+}
+
+/// A server, a bad network, and who lives behind it.
+struct World {
+    host: Host,
+    relay: Relay,
+    /// Devices and watchers.
+    people: Fleet,
+    /// Watchers that are frozen for a while.
+    sleepers: Fleet,
+    device_count: u32,
+    watcher_count: u32,
+    seed: u64,
+    begun_at: Instant,
+    last_life_at: Instant,
+    kills: u32,
+}
+
+impl World {
+    fn start(store: Store) -> Self {
+        let scale: u32 = std::env::var("BUSYHOUR_TEST_SCALE").map_or(1, |scale| {
+            scale.parse().expect("BUSYHOUR_TEST_SCALE is a number")
+        });
+        let device_count = DEVICES * scale;
+        let watcher_count = device_count / 5;
+        let mut random = Random::new();
+        let host = Host::start(store, device_count);
+        let relay = Relay::start(host.sip, 2, random.fork());
+        relay.open();
+        let plan = plan(device_count);
+        let mut fleet = |line, devices, watched: &mut dyn Iterator<Item = u32>| {
+            Fleet::start(relay.address(line), devices, watched, plan, random.fork())
+        };
+        // Several watch one device, and most devices nobody does.
+        let watched = move |number: u32| 1 + number * 7 % (device_count / 10);
+        let people = fleet(0, device_count, &mut (0..watcher_count).map(watched));
+        let sleepers = fleet(1, 0, &mut (0..watcher_count / 10).map(watched));
+        Self {
+            people,
+            sleepers,
+            host,
+            relay,
+            device_count,
+            watcher_count,
+            seed: random.seed,
+            begun_at: Instant::now(),
+            last_life_at: Instant::now(),
+            kills: 0,
+        }
+    }
+
+    /// Waits until so many more were acknowledged, in shares of all devices.
+    fn wait_for_acknowledgements(&self, share: f64) {
+        let more = (f64::from(self.device_count) * share) as u64;
+        let wanted = self.people.lock().acknowledged + more;
+        let is_so = || self.people.lock().acknowledged >= wanted;
+        self.wait(is_so, || format!("{wanted} acknowledgements"));
+    }
+
+    /// Ends the server at once, and starts it again: what was acknowledged must
+    /// be there before anybody says it again.
+    fn kill(&mut self, when: &str) {
+        self.relay.close();
+        self.host.kill();
+        self.kills += 1;
+        self.host.begin();
+        self.compare(when);
+        self.last_life_at = Instant::now();
+        self.relay.open();
+    }
+
+    fn compare(&self, when: &str) {
+        let bindings = self.host.bindings();
+        let people = self.people.lock();
+        let judge = |device: &device::Device| device.judge(bindings.get(&device.aor()).copied());
+        let wrong: Vec<String> = people
+            .devices
+            .iter()
+            .filter_map(|device| judge(device).err())
+            .collect();
+        assert!(wrong.is_empty(), "{when}, seed {}: {wrong:#?}", self.seed);
+    }
+
+    /// The disk is full for a while; the server goes on by itself.
+    fn fill_disk(&self) {
+        let failed = self.host.server().stat("/store/failed");
+        self.host.fill_disk(true);
+        self.wait_for_stat("/store/failed", |count| count >= failed + FAILURES);
+        self.host.fill_disk(false);
+    }
+
+    fn fill_disk_and_kill(&mut self) {
+        let failed = self.host.server().stat("/store/failed");
+        self.host.fill_disk(true);
+        self.wait_for_stat("/store/failed", |count| count >= failed + FAILURES);
+        self.kill("while the disk is full");
+    }
+
+    /// Sets the server's clock, and waits until it says so.
+    fn set_clock(&self, hours: i64) {
+        self.host.set_clock(hours * 3600);
+        let now = || {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .expect("after 1970")
+        };
+        let hour = || (now().as_secs() as i64 / 3600 + hours).rem_euclid(24);
+        let is_so = || {
+            let people = self.people.lock();
+            let date = people.date.split(' ').nth(4);
+            date.is_some_and(|time| time.starts_with(&format!("{:02}:", hour())))
+        };
+        self.wait(is_so, || format!("a date {hours} hours away"));
+    }
+
+    fn crash_database(&mut self) {
+        let people = &self.people;
+        self.host.crash_database(|server| {
+            // Until it is refused, or has nothing left that could be answered.
+            let failures =
+                || server.stat("/registrar/store_failures") + server.stat("/store/refused");
+            let before = failures();
+            support::wait_until(
+                || failures() > before || people.lock().complaint.is_some(),
+                || format!("no failure: {}", server.stats()),
+            );
+        });
+    }
+
+    /// Quiet: a good network, and one thing more of each device. Then everybody
+    /// must know the truth.
+    fn end_well(mut self) {
+        self.relay.heal();
+        self.people.lock().end_well();
+        let is_done = || {
+            self.people
+                .lock()
+                .devices
+                .iter()
+                .all(device::Device::is_done)
+        };
+        self.wait(is_done, || "every device's last acknowledgement".to_owned());
+        self.wait(
+            || self.mistaken().is_empty(),
+            || format!("the truth: {:#?}", self.mistaken()),
+        );
+        self.compare("in the end");
+        self.people.stop();
+        self.sleepers.stop();
+        let is_counted = || self.counted() == self.relay.fates().to_server;
+        self.wait(is_counted, || {
+            format!("{} of {:?}", self.counted(), self.relay.fates())
+        });
+        self.report();
+    }
+
+    /// Watchers that believe what is not so, or have not heard of this server yet.
+    fn mistaken(&self) -> Vec<String> {
+        let people = self.people.lock();
+        let truth: HashMap<u32, Option<bool>> = (1..)
+            .zip(people.devices.iter().map(device::Device::is_bound))
+            .collect();
+        let mistaken = |crew: &Crew| {
+            let wrong = |watcher: &&watcher::Watcher| {
+                let belief = watcher.belief_since(self.last_life_at);
+                belief.is_none() || belief != truth[&watcher.device]
+            };
+            let watchers = crew.watchers.iter().filter(wrong);
+            watchers.map(watcher::Watcher::describe).collect::<Vec<_>>()
+        };
+        let mut all = mistaken(&people);
+        all.extend(mistaken(&self.sleepers.lock()));
+        all
+    }
+
+    /// Datagrams that the server's socket was handed, as it counts them.
+    fn counted(&self) -> u64 {
+        let stats = self.host.server().stats();
+        let count = |name: &str| stats["network"][name].as_u64().expect("a counter");
+        count("received") + count("kernel_dropped") + count("dropped_no_buffer")
+    }
+
+    fn report(&self) {
+        let (people, stats) = (self.people.lock(), self.host.server().stats());
+        println!(
+            "{} devices, {} watchers, {} kills, {:.0} s, {} acknowledged, {} notified",
+            self.device_count,
+            self.watcher_count + self.watcher_count / 10,
+            self.kills,
+            self.begun_at.elapsed().as_secs_f64(),
+            people.acknowledged,
+            people.notified + self.sleepers.lock().notified
+        );
+        println!("the network: {:?}", self.relay.fates());
+        for part in ["network", "traffic", "registrar", "watch", "store"] {
+            println!("{part} of the last life: {}", stats[part]);
+        }
+    }
+
+    fn wait_for_stat(&self, pointer: &str, wanted: impl Fn(u64) -> bool) {
+        let is_so = || wanted(self.host.server().stat(pointer));
+        self.wait(is_so, || {
+            format!("{pointer} in {}", self.host.server().stats())
+        });
+    }
+
+    /// Waits until something is so; fails when it is not in long, or when the
+    /// server does what none may do.
+    fn wait(&self, is_so: impl Fn() -> bool, what: impl Fn() -> String) {
+        let given_up_at = Instant::now() + PATIENCE;
+        while !is_so() {
+            for fleet in [&self.people, &self.sleepers] {
+                let complaint = fleet.lock().complaint.clone();
+                assert_eq!(complaint, None, "seed {}", self.seed);
+            }
+            let is_late = Instant::now() >= given_up_at;
+            assert!(
+                !is_late,
+                "seed {}, waited in vain for {}\n{}",
+                self.seed,
+                what(),
+                self.host.server().log()
+            );
+            // Only to leave the processor to those who are waited for.
+            thread::sleep(PACE);
+        }
+    }
+}
+
+/// Some minutes for any number of devices, and seconds for few.
+fn plan(device_count: u32) -> Plan {
+    let pause = Duration::from_secs_f64(f64::from(device_count) / REGISTRATIONS_PER_SECOND);
+    let pause = pause.max(Duration::from_millis(1500));
+    Plan {
+        pause,
+        subscription: (2 * pause).max(Duration::from_secs(5)),
+        is_last: false,
+    }
+}
+
+const DEVICES: u32 = 500;
+const REGISTRATIONS_PER_SECOND: f64 = 1200.0;
+/// So many failed transactions are no accident.
+const FAILURES: u64 = 3;
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Between two looks at something awaited; no test depends on its length.
+const PACE: Duration = Duration::from_millis(20);

@@ -1,0 +1,304 @@
+//! A bad network between clients and the server: it loses, doubles and delays
+//! datagrams, so that later ones overtake them, in both directions.
+
+use crate::support::random::Random;
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::socket::{setsockopt, sockopt},
+};
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    io,
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsFd,
+    sync::{Arc, Mutex, MutexGuard},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// Passes datagrams between each client and the server until it is dropped.
+pub struct Relay {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What became of the datagrams.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fates {
+    pub passed: u64,
+    pub lost: u64,
+    pub doubled: u64,
+    pub delayed: u64,
+    /// There was no server to take them.
+    pub unreachable: u64,
+    /// Handed to the server since it was last said to be there.
+    pub to_server: u64,
+}
+
+struct Shared(Mutex<State>);
+
+struct State {
+    is_over: bool,
+    /// Whether there is a server.
+    is_open: bool,
+    is_bad: bool,
+    random: Random,
+    fates: Fates,
+    /// In the air, by when they arrive.
+    air: BinaryHeap<Reverse<Datagram>>,
+    count: u64,
+}
+
+/// The order is that of arrival.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Datagram {
+    due: Instant,
+    number: u64,
+    line: usize,
+    is_to_server: bool,
+    bytes: Vec<u8>,
+}
+
+/// One client's way.
+struct Line {
+    client_side: UdpSocket,
+    /// Known from its first datagram.
+    client: Option<SocketAddr>,
+    server_side: UdpSocket,
+}
+
+impl Relay {
+    /// A way for each of so many clients; closed at first.
+    pub fn start(server: SocketAddr, clients: usize, random: Random) -> Self {
+        let lines: Vec<Line> = (0..clients).map(|_| Line::to(server)).collect();
+        let address = |line: &Line| line.client_side.local_addr().unwrap();
+        let addresses = lines.iter().map(address).collect();
+        let state = State {
+            is_over: false,
+            is_open: false,
+            is_bad: true,
+            random,
+            fates: Fates::default(),
+            air: BinaryHeap::new(),
+            count: 0,
+        };
+        let shared = Arc::new(Shared(Mutex::new(state)));
+        let working = shared.clone();
+        let thread = thread::spawn(move || working.run(lines));
+        Self {
+            shared,
+            addresses,
+            thread: Some(thread),
+        }
+    }
+
+    /// Where a client sends to, as to the server.
+    pub fn address(&self, client: usize) -> SocketAddr {
+        self.addresses[client]
+    }
+
+    /// There is a server, and what is handed to it is counted from now on.
+    pub fn open(&self) {
+        let mut state = self.shared.lock();
+        state.is_open = true;
+        state.fates.to_server = 0;
+    }
+
+    /// There is no server; what is in the air is lost.
+    pub fn close(&self) {
+        self.shared.lock().is_open = false;
+    }
+
+    /// From now on nothing is lost, doubled or delayed.
+    pub fn heal(&self) {
+        self.shared.lock().is_bad = false;
+    }
+
+    pub fn fates(&self) -> Fates {
+        self.shared.lock().fates
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody panics with it")
+    }
+
+    fn run(&self, mut lines: Vec<Line>) {
+        let mut room = vec![0; 65536];
+        loop {
+            let mut is_idle = true;
+            for number in 0..lines.len() {
+                for is_to_server in [true, false] {
+                    is_idle &= !self.take_all(&mut lines, number, is_to_server, &mut room);
+                }
+            }
+            let mut state = self.lock();
+            if state.is_over {
+                return;
+            }
+            let next_due = state.deliver(&lines, Instant::now());
+            drop(state);
+            if is_idle {
+                wait(&lines, next_due);
+            }
+        }
+    }
+
+    /// Takes what waits on one side of a line; `false` when nothing does.
+    fn take_all(
+        &self,
+        lines: &mut [Line],
+        number: usize,
+        to_server: bool,
+        room: &mut [u8],
+    ) -> bool {
+        let line = &mut lines[number];
+        let mut some = false;
+        for _ in 0..BATCH {
+            let taken = match to_server {
+                true => line.client_side.recv_from(room).map(|(count, from)| {
+                    line.client = Some(from);
+                    count
+                }),
+                // What was sent to a server that is gone is refused here.
+                false => line.server_side.recv(room),
+            };
+            let Ok(count) = taken else {
+                break;
+            };
+            some = true;
+            self.lock().enqueue(number, to_server, &room[..count]);
+        }
+        some
+    }
+}
+
+impl State {
+    fn enqueue(&mut self, line: usize, is_to_server: bool, bytes: &[u8]) {
+        if self.is_bad && self.random.below(100) < LOST_PERCENT {
+            self.fates.lost += 1;
+            return;
+        }
+        let is_doubled = self.is_bad && self.random.below(100) < DOUBLED_PERCENT;
+        self.fates.doubled += u64::from(is_doubled);
+        for _ in 0..1 + usize::from(is_doubled) {
+            let due = Instant::now() + self.delay();
+            self.count += 1;
+            self.air.push(Reverse(Datagram {
+                due,
+                number: self.count,
+                line,
+                is_to_server,
+                bytes: bytes.to_vec(),
+            }));
+        }
+    }
+
+    fn delay(&mut self) -> Duration {
+        if !self.is_bad || self.random.below(100) >= DELAYED_PERCENT {
+            return Duration::ZERO;
+        }
+        self.fates.delayed += 1;
+        let most = DELAY_MAX.as_micros() as usize;
+        Duration::from_micros(self.random.below(most) as u64)
+    }
+
+    /// Delivers what is due; gives when the next will be.
+    fn deliver(&mut self, lines: &[Line], now: Instant) -> Option<Instant> {
+        while let Some(Reverse(next)) = self.air.peek() {
+            if next.due > now {
+                return Some(next.due);
+            }
+            if let Some(Reverse(datagram)) = self.air.pop() {
+                self.hand_over(&lines[datagram.line], &datagram);
+            }
+        }
+        None
+    }
+
+    fn hand_over(&mut self, line: &Line, datagram: &Datagram) {
+        if !self.is_open {
+            self.fates.unreachable += 1;
+            return;
+        }
+        let sent = match (datagram.is_to_server, line.client) {
+            (true, _) => line.server_side.send(&datagram.bytes),
+            (false, Some(client)) => line.client_side.send_to(&datagram.bytes, client),
+            (false, None) => return,
+        };
+        match sent {
+            Ok(_) => {
+                self.fates.passed += 1;
+                self.fates.to_server += u64::from(datagram.is_to_server);
+            }
+            Err(_) => self.fates.unreachable += 1,
+        }
+    }
+}
+
+impl Line {
+    fn to(server: SocketAddr) -> Self {
+        let server_side = socket();
+        server_side.connect(server).expect("loopback");
+        Self {
+            client_side: socket(),
+            client: None,
+            server_side,
+        }
+    }
+}
+
+/// A socket that never waits, with room for many.
+pub fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.set_nonblocking(true).expect("a socket");
+    let forced = setsockopt(&socket, sockopt::RcvBufForce, &ROOM_BYTES);
+    // Who is not root gets what the system allows.
+    if forced.is_err() {
+        setsockopt(&socket, sockopt::RcvBuf, &ROOM_BYTES).expect("a socket");
+    }
+    socket
+}
+
+/// Waits until something comes, or until then.
+pub fn wait_for_any(sockets: &[&UdpSocket], until: Option<Instant>) -> io::Result<()> {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let timeout = left.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+    let mut polled: Vec<PollFd<'_>> = sockets
+        .iter()
+        .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
+        .collect();
+    poll(
+        &mut polled,
+        PollTimeout::from(timeout.as_millis() as u16 + 1),
+    )?;
+    Ok(())
+}
+
+fn wait(lines: &[Line], until: Option<Instant>) {
+    let sides = lines
+        .iter()
+        .flat_map(|line| [&line.client_side, &line.server_side]);
+    let sides: Vec<&UdpSocket> = sides.collect();
+    wait_for_any(&sides, until).expect("sockets of ours");
+}
+
+/// Of a hundred datagrams, each way.
+const LOST_PERCENT: usize = 30;
+const DOUBLED_PERCENT: usize = 20;
+const DELAYED_PERCENT: usize = 30;
+/// Short beside the time in which answers are kept for copies.
+const DELAY_MAX: Duration = Duration::from_millis(100);
+const BATCH: usize = 64;
+const ROOM_BYTES: usize = 16 << 20;
+const LONGEST_WAIT: Duration = Duration::from_millis(10);
