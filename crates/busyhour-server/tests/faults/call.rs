@@ -27,9 +27,12 @@ pub struct Context<'a> {
 pub struct Plan {
     /// From one registration of a device to its next, on average.
     pub pause: Duration,
-    /// The life that watchers ask for.
+    /// The life that watchers ask for, and after which time they ask again, on
+    /// average.
     pub subscription: Duration,
-    /// Each device does one thing more, and no other.
+    pub refresh: Duration,
+    /// Each device does one thing more, and no other. No watcher refreshes what
+    /// it has, so that it knows nothing but what it is told unasked.
     pub is_last: bool,
 }
 
@@ -122,7 +125,7 @@ impl Credentials {
     }
 }
 
-/// Half of what RFC 3261 begins with, so that a test takes half as long.
-const T1: Duration = Duration::from_millis(250);
+/// A fifth of what RFC 3261 begins with, so that a test takes less time.
+const T1: Duration = Duration::from_millis(100);
 /// So often nobody is challenged who gives the right password, whatever is lost.
 pub const CHALLENGES_MAX: u32 = 20;

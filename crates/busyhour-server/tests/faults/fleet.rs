@@ -100,7 +100,7 @@ impl Crew {
         };
         let devices = (1..=device_count).map(|number| Device::new(number, moment(plan.pause)));
         let devices: Vec<Device> = devices.collect();
-        let watcher = |(number, device)| Watcher::new(number, device, moment(plan.subscription));
+        let watcher = |(number, device)| Watcher::new(number, device, moment(plan.refresh));
         let watchers = (0..).zip(watched).map(watcher).collect();
         let mut crew = Self {
             devices,
@@ -119,7 +119,12 @@ impl Crew {
         crew
     }
 
-    /// Each device does one thing more; then nobody but watchers refreshes.
+    /// Watchers refresh again.
+    pub fn refresh_again(&mut self) {
+        self.plan.is_last = false;
+    }
+
+    /// Each device does one thing more, and watchers only listen.
     pub fn end_well(&mut self) {
         let now = Instant::now();
         self.plan.is_last = true;

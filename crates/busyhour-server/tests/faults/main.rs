@@ -20,15 +20,16 @@ mod relay;
 mod watcher;
 
 use call::Plan;
+use device::Device;
 use fleet::{Crew, Fleet};
 use host::{Host, Store};
 use relay::Relay;
 use std::{
-    collections::HashMap,
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use support::{postgres::Postgres, random::Random};
+use watcher::Watcher;
 
 #[test]
 fn nothing_is_lost_through_kills_a_full_disk_and_a_clock_that_is_set() {
@@ -57,11 +58,9 @@ fn nothing_is_lost_through_a_crash_of_the_database() {
     postgres.database("busyhour");
     let mut world = World::start(Store::Postgres(postgres));
     world.wait_for_acknowledgements(0.4);
-    world.crash_database();
-
     world.sleepers.freeze(true);
-    world.wait_for_acknowledgements(0.4);
     world.crash_database();
+    world.wait_for_acknowledgements(0.4);
     world.sleepers.freeze(false);
 
     world.kill("after the database came back");
@@ -77,7 +76,6 @@ struct World {
     /// Watchers that are frozen for a while.
     sleepers: Fleet,
     device_count: u32,
-    watcher_count: u32,
     seed: u64,
     begun_at: Instant,
     last_life_at: Instant,
@@ -109,7 +107,6 @@ impl World {
             host,
             relay,
             device_count,
-            watcher_count,
             seed: random.seed,
             begun_at: Instant::now(),
             last_life_at: Instant::now(),
@@ -140,7 +137,7 @@ impl World {
     fn compare(&self, when: &str) {
         let bindings = self.host.bindings();
         let people = self.people.lock();
-        let judge = |device: &device::Device| device.judge(bindings.get(&device.aor()).copied());
+        let judge = |device: &Device| device.judge(bindings.get(&device.aor()).copied());
         let wrong: Vec<String> = people
             .devices
             .iter()
@@ -195,19 +192,27 @@ impl World {
         });
     }
 
-    /// Quiet: a good network, and one thing more of each device. Then everybody
-    /// must know the truth.
+    /// One thing more of each device, and then quiet: everybody must know the
+    /// truth.
     fn end_well(mut self) {
-        self.relay.heal();
-        self.people.lock().end_well();
-        let is_done = || {
-            self.people
-                .lock()
-                .devices
-                .iter()
-                .all(device::Device::is_done)
-        };
+        self.wait(
+            || self.unknown() == 0,
+            || format!("{} watchers", self.unknown()),
+        );
+        for fleet in [&self.people, &self.sleepers] {
+            fleet.lock().end_well();
+        }
+        let is_done = || self.people.lock().devices.iter().all(Device::is_done);
         self.wait(is_done, || "every device's last acknowledgement".to_owned());
+        self.relay.heal();
+        // Without having asked, all but those whom the server counts as given up.
+        let given_up = || self.host.server().stat("/watch/given_up") as usize;
+        let is_told = || self.mistaken().len() <= given_up();
+        self.wait(is_told, || format!("being told: {:#?}", self.mistaken()));
+        let told_without_asking = self.watcher_count() - self.mistaken().len();
+        for fleet in [&self.people, &self.sleepers] {
+            fleet.lock().refresh_again();
+        }
         self.wait(
             || self.mistaken().is_empty(),
             || format!("the truth: {:#?}", self.mistaken()),
@@ -219,22 +224,32 @@ impl World {
         self.wait(is_counted, || {
             format!("{} of {:?}", self.counted(), self.relay.fates())
         });
-        self.report();
+        self.report(told_without_asking);
+    }
+
+    /// Watchers of whom this life of the server has not heard.
+    fn unknown(&self) -> usize {
+        let is_unknown = |watcher: &&Watcher| !watcher.is_confirmed_since(self.last_life_at);
+        let unknown = |fleet: &Fleet| fleet.lock().watchers.iter().filter(is_unknown).count();
+        unknown(&self.people) + unknown(&self.sleepers)
+    }
+
+    fn watcher_count(&self) -> usize {
+        let count = |fleet: &Fleet| fleet.lock().watchers.len();
+        count(&self.people) + count(&self.sleepers)
     }
 
     /// Watchers that believe what is not so, or have not heard of this server yet.
     fn mistaken(&self) -> Vec<String> {
         let people = self.people.lock();
-        let truth: HashMap<u32, Option<bool>> = (1..)
-            .zip(people.devices.iter().map(device::Device::is_bound))
-            .collect();
+        let truth: Vec<Option<bool>> = people.devices.iter().map(Device::is_bound).collect();
         let mistaken = |crew: &Crew| {
-            let wrong = |watcher: &&watcher::Watcher| {
+            let wrong = |watcher: &&Watcher| {
                 let belief = watcher.belief_since(self.last_life_at);
-                belief.is_none() || belief != truth[&watcher.device]
+                belief.is_none() || belief != truth[watcher.device as usize - 1]
             };
             let watchers = crew.watchers.iter().filter(wrong);
-            watchers.map(watcher::Watcher::describe).collect::<Vec<_>>()
+            watchers.map(Watcher::describe).collect::<Vec<_>>()
         };
         let mut all = mistaken(&people);
         all.extend(mistaken(&self.sleepers.lock()));
@@ -248,18 +263,20 @@ impl World {
         count("received") + count("kernel_dropped") + count("dropped_no_buffer")
     }
 
-    fn report(&self) {
-        let (people, stats) = (self.people.lock(), self.host.server().stats());
+    fn report(&self, told_without_asking: usize) {
+        let watcher_count = self.watcher_count();
+        let (people, sleepers) = (self.people.lock(), self.sleepers.lock());
         println!(
-            "{} devices, {} watchers, {} kills, {:.0} s, {} acknowledged, {} notified",
+            "{} devices, {watcher_count} watchers ({told_without_asking} told unasked), {} kills, \
+             {:.0} s, {} acknowledged, {} notified",
             self.device_count,
-            self.watcher_count + self.watcher_count / 10,
             self.kills,
             self.begun_at.elapsed().as_secs_f64(),
             people.acknowledged,
-            people.notified + self.sleepers.lock().notified
+            people.notified + sleepers.notified
         );
         println!("the network: {:?}", self.relay.fates());
+        let stats = self.host.server().stats();
         for part in ["network", "traffic", "registrar", "watch", "store"] {
             println!("{part} of the last life: {}", stats[part]);
         }
@@ -301,7 +318,8 @@ fn plan(device_count: u32) -> Plan {
     let pause = pause.max(Duration::from_millis(1500));
     Plan {
         pause,
-        subscription: (2 * pause).max(Duration::from_secs(5)),
+        subscription: (4 * pause).max(Duration::from_secs(30)),
+        refresh: pause,
         is_last: false,
     }
 }

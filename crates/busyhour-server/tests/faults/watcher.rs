@@ -51,8 +51,11 @@ impl Watcher {
     /// Whether its device is registered, as it was told in a subscription that
     /// the server confirmed since then.
     pub fn belief_since(&self, then: Instant) -> Option<bool> {
-        self.confirmed_at.filter(|at| *at >= then)?;
-        self.belief
+        self.belief.filter(|_| self.is_confirmed_since(then))
+    }
+
+    pub fn is_confirmed_since(&self, then: Instant) -> bool {
+        self.confirmed_at.is_some_and(|at| at >= then)
     }
 
     /// For a message: who believes what.
@@ -72,8 +75,11 @@ impl Watcher {
         match &mut self.pending {
             Some(request) if request.is_hopeless(context.now) => self.begin_anew(context.now),
             Some(request) => request.resend(context),
-            None if context.now >= self.next_at => self.subscribe(context),
-            None => {}
+            None if context.now < self.next_at => {}
+            None if context.plan.is_last && self.dialog.is_some() => {
+                self.next_at = context.about(Duration::from_secs(1));
+            }
+            None => self.subscribe(context),
         }
     }
 
@@ -179,7 +185,7 @@ impl Watcher {
         self.credentials.in_a_row = 0;
         self.dialog = Dialog::of(response);
         self.confirmed_at = Some(context.now);
-        self.next_at = context.about(context.plan.subscription / 2);
+        self.next_at = context.about(context.plan.refresh);
     }
 }
 
