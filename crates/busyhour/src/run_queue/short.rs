@@ -61,10 +61,26 @@ impl<E> Short<E> {
         if self.len == 0 || rank > self.ranks[self.index(0)] {
             return (entity, rank);
         }
+        if self.len == 1 {
+            return self.exchange_with_the_other(entity, rank);
+        }
         match self.pop() {
             Some(next) => {
                 self.push(entity, rank, Place::Back);
                 next
+            }
+            None => (entity, rank),
+        }
+    }
+
+    /// With two runnable in all, one takes the other's slot.
+    #[inline(always)]
+    fn exchange_with_the_other(&mut self, entity: E, rank: Rank) -> (E, Rank) {
+        let index = self.index(0);
+        match &mut self.entities[index] {
+            Some(other) => {
+                let next_rank = mem::replace(&mut self.ranks[index], rank);
+                (mem::replace(other, entity), next_rank)
             }
             None => (entity, rank),
         }
