@@ -48,6 +48,9 @@ impl<E: Event> Attributed<E> {
         if let Ok(of) = self.by_value.find_entry(hash, |of| of.hash == hash) {
             of.remove();
         }
+        if self.by_value.capacity() > 4 * self.by_value.len().max(16) {
+            self.by_value.shrink_to_fit(|of| of.hash);
+        }
     }
 
     /// Whether nobody wants any value of it.

@@ -42,7 +42,7 @@ impl<E: Event> Folding<E> {
 
 /// What each node says of the keys of one shard; of those keys only of which
 /// another node has said something.
-pub(super) struct Parts<E: Event> {
+pub(super) struct NodeParts<E: Event> {
     table: HashTable<OfKey<E>>,
     /// Keys ever added.
     added: u64,
@@ -68,7 +68,7 @@ pub(super) enum Withdrawn<E> {
     Gone,
 }
 
-impl<E: Event> Parts<E> {
+impl<E: Event> NodeParts<E> {
     pub(super) fn new() -> Self {
         let table = HashTable::new();
         Self { table, added: 0 }

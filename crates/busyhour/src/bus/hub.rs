@@ -7,7 +7,7 @@ use super::{
     items::Items,
     listener::Lag,
     shard::{Shard, Wait},
-    tally::Tally,
+    tally::{ShardStats, Tally},
 };
 use crate::stats::TopicStats;
 use foldhash::fast::{FixedState, RandomState};
@@ -392,15 +392,22 @@ impl<E: Event> Hub<E> {
             ..TopicStats::default()
         };
         for shard in &self.shards {
-            let counters = shard.counters();
-            stats.cached_count += counters.cached_count;
-            stats.retired_count += counters.retired_count;
-            stats.published += counters.published;
-            stats.refused += counters.refused;
-            stats.delivered += counters.delivered;
-            stats.lost += counters.lost;
-            stats.conflated += counters.conflated;
-            stats.lagging_count += counters.lagging_count;
+            let ShardStats {
+                counts,
+                published,
+                refused,
+                cached_count,
+                retired_count,
+                lagging_count,
+            } = shard.stats();
+            stats.cached_count += cached_count;
+            stats.retired_count += retired_count;
+            stats.published += published;
+            stats.refused += refused;
+            stats.delivered += counts.delivered;
+            stats.lost += counts.lost;
+            stats.conflated += counts.conflated;
+            stats.lagging_count += lagging_count;
         }
         let slowest = self.shards.iter().filter_map(Shard::slowest);
         if let Some((queued_len, name)) = slowest.max_by_key(|(queued_len, _)| *queued_len) {

@@ -1,10 +1,10 @@
-use super::{Event, fold::Parts, speakers::Speakers};
+use super::{Event, fold::NodeParts, speakers::Speakers};
 
 /// What a shard knows of other nodes. While they have said nothing there is
 /// none of it, and a publish passes it by.
 pub(super) struct Nodes<E: Event> {
     /// What each node says, where the topic folds.
-    pub(super) parts: Parts<E>,
+    pub(super) parts: NodeParts<E>,
     /// Who made the changes that are not this node's.
     pub(super) speakers: Speakers,
 }
@@ -12,7 +12,7 @@ pub(super) struct Nodes<E: Event> {
 impl<E: Event> Default for Nodes<E> {
     fn default() -> Self {
         Self {
-            parts: Parts::new(),
+            parts: NodeParts::new(),
             speakers: Speakers::new(),
         }
     }

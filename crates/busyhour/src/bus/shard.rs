@@ -10,7 +10,7 @@ use super::{
     listener::{Lag, Listeners, Place},
     nodes::Nodes,
     table::{Frozen, Put, Swept, Table, Writer},
-    tally::{Counters, Tally},
+    tally::{ShardStats, Tally},
 };
 use crate::sync::{CachePadded, SpinLock};
 use std::{collections::BTreeMap, mem, sync::Arc};
@@ -530,16 +530,13 @@ impl<E: Event> Shard<E> {
         Some((slowest.mailbox().len() as u64, slowest.name().into()))
     }
 
-    pub(super) fn counters(&self) -> Counters {
+    pub(super) fn stats(&self) -> ShardStats {
         let state = self.state.lock();
         let writer = state.writer.as_ref();
-        let counts = state.listeners.counts();
-        Counters {
+        ShardStats {
+            counts: state.listeners.counts(),
             published: state.published,
             refused: state.refused,
-            delivered: counts.delivered,
-            lost: counts.lost,
-            conflated: counts.conflated,
             cached_count: writer.map_or(0, |writer| writer.len() as u64),
             lagging_count: state.listeners.laggard_count() as u64,
             retired_count: writer.map_or(0, |writer| writer.retired_len() as u64),

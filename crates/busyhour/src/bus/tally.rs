@@ -20,12 +20,10 @@ pub(super) struct Counts {
 
 /// What one shard holds and has done.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counters {
+pub(super) struct ShardStats {
+    pub(super) counts: Counts,
     pub(super) published: u64,
     pub(super) refused: u64,
-    pub(super) delivered: u64,
-    pub(super) lost: u64,
-    pub(super) conflated: u64,
     pub(super) cached_count: u64,
     pub(super) retired_count: u64,
     pub(super) lagging_count: u64,
