@@ -64,6 +64,12 @@ pub fn address_of_record(uri: &Uri<'_>, domains: &Domains) -> Result<String, Ref
     Ok(aor)
 }
 
+/// The user part of an address of record; empty without one.
+pub(crate) fn user_of(aor: &str) -> &str {
+    let (_, address) = aor.split_once(':').unwrap_or(("", aor));
+    address.rsplit_once('@').map_or("", |(user, _)| user)
+}
+
 fn names(domain: &str, host: &Host<'_>) -> bool {
     match host {
         Host::Name(name) => name.eq_ignore_ascii_case(domain),

@@ -4,7 +4,7 @@ use super::{
     Binding, Bindings, FLOW_TIMER_S, HttpDate, Moment, Refusal, Registration, outbound::OUTBOUND,
     policy::seconds,
 };
-use crate::proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status};
+use crate::proto::sip::{HeaderName, Message, Output, Quality, ResponseBuilder, Status};
 use busyhour::clock::Instant;
 use std::{
     fmt::{self, Display, Formatter},
@@ -78,7 +78,7 @@ impl Display for ContactValue<'_> {
         let parts = contact.parts();
         write!(f, "<{}>{}", parts.uri, parts.parameters)?;
         if let Some(q_milli) = parts.q_milli {
-            write!(f, ";q={}.{:03}", q_milli / 1000, q_milli % 1000)?;
+            write!(f, ";q={}", Quality::from_thousandths(q_milli))?;
         }
         if let Some(gruu) = self.gruu_of.and_then(|aor| contact.public_gruu(aor)) {
             write!(f, ";pub-gruu=\"{gruu}\"")?;

@@ -25,6 +25,7 @@ mod answer;
 mod date;
 mod iax2;
 
+pub(crate) use address::user_of;
 pub use address::{Domains, address_of_record};
 pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, Lease, Moment};

@@ -130,6 +130,12 @@ impl Directory {
         }
     }
 
+    /// Whether there is such an account.
+    pub(super) fn knows(&self, username: &str) -> bool {
+        let is_stored = self.read().by_user.contains_key(username);
+        is_stored || self.configured.secret(username).is_some()
+    }
+
     /// Contacts that a user may have, where that is a matter of its own.
     pub(super) fn contacts_max(&self, username: &str) -> Option<usize> {
         let stored = self.read();

@@ -4,11 +4,21 @@ use super::{core::Core, nonces::Use, receive::Request};
 use crate::{
     auth::{Authenticator, Verdict},
     proto::sip::{DigestCredentials, HeaderName, Message, Status},
-    registrar::{Flow, Policy, Refusal},
+    registrar::{Flow, Policy, Refusal, user_of},
     watch::Package,
 };
 use busyhour::clock::UnixTime;
 use std::{borrow::Cow, sync::atomic::Ordering};
+
+/// Whose request it is, as far as that is to be known.
+enum Proof<'a> {
+    /// Everybody may do everything here.
+    Open,
+    /// Nobody said who it is, and was asked for it: that is the answer.
+    Challenged,
+    /// This user's.
+    Of(&'a str),
+}
 
 /// What became of the credentials of a request.
 enum Admission<'a> {
@@ -30,33 +40,36 @@ impl Core {
         request: &Request<'_>,
         aor: &str,
     ) -> Result<bool, Refusal> {
-        let Some(authenticator) = &self.parts.authenticator else {
-            return Ok(true);
-        };
-        match self.credentials(authenticator, request)? {
-            Admission::Granted(credentials) if is_user_of(credentials.username, aor) => Ok(true),
-            Admission::Granted(_) => Err(Refusal::Forbidden("Not Your Address")),
-            Admission::Denied => Err(Refusal::Forbidden("Wrong User Or Password")),
-            Admission::Absent => self.challenge(authenticator, request, false),
-            Admission::Stale => self.challenge(authenticator, request, true),
+        match self.prove(request)? {
+            Proof::Open => Ok(true),
+            Proof::Challenged => Ok(false),
+            Proof::Of(username) if is_user_of(username, aor) => Ok(true),
+            Proof::Of(_) => Err(Refusal::Forbidden("Not Your Address")),
         }
     }
 
     /// Whether somebody may watch: anybody with an account may watch anything but
     /// the mailboxes and registrations of others.
     pub(super) fn admit_subscription(&self, request: &Request<'_>) -> Result<bool, Refusal> {
-        let Some(authenticator) = &self.parts.authenticator else {
-            return Ok(true);
-        };
-        match self.credentials(authenticator, request)? {
-            Admission::Granted(credentials) => {
-                self.check_private(request.message, credentials.username)?;
-                Ok(true)
-            }
-            Admission::Denied => Err(Refusal::Forbidden("Wrong User Or Password")),
-            Admission::Absent => self.challenge(authenticator, request, false),
-            Admission::Stale => self.challenge(authenticator, request, true),
+        match self.prove(request)? {
+            Proof::Open => Ok(true),
+            Proof::Challenged => Ok(false),
+            Proof::Of(username) => self.check_private(request.message, username).map(|()| true),
         }
+    }
+
+    fn prove<'a>(&self, request: &Request<'a>) -> Result<Proof<'a>, Refusal> {
+        let Some(authenticator) = &self.parts.authenticator else {
+            return Ok(Proof::Open);
+        };
+        let is_stale = match self.credentials(authenticator, request)? {
+            Admission::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
+            Admission::Denied => return Err(Refusal::Forbidden("Wrong User Or Password")),
+            Admission::Absent => false,
+            Admission::Stale => true,
+        };
+        self.challenge(authenticator, request, is_stale);
+        Ok(Proof::Challenged)
     }
 
     /// Only those whose mailbox it is may watch one (RFC 3842 §6), and only the
@@ -83,7 +96,7 @@ impl Core {
     /// With accounts, only they and hints have a state to watch.
     pub(super) fn check_known(&self, aor: &str) -> Result<(), Refusal> {
         let user = user_of(aor);
-        let is_known = || self.parts.directory.secret(user).is_some() || self.hints().contain(user);
+        let is_known = || self.parts.directory.knows(user) || self.hints().contain(user);
         match self.parts.authenticator.is_none() || is_known() {
             true => Ok(()),
             false => Err(Refusal::NotFound),
@@ -182,12 +195,7 @@ impl Core {
 
     /// Answers 401. Nothing is kept: the nonce is signed, and a retransmission
     /// is challenged anew.
-    fn challenge(
-        &self,
-        authenticator: &Authenticator,
-        request: &Request<'_>,
-        is_stale: bool,
-    ) -> Result<bool, Refusal> {
+    fn challenge(&self, authenticator: &Authenticator, request: &Request<'_>, is_stale: bool) {
         self.counters().registrar.challenged.increment();
         let unix = self.runtime().clock().unix_time();
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
@@ -202,7 +210,6 @@ impl Core {
                 answer.finish();
             },
         );
-        Ok(false)
     }
 }
 
@@ -210,9 +217,4 @@ impl Core {
 fn is_user_of(username: &str, aor: &str) -> bool {
     let (_, address) = aor.split_once(':').unwrap_or(("", aor));
     username == user_of(aor) || username == address
-}
-
-pub(super) fn user_of(aor: &str) -> &str {
-    let (_, address) = aor.split_once(':').unwrap_or(("", aor));
-    address.rsplit_once('@').map_or("", |(user, _)| user)
 }

@@ -64,7 +64,7 @@ struct State {
     bindings: Bindings,
     pending: Option<Box<Pending>>,
     /// What few devices have, and those seldom.
-    more: Option<Box<More>>,
+    rare: Option<Box<Rare>>,
     /// Somebody listens on the bus.
     is_awaited: bool,
     /// Out of the table: whoever still holds it has to look again.
@@ -72,7 +72,7 @@ struct State {
 }
 
 #[derive(Default)]
-struct More {
+struct Rare {
     publications: Publications,
     /// Requests behind the one that is pending.
     waiting: VecDeque<Job>,
@@ -230,7 +230,7 @@ impl Device {
             state.is_awaited = true;
             self.publish(&core, &state);
         }
-        self.publish_registration(&core, &state);
+        self.publish_registration(&core, &state, false);
         self.settle(&core, &mut state);
     }
 
@@ -249,7 +249,7 @@ impl Device {
             self.register(&core, &mut state, job);
             return self.settle(&core, &mut state);
         }
-        let waiting = &mut state.more().waiting;
+        let waiting = &mut state.rare().waiting;
         match waiting.len() < core.limits().device_queue_max {
             true => waiting.push_back(job),
             false => core.drop_job(&job),
@@ -273,7 +273,7 @@ impl Device {
         let Ok(message) = Message::parse(&arrival.datagram) else {
             return;
         };
-        let publications = &mut state.more().publications;
+        let publications = &mut state.rare().publications;
         let accepted = core.take_publication(&self.name(), publications, &message, arrival);
         let accepted = match accepted {
             Ok(Some(accepted)) => accepted,
@@ -438,9 +438,9 @@ impl Device {
         }
         while state.pending.is_none() {
             let Some(job) = state
-                .more
+                .rare
                 .as_mut()
-                .and_then(|more| more.waiting.pop_front())
+                .and_then(|rare| rare.waiting.pop_front())
             else {
                 break;
             };
@@ -458,10 +458,7 @@ impl Device {
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
         core.count_accepted(draft.tally, job.arrived_at());
-        self.publish_registration(core, state);
-        if draft.is_visible {
-            self.publish(core, state);
-        }
+        self.publish_registration(core, state, draft.is_visible);
     }
 
     /// The store did not take the change: the bindings stay as they were.
@@ -487,14 +484,14 @@ impl Device {
             return;
         }
         self.expire(core, state);
-        state.more.take_if(|more| more.is_empty());
+        state.rare.take_if(|rare| rare.is_empty());
         if state.is_awaited && !core.awaits(&self.aor) {
             state.is_awaited = false;
             let _ = core.states().clear(&self.name());
         }
         match state.next_expiry() {
             Some(deadline) => core.wake_device(self, deadline),
-            None if state.more.is_none() => self.retire(core, state),
+            None if state.rare.is_none() => self.retire(core, state),
             None => {}
         }
     }
@@ -511,16 +508,15 @@ impl Device {
         let _ = core.store().commit(changes, Box::new(|_| ()));
         if expired.active_count > 0 {
             core.count_expired(expired.active_count);
-            self.publish_registration(core, state);
-            self.publish(core, state);
+            self.publish_registration(core, state, true);
         }
     }
 
     fn expire_publications(&self, core: &Core, state: &mut State) {
-        let Some(more) = &mut state.more else {
+        let Some(rare) = &mut state.rare else {
             return;
         };
-        let ended = more.publications.expire(core.now());
+        let ended = rare.publications.expire(core.now());
         core.count_ended_publications(ended.len());
         // Presence and dialogs are told as one.
         let is_mailbox = |package: &Package| *package == Package::MessageSummary;
@@ -538,22 +534,26 @@ impl Device {
     }
 
     fn publish(&self, core: &Core, state: &State) {
-        if !state.is_awaited {
-            return;
+        if state.is_awaited {
+            self.publish_as(&self.name(), core, state);
         }
-        let name = self.name();
-        match DeviceState::of(&name, &state.bindings, state.told(), core.now()) {
+    }
+
+    fn publish_as(&self, name: &Name, core: &Core, state: &State) {
+        match DeviceState::of(name, &state.bindings, state.told(), core.now()) {
             Some(state) => {
                 // A watcher that lags is brought up to date from the cache.
                 let _ = core.states().publish(state);
             }
             None => {
-                let _ = core.states().clear(&name);
+                let _ = core.states().clear(name);
             }
         }
     }
 
-    fn publish_registration(&self, core: &Core, state: &State) {
+    /// What is registered has changed; watchers of the device's state see a
+    /// difference if it `is_visible`.
+    fn publish_registration(&self, core: &Core, state: &State, is_visible: bool) {
         if !state.is_awaited {
             return;
         }
@@ -562,6 +562,9 @@ impl Device {
             let registration = RegistrationState::of(&name, &state.bindings, core.now());
             // A watcher that lags is told the last state, and that is all it needs.
             let _ = core.registrations().publish(registration);
+        }
+        if is_visible {
+            self.publish_as(&name, core, state);
         }
     }
 
@@ -578,29 +581,29 @@ impl Device {
 }
 
 impl State {
-    fn more(&mut self) -> &mut More {
-        self.more.get_or_insert_default()
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// What watchers are told of what is published.
     fn told(&self) -> Option<Arc<[Published]>> {
-        self.more.as_ref()?.publications.told()
+        self.rare.as_ref()?.publications.told()
     }
 
     /// What is published of the mailbox.
     fn messages(&self) -> Option<Arc<MessageSummary>> {
-        self.more.as_ref()?.publications.messages()
+        self.rare.as_ref()?.publications.messages()
     }
 
     fn next_expiry(&self) -> Option<Instant> {
-        let more = self.more.as_ref();
-        let published = more.and_then(|more| more.publications.next_expiry());
+        let rare = self.rare.as_ref();
+        let published = rare.and_then(|rare| rare.publications.next_expiry());
         let ends = [self.bindings.next_expiry(), published];
         ends.into_iter().flatten().min()
     }
 }
 
-impl More {
+impl Rare {
     fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.publications.is_empty()
     }

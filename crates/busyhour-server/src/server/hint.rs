@@ -15,18 +15,18 @@ pub(super) struct Hint {
     /// Those that were set come first.
     pub(super) devices: Vec<Name>,
     /// What was set of it, and where; `None` if only accounts name it.
-    pub(super) set: Option<(Vec<Name>, Origin)>,
+    pub(super) set: Option<(Vec<Name>, SetBy)>,
     serializer: Serializer,
     lines: Mutex<Vec<LineState>>,
     feeds: Mutex<Vec<bus::Subscription<DeviceState>>>,
 }
 
-/// Where the devices of an extension come from.
+/// Who set the devices of an extension.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum SetBy {
     Configuration,
     /// HTTP, now or before the last start.
-    Setting,
+    Http,
 }
 
 /// A hint as it stands.
@@ -47,7 +47,7 @@ impl Hint {
     pub(super) fn new(
         extension: Name,
         devices: Vec<Name>,
-        set: Option<(Vec<Name>, Origin)>,
+        set: Option<(Vec<Name>, SetBy)>,
         serializer: Serializer,
     ) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Hint {
     }
 
     pub(super) fn is_configured(&self) -> bool {
-        matches!(self.set, Some((_, Origin::Configuration)))
+        matches!(self.set, Some((_, SetBy::Configuration)))
     }
 
     /// Listens to its devices from now on, and tells what they do now.
@@ -89,7 +89,6 @@ impl Hint {
         let topic = core.hints().topic().clone();
         let states = core.states().clone();
         let feed = states.subscribe().key(device.clone()).replay().conflate();
-        let states = states.clone();
         feed.on(&self.serializer).start(move |delivery| {
             let Some(hint) = hint.upgrade() else { return };
             match delivery {

@@ -12,19 +12,19 @@
 use super::{
     accounts::Difference,
     core::Core,
-    hint::{Hint, HintView, Origin},
+    hint::{Hint, HintView, SetBy},
+    listing::NamedPage,
     stats::HintStats,
 };
 use crate::{
     proto::sip::Uri,
-    registrar::{Domains, address_of_record},
+    registrar::{Domains, address_of_record, user_of},
     store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension},
     watch::{End, ExtensionState},
 };
 use busyhour::bus::{Name, Topic};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
 };
 use thiserror::Error;
@@ -43,15 +43,6 @@ pub struct HintConfig {
     pub extension: String,
     /// Users of the server's first domain, or whole addresses of record.
     pub devices: Vec<String>,
-}
-
-/// One page of hints in the order of their extensions.
-#[derive(Debug, Clone, Default)]
-pub struct HintListing {
-    /// The hints.
-    pub hints: Vec<HintView>,
-    /// Where the next page begins: after this extension. `None` on the last page.
-    pub next: Option<Name>,
 }
 
 /// Why a hint is not set or removed.
@@ -145,9 +136,9 @@ impl Hints {
 
     /// Whether a hint may be set: one that the configuration has may not, nor
     /// one more than there may be.
-    fn check(&self, table: &Table, extension: &Name, origin: Origin) -> Result<(), HintRefusal> {
+    fn check(&self, table: &Table, extension: &Name, set_by: SetBy) -> Result<(), HintRefusal> {
         match table.hints.get(extension) {
-            _ if origin == Origin::Configuration => Ok(()),
+            _ if set_by == SetBy::Configuration => Ok(()),
             Some(known) if known.is_configured() => {
                 Err(HintRefusal::Configured(extension.as_str().to_owned()))
             }
@@ -197,14 +188,13 @@ impl Core {
         &self.parts.hints
     }
 
-    /// Sets a hint of the configuration, or one that the store gave back.
-    pub(super) fn restore_hint(
+    /// Takes in a hint of the configuration, or one that the store gave back.
+    pub(super) fn take_hint(
         self: &Arc<Self>,
         config: &HintConfig,
-        origin: Origin,
+        set_by: SetBy,
     ) -> Result<(), HintRefusal> {
-        self.count_hint(self.try_set_hint(config, origin, || Ok(())))
-            .map(drop)
+        self.try_set_hint(config, set_by, || Ok(())).map(drop)
     }
 
     /// Takes a stored setting back in, unless the configuration has the hint now.
@@ -217,7 +207,7 @@ impl Core {
             extension: extension.to_owned(),
             devices: devices.split(' ').map(str::to_owned).collect(),
         };
-        let restored = self.restore_hint(&config, Origin::Setting);
+        let restored = self.take_hint(&config, SetBy::Http);
         restored.map_err(|refusal| refusal.to_string())
     }
 
@@ -236,7 +226,7 @@ impl Core {
             };
             self.store().commit(vec![put], done)
         };
-        self.count_hint(self.try_set_hint(config, Origin::Setting, keep))
+        self.count_hint(self.try_set_hint(config, SetBy::Http, keep))
     }
 
     fn count_hint(&self, set: Result<bool, HintRefusal>) -> Result<bool, HintRefusal> {
@@ -251,16 +241,16 @@ impl Core {
     fn try_set_hint(
         self: &Arc<Self>,
         config: &HintConfig,
-        origin: Origin,
+        set_by: SetBy,
         keep: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<bool, HintRefusal> {
         let set = config.check(&self.parts.domains)?;
         let extension = Name::new(&config.extension);
         let mut table = self.hints().lock();
-        self.hints().check(&table, &extension, origin)?;
+        self.hints().check(&table, &extension, set_by)?;
         let devices = table.devices(&extension, &set)?;
         keep()?;
-        let is_new = self.make_hint(&mut table, &extension, devices, Some((set, origin)));
+        let is_new = self.make_hint(&mut table, &extension, devices, Some((set, set_by)));
         drop(table);
         if is_new {
             self.part_watchers(&config.extension);
@@ -280,10 +270,10 @@ impl Core {
         match table.hints.get(&name).map(|hint| &hint.set) {
             None => return Ok(false),
             Some(None) => return Err(HintRefusal::InAccounts(extension.to_owned())),
-            Some(Some((_, Origin::Configuration))) => {
+            Some(Some((_, SetBy::Configuration))) => {
                 return Err(HintRefusal::Configured(extension.to_owned()));
             }
-            Some(Some((_, Origin::Setting))) => {}
+            Some(Some((_, SetBy::Http))) => {}
         }
         let forget = Change::RemoveSetting {
             kind: SettingKind::Hint,
@@ -349,7 +339,7 @@ impl Core {
         table: &mut Table,
         extension: &Name,
         devices: Vec<Name>,
-        set: Option<(Vec<Name>, Origin)>,
+        set: Option<(Vec<Name>, SetBy)>,
     ) -> bool {
         let before = table.hints.remove(extension);
         if let Some(before) = &before {
@@ -373,26 +363,9 @@ impl Core {
         hint.map(|hint| hint.view())
     }
 
-    pub(super) fn list_hints(&self, after: Option<&str>, limit: usize) -> HintListing {
+    pub(super) fn list_hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
         let table = self.hints().lock();
-        let begin = match after {
-            Some(after) => Bound::Excluded(Name::new(after)),
-            None => Bound::Unbounded,
-        };
-        let mut rest = table.hints.range((begin, Bound::Unbounded));
-        let hints: Vec<_> = rest
-            .by_ref()
-            .take(limit)
-            .map(|(_, hint)| hint.view())
-            .collect();
-        let more = rest.next().is_some();
-        HintListing {
-            next: hints
-                .last()
-                .filter(|_| more)
-                .map(|last| last.extension.clone()),
-            hints,
-        }
+        NamedPage::of(&table.hints, after, limit, |_, hint| Some(hint.view()))
     }
 
     pub(super) fn hint_stats(&self) -> HintStats {
@@ -413,7 +386,7 @@ impl Core {
             return;
         }
         for watcher in self.watchers().all() {
-            if super::admission::user_of(&watcher.device()) == extension {
+            if user_of(&watcher.device()) == extension {
                 watcher.push_end(End::Deactivated);
             }
         }
@@ -466,7 +439,7 @@ mod tests {
                 .map(|number| format!("u{number}"))
                 .collect(),
         };
-        core.restore_hint(&config, Origin::Configuration).unwrap();
+        core.take_hint(&config, SetBy::Configuration).unwrap();
         core.name_hint("100", &Name::new("sip:alice@example.com"), true);
         assert_eq!(core.hint_stats().refused, 1);
         assert!(core.hints().lock().named.is_empty());

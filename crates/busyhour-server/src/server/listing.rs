@@ -1,9 +1,10 @@
-//! Registered contacts for people and programs to read, a page at a time.
+//! Registered contacts, and what has a name, for people and programs to read, a
+//! page at a time.
 
 use super::{core::Core, device::Device};
 use crate::registrar::Binding;
-use busyhour::clock::Instant;
-use std::sync::Arc;
+use busyhour::{bus::Name, clock::Instant};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 /// One page of bindings in the order of their addresses of record.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +24,38 @@ pub struct Listed {
     pub aor: Box<str>,
     /// The binding.
     pub binding: Binding,
+}
+
+/// One page of what has a name, in the order of the names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamedPage<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// Where the next page begins: after this name. `None` on the last page.
+    pub next: Option<Name>,
+}
+
+impl<T> NamedPage<T> {
+    /// At most `limit` of those behind the name `after`, as `view` shows them.
+    pub(super) fn of<V>(
+        named: &BTreeMap<Name, V>,
+        after: Option<&str>,
+        limit: usize,
+        view: impl Fn(&Name, &V) -> Option<T>,
+    ) -> Self {
+        let begin = after.map_or(Bound::Unbounded, |after| Bound::Excluded(Name::new(after)));
+        let mut rest = named.range((begin, Bound::Unbounded));
+        let page: Vec<_> = rest.by_ref().take(limit).collect();
+        let is_last = rest.next().is_none();
+        let last = page.last().filter(|_| !is_last);
+        Self {
+            next: last.map(|(name, _)| (*name).clone()),
+            items: page
+                .into_iter()
+                .filter_map(|(name, value)| view(name, value))
+                .collect(),
+        }
+    }
 }
 
 impl Core {

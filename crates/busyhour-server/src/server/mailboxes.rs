@@ -7,15 +7,15 @@
 //! The table's lock is held while the store and the bus are told, so that two
 //! who change a mailbox are told in the order in which they did.
 
-use super::{accounts::Difference, admission::user_of, core::Core, stats::MailboxStats};
+use super::{accounts::Difference, core::Core, listing::NamedPage, stats::MailboxStats};
 use crate::{
+    registrar::user_of,
     store::{Change, Completion, MAILBOX_RULE, Refused, SettingKind, is_mailbox_name},
     watch::{End, Mailbox, MessageSummary, Package},
 };
 use busyhour::bus::{Name, Topic};
 use std::{
     collections::{BTreeMap, HashSet},
-    ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
 };
 use thiserror::Error;
@@ -32,15 +32,6 @@ struct Table {
     slots: BTreeMap<Name, Slot>,
     /// The mailbox that each device publishes now: an account may be given another.
     published: BTreeMap<Name, Name>,
-}
-
-/// One page of mailboxes in the order of their names.
-#[derive(Debug, Clone, Default)]
-pub struct MailboxListing {
-    /// The mailboxes.
-    pub mailboxes: Vec<Mailbox>,
-    /// Where the next page begins: after this name. `None` on the last page.
-    pub next: Option<Name>,
 }
 
 /// Why a mailbox is not set.
@@ -99,12 +90,13 @@ impl Mailboxes {
             return Err(MailboxRefusal::Name);
         }
         let summary = summary.checked().map_err(MailboxRefusal::Summary)?;
+        let id = Name::new(id);
         let mut table = self.lock();
-        self.make_room(&table, &Name::new(id))?;
+        self.make_room(&table, &id)?;
         keep(&summary)?;
-        let slot = table.slots.entry(Name::new(id)).or_default();
+        let slot = table.slots.entry(id.clone()).or_default();
         let is_new = slot.set.replace(Arc::new(summary)).is_none();
-        self.tell(&mut table, &Name::new(id));
+        self.tell(&mut table, &id);
         Ok(is_new)
     }
 
@@ -169,26 +161,10 @@ impl Mailboxes {
         self.tell(table, id);
     }
 
-    fn list(&self, after: Option<&str>, limit: usize) -> MailboxListing {
-        let table = self.lock();
-        let begin = match after {
-            Some(after) => Bound::Excluded(Name::new(after)),
-            None => Bound::Unbounded,
-        };
-        let mut rest = table.slots.range((begin, Bound::Unbounded));
-        let page = rest
-            .by_ref()
-            .take(limit)
-            .filter_map(|(id, slot)| slot.mailbox(id));
-        let mailboxes: Vec<_> = page.collect();
-        let more = rest.next().is_some();
-        MailboxListing {
-            next: mailboxes
-                .last()
-                .filter(|_| more)
-                .map(|last| last.id.clone()),
-            mailboxes,
-        }
+    fn list(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
+        NamedPage::of(&self.lock().slots, after, limit, |id, slot| {
+            slot.mailbox(id)
+        })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -312,7 +288,7 @@ impl Core {
         }
     }
 
-    pub(super) fn list_mailboxes(&self, after: Option<&str>, limit: usize) -> MailboxListing {
+    pub(super) fn list_mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
         self.mailboxes().list(after, limit)
     }
 

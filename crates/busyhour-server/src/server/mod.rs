@@ -59,9 +59,9 @@ pub use crate::{
 pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
 pub use hint::HintView;
-pub use hints::{HintConfig, HintListing, HintRefusal};
-pub use listing::{Listed, Listing};
-pub use mailboxes::{MailboxListing, MailboxRefusal};
+pub use hints::{HintConfig, HintRefusal};
+pub use listing::{Listed, Listing, NamedPage};
+pub use mailboxes::MailboxRefusal;
 pub use network::{Network, NetworkStats, SendError, StreamStats};
 pub use provision::AccountError;
 pub use random::RandomError;
@@ -229,7 +229,7 @@ impl Server {
 
     /// At most `limit` mailboxes in the order of their names, beginning after
     /// the name `after`.
-    pub fn mailboxes(&self, after: Option<&str>, limit: usize) -> MailboxListing {
+    pub fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
         self.core.list_mailboxes(after, limit)
     }
 
@@ -264,7 +264,7 @@ impl Server {
 
     /// At most `limit` hints in the order of their extensions, beginning after
     /// the extension `after`.
-    pub fn hints(&self, after: Option<&str>, limit: usize) -> HintListing {
+    pub fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
         self.core.list_hints(after, limit)
     }
 

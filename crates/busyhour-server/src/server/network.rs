@@ -155,88 +155,64 @@ pub struct StreamStats {
     pub sent_bytes: u64,
 }
 
-impl AddAssign for NetworkStats {
-    /// Sums the sockets; a high water mark of several is their sum, never less than it was.
-    fn add_assign(&mut self, other: Self) {
-        self.received += other.received;
-        self.received_bytes += other.received_bytes;
-        self.receive_calls += other.receive_calls;
-        self.kernel_dropped += other.kernel_dropped;
-        self.dropped_no_buffer += other.dropped_no_buffer;
-        self.receive_errors += other.receive_errors;
-        self.sent += other.sent;
-        self.sent_bytes += other.sent_bytes;
-        self.send_calls += other.send_calls;
-        self.send_queued_len += other.send_queued_len;
-        self.send_queued_high_water += other.send_queued_high_water;
-        self.dropped_send_queue += other.dropped_send_queue;
-        self.send_errors += other.send_errors;
-        self.streams += other.streams;
-    }
+/// Adds field by field; one that is forgotten does not compile.
+macro_rules! sum_fields {
+    ($stats:ident: $($field:ident),+ $(,)?) => {
+        impl AddAssign for $stats {
+            /// Sums the sockets; a high water mark of several is their sum, never less than it was.
+            fn add_assign(&mut self, other: Self) {
+                let Self { $($field),+ } = other;
+                $(self.$field += $field;)+
+            }
+        }
+    };
 }
 
-impl AddAssign for StreamStats {
-    fn add_assign(&mut self, other: Self) {
-        // Named one by one, so that none is forgotten.
-        let Self {
-            connection_count,
-            connection_high_water,
-            accepted,
-            accept_errors,
-            refused_full,
-            refused_source,
-            refused_no_certificate,
-            refused_handshakes,
-            handshake_waits,
-            displaced_handshakes,
-            displaced,
-            closed_by_peer,
-            closed_idle,
-            closed_stalled,
-            closed_handshake,
-            closed_broken,
-            closed_unread,
-            closed_no_buffer,
-            receive_errors,
-            send_errors,
-            failed_flows,
-            put_off,
-            tls_handshakes,
-            tls_failures,
-            received,
-            received_bytes,
-            pings,
-            sent,
-            sent_bytes,
-        } = other;
-        self.connection_count += connection_count;
-        self.connection_high_water += connection_high_water;
-        self.accepted += accepted;
-        self.accept_errors += accept_errors;
-        self.refused_full += refused_full;
-        self.refused_source += refused_source;
-        self.refused_no_certificate += refused_no_certificate;
-        self.refused_handshakes += refused_handshakes;
-        self.handshake_waits += handshake_waits;
-        self.displaced_handshakes += displaced_handshakes;
-        self.displaced += displaced;
-        self.closed_by_peer += closed_by_peer;
-        self.closed_idle += closed_idle;
-        self.closed_stalled += closed_stalled;
-        self.closed_handshake += closed_handshake;
-        self.closed_broken += closed_broken;
-        self.closed_unread += closed_unread;
-        self.closed_no_buffer += closed_no_buffer;
-        self.receive_errors += receive_errors;
-        self.send_errors += send_errors;
-        self.failed_flows += failed_flows;
-        self.put_off += put_off;
-        self.tls_handshakes += tls_handshakes;
-        self.tls_failures += tls_failures;
-        self.received += received;
-        self.received_bytes += received_bytes;
-        self.pings += pings;
-        self.sent += sent;
-        self.sent_bytes += sent_bytes;
-    }
+sum_fields! { NetworkStats:
+    received,
+    received_bytes,
+    receive_calls,
+    kernel_dropped,
+    dropped_no_buffer,
+    receive_errors,
+    sent,
+    sent_bytes,
+    send_calls,
+    send_queued_len,
+    send_queued_high_water,
+    dropped_send_queue,
+    send_errors,
+    streams,
+}
+
+sum_fields! { StreamStats:
+    connection_count,
+    connection_high_water,
+    accepted,
+    accept_errors,
+    refused_full,
+    refused_source,
+    refused_no_certificate,
+    refused_handshakes,
+    handshake_waits,
+    displaced_handshakes,
+    displaced,
+    closed_by_peer,
+    closed_idle,
+    closed_stalled,
+    closed_handshake,
+    closed_broken,
+    closed_unread,
+    closed_no_buffer,
+    receive_errors,
+    send_errors,
+    failed_flows,
+    put_off,
+    tls_handshakes,
+    tls_failures,
+    received,
+    received_bytes,
+    pings,
+    sent,
+    sent_bytes,
 }

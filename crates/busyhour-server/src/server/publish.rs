@@ -1,9 +1,9 @@
 //! PUBLISH at a device: its publications, their answers, and their end.
 
-use super::{admission::user_of, core::Core, job::Arrival, stats::PublishStats};
+use super::{core::Core, job::Arrival, stats::PublishStats};
 use crate::{
     proto::sip::Message,
-    registrar::Refusal,
+    registrar::{Refusal, user_of},
     watch::{
         Granted, MessageSummary, Package, Publications, Publish, PublishStep, write_published,
     },

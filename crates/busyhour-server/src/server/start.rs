@@ -6,11 +6,12 @@ use super::{
     alerts::Alerts,
     core::{Core, Parts},
     devices::Devices,
-    hint::Origin,
+    hint::SetBy,
     hints::Hints,
     iax2::{self, Iax2},
     logins::Logins,
     mailboxes::Mailboxes,
+    nonces::Nonces,
     random::{RandomError, Secrets, random_key},
     transactions::Transactions,
     watchers::Watchers,
@@ -81,7 +82,7 @@ impl Core {
             ),
             watchers: Watchers::new(config.limits.watchers_max),
             transactions: Transactions::new(config.limits.transactions_max, transaction_seeds),
-            nonces: super::nonces::Nonces::new(
+            nonces: Nonces::new(
                 config.limits.nonces_max,
                 Authenticator::NONCE_LIFE.as_secs(),
             ),
@@ -96,7 +97,7 @@ impl Core {
         core.restore(bindings);
         core.sweep_transactions()?;
         for hint in &core.config().hints {
-            let set = core.restore_hint(hint, Origin::Configuration);
+            let set = core.take_hint(hint, SetBy::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
         }
         core.restore_settings(&contents);

@@ -3,10 +3,10 @@
 //! Everything here runs on the watcher's serializer: requests, responses,
 //! states from the bus and the alarm, so NOTIFY requests leave in order.
 
-use super::{admission::user_of, alarm::Alarm, core::Core, counters::Counter, job::Arrival};
+use super::{alarm::Alarm, core::Core, counters::Counter, job::Arrival};
 use crate::{
     proto::sip::Message,
-    registrar::Refusal,
+    registrar::{Refusal, user_of},
     watch::{
         DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, State, Subscribe,
         Subscription, write_accepted,
@@ -107,39 +107,9 @@ impl Watcher {
                 state.subscription.package(),
             )
         };
-        let watched = device.clone();
-        let feed = match package {
-            Package::Presence | Package::Dialog if core.hints().contain(user_of(&device)) => {
-                let extension = Name::new(user_of(&device));
-                let topic = core.hints().topic();
-                Feed::Extension(self.listen(topic, extension, State::Extension))
-            }
-            Package::Presence | Package::Dialog => {
-                let listen = || self.listen(core.states(), device.clone(), State::Device);
-                Feed::Device(core.attend(&device, listen))
-            }
-            Package::MessageSummary => {
-                let mailbox = core.mailbox_of(user_of(&device));
-                let topic = core.mailboxes().topic();
-                let feed = self.listen(topic, mailbox.clone(), State::Mailbox);
-                Feed::Mailbox(mailbox, feed)
-            }
-            Package::Registration => {
-                let feed = core
-                    .registrations()
-                    .subscribe()
-                    .key(device.clone())
-                    .conflate();
-                let feed = self.attach(feed, State::Registration);
-                if !core.show_registration(&device) {
-                    // A device with contacts has its place, so this one has none.
-                    self.push_state(State::Registration(RegistrationState::none(&device)));
-                }
-                Feed::Registration(feed)
-            }
-        };
+        let feed = self.feed(core, &device, package);
         // A hint that came or went in between did not see this feed.
-        let is_extension = core.hints().contain(user_of(&watched));
+        let is_extension = core.hints().contain(user_of(&device));
         if matches!(feed, Feed::Device(_)) && is_extension
             || matches!(feed, Feed::Extension(_)) && !is_extension
         {
@@ -151,6 +121,39 @@ impl Watcher {
             true => {
                 drop(state);
                 drop(feed);
+            }
+        }
+    }
+
+    fn feed(self: &Arc<Self>, core: &Arc<Core>, device: &Name, package: Package) -> Feed {
+        match package {
+            Package::Presence | Package::Dialog if core.hints().contain(user_of(device)) => {
+                let extension = Name::new(user_of(device));
+                let topic = core.hints().topic();
+                Feed::Extension(self.listen(topic, extension, State::Extension))
+            }
+            Package::Presence | Package::Dialog => {
+                let listen = || self.listen(core.states(), device.clone(), State::Device);
+                Feed::Device(core.attend(device, listen))
+            }
+            Package::MessageSummary => {
+                let mailbox = core.mailbox_of(user_of(device));
+                let topic = core.mailboxes().topic();
+                let feed = self.listen(topic, mailbox.clone(), State::Mailbox);
+                Feed::Mailbox(mailbox, feed)
+            }
+            Package::Registration => {
+                let feed = core
+                    .registrations()
+                    .subscribe()
+                    .key(device.clone())
+                    .conflate();
+                let feed = self.attach(feed, State::Registration);
+                if !core.show_registration(device) {
+                    // A device with contacts has its place, so this one has none.
+                    self.push_state(State::Registration(RegistrationState::none(device)));
+                }
+                Feed::Registration(feed)
             }
         }
     }

@@ -2,6 +2,7 @@
 //! device publishes. Of an extension one tuple says what its devices do together.
 
 use super::{DeviceState, Document, LineState, Reachable, State, Told, xml::Escaped};
+use crate::proto::sip::Quality;
 use std::io::Write;
 
 pub(super) fn write(out: &mut Vec<u8>, told: Told<'_>) {
@@ -77,12 +78,8 @@ fn write_tuple(out: &mut Vec<u8>, reachable: &Reachable) {
         "<tuple id=\"b{id}\"><status><basic>open</basic></status><contact"
     );
     if let Some(q_milli) = contact.q_milli {
-        let _ = write!(
-            out,
-            " priority=\"{}.{:03}\"",
-            q_milli / 1000,
-            q_milli % 1000
-        );
+        let quality = Quality::from_thousandths(q_milli);
+        let _ = write!(out, " priority=\"{quality}\"");
     }
     let _ = write!(out, ">{}</contact></tuple>\r\n", Escaped(contact.uri));
 }

@@ -7,7 +7,10 @@
 //! lose nothing, and every body fits the one before it.
 
 use super::{Told, xml::Escaped};
-use crate::registrar::{BindingId, Bindings, Contact, seconds};
+use crate::{
+    proto::sip::Quality,
+    registrar::{BindingId, Bindings, Contact, seconds},
+};
 use busyhour::{
     bus::{Event, Name},
     clock::Instant,
@@ -38,7 +41,7 @@ pub struct Registered {
 
 /// What a watcher was told of a registration, and so what it is told next.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct ToldContacts {
     told: Option<Arc<[Registered]>>,
 }
 
@@ -85,7 +88,7 @@ impl Event for RegistrationState {
     }
 }
 
-impl Account {
+impl ToldContacts {
     /// The watcher has been told of these contacts.
     pub(super) fn told(&mut self, contacts: &Arc<[Registered]>) {
         self.told = Some(contacts.clone());
@@ -171,7 +174,7 @@ fn write_contact(out: &mut Vec<u8>, registered: &Registered, step: Step, now: In
         let _ = write!(out, " expires=\"{left}\"");
     }
     if let Some(q_milli) = contact.q_milli() {
-        let _ = write!(out, " q=\"{}.{:03}\"", q_milli / 1000, q_milli % 1000);
+        let _ = write!(out, " q=\"{}\"", Quality::from_thousandths(q_milli));
     }
     let _ = write!(out, "><uri>{}</uri></contact>\r\n", Escaped(contact.uri()));
 }

@@ -3,7 +3,7 @@
 use super::{
     DeviceState, Dialog, Package, State, Subscribe, Told,
     outstanding::{Outstanding, T1},
-    reginfo::Account,
+    reginfo::ToldContacts,
 };
 use crate::{
     proto::sip::HeaderName,
@@ -48,7 +48,7 @@ pub struct Subscription {
     put_off_since: Option<Instant>,
     version: u32,
     /// What was told of a registration.
-    account: Account,
+    told_contacts: ToldContacts,
 }
 
 /// Why a subscription is over.
@@ -123,7 +123,7 @@ impl Subscription {
             retry_at: None,
             put_off_since: None,
             version: 0,
-            account: Account::default(),
+            told_contacts: ToldContacts::default(),
         };
         subscription.extend(subscribe.granted_s, now);
         subscription
@@ -367,7 +367,7 @@ impl Subscription {
         self.retry_at = None;
         self.owes_notify = false;
         if let Known::State(Some(State::Registration(state))) = &self.state {
-            self.account.told(&state.contacts);
+            self.told_contacts.told(&state.contacts);
         }
         self.is_urgent = false;
         self.next_change_at = now + self.interval;
@@ -394,7 +394,7 @@ impl Subscription {
         match state {
             Some(State::Registration(registration)) => {
                 let contacts = &registration.contacts;
-                self.account
+                self.told_contacts
                     .write(&mut body, told, contacts, self.is_urgent, now);
             }
             _ => self.package.write_body(&mut body, told),

@@ -2,7 +2,8 @@
 
 use super::{
     Subject,
-    fate::{self, Fate, Refused, completion},
+    fate::{self, Fate, Rejection, completion},
+    paging::{BODY_BYTES_MAX, Page, PageQuery},
 };
 use crate::{
     server::{AccountError, Server},
@@ -16,7 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::sync::Arc;
 
 /// Where accounts are kept and changed: the server, or a stand-in in tests.
@@ -70,33 +71,23 @@ pub(super) fn router(subject: Arc<dyn Subject>) -> Router {
         .with_state(subject)
 }
 
-#[derive(Deserialize)]
-struct PageQuery {
-    after: Option<String>,
-    limit: Option<usize>,
-}
-
-/// A page of accounts, as `/api/accounts` gives it.
-#[derive(Serialize)]
-struct AccountPage {
-    accounts: Vec<AccountView>,
-    /// Pass it as `after` for the next page; null on the last.
-    next: Option<String>,
-}
-
 async fn list(State(subject): State<Arc<dyn Subject>>, Query(query): Query<PageQuery>) -> Response {
-    let limit = query.limit.unwrap_or(PAGE_LEN);
-    if !(1..=PAGE_LEN_MAX).contains(&limit) {
-        let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
-        return (StatusCode::BAD_REQUEST, message).into_response();
+    #[derive(Serialize)]
+    struct List {
+        accounts: Vec<AccountView>,
     }
+    let limit = match query.limit() {
+        Ok(limit) => limit,
+        Err(rejection) => return rejection.into_response(),
+    };
     let Some(desk) = subject.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let accounts = desk.page(query.after.as_deref(), limit);
     let last = accounts.last().filter(|_| accounts.len() == limit);
     let next = last.map(|account| account.user.clone());
-    Json(AccountPage { accounts, next }).into_response()
+    let list = List { accounts };
+    Json(Page { list, next }).into_response()
 }
 
 async fn show(State(subject): State<Arc<dyn Subject>>, Path(user): Path<String>) -> Response {
@@ -152,12 +143,12 @@ async fn remove(State(subject): State<Arc<dyn Subject>>, Path(user): Path<String
 }
 
 /// Waits until a change is durable, or says why it is not.
-async fn settle(handed_over: Result<(), AccountError>, fate: Fate) -> Result<(), Refused> {
+async fn settle(handed_over: Result<(), AccountError>, fate: Fate) -> Result<(), Rejection> {
     match handed_over {
         Ok(()) => fate.settle().await,
         Err(AccountError::Entry(reason)) => Err((StatusCode::BAD_REQUEST, reason + "\n")),
         Err(error @ AccountError::Open) => Err((StatusCode::CONFLICT, format!("{error}\n"))),
-        Err(AccountError::Store(refused)) => Err(fate::refused(refused)),
+        Err(AccountError::Store(refused)) => Err(fate::rejection(refused)),
     }
 }
 
@@ -165,8 +156,3 @@ fn unknown(user: &str) -> Response {
     let message = format!("there is no account `{user}` in the store\n");
     (StatusCode::NOT_FOUND, message).into_response()
 }
-
-const PAGE_LEN: usize = 1000;
-const PAGE_LEN_MAX: usize = 100_000;
-/// An account with every hint takes less.
-const BODY_BYTES_MAX: usize = 64 << 10;

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 pub(super) struct Fate(oneshot::Receiver<Result<(), CommitError>>);
 
 /// The answer to who asked for a change that is not kept.
-pub(super) type Refused = (StatusCode, String);
+pub(super) type Rejection = (StatusCode, String);
 
 /// What the store calls, and what a request waits for.
 pub(super) fn completion() -> (Completion, Fate) {
@@ -21,13 +21,13 @@ pub(super) fn completion() -> (Completion, Fate) {
 }
 
 /// The answer when the store does not take a change.
-pub(super) fn refused(refused: store::Refused) -> Refused {
-    unavailable(refused.to_string())
+pub(super) fn rejection(cause: store::Refused) -> Rejection {
+    unavailable(cause.to_string())
 }
 
 impl Fate {
     /// Waits until the change is durable.
-    pub(super) async fn settle(self) -> Result<(), Refused> {
+    pub(super) async fn settle(self) -> Result<(), Rejection> {
         match self.0.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(unavailable(error.to_string())),
@@ -36,7 +36,7 @@ impl Fate {
     }
 }
 
-fn unavailable(reason: String) -> Refused {
+fn unavailable(reason: String) -> Rejection {
     (StatusCode::SERVICE_UNAVAILABLE, reason + "\n")
 }
 

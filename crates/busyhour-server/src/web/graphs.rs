@@ -184,7 +184,7 @@ impl Subject for Charted {
         self.subject.accounts()
     }
 
-    fn desk(&self) -> Option<Arc<dyn super::Desk>> {
+    fn desk(&self) -> Option<Arc<dyn super::SettingDesk>> {
         self.subject.desk()
     }
 }

@@ -20,24 +20,25 @@ mod access;
 mod accounts;
 mod archives;
 mod connections;
-mod desk;
-mod desk_routes;
 mod fate;
 mod graphite;
 mod graphs;
 mod health;
 mod metrics;
 mod page;
+mod paging;
 mod routes;
 mod sampler;
+mod setting_desk;
+mod setting_routes;
 mod subject;
 
 pub use access::{Access, Scope, Token};
 pub use accounts::AccountDesk;
 pub use archives::Archives;
-pub use desk::Desk;
 pub use graphs::{GraphOptions, Graphs};
 pub use routes::{BindingPage, BindingView};
+pub use setting_desk::SettingDesk;
 pub use subject::Subject;
 
 use axum::middleware;
@@ -147,7 +148,10 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
         options,
     } = served;
     let (sampler, sampling) = Sampler::start(subject.clone());
-    let desk = subject.desk().map(desk_routes::router).unwrap_or_default();
+    let desk = subject
+        .desk()
+        .map(setting_routes::router)
+        .unwrap_or_default();
     let routes = routes::router(subject.clone(), sampler)
         .merge(accounts::router(subject))
         .merge(graphite::router(graphs))

@@ -1,4 +1,4 @@
-use super::{AccountDesk, BindingPage, BindingView, Desk};
+use super::{AccountDesk, BindingPage, BindingView, SettingDesk};
 use crate::server::{Listed, Server, ServerStats};
 use busyhour::clock::Instant;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Where mailboxes and hints are read and changed; without one there are no
     /// such paths.
-    fn desk(&self) -> Option<Arc<dyn Desk>> {
+    fn desk(&self) -> Option<Arc<dyn SettingDesk>> {
         None
     }
 }
@@ -49,7 +49,7 @@ impl Subject for Server {
         Some(self)
     }
 
-    fn desk(&self) -> Option<Arc<dyn Desk>> {
+    fn desk(&self) -> Option<Arc<dyn SettingDesk>> {
         Some(Arc::new(self.clone()))
     }
 }

@@ -265,9 +265,9 @@ fn what_cannot_be_a_hint_is_refused_with_its_reason() {
     assert_eq!(set("101", &["bob"]), Ok(true));
     assert_eq!(set("102", &["bob"]), Err(HintRefusal::Full(2)));
     let page = world.server.hints(None, 1);
-    assert_eq!(page.hints[0].extension, "100");
+    assert_eq!(page.items[0].extension, "100");
     let page = world.server.hints(page.next.as_deref(), 1);
-    assert_eq!((page.hints[0].extension.as_str(), page.next), ("101", None));
+    assert_eq!((page.items[0].extension.as_str(), page.next), ("101", None));
 }
 
 fn line(world: &World) -> LineState {

@@ -80,6 +80,16 @@ impl Quality {
         Some(Self(whole + part)).filter(|quality| quality.0 <= 1000)
     }
 
+    /// The same of 0 to 1000; more is the highest.
+    ///
+    /// ```
+    /// use busyhour_server::proto::sip::Quality;
+    /// assert_eq!(Quality::from_thousandths(750).to_string(), "0.750");
+    /// ```
+    pub fn from_thousandths(thousandths: u16) -> Self {
+        Self(thousandths.min(1000))
+    }
+
     /// 0 to 1000.
     pub fn thousandths(self) -> u16 {
         self.0

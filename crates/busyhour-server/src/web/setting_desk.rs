@@ -2,37 +2,51 @@
 
 use crate::{
     server::{
-        HintConfig, HintListing, HintRefusal, HintView, Mailbox, MailboxListing, MailboxRefusal,
-        MessageSummary, Server,
+        HintConfig, HintRefusal, HintView, Mailbox, MailboxRefusal, MessageSummary, NamedPage,
+        Server,
     },
     store::Completion,
 };
 
 /// Mailboxes and hints; the server, or a stand-in in tests. Each method is the
-/// server's of the same name.
-#[allow(missing_docs, reason = "each is the server's method of the same name")]
-pub trait Desk: Send + Sync {
+/// server's of the same name, and its errors are those.
+pub trait SettingDesk: Send + Sync {
+    /// What waits in a mailbox.
     fn mailbox(&self, id: &str) -> Option<Mailbox>;
-    fn mailboxes(&self, after: Option<&str>, limit: usize) -> MailboxListing;
+
+    /// At most `limit` mailboxes behind the name `after`.
+    fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox>;
+
+    /// Sets what waits in a mailbox; whether it was not there before.
     fn set_mailbox(
         &self,
         id: &str,
         summary: MessageSummary,
         done: Completion,
     ) -> Result<bool, MailboxRefusal>;
+
+    /// Forgets what was set; `false` when there is nothing.
     fn remove_mailbox(&self, id: &str, done: Completion) -> Result<bool, MailboxRefusal>;
+
+    /// A hint.
     fn hint(&self, extension: &str) -> Option<HintView>;
-    fn hints(&self, after: Option<&str>, limit: usize) -> HintListing;
+
+    /// At most `limit` hints behind the extension `after`.
+    fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView>;
+
+    /// Sets the devices of an extension; whether it had none before.
     fn set_hint(&self, hint: &HintConfig, done: Completion) -> Result<bool, HintRefusal>;
+
+    /// Removes what was set of a hint; `false` when there is none.
     fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal>;
 }
 
-impl Desk for Server {
+impl SettingDesk for Server {
     fn mailbox(&self, id: &str) -> Option<Mailbox> {
         self.mailbox(id)
     }
 
-    fn mailboxes(&self, after: Option<&str>, limit: usize) -> MailboxListing {
+    fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
         self.mailboxes(after, limit)
     }
 
@@ -53,7 +67,7 @@ impl Desk for Server {
         self.hint(extension)
     }
 
-    fn hints(&self, after: Option<&str>, limit: usize) -> HintListing {
+    fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
         self.hints(after, limit)
     }
 

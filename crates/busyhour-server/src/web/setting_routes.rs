@@ -1,8 +1,9 @@
 //! `/api/mailboxes` and `/api/hints`.
 
 use super::{
-    desk::Desk,
     fate::{Fate, completion},
+    paging::{BODY_BYTES_MAX, Page, PageQuery},
+    setting_desk::SettingDesk,
 };
 use crate::server::{
     HintConfig, HintRefusal, HintView, LineState, Mailbox, MailboxRefusal, MessageSummary,
@@ -18,9 +19,9 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-type Shared = State<Arc<dyn Desk>>;
+type Shared = State<Arc<dyn SettingDesk>>;
 
-pub(super) fn router(desk: Arc<dyn Desk>) -> Router {
+pub(super) fn router(desk: Arc<dyn SettingDesk>) -> Router {
     Router::new()
         .route("/api/mailboxes", get(mailboxes))
         .route(
@@ -32,7 +33,7 @@ pub(super) fn router(desk: Arc<dyn Desk>) -> Router {
             "/api/hints/{extension}",
             get(hint).put(put_hint).delete(delete_hint),
         )
-        .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(desk)
 }
 
@@ -51,23 +52,10 @@ struct HintBody<'h> {
     configured: bool,
 }
 
-#[derive(Serialize)]
-struct Page<T> {
-    #[serde(flatten)]
-    list: T,
-    next: Option<String>,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HintWish {
     devices: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct PageQuery {
-    after: Option<String>,
-    limit: Option<usize>,
 }
 
 async fn mailboxes(State(desk): Shared, Query(query): Query<PageQuery>) -> Response {
@@ -75,12 +63,13 @@ async fn mailboxes(State(desk): Shared, Query(query): Query<PageQuery>) -> Respo
     struct List<'m> {
         mailboxes: Vec<MailboxBody<'m>>,
     }
-    let Some(limit) = query.limit() else {
-        return bad_limit();
+    let limit = match query.limit() {
+        Ok(limit) => limit,
+        Err(rejection) => return rejection.into_response(),
     };
-    let listing = desk.mailboxes(query.after.as_deref(), limit);
-    let mailboxes = listing.mailboxes.iter().map(MailboxBody::of).collect();
-    let next = listing.next.map(|next| next.as_str().to_owned());
+    let page = desk.mailboxes(query.after.as_deref(), limit);
+    let mailboxes = page.items.iter().map(MailboxBody::of).collect();
+    let next = page.next.map(|next| next.as_str().to_owned());
     let list = List { mailboxes };
     Json(Page { list, next }).into_response()
 }
@@ -126,12 +115,13 @@ async fn hints(State(desk): Shared, Query(query): Query<PageQuery>) -> Response 
     struct List<'h> {
         hints: Vec<HintBody<'h>>,
     }
-    let Some(limit) = query.limit() else {
-        return bad_limit();
+    let limit = match query.limit() {
+        Ok(limit) => limit,
+        Err(rejection) => return rejection.into_response(),
     };
-    let listing = desk.hints(query.after.as_deref(), limit);
-    let hints = listing.hints.iter().map(HintBody::of).collect();
-    let next = listing.next.map(|next| next.as_str().to_owned());
+    let page = desk.hints(query.after.as_deref(), limit);
+    let hints = page.items.iter().map(HintBody::of).collect();
+    let next = page.next.map(|next| next.as_str().to_owned());
     let list = List { hints };
     Json(Page { list, next }).into_response()
 }
@@ -201,13 +191,6 @@ impl<'h> HintBody<'h> {
     }
 }
 
-impl PageQuery {
-    fn limit(&self) -> Option<usize> {
-        let limit = self.limit.unwrap_or(PAGE_LEN);
-        (1..=PAGE_LEN_MAX).contains(&limit).then_some(limit)
-    }
-}
-
 /// What the client has to mend: 400; what is in the way here: 409.
 fn status_of_mailbox(refusal: MailboxRefusal) -> StatusCode {
     match refusal {
@@ -254,15 +237,6 @@ fn no_hint(extension: &str) -> Response {
     )
 }
 
-fn bad_limit() -> Response {
-    let wanted = format_args!("limit: give a whole number from 1 to {PAGE_LEN_MAX}");
-    refuse(StatusCode::BAD_REQUEST, wanted)
-}
-
 fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> Response {
     (status, format!("{reason}\n")).into_response()
 }
-
-const BODY_LEN_MAX: usize = 64 << 10;
-const PAGE_LEN: usize = 1000;
-const PAGE_LEN_MAX: usize = 100_000;

@@ -1,0 +1,40 @@
+//! What the lists of the API have in common.
+
+use super::fate::Rejection;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+/// Which page is asked for.
+#[derive(Deserialize)]
+pub(super) struct PageQuery {
+    pub(super) after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// A page of a list, which has a name of its own.
+#[derive(Serialize)]
+pub(super) struct Page<T> {
+    #[serde(flatten)]
+    pub(super) list: T,
+    /// Pass it as `after` for the next page; null on the last.
+    pub(super) next: Option<String>,
+}
+
+impl PageQuery {
+    /// How much of it.
+    pub(super) fn limit(&self) -> Result<usize, Rejection> {
+        let limit = self.limit.unwrap_or(PAGE_LEN);
+        match (1..=PAGE_LEN_MAX).contains(&limit) {
+            true => Ok(limit),
+            false => {
+                let reason = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
+                Err((StatusCode::BAD_REQUEST, reason))
+            }
+        }
+    }
+}
+
+const PAGE_LEN: usize = 1000;
+const PAGE_LEN_MAX: usize = 100_000;
+/// What is put may be so long: an account with every hint takes less.
+pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
