@@ -1,18 +1,16 @@
 //! What a server refuses that can't keep up, and whom it lets wait, in virtual time.
 
-use busyhour::{buffer::Buffer, runtime::Runtime};
+#[path = "support/exchange.rs"]
+mod exchange;
+
+use busyhour::runtime::Runtime;
 use busyhour_server::{
-    auth::{Answer, Secret},
-    proto::sip::{DigestChallenge, HeaderName, Message},
-    registrar::Flow,
-    server::{Accounts, Authentication, Network, SendError, Server, ServerConfig},
+    proto::sip::{HeaderName, Message},
+    server::{Server, ServerConfig},
     store::{DiskBehaviour, MemoryStore, SimulatedDisk, Store},
 };
-use std::{
-    borrow::Cow,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use exchange::{Sent, digest_config, open_config, proven};
+use std::{sync::Arc, time::Duration};
 
 #[test]
 fn a_queue_that_stands_refuses_newcomers_and_serves_who_is_known() {
@@ -96,7 +94,7 @@ fn who_gives_wrong_passwords_waits_and_nobody_else() {
     let mut ask = |user: &str, password: &str| {
         tries += 1;
         let request = register(user, tries);
-        world.ask(&answered(&request, &challenge, user, password, tries))
+        world.ask(&proven(&request, &challenge, user, password, tries))
     };
     for _ in 0..5 {
         assert!(ask("alice", "wrong").starts_with("SIP/2.0 403 Wrong User Or Password\r\n"));
@@ -120,8 +118,8 @@ fn who_gives_wrong_passwords_waits_and_nobody_else() {
 fn credentials_that_were_overheard_forgive_nothing() {
     let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
     let challenge = world.ask(&register("alice", 1));
-    let good = |cseq| answered(&register("alice", cseq), &challenge, "alice", "alice", 1);
-    let wrong = |cseq| answered(&register("alice", cseq), &challenge, "alice", "wrong", cseq);
+    let good = |cseq| proven(&register("alice", cseq), &challenge, "alice", "alice", 1);
+    let wrong = |cseq| proven(&register("alice", cseq), &challenge, "alice", "wrong", cseq);
     assert!(world.ask(&good(2)).starts_with("SIP/2.0 200 "));
     for cseq in 3..7 {
         world.ask(&wrong(cseq));
@@ -136,27 +134,6 @@ struct World {
     runtime: Runtime,
     server: Server,
     sent: Arc<Sent>,
-}
-
-#[derive(Default)]
-struct Sent(Mutex<Vec<String>>);
-
-impl Network for Sent {
-    fn send(&self, _flow: Flow, datagram: Buffer) -> Result<(), SendError> {
-        let text = String::from_utf8(datagram.to_vec()).unwrap();
-        self.0.lock().unwrap().push(text);
-        Ok(())
-    }
-}
-
-/// Alice and bob, whose passwords are their names.
-struct Users;
-
-impl Accounts for Users {
-    fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
-        let is_user = ["alice", "bob"].contains(&username);
-        is_user.then(|| Cow::Owned(Secret::plaintext(username)))
-    }
 }
 
 impl World {
@@ -212,7 +189,7 @@ impl World {
     fn ask(&self, request: &str) -> String {
         self.sent();
         self.receive(request);
-        if self.sent.0.lock().unwrap().is_empty() {
+        if self.sent.is_empty() {
             self.run();
         }
         self.sent().remove(0)
@@ -234,23 +211,7 @@ impl World {
     }
 
     fn sent(&self) -> Vec<String> {
-        std::mem::take(&mut *self.sent.0.lock().unwrap())
-    }
-}
-
-fn open_config() -> ServerConfig {
-    ServerConfig {
-        domains: vec!["example.com".to_owned()],
-        authentication: Authentication::Open,
-        ..ServerConfig::default()
-    }
-}
-
-fn digest_config() -> ServerConfig {
-    ServerConfig {
-        authentication: Authentication::default(),
-        accounts: Arc::new(Users),
-        ..open_config()
+        self.sent.take()
     }
 }
 
@@ -290,16 +251,4 @@ fn subscribe(call_id: &str, cseq: u32, tag: &str) -> String {
          Event: presence\r\n\
          Content-Length: 0\r\n\r\n"
     )
-}
-
-/// The request with an answer to the first challenge in it.
-fn answered(request: &str, challenge: &str, user: &str, password: &str, count: u32) -> String {
-    let message = Message::parse(challenge.as_bytes()).unwrap();
-    let value = message.header(HeaderName::WwwAuthenticate).unwrap();
-    let challenge = DigestChallenge::parse(value).flatten().unwrap();
-    let answer = Answer::new(&challenge, user, password, "REGISTER", "sip:example.com")
-        .unwrap()
-        .counted(count, "cnonce");
-    let line = format!("Authorization: {answer}\r\nContent-Length");
-    request.replace("Content-Length", &line)
 }

@@ -2,27 +2,20 @@
 
 #[path = "server/credentials.rs"]
 mod credentials;
+#[path = "support/exchange.rs"]
+mod exchange;
 
 use busyhour::{
-    buffer::Buffer,
     clock::Instant,
     runtime::{Runtime, Simulation},
 };
 use busyhour_server::{
-    auth::{Answer, Secret},
-    proto::sip::{DigestChallenge, HeaderName, Message},
-    registrar::Flow,
-    server::{
-        Accounts, Authentication, Limits, Network, SendError, Server, ServerConfig, ServerStats,
-    },
+    proto::sip::Message,
+    server::{Limits, Server, ServerConfig, ServerStats},
     store::{DiskBehaviour, SimulatedDisk},
 };
-use std::{
-    borrow::Cow,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use exchange::{Sent, digest_config, ok, open_config};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 #[test]
 fn a_registration_is_answered_when_it_is_durable_and_not_before() {
@@ -63,7 +56,7 @@ fn retransmissions_are_absorbed_while_in_work_and_answered_afterwards() {
 fn a_binding_request_of_stun_is_told_where_it_came_from() {
     let mut server = Fixture::open();
     server.receive_bytes(b"\x00\x01\x00\x00\x21\x12\xa4\x42twelve bytes");
-    let (_, answer) = server.sent.0.lock().unwrap().pop().expect("an answer");
+    let answer = server.sent.take_last();
     assert_eq!(&answer[..8], b"\x01\x01\x00\x0c\x21\x12\xa4\x42");
     server.receive_bytes(b"\x01\x01\x00\x00\x21\x12\xa4\x42twelve bytes");
     assert_eq!(server.sent(), [""; 0], "an answer is not answered");
@@ -427,25 +420,6 @@ struct Fixture {
     lived: Duration,
 }
 
-#[derive(Default)]
-struct Sent(Mutex<Vec<(Flow, Buffer)>>);
-
-impl Network for Sent {
-    fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
-        self.0.lock().unwrap().push((flow, datagram));
-        Ok(())
-    }
-}
-
-struct Users;
-
-impl Accounts for Users {
-    fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
-        let is_user = ["alice", "bob"].contains(&username);
-        is_user.then(|| Cow::Owned(Secret::plaintext("secret")))
-    }
-}
-
 impl Fixture {
     fn open() -> Self {
         Self::with(open_config())
@@ -506,14 +480,11 @@ impl Fixture {
     }
 
     fn sent(&self) -> Vec<String> {
-        let sent = std::mem::take(&mut *self.sent.0.lock().unwrap());
-        let text = |bytes: &Buffer| String::from_utf8(bytes.to_vec()).unwrap();
-        sent.iter().map(|(_, datagram)| text(datagram)).collect()
+        self.sent.take()
     }
 
     fn sent_to(&self) -> Vec<SocketAddr> {
-        let sent = std::mem::take(&mut *self.sent.0.lock().unwrap());
-        sent.iter().map(|(flow, _)| flow.remote).collect()
+        self.sent.take_remotes()
     }
 
     fn stats(&self) -> ServerStats {
@@ -522,22 +493,6 @@ impl Fixture {
 
     fn simulation(&self) -> &Simulation {
         self.runtime.simulation().unwrap()
-    }
-}
-
-fn open_config() -> ServerConfig {
-    ServerConfig {
-        domains: vec!["example.com".to_owned()],
-        authentication: Authentication::Open,
-        ..ServerConfig::default()
-    }
-}
-
-fn digest_config() -> ServerConfig {
-    ServerConfig {
-        authentication: Authentication::default(),
-        accounts: Arc::new(Users),
-        ..open_config()
     }
 }
 
@@ -573,37 +528,6 @@ fn subscribe(cseq: u32, tag: &str, headers: &str) -> String {
          Contact: <sip:bob@192.0.2.9:5070>\r\n\
          {headers}\r\n\
          Content-Length: 0\r\n\r\n"
-    )
-}
-
-/// The request with an answer to the first challenge in it.
-fn answered(request: &str, challenge: &str, user: &str, password: &str) -> String {
-    let answer = answer(challenge, user, password).counted(1, "cnonce");
-    with_answer(request, &answer.to_string())
-}
-
-fn answer<'a>(challenge: &'a str, user: &'a str, password: &str) -> Answer<'a> {
-    let message = Message::parse(challenge.as_bytes()).unwrap();
-    let value = message.header(HeaderName::WwwAuthenticate).unwrap();
-    let challenge = DigestChallenge::parse(value).flatten().unwrap();
-    Answer::new(&challenge, user, password, "REGISTER", "sip:example.com").unwrap()
-}
-
-fn with_answer(request: &str, answer: &str) -> String {
-    let line = format!("Authorization: {answer}\r\nContent-Length");
-    request.replace("Content-Length", &line)
-}
-
-fn ok(notify: &str) -> String {
-    let head = notify.split("\r\n\r\n").next().unwrap();
-    let wanted = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
-    let kept = head
-        .lines()
-        .filter(|line| wanted.iter().any(|name| line.starts_with(name)));
-    let lines: Vec<_> = kept.collect();
-    format!(
-        "SIP/2.0 200 OK\r\n{}\r\nContent-Length: 0\r\n\r\n",
-        lines.join("\r\n")
     )
 }
 

@@ -3,7 +3,10 @@
 //! state after a newer one, versions only grow, and when quiet has returned
 //! everybody holds the last state that was acknowledged.
 
-use crate::world::{DIALOG, World, answer, body, header};
+use crate::{
+    random::Random,
+    world::{DIALOG, World, answer, body, header},
+};
 use busyhour_server::proto::sip::Message;
 use std::collections::BTreeMap;
 
@@ -73,7 +76,7 @@ impl Lossy {
         Self {
             seed,
             world,
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random: Random::new(seed),
             now_ms: 0,
             way: BTreeMap::new(),
             sent_count: 0,
@@ -132,7 +135,7 @@ impl Lossy {
         };
         for _ in 0..copies {
             self.sent_count += 1;
-            let at = self.now_ms + self.random.below(delay_ms);
+            let at = self.now_ms + self.random.within(0, delay_ms);
             self.way
                 .insert((at, self.sent_count), (to, datagram.clone()));
         }
@@ -205,7 +208,7 @@ impl Lossy {
         );
         self.publisher.etag = Some(header(response, "SIP-ETag"));
         self.publisher.acknowledged = self.publisher.number;
-        self.publisher.next_at = self.now_ms + self.random.below(2_000);
+        self.publisher.next_at = self.now_ms + self.random.within(0, 2_000);
     }
 
     fn notified(&mut self, notify: &str) {
@@ -271,22 +274,6 @@ fn version(notify: &str) -> u32 {
 fn branch(message: &str) -> String {
     let message = Message::parse(message.as_bytes()).unwrap();
     message.via().unwrap().branch().unwrap().to_owned()
-}
-
-/// Xorshift: the same seed gives the same run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-
-    fn pick(&mut self, choices: &[u64]) -> u64 {
-        choices[self.below(choices.len() as u64) as usize]
-    }
 }
 
 const STEP_MS: u64 = 20;

@@ -1,10 +1,15 @@
 //! The event server from datagram to datagram, in virtual time: message
 //! waiting, publications, hints, and what watchers are told of each.
 
+#[path = "../support/exchange.rs"]
+mod exchange;
 mod hints;
 mod lossy;
 mod messages;
 mod publish;
+#[path = "../sim/random.rs"]
+#[allow(dead_code, reason = "the simulation uses the rest")]
+mod random;
 mod registration;
 mod rules;
 mod world;

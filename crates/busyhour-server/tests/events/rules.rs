@@ -1,7 +1,7 @@
 //! What every watcher can rely on: retransmission and its end, one dialog that
 //! is over, the pace, and counts that only grow.
 
-use crate::world::{DIALOG, World, answer, body, dialog, header, ok, open_config};
+use crate::world::{World, answer, body, header, ok, open_config};
 use busyhour_server::{
     server::{Limits, ServerConfig},
     watch::Policy,
@@ -110,14 +110,7 @@ fn changes_come_no_faster_than_the_pace_and_the_last_is_never_lost() {
     let mut told = Vec::new();
     let mut etag = String::new();
     for state in states {
-        let headers = match etag.as_str() {
-            "" => DIALOG.to_owned(),
-            etag => format!("{DIALOG}SIP-If-Match: {etag}\r\n"),
-        };
-        etag = header(
-            &world.publish("alice", &headers, &dialog(state)),
-            "SIP-ETag",
-        );
+        etag = world.publish_next("alice", &etag, state);
         told.extend(world.notified());
         world.pass(100);
         told.extend(world.notified());
@@ -159,14 +152,7 @@ fn versions_only_grow() {
     let mut versions = vec![version(&world.watch("w", "alice", "dialog"))];
     let mut etag = String::new();
     for state in ["early", "confirmed", "terminated"] {
-        let headers = match etag.as_str() {
-            "" => DIALOG.to_owned(),
-            etag => format!("{DIALOG}SIP-If-Match: {etag}\r\n"),
-        };
-        etag = header(
-            &world.publish("alice", &headers, &dialog(state)),
-            "SIP-ETag",
-        );
+        etag = world.publish_next("alice", &etag, state);
         versions.push(version(&world.only_notify()));
     }
     let (_, notify) = world.subscribe("w", "alice", "Event: dialog\r\n");

@@ -1,25 +1,18 @@
 //! A server without a disk or a network, and those who speak with it.
 
+pub use crate::exchange::{answer, digest_config, ok, open_config};
+
+use crate::exchange::{Sent, proven};
 use busyhour::{
     buffer::{Buffer, BufferMut},
     runtime::Runtime,
 };
 use busyhour_server::{
-    auth::{Answer, Secret},
-    proto::sip::{DigestChallenge, HeaderName, Message},
-    registrar::Flow,
-    server::{
-        Accounts, Authentication, HintConfig, Network, SendError, Server, ServerConfig, ServerStats,
-    },
+    proto::sip::Message,
+    server::{HintConfig, Server, ServerConfig, ServerStats},
     store::{AccountEntry, Completion, MemoryStore},
 };
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 pub struct World {
     runtime: Runtime,
@@ -28,30 +21,6 @@ pub struct World {
     last_cseq: u32,
     /// Our tag of each dialog, by its Call-ID.
     dialogs: HashMap<String, String>,
-}
-
-#[derive(Default)]
-struct Sent(Mutex<Vec<Buffer>>);
-
-impl Network for Sent {
-    fn send(&self, _flow: Flow, datagram: Buffer) -> Result<(), SendError> {
-        self.0.lock().unwrap().push(datagram);
-        Ok(())
-    }
-}
-
-/// Alice, bob and carol, whose passwords are their names; bob shares the box of alice.
-struct Users;
-
-impl Accounts for Users {
-    fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
-        let is_known = ["alice", "bob", "carol"].contains(&username);
-        is_known.then(|| Cow::Owned(Secret::plaintext(username)))
-    }
-
-    fn mailbox(&self, username: &str) -> Option<String> {
-        (username == "bob").then(|| "alice".to_owned())
-    }
 }
 
 /// The store has no reason to refuse anything here.
@@ -158,14 +127,23 @@ impl World {
         self.ask("PUBLISH", user, headers, body)
     }
 
+    /// Publishes a dialog in this state in the place of that with the entity-tag,
+    /// or anew where that is empty; the new entity-tag.
+    pub fn publish_next(&mut self, user: &str, etag: &str, state: &str) -> String {
+        let headers = match etag {
+            "" => DIALOG.to_owned(),
+            etag => format!("{DIALOG}SIP-If-Match: {etag}\r\n"),
+        };
+        header(&self.publish(user, &headers, &dialog(state)), "SIP-ETag")
+    }
+
     /// Asks again with the password after the challenge.
     pub fn publish_as(&mut self, account: &str, user: &str, headers: &str, body: &str) -> String {
         let request = self.request("PUBLISH", user, None, "publish", headers, body);
         self.receive(&request);
         let challenge = self.sent().remove(0);
         assert!(challenge.starts_with("SIP/2.0 401 "), "{challenge}");
-        let uri = format!("sip:{user}@example.com");
-        self.receive(&proven(&request, &challenge, account, "PUBLISH", &uri));
+        self.receive(&proven(&request, &challenge, account, account, 1));
         self.sent().remove(0)
     }
 
@@ -173,8 +151,7 @@ impl World {
         let request = self.request("SUBSCRIBE", user, None, account, headers, "");
         self.receive(&request);
         let challenge = self.sent().remove(0);
-        let uri = format!("sip:{user}@example.com");
-        self.receive(&proven(&request, &challenge, account, "SUBSCRIBE", &uri));
+        self.receive(&proven(&request, &challenge, account, account, 1));
         self.sent()
     }
 
@@ -182,10 +159,7 @@ impl World {
     pub fn ask(&mut self, method: &str, user: &str, headers: &str, body: &str) -> String {
         let request = self.request(method, user, None, "ask", headers, body);
         self.receive(&request);
-        let mut sent = self.sent.0.lock().unwrap();
-        let is_answer = |bytes: &Buffer| bytes.starts_with(b"SIP/2.0 ");
-        let answer = sent.iter().position(is_answer).expect("an answer");
-        String::from_utf8(sent.remove(answer).to_vec()).unwrap()
+        self.sent.take_response()
     }
 
     pub fn request(
@@ -266,29 +240,11 @@ impl World {
     }
 
     pub fn sent(&self) -> Vec<String> {
-        let sent = std::mem::take(&mut *self.sent.0.lock().unwrap());
-        let text = |bytes: &Buffer| String::from_utf8(bytes.to_vec()).unwrap();
-        sent.iter().map(text).collect()
+        self.sent.take()
     }
 
     pub fn stats(&self) -> ServerStats {
         self.server.stats()
-    }
-}
-
-pub fn open_config() -> ServerConfig {
-    ServerConfig {
-        domains: vec!["example.com".to_owned()],
-        authentication: Authentication::Open,
-        ..ServerConfig::default()
-    }
-}
-
-pub fn digest_config() -> ServerConfig {
-    ServerConfig {
-        authentication: Authentication::default(),
-        accounts: Arc::new(Users),
-        ..open_config()
     }
 }
 
@@ -327,33 +283,3 @@ pub fn dialog(state: &str) -> String {
 }
 
 pub const DIALOG: &str = "Event: dialog\r\nContent-Type: application/dialog-info+xml\r\n";
-
-/// What answers a request: 200.
-pub fn ok(request: &str) -> String {
-    answer(request, "200 OK")
-}
-
-pub fn answer(request: &str, status: &str) -> String {
-    let head = request.split("\r\n\r\n").next().unwrap();
-    let wanted = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
-    let kept = head
-        .lines()
-        .filter(|line| wanted.iter().any(|name| line.starts_with(name)));
-    let lines: Vec<_> = kept.collect();
-    format!(
-        "SIP/2.0 {status}\r\n{}\r\nContent-Length: 0\r\n\r\n",
-        lines.join("\r\n")
-    )
-}
-
-/// The request with an answer to the first challenge in it.
-fn proven(request: &str, challenge: &str, user: &str, method: &str, uri: &str) -> String {
-    let message = Message::parse(challenge.as_bytes()).unwrap();
-    let value = message.header(HeaderName::WwwAuthenticate).unwrap();
-    let challenge = DigestChallenge::parse(value).flatten().unwrap();
-    let answer = Answer::new(&challenge, user, user, method, uri)
-        .unwrap()
-        .counted(1, "cnonce");
-    let line = format!("Authorization: {answer}\r\nContent-Length");
-    request.replace("Content-Length", &line)
-}

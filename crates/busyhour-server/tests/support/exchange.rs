@@ -1,0 +1,141 @@
+//! What tests exchange with a server in virtual time: whom it knows, what it
+//! sent, and what answers that.
+#![allow(dead_code)] // each test file uses its own part
+
+use busyhour::buffer::Buffer;
+use busyhour_server::{
+    auth::{Answer, Secret},
+    proto::sip::{DigestChallenge, HeaderName, Message},
+    registrar::Flow,
+    server::{Accounts, Authentication, Network, SendError, ServerConfig},
+};
+use std::{
+    borrow::Cow,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+/// A network that keeps what is sent.
+#[derive(Default)]
+pub struct Sent(Mutex<Vec<(Flow, Buffer)>>);
+
+impl Network for Sent {
+    fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        self.0.lock().unwrap().push((flow, datagram));
+        Ok(())
+    }
+}
+
+impl Sent {
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().unwrap().is_empty()
+    }
+
+    /// What was sent since the last look.
+    pub fn take(&self) -> Vec<String> {
+        let sent = std::mem::take(&mut *self.0.lock().unwrap());
+        sent.iter().map(|(_, datagram)| text(datagram)).collect()
+    }
+
+    /// The last of it, which may be no text, and leaves the rest.
+    #[track_caller]
+    pub fn take_last(&self) -> Buffer {
+        let (_, datagram) = self.0.lock().unwrap().pop().expect("something was sent");
+        datagram
+    }
+
+    /// Where it went.
+    pub fn take_remotes(&self) -> Vec<SocketAddr> {
+        let sent = std::mem::take(&mut *self.0.lock().unwrap());
+        sent.iter().map(|(flow, _)| flow.remote).collect()
+    }
+
+    /// The first response, and leaves the rest.
+    #[track_caller]
+    pub fn take_response(&self) -> String {
+        let mut sent = self.0.lock().unwrap();
+        let is_response = |(_, bytes): &(Flow, Buffer)| bytes.starts_with(b"SIP/2.0 ");
+        let place = sent.iter().position(is_response).expect("a response");
+        text(&sent.remove(place).1)
+    }
+}
+
+/// Alice, bob and carol, whose passwords are their names; bob shares the box of alice.
+struct Users;
+
+impl Accounts for Users {
+    fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
+        let is_known = ["alice", "bob", "carol"].contains(&username);
+        is_known.then(|| Cow::Owned(Secret::plaintext(username)))
+    }
+
+    fn mailbox(&self, username: &str) -> Option<String> {
+        (username == "bob").then(|| "alice".to_owned())
+    }
+}
+
+pub fn open_config() -> ServerConfig {
+    ServerConfig {
+        domains: vec!["example.com".to_owned()],
+        authentication: Authentication::Open,
+        ..ServerConfig::default()
+    }
+}
+
+/// With the accounts of alice, bob and carol.
+pub fn digest_config() -> ServerConfig {
+    ServerConfig {
+        authentication: Authentication::default(),
+        accounts: Arc::new(Users),
+        ..open_config()
+    }
+}
+
+/// What answers a request: 200.
+pub fn ok(request: &str) -> String {
+    answer(request, "200 OK")
+}
+
+pub fn answer(request: &str, status: &str) -> String {
+    let head = request.split("\r\n\r\n").next().unwrap();
+    let wanted = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+    let kept = head
+        .lines()
+        .filter(|line| wanted.iter().any(|name| line.starts_with(name)));
+    let lines: Vec<_> = kept.collect();
+    format!(
+        "SIP/2.0 {status}\r\n{}\r\nContent-Length: 0\r\n\r\n",
+        lines.join("\r\n")
+    )
+}
+
+/// The request with an answer to the first challenge in it, which is used for
+/// the `count`th time.
+pub fn proven(request: &str, challenge: &str, user: &str, password: &str, count: u32) -> String {
+    let proof = proof(request, challenge, user, password).counted(count, "cnonce");
+    with_proof(request, &proof.to_string())
+}
+
+/// An answer to the first challenge.
+pub fn proof<'a>(
+    request: &'a str,
+    challenge: &'a str,
+    user: &'a str,
+    password: &str,
+) -> Answer<'a> {
+    let (method, rest) = request.split_once(' ').unwrap();
+    let (uri, _) = rest.split_once(' ').unwrap();
+    let message = Message::parse(challenge.as_bytes()).unwrap();
+    let value = message.header(HeaderName::WwwAuthenticate).unwrap();
+    let challenge = DigestChallenge::parse(value).flatten().unwrap();
+    Answer::new(&challenge, user, password, method, uri).unwrap()
+}
+
+pub fn with_proof(request: &str, proof: &str) -> String {
+    let line = format!("Authorization: {proof}\r\nContent-Length");
+    request.replace("Content-Length", &line)
+}
+
+fn text(datagram: &Buffer) -> String {
+    String::from_utf8(datagram.to_vec()).unwrap()
+}
