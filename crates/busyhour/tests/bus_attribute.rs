@@ -1,47 +1,20 @@
 //! Subscriptions by the value of an attribute: an index for predicates.
 
+#[path = "model/log.rs"]
+mod log;
 #[path = "model/level.rs"]
 mod model;
 
 use busyhour::{
-    bus::{Attribute, Delivery, Subscription, SubscriptionBuilder, Topic},
-    clock::{Clock, UnixTime},
-    pool::TaskPool,
+    bus::{Attribute, Topic},
     task::Overflow,
 };
+use log::{Log, stepped_pool};
 use model::{Level, cached, delivered, level};
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
-
-/// A line and its level, none when it was cleared.
-type Heard = (u32, Option<u32>);
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Heard>>>);
-
-impl Log {
-    fn start(&self, builder: SubscriptionBuilder<Level>) -> Subscription<Level> {
-        let log = self.clone();
-        builder.start(move |delivery| {
-            let heard = match delivery {
-                Delivery::Event(event, _) => (event.line, Some(event.level)),
-                Delivery::Cleared(line, _) => (*line, None),
-                Delivery::Replayed | Delivery::Lost(_) => return,
-            };
-            log.0.lock().unwrap().push(heard);
-        })
-    }
-
-    fn take(&self) -> Vec<Heard> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
-fn pool() -> TaskPool {
-    TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)))
-}
 
 /// An event costs one computation for the index and one for each subscription
 /// it finds, however many there are.
@@ -69,7 +42,7 @@ fn an_event_visits_only_those_who_want_its_value() {
         } else {
             &[]
         };
-        assert_eq!(log.take(), heard);
+        assert_eq!(log.take_levels(), heard);
     }
     assert_eq!(
         topic.clear(&7).delivered,
@@ -98,7 +71,7 @@ fn one_event_reaches_each_attribute_and_each_other_kind_once() {
     assert_eq!(topic.publish(level(8, 3)), delivered(5));
     assert_eq!(topic.publish(level(8, 4)).delivered, 3);
     assert_eq!(topic.publish(level(9, 3)).delivered, 3);
-    assert_eq!(log.take().len(), 11);
+    assert_eq!(log.take_levels().len(), 11);
 }
 
 #[test]
@@ -109,7 +82,7 @@ fn a_replay_tells_only_what_has_the_value() {
         let _ = topic.publish(level(line, line));
     }
     let _watch = log.start(topic.subscribe().having(&of, 1).replay());
-    let mut heard = log.take();
+    let mut heard = log.take_levels();
     heard.sort_unstable();
     assert_eq!(heard, [1, 3, 5, 7, 9].map(|line| (line, Some(line))));
 }
@@ -117,7 +90,7 @@ fn a_replay_tells_only_what_has_the_value() {
 #[test]
 fn losses_lags_and_waits_are_those_of_any_subscription() {
     let of = Attribute::new(|event: &Level| event.level % 2);
-    let (topic, pool, log) = (cached(), pool(), Log::default());
+    let (topic, pool, log) = (cached(), stepped_pool(), Log::default());
     let builder = topic.subscribe().having(&of, 1).capacity(2).on(&pool);
     let watch = log.start(builder.replay());
     while pool.step() {}
@@ -125,7 +98,11 @@ fn losses_lags_and_waits_are_those_of_any_subscription() {
     assert_eq!((lost, watch.lost()), (8, 8));
     assert_eq!(topic.stats().slowest_queued_len, 2);
     while pool.step() {}
-    assert_eq!(log.take().len(), 10, "brought up to date from the cache");
+    assert_eq!(
+        log.take_levels().len(),
+        10,
+        "brought up to date from the cache"
+    );
 
     let waiting = topic.subscribe().having(&of, 1).capacity(1).on(&pool);
     let waiting = log.start(waiting.overflow(Overflow::Block));
@@ -142,7 +119,7 @@ fn losses_lags_and_waits_are_those_of_any_subscription() {
 #[test]
 fn lanes_share_an_attribute() {
     let of = Attribute::new(|event: &Level| event.level);
-    let (topic, pool) = (Topic::builder("lanes").build(), pool());
+    let (topic, pool) = (Topic::builder("lanes").build(), stepped_pool());
     let heard = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&heard);
     let lanes = topic.subscribe().having(&of, 1).on(&pool);

@@ -1,5 +1,7 @@
 //! Who clears a key is told of every loss, as who publishes is.
 
+#[path = "model/log.rs"]
+mod log;
 #[path = "model/level.rs"]
 mod model;
 
@@ -10,6 +12,7 @@ use busyhour::{
     task::Overflow,
     timer::Timers,
 };
+use log::stepped_pool;
 use model::{Level, cached, delivered, level};
 use std::{
     sync::{
@@ -19,11 +22,6 @@ use std::{
     thread,
     time::Duration,
 };
-
-/// Runs only when it is stepped.
-fn pool() -> TaskPool {
-    TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)))
-}
 
 /// A subscription whose queue nobody empties, and what it was told it lost.
 fn slow(
@@ -50,7 +48,7 @@ fn one_key() -> Cleared {
 #[test]
 fn a_notice_that_finds_no_room_is_told_and_announced() {
     for overflow in [Overflow::Reject, Overflow::DropOldest] {
-        let (topic, pool) = (cached(), pool());
+        let (topic, pool) = (cached(), stepped_pool());
         let builder = topic.subscribe().capacity(1).overflow(overflow);
         let (watch, announced) = slow(builder, &pool);
         assert_eq!(topic.publish(level(1, 1)), delivered(1));
@@ -71,7 +69,7 @@ fn a_notice_that_finds_no_room_is_told_and_announced() {
 
 #[test]
 fn a_laggard_is_counted_for_each_notice_and_brought_up_to_date() {
-    let (topic, pool) = (cached(), pool());
+    let (topic, pool) = (cached(), stepped_pool());
     let (watch, announced) = slow(topic.subscribe().replay().capacity(1), &pool);
     while pool.step() {}
     let _ = topic.publish(level(1, 1));
@@ -86,7 +84,7 @@ fn a_laggard_is_counted_for_each_notice_and_brought_up_to_date() {
 
 #[test]
 fn a_notice_takes_the_place_of_what_waits_only_where_that_was_asked_for() {
-    let (topic, pool) = (cached(), pool());
+    let (topic, pool) = (cached(), stepped_pool());
     let (_conflating, _) = slow(topic.subscribe().conflate(), &pool);
     let (keeping, _) = slow(topic.subscribe(), &pool);
     let _ = topic.publish(level(1, 1));

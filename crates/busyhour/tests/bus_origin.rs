@@ -1,66 +1,32 @@
 //! Every event bears the node it started on, wherever it is heard.
 
+#[path = "model/log.rs"]
+mod log;
 #[path = "model/level.rs"]
 mod model;
 
 use busyhour::{
-    bus::{Delivery, ForwardError, Message, Origin, Router, Subscription, Topic},
-    clock::{Clock, UnixTime},
-    pool::TaskPool,
+    bus::{Delivery, ForwardError, Message, Origin, Router, Topic},
     task::Overflow,
 };
 use futures_core::Stream;
+use log::{HERE, Log, THERE, stepped_pool};
 use model::{Level, cached, delivered, level};
 use std::{
     pin::pin,
-    sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
 };
 
-const HERE: Origin = Origin(1);
-const THERE: Origin = Origin(2);
 const ELSEWHERE: Origin = Origin(3);
-
-/// What was heard of a line, and from whom; no level when it was cleared.
-type Heard = (u32, Option<u32>, Origin);
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Heard>>>);
-
-impl Log {
-    fn hear(&self, delivery: &Delivery<'_, Level>) {
-        let heard = match delivery {
-            Delivery::Event(event, origin) => (event.line, Some(event.level), *origin),
-            Delivery::Cleared(line, origin) => (**line, None, *origin),
-            Delivery::Replayed | Delivery::Lost(_) => return,
-        };
-        self.0.lock().unwrap().push(heard);
-    }
-
-    fn take(&self) -> Vec<Heard> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
-
-    fn watch(&self, topic: &Topic<Level>) -> Subscription<Level> {
-        let log = self.clone();
-        let watch = topic.subscribe().replay();
-        watch.start(move |delivery| log.hear(&delivery))
-    }
-}
 
 fn here() -> Topic<Level> {
     Topic::builder("levels").cached().origin(HERE).build()
 }
 
-/// Runs only when it is stepped.
-fn pool() -> TaskPool {
-    TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)))
-}
-
 #[test]
 fn an_event_is_heard_with_the_node_that_published_it() {
     let (topic, log) = (here(), Log::default());
-    let _watch = log.watch(&topic);
+    let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish(level(1, 1));
     let _ = topic.publish_from(THERE, level(1, 2));
     assert_eq!(topic.publish_from(HERE, level(2, 3)), delivered(1));
@@ -81,7 +47,7 @@ fn an_event_is_heard_with_the_node_that_published_it() {
 #[test]
 fn a_topic_without_a_number_is_node_zero() {
     let (topic, log) = (cached(), Log::default());
-    let _watch = log.watch(&topic);
+    let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish(level(1, 1));
     assert_eq!(log.take(), [(1, Some(1), Origin(0))]);
 }
@@ -90,7 +56,7 @@ fn a_topic_without_a_number_is_node_zero() {
 fn a_topic_without_a_cache_tells_the_origin_too() {
     let topic = Topic::builder("calls").origin(HERE).build();
     let log = Log::default();
-    let _watch = log.watch(&topic);
+    let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish_from(THERE, level(1, 1));
     let _ = topic.publish(level(1, 2));
     assert_eq!(log.take(), [(1, Some(1), THERE), (1, Some(2), HERE)]);
@@ -105,7 +71,7 @@ fn a_replay_tells_who_spoke_last() {
     let _ = topic.publish(level(2, 2));
     let _ = topic.publish(level(3, 1));
     let _ = topic.publish_from(ELSEWHERE, level(3, 2));
-    let _watch = log.watch(&topic);
+    let _watch = log.start(topic.subscribe().replay());
     let mut heard = log.take();
     heard.sort_unstable();
     let expected = [
@@ -119,7 +85,7 @@ fn a_replay_tells_who_spoke_last() {
 /// What a laggard is told later, cleared keys included, has its origin too.
 #[test]
 fn a_laggard_is_told_who_spoke() {
-    let (topic, log, pool) = (here(), Log::default(), pool());
+    let (topic, log, pool) = (here(), Log::default(), stepped_pool());
     let heard = log.clone();
     let watch = topic.subscribe().replay().capacity(1).on(&pool);
     let watch = watch.start(move |delivery| heard.hear(&delivery));
@@ -151,7 +117,7 @@ fn a_laggard_is_told_who_spoke() {
 
 #[test]
 fn a_conflated_event_keeps_its_own_origin() {
-    let (topic, log, pool) = (here(), Log::default(), pool());
+    let (topic, log, pool) = (here(), Log::default(), stepped_pool());
     let heard = log.clone();
     let watch = topic.subscribe().conflate().on(&pool);
     let _watch = watch.start(move |delivery| heard.hear(&delivery));
@@ -194,7 +160,7 @@ fn a_forwarded_event_keeps_its_origin() -> Result<(), ForwardError> {
     let (from, to, log) = (here(), here(), Log::default());
     let _ = from.publish_from(THERE, level(1, 1));
     let forward = from.forward_to(&to)?;
-    let _watch = log.watch(&to);
+    let _watch = log.start(to.subscribe().replay());
     let _ = from.publish_from(ELSEWHERE, level(2, 1));
     let _ = from.publish(level(3, 1));
     let _ = from.clear_from(THERE, &1);
@@ -217,7 +183,7 @@ fn a_fold_tells_who_spoke_last_and_what_each_says() {
         })
         .build();
     let log = Log::default();
-    let _watch = log.watch(&topic);
+    let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish(level(1, 1));
     let _ = topic.publish_from(THERE, level(1, 10));
     assert_eq!(topic.get_from(HERE, &1), Some(level(1, 1)));
@@ -257,7 +223,7 @@ fn a_node_that_is_gone_takes_its_events_along() {
 #[test]
 fn losses_do_not_mix_up_origins() {
     let topic = Topic::builder("calls").origin(HERE).build();
-    let (log, pool) = (Log::default(), pool());
+    let (log, pool) = (Log::default(), stepped_pool());
     let heard = log.clone();
     let watch = topic.subscribe().capacity(2).overflow(Overflow::DropOldest);
     let _watch = watch.on(&pool).start(move |delivery| heard.hear(&delivery));
@@ -267,4 +233,19 @@ fn losses_do_not_mix_up_origins() {
     while pool.step() {}
     let expected = [(1, Some(3), Origin(3)), (1, Some(4), Origin(4))];
     assert_eq!(log.take(), expected);
+}
+
+#[test]
+fn a_topic_behind_another_tells_on_which_node_it_began() {
+    let (one, all, log) = (here(), cached(), Log::default());
+    let _ = one.publish(level(1, 1));
+    let _forward = one.forward_to(&all).unwrap();
+    let _watch = log.start(all.subscribe());
+    assert_eq!(all.origin_of(&1), Some(HERE), "what was there already");
+    let _ = one.publish(level(2, 1));
+    let _ = one.publish_from(Origin(0), level(2, 2));
+    let _ = one.clear(&1);
+    let expected = [(2, Some(1), HERE), (2, Some(2), Origin(0)), (1, None, HERE)];
+    assert_eq!(log.take(), expected);
+    assert_eq!(all.origin_of(&2), Some(Origin(0)));
 }
