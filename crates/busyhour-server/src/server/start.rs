@@ -19,7 +19,7 @@ use super::{
 use crate::{
     auth::{Authenticator, RealmError},
     registrar::{BindingChange, Domains},
-    store::{Change, Contents, SettingKind, Store, StoreError, StoredBinding},
+    store::{Account, Change, Contents, SettingKind, Store, StoreError, StoredBinding},
 };
 use busyhour::{runtime::Runtime, timer::AddError};
 use std::{
@@ -59,40 +59,7 @@ impl Core {
         let bindings = std::mem::take(&mut contents.bindings);
         let last_id = bindings.iter().map(|stored| stored.id.0).max();
         let accounts = std::mem::take(&mut contents.accounts);
-        let realm = config.authentication.realm();
-        let secrets = Secrets::new(&runtime)?;
-        let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
-        let is_open = config.authentication == Authentication::Open;
-        let policy = iax2::policy(config.call_tokens, is_open, &config.limits);
-        let parts = Parts {
-            states: runtime.topic("device-state").cached().build(),
-            registrations: runtime.topic("registration").build(),
-            domains: Domains::new(config.domains.iter().cloned()),
-            authenticator: authenticator(&runtime, &config)?,
-            directory: Directory::new(realm, accounts, config.accounts.clone()),
-            logins: Logins::new(device_seed),
-            devices: Devices::new(config.limits.devices_max, device_seed, runtime.pool()),
-            mailboxes: Mailboxes::new(
-                runtime.topic("mailbox").cached().build(),
-                config.limits.mailboxes_max,
-            ),
-            hints: Hints::new(
-                runtime.topic("extension-state").cached().build(),
-                config.limits.hints_max,
-            ),
-            watchers: Watchers::new(config.limits.watchers_max),
-            transactions: Transactions::new(config.limits.transactions_max, transaction_seeds),
-            nonces: Nonces::new(
-                config.limits.nonces_max,
-                Authenticator::NONCE_LIFE.as_secs(),
-            ),
-            iax2: Iax2::new(&runtime, random_key(&runtime)?, device_seed, &policy),
-            secrets,
-            runtime,
-            config,
-            network,
-            store,
-        };
+        let parts = parts(runtime, config, network, store, accounts)?;
         let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1));
         core.restore(bindings);
         core.sweep_transactions()?;
@@ -180,6 +147,50 @@ impl Core {
         let timer = timers.after(SWEEP_PERIOD).on(self.runtime().pool());
         timer.run_as_told(sweep).map(drop)
     }
+}
+
+/// What a server is made of, before anything is taken back in.
+fn parts(
+    runtime: Runtime,
+    config: ServerConfig,
+    network: Arc<dyn Network>,
+    store: Box<dyn Store>,
+    accounts: Vec<Account>,
+) -> Result<Parts, StartError> {
+    let realm = config.authentication.realm();
+    let secrets = Secrets::new(&runtime)?;
+    let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
+    let is_open = config.authentication == Authentication::Open;
+    let policy = iax2::policy(config.call_tokens, is_open, &config.limits);
+    Ok(Parts {
+        states: runtime.topic("device-state").cached().build(),
+        registrations: runtime.topic("registration").build(),
+        domains: Domains::new(config.domains.iter().cloned()),
+        authenticator: authenticator(&runtime, &config)?,
+        directory: Directory::new(realm, accounts, config.accounts.clone()),
+        logins: Logins::new(device_seed),
+        devices: Devices::new(config.limits.devices_max, device_seed, runtime.pool()),
+        mailboxes: Mailboxes::new(
+            runtime.topic("mailbox").cached().build(),
+            config.limits.mailboxes_max,
+        ),
+        hints: Hints::new(
+            runtime.topic("extension-state").cached().build(),
+            config.limits.hints_max,
+        ),
+        watchers: Watchers::new(config.limits.watchers_max),
+        transactions: Transactions::new(config.limits.transactions_max, transaction_seeds),
+        nonces: Nonces::new(
+            config.limits.nonces_max,
+            Authenticator::NONCE_LIFE.as_secs(),
+        ),
+        iax2: Iax2::new(&runtime, random_key(&runtime)?, device_seed, &policy),
+        secrets,
+        runtime,
+        config,
+        network,
+        store,
+    })
 }
 
 /// The key is new at each start: what was sent before is worth nothing to those

@@ -3,7 +3,7 @@
 use crate::world::{World, body, digest_config, header};
 
 #[test]
-fn a_registration_is_told_from_its_begin_to_its_end() {
+fn a_registration_is_told_when_it_begins() {
     let mut world = World::open();
     let first = world.watch("w", "alice", "reg");
     assert_eq!(header(&first, "Content-Type"), "application/reginfo+xml");
@@ -28,7 +28,13 @@ fn a_registration_is_told_from_its_begin_to_its_end() {
     let contact = "<contact id=\"b1\" state=\"active\" event=\"registered\" callid=\"ask\" cseq=\"2\" \
                    expires=\"600\"><uri>sip:alice@192.0.2.7</uri></contact>";
     assert!(body(&told).contains(contact), "{told}");
+}
 
+#[test]
+fn each_step_of_a_registration_is_told_by_its_name() {
+    let mut world = World::open();
+    world.register("alice", 600);
+    world.watch("w", "alice", "reg");
     world.pass(1_000);
     world.register("alice", 600);
     assert!(body(&world.only_notify()).contains("event=\"refreshed\""));

@@ -1,0 +1,175 @@
+//! The engine of devices and their watchers against a server made by hand.
+
+use super::*;
+use crate::storm::args::Transport;
+use std::time::Duration;
+
+const LOCAL: &str = "127.0.0.1:40001";
+
+fn engine(devices: u32) -> WatchEngine {
+    let fleet = Fleet {
+        user: "device{n}".parse().expect("a pattern"),
+        password: None,
+        domain: "example.org".into(),
+        first: 1,
+        stride: 1,
+        algorithm: None,
+        expires_s: 60,
+        transport: Transport::Udp,
+        run: 0xbeef,
+    };
+    let timing = Timing::with_t1(Duration::from_millis(500));
+    WatchEngine::new(fleet, devices, LOCAL.parse().expect("an address"), timing)
+}
+
+fn taken(out: &mut Outbox) -> Vec<String> {
+    let all = out.iter();
+    let all = all.map(|one| String::from_utf8(one.to_vec()).expect("text"));
+    let all = all.collect();
+    out.clear();
+    all
+}
+
+fn response(request: &str, status: Status) -> Vec<u8> {
+    let request = Message::parse(request.as_bytes()).expect("sound");
+    let mut bytes = Vec::new();
+    let answer = ResponseBuilder::new(&mut bytes, &request, status, None);
+    let answer = answer.to_tag("t");
+    answer
+        .header(HeaderName::Contact, "<sip:here@192.0.2.1>")
+        .finish();
+    bytes
+}
+
+fn ok(request: &str) -> Vec<u8> {
+    response(request, Status::OK)
+}
+
+fn notify(watcher: u32, cseq: u32, basic: &str, state: &str) -> Vec<u8> {
+    let body = format!("<basic>{basic}</basic>");
+    format!(
+        "NOTIFY sip:device1@{LOCAL} SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5060;branch=z9hG4bKn{cseq}\r\n\
+         Max-Forwards: 70\r\nFrom: <sip:device1@example.org>;tag=t\r\nTo: <sip:device1@example.org>;tag=w\r\n\
+         Call-ID: 0000beef.{watcher}@storm\r\nCSeq: {cseq} NOTIFY\r\nEvent: presence\r\n\
+         Subscription-State: {state}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+#[test]
+fn a_watcher_believes_the_last_notify_and_answers_each() {
+    let (mut engine, mut out) = (engine(2), Outbox::default());
+    for _ in 0..3 {
+        engine.subscribe(Instant::ZERO, &mut out);
+    }
+    let requests = taken(&mut out);
+    assert!(requests[2].starts_with("SUBSCRIBE sip:device1@example.org SIP/2.0\r\n"));
+    assert_eq!(
+        Message::parse(requests[2].as_bytes())
+            .expect("sound")
+            .validate(),
+        Ok(())
+    );
+    for request in &requests {
+        engine.receive(Instant::ZERO, &ok(request), &mut out);
+    }
+    assert_eq!(
+        (engine.tally.subscribed, engine.in_flight()),
+        (3, 3),
+        "nothing told yet"
+    );
+    for watcher in 0..3 {
+        engine.receive(
+            Instant::ZERO,
+            &notify(watcher, 1, "closed", "active"),
+            &mut out,
+        );
+    }
+    assert_eq!(engine.in_flight(), 0);
+    engine.receive(Instant::ZERO, &notify(0, 3, "open", "active"), &mut out);
+    engine.receive(Instant::ZERO, &notify(0, 2, "closed", "active"), &mut out);
+    assert_eq!(taken(&mut out).len(), 5);
+    assert_eq!((engine.tally.notified, engine.tally.again), (4, 1));
+    assert_eq!(
+        engine.wrong(|device| Some(device == 0)),
+        1,
+        "watcher 2 of device 0"
+    );
+    assert_eq!(engine.wrong(|_| None), 0);
+}
+
+#[test]
+fn what_belongs_to_nobody_is_481_and_an_end_is_counted_once() {
+    let (mut engine, mut out) = (engine(1), Outbox::default());
+    engine.receive(Instant::ZERO, &notify(0, 1, "open", "active"), &mut out);
+    assert!(taken(&mut out)[0].starts_with("SIP/2.0 481 "));
+    engine.subscribe(Instant::ZERO, &mut out);
+    engine.receive(Instant::ZERO, &ok(&taken(&mut out)[0]), &mut out);
+    for cseq in [1, 2] {
+        let last = notify(0, cseq, "open", "terminated;reason=timeout");
+        engine.receive(Instant::ZERO, &last, &mut out);
+    }
+    assert_eq!((engine.tally.ended, engine.tally.unexpected), (1, 1));
+    assert_eq!(engine.wrong(|_| Some(true)), 1, "it would hear no more");
+}
+
+#[test]
+fn a_watcher_that_the_server_forgot_is_wrong_and_one_it_knows_is_right() {
+    let (mut engine, mut out) = (engine(3), Outbox::default());
+    for index in 0..3 {
+        engine.subscribe(Instant::ZERO, &mut out);
+        engine.receive(Instant::ZERO, &ok(&taken(&mut out)[0]), &mut out);
+        let told = notify(index, 1, "open", "active");
+        engine.receive(Instant::ZERO, &told, &mut out);
+        out.clear();
+    }
+    let truth = |device| Some(device != 2);
+    assert_eq!((engine.in_flight(), engine.wrong(truth)), (0, 1));
+    for index in 0..engine.len() {
+        engine.ask_again(Instant::ZERO, index, truth, &mut out);
+    }
+    let asked = taken(&mut out);
+    assert_eq!((asked.len(), engine.in_flight()), (2, 2), "{asked:?}");
+    assert!(
+        asked[0].starts_with("SUBSCRIBE sip:here@192.0.2.1 SIP/2.0\r\n"),
+        "{asked:?}"
+    );
+    assert!(asked[0].contains("To: <sip:device1@example.org>;tag=t\r\n"));
+    assert!(asked[0].contains("CSeq: 2 SUBSCRIBE\r\n"));
+    let gone = response(&asked[0], Status::CALL_DOES_NOT_EXIST);
+    engine.receive(Instant::ZERO, &gone, &mut out);
+    engine.receive(Instant::ZERO, &ok(&asked[1]), &mut out);
+    assert_eq!(engine.in_flight(), 1, "it is to be told again");
+    let told = notify(1, 2, "open", "active");
+    engine.receive(Instant::ZERO, &told, &mut out);
+    assert_eq!((engine.in_flight(), engine.wrong(truth)), (0, 2));
+    let tally = engine.tally;
+    assert_eq!((tally.subscribed, tally.ended, tally.failed), (3, 1, 0));
+}
+
+#[test]
+fn a_notify_after_a_refusal_leaves_the_count_as_it_is() {
+    let (mut engine, mut out) = (engine(1), Outbox::default());
+    engine.subscribe(Instant::ZERO, &mut out);
+    let refused = response(&taken(&mut out)[0], Status::FORBIDDEN);
+    engine.receive(Instant::ZERO, &refused, &mut out);
+    let told = notify(0, 1, "open", "active");
+    engine.receive(Instant::ZERO, &told, &mut out);
+    assert_eq!((engine.in_flight(), engine.tally.failed), (0, 1));
+}
+
+#[test]
+fn a_subscribe_that_nobody_answers_is_sent_again_and_given_up() {
+    let (mut engine, mut out) = (engine(1), Outbox::default());
+    engine.subscribe(Instant::ZERO, &mut out);
+    let mut sent = 0;
+    while let Some(deadline) = engine.next_deadline() {
+        if engine.in_flight() == 0 {
+            break;
+        }
+        engine.expire(deadline, &mut out);
+        sent += taken(&mut out).len();
+    }
+    assert_eq!((sent, engine.tally.failed, engine.in_flight()), (11, 1, 0));
+}
