@@ -1,13 +1,16 @@
 //! What a contact takes while nothing happens, counted in bytes, and that many
 //! which end at one instant all end.
 
+#[path = "support/exchange.rs"]
+mod exchange;
+
 use allocation_counter::measure;
-use busyhour::{buffer::Buffer, runtime::Runtime};
+use busyhour::runtime::Runtime;
 use busyhour_server::{
-    registrar::Flow,
-    server::{Authentication, Network, SendError, Server, ServerConfig},
+    server::{Authentication, Server, ServerConfig},
     store::MemoryStore,
 };
+use exchange::Silent;
 use std::{sync::Arc, time::Duration};
 
 #[test]
@@ -35,14 +38,6 @@ fn a_contact_takes_less_than_400_bytes_and_all_of_it_comes_back() {
 struct World {
     runtime: Runtime,
     server: Server,
-}
-
-struct Silent;
-
-impl Network for Silent {
-    fn send(&self, _flow: Flow, _datagram: Buffer) -> Result<(), SendError> {
-        Ok(())
-    }
 }
 
 impl World {

@@ -1,26 +1,21 @@
 //! Mailboxes and hints over HTTP, with a server behind that has no network.
 
-use busyhour::{buffer::Buffer, runtime::Runtime};
+#[path = "support/exchange.rs"]
+mod exchange;
+
+use busyhour::runtime::Runtime;
 use busyhour_server::{
-    registrar::Flow,
-    server::{Authentication, HintConfig, Limits, Network, SendError, Server, ServerConfig},
+    server::{HintConfig, Limits, Server, ServerConfig},
     store::{MemoryStore, SqliteOptions, SqliteStore, Store},
     web::{Access, GraphOptions, Graphs, Scope, Token, Web, WebOptions},
 };
+use exchange::{Silent, open_config};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use ureq::Agent;
 
 const AUTHORIZATION: &str = "authorization";
 const BEARER: &str = "Bearer secret";
-
-struct NoNetwork;
-
-impl Network for NoNetwork {
-    fn send(&self, _flow: Flow, _datagram: Buffer) -> Result<(), SendError> {
-        Err(SendError::NoSocket)
-    }
-}
 
 struct Fixture {
     web: Web,
@@ -36,7 +31,7 @@ impl Fixture {
 
     fn with(store: Box<dyn Store>) -> Self {
         let runtime = Runtime::builder().workers(1).build().unwrap();
-        let server = Server::start(runtime.clone(), config(), Arc::new(NoNetwork), store).unwrap();
+        let server = Server::start(runtime.clone(), config(), Arc::new(Silent), store).unwrap();
         let server = Arc::new(server);
         let graphs = Graphs::new(&runtime, GraphOptions::default(), Vec::new());
         let agent = Agent::config_builder()
@@ -242,8 +237,6 @@ fn setting_something_needs_a_token() {
 
 fn config() -> ServerConfig {
     ServerConfig {
-        domains: vec!["example.com".to_owned()],
-        authentication: Authentication::Open,
         hints: vec![HintConfig {
             extension: "100".to_owned(),
             devices: vec!["alice".to_owned()],
@@ -252,7 +245,7 @@ fn config() -> ServerConfig {
             mailboxes_max: 2,
             ..Limits::default()
         },
-        ..ServerConfig::default()
+        ..open_config()
     }
 }
 

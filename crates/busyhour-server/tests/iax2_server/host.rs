@@ -1,23 +1,16 @@
 //! A server on one thread in virtual time, between frames.
 
-use crate::wire::Wire;
+use crate::{exchange::Sent, wire::Wire};
 use busyhour::{
-    buffer::Buffer,
     clock::Instant,
     runtime::{Runtime, Simulation},
 };
 use busyhour_server::{
     auth::{Algorithm, HexDigest, Secret},
-    registrar::Flow,
-    server::{Accounts, Network, SendError, Server, ServerConfig, ServerStats},
+    server::{Accounts, Server, ServerConfig, ServerStats},
     store::{DiskBehaviour, SimulatedDisk},
 };
-use std::{
-    borrow::Cow,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{borrow::Cow, net::SocketAddr, sync::Arc, time::Duration};
 
 pub const PASSWORD: &str = "wonder";
 
@@ -29,16 +22,6 @@ pub struct Host {
     pub capture: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
     sent: Arc<Sent>,
     lived: Duration,
-}
-
-#[derive(Default)]
-struct Sent(Mutex<Vec<(Flow, Buffer)>>);
-
-impl Network for Sent {
-    fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
-        self.0.lock().unwrap().push((flow, datagram));
-        Ok(())
-    }
 }
 
 /// Everybody but `nobody` has an account; of `hashed` only hashes are known.
@@ -140,7 +123,7 @@ impl Host {
     }
 
     pub fn sent(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
-        let sent = std::mem::take(&mut *self.sent.0.lock().unwrap());
+        let sent = self.sent.take_all();
         let sent: Vec<_> = sent
             .iter()
             .map(|(flow, bytes)| (flow.remote, bytes.to_vec()))

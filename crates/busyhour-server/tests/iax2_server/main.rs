@@ -6,6 +6,8 @@
 mod capture;
 mod conversation;
 mod device;
+#[path = "../support/exchange.rs"]
+mod exchange;
 mod faults;
 mod host;
 #[path = "../sim/random.rs"]

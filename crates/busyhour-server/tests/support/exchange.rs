@@ -31,9 +31,14 @@ impl Sent {
         self.0.lock().unwrap().is_empty()
     }
 
-    /// What was sent since the last look.
+    /// What was sent since the last look, and which way.
+    pub fn take_all(&self) -> Vec<(Flow, Buffer)> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    /// The same as texts.
     pub fn take(&self) -> Vec<String> {
-        let sent = std::mem::take(&mut *self.0.lock().unwrap());
+        let sent = self.take_all();
         sent.iter().map(|(_, datagram)| text(datagram)).collect()
     }
 
@@ -46,7 +51,7 @@ impl Sent {
 
     /// Where it went.
     pub fn take_remotes(&self) -> Vec<SocketAddr> {
-        let sent = std::mem::take(&mut *self.0.lock().unwrap());
+        let sent = self.take_all();
         sent.iter().map(|(flow, _)| flow.remote).collect()
     }
 
@@ -57,6 +62,15 @@ impl Sent {
         let is_response = |(_, bytes): &(Flow, Buffer)| bytes.starts_with(b"SIP/2.0 ");
         let place = sent.iter().position(is_response).expect("a response");
         text(&sent.remove(place).1)
+    }
+}
+
+/// A network on which nobody listens.
+pub struct Silent;
+
+impl Network for Silent {
+    fn send(&self, _flow: Flow, _datagram: Buffer) -> Result<(), SendError> {
+        Ok(())
     }
 }
 
