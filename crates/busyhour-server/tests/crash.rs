@@ -11,7 +11,7 @@ use std::{
     thread,
     time::Duration,
 };
-use support::{Place, ServerProcess, busyhour, random::Random};
+use support::{Place, ServerProcess, busyhour, random::Random, sipp::free_port};
 
 const DEVICES: usize = 12_000;
 const KILLS: usize = 5;
@@ -28,8 +28,9 @@ fn every_acknowledged_binding_survives_kills_and_none_appears_from_nowhere() {
     let seed = random.seed;
     let place = Place::new();
     let journal = place.file("journal", "");
-    let mut server = serve(&place, "127.0.0.1:0".parse().unwrap());
-    let address = server.sip;
+    // One that nobody else is given while the server is away.
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let mut server = serve(&place, address);
     let mut storm = storm(address, &journal);
     for kill_at in moments(&mut random) {
         wait_for_acknowledgements(&journal, kill_at, &mut storm);
@@ -57,6 +58,8 @@ fn serve(place: &Place, sip: SocketAddr) -> ServerProcess {
         "127.0.0.1:0",
         "--sip-listen",
         &sip.to_string(),
+        "--sip-tcp",
+        "127.0.0.1:0",
         "--http-listen",
         "127.0.0.1:0",
     ]);

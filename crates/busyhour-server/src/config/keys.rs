@@ -386,7 +386,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.handshakes",
         allowed: whole(1, 1_000_000, "handshakes"),
-        help: "Unfinished TLS handshakes at a time; beyond it new connections wait in the kernel",
+        help: "Unfinished TLS handshakes at a time; for one more the oldest gives way that had two seconds, or it waits in the kernel",
         assign: |config, text| put(&mut config.sip.handshakes_max, text.parse().ok()),
         show: |config| config.sip.handshakes_max.to_string(),
     },

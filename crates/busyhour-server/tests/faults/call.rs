@@ -25,6 +25,8 @@ pub struct Context<'a> {
 /// The pace of everybody.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
+    /// RFC 3261's T1.
+    pub t1: Duration,
     /// From one registration of a device to its next, on average.
     pub pause: Duration,
     /// The life that watchers ask for, and after which time they ask again, on
@@ -62,14 +64,14 @@ pub struct Request {
 
 impl Request {
     pub fn send(branch: String, text: String, context: &mut Context<'_>) -> Self {
-        let bytes = text.into_bytes();
+        let (bytes, t1) = (text.into_bytes(), context.plan.t1);
         context.out.push(bytes.clone());
         Self {
             branch,
             bytes,
-            interval: T1,
-            resend_at: context.now + T1,
-            gives_up_at: context.now + 64 * T1,
+            interval: t1,
+            resend_at: context.now + t1,
+            gives_up_at: context.now + 64 * t1,
         }
     }
 
@@ -84,7 +86,7 @@ impl Request {
     pub fn resend(&mut self, context: &mut Context<'_>) {
         if context.now >= self.resend_at {
             context.out.push(self.bytes.clone());
-            self.interval = (2 * self.interval).min(8 * T1);
+            self.interval = (2 * self.interval).min(8 * context.plan.t1);
             self.resend_at = context.now + self.interval;
         }
     }
@@ -125,7 +127,5 @@ impl Credentials {
     }
 }
 
-/// A fifth of what RFC 3261 begins with, so that a test takes less time.
-const T1: Duration = Duration::from_millis(100);
 /// So often nobody is challenged who gives the right password, whatever is lost.
 pub const CHALLENGES_MAX: u32 = 20;
