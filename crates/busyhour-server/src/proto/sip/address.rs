@@ -43,7 +43,7 @@ impl<'a> Address<'a> {
     }
 
     fn bracketed(display: &'a str, text: &'a str) -> Option<Self> {
-        let (uri_text, params) = text.split_once('>')?;
+        let (uri_text, params) = lex::split_once(text, b'>')?;
         Some(Self {
             display,
             uri: Uri::parse(uri_text)?,

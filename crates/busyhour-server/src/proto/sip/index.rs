@@ -1,6 +1,6 @@
 //! Where each header line lies: offsets instead of copies.
 
-use super::lex::{self, TOKEN};
+use super::lex::{self, Cursor};
 use super::{HeaderName, Limits, ParseError};
 
 /// The header lines in order, and for each name the chain of its lines.
@@ -111,12 +111,13 @@ impl Index {
             return Err(ParseError::LineTooLong);
         }
         let text = head.get(start..end).ok_or(ParseError::HeaderLine)?;
-        let (name, value) = text.split_once(':').ok_or(ParseError::HeaderLine)?;
-        let name = name.trim_end_matches([' ', '\t']);
-        if name.is_empty() || !lex::all(name, TOKEN) {
+        let mut cursor = Cursor::new(text);
+        let name = cursor.token().ok_or(ParseError::HeaderLine)?;
+        while cursor.eat(b' ') || cursor.eat(b'\t') {}
+        if !cursor.eat(b':') {
             return Err(ParseError::HeaderLine);
         }
-        let value = lex::trim(value);
+        let value = lex::trim(cursor.rest());
         let value_start = value.as_ptr() as usize - head.as_ptr() as usize;
         self.push(
             HeaderName::new(name),

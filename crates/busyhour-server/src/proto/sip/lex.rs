@@ -140,7 +140,20 @@ pub fn unescape(inner: &str) -> Cow<'_, str> {
 
 /// Cuts white space, also that of a fold, from both ends.
 pub(super) fn trim(text: &str) -> &str {
-    text.trim_matches(|c| matches!(c, ' ' | '\t' | '\r' | '\n'))
+    let bytes = text.as_bytes();
+    let is_dark = |byte: &u8| !is(*byte, SPACE);
+    let Some(start) = bytes.iter().position(is_dark) else {
+        return text.get(..0).unwrap_or("");
+    };
+    let end = bytes.iter().rposition(is_dark).map_or(start, |at| at + 1);
+    text.get(start..end).unwrap_or("")
+}
+
+/// What stands before the first `mark` and behind it. The pieces of a message
+/// are short, so that a search made for long texts would cost more than it saves.
+pub(super) fn split_once(text: &str, mark: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|byte| byte == mark)?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
 pub(super) fn is(byte: u8, class: u8) -> bool {
@@ -172,6 +185,8 @@ fn closing_quote(inner: &[u8]) -> Option<usize> {
 }
 
 fn list_comma(bytes: &[u8]) -> Option<usize> {
+    // Most lists have one element.
+    memchr::memchr(b',', bytes)?;
     let mut at = 0;
     let mut bracketed = false;
     loop {

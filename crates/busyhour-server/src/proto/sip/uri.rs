@@ -74,7 +74,7 @@ impl<'a> Uri<'a> {
     /// assert!(uri.param("lr").is_some());
     /// ```
     pub fn parse(text: &'a str) -> Option<Self> {
-        let (scheme, rest) = text.split_once(':')?;
+        let (scheme, rest) = lex::split_once(text, b':')?;
         let kind = match scheme {
             _ if scheme.eq_ignore_ascii_case("sip") => Scheme::Sip,
             _ if scheme.eq_ignore_ascii_case("sips") => Scheme::Sips,
@@ -119,10 +119,9 @@ impl fmt::Display for Uri<'_> {
 impl<'a> SipUri<'a> {
     fn parse(text: &'a str, scheme: Scheme, rest: &'a str) -> Option<Self> {
         let (user, password, rest) = split_userinfo(rest)?;
-        let (rest, headers) = rest
-            .split_once('?')
-            .map_or((rest, ""), |(rest, headers)| (rest, headers));
-        let (address, params) = rest.split_at(rest.find(';').unwrap_or(rest.len()));
+        let (rest, headers) = lex::split_once(rest, b'?').unwrap_or((rest, ""));
+        let address_len = rest.bytes().position(|byte| byte == b';');
+        let (address, params) = rest.split_at(address_len.unwrap_or(rest.len()));
         let (host, port) = Host::with_port(address)?;
         let uri = Self {
             text,
@@ -177,6 +176,9 @@ impl<'a> SipUri<'a> {
     /// no parameter stands twice (RFC 3261 §19.1.1), and there are few enough
     /// that comparing each with each stays cheap.
     fn tail_is_sound(&self) -> bool {
+        if self.params.is_empty() && self.headers.is_empty() {
+            return true;
+        }
         let mut params = self.params.split(';').skip(1);
         let mut headers = self.headers.split('&').filter(|_| !self.headers.is_empty());
         let few =
@@ -269,6 +271,9 @@ pub(super) fn take_port(cursor: &mut Cursor<'_>) -> Option<Option<u16>> {
 
 /// Whether each `%` is followed by two hexadecimal digits.
 pub(super) fn escapes_are_sound(text: &str) -> bool {
+    if !text.as_bytes().contains(&b'%') {
+        return true;
+    }
     let escape = |tail: &str| {
         tail.as_bytes()
             .get(..2)
@@ -293,10 +298,10 @@ type UserInfo<'a> = (Option<&'a str>, Option<&'a str>, &'a str);
 
 /// User, password and what follows the `@`. No other part may hold an `@`.
 fn split_userinfo(rest: &str) -> Option<UserInfo<'_>> {
-    let Some((userinfo, rest)) = rest.split_once('@') else {
+    let Some((userinfo, rest)) = lex::split_once(rest, b'@') else {
         return Some((None, None, rest));
     };
-    let (user, password) = match userinfo.split_once(':') {
+    let (user, password) = match lex::split_once(userinfo, b':') {
         Some((user, password)) => (user, Some(password)),
         None => (userinfo, None),
     };

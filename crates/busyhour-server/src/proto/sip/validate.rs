@@ -16,8 +16,8 @@ impl Message<'_> {
         if let Start::Request { .. } = self.start() {
             self.validate_request_uri()?;
         }
+        self.validate_vias()?;
         self.validate_dialog()?;
-        self.vias().try_for_each(|via| via.map(drop))?;
         self.validate_contacts()?;
         self.expires()?;
         self.max_forwards()?;
@@ -34,7 +34,6 @@ impl Message<'_> {
     }
 
     fn validate_dialog(&self) -> Result<(), ParseError> {
-        self.via()?;
         self.from()?;
         self.to()?;
         self.call_id()?;
@@ -43,6 +42,13 @@ impl Message<'_> {
             Some(of_request) if of_request != method => Err(ParseError::MethodMismatch),
             _ => Ok(()),
         }
+    }
+
+    fn validate_vias(&self) -> Result<(), ParseError> {
+        let mut vias = self.vias();
+        vias.next()
+            .unwrap_or(Err(ParseError::Missing(HeaderName::Via)))?;
+        vias.try_for_each(|via| via.map(drop))
     }
 
     fn validate_contacts(&self) -> Result<(), ParseError> {

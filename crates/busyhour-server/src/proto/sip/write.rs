@@ -97,6 +97,10 @@ struct OneLine<'a, O>(&'a mut O);
 
 impl<O: Output> Write for OneLine<'_, O> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        if memchr::memchr2(b'\r', b'\n', text.as_bytes()).is_none() {
+            self.0.put(text.as_bytes());
+            return Ok(());
+        }
         let mut pieces = text.split(['\r', '\n']);
         self.0.put(pieces.next().unwrap_or("").as_bytes());
         for piece in pieces {
