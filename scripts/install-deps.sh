@@ -7,7 +7,8 @@ build=(build-essential pkg-config)
 test=(sip-tester sipsak baresip-core linphone-cli twinkle-console faketime
   pcp python3-pcp tshark bzip2 xz-utils zstd iaxmodem valgrind postgresql)
 peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libboost-fiber-dev libtbb-dev libpcp3-dev
-  libpcp-import1-dev redis-server nats-server kamailio pcp)
+  libpcp-import1-dev redis-server nats-server kamailio kamailio-presence-modules
+  pcp)
 
 packages=()
 for group in "$@"; do

@@ -168,6 +168,21 @@ impl Expect {
         }
     }
 
+    pub fn storm_watchers(params: &Params) -> Self {
+        let watchers = params.number("watchers");
+        Self {
+            exact: vec![
+                ("failed", 0),
+                ("wrong", 0),
+                ("watchers", watchers),
+                ("sent", params.number("devices")),
+                ("notified", watchers),
+            ],
+            equal: vec![("acknowledged", "sent")],
+            ..Self::default()
+        }
+    }
+
     pub fn storm(_: &Params) -> Self {
         Self {
             exact: vec![("failed", 0)],

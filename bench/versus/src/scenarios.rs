@@ -279,6 +279,19 @@ pub const SCENARIOS: &[Scenario] = &[
         tiny: || contacts(1, &[100]),
         expect: Expect::storm,
     },
+    Scenario {
+        name: "storm",
+        work: "storm-watchers",
+        about: "10,000 watch so many devices, which register: each change is told to all who watch it",
+        axis: "devices",
+        metrics: WATCHED,
+        weight: 5,
+        full: || watched(10_000, &[1, 100, 1_000]),
+        short: || watched(10_000, &[1, 100, 1_000]),
+        quick: || watched(1_000, &[10]),
+        tiny: || watched(10, &[2]),
+        expect: Expect::storm_watchers,
+    },
 ];
 
 const TIMER_COUNTS: &[u64] = &[
@@ -298,6 +311,13 @@ const STORM: &[Metric] = &[
     lower("p99_9_us", "µs"),
     lower("retransmissions", "datagrams"),
     lower("bytes_per_contact", "bytes"),
+];
+
+const WATCHED: &[Metric] = &[
+    higher("notify_per_s", "1/s"),
+    lower("cpu_us_per_notify", "µs"),
+    lower("told_after_ms", "ms"),
+    lower("memory_mib", "MiB"),
 ];
 
 const fn lower(name: &'static str, unit: &'static str) -> Metric {
@@ -370,6 +390,20 @@ fn contacts(seconds: u64, contacts: &[u64]) -> Vec<Params> {
             ("seconds", &[seconds]),
             ("auth", &[0]),
             ("contacts", contacts),
+        ],
+    )
+}
+
+fn watched(watchers: u64, devices: &[u64]) -> Vec<Params> {
+    let sip = Params::default()
+        .with_word("protocol", "sip")
+        .with_word("kind", "insert");
+    from(
+        sip,
+        &[
+            ("auth", &[0]),
+            ("watchers", &[watchers]),
+            ("devices", devices),
         ],
     )
 }

@@ -18,11 +18,13 @@ fn main() {
     let args = Args::from_command_line();
     let (variant, scenario) = args.variant_and_scenario();
     let auth = args.number("auth") == 1;
-    let registrar = Registrar::start(variant, auth);
+    let is_watched = scenario == "storm-watchers";
+    let registrar = Registrar::start(variant, auth, is_watched);
     let outcome = match scenario {
         "storm" => offered(&args, &registrar),
         "storm-ceiling" => ceiling(&args, &registrar),
         "storm-contacts" => contacts(&args, &registrar),
+        "storm-watchers" => watchers(&args, &registrar),
         other => refuse(&format!("no scenario {other}")),
     };
     drop(registrar);
@@ -84,6 +86,23 @@ fn contacts(args: &Args, registrar: &Registrar) -> Outcome {
     }
 }
 
+/// Devices register while others watch them.
+fn watchers(args: &Args, registrar: &Registrar) -> Outcome {
+    let load = [
+        ("--devices", args.number("devices")),
+        ("--watchers", args.number("watchers")),
+        ("--closed", WATCHED_SLOTS),
+        ("--pid", registrar.pid().into()),
+    ];
+    let told = Outcome::of(registrar, || storm(args, registrar, &load, "insert", 0));
+    Outcome {
+        cpu_s: None,
+        contacts: args.number("watchers"),
+        is_watched: true,
+        ..told
+    }
+}
+
 fn storm(
     args: &Args,
     registrar: &Registrar,
@@ -124,6 +143,7 @@ struct Outcome {
     /// What the server has grown by, where that is due to these contacts alone.
     bytes: Option<u64>,
     contacts: u64,
+    is_watched: bool,
 }
 
 impl Outcome {
@@ -136,6 +156,7 @@ impl Outcome {
             report,
             cpu_s: Some(used.cpu_s - base.cpu_s),
             bytes: Some(used.resident_bytes.saturating_sub(base.resident_bytes)),
+            is_watched: false,
         }
     }
 
@@ -150,12 +171,22 @@ impl Outcome {
             );
             output.figure("cpu_percent", cpu_s * 100.0 / number("seconds"));
         }
+        if self.is_watched {
+            output.figure("notify_per_s", number("notify_per_s"));
+            output.figure("cpu_us_per_notify", number("cpu_us_per_notify"));
+            output.figure("told_after_ms", number("told_after_ms"));
+            let mib = self.bytes.unwrap_or(0) as f64 / f64::from(1 << 20);
+            output.figure("memory_mib", mib);
+            output.check("watchers", count(&self.report, "watchers"));
+            output.check("notified", count(&self.report, "notified"));
+            output.check("wrong", count(&self.report, "watchers_wrong"));
+        }
         output.figure("register_per_s", number("register_per_s"));
         output.figure("p50_us", number("p50_us"));
         output.figure("p99_us", number("p99_us"));
         output.figure("p99_9_us", number("p99_9_us"));
         output.figure("retransmissions", number("retransmitted"));
-        if let Some(bytes) = self.bytes {
+        if let Some(bytes) = self.bytes.filter(|_| !self.is_watched) {
             output.figure(
                 "bytes_per_contact",
                 bytes as f64 / self.contacts.max(1) as f64,
@@ -180,6 +211,9 @@ const FLEET: u64 = 20_000;
 
 /// Registrations under way where the scenario does not say.
 const SLOTS: u64 = 64;
+
+/// Registrations under way while others watch: each is a change that many are told.
+const WATCHED_SLOTS: u64 = 4;
 
 /// The binary that this tree has built.
 fn busyhour() -> &'static Path {

@@ -18,13 +18,15 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    pub fn start(variant: &str, auth: bool) -> Self {
+    /// With `is_watched` it tells watchers of registrations too.
+    pub fn start(variant: &str, auth: bool, is_watched: bool) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let port = free_port();
         let mut command = match variant {
             "busyhour" => busyhour(folder.path(), port, auth, "memory"),
             "busyhour-durable" => busyhour(folder.path(), port, auth, "full"),
-            "kamailio" => kamailio(folder.path(), port, auth),
+            "kamailio" if is_watched => kamailio(folder.path(), &presence(port)),
+            "kamailio" => kamailio(folder.path(), &in_memory(port, auth)),
             other => refuse(&format!("no registrar {other}")),
         };
         command
@@ -94,14 +96,14 @@ fn busyhour(folder: &Path, port: u16, auth: bool, durability: &str) -> Command {
     command
 }
 
-fn kamailio(folder: &Path, port: u16, auth: bool) -> Command {
-    let config = folder.join("kamailio.cfg");
+/// Kamailio's configuration as a registrar.
+fn in_memory(port: u16, auth: bool) -> String {
     let check = if auth {
         "if (!pv_auth_check(\"$fd\", \"secret\", \"0\", \"0\")) { www_challenge(\"$fd\", \"0\"); exit; }"
     } else {
         ""
     };
-    let text = format!(
+    format!(
         "#!KAMAILIO\ndebug=-1\nlog_stderror=no\nfork=yes\nchildren=2\ndisable_tcp=yes\nauto_aliases=no\n\
          listen=udp:127.0.0.1:{port}\nloadmodule \"kex.so\"\nloadmodule \"tm.so\"\nloadmodule \"sl.so\"\n\
          loadmodule \"pv.so\"\nloadmodule \"siputils.so\"\nloadmodule \"textops.so\"\nloadmodule \"usrloc.so\"\nloadmodule \"registrar.so\"\n\
@@ -109,7 +111,38 @@ fn kamailio(folder: &Path, port: u16, auth: bool) -> Command {
          modparam(\"registrar\", \"max_expires\", 7200)\n\
          request_route {{\n  if (is_method(\"REGISTER\")) {{ {check} save(\"location\"); exit; }}\n  \
          sl_send_reply(\"200\", \"OK\");\n}}\n"
-    );
+    )
+}
+
+/// Kamailio's configuration as a registrar and presence server: each change of a
+/// registration is published to itself, and all is kept in memory. The tables
+/// are asked for their versions at the start, and never written.
+fn presence(port: u16) -> String {
+    format!(
+        "#!KAMAILIO\ndebug=-1\nlog_stderror=no\nfork=yes\nchildren=2\ndisable_tcp=yes\nauto_aliases=no\n\
+         listen=udp:127.0.0.1:{port}\nloadmodule \"kex.so\"\nloadmodule \"tm.so\"\nloadmodule \"sl.so\"\n\
+         loadmodule \"rr.so\"\nloadmodule \"pv.so\"\nloadmodule \"siputils.so\"\nloadmodule \"textops.so\"\n\
+         loadmodule \"usrloc.so\"\nloadmodule \"registrar.so\"\nloadmodule \"db_text.so\"\n\
+         loadmodule \"presence.so\"\nloadmodule \"presence_xml.so\"\nloadmodule \"pua.so\"\n\
+         loadmodule \"pua_usrloc.so\"\nmodparam(\"usrloc\", \"db_mode\", 0)\n\
+         modparam(\"usrloc\", \"hash_size\", 14)\nmodparam(\"registrar\", \"max_expires\", 7200)\n\
+         modparam(\"presence|presence_xml|pua\", \"db_url\", \"text://{TABLES}\")\n\
+         modparam(\"presence\", \"server_address\", \"sip:127.0.0.1:{port}\")\n\
+         modparam(\"presence\", \"subs_db_mode\", 0)\nmodparam(\"presence\", \"publ_cache\", 2)\n\
+         modparam(\"presence\", \"subs_htable_size\", 14)\nmodparam(\"presence\", \"pres_htable_size\", 14)\n\
+         modparam(\"presence_xml\", \"force_active\", 1)\nmodparam(\"presence_xml\", \"disable_xcapdiff\", 1)\n\
+         modparam(\"pua\", \"db_mode\", 0)\nmodparam(\"pua\", \"hash_size\", 14)\n\
+         modparam(\"pua\", \"outbound_proxy\", \"sip:127.0.0.1:{port}\")\n\
+         modparam(\"pua_usrloc\", \"default_domain\", \"127.0.0.1\")\n\
+         request_route {{\n  if (is_method(\"REGISTER\")) {{ pua_set_publish(); save(\"location\"); exit; }}\n  \
+         if (is_method(\"SUBSCRIBE\")) {{ if (t_newtran()) {{ handle_subscribe(); t_release(); }} exit; }}\n  \
+         if (is_method(\"PUBLISH\")) {{ if (t_newtran()) {{ handle_publish(); t_release(); }} exit; }}\n  \
+         sl_send_reply(\"200\", \"OK\");\n}}\n"
+    )
+}
+
+fn kamailio(folder: &Path, text: &str) -> Command {
+    let config = folder.join("kamailio.cfg");
     fs::write(&config, text).expect("a configuration");
     let mut command = Command::new("kamailio");
     // In the foreground; 4 GiB of shared memory, which is taken as it is used.
@@ -120,6 +153,9 @@ fn kamailio(folder: &Path, port: u16, auth: bool) -> Command {
         .arg(config);
     command
 }
+
+/// Empty tables that come with Kamailio.
+const TABLES: &str = "/usr/share/kamailio/dbtext/kamailio";
 
 fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0")

@@ -1,4 +1,4 @@
-//! CPU time and memory of the server, from /proc.
+//! CPU time of the server and its children, and its memory, from /proc.
 
 use std::fs;
 use std::time::Duration;
@@ -27,10 +27,36 @@ impl Process {
         let status = self.read("status")?;
         let kib = |key: &str| Some(field(&status, key)?.parse::<u64>().ok()? * 1024);
         Some(Usage {
-            cpu: self.cpu()?,
+            cpu: self.cpu_of_tree()?,
             rss_bytes: kib("VmRSS:")?,
             rss_bytes_max: kib("VmHWM:")?,
         })
+    }
+
+    /// Its own and that of all it has started and that still runs.
+    fn cpu_of_tree(self) -> Option<Duration> {
+        let mut sum = self.cpu()?;
+        let mut children = self.children();
+        while let Some(child) = children.pop() {
+            sum += child.cpu().unwrap_or_default();
+            children.extend(child.children());
+        }
+        Some(sum)
+    }
+
+    /// None where the kernel does not say.
+    fn children(self) -> Vec<Self> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
+        let of_thread = |path: std::path::PathBuf| fs::read_to_string(path.join("children"));
+        let texts = tasks.into_iter().flatten().flatten();
+        texts
+            .filter_map(|task| of_thread(task.path()).ok())
+            .flat_map(|text| -> Vec<u32> {
+                let pids = text.split_whitespace();
+                pids.filter_map(|pid| pid.parse().ok()).collect()
+            })
+            .map(Self::new)
+            .collect()
     }
 
     /// The scheduler's nanoseconds of every thread where the kernel keeps
@@ -87,6 +113,19 @@ mod tests {
     fn a_name_with_brackets_and_spaces_is_stepped_over() {
         let stat = "7 (a) b (c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 5";
         assert_eq!(ticks(stat), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_child_is_found() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep");
+        let here = Process::new(std::process::id());
+        let found = here.children().iter().any(|found| found.pid == child.id());
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        assert!(found);
     }
 
     #[test]
