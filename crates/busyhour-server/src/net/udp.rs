@@ -68,13 +68,15 @@ pub struct Datagram {
     pub flow: Flow,
     /// Its bytes, pinned where the kernel put them.
     pub payload: Buffer,
+    /// As many had come as a call receives, so that one thread may not keep up with them.
+    pub is_of_crowd: bool,
 }
 
 /// One socket and all that belongs to it.
 struct Port {
     socket: Arc<UdpSocket>,
     local: SocketAddr,
-    queue: SendQueue,
+    queue: Arc<SendQueue>,
     counters: Arc<Counters>,
 }
 
@@ -198,7 +200,7 @@ impl Port {
         Ok(Self {
             local,
             socket: Arc::new(socket),
-            queue: SendQueue::new(options.send_queue_len_max),
+            queue: Arc::new(SendQueue::new(options.send_queue_len_max)),
             counters: Arc::default(),
         })
     }
@@ -209,6 +211,7 @@ impl Port {
             local: self.local,
             buffers,
             counters: self.counters.clone(),
+            answers: self.queue.clone(),
             stop,
         }
     }

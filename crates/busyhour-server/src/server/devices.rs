@@ -26,6 +26,8 @@ pub(super) struct Devices {
     /// one instant, they keep one worker busy and not all of them.
     bell: Serializer,
     hasher: FixedState,
+    /// Requests that wait for their turn on the lanes.
+    pub(super) waiting: AtomicUsize,
     count: AtomicUsize,
     count_max: usize,
 }
@@ -53,6 +55,7 @@ impl Devices {
             lanes: (0..LANES).map(|_| pool.ephemeral()).collect(),
             bell: pool.ephemeral(),
             hasher: FixedState::with_seed(seed),
+            waiting: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             count_max,
         }
@@ -109,6 +112,11 @@ impl Devices {
 
     pub(super) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether enough waits on the lanes to keep all workers busy.
+    pub(super) fn are_behind(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= BEHIND_LEN
     }
 
     /// Whether so much waits on a device's lane that no more requests are taken.
@@ -225,6 +233,8 @@ fn shard_of(hash: u64) -> usize {
 const SHARDS: usize = 1280;
 /// Many more than threads, so that two devices at work seldom share one.
 const LANES: usize = 1024;
+/// Some milliseconds of work.
+const BEHIND_LEN: usize = 1024;
 /// Half of what a serializer holds: what has to come in always finds room.
 const LANE_LEN_MAX: usize = 32_768;
 /// Devices that one ring wakes, so that what waits behind it waits for less

@@ -3,7 +3,12 @@
 //! Everything here runs on the watcher's serializer: requests, responses,
 //! states from the bus and the alarm, so NOTIFY requests leave in order.
 
-use super::{alarm::Alarm, core::Core, counters::Counter, job::Arrival};
+use super::{
+    alarm::Alarm,
+    core::Core,
+    counters::Counter,
+    job::{Arrival, Turn},
+};
 use crate::{
     proto::sip::Message,
     registrar::{Refusal, user_of},
@@ -189,11 +194,13 @@ impl Watcher {
     }
 
     /// Sends the fate of a NOTIFY to the serializer; `false` when it takes no more.
-    pub(super) fn push_answer(self: &Arc<Self>, cseq: u32, status: u16) -> bool {
+    pub(super) fn push_answer(self: &Arc<Self>, cseq: u32, status: u16, turn: Turn) -> bool {
         let watcher = self.clone();
-        let pushed = self
-            .serializer
-            .try_push(move || watcher.answered(cseq, status));
+        let answered = move || watcher.answered(cseq, status);
+        let pushed = match turn {
+            Turn::Now => self.serializer.push_here(answered),
+            Turn::Soon => self.serializer.try_push(answered),
+        };
         pushed.is_ok()
     }
 
