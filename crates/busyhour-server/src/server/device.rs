@@ -415,11 +415,9 @@ impl Device {
     }
 
     /// Runs on the store's thread, or on the one that commits: back to the
-    /// lane, beyond its bound, since there is one of these a device at most.
-    /// A store's thread for which nothing waits does what follows itself.
-    /// Should the pool have ended, then here, since a commit must not be
-    /// forgotten; the lock keeps it safe, and nothing else of the device moves
-    /// while a change is pending.
+    /// lane, beyond its bound, since there is one of these a device at most; a
+    /// store's thread at leisure runs the lane. Should the pool have ended, then
+    /// here, since a commit must not be forgotten; the lock keeps it safe.
     fn complete(self: Arc<Self>, fate: Result<(), CommitError>) {
         let Some(core) = self.core.upgrade() else {
             return;
