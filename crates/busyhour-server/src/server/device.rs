@@ -145,16 +145,12 @@ impl Device {
             device.queued.fetch_sub(1, Ordering::Relaxed);
             device.arrive(job);
         };
-        let lane = core.devices().lane(self.hash);
-        let pushed = match turn {
-            Turn::Now => lane.push_here(arrive),
-            Turn::Soon => lane.try_push(arrive),
-        };
-        if pushed.is_err() {
+        let is_pushed = core.devices().push(self.hash, turn, arrive);
+        if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
             core.devices().waiting.fetch_sub(1, Ordering::Relaxed);
         }
-        pushed.is_ok()
+        is_pushed
     }
 
     /// Takes a stored binding back, before the server serves; `false` when it is over.

@@ -6,7 +6,7 @@
 //! waits for the disk, so nobody there waits for long. And each shard of the
 //! table has one alarm, for the device whose deadline comes first.
 
-use super::{alarm::Alarm, core::Core, device::Device};
+use super::{alarm::Alarm, core::Core, device::Device, job::Turn};
 use busyhour::{clock::Instant, pool::TaskPool, serializer::Serializer};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
@@ -122,6 +122,15 @@ impl Devices {
     /// Whether so much waits on a device's lane that no more requests are taken.
     pub(super) fn is_crowded(&self, hash: u64) -> bool {
         self.lane(hash).len() >= LANE_LEN_MAX
+    }
+
+    /// Gives a device's lane a task; `false` when that takes no more.
+    pub(super) fn push(&self, hash: u64, turn: Turn, task: impl FnOnce() + Send + 'static) -> bool {
+        let pushed = match turn {
+            Turn::Now => self.lane(hash).push_here(task),
+            Turn::Soon => self.lane(hash).try_push(task),
+        };
+        pushed.is_ok()
     }
 
     /// Where the device with this hash does its work.
