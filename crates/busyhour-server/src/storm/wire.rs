@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{setsockopt, sockopt::RcvBufForce};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -213,14 +214,19 @@ fn open(target: SocketAddr) -> io::Result<UdpSocket> {
         Type::DGRAM,
         Some(Protocol::UDP),
     )?;
+    // Who is told of one change ten thousand times at once must hear them all.
     // The system may grant less; what does not fit is retransmitted.
-    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
+    if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER_BYTES).is_err() {
+        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
+    }
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
     socket.connect(&target.into())?;
     Ok(socket.into())
 }
 
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+/// The kernel counts a datagram as some 2 KiB.
+const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
 const READ_BYTES: usize = 64 << 10;
 /// The kernel asks again after one second and after three: a server that is
 /// busy with others may take as long.
