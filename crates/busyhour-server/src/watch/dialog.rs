@@ -47,7 +47,9 @@ impl Dialog {
         }
     }
 
-    /// Whether a request is the watcher's, and later than those before.
+    /// Whether a request is the watcher's, and no earlier than those before. The
+    /// last one may come again after its answer was forgotten: it asks for what
+    /// was done, and RFC 3261 §12.2.2 refuses lower numbers alone.
     pub(super) fn check(&self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
         let ours = *self.call_id == *subscribe.call_id
             && *self.remote_tag == *subscribe.from_tag
@@ -55,7 +57,7 @@ impl Dialog {
         if !ours {
             return Err(Refusal::NoSubscription);
         }
-        if subscribe.cseq <= self.remote_cseq {
+        if subscribe.cseq < self.remote_cseq {
             return Err(Refusal::OutOfOrder);
         }
         Ok(())

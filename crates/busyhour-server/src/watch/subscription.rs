@@ -135,7 +135,8 @@ impl Subscription {
     /// # Errors
     ///
     /// [`Refusal::NoSubscription`] when it belongs to another dialog or event,
-    /// or this one is over; [`Refusal::OutOfOrder`] when its CSeq is not newer.
+    /// or this one is over; [`Refusal::OutOfOrder`] when its CSeq is lower
+    /// than the last one's.
     pub fn refresh(&mut self, subscribe: &Subscribe<'_>, now: Instant) -> Result<(), Refusal> {
         self.check_refresh(subscribe, now)?;
         let before = self.dialog.flow();
