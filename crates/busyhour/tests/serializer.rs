@@ -49,16 +49,13 @@ fn each_producers_order_is_kept_and_tasks_never_overlap() {
             scope.spawn(move || {
                 for number in 0..1000_u64 {
                     let (is_inside, seen) = (Arc::clone(is_inside), Arc::clone(seen));
-                    let task = move || {
-                        assert!(!is_inside.swap(true, Ordering::SeqCst));
-                        seen.lock().unwrap().push((producer, number));
-                        assert!(is_inside.swap(false, Ordering::SeqCst));
-                    };
-                    // Both ways, and from one to the other.
-                    match (producer + number / 7) % 2 {
-                        0 => serializer.push(task).unwrap(),
-                        _ => serializer.push_here(task).unwrap(),
-                    }
+                    serializer
+                        .push(move || {
+                            assert!(!is_inside.swap(true, Ordering::SeqCst));
+                            seen.lock().unwrap().push((producer, number));
+                            assert!(is_inside.swap(false, Ordering::SeqCst));
+                        })
+                        .unwrap();
                 }
             });
         }
@@ -74,46 +71,6 @@ fn each_producers_order_is_kept_and_tasks_never_overlap() {
             .map(|(_, number)| *number);
         assert!(numbers.eq(0..1000));
     }
-}
-
-#[test]
-fn what_is_pushed_here_runs_here_with_what_it_pushes_and_no_further() {
-    let pool = simulated(1);
-    let calls = pool.serializer("calls").build().unwrap();
-    let list = Arc::new(Mutex::new(Vec::new()));
-    let (inner, told) = (calls.clone(), Arc::clone(&list));
-    let pushed = calls.push_here(move || {
-        told.lock().unwrap().push(0);
-        (1..=5).for_each(|number| record(&inner, &told, number).unwrap());
-    });
-    pushed.unwrap();
-    assert_eq!(
-        *list.lock().unwrap(),
-        [0, 1, 2, 3],
-        "the rest is the pool's"
-    );
-    let last = Arc::clone(&list);
-    calls
-        .push_here(move || last.lock().unwrap().push(6))
-        .unwrap();
-    assert_eq!(calls.len(), 3, "behind what waits");
-    while pool.step() {}
-    assert_eq!(*list.lock().unwrap(), [0, 1, 2, 3, 4, 5, 6]);
-}
-
-#[test]
-fn what_is_pushed_here_may_panic_and_be_refused() {
-    let pool = pool(1);
-    let calls = pool.serializer("calls").build().unwrap();
-    calls.push_here(|| panic!("on purpose")).unwrap();
-    assert_eq!((calls.stats().panicked, calls.stats().processed), (1, 1));
-    let suspension = calls.suspend();
-    calls.push_here(|| ()).unwrap();
-    assert_eq!(calls.len(), 1, "it waits while tasks may not start");
-    drop(suspension);
-    calls.push_wait(|| ()).unwrap();
-    pool.shutdown(LONG);
-    assert!(calls.push_here(|| ()).is_err());
 }
 
 #[test]

@@ -132,11 +132,8 @@ impl Service {
         let buffers = self.runtime.buffers();
         let (sip, iax2) = (self.server.clone(), self.server.clone());
         let started = self.network.sip.start(buffers, move |datagram| {
-            let (flow, payload) = (datagram.flow, &datagram.payload);
-            match datagram.is_of_crowd && !sip.is_behind() {
-                true => sip.message(flow, payload),
-                false => sip.message_here(flow, payload),
-            }
+            let flow = datagram.flow;
+            sip.datagram(flow.remote, flow.local, datagram.payload);
         });
         started.map_err(Failure::running)?;
         let started = self.network.iax2.start(buffers, move |datagram| {

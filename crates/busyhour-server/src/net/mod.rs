@@ -3,19 +3,14 @@
 //!
 //! **In.** Each socket has a thread `bh-rx-<protocol>-<n>`. It asks the kernel for up to
 //! [`BATCH_LEN`] datagrams in one call (`recvmmsg`), straight into pinned
-//! buffers, and hands them on in order. When it gets fewer than it asked for it
-//! sleeps in `poll`, together with the signal that ends it; while little comes
-//! it asks for few, since room for each has to be shown to the kernel anew.
-//! What is done with a datagram is done on this thread where it can be: to wake
-//! another costs more than a registration. Only when a call brings a whole
-//! batch is it left to the pool, since then one thread may not be enough.
+//! buffers, and hands them on in order. Only when the socket is empty does it
+//! sleep in `poll`, together with the signal that ends it.
 //!
 //! **Out.** Each socket has a bounded queue and no thread. Whoever queues a
 //! datagram while nobody is sending, sends: its own and all that others queue
 //! meanwhile, up to [`BATCH_LEN`] a call (`sendmmsg`). So a lone answer leaves
 //! at once on the worker that made it, and under load the answers of all
-//! workers share calls. While the receiver hands datagrams on it holds the
-//! answers back, for eight of them at most, and sends them together.
+//! workers share calls.
 //!
 //! Generic segmentation offload was considered and left out: it batches
 //! datagrams to *one* destination, and ours go to as many as there are devices.

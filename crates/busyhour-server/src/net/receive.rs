@@ -1,6 +1,5 @@
 use super::{
     BATCH_LEN, Datagram,
-    send::SendQueue,
     stats::{Counters, add},
 };
 use crate::server::Flow;
@@ -26,8 +25,6 @@ pub(super) struct Receiver {
     pub(super) local: SocketAddr,
     pub(super) buffers: BufferPool,
     pub(super) counters: Arc<Counters>,
-    /// What leaves through the socket.
-    pub(super) answers: Arc<SendQueue>,
     /// Readable once the receiver shall end.
     pub(super) stop: Arc<EventFd>,
 }
@@ -41,8 +38,6 @@ struct Landing {
     headers: MultiHeaders<SockaddrStorage>,
     /// Length and source of each datagram of the last call.
     arrivals: Vec<(usize, Option<SocketAddr>)>,
-    /// How many the last call asked for.
-    asked: usize,
 }
 
 impl Receiver {
@@ -50,54 +45,32 @@ impl Receiver {
     pub(super) fn run(&self, deliver: &dyn Fn(Datagram)) {
         let mut landing = Landing::new();
         loop {
-            match self.receive(&mut landing) {
+            landing.refill(&self.buffers);
+            match landing.receive(&self.socket) {
                 Ok(()) => self.hand_on(&mut landing, deliver),
-                Err(Errno::EAGAIN) => {}
-                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) if self.wait() == Waited::Stop => return,
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(error) => self.failed(error),
             }
-            if !landing.was_full() && self.wait() == Waited::Stop {
-                return;
-            }
         }
     }
 
-    /// A few, or after a few a whole batch: who receives one at a time need not
-    /// prepare for more.
-    fn receive(&self, landing: &mut Landing) -> nix::Result<()> {
-        let is_busy = landing.arrivals.len() >= FEW;
-        let len = if is_busy { BATCH_LEN } else { FEW };
-        landing.refill(len, &self.buffers);
-        landing.receive(len, &self.socket)
-    }
-
-    /// In portions, so that no answer is held back for long.
     fn hand_on(&self, landing: &mut Landing, deliver: &dyn Fn(Datagram)) {
         add(&self.counters.receive_calls, 1);
-        let count = landing.arrivals.len();
-        for first in (0..count).step_by(FEW) {
-            self.answers.gather(&self.socket, &self.counters, || {
-                for index in first..count.min(first + FEW) {
-                    self.hand_one_on(landing, index, deliver);
-                }
-            });
-        }
-    }
-
-    fn hand_one_on(&self, landing: &mut Landing, index: usize, deliver: &dyn Fn(Datagram)) {
-        let (len, source) = landing.arrivals[index];
-        add(&self.counters.received, 1);
-        add(&self.counters.received_bytes, len);
-        let payload = landing.payload(index, len, &self.buffers);
-        match (payload, source) {
-            (Some(payload), Some(remote)) => deliver(Datagram {
-                flow: Flow::udp(self.local, remote),
-                payload,
-                is_of_crowd: landing.arrivals.len() == BATCH_LEN,
-            }),
-            (None, _) => add(&self.counters.dropped_no_buffer, 1),
-            // No family but IP ever arrives on an IP socket.
-            (_, None) => add(&self.counters.receive_errors, 1),
+        for index in 0..landing.arrivals.len() {
+            let (len, source) = landing.arrivals[index];
+            add(&self.counters.received, 1);
+            add(&self.counters.received_bytes, len);
+            let payload = landing.payload(index, len, &self.buffers);
+            match (payload, source) {
+                (Some(payload), Some(remote)) => deliver(Datagram {
+                    flow: Flow::udp(self.local, remote),
+                    payload,
+                }),
+                (None, _) => add(&self.counters.dropped_no_buffer, 1),
+                // No family but IP ever arrives on an IP socket.
+                (_, None) => add(&self.counters.receive_errors, 1),
+            }
         }
     }
 
@@ -135,29 +108,21 @@ impl Landing {
             spill: vec![0; BATCH_LEN * DATAGRAM_LEN_MAX],
             headers: MultiHeaders::preallocate(BATCH_LEN, None),
             arrivals: Vec::with_capacity(BATCH_LEN),
-            asked: FEW,
         }
     }
 
-    /// Whether the last call brought all that it asked for, so that there may be more.
-    fn was_full(&self) -> bool {
-        self.arrivals.len() == self.asked
-    }
-
-    /// A fresh buffer wherever that of an earlier call was handed on.
-    fn refill(&mut self, len: usize, buffers: &BufferPool) {
-        let slots = self.slots[..len].iter_mut();
-        for slot in slots.filter(|slot| slot.is_none()) {
+    /// A fresh buffer wherever the last call's was handed on.
+    fn refill(&mut self, buffers: &BufferPool) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.is_none()) {
             *slot = buffers.alloc(SLOT_LEN).ok();
         }
     }
 
-    /// As many as are there, up to `len`, into the slots, without waiting.
-    fn receive(&mut self, len: usize, socket: &UdpSocket) -> nix::Result<()> {
-        self.arrivals.clear();
-        self.asked = len;
+    /// One batch into the slots, without waiting.
+    fn receive(&mut self, socket: &UdpSocket) -> nix::Result<()> {
         let spills = self.spill.chunks_exact_mut(DATAGRAM_LEN_MAX);
-        let mut slices: Vec<[IoSliceMut<'_>; 2]> = self.slots[..len]
+        let mut slices: Vec<[IoSliceMut<'_>; 2]> = self
+            .slots
             .iter_mut()
             .zip(spills)
             .map(|(slot, spill)| {
@@ -172,6 +137,7 @@ impl Landing {
             MsgFlags::MSG_DONTWAIT,
             None,
         )?;
+        self.arrivals.clear();
         let arrivals = received.map(|one| (one.bytes, one.address.as_ref().and_then(address)));
         self.arrivals.extend(arrivals);
         Ok(())
@@ -200,9 +166,6 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
         .or_else(|| v6().map(|v6| SocketAddrV6::from(v6).into()))
 }
 
-/// Datagrams that come at a time where little is going on, and whose answers
-/// may wait for one another.
-const FEW: usize = 8;
 /// Room for every SIP message but the rare giant, which costs a copy.
 const SLOT_LEN: usize = 2048;
 /// More than UDP can carry, so that nothing is ever cut off.

@@ -76,16 +76,6 @@ impl SendQueue {
         (waiting.datagrams.len(), waiting.len_high_water)
     }
 
-    /// Holds back what is queued while `work` runs, unless somebody is sending,
-    /// and then sends it in few calls: many answers come of many requests.
-    pub(super) fn gather(&self, socket: &UdpSocket, counters: &Counters, work: impl FnOnce()) {
-        let is_ours = !std::mem::replace(&mut self.waiting().sending, true);
-        work();
-        if is_ours {
-            self.drain(socket, counters);
-        }
-    }
-
     fn queue(&self, outgoing: Outgoing) -> Queued {
         let mut waiting = self.waiting();
         if waiting.datagrams.len() >= self.capacity {

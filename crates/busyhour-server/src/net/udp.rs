@@ -68,15 +68,13 @@ pub struct Datagram {
     pub flow: Flow,
     /// Its bytes, pinned where the kernel put them.
     pub payload: Buffer,
-    /// As many had come as a call receives, so that one thread may not keep up with them.
-    pub is_of_crowd: bool,
 }
 
 /// One socket and all that belongs to it.
 struct Port {
     socket: Arc<UdpSocket>,
     local: SocketAddr,
-    queue: Arc<SendQueue>,
+    queue: SendQueue,
     counters: Arc<Counters>,
 }
 
@@ -200,7 +198,7 @@ impl Port {
         Ok(Self {
             local,
             socket: Arc::new(socket),
-            queue: Arc::new(SendQueue::new(options.send_queue_len_max)),
+            queue: SendQueue::new(options.send_queue_len_max),
             counters: Arc::default(),
         })
     }
@@ -211,7 +209,6 @@ impl Port {
             local: self.local,
             buffers,
             counters: self.counters.clone(),
-            answers: self.queue.clone(),
             stop,
         }
     }

@@ -199,10 +199,9 @@ impl Core {
         self.counters().registrar.challenged.increment();
         let unix = self.runtime().clock().unix_time();
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
-        self.respond_to(
+        self.respond(
             request.message,
             request.flow,
-            request.transaction,
             Status::UNAUTHORIZED,
             |mut answer| {
                 for challenge in authenticator.challenges(unix, salt, is_stale) {

@@ -1,7 +1,7 @@
 //! One device: its bindings, and its registrations one after the other.
 //!
 //! Everything here runs under the device's lock: requests on its lane, one
-//! after the other, on a worker or on the thread that received them, and what time brings where the alarms of all devices ring.
+//! after the other, and what time brings where the alarms of all devices ring.
 //! A registration that changes something goes to the store, and what comes in
 //! meanwhile waits, so that at most one change of a device is on its way to the
 //! disk:
@@ -20,7 +20,7 @@
 
 use super::{
     core::Core,
-    job::{Arrival, Iax2Arrival, Job, Turn},
+    job::{Arrival, Iax2Arrival, Job},
     transactions::Key,
 };
 use crate::{
@@ -137,18 +137,16 @@ impl Device {
     }
 
     /// Sends a registration to the lane; `false` when that takes no more.
-    pub(super) fn push(self: &Arc<Self>, core: &Core, job: Job, turn: Turn) -> bool {
+    pub(super) fn push(self: &Arc<Self>, core: &Core, job: Job) -> bool {
         let device = self.clone();
         self.queued.fetch_add(1, Ordering::Relaxed);
-        core.devices().waiting.fetch_add(1, Ordering::Relaxed);
         let arrive = move || {
             device.queued.fetch_sub(1, Ordering::Relaxed);
             device.arrive(job);
         };
-        let is_pushed = core.devices().push(self.hash, turn, arrive);
+        let is_pushed = core.devices().lane(self.hash).try_push(arrive).is_ok();
         if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
-            core.devices().waiting.fetch_sub(1, Ordering::Relaxed);
         }
         is_pushed
     }
@@ -240,7 +238,6 @@ impl Device {
         let Some(core) = self.core.upgrade() else {
             return;
         };
-        core.devices().waiting.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
@@ -411,20 +408,17 @@ impl Device {
     }
 
     /// Runs on the store's thread, or on the one that commits: back to the
-    /// lane, beyond its bound, since there is one of these a device at most; a
-    /// store's thread at leisure runs the lane. Should the pool have ended, then
-    /// here, since a commit must not be forgotten; the lock keeps it safe.
+    /// lane, beyond its bound, since there is one of these a device at most.
+    /// Should the pool have ended, then here, since a commit must not be
+    /// forgotten; the lock keeps it safe, and nothing else of the device moves
+    /// while a change is pending.
     fn complete(self: Arc<Self>, fate: Result<(), CommitError>) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
         let lane = core.devices().lane(self.hash);
-        let follow = move || self.committed(fate);
-        let pushed = match core.store().is_at_leisure() {
-            true => lane.push_here(follow),
-            false => lane.execute_turn(Task::new(follow)),
-        };
-        if let Err(rejected) = pushed {
+        let task = Task::new(move || self.committed(fate));
+        if let Err(rejected) = lane.execute_turn(task) {
             rejected.task.run();
         }
     }

@@ -6,7 +6,7 @@
 //! waits for the disk, so nobody there waits for long. And each shard of the
 //! table has one alarm, for the device whose deadline comes first.
 
-use super::{alarm::Alarm, core::Core, device::Device, job::Turn};
+use super::{alarm::Alarm, core::Core, device::Device};
 use busyhour::{clock::Instant, pool::TaskPool, serializer::Serializer};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
@@ -26,8 +26,6 @@ pub(super) struct Devices {
     /// one instant, they keep one worker busy and not all of them.
     bell: Serializer,
     hasher: FixedState,
-    /// Requests that wait for their turn on the lanes.
-    pub(super) waiting: AtomicUsize,
     count: AtomicUsize,
     count_max: usize,
 }
@@ -55,7 +53,6 @@ impl Devices {
             lanes: (0..LANES).map(|_| pool.ephemeral()).collect(),
             bell: pool.ephemeral(),
             hasher: FixedState::with_seed(seed),
-            waiting: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             count_max,
         }
@@ -114,23 +111,9 @@ impl Devices {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether enough waits on the lanes to keep all workers busy.
-    pub(super) fn are_behind(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= BEHIND_LEN
-    }
-
     /// Whether so much waits on a device's lane that no more requests are taken.
     pub(super) fn is_crowded(&self, hash: u64) -> bool {
         self.lane(hash).len() >= LANE_LEN_MAX
-    }
-
-    /// Gives a device's lane a task; `false` when that takes no more.
-    pub(super) fn push(&self, hash: u64, turn: Turn, task: impl FnOnce() + Send + 'static) -> bool {
-        let pushed = match turn {
-            Turn::Now => self.lane(hash).push_here(task),
-            Turn::Soon => self.lane(hash).try_push(task),
-        };
-        pushed.is_ok()
     }
 
     /// Where the device with this hash does its work.
@@ -242,8 +225,6 @@ fn shard_of(hash: u64) -> usize {
 const SHARDS: usize = 1280;
 /// Many more than threads, so that two devices at work seldom share one.
 const LANES: usize = 1024;
-/// Some milliseconds of work.
-const BEHIND_LEN: usize = 1024;
 /// Half of what a serializer holds: what has to come in always finds room.
 const LANE_LEN_MAX: usize = 32_768;
 /// Devices that one ring wakes, so that what waits behind it waits for less

@@ -9,7 +9,7 @@ use super::{
     config::Limits,
     core::Core,
     devices::TableFull,
-    job::{Iax2Arrival, Job, Turn},
+    job::{Iax2Arrival, Job},
 };
 use crate::{
     iax2::{Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Policy, Request, Verdict, Wish},
@@ -186,7 +186,7 @@ impl Core {
                     call,
                     arrived_at,
                 };
-                self.push_to_device(&device, Job::Iax2(Box::new(arrival)), Turn::Soon);
+                self.push_to_device(&device, Job::Iax2(Box::new(arrival)));
             }
             Err(TableFull) => {
                 self.counters().traffic.refused_table_full.increment();

@@ -34,15 +34,6 @@ pub(super) enum Job {
     Iax2(Box<Iax2Arrival>),
 }
 
-/// When a device begins with a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// On this thread, at once, unless something stands before it on its lane.
-    Now,
-    /// On a worker.
-    Soon,
-}
-
 /// Names a job after it has gone.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum JobId {

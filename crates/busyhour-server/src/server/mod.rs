@@ -7,9 +7,7 @@
 //! 2. `route`: is it for us, may its sender (`admission`), which device is it?
 //! 3. `device`: on the device's lane, a serializer that it shares with few
 //!    others, the registrar computes the next bindings and the 200; the changes
-//!    go to the store. The network's thread runs the lane's task itself when
-//!    nothing stands before it there and not too much comes in, and so does a
-//!    store's thread at leisure: that spares waking a worker, twice a request.
+//!    go to the store.
 //! 4. When the commit is durable the 200 leaves, and if somebody listens the
 //!    device's state goes to the topic `device-state`, which keeps it.
 //! 5. `watcher`: each watcher is a subscriber of that topic; on its own
@@ -73,7 +71,7 @@ pub use stats::{
     WatchStats,
 };
 
-use self::{core::Core, job::Turn};
+use self::core::Core;
 use crate::{
     proto::sip::ParseError,
     store::{Completion, Store},
@@ -168,15 +166,7 @@ impl Server {
     /// datagram, or what a connection's framing cut out. The answer goes back
     /// the same way.
     pub fn message(&self, flow: Flow, message: &Buffer) {
-        self.core.receive(flow, message, Turn::Soon);
-    }
-
-    /// As [`message`](Self::message), but does on the caller's thread what it
-    /// can of a registration, which then needs no worker woken for it. For a
-    /// thread that has nothing else to do; where messages come faster than one
-    /// thread deals with them, leave the work to the pool.
-    pub fn message_here(&self, flow: Flow, message: &Buffer) {
-        self.core.receive(flow, message, Turn::Now);
+        self.core.receive(flow, message);
     }
 
     /// Takes what stands in a connection in place of a message, and cannot be
@@ -184,13 +174,6 @@ impl Server {
     /// where the next message begins, so the connection has to end.
     pub fn broken_stream(&self, flow: Flow, bytes: &Buffer, error: ParseError) {
         self.core.broken_stream(flow, bytes, error);
-    }
-
-    /// Whether so many registrations wait for the workers that a thread which
-    /// receives them had better do the next one itself, and so receive fewer.
-    /// What is not received costs nothing yet, and is sent again.
-    pub fn is_behind(&self) -> bool {
-        self.core.devices().are_behind()
     }
 
     /// As [`datagram`](Self::datagram), for one that came to an address where

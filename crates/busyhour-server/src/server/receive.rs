@@ -2,7 +2,7 @@
 
 use super::{
     core::Core,
-    job::{Arrival, Turn},
+    job::Arrival,
     transactions::{Key, Seen},
 };
 use crate::{
@@ -22,11 +22,10 @@ pub(super) struct Request<'a> {
     pub(super) datagram: &'a Buffer,
     pub(super) flow: Flow,
     pub(super) transaction: Key,
-    pub(super) turn: Turn,
 }
 
 impl Core {
-    pub(super) fn receive(self: &Arc<Self>, flow: Flow, datagram: &Buffer, turn: Turn) {
+    pub(super) fn receive(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
         let traffic = &self.counters().traffic;
         traffic.received.increment();
         traffic.received_bytes.add(datagram.len() as u64);
@@ -38,10 +37,8 @@ impl Core {
         }
         match Message::parse(datagram) {
             Ok(message) => match message.start() {
-                Start::Request { method, .. } => {
-                    self.request(&message, method, flow, datagram, turn);
-                }
-                Start::Response { status, .. } => self.response(&message, status, turn),
+                Start::Request { method, .. } => self.request(&message, method, flow, datagram),
+                Start::Response { status, .. } => self.response(&message, status),
             },
             Err(ParseError::Empty) => traffic.keepalives.increment(),
             Err(error) => self.malformed(datagram, flow, error),
@@ -83,7 +80,7 @@ impl Core {
     }
 
     /// A response can only be a watcher's, to a NOTIFY of ours.
-    fn response(&self, message: &Message<'_>, status: u16, turn: Turn) {
+    fn response(&self, message: &Message<'_>, status: u16) {
         let traffic = &self.counters().traffic;
         let Some((tag, cseq)) = notify_of(message) else {
             return traffic.stray_responses.increment();
@@ -92,7 +89,7 @@ impl Core {
             return traffic.stray_responses.increment();
         };
         // Requests leave half the room to answers: over a connection an answer comes once only.
-        if self.is_flooded(watcher.queued_len() / 2) || !watcher.push_answer(cseq, status, turn) {
+        if self.is_flooded(watcher.queued_len() / 2) || !watcher.push_answer(cseq, status) {
             traffic.dropped_device_queue.increment();
         }
     }
@@ -103,7 +100,6 @@ impl Core {
         method: Method<'_>,
         flow: Flow,
         datagram: &Buffer,
-        turn: Turn,
     ) {
         if let Err(error) = message.validate() {
             self.counters().traffic.malformed_answered.increment();
@@ -118,7 +114,6 @@ impl Core {
             datagram,
             flow,
             transaction,
-            turn,
         };
         match method {
             Method::Register => self.register(&request),

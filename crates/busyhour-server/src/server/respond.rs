@@ -100,20 +100,7 @@ impl Core {
         if request.method() == Some(Method::Ack) {
             return;
         }
-        let transaction = self.transactions().key(request, flow.remote);
-        self.respond_to(request, flow, transaction, status, finish);
-    }
-
-    /// As [`respond`](Self::respond), where the transaction is known.
-    pub(super) fn respond_to(
-        &self,
-        request: &Message<'_>,
-        flow: Flow,
-        transaction: Key,
-        status: Status,
-        finish: impl FnOnce(Response<'_, '_, '_>),
-    ) {
-        let tag = self.to_tag(transaction);
+        let tag = self.to_tag(self.transactions().key(request, flow.remote));
         let answer = self.write(|out| {
             let source = Some(flow.remote);
             finish(ResponseBuilder::new(out, request, status, source).to_tag(tag));

@@ -5,7 +5,7 @@ use super::{
     core::Core,
     device::Device,
     devices::TableFull,
-    job::{Arrival, Job, Turn},
+    job::{Arrival, Job},
     receive::Request,
     watcher::Watcher,
 };
@@ -45,7 +45,7 @@ impl Core {
     /// A registration whose device left the table meanwhile.
     pub(super) fn register_again(self: &Arc<Self>, aor: &str, job: Job) {
         match self.devices().open(aor, self) {
-            Ok(device) => self.push_to_device(&device, job, Turn::Soon),
+            Ok(device) => self.push_to_device(&device, job),
             Err(TableFull) => self.put_off_job(&job, &self.table_full()),
         }
     }
@@ -79,7 +79,7 @@ impl Core {
         let device = self.devices().open(aor, self);
         let device = device.map_err(|TableFull| self.table_full())?;
         if let Some(arrival) = self.begin(request) {
-            self.push_to_device(&device, job(arrival), request.turn);
+            self.push_to_device(&device, job(arrival));
         }
         Ok(())
     }
@@ -92,13 +92,13 @@ impl Core {
     }
 
     /// Gives a registration to its device, if that has room.
-    pub(super) fn push_to_device(self: &Arc<Self>, device: &Arc<Device>, job: Job, turn: Turn) {
+    pub(super) fn push_to_device(self: &Arc<Self>, device: &Arc<Device>, job: Job) {
         if self.is_flooded(device.queued_len()) || self.devices().is_crowded(device.hash()) {
             return self.drop_job(&job);
         }
         let id = job.id();
         // It takes no more only when the server ends, and the connections with it.
-        if !device.push(self, job, turn) {
+        if !device.push(self, job) {
             self.abandon_job(id);
         }
     }

@@ -3,12 +3,7 @@
 //! Everything here runs on the watcher's serializer: requests, responses,
 //! states from the bus and the alarm, so NOTIFY requests leave in order.
 
-use super::{
-    alarm::Alarm,
-    core::Core,
-    counters::Counter,
-    job::{Arrival, Turn},
-};
+use super::{alarm::Alarm, core::Core, counters::Counter, job::Arrival};
 use crate::{
     proto::sip::Message,
     registrar::{Refusal, user_of},
@@ -194,13 +189,11 @@ impl Watcher {
     }
 
     /// Sends the fate of a NOTIFY to the serializer; `false` when it takes no more.
-    pub(super) fn push_answer(self: &Arc<Self>, cseq: u32, status: u16, turn: Turn) -> bool {
+    pub(super) fn push_answer(self: &Arc<Self>, cseq: u32, status: u16) -> bool {
         let watcher = self.clone();
-        let answered = move || watcher.answered(cseq, status);
-        let pushed = match turn {
-            Turn::Now => self.serializer.push_here(answered),
-            Turn::Soon => self.serializer.try_push(answered),
-        };
+        let pushed = self
+            .serializer
+            .try_push(move || watcher.answered(cseq, status));
         pushed.is_ok()
     }
 

@@ -72,12 +72,6 @@ pub trait Store: Send + Sync {
     /// has nothing left to promise.
     fn watch_end(&self, listener: EndListener);
 
-    /// Whether the thread that calls completions has nothing else to do, so
-    /// that it may as well do what comes of one.
-    fn is_at_leisure(&self) -> bool {
-        false
-    }
-
     /// Counters and gauges of the store.
     fn stats(&self) -> StoreStats;
 

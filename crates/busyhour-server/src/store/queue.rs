@@ -6,10 +6,7 @@
 
 use super::{Change, CommitError, Completion, EndListener, Refused, StoreStats};
 use std::{
-    sync::{
-        Condvar, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Condvar, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
@@ -22,8 +19,6 @@ pub(super) struct Batch {
 /// Batches that wait for the writer.
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// The writer has little on its hands: a hint, written under the lock.
-    is_at_leisure: AtomicBool,
     /// How long batches may wait behind the group on its way.
     patience: Duration,
     arrived: Condvar,
@@ -76,7 +71,6 @@ impl Queue {
                 give_up_at: None,
                 stats,
             }),
-            is_at_leisure: AtomicBool::new(true),
             patience,
             arrived: Condvar::new(),
             emptied: Condvar::new(),
@@ -89,9 +83,6 @@ impl Queue {
         state.admit(batch.changes.len() as u64)?;
         let was_empty = state.waiting.is_empty();
         state.waiting.push(batch);
-        if was_empty {
-            self.is_at_leisure.store(false, Ordering::Relaxed);
-        }
         drop(state);
         if was_empty {
             self.arrived.notify_one();
@@ -105,7 +96,7 @@ impl Queue {
         let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
         let waited = self.arrived.wait_timeout_while(state, patience, idle);
         let (mut state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
-        let group = self.take_waiting(&mut state);
+        let group = std::mem::take(&mut state.waiting);
         match (group.is_empty(), state.closed) {
             (false, _) => {
                 state.taken_at = Some(Instant::now());
@@ -145,18 +136,6 @@ impl Queue {
         }
     }
 
-    fn take_waiting(&self, state: &mut State) -> Vec<Batch> {
-        let group = std::mem::take(&mut state.waiting);
-        let is_small = group.len() <= SMALL;
-        self.is_at_leisure.store(is_small, Ordering::Relaxed);
-        group
-    }
-
-    /// Whether nothing waits and the group on its way is small, as of a moment ago.
-    pub(super) fn is_at_leisure(&self) -> bool {
-        self.is_at_leisure.load(Ordering::Relaxed)
-    }
-
     /// Notes why the group on its way is still there.
     pub(super) fn note_trouble(&self, error: CommitError) {
         self.lock().trouble = Some(error);
@@ -164,7 +143,7 @@ impl Queue {
 
     /// Fails what waits and was not yet taken.
     fn fail_waiting(&self, error: &CommitError) {
-        let group = self.take_waiting(&mut self.lock());
+        let group = std::mem::take(&mut self.lock().waiting);
         if group.is_empty() {
             return;
         }
@@ -352,8 +331,6 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Batches whose completions may keep the writer from the next group for a while.
-const SMALL: usize = 4;
 /// How often the guard looks when nothing is overdue, and when something is.
 const GUARD_PERIOD: Duration = Duration::from_secs(1);
 const STALL_PERIOD: Duration = Duration::from_millis(250);

@@ -87,11 +87,7 @@ impl Life {
 
     pub fn deliver(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
-        // Both ways that a message may take, as its length has it.
-        match bytes.len() % 2 {
-            0 => self.server.datagram(from, to, datagram),
-            _ => self.server.message_here(Flow::udp(to, from), &datagram),
-        }
+        self.server.datagram(from, to, datagram);
     }
 
     /// What the server sent since the last call.

@@ -278,51 +278,6 @@ impl Core {
         }
     }
 
-    /// Queues a task, and runs it on this thread, without the token, if nothing
-    /// stands before it; then some of what has come to stand behind it.
-    pub(super) fn push_here(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
-        let now = self.pool().clock.now();
-        let pushing = self.begin_push();
-        if !self.pool().admits() {
-            return Err(self.refuse(task, Reason::ShutDown));
-        }
-        let mut state = self.state.lock();
-        if !state.is_plain() {
-            drop(state);
-            drop(pushing);
-            return self.try_push(task, None);
-        }
-        let is_first = state.is_idle();
-        state.append(now, || task);
-        self.pool().count_pushed();
-        let mut berth = Berth::EMPTY;
-        if !is_first || self.pool().is_sealed() || !state.begin(now, &mut berth) {
-            self.after_change(state, self.pool().hand());
-            return Ok(());
-        }
-        self.pool().count_started();
-        drop(state);
-        drop(pushing);
-        self.run_here(now, &mut berth);
-        Ok(())
-    }
-
-    /// Runs a task that this thread has taken, and then some that came behind it.
-    fn run_here(self: &Arc<Self>, now: Instant, berth: &mut Berth) {
-        self.pool().as_entity(EntityRef::of(self), || {
-            for others in (0..HERE_MAX).rev() {
-                self.run_task(self.pool().hand(), berth);
-                let mut state = self.state.lock();
-                state.end();
-                if others == 0 || self.pool().is_sealed() || !state.begin(now, berth) {
-                    return self.after_change(state, self.pool().hand());
-                }
-                self.pool().count_started();
-                self.leave(state);
-            }
-        });
-    }
-
     /// Runs one task on this thread, without the token, if one may start now.
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
         let now = self.pool().clock.now();
@@ -619,10 +574,6 @@ impl Drop for Core {
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
-
-/// Tasks that a push runs at once: its own, and some that came of it, as an
-/// answer comes of a request. More would keep the thread from what it is there for.
-const HERE_MAX: u32 = 4;
 
 /// An idle serializer costs this and the counts of its `Arc`.
 const _: () = assert!(cfg!(loom) || size_of::<Core>() + 2 * size_of::<usize>() <= 200);

@@ -101,33 +101,6 @@ impl Serializer {
         self.core.try_push(Task::new(f), None)
     }
 
-    /// As [`try_push`](Self::try_push), but runs `f` on this thread, before it
-    /// returns, if nothing waits or runs here; then up to three tasks that came
-    /// behind it meanwhile, so that what `f` pushes is done as well.
-    ///
-    /// Waking a worker costs more than a short task, so this is for threads
-    /// that have nothing better to do: one that has just received a datagram,
-    /// and no other. The order is as ever, and a panic goes no further.
-    /// The caller must hold no lock that a task of this serializer takes.
-    ///
-    /// # Errors
-    ///
-    /// [`Rejected`] holds the task and the reason.
-    ///
-    /// ```
-    /// use busyhour::pool::TaskPool;
-    /// use std::thread;
-    ///
-    /// let pool = TaskPool::builder().workers(1).build().unwrap();
-    /// let calls = pool.serializer("calls").build().unwrap();
-    /// let me = thread::current().id();
-    /// calls.push_here(move || assert_eq!(thread::current().id(), me)).unwrap();
-    /// assert!(calls.is_idle());
-    /// ```
-    pub fn push_here(&self, f: impl FnOnce() + Send + 'static) -> Result<(), Rejected> {
-        self.core.push_here(Task::new(f))
-    }
-
     /// As [`push`](Self::push), but with
     /// [`Overflow::Conflate`](crate::task::Overflow::Conflate) `f` takes the
     /// place of a waiting task with the same key. With other policies the key

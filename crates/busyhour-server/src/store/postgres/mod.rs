@@ -128,10 +128,6 @@ impl Store for PostgresStore {
         self.queue.watch_end(listener);
     }
 
-    fn is_at_leisure(&self) -> bool {
-        self.queue.is_at_leisure()
-    }
-
     fn stats(&self) -> StoreStats {
         self.queue.stats()
     }

@@ -120,10 +120,6 @@ impl Store for SqliteStore {
         self.queue.watch_end(listener);
     }
 
-    fn is_at_leisure(&self) -> bool {
-        self.queue.is_at_leisure()
-    }
-
     fn stats(&self) -> StoreStats {
         self.queue.stats()
     }
