@@ -50,11 +50,18 @@ fn twinkle(server: &ServerProcess) -> Console {
     let system = format!(
         "sip_port={}\nrtp_port={}\nlog_show_sip=yes\nstart_user_profile=bob\n",
         free_port(),
-        free_port() & !1
+        even_port()
     );
     fs::write(folder.join("bob.cfg"), profile).unwrap();
     fs::write(folder.join("twinkle.sys"), system).unwrap();
     Console::start("twinkle-console", &[], "twinkle-console", place)
+}
+
+/// For RTP, though nobody calls.
+fn even_port() -> u16 {
+    std::iter::repeat_with(free_port)
+        .find(|port| port % 2 == 0)
+        .expect("half of them are")
 }
 
 /// alice's linphone, which publishes and watches bob.
@@ -64,7 +71,7 @@ fn linphone(server: &ServerProcess, expires_s: u32) -> Console {
     place.file(
         "linphonerc",
         &format!(
-            "[sip]\nsip_port={port}\nsip_tcp_port=0\nsip_tls_port=0\nguess_hostname=0\n\
+            "[sip]\nsip_port={port}\nsip_tcp_port=0\nsip_tls_port=0\nguess_hostname=0\nauto_net_state_mon=0\n\
              use_ipv6=0\ndefault_proxy=0\n\
              [auth_info_0]\nusername=alice\nuserid=alice\npasswd=something\nrealm=busyhour\n\
              [proxy_0]\nreg_proxy=<sip:{sip};transport=udp>\nreg_route=<sip:{sip};transport=udp;lr>\n\
@@ -151,9 +158,10 @@ fn linphone_refreshes_before_its_registration_expires() {
     let server = place.server(CONFIGURATION);
     let mut phone = linphone(&server, 10);
     wait_for(&server, &mut phone, "/registrar/added", 1);
+    let cseq = || only_binding(&server)["cseq"].as_u64().unwrap();
+    let added = cseq();
     wait_for(&server, &mut phone, "/registrar/refreshed", 1);
-    let binding = only_binding(&server);
-    assert!(binding["cseq"].as_u64().unwrap() > 1, "{binding}");
+    assert!(cseq() > added);
 }
 
 /// Waits until a counter is at least so high; fails when the phone ends first.

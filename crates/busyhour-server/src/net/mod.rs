@@ -3,8 +3,8 @@
 //!
 //! **In.** Each socket has a thread `bh-rx-<protocol>-<n>`. It asks the kernel for up to
 //! [`BATCH_LEN`] datagrams in one call (`recvmmsg`), straight into pinned
-//! buffers, and hands them on in order. Only when the socket is empty does it
-//! sleep in `poll`, together with the signal that ends it.
+//! buffers, and hands them on in order. When it gets fewer than it asked for it
+//! sleeps in `poll`, together with the signal that ends it.
 //!
 //! **Out.** Each socket has a bounded queue and no thread. Whoever queues a
 //! datagram while nobody is sending, sends: its own and all that others queue

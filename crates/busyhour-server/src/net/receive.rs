@@ -48,9 +48,12 @@ impl Receiver {
             landing.refill(&self.buffers);
             match landing.receive(&self.socket) {
                 Ok(()) => self.hand_on(&mut landing, deliver),
-                Err(Errno::EAGAIN) if self.wait() == Waited::Stop => return,
-                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {}
+                Err(Errno::EINTR) => continue,
                 Err(error) => self.failed(error),
+            }
+            if !landing.was_full() && self.wait() == Waited::Stop {
+                return;
             }
         }
     }
@@ -111,6 +114,11 @@ impl Landing {
         }
     }
 
+    /// Whether the last call brought all that it had room for, so that there may be more.
+    fn was_full(&self) -> bool {
+        self.arrivals.len() == BATCH_LEN
+    }
+
     /// A fresh buffer wherever the last call's was handed on.
     fn refill(&mut self, buffers: &BufferPool) {
         for slot in self.slots.iter_mut().filter(|slot| slot.is_none()) {
@@ -120,6 +128,7 @@ impl Landing {
 
     /// One batch into the slots, without waiting.
     fn receive(&mut self, socket: &UdpSocket) -> nix::Result<()> {
+        self.arrivals.clear();
         let spills = self.spill.chunks_exact_mut(DATAGRAM_LEN_MAX);
         let mut slices: Vec<[IoSliceMut<'_>; 2]> = self
             .slots
@@ -137,7 +146,6 @@ impl Landing {
             MsgFlags::MSG_DONTWAIT,
             None,
         )?;
-        self.arrivals.clear();
         let arrivals = received.map(|one| (one.bytes, one.address.as_ref().and_then(address)));
         self.arrivals.extend(arrivals);
         Ok(())

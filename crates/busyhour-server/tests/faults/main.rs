@@ -260,7 +260,7 @@ impl World {
     fn counted(&self) -> u64 {
         let stats = self.host.server().stats();
         let count = |name: &str| stats["network"][name].as_u64().expect("a counter");
-        count("received") + count("kernel_dropped") + count("dropped_no_buffer")
+        count("received") + count("kernel_dropped")
     }
 
     fn report(&self, told_without_asking: usize) {

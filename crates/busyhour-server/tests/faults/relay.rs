@@ -108,7 +108,10 @@ impl Relay {
 
     /// There is no server; what is in the air is lost.
     pub fn close(&self) {
-        self.shared.lock().is_open = false;
+        let mut state = self.shared.lock();
+        state.is_open = false;
+        state.fates.unreachable += state.air.len() as u64;
+        state.air.clear();
     }
 
     /// From now on nothing is lost, doubled or delayed.

@@ -19,7 +19,7 @@ pub(super) struct Local {
     pub(super) run_queue: RunQueue<Runnable>,
 }
 
-/// EntityRef turn it is.
+/// Whose turn it is.
 pub(super) enum Runnable {
     /// The worker's plain tasks.
     Lane,
