@@ -10,7 +10,7 @@
 mod support;
 
 use serde_json::Value;
-use std::fs;
+use std::{fs, net::UdpSocket};
 use support::{Place, ServerProcess, console::Console, sipp::free_port};
 
 /// The token is `secret`.
@@ -66,12 +66,13 @@ fn even_port() -> u16 {
 
 /// alice's linphone, which publishes and watches bob.
 fn linphone(server: &ServerProcess, expires_s: u32) -> Console {
+    assert_is_on_a_network();
     let place = Place::new();
     let (sip, port) = (server.sip, free_port());
     place.file(
         "linphonerc",
         &format!(
-            "[sip]\nsip_port={port}\nsip_tcp_port=0\nsip_tls_port=0\nguess_hostname=0\nauto_net_state_mon=0\n\
+            "[sip]\nsip_port={port}\nsip_tcp_port=0\nsip_tls_port=0\nguess_hostname=0\n\
              use_ipv6=0\ndefault_proxy=0\n\
              [auth_info_0]\nusername=alice\nuserid=alice\npasswd=something\nrealm=busyhour\n\
              [proxy_0]\nreg_proxy=<sip:{sip};transport=udp>\nreg_route=<sip:{sip};transport=udp;lr>\n\
@@ -162,6 +163,20 @@ fn linphone_refreshes_before_its_registration_expires() {
     let added = cseq();
     wait_for(&server, &mut phone, "/registrar/refreshed", 1);
     assert!(cseq() > added);
+}
+
+/// linphone looks which address it would use to talk to the world, and is
+/// silent if that is loopback's or none. Nothing is sent for this.
+fn assert_is_on_a_network() {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    let address = socket
+        .connect("198.51.100.1:9")
+        .and_then(|()| socket.local_addr());
+    assert!(
+        address.is_ok_and(|address| !address.ip().is_loopback()),
+        "linphone needs an address besides loopback's; give the machine one: \
+         ip address add 192.0.2.2/32 dev lo && ip route add default dev lo src 192.0.2.2"
+    );
 }
 
 /// Waits until a counter is at least so high; fails when the phone ends first.
