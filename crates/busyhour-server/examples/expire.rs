@@ -9,11 +9,13 @@
 //! is gone, one device asks (OPTIONS) and another registers anew, in turn and
 //! one at a time; printed is how long their answers take at worst.
 
-use busyhour::{buffer::Buffer, clock::UnixTime, runtime::Runtime};
+mod contacts;
+
+use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
-    registrar::{BindingChange, BindingId, Contact, ContactParts, Flow, Lease, Transport},
+    registrar::Flow,
     server::{Authentication, Network, SendError, Server, ServerConfig},
-    store::{Change, SqliteOptions, SqliteStore, Store},
+    store::{SqliteOptions, SqliteStore},
 };
 use std::{
     error::Error,
@@ -21,7 +23,7 @@ use std::{
     path::Path,
     sync::{Arc, Mutex, mpsc},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 /// Tells the one who asks that the answer has left.
@@ -48,8 +50,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run(database: &Path, count: u64) -> Result<(), Box<dyn Error>> {
     // Enough to write them, to start and to look at what is usual.
     let life = Duration::from_secs(5) + Duration::from_micros(60) * count as u32;
-    let end = unix_now() + life;
-    write(database, count, end)?;
+    let end = contacts::unix_now() + life;
+    contacts::write(database, count, end)?;
 
     let runtime = Runtime::builder().build()?;
     let (told, answers) = mpsc::channel();
@@ -63,7 +65,7 @@ fn run(database: &Path, count: u64) -> Result<(), Box<dyn Error>> {
     assert_eq!(server.stats().registrar.restored, count, "all are there");
     let mut probe = Probe::new(&server, &runtime, answers);
 
-    let usual = probe.until(|| unix_now() + Duration::from_millis(100) >= end)?;
+    let usual = probe.until(|| contacts::unix_now() + Duration::from_millis(100) >= end)?;
     println!("before     {usual}");
     let gone = || server.stats().registrar.expired >= count;
     let begun = Instant::now();
@@ -151,54 +153,3 @@ impl<'a> Probe<'a> {
         Ok(begun.elapsed())
     }
 }
-
-fn write(database: &Path, count: u64, end: Duration) -> Result<(), Box<dyn Error>> {
-    let store = SqliteStore::open(SqliteOptions::new(database))?;
-    let (told, fates) = mpsc::channel();
-    for first in (1..=count).step_by(BATCH as usize) {
-        let last = (first + BATCH).min(count + 1);
-        let told = told.clone();
-        let done = move |fate| drop(told.send(fate));
-        let puts = (first..last).map(|number| put(number, end)).collect();
-        store.commit(puts, Box::new(done))?;
-        // One at a time: the queue has an end.
-        fates.recv()??;
-    }
-    Ok(())
-}
-
-fn put(number: u64, end: Duration) -> Change {
-    let [_, high, middle, low] = (number as u32).to_be_bytes();
-    let address = format!("10.{high}.{middle}.{low}:5060");
-    Change::Binding(BindingChange::Put {
-        id: BindingId(number),
-        aor: format!("sip:device{number}@busyhour.test").into(),
-        contact: Contact::new(ContactParts {
-            uri: &format!("sip:device{number}@{address}"),
-            parameters: "",
-            q_milli: None,
-            call_id: &format!("{number:016x}@busyhour.test"),
-            path: "",
-            user_agent: "phone 1.0",
-            flow: Flow {
-                transport: Transport::Udp,
-                remote: address.parse().expect("an address"),
-                local: "10.255.255.255:5060".parse().expect("an address"),
-                connection: 0,
-            },
-        }),
-        lease: Lease {
-            cseq: 1,
-            granted_s: 3600,
-            expires_at: UnixTime::from_nanos(end.as_nanos() as u64),
-            removed: false,
-        },
-    })
-}
-
-fn unix_now() -> Duration {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.unwrap_or_default()
-}
-
-const BATCH: u64 = 10_000;

@@ -8,18 +8,20 @@
 //! Writes so many contacts into a fresh SQLite database as a server would,
 //! ends that store, and starts a server on the file.
 
-use busyhour::{buffer::Buffer, clock::UnixTime, runtime::Runtime};
+mod contacts;
+
+use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
-    registrar::{BindingChange, BindingId, Contact, ContactParts, Flow, Lease, Transport},
+    registrar::Flow,
     server::{Authentication, Network, SendError, Server, ServerConfig},
-    store::{Change, SqliteOptions, SqliteStore, Store},
+    store::{SqliteOptions, SqliteStore},
 };
 use std::{
     error::Error,
     fs,
     path::Path,
-    sync::{Arc, mpsc},
-    time::{Duration, Instant, SystemTime},
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 /// Sends nothing: nobody watches.
@@ -46,16 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn write(database: &Path, count: u64) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
-    let store = SqliteStore::open(SqliteOptions::new(database))?;
-    let (told, fates) = mpsc::channel();
-    for first in (1..=count).step_by(BATCH as usize) {
-        let last = (first + BATCH).min(count + 1);
-        let told = told.clone();
-        let done = move |fate| drop(told.send(fate));
-        store.commit((first..last).map(put).collect(), Box::new(done))?;
-        // One at a time: the queue has an end.
-        fates.recv()??;
-    }
+    let end = contacts::unix_now() + Duration::from_secs(3600);
+    contacts::write(database, count, end)?;
     println!(
         "written    {count} contacts in {:.2} s",
         begun.elapsed().as_secs_f64()
@@ -86,41 +80,6 @@ fn restore(database: &Path, count: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn put(number: u64) -> Change {
-    let address = format!(
-        "10.{}.{}.{}:5060",
-        number >> 16 & 255,
-        number >> 8 & 255,
-        number & 255
-    );
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let expires_at = now.unwrap_or_default() + Duration::from_secs(3600);
-    Change::Binding(BindingChange::Put {
-        id: BindingId(number),
-        aor: format!("sip:device{number}@busyhour.test").into(),
-        contact: Contact::new(ContactParts {
-            uri: &format!("sip:device{number}@{address}"),
-            parameters: "",
-            q_milli: None,
-            call_id: &format!("{number:016x}@busyhour.test"),
-            path: "",
-            user_agent: "phone 1.0",
-            flow: Flow {
-                transport: Transport::Udp,
-                remote: address.parse().expect("an address"),
-                local: "10.255.255.255:5060".parse().expect("an address"),
-                connection: 0,
-            },
-        }),
-        lease: Lease {
-            cseq: 1,
-            granted_s: 3600,
-            expires_at: UnixTime::from_secs(expires_at.as_secs()),
-            removed: false,
-        },
-    })
-}
-
 /// Memory of this process, in bytes.
 fn resident() -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
@@ -131,5 +90,3 @@ fn resident() -> Result<u64, Box<dyn Error>> {
     let kib: u64 = line.split_whitespace().nth(1).ok_or("no figure")?.parse()?;
     Ok(kib << 10)
 }
-
-const BATCH: u64 = 10_000;

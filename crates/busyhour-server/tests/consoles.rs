@@ -114,12 +114,7 @@ fn twinkle_registers_publishes_and_is_told_of_its_messages() {
     assert_eq!(server.stat("/registrar/binding_count"), 0);
     server.wait_for("/watch/unsubscribed", |count| count == 1);
     server.wait_for("/publish/removed", |count| count == 1);
-    let rejected = [
-        "/registrar/rejected",
-        "/watch/rejected",
-        "/publish/rejected",
-    ];
-    assert_eq!(rejected.map(|pointer| server.stat(pointer)), [0; 3]);
+    assert_nothing_was_rejected(&server);
 }
 
 #[test]
@@ -145,12 +140,7 @@ fn linphone_registers_publishes_and_sees_what_twinkle_publishes() {
     server.wait_for("/publish/removed", |count| count == 1);
     server.wait_for("/watch/watcher_count", |count| count == 1);
     bobs.assert_lives();
-    let rejected = [
-        "/registrar/rejected",
-        "/watch/rejected",
-        "/publish/rejected",
-    ];
-    assert_eq!(rejected.map(|pointer| server.stat(pointer)), [0; 3]);
+    assert_nothing_was_rejected(&server);
 }
 
 #[test]
@@ -163,6 +153,15 @@ fn linphone_refreshes_before_its_registration_expires() {
     let added = cseq();
     wait_for(&server, &mut phone, "/registrar/refreshed", 1);
     assert!(cseq() > added);
+}
+
+fn assert_nothing_was_rejected(server: &ServerProcess) {
+    let rejected = [
+        "/registrar/rejected",
+        "/watch/rejected",
+        "/publish/rejected",
+    ];
+    assert_eq!(rejected.map(|pointer| server.stat(pointer)), [0; 3]);
 }
 
 /// linphone looks which address it would use to talk to the world, and is
