@@ -57,7 +57,7 @@ pub enum SendError {
 /// What the sockets have moved, and what they lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct NetworkStats {
-    /// Datagrams received.
+    /// Datagrams received, those included that found no buffer.
     pub received: u64,
     /// Bytes in them.
     pub received_bytes: u64,

@@ -101,7 +101,7 @@ pub struct Storm {
     #[arg(long, value_name = "ADDRESS:PORT", requires = "watchers")]
     pub watch_target: Option<SocketAddr>,
 
-    /// Process id of the server, to measure its memory, and its CPU time with that of its children
+    /// Process id of the server, to measure its memory, and its CPU time with that of its children that still run
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
 

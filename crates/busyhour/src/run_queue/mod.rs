@@ -121,21 +121,15 @@ impl<E> RunQueue<E> {
     /// Charges an entity for the time it `ran` and queues it again, behind its equals.
     #[inline(always)]
     pub fn put_back(&mut self, entity: E, standing: &mut Standing, ran: Duration) {
-        self.put_back_after(entity, standing, nanos(ran));
-    }
-
-    /// [`put_back`](RunQueue::put_back), for who has plain nanoseconds.
-    #[inline(always)]
-    pub(crate) fn put_back_after(&mut self, entity: E, standing: &mut Standing, ran_ns: u64) {
-        self.sleep_after(standing, ran_ns);
+        self.sleep(standing, ran);
         let rank = Rank::of(standing, self.worker);
         self.queued.push(entity, rank, Place::Back);
     }
 
     /// Charges an entity for the time it `ran`, queues it again, behind its
     /// equals, and takes out the next to run, which may be itself: a
-    /// [`put_back`](RunQueue::put_back) and a [`pick`](RunQueue::pick) in one,
-    /// for little more than half of what the two cost.
+    /// [`put_back`](RunQueue::put_back) and a [`pick`](RunQueue::pick) in one
+    /// step, which costs less than the two.
     ///
     /// ```
     /// use std::time::Duration;
