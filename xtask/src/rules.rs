@@ -177,6 +177,10 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "a lock biased to its owner",
     ),
     (
+        "crates/busyhour/src/pool/guest.rs",
+        "a guest's place is its thread's alone",
+    ),
+    (
         "crates/busyhour/src/pool/lane.rs",
         "tasks move between rings without a second copy",
     ),

@@ -1,6 +1,9 @@
 //! Real sockets on loopback: order, sizes, budgets, errors and shutdown.
 
-use busyhour::buffer::{Buffer, BufferPool};
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    pool::TaskPool,
+};
 use busyhour_server::{
     net::{BATCH_LEN, Datagram, Udp, UdpOptions},
     server::{Flow, Network, SendError},
@@ -30,13 +33,19 @@ fn fixture(budget_bytes: u64) -> Fixture {
         .unwrap();
     let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
     let (arrived, arrivals) = channel();
-    udp.start(&buffers, move |datagram| drop(arrived.send(datagram)))
-        .unwrap();
+    udp.start(&buffers, &pool(), move |datagram| {
+        drop(arrived.send(datagram))
+    })
+    .unwrap();
     Fixture {
         udp,
         buffers,
         arrivals,
     }
+}
+
+fn pool() -> TaskPool {
+    TaskPool::builder().workers(1).build().unwrap()
 }
 
 impl Fixture {
@@ -201,14 +210,45 @@ fn an_address_of_another_machine_is_named() {
     );
 }
 
+/// The names of the threads on which the work of so many datagrams is done that
+/// wait when receiving begins.
+fn threads_for(datagrams: usize) -> HashSet<String> {
+    let (buffers, pool) = (BufferPool::builder().build().unwrap(), pool());
+    let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
+    for _ in 0..datagrams {
+        client().send_to(b"x", udp.addresses()[0]).unwrap();
+    }
+    let (done, is_done) = channel();
+    let workers = pool.clone();
+    udp.start(&buffers, &pool, move |_| {
+        let done = done.clone();
+        let tell = move || done.send(thread::current().name().unwrap().to_owned());
+        workers.push(move || tell().unwrap()).unwrap();
+    })
+    .unwrap();
+    (0..datagrams)
+        .map(|_| is_done.recv_timeout(HANG).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_work_of_a_few_datagrams_is_done_where_they_are_received_and_of_many_by_workers() {
+    let few = threads_for(3);
+    assert!(few.iter().eq(["bh-rx-sip-0"]), "{few:?}");
+    let many = threads_for(64);
+    assert!(!many.contains("bh-rx-sip-0"), "{many:?}");
+}
+
 #[test]
 fn both_families_are_served_at_once() {
     let addresses = ["0.0.0.0:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
     let buffers = BufferPool::builder().build().unwrap();
     let udp = Udp::bind(&UdpOptions::new(addresses)).unwrap();
     let (arrived, arrivals) = channel();
-    udp.start(&buffers, move |datagram| drop(arrived.send(datagram)))
-        .unwrap();
+    udp.start(&buffers, &pool(), move |datagram| {
+        drop(arrived.send(datagram))
+    })
+    .unwrap();
     let v6 = udp.addresses()[1];
     udp.send(flow(v6, v6), buffers.copy_from(b"six").unwrap())
         .unwrap();

@@ -147,7 +147,10 @@ fn round(seed: u64) {
     let producers: Vec<_> = (0..PRODUCERS)
         .map(|number| {
             let (site, mut random) = (site.clone(), Random(seed ^ (number + 1) << 32));
-            thread::spawn(move || (0..PUSHES).for_each(|_| site.act(&mut random)))
+            thread::spawn(move || match number % 2 {
+                0 => (0..PUSHES).for_each(|_| site.act(&mut random)),
+                _ => act_as_guest(&site, &mut random),
+            })
         })
         .collect();
     let closer = close_early(&mut random, &site);
@@ -156,6 +159,17 @@ fn round(seed: u64) {
         .for_each(|producer| producer.join().unwrap());
     closer.join().unwrap();
     check(site, seed);
+}
+
+/// Several acts a visit, now and then.
+fn act_as_guest(site: &Site, random: &mut Random) {
+    let mut guest = site.pool.guest();
+    let mut left = PUSHES;
+    while left > 0 {
+        let acts = left.min(1 + random.below(8) / 6 * random.below(4));
+        guest.run(|| (0..acts).for_each(|_| site.act(random)));
+        left -= acts;
+    }
 }
 
 fn site(random: &mut Random) -> Site {

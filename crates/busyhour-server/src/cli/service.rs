@@ -129,14 +129,14 @@ impl Service {
     }
 
     fn receive(&self) -> Result<(), Failure> {
-        let buffers = self.runtime.buffers();
+        let (buffers, pool) = (self.runtime.buffers(), self.runtime.pool());
         let (sip, iax2) = (self.server.clone(), self.server.clone());
-        let started = self.network.sip.start(buffers, move |datagram| {
+        let started = self.network.sip.start(buffers, pool, move |datagram| {
             let flow = datagram.flow;
             sip.datagram(flow.remote, flow.local, datagram.payload);
         });
         started.map_err(Failure::running)?;
-        let started = self.network.iax2.start(buffers, move |datagram| {
+        let started = self.network.iax2.start(buffers, pool, move |datagram| {
             let flow = datagram.flow;
             iax2.iax2_datagram(flow.remote, flow.local, datagram.payload);
         });

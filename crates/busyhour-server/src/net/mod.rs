@@ -4,7 +4,10 @@
 //! **In.** Each socket has a thread `bh-rx-<protocol>-<n>`. It asks the kernel for up to
 //! [`BATCH_LEN`] datagrams in one call (`recvmmsg`), straight into pinned
 //! buffers, and hands them on in order. When it gets fewer than it asked for it
-//! sleeps in `poll`, together with the signal that ends it.
+//! sleeps in `poll`, together with the signal that ends it. As long as a call
+//! brings few, it asks for few, since room for each has to be shown to the kernel
+//! anew, and does their work itself, as a guest of the pool: to wake a worker
+//! costs more than a registration. Many are left to the workers.
 //!
 //! **Out.** Each socket has a bounded queue and no thread. Whoever queues a
 //! datagram while nobody is sending, sends: its own and all that others queue

@@ -3,7 +3,10 @@ use super::{
     stats::{Counters, add},
 };
 use crate::server::Flow;
-use busyhour::buffer::{Buffer, BufferMut, BufferPool};
+use busyhour::{
+    buffer::{Buffer, BufferMut, BufferPool},
+    pool::{Guest, TaskPool},
+};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -38,16 +41,18 @@ struct Landing {
     headers: MultiHeaders<SockaddrStorage>,
     /// Length and source of each datagram of the last call.
     arrivals: Vec<(usize, Option<SocketAddr>)>,
+    /// How many the last call asked for.
+    asked: usize,
 }
 
 impl Receiver {
     /// Hands every datagram to `deliver`, in order, until the stop signal.
-    pub(super) fn run(&self, deliver: &dyn Fn(Datagram)) {
+    pub(super) fn run(&self, pool: &TaskPool, deliver: &dyn Fn(Datagram)) {
+        let mut guest = pool.guest();
         let mut landing = Landing::new();
         loop {
-            landing.refill(&self.buffers);
-            match landing.receive(&self.socket) {
-                Ok(()) => self.hand_on(&mut landing, deliver),
+            match self.receive(&mut landing) {
+                Ok(()) => self.hand_on(&mut landing, &mut guest, deliver),
                 Err(Errno::EAGAIN) => {}
                 Err(Errno::EINTR) => continue,
                 Err(error) => self.failed(error),
@@ -58,18 +63,33 @@ impl Receiver {
         }
     }
 
-    fn hand_on(&self, landing: &mut Landing, deliver: &dyn Fn(Datagram)) {
+    /// A few, or after a few a whole batch: who receives one at a time need not
+    /// prepare for more.
+    fn receive(&self, landing: &mut Landing) -> nix::Result<()> {
+        let is_busy = landing.arrivals.len() >= FEW;
+        let len = if is_busy { BATCH_LEN } else { FEW };
+        landing.refill(len, &self.buffers);
+        landing.receive(len, &self.socket)
+    }
+
+    /// A few are done with here, one by one; more are left to the pool's workers.
+    fn hand_on(&self, landing: &mut Landing, guest: &mut Guest, deliver: &dyn Fn(Datagram)) {
         add(&self.counters.receive_calls, 1);
+        let are_few = landing.arrivals.len() < FEW;
         for index in 0..landing.arrivals.len() {
             let (len, source) = landing.arrivals[index];
             add(&self.counters.received, 1);
             add(&self.counters.received_bytes, len);
             let payload = landing.payload(index, len, &self.buffers);
             match (payload, source) {
-                (Some(payload), Some(remote)) => deliver(Datagram {
-                    flow: Flow::udp(self.local, remote),
-                    payload,
-                }),
+                (Some(payload), Some(remote)) => {
+                    let flow = Flow::udp(self.local, remote);
+                    let datagram = Datagram { flow, payload };
+                    match are_few {
+                        true => guest.run(|| deliver(datagram)),
+                        false => deliver(datagram),
+                    }
+                }
                 (None, _) => add(&self.counters.dropped_no_buffer, 1),
                 // No family but IP ever arrives on an IP socket.
                 (_, None) => add(&self.counters.receive_errors, 1),
@@ -111,29 +131,33 @@ impl Landing {
             spill: vec![0; BATCH_LEN * DATAGRAM_LEN_MAX],
             headers: MultiHeaders::preallocate(BATCH_LEN, None),
             arrivals: Vec::with_capacity(BATCH_LEN),
+            asked: 0,
         }
     }
 
     /// Whether the last call brought all that it had room for, so that there may be more.
     fn was_full(&self) -> bool {
-        self.arrivals.len() == BATCH_LEN
+        self.arrivals.len() == self.asked
     }
 
-    /// A fresh buffer wherever the last call's was handed on.
-    fn refill(&mut self, buffers: &BufferPool) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.is_none()) {
+    /// A fresh buffer wherever an earlier call's was handed on.
+    fn refill(&mut self, len: usize, buffers: &BufferPool) {
+        let slots = self.slots.iter_mut().take(len);
+        for slot in slots.filter(|slot| slot.is_none()) {
             *slot = buffers.alloc(SLOT_LEN).ok();
         }
     }
 
-    /// One batch into the slots, without waiting.
-    fn receive(&mut self, socket: &UdpSocket) -> nix::Result<()> {
+    /// At most `len` into the slots, without waiting.
+    fn receive(&mut self, len: usize, socket: &UdpSocket) -> nix::Result<()> {
         self.arrivals.clear();
+        self.asked = len;
         let spills = self.spill.chunks_exact_mut(DATAGRAM_LEN_MAX);
         let mut slices: Vec<[IoSliceMut<'_>; 2]> = self
             .slots
             .iter_mut()
             .zip(spills)
+            .take(len)
             .map(|(slot, spill)| {
                 let slot = slot.as_deref_mut().unwrap_or_default();
                 [IoSliceMut::new(slot), IoSliceMut::new(spill)]
@@ -174,6 +198,8 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
         .or_else(|| v6().map(|v6| SocketAddrV6::from(v6).into()))
 }
 
+/// Datagrams of one call that are no sign of load.
+const FEW: usize = 8;
 /// Room for every SIP message but the rare giant, which costs a copy.
 const SLOT_LEN: usize = 2048;
 /// More than UDP can carry, so that nothing is ever cut off.

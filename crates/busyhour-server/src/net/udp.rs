@@ -1,6 +1,9 @@
 use super::{BindError, bind::bind, receive::Receiver, send::SendQueue, stats::Counters};
 use crate::server::{Flow, Network, NetworkStats, SendError, Transport};
-use busyhour::buffer::{Buffer, BufferPool};
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    pool::TaskPool,
+};
 use nix::{
     getsockopt_impl, libc, sockopt_impl,
     sys::{
@@ -20,7 +23,7 @@ use std::{
 /// # Examples
 ///
 /// ```
-/// use busyhour::buffer::BufferPool;
+/// use busyhour::{buffer::BufferPool, pool::TaskPool};
 /// use busyhour_server::net::{Udp, UdpOptions};
 /// use busyhour_server::{server::Flow, server::Network};
 /// use std::sync::mpsc;
@@ -31,7 +34,8 @@ use std::{
 /// let here = udp.addresses()[0];
 ///
 /// let (arrived, arrivals) = mpsc::channel();
-/// udp.start(&buffers, move |datagram| drop(arrived.send(datagram)))?;
+/// let pool = TaskPool::builder().workers(1).build()?;
+/// udp.start(&buffers, &pool, move |datagram| drop(arrived.send(datagram)))?;
 /// let flow = Flow::udp(here, here);
 /// udp.send(flow, buffers.copy_from(b"hello")?)?;
 /// let datagram = arrivals.recv()?;
@@ -119,7 +123,8 @@ impl Udp {
     }
 
     /// Starts a thread `bh-rx-<protocol>-<n>` for each socket, which calls `deliver` for
-    /// each datagram, in the order of arrival at that socket.
+    /// each datagram, in the order of arrival at that socket. While little comes in
+    /// the thread is a guest of `pool`, and does itself what `deliver` pushes there.
     ///
     /// # Errors
     ///
@@ -127,15 +132,16 @@ impl Udp {
     pub fn start(
         &self,
         buffers: &BufferPool,
+        pool: &TaskPool,
         deliver: impl Fn(Datagram) + Send + Sync + 'static,
     ) -> io::Result<()> {
         let deliver = Arc::new(deliver);
         for (index, port) in self.sockets.iter().enumerate() {
             let receiver = port.receiver(buffers.clone(), self.stop.clone());
-            let deliver = deliver.clone();
+            let (pool, deliver) = (pool.clone(), deliver.clone());
             let name = format!("bh-rx-{}-{index}", self.protocol.to_lowercase());
             let thread = thread::Builder::new().name(name);
-            let thread = thread.spawn(move || receiver.run(&*deliver))?;
+            let thread = thread.spawn(move || receiver.run(&pool, &*deliver))?;
             self.threads().push(thread);
         }
         Ok(())

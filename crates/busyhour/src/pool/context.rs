@@ -30,7 +30,7 @@ struct Context {
     pool: Cell<*const Shared>,
     /// Null if it is no worker.
     worker: Cell<*const Worker>,
-    /// Null for plain tasks.
+    /// Null for plain tasks, and no entity's address while a guest gathers.
     entity: Cell<*const ShareCell>,
 }
 
@@ -154,6 +154,39 @@ pub(super) fn leave_worker() {
     CONTEXT.with(|context| context.become_worker(ptr::null(), ptr::null()));
 }
 
+/// Makes this thread the worker with this number for as long as `f` takes.
+///
+/// # Safety
+///
+/// - Meanwhile no other thread is this worker of the pool.
+pub(super) unsafe fn as_worker<R>(pool: &Shared, number: usize, f: impl FnOnce() -> R) -> R {
+    let worker = &raw const pool.workers[number];
+    let _outer = CONTEXT.with(|context| Inside {
+        entity: context.entity.replace(ptr::null()),
+        place: Some((context.pool.replace(pool), context.worker.replace(worker))),
+    });
+    f()
+}
+
+/// Runs `f`, whose pushes wake nobody, but for those of a task that it runs.
+pub(super) fn gathering<R>(f: impl FnOnce() -> R) -> R {
+    let _outer = CONTEXT.with(|context| Inside {
+        entity: context.entity.replace(gathers()),
+        place: None,
+    });
+    f()
+}
+
+/// Whether this thread gathers, outside of any task.
+pub(super) fn is_gathering() -> bool {
+    CONTEXT.with(|context| ptr::eq(context.entity.get(), gathers()))
+}
+
+/// No entity lies there.
+fn gathers() -> *const ShareCell {
+    (&raw const GATHERS).cast()
+}
+
 /// The worker that this thread is, if it is one of `pool`. The reference is
 /// for this thread alone.
 #[inline(always)]
@@ -195,6 +228,9 @@ pub(crate) fn within<R>(pool: &Shared, entity: Option<EntityRef<'_>>, f: impl Fn
 
 /// The entity whose task this thread runs.
 pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
+    if is_gathering() {
+        return None;
+    }
     let entity = CONTEXT.with(|context| context.entity.get());
     // SAFETY: it is null, or `within` put it there, borrows it until `Inside`
     // is dropped, and we are between the two.
@@ -226,6 +262,8 @@ impl Drop for Inside {
     }
 }
 
+/// Its address stands for a thread that gathers.
+static GATHERS: u64 = 0;
 static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
 /// Steps of always-ready futures in a row.
 const BUDGET: u32 = 128;

@@ -20,6 +20,7 @@ use super::{
     crew::Crew,
     entity::{EntityRef, Token},
     fences,
+    guest::{GUESTS_MAX, Guests},
     inbound::Closed,
     phase::{Phase, PhaseCell},
     pushing::Pushes,
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     /// All places, taken or not.
     pub(super) workers: Box<[Worker]>,
     pub(super) crew: Crew,
+    pub(super) guests: Guests,
     pub(super) sleepers: Sleepers,
     pub(super) phase: PhaseCell,
     /// In the place of workers, in a simulation.
@@ -123,8 +125,9 @@ impl Shared {
                 capacity: builder.capacity,
                 processors: builder.processors,
             },
-            workers: (0..counts.places()).map(Worker::new).collect(),
+            workers: (0..counts.places() + GUESTS_MAX).map(Worker::new).collect(),
             crew: Crew::new(counts.places()),
+            guests: Guests::new(counts.places()),
             sleepers: Sleepers::default(),
             phase: PhaseCell::open(),
             simulated: seed.map(Simulated::new),
@@ -346,7 +349,7 @@ impl Shared {
     #[inline(always)]
     fn after_push(self: &Arc<Self>, preferred: Option<usize>, len: usize) {
         if self.sleepers.should_wake() {
-            self.wake_one(preferred);
+            self.wake_for_push(preferred);
         } else if len > self.options.growth_threshold && self.may_grow() {
             self.grow_if_needed();
         }
@@ -363,6 +366,14 @@ impl Shared {
         if self.sleepers.asleep_len() == 0 && self.phase.get() == Phase::Open {
             let room = (self.counts.maximum + self.blocked.len()).saturating_sub(self.crew.len());
             self.grow(self.options.auto_increment.min(room));
+        }
+    }
+
+    /// A guest that gathers looks itself what it has, once it has gathered.
+    #[cold]
+    fn wake_for_push(&self, preferred: Option<usize>) {
+        if !context::is_gathering() {
+            self.wake_one(preferred);
         }
     }
 
@@ -514,7 +525,7 @@ impl Shared {
 
     /// The last one to fall asleep tells those who wait for quiet.
     pub(super) fn after_falling_asleep(&self, asleep: usize) {
-        if self.phase.get() == Phase::Open || asleep + self.ends().closing < self.crew.len() {
+        if self.phase.get() == Phase::Open || asleep + self.ends().closing < self.present_len() {
             return;
         }
         if self.phase.get() == Phase::Ending && self.is_quiet(0) {
@@ -526,7 +537,13 @@ impl Shared {
     /// Nothing waits, and nothing runs that does not itself wait for this.
     pub(super) fn is_quiet(&self, closing: usize) -> bool {
         self.sleepers
-            .look(|asleep| asleep + closing >= self.crew.len() && !self.any_work())
+            .look(|asleep| asleep + closing >= self.present_len() && !self.any_work())
+    }
+
+    /// Workers that have a thread, and guests at work. Who wants to know
+    /// whether there is work as well looks at that after this.
+    pub(super) fn present_len(&self) -> usize {
+        self.crew.len() + self.guests_at_work()
     }
 
     /// A worker's thread has ended.

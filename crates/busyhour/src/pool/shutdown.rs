@@ -77,10 +77,10 @@ impl Shared {
         self.wait_until(Some(ends_at), |_| self.others_at_work() == 0);
     }
 
-    /// Workers that have a thread, but for the one that this runs on.
+    /// Workers that have a thread and guests at work, but for the one that this runs on.
     fn others_at_work(&self) -> u64 {
         let own = usize::from(self.is_inside() && !self.is_simulated());
-        self.crew.len().saturating_sub(own) as u64
+        self.present_len().saturating_sub(own) as u64
     }
 
     /// Waits until every worker has left or is inside a task that began before

@@ -3,15 +3,12 @@
 use std::{hint::spin_loop, sync::atomic::Ordering};
 
 use super::{
-    context,
-    entity::Token,
     inbound::CHUNK_LEN,
-    local::{Loot, Runnable},
-    meter::{Meter, next_allowance_log2},
+    local::Loot,
     patrol::Patrol,
     phase::Phase,
     shared::Shared,
-    turn::Turn,
+    shift::Shift,
     worker::{Seat, Worker},
 };
 
@@ -23,15 +20,11 @@ impl Shared {
             shared: self,
             seat,
             patrol: Patrol::new(self.workers.len(), self.clock.now()),
-            meter: Meter::new(&self.clock, &seat.worker.published),
-            lane_allowance_log2: 0,
-            turns: 0,
-            last: None,
-            ran_ns: 0,
+            shift: Shift::begin(self, seat),
         };
         seat.worker.is_at_work.store(true, Ordering::SeqCst);
         while !self.is_sealed() && (day.turn() || day.find_work()) {}
-        day.put_back_last();
+        day.shift.end();
         seat.worker.is_at_work.store(false, Ordering::SeqCst);
     }
 
@@ -45,43 +38,28 @@ impl Shared {
 struct Day<'a> {
     shared: &'a Shared,
     seat: Seat<'a>,
-    meter: Meter<'a>,
+    shift: Shift<'a>,
     patrol: Patrol,
-    lane_allowance_log2: u8,
-    turns: u32,
-    /// Who ran last and has more to do.
-    last: Option<Runnable>,
-    /// What it is charged.
-    ran_ns: u64,
 }
 
 impl Day<'_> {
     /// Runs whoever is next; `false` when nobody is.
     #[inline]
     fn turn(&mut self) -> bool {
-        self.turns = self.turns.wrapping_add(1);
-        self.seat.worker.published.set_turns(self.turns);
-        if self.meter.is_fresh() && self.patrol.is_due(self.meter.now(), self.turns) {
+        self.shift.begin_turn();
+        if self.shift.is_fresh() && self.patrol.is_due(self.shift.now(), self.shift.turns()) {
             self.go_on_patrol();
         }
         if self.seat.worker.inbound.len() > 0 && self.may_take_over() {
             self.take_over(self.seat.worker.inbound.take());
         }
-        context::forget_give_way();
-        let (last, ran_ns) = (self.last.take(), self.ran_ns);
-        let next = self.seat.local(|local| local.switch(last, ran_ns));
-        match next {
-            Some(Runnable::Lane) => self.run_lane(),
-            Some(Runnable::Entity(token)) => self.run_entity(token),
-            None => return false,
-        }
-        true
+        self.shift.run_next()
     }
 
     /// A chunk is as long as four turns of the lane: a long lane takes one every
     /// fourth turn, so that neither it nor the inbound queue grows for the other.
     fn may_take_over(&self) -> bool {
-        self.turns.is_multiple_of(4) || self.seat.worker.lane_len() < CHUNK_LEN
+        self.shift.turns().is_multiple_of(4) || self.seat.worker.lane_len() < CHUNK_LEN
     }
 
     fn take_over(&self, loot: Loot) {
@@ -95,7 +73,7 @@ impl Day<'_> {
     /// would, as long as everybody is busy.
     #[cold]
     fn go_on_patrol(&mut self) {
-        self.patrol.begin(self.meter.now(), self.turns);
+        self.patrol.begin(self.shift.now(), self.shift.turns());
         let own_number = self.seat.worker.number;
         for worker in &self.shared.workers {
             if worker.number != own_number && self.patrol.finds_stuck(worker) {
@@ -119,32 +97,6 @@ impl Day<'_> {
         self.take_over(loot);
     }
 
-    fn run_lane(&mut self) {
-        let allowance = 1 << self.lane_allowance_log2;
-        let ran = self.shared.run_lane(self.seat, allowance);
-        let is_exhausted = ran == allowance;
-        self.ran_ns = self.meter.end_turn(is_exhausted);
-        if is_exhausted {
-            self.lane_allowance_log2 = next_allowance_log2(self.lane_allowance_log2, self.ran_ns);
-        }
-        self.last = Some(Runnable::Lane);
-    }
-
-    fn run_entity(&mut self, token: Token) {
-        let allowance_log2 = token.with_share(|share| share.allowance_log2);
-        let mut turn = Turn::on_worker(self.seat, &mut self.meter, allowance_log2);
-        let Some(token) = token.run(&mut turn) else {
-            return;
-        };
-        let is_exhausted = turn.is_exhausted();
-        self.ran_ns = self.meter.end_turn(is_exhausted);
-        if is_exhausted {
-            let next = next_allowance_log2(allowance_log2, self.ran_ns);
-            token.with_share(|share| share.allowance_log2 = next);
-        }
-        self.last = Some(Runnable::Entity(token));
-    }
-
     /// Searches, then sleeps, then searches again; `false` to end the day.
     #[cold]
     fn find_work(&mut self) -> bool {
@@ -153,7 +105,7 @@ impl Day<'_> {
         if self.shared.sleepers.end_search() && self.shared.any_work() {
             self.shared.wake_one(None);
         }
-        self.meter.restart();
+        self.shift.restart();
         found
     }
 
@@ -242,16 +194,6 @@ impl Day<'_> {
             crew.stay();
         }
         leaves
-    }
-
-    /// Leaves nothing in this worker's hands when the pool is sealed: the
-    /// shutdown finds it in the queue, or has been there already.
-    fn put_back_last(&mut self) {
-        if let Some(Runnable::Entity(token)) = self.last.take()
-            && let Err(token) = self.seat.local(|local| local.wake(token))
-        {
-            self.shared.abandon(&token);
-        }
     }
 }
 

@@ -1,0 +1,289 @@
+//! Threads of the host's that work for the pool between their own waits.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use busyhour::{
+    clock::{Clock, UnixTime},
+    pool::{Guest, PushError, TaskPool},
+};
+
+/// Only a failure waits so long.
+const LONG: Duration = Duration::from_secs(60);
+
+fn pool(workers: usize) -> TaskPool {
+    TaskPool::builder().workers(workers).build().unwrap()
+}
+
+/// On which thread a task ran that was the only one of its visit.
+fn visit(guest: &mut Guest, pool: &TaskPool) -> ThreadId {
+    let (sender, receiver) = mpsc::channel();
+    guest.run(|| {
+        let send = move || sender.send(thread::current().id()).unwrap();
+        pool.push(send).unwrap();
+    });
+    receiver.recv_timeout(LONG).unwrap()
+}
+
+fn here() -> ThreadId {
+    thread::current().id()
+}
+
+#[test]
+fn what_a_guest_pushes_has_run_on_its_thread_when_run_returns() {
+    let pool = pool(2);
+    let serializer = pool.serializer("calls").build().unwrap();
+    let mut guest = pool.guest();
+    for number in 0..100 {
+        let (sender, receiver) = mpsc::channel();
+        guest.run(|| {
+            let task = move || sender.send((number, here())).unwrap();
+            match number % 2 {
+                0 => serializer.push(task).unwrap(),
+                _ => pool.push(task).unwrap(),
+            }
+        });
+        assert_eq!(receiver.try_recv(), Ok((number, here())));
+    }
+    let report = pool.shutdown(LONG);
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(pool.stats().processed, 100);
+}
+
+#[test]
+fn a_task_that_waits_for_another_of_its_visit_does_not_wait_for_ever() {
+    let pool = pool(1);
+    let mut guest = pool.guest();
+    let (sender, receiver) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    guest.run(|| {
+        let wait = move || done.send(receiver.recv_timeout(LONG)).unwrap();
+        pool.push(wait).unwrap();
+        pool.push(move || sender.send(7).unwrap()).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(LONG), Ok(Ok(7)));
+}
+
+#[test]
+fn a_task_that_waits_for_what_it_pushes_does_not_wait_for_ever() {
+    let pool = pool(1);
+    let mut guest = pool.guest();
+    let (done, is_done) = mpsc::channel();
+    let inner = pool.clone();
+    let task = move || {
+        let (sender, receiver) = mpsc::channel();
+        inner.push(move || sender.send(7).unwrap()).unwrap();
+        done.send(receiver.recv_timeout(LONG)).unwrap();
+    };
+    guest.run(|| pool.push(task).unwrap());
+    assert_eq!(is_done.recv_timeout(LONG), Ok(Ok(7)));
+}
+
+#[test]
+fn a_guest_may_wait_for_its_own_by_push_wait() {
+    let pool = pool(1);
+    let serializer = pool.serializer("calls").build().unwrap();
+    let mut guest = pool.guest();
+    let mut answers = Vec::new();
+    guest.run(|| {
+        serializer.push(|| ()).unwrap();
+        answers.push(serializer.push_wait(|| 1).unwrap());
+        answers.push(pool.push_wait(|| 2).unwrap());
+    });
+    assert_eq!(answers, [1, 2]);
+}
+
+#[test]
+fn a_panic_of_a_task_is_counted_and_goes_no_further() {
+    let pool = pool(1);
+    let mut guest = pool.guest();
+    guest.run(|| pool.push(|| resume_unwind(Box::new("on purpose"))).unwrap());
+    assert_eq!(pool.stats().panicked, 1);
+    assert_eq!(visit(&mut guest, &pool), here());
+}
+
+#[test]
+fn what_was_pushed_before_a_panic_of_the_host_is_left_to_the_workers() {
+    let pool = pool(1);
+    let mut guest = pool.guest();
+    let (sender, receiver) = mpsc::channel();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        guest.run(|| {
+            pool.push(move || sender.send(here()).unwrap()).unwrap();
+            resume_unwind(Box::new("on purpose"));
+        });
+    }));
+    assert!(panicked.is_err());
+    assert_ne!(receiver.recv_timeout(LONG).unwrap(), here());
+    assert_eq!(visit(&mut guest, &pool), here());
+    assert!(pool.shutdown(LONG).is_clean());
+}
+
+#[test]
+fn one_guest_too_many_leaves_its_tasks_to_the_workers() {
+    let pool = pool(1);
+    let mut guests: Vec<_> = (0..9).map(|_| pool.guest()).collect();
+    let ninth = guests.last_mut().unwrap();
+    assert_ne!(visit(ninth, &pool), here());
+    guests.truncate(7);
+    assert_eq!(visit(&mut pool.guest(), &pool), here());
+}
+
+#[test]
+fn a_simulated_pool_takes_what_a_guest_pushes_as_from_anybody() {
+    let pool = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
+    pool.guest().run(|| pool.push(|| ()).unwrap());
+    assert_eq!(pool.stats().processed, 0);
+    assert!(pool.step());
+    assert_eq!(pool.stats().processed, 1);
+}
+
+#[test]
+fn inside_a_task_a_guest_only_gathers() {
+    let pool = pool(1);
+    let mut guest = pool.guest();
+    let (sender, receiver) = mpsc::channel();
+    let inner = pool.clone();
+    pool.clone().push_wait(|| ()).unwrap();
+    guest.run(|| {
+        let task = move || {
+            let mut nested = inner.guest();
+            let (pool, sender) = (inner.clone(), sender.clone());
+            nested.run(|| pool.push(move || sender.send(2).unwrap()).unwrap());
+        };
+        pool.push(task).unwrap();
+    });
+    assert_eq!(receiver.recv_timeout(LONG), Ok(2));
+    assert!(pool.shutdown(LONG).is_clean());
+}
+
+#[test]
+fn after_a_long_run_the_workers_do_the_work_for_a_while() {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let pool = TaskPool::builder().workers(1).clock(clock.clone());
+    let pool = pool.build().unwrap();
+    let mut guest = pool.guest();
+    let pass = |time| {
+        let clock = clock.clone();
+        move || clock.as_virtual().unwrap().advance(time)
+    };
+    guest.run(|| pool.push(pass(Duration::from_micros(900))).unwrap());
+    assert_eq!(visit(&mut guest, &pool), here());
+    guest.run(|| pool.push(pass(Duration::from_millis(2))).unwrap());
+    assert_ne!(visit(&mut guest, &pool), here());
+    pass(Duration::from_millis(100))();
+    assert_eq!(visit(&mut guest, &pool), here());
+}
+
+#[test]
+fn a_visit_ends_and_leaves_the_rest_to_the_workers_in_order() {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let pool = TaskPool::builder().workers(2).clock(clock.clone());
+    let pool = pool.build().unwrap();
+    let serializer = pool.serializer("calls").build().unwrap();
+    let mut guest = pool.guest();
+    let (sender, receiver) = mpsc::channel();
+    guest.run(|| {
+        for number in 0..20 {
+            let (clock, sender) = (clock.clone(), sender.clone());
+            let task = move || {
+                clock
+                    .as_virtual()
+                    .unwrap()
+                    .advance(Duration::from_micros(150));
+                sender.send((number, here())).unwrap();
+            };
+            serializer.push(task).unwrap();
+        }
+    });
+    let ran: Vec<_> = (0..20)
+        .map(|_| receiver.recv_timeout(LONG).unwrap())
+        .collect();
+    assert!(ran.iter().map(|(number, _)| *number).eq(0..20));
+    assert_ne!(ran[19].1, here());
+    assert!(pool.shutdown(LONG).is_clean());
+}
+
+#[test]
+fn a_shutdown_waits_for_the_task_of_a_guest() {
+    let pool = pool(1);
+    let (started, has_started) = mpsc::channel();
+    let ended = Arc::new(AtomicBool::new(false));
+    let host = {
+        let (pool, ended) = (pool.clone(), Arc::clone(&ended));
+        thread::spawn(move || {
+            let mut guest = pool.guest();
+            let inner = pool.clone();
+            let task = move || {
+                started.send(()).unwrap();
+                await_refusal(&inner);
+                inner.push(|| ()).unwrap();
+                ended.store(true, SeqCst);
+            };
+            guest.run(|| pool.push(task).unwrap());
+        })
+    };
+    has_started.recv_timeout(LONG).unwrap();
+    let report = pool.shutdown(LONG);
+    assert!(ended.load(SeqCst), "{report:?}");
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(report.ran, 1, "what the guest's task pushed");
+    host.join().unwrap();
+}
+
+/// Until the pool takes nothing from outside.
+fn await_refusal(pool: &TaskPool) {
+    let pool = pool.clone();
+    let outside = thread::spawn(move || {
+        while pool.push(|| ()) != Err(PushError::ShutDown) {
+            thread::yield_now();
+        }
+    });
+    outside.join().unwrap();
+}
+
+#[test]
+fn a_shutdown_from_a_guests_task_does_not_wait_for_itself() {
+    let pool = pool(2);
+    let mut guest = pool.guest();
+    let (sender, receiver) = mpsc::channel();
+    let inner = pool.clone();
+    let task = move || sender.send(inner.shutdown(LONG)).unwrap();
+    guest.run(|| pool.push(task).unwrap());
+    let report = receiver.try_recv().unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(pool.push(|| ()), Err(PushError::ShutDown));
+}
+
+#[test]
+fn after_a_shutdown_a_guest_gathers_and_is_refused() {
+    let pool = pool(1);
+    let mut guest = pool.guest();
+    assert!(pool.shutdown(LONG).is_clean());
+    let mut outcome = Ok(());
+    guest.run(|| outcome = pool.push(|| ()));
+    assert_eq!(outcome, Err(PushError::ShutDown));
+}
+
+#[test]
+fn a_guest_does_not_keep_a_pool_from_ending() {
+    let (sender, receiver) = mpsc::channel::<()>();
+    let pool = TaskPool::builder().workers(1);
+    let pool = pool
+        .on_thread_stop(move || {
+            let _nobody_waits = sender.send(());
+        })
+        .build()
+        .unwrap();
+    let mut guest = pool.guest();
+    guest.run(|| drop(pool));
+    assert_eq!(receiver.recv_timeout(LONG), Ok(()));
+}
