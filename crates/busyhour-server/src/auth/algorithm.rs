@@ -1,5 +1,6 @@
 //! The hash functions of digest authentication.
 
+use crate::proto::sip::write_hex;
 use std::fmt;
 
 use md5::Md5;
@@ -108,9 +109,7 @@ impl HexDigest {
 
     fn new(hash: &[u8]) -> Self {
         let mut digits = [0; DIGITS_MAX];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(hash) {
-            pair.copy_from_slice(&[HEX[(byte >> 4) as usize], HEX[(byte & 15) as usize]]);
-        }
+        write_hex(&mut digits, hash);
         Self {
             digits,
             length: (hash.len() * 2) as u8,
@@ -143,4 +142,3 @@ fn joined<H: Digest>(parts: &[&[u8]]) -> sha2::digest::Output<H> {
 }
 
 const DIGITS_MAX: usize = 64;
-const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -7,9 +7,9 @@ use busyhour::clock::UnixTime;
 use subtle::ConstantTimeEq;
 
 use super::digest::{self, Request};
-use super::nonce::{NonceKey, Standing};
+use super::nonce::{Nonce, NonceKey, Standing};
 use super::{Algorithm, Secret};
-use crate::proto::sip::DigestCredentials;
+use crate::proto::sip::{DigestCredentials, HeaderValue, Output};
 
 /// Challenges and checks the users of one realm.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub struct Authenticator {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge<'a> {
     realm: &'a str,
-    nonce: String,
+    nonce: Nonce,
     algorithm: Algorithm,
     stale: bool,
 }
@@ -110,7 +110,7 @@ impl Authenticator {
         let nonce = self.nonces.issue(now, salt);
         self.algorithms.iter().map(move |&algorithm| Challenge {
             realm: &self.realm,
-            nonce: nonce.clone(),
+            nonce,
             algorithm,
             stale,
         })
@@ -202,22 +202,21 @@ impl fmt::Debug for Authenticator {
     }
 }
 
+impl HeaderValue for Challenge<'_> {
+    /// The realm was looked at when the authenticator was made.
+    fn write_to(&self, out: &mut impl Output) {
+        out.put_all(&["Digest realm=\"", self.realm]);
+        out.put_all(&["\", nonce=\"", self.nonce.as_str()]);
+        out.put_all(&["\", algorithm=", self.algorithm.name()]);
+        out.put(b", qop=\"auth\"");
+        if self.stale {
+            out.put(b", stale=true");
+        }
+    }
+}
+
 impl fmt::Display for Challenge<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            realm,
-            nonce,
-            algorithm,
-            stale,
-        } = self;
-        write!(
-            f,
-            "Digest realm=\"{realm}\", nonce=\"{nonce}\", algorithm={algorithm}, qop=\"auth\""
-        )?;
-        if *stale {
-            f.write_str(", stale=true")
-        } else {
-            Ok(())
-        }
+        f.write_str(&self.text())
     }
 }

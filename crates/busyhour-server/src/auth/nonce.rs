@@ -6,6 +6,7 @@
 //! 1970, unsigned               seconds, salt, realm)
 //! ```
 
+use crate::proto::sip::write_hex;
 use busyhour::clock::UnixTime;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -16,6 +17,16 @@ use subtle::ConstantTimeEq;
 pub(super) struct NonceKey {
     /// Key and realm are already in, so each nonce costs two blocks.
     keyed: Hmac<Sha256>,
+}
+
+/// A nonce in its digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Nonce([u8; NONCE_DIGITS]);
+
+impl Nonce {
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or("")
+    }
 }
 
 /// What a nonce that came back is worth.
@@ -38,10 +49,14 @@ impl NonceKey {
         Self { keyed }
     }
 
-    pub fn issue(&self, now: UnixTime, salt: u32) -> String {
-        let stamp = format!("{:08x}{salt:08x}", seconds(now));
-        let signature = self.sign(stamp.as_bytes());
-        stamp + std::str::from_utf8(&signature).unwrap_or("")
+    pub fn issue(&self, now: UnixTime, salt: u32) -> Nonce {
+        let mut digits = [0; NONCE_DIGITS];
+        let (stamp, signature) = digits.split_at_mut(STAMP_DIGITS);
+        let (second, salted) = stamp.split_at_mut(STAMP_DIGITS / 2);
+        write_hex(second, &seconds(now).to_be_bytes());
+        write_hex(salted, &salt.to_be_bytes());
+        signature.copy_from_slice(&self.sign(stamp));
+        Nonce(digits)
     }
 
     /// A nonce from the future counts as made now: the calendar was set back.
@@ -66,9 +81,7 @@ impl NonceKey {
         mac.update(stamp);
         let hash = mac.finalize().into_bytes();
         let mut digits = [0; SIGNATURE_DIGITS];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(hash.iter()) {
-            pair.copy_from_slice(&[HEX[(byte >> 4) as usize], HEX[(byte & 15) as usize]]);
-        }
+        write_hex(&mut digits, &hash);
         digits
     }
 }
@@ -80,7 +93,7 @@ fn seconds(now: UnixTime) -> u32 {
 
 const STAMP_DIGITS: usize = 16;
 const SIGNATURE_DIGITS: usize = 24;
-const HEX: &[u8; 16] = b"0123456789abcdef";
+const NONCE_DIGITS: usize = STAMP_DIGITS + SIGNATURE_DIGITS;
 
 #[cfg(test)]
 mod tests {
@@ -92,18 +105,23 @@ mod tests {
     fn a_nonce_knows_its_age() {
         let key = NonceKey::new([1; 32], "a");
         let nonce = key.issue(NOON, 7);
-        assert_eq!(nonce.len(), STAMP_DIGITS + SIGNATURE_DIGITS);
+        let text = nonce.as_str();
+        let stamp = format!("{:08x}{:08x}", NOON.as_secs(), 7);
+        assert!(
+            text.len() == NONCE_DIGITS && text.starts_with(&stamp),
+            "{text}"
+        );
         let later = UnixTime::from_secs(1_800_000_090);
-        assert_eq!(key.check(later, &nonce), Standing::Ours { age_s: 90 });
+        assert_eq!(key.check(later, text), Standing::Ours { age_s: 90 });
         let earlier = UnixTime::from_secs(1_700_000_000);
-        assert_eq!(key.check(earlier, &nonce), Standing::Ours { age_s: 0 });
+        assert_eq!(key.check(earlier, text), Standing::Ours { age_s: 0 });
         assert_ne!(nonce, key.issue(NOON, 8));
     }
 
     #[test]
     fn other_keys_realms_and_every_changed_digit_are_foreign() {
         let key = NonceKey::new([1; 32], "a");
-        let nonce = key.issue(NOON, 7);
+        let nonce = key.issue(NOON, 7).as_str().to_owned();
         assert_eq!(
             NonceKey::new([2; 32], "a").check(NOON, &nonce),
             Standing::Foreign

@@ -59,7 +59,7 @@ pub fn address_of_record(uri: &Uri<'_>, domains: &Domains) -> Result<String, Ref
     let mut key = *uri;
     key.scheme = Scheme::Sip;
     key.port = None;
-    let mut aor = String::new();
+    let mut aor = String::with_capacity(uri.text.len());
     key.canonical_aor(&mut aor);
     Ok(aor)
 }

@@ -4,12 +4,11 @@ use super::{
     Binding, Bindings, FLOW_TIMER_S, HttpDate, Moment, Refusal, Registration, outbound::OUTBOUND,
     policy::seconds,
 };
-use crate::proto::sip::{HeaderName, Message, Output, Quality, ResponseBuilder, Status};
-use busyhour::clock::Instant;
-use std::{
-    fmt::{self, Display, Formatter},
-    net::SocketAddr,
+use crate::proto::sip::{
+    HeaderName, HeaderValue, Message, Output, Quality, ResponseBuilder, Status,
 };
+use busyhour::clock::Instant;
+use std::net::SocketAddr;
 
 /// Writes the 200 with every current binding (RFC 3261 §10.3, step 8).
 pub fn write_answer(
@@ -18,7 +17,7 @@ pub fn write_answer(
     registration: &Registration<'_>,
     bindings: &Bindings,
     at: Moment,
-    to_tag: impl Display,
+    to_tag: &str,
 ) {
     let source = Some(registration.flow.remote);
     let mut answer = ResponseBuilder::new(out, request, Status::OK, source).to_tag(to_tag);
@@ -28,7 +27,7 @@ pub fn write_answer(
             now: at.now,
             gruu_of: registration.extensions.gruu.then_some(registration.aor),
         };
-        answer = answer.header(HeaderName::Contact, value);
+        answer = answer.value(HeaderName::Contact, &value);
     }
     if registration.extensions.outbound {
         answer = answer.header(HeaderName::Require, OUTBOUND);
@@ -39,7 +38,7 @@ pub fn write_answer(
     if !registration.path.is_empty() {
         answer = answer.copy(HeaderName::Path);
     }
-    answer.header(HeaderName::Date, HttpDate(at.unix)).finish();
+    answer.value(HeaderName::Date, &HttpDate(at.unix)).finish();
 }
 
 /// Writes the answer to a request that is refused.
@@ -48,7 +47,7 @@ pub fn write_refusal(
     request: &Message<'_>,
     refusal: &Refusal,
     source: SocketAddr,
-    to_tag: impl Display,
+    to_tag: &str,
 ) {
     let status = refusal.status();
     let answer = ResponseBuilder::with_reason(out, request, status, refusal.reason(), Some(source))
@@ -72,19 +71,22 @@ struct ContactValue<'b> {
     gruu_of: Option<&'b str>,
 }
 
-impl Display for ContactValue<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl HeaderValue for ContactValue<'_> {
+    fn write_to(&self, out: &mut impl Output) {
         let contact = &self.binding.contact;
         let parts = contact.parts();
-        write!(f, "<{}>{}", parts.uri, parts.parameters)?;
+        out.put(b"<");
+        out.put_text(parts.uri);
+        out.put(b">");
+        out.put_text(parts.parameters);
         if let Some(q_milli) = parts.q_milli {
-            write!(f, ";q={}", Quality::from_thousandths(q_milli))?;
+            out.put_display(format_args!(";q={}", Quality::from_thousandths(q_milli)));
         }
         if let Some(gruu) = self.gruu_of.and_then(|aor| contact.public_gruu(aor)) {
-            write!(f, ";pub-gruu=\"{gruu}\"")?;
+            out.put_display(format_args!(";pub-gruu=\"{gruu}\""));
         }
-        let left = self.binding.expires_at - self.now;
-        write!(f, ";expires={}", seconds(left))
+        out.put(b";expires=");
+        out.put_decimal(seconds(self.binding.expires_at - self.now).into());
     }
 }
 

@@ -1,5 +1,6 @@
 //! The Date header (RFC 3261 §20.17): RFC 1123, always GMT.
 
+use crate::proto::sip::{HeaderValue, Output};
 use busyhour::clock::UnixTime;
 use std::fmt::{self, Display, Formatter};
 
@@ -15,19 +16,34 @@ use std::fmt::{self, Display, Formatter};
 #[derive(Debug, Clone, Copy)]
 pub struct HttpDate(pub UnixTime);
 
-impl Display for HttpDate {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl HeaderValue for HttpDate {
+    fn write_to(&self, out: &mut impl Output) {
         let seconds = self.0.as_secs();
         let (days, second) = (seconds / DAY_S, seconds % DAY_S);
         let (year, month, day) = civil(days);
-        let weekday = WEEKDAYS[(days % 7) as usize];
-        let month = MONTHS[month as usize];
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        write!(
-            f,
-            "{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT"
-        )
+        let mut date = *b"Thu, 01 Jan ";
+        date[..3].copy_from_slice(WEEKDAYS[(days % 7) as usize]);
+        date[5..7].copy_from_slice(&two_digits(day));
+        date[8..11].copy_from_slice(MONTHS[month as usize]);
+        let mut time = *b" 00:00:00 GMT";
+        time[1..3].copy_from_slice(&two_digits(second / 3600));
+        time[4..6].copy_from_slice(&two_digits(second / 60 % 60));
+        time[7..9].copy_from_slice(&two_digits(second % 60));
+        out.put(&date);
+        out.put_decimal(year);
+        out.put(&time);
     }
+}
+
+impl Display for HttpDate {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+/// Of a number below 100.
+fn two_digits(number: u64) -> [u8; 2] {
+    [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]
 }
 
 /// Year, month from 0 and day from 1 of the Gregorian calendar, for days since
@@ -48,9 +64,9 @@ const DAY_S: u64 = 86_400;
 const ERA_DAYS: u64 = 146_097;
 const DAYS_FROM_0000_MARCH: u64 = 719_468;
 /// 1970 began on a Thursday.
-const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+const WEEKDAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
+const MONTHS: [&[u8; 3]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Extensions {
         let supports = |option| message.has_token(HeaderName::Supported, option);
         let has_key = |wish: &ContactWish<'_>| wish.key.is_some();
         let outbound = contacts.iter().any(has_key) && supports(OUTBOUND);
-        let is_direct = message.vias().nth(1).is_none();
+        let is_direct = message.elements(HeaderName::Via).nth(1).is_none();
         if outbound && !keys_stand_alone(contacts) {
             return Err(Refusal::BadRequest(KEY_NOT_ALONE.into()));
         }

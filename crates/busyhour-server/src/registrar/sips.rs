@@ -21,7 +21,7 @@ pub(super) fn check(
     if !living.clone().any(|wish| names_sips(wish.uri)) {
         return Ok(());
     }
-    let is_direct = message.vias().nth(1).is_none();
+    let is_direct = message.elements(HeaderName::Via).nth(1).is_none();
     if !is_sips(&message.request_uri()?) {
         return Err(bad("SIPS Contact Needs A SIPS Request-URI"));
     }

@@ -199,17 +199,14 @@ impl Core {
         self.counters().registrar.challenged.increment();
         let unix = self.runtime().clock().unix_time();
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
-        self.respond(
-            request.message,
-            request.flow,
-            Status::UNAUTHORIZED,
-            |mut answer| {
-                for challenge in authenticator.challenges(unix, salt, is_stale) {
-                    answer = answer.header(HeaderName::WwwAuthenticate, challenge);
-                }
-                answer.finish();
-            },
-        );
+        let Request { message, flow, .. } = *request;
+        let status = Status::UNAUTHORIZED;
+        self.respond_in(request.transaction, message, flow, status, |mut answer| {
+            for challenge in authenticator.challenges(unix, salt, is_stale) {
+                answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
+            }
+            answer.finish();
+        });
     }
 }
 

@@ -359,7 +359,14 @@ impl Device {
         let (registration, update) = self.update(core, bindings, message, arrival.flow, at)?;
         let answer = core.write(|out| {
             let tag = core.to_tag(arrival.transaction);
-            write_answer(out, message, &registration, &update.bindings, at, tag);
+            write_answer(
+                out,
+                message,
+                &registration,
+                &update.bindings,
+                at,
+                tag.as_str(),
+            );
         });
         let Some(answer) = answer else {
             return Ok(None);

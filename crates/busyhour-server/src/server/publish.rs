@@ -111,7 +111,7 @@ impl Core {
         granted: &Granted,
     ) -> Option<Buffer> {
         let tag = self.to_tag(arrival.transaction);
-        self.write(|out| write_published(out, message, granted, arrival.flow.remote, tag))
+        self.write(|out| write_published(out, message, granted, arrival.flow.remote, tag.as_str()))
     }
 
     /// The count may pass the limit by as many as are in work at the same moment.

@@ -143,11 +143,11 @@ impl Core {
 
     fn options(&self, request: &Request<'_>) {
         self.counters().traffic.options.increment();
-        if let Err(refusal) = check_require(request.message) {
-            let Request { message, flow, .. } = *request;
+        let Request { message, flow, .. } = *request;
+        if let Err(refusal) = check_require(message) {
             return self.refuse(message, flow, request.transaction, &refusal);
         }
-        self.respond(request.message, request.flow, Status::OK, |answer| {
+        self.respond_in(request.transaction, message, flow, Status::OK, |answer| {
             answer
                 .header(HeaderName::Allow, ALLOW)
                 .header(HeaderName::AllowEvents, ALLOW_EVENTS)
@@ -165,7 +165,8 @@ impl Core {
             Method::Other(_) => Status::NOT_IMPLEMENTED,
             _ => Status::METHOD_NOT_ALLOWED,
         };
-        self.respond(request.message, request.flow, status, |answer| {
+        let Request { message, flow, .. } = *request;
+        self.respond_in(request.transaction, message, flow, status, |answer| {
             answer.header(HeaderName::Allow, ALLOW).finish();
         });
     }

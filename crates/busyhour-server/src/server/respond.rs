@@ -2,16 +2,12 @@
 
 use super::{SendError, core::Core, transactions::Key};
 use crate::{
-    proto::sip::{Message, Method, ResponseBuilder, Status},
+    proto::sip::{Message, Method, ResponseBuilder, Status, write_hex},
     registrar::{Flow, Refusal, write_refusal},
     watch::{NoBuffer, Subscription, Transmission},
 };
 use busyhour::buffer::Buffer;
-use std::{
-    cell::RefCell,
-    fmt::{self, Display, Formatter},
-    time::Duration,
-};
+use std::{cell::RefCell, time::Duration};
 
 /// A response under way, as the builder of the parser has it.
 type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Vec<u8>>;
@@ -96,14 +92,27 @@ impl Core {
         status: Status,
         finish: impl FnOnce(Response<'_, '_, '_>),
     ) {
+        let transaction = self.transactions().key(request, flow.remote);
+        self.respond_in(transaction, request, flow, status, finish);
+    }
+
+    /// The same, for a request whose transaction is known.
+    pub(super) fn respond_in(
+        &self,
+        transaction: Key,
+        request: &Message<'_>,
+        flow: Flow,
+        status: Status,
+        finish: impl FnOnce(Response<'_, '_, '_>),
+    ) {
         // An ACK is never answered (RFC 3261 §17.1.1.3).
         if request.method() == Some(Method::Ack) {
             return;
         }
-        let tag = self.to_tag(self.transactions().key(request, flow.remote));
+        let tag = self.to_tag(transaction);
         let answer = self.write(|out| {
             let source = Some(flow.remote);
-            finish(ResponseBuilder::new(out, request, status, source).to_tag(tag));
+            finish(ResponseBuilder::new(out, request, status, source).to_tag(tag.as_str()));
         });
         if let Some(answer) = answer {
             self.send(self.answer_flow(request, flow), answer);
@@ -148,7 +157,7 @@ impl Core {
         refusal: &Refusal,
     ) -> Option<Buffer> {
         let tag = self.to_tag(transaction);
-        self.write(|out| write_refusal(out, request, refusal, flow.remote, tag))
+        self.write(|out| write_refusal(out, request, refusal, flow.remote, tag.as_str()))
     }
 
     pub(super) fn refuse_registration(
@@ -203,16 +212,19 @@ impl Core {
     }
 
     /// Our tag in To, the same for each retransmission of a request.
-    pub(super) fn to_tag(&self, transaction: Key) -> impl Display + use<> {
-        ToTag(transaction)
+    pub(super) fn to_tag(&self, transaction: Key) -> ToTag {
+        let mut digits = [0; 16];
+        write_hex(&mut digits, &transaction.hash().to_be_bytes());
+        ToTag(digits)
     }
 }
 
-struct ToTag(Key);
+/// A tag of ours, in hexadecimal digits.
+pub(super) struct ToTag([u8; 16]);
 
-impl Display for ToTag {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
+impl ToTag {
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or("")
     }
 }
 

@@ -205,14 +205,9 @@ impl Shard {
 }
 
 impl Key {
-    fn hash(self) -> u64 {
+    /// Half of it, which tells those of one table apart, and is our tag in To.
+    pub(super) fn hash(self) -> u64 {
         self.0 as u64
-    }
-}
-
-impl std::fmt::LowerHex for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::LowerHex::fmt(&(self.0 as u64), f)
     }
 }
 

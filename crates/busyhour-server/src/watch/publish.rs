@@ -5,7 +5,7 @@ use crate::{
     proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status},
     registrar::{Refusal, check_require},
 };
-use std::{fmt::Display, net::SocketAddr};
+use std::net::SocketAddr;
 
 /// What one PUBLISH asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub fn write_published(
     request: &Message<'_>,
     granted: &Granted,
     source: SocketAddr,
-    to_tag: impl Display,
+    to_tag: &str,
 ) {
     ResponseBuilder::new(out, request, Status::OK, Some(source))
         .to_tag(to_tag)

@@ -1,6 +1,8 @@
 //! Where each header line lies: offsets instead of copies.
 
-use super::lex::{self, Cursor};
+use std::ops::Range;
+
+use super::lex::{self, SPACE, TOKEN};
 use super::{HeaderName, Limits, ParseError};
 
 /// The header lines in order, and for each name the chain of its lines.
@@ -110,18 +112,12 @@ impl Index {
         if end - start > limits.line_bytes {
             return Err(ParseError::LineTooLong);
         }
-        let text = head.get(start..end).ok_or(ParseError::HeaderLine)?;
-        let mut cursor = Cursor::new(text);
-        let name = cursor.token().ok_or(ParseError::HeaderLine)?;
-        while cursor.eat(b' ') || cursor.eat(b'\t') {}
-        if !cursor.eat(b':') {
-            return Err(ParseError::HeaderLine);
-        }
-        let value = lex::trim(cursor.rest());
-        let value_start = value.as_ptr() as usize - head.as_ptr() as usize;
+        let line = head.as_bytes().get(..end).unwrap_or(&[]);
+        let (name, value) = split_line(line, start).ok_or(ParseError::HeaderLine)?;
+        let name = line.get(start..name).unwrap_or(&[]);
         self.push(
-            HeaderName::new(name),
-            [start, value_start, value_start + value.len()],
+            HeaderName::of_bytes(name),
+            [start, value.start, value.end],
             limits,
         )
     }
@@ -164,6 +160,25 @@ impl Index {
             None => self.first[name as usize] = number,
         }
     }
+}
+
+/// Where in `line`, which begins at `start`, its name ends and its value lies,
+/// without the white space around them; `None` without a name or a colon.
+fn split_line(line: &[u8], start: usize) -> Option<(usize, Range<usize>)> {
+    let name_end = lex::run_end(line, start, TOKEN);
+    let mut colon = name_end;
+    while matches!(line.get(colon), Some(b' ' | b'\t')) {
+        colon += 1;
+    }
+    if name_end == start || line.get(colon) != Some(&b':') {
+        return None;
+    }
+    let value = lex::run_end(line, colon + 1, SPACE);
+    let mut end = line.len();
+    while end > value && lex::is(line[end - 1], SPACE) {
+        end -= 1;
+    }
+    Some((name_end, value..end))
 }
 
 /// Where the line that starts at `at` ends, its folded continuations included

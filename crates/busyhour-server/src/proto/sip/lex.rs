@@ -50,15 +50,19 @@ impl<'a> Cursor<'a> {
     /// the cut falls between characters.
     pub fn take(&mut self, class: u8) -> &'a str {
         let start = self.at;
-        let bytes = self.text.as_bytes();
-        while bytes.get(self.at).is_some_and(|&byte| is(byte, class)) {
-            self.at += 1;
-        }
+        self.at = run_end(self.text.as_bytes(), start, class);
         self.text.get(start..self.at).unwrap_or("")
     }
 
+    /// Takes `text` if it is next, as it is spelled.
+    pub fn eat_text(&mut self, text: &str) -> bool {
+        let here = self.rest().starts_with(text);
+        self.at += if here { text.len() } else { 0 };
+        here
+    }
+
     pub fn skip_space(&mut self) {
-        self.take(SPACE);
+        self.at = run_end(self.text.as_bytes(), self.at, SPACE);
     }
 
     /// A token of at least one character.
@@ -68,7 +72,8 @@ impl<'a> Cursor<'a> {
 
     /// A quoted string; gives what stands between the quotes, escapes included.
     pub fn quoted(&mut self) -> Option<&'a str> {
-        let inner = self.rest().strip_prefix('"')?;
+        self.peek().filter(|byte| *byte == b'"')?;
+        let inner = self.text.get(self.at + 1..)?;
         let length = closing_quote(inner.as_bytes())?;
         self.at += length + 2;
         inner.get(..length)
@@ -142,6 +147,10 @@ pub fn unescape(inner: &str) -> Cow<'_, str> {
 pub(super) fn trim(text: &str) -> &str {
     let bytes = text.as_bytes();
     let is_dark = |byte: &u8| !is(*byte, SPACE);
+    // Most values have been trimmed before.
+    if bytes.first().is_some_and(is_dark) && bytes.last().is_some_and(is_dark) {
+        return text;
+    }
     let Some(start) = bytes.iter().position(is_dark) else {
         return text.get(..0).unwrap_or("");
     };
@@ -154,6 +163,21 @@ pub(super) fn trim(text: &str) -> &str {
 pub(super) fn split_once(text: &str, mark: u8) -> Option<(&str, &str)> {
     let at = text.bytes().position(|byte| byte == mark)?;
     Some((text.get(..at)?, text.get(at + 1..)?))
+}
+
+/// The same for the last `mark`.
+pub(super) fn rsplit_once(text: &str, mark: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().rposition(|byte| byte == mark)?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
+}
+
+/// Where the bytes of the class that begin at `at` end.
+pub(super) fn run_end(bytes: &[u8], at: usize, class: u8) -> usize {
+    let mut at = at;
+    while bytes.get(at).is_some_and(|&byte| is(byte, class)) {
+        at += 1;
+    }
+    at
 }
 
 pub(super) fn is(byte: u8, class: u8) -> bool {

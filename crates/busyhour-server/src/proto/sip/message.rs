@@ -1,6 +1,8 @@
 //! The frame of a message: start line, header lines, body.
 
-use std::fmt;
+use std::{fmt, sync::LazyLock};
+
+use memchr::memmem::Finder;
 
 use super::index::Index;
 use super::lex::{self, DIGIT, SPACE, TOKEN};
@@ -138,6 +140,13 @@ impl<'a> Message<'a> {
         self.body
     }
 
+    /// Whether every carriage return and line feed of start line and headers
+    /// ends a line, so that no value holds one.
+    pub(super) fn is_plain(&self) -> bool {
+        // No line feed stands without a carriage return before it.
+        memchr::memchr_iter(b'\r', self.head.as_bytes()).count() == self.index.len() + 1
+    }
+
     /// Writes the message again: full header names, folds joined.
     pub fn write(&self, out: &mut impl Output) {
         match self.start {
@@ -198,8 +207,8 @@ impl<'a> Start<'a> {
     }
 
     fn request(line: &'a str) -> Result<Self, ParseError> {
-        let (method, rest) = line.split_once(' ').ok_or(ParseError::StartLine)?;
-        let (uri, version) = rest.rsplit_once(' ').ok_or(ParseError::StartLine)?;
+        let (method, rest) = lex::split_once(line, b' ').ok_or(ParseError::StartLine)?;
+        let (uri, version) = lex::rsplit_once(rest, b' ').ok_or(ParseError::StartLine)?;
         let blank = uri.is_empty() || uri.bytes().any(|byte| lex::is(byte, SPACE));
         if blank || method.is_empty() || !lex::all(method, TOKEN) {
             return Err(ParseError::StartLine);
@@ -233,7 +242,7 @@ fn skip_line_ends(bytes: &[u8]) -> &[u8] {
 /// The start line and headers with their line ends. The line end that makes
 /// the blank line follows, then the body.
 fn split_head(bytes: &[u8]) -> Result<&[u8], ParseError> {
-    let end = memchr::memmem::find(bytes, b"\r\n\r\n").ok_or(ParseError::Unterminated)?;
+    let end = BLANK_LINE.find(bytes).ok_or(ParseError::Unterminated)?;
     bytes.get(..end + 2).ok_or(ParseError::Unterminated)
 }
 
@@ -255,7 +264,7 @@ fn lossy_head(bytes: &[u8]) -> &str {
 fn split_start_line<'a>(head: &'a str, limits: &Limits) -> Result<(&'a str, usize), ParseError> {
     let end = memchr::memchr(b'\r', head.as_bytes()).ok_or(ParseError::StartLine)?;
     let (line, rest) = head.split_at_checked(end).ok_or(ParseError::StartLine)?;
-    if !rest.starts_with("\r\n") || line.contains('\n') {
+    if !rest.starts_with("\r\n") || line.bytes().any(|byte| byte == b'\n') {
         return Err(ParseError::StartLine);
     }
     if end > limits.line_bytes {
@@ -265,7 +274,7 @@ fn split_start_line<'a>(head: &'a str, limits: &Limits) -> Result<(&'a str, usiz
 }
 
 fn strip_version(line: &str) -> Option<&str> {
-    let (version, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let (version, rest) = lex::split_once(line, b' ').unwrap_or((line, ""));
     version.eq_ignore_ascii_case(VERSION).then_some(rest)
 }
 
@@ -287,3 +296,5 @@ fn is_number(text: &str) -> bool {
 }
 
 const VERSION: &str = "SIP/2.0";
+/// What to look for is prepared once, which costs as much as finding it.
+static BLANK_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));

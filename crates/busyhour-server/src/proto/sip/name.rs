@@ -67,10 +67,14 @@ impl HeaderName {
     /// assert_eq!(HeaderName::new("X-Lamp"), HeaderName::Other);
     /// ```
     pub fn new(name: &str) -> Self {
-        match name.as_bytes() {
+        Self::of_bytes(name.as_bytes())
+    }
+
+    pub(super) fn of_bytes(name: &[u8]) -> Self {
+        match name {
             [] => Self::Other,
             [letter] => Self::compact(letter.to_ascii_lowercase()),
-            [first, ..] => Self::long(first.to_ascii_lowercase(), name),
+            bytes => Self::long(bytes),
         }
     }
 
@@ -100,18 +104,15 @@ impl HeaderName {
         }
     }
 
-    /// Only the names with this first letter are compared.
-    fn long(letter: u8, name: &str) -> Self {
-        let offset = letter.wrapping_sub(b'a') as usize;
-        let Some(range) = LETTERS.get(offset) else {
-            return Self::Other;
-        };
-        let candidates = LONG.get(range.0 as usize..range.1 as usize).unwrap_or(&[]);
-        let same = |(_, long): &&(Self, &str)| long.eq_ignore_ascii_case(name);
-        candidates
-            .iter()
-            .find(same)
-            .map_or(Self::Other, |(header, _)| *header)
+    /// Only the name in the place of this one is compared; most are spelled as
+    /// the RFC spells them.
+    fn long(name: &[u8]) -> Self {
+        let header = PLACES[place(name)];
+        let long = header.as_str().as_bytes();
+        match long == name || long.eq_ignore_ascii_case(name) {
+            true => header,
+            false => Self::Other,
+        }
     }
 }
 
@@ -169,22 +170,36 @@ const LONG: [(HeaderName, &str); HeaderName::COUNT] = [
     (HeaderName::Other, ""),
 ];
 
-/// For each letter the stretch of [`LONG`] that begins with it.
-static LETTERS: [(u8, u8); 26] = letters();
+/// Each long name has a place of its own here.
+static PLACES: [HeaderName; PLACES_LEN] = places();
 
-const fn letters() -> [(u8, u8); 26] {
-    let mut ranges = [(0, 0); 26];
+const fn places() -> [HeaderName; PLACES_LEN] {
+    let mut places = [HeaderName::Other; PLACES_LEN];
     let mut at = 0;
     while at < HeaderName::Other as usize {
-        let letter = (LONG[at].1.as_bytes()[0].to_ascii_lowercase() - b'a') as usize;
-        if ranges[letter].1 == 0 {
-            ranges[letter].0 = at as u8;
-        }
-        ranges[letter].1 = at as u8 + 1;
+        let place = place(LONG[at].1.as_bytes());
+        assert!(
+            matches!(places[place], HeaderName::Other),
+            "two names in one place: choose other factors"
+        );
+        places[place] = LONG[at].0;
         at += 1;
     }
-    ranges
+    places
 }
+
+/// First and last letter in any case and the length tell all names apart, with
+/// factors found by trying.
+const fn place(name: &[u8]) -> usize {
+    let [first, .., last] = name else {
+        return 0;
+    };
+    let first = first.to_ascii_lowercase() as usize;
+    let last = last.to_ascii_lowercase() as usize;
+    (13 * first + 21 * last + name.len()) % PLACES_LEN
+}
+
+const PLACES_LEN: usize = 128;
 
 #[cfg(test)]
 mod tests {

@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 
 use super::lex::{self, VALUE};
-use super::write::put_unfolded;
-use super::{Address, HeaderName, ListIter, Message, Output, Status, Via};
+use super::write::put_value;
+use super::{Address, HeaderName, HeaderValue, ListIter, Message, Output, Status, Via};
 
 /// Writes the answer to a request: what the request dictates first, then the
 /// headers given, then the body.
@@ -16,6 +16,8 @@ use super::{Address, HeaderName, ListIter, Message, Output, Status, Via};
 pub struct ResponseBuilder<'o, 'm, 'a, O> {
     out: &'o mut O,
     request: &'m Message<'a>,
+    /// See [`Message::is_plain`].
+    is_plain: bool,
     to_is_written: bool,
 }
 
@@ -37,25 +39,28 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
         out: &'o mut O,
         request: &'m Message<'a>,
         status: Status,
-        reason: impl Display,
+        reason: &str,
         source: Option<SocketAddr>,
     ) -> Self {
         put_status(out, status);
-        out.put_line(reason);
-        put_vias(out, request, source);
-        for name in [HeaderName::From, HeaderName::CallId, HeaderName::CSeq] {
-            copy(out, request, name);
-        }
-        Self {
+        out.put_text(reason);
+        out.put(b"\r\n");
+        let mut this = Self {
             out,
             request,
+            is_plain: request.is_plain(),
             to_is_written: false,
+        };
+        this.put_vias(source);
+        for name in [HeaderName::From, HeaderName::CallId, HeaderName::CSeq] {
+            this.put_copies(name);
         }
+        this
     }
 
     /// Writes To, with `tag` added unless the request brought one (§8.2.6.2).
     /// Call it before any header; without it To is copied as it is.
-    pub fn to_tag(mut self, tag: impl Display) -> Self {
+    pub fn to_tag(mut self, tag: &str) -> Self {
         let Some(to) = self
             .request
             .header(HeaderName::To)
@@ -66,10 +71,10 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
         self.to_is_written = true;
         let tagged = Address::parse(to).is_some_and(|to| to.params.has("tag"));
         self.out.put(b"To: ");
-        put_unfolded(self.out, to);
+        put_value(self.out, to, self.is_plain);
         if !tagged {
             self.out.put(b";tag=");
-            self.out.put_display(tag);
+            self.out.put_text(tag);
         }
         self.out.put(b"\r\n");
         self
@@ -88,11 +93,20 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
         self
     }
 
+    /// Adds a header whose value writes itself.
+    pub fn value(mut self, name: HeaderName, value: &impl HeaderValue) -> Self {
+        self.write_to();
+        self.out.put_all(&[name.as_str(), ": "]);
+        value.write_to(self.out);
+        self.out.put(b"\r\n");
+        self
+    }
+
     /// Copies all lines of a header from the request, as RFC 3261 §12.1.1
     /// wants of Record-Route, and RFC 3327 of Path.
     pub fn copy(mut self, name: HeaderName) -> Self {
         self.write_to();
-        copy(self.out, self.request, name);
+        self.put_copies(name);
         self
     }
 
@@ -111,7 +125,95 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
     fn write_to(&mut self) {
         if !self.to_is_written {
             self.to_is_written = true;
-            copy(self.out, self.request, HeaderName::To);
+            self.put_copies(HeaderName::To);
+        }
+    }
+
+    fn put_copies(&mut self, name: HeaderName) {
+        for value in self.request.headers(name) {
+            self.put_copy(name, value);
+        }
+    }
+
+    fn put_copy(&mut self, name: HeaderName, value: &str) {
+        self.out.put_all(&[name.as_str(), ": "]);
+        put_value(self.out, value, self.is_plain);
+        self.out.put(b"\r\n");
+    }
+
+    /// The lines stay whole but for the topmost value: a line for each element of
+    /// a long list would make the answer many times as long as the request.
+    fn put_vias(&mut self, source: Option<SocketAddr>) {
+        let mut lines = self.request.headers(HeaderName::Via);
+        if let Some((source, line)) = source.and_then(|source| Some((source, lines.next()?))) {
+            self.put_top_line(line, source);
+        }
+        lines.for_each(|line| self.put_copy(HeaderName::Via, line));
+    }
+
+    fn put_top_line(&mut self, line: &str, source: SocketAddr) {
+        let mut list = ListIter::new(line);
+        let Some(via) = list.next().and_then(Via::parse) else {
+            return self.put_copy(HeaderName::Via, line);
+        };
+        self.put_top_via(&via, source);
+        if let Some(rest) = list.rest() {
+            self.out.put(b",");
+            put_value(self.out, rest, self.is_plain);
+        }
+        self.out.put(b"\r\n");
+    }
+
+    fn put_top_via(&mut self, via: &Via<'_>, source: SocketAddr) {
+        self.out.put(b"Via: ");
+        put_value(self.out, via.hop_text, self.is_plain);
+        let mut asked = false;
+        for (name, value) in via.params.iter() {
+            match Ours::new(name) {
+                None => self.put_param(name, value),
+                Some(ours) => asked |= ours == Ours::Rport,
+            }
+        }
+        if asked || !via.is_from(source.ip()) {
+            self.out.put(b";received=");
+            self.out.put_ip(source.ip().to_canonical());
+        }
+        if asked {
+            self.out.put(b";rport=");
+            self.out.put_decimal(source.port().into());
+        }
+    }
+
+    /// A value that needs quotes gets them back.
+    fn put_param(&mut self, name: &str, value: Option<&str>) {
+        self.out.put_all(&[";", name]);
+        match value {
+            Some(value) if !value.is_empty() && lex::all(value, VALUE) => {
+                self.out.put_all(&["=", value]);
+            }
+            Some(value) => {
+                self.out.put(b"=\"");
+                put_value(self.out, value, self.is_plain);
+                self.out.put(b"\"");
+            }
+            None => {}
+        }
+    }
+}
+
+/// The parameters of Via that are ours to write.
+#[derive(PartialEq, Eq)]
+enum Ours {
+    Received,
+    Rport,
+}
+
+impl Ours {
+    fn new(name: &str) -> Option<Self> {
+        match name.len() {
+            8 if name.eq_ignore_ascii_case("received") => Some(Self::Received),
+            5 if name.eq_ignore_ascii_case("rport") => Some(Self::Rport),
+            _ => None,
         }
     }
 }
@@ -129,68 +231,4 @@ fn put_status(out: &mut impl Output, status: Status) {
     let digit = |place: u16| b'0' + (code / place % 10) as u8;
     out.put(b"SIP/2.0 ");
     out.put(&[digit(100), digit(10), digit(1), b' ']);
-}
-
-fn copy(out: &mut impl Output, request: &Message<'_>, name: HeaderName) {
-    for value in request.headers(name) {
-        out.put_header(name.as_str(), value);
-    }
-}
-
-/// The lines stay whole but for the topmost value: a line for each element of
-/// a long list would make the answer many times as long as the request.
-fn put_vias(out: &mut impl Output, request: &Message<'_>, source: Option<SocketAddr>) {
-    let mut lines = request.headers(HeaderName::Via);
-    if let Some(source) = source {
-        lines
-            .next()
-            .into_iter()
-            .for_each(|line| put_top_line(out, line, source));
-    }
-    lines.for_each(|line| out.put_header("Via", line));
-}
-
-fn put_top_line(out: &mut impl Output, line: &str, source: SocketAddr) {
-    let mut list = ListIter::new(line);
-    let Some(via) = list.next().and_then(Via::parse) else {
-        return out.put_header("Via", line);
-    };
-    put_top_via(out, &via, source);
-    if let Some(rest) = list.rest() {
-        out.put(b",");
-        put_unfolded(out, rest);
-    }
-    out.put(b"\r\n");
-}
-
-fn put_top_via(out: &mut impl Output, via: &Via<'_>, source: SocketAddr) {
-    out.put(b"Via: ");
-    put_unfolded(out, via.hop_text);
-    let kept = via.params.iter().filter(|(name, _)| !is_ours(name));
-    kept.for_each(|(name, value)| put_param(out, name, value));
-    let asked = via.rport().is_some();
-    if asked || !via.is_from(source.ip()) {
-        out.put_display(format_args!(";received={}", source.ip().to_canonical()));
-    }
-    if asked {
-        out.put_display(format_args!(";rport={}", source.port()));
-    }
-}
-
-fn is_ours(name: &str) -> bool {
-    name.eq_ignore_ascii_case("received") || name.eq_ignore_ascii_case("rport")
-}
-
-/// A value that needs quotes gets them back.
-fn put_param(out: &mut impl Output, name: &str, value: Option<&str>) {
-    out.put_all(&[";", name]);
-    match value {
-        Some(value) if !value.is_empty() && lex::all(value, VALUE) => out.put_all(&["=", value]),
-        Some(value) => {
-            out.put(b"=\"");
-            put_unfolded(out, value);
-            out.put(b"\"");
-        }
-        None => {}
-    }
 }

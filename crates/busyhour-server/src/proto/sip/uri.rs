@@ -119,10 +119,13 @@ impl fmt::Display for Uri<'_> {
 impl<'a> SipUri<'a> {
     fn parse(text: &'a str, scheme: Scheme, rest: &'a str) -> Option<Self> {
         let (user, password, rest) = split_userinfo(rest)?;
-        let (rest, headers) = lex::split_once(rest, b'?').unwrap_or((rest, ""));
-        let address_len = rest.bytes().position(|byte| byte == b';');
-        let (address, params) = rest.split_at(address_len.unwrap_or(rest.len()));
-        let (host, port) = Host::with_port(address)?;
+        let mut cursor = Cursor::new(rest);
+        let (host, port) = Host::with_port(&mut cursor)?;
+        let tail = cursor.rest();
+        let (params, headers) = lex::split_once(tail, b'?').unwrap_or((tail, ""));
+        if !params.is_empty() && !params.starts_with(';') {
+            return None;
+        }
         let uri = Self {
             text,
             scheme,
@@ -219,12 +222,9 @@ impl Scheme {
 }
 
 impl<'a> Host<'a> {
-    /// Reads `host [":" port]` that fills `text`.
-    pub(super) fn with_port(text: &'a str) -> Option<(Self, Option<u16>)> {
-        let mut cursor = Cursor::new(text);
-        let host = Self::take(&mut cursor)?;
-        let port = take_port(&mut cursor)?;
-        cursor.is_end().then_some((host, port))
+    /// Takes `host [":" port]`.
+    fn with_port(cursor: &mut Cursor<'a>) -> Option<(Self, Option<u16>)> {
+        Some((Self::take(cursor)?, take_port(cursor)?))
     }
 
     pub(super) fn take(cursor: &mut Cursor<'a>) -> Option<Self> {
@@ -235,7 +235,7 @@ impl<'a> Host<'a> {
         }
         let name = cursor.take(HOST);
         let numeric = name.as_bytes().last()?.is_ascii_digit();
-        let address = if numeric { name.parse().ok() } else { None };
+        let address = if numeric { read_ipv4(name) } else { None };
         Some(address.map_or(Self::Name(name), Self::V4))
     }
 
@@ -269,9 +269,27 @@ pub(super) fn take_port(cursor: &mut Cursor<'_>) -> Option<Option<u16>> {
     cursor.take(DIGIT).parse().ok().map(Some)
 }
 
+/// Four decimal numbers as the standard library reads them, without its detours.
+fn read_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let (mut octets, mut at, mut number, mut digits) = ([0; 4], 0, 0_u16, 0);
+    for byte in text.bytes() {
+        match byte {
+            // No number but 0 begins with 0.
+            b'0'..=b'9' if digits == 0 || number > 0 => {
+                number = number * 10 + u16::from(byte - b'0');
+                digits += 1;
+                octets[at] = u8::try_from(number).ok()?;
+            }
+            b'.' if digits > 0 && at < 3 => (at, number, digits) = (at + 1, 0, 0),
+            _ => return None,
+        }
+    }
+    (at == 3 && digits > 0).then(|| Ipv4Addr::from(octets))
+}
+
 /// Whether each `%` is followed by two hexadecimal digits.
 pub(super) fn escapes_are_sound(text: &str) -> bool {
-    if !text.as_bytes().contains(&b'%') {
+    if !text.bytes().any(|byte| byte == b'%') {
         return true;
     }
     let escape = |tail: &str| {
@@ -298,16 +316,26 @@ type UserInfo<'a> = (Option<&'a str>, Option<&'a str>, &'a str);
 
 /// User, password and what follows the `@`. No other part may hold an `@`.
 fn split_userinfo(rest: &str) -> Option<UserInfo<'_>> {
-    let Some((userinfo, rest)) = lex::split_once(rest, b'@') else {
-        return Some((None, None, rest));
+    let mut cursor = Cursor::new(rest);
+    let user = cursor.take(USER);
+    let (user, password, rest) = match cursor.eat(b'@') {
+        true => (user, None, cursor.rest()),
+        false => match lex::split_once(rest, b'@') {
+            Some((userinfo, rest)) => split_password(userinfo, rest)?,
+            None => return Some((None, None, rest)),
+        },
     };
-    let (user, password) = match lex::split_once(userinfo, b':') {
-        Some((user, password)) => (user, Some(password)),
-        None => (userinfo, None),
-    };
-    let sound = |part: &str| lex::all(part, USER) && escapes_are_sound(part);
-    let sound = !user.is_empty() && sound(user) && password.is_none_or(sound);
+    let sound = !user.is_empty() && escapes_are_sound(user);
     sound.then_some((Some(user), password, rest))
+}
+
+fn split_password<'a>(
+    userinfo: &'a str,
+    rest: &'a str,
+) -> Option<(&'a str, Option<&'a str>, &'a str)> {
+    let (user, password) = lex::split_once(userinfo, b':')?;
+    let sound = lex::all(user, USER) && lex::all(password, USER) && escapes_are_sound(password);
+    sound.then_some((user, Some(password), rest))
 }
 
 fn piece_is_sound(piece: &str) -> bool {
@@ -319,3 +347,20 @@ fn piece_is_sound(piece: &str) -> bool {
 
 /// Parameters, and headers, that one URI may have.
 const PIECES_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn addresses_are_read_as_the_standard_library_reads_them(
+            text in "[0-9.]{0,17}|([0-2]?[0-9]?[0-9]\\.){3}[0-9]{1,3}|[0-9a-z.:-]{0,9}",
+            address in any::<u32>().prop_map(Ipv4Addr::from),
+        ) {
+            prop_assert_eq!(read_ipv4(&text), text.parse().ok());
+            prop_assert_eq!(read_ipv4(&address.to_string()), Some(address));
+        }
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use super::digits::Ipv4Text;
 use super::{Host, SipUri};
 
 impl SipUri<'_> {
@@ -48,22 +49,35 @@ impl SipUri<'_> {
         out.push_str(self.scheme.as_str());
         out.push(':');
         if let Some(user) = self.user {
-            out.extend(Decoded::new(user).flat_map(Unit::for_user));
+            push_user(out, user);
             out.push('@');
         }
         push_host(out, &self.host);
         if let Some(port) = self.port {
-            // Writing to a String can't fail.
-            let _ = write!(out, ":{port}");
+            out.push(':');
+            out.push_str(itoa::Buffer::new().format(port));
         }
+    }
+}
+
+fn push_user(out: &mut String, user: &str) {
+    match user.bytes().any(|byte| byte == b'%') {
+        true => out.extend(Decoded::new(user).flat_map(Unit::for_user)),
+        false => out.push_str(user),
     }
 }
 
 fn push_host(out: &mut String, host: &Host<'_>) {
     match host {
-        Host::Name(name) => out.extend(name.chars().map(|letter| letter.to_ascii_lowercase())),
-        address => {
-            let _ = write!(out, "{address}");
+        Host::Name(name) => {
+            let begin = out.len();
+            out.push_str(name);
+            out[begin..].make_ascii_lowercase();
+        }
+        Host::V4(address) => out.push_str(Ipv4Text::new(*address).as_str()),
+        Host::V6(address) => {
+            // Writing to a String can't fail.
+            let _ = write!(out, "[{address}]");
         }
     }
 }

@@ -46,7 +46,7 @@ impl<'a> Via<'a> {
         let host = Host::take(&mut cursor)?;
         let port = take_port(&mut cursor)?;
         let params = Params::parse(cursor.rest())?;
-        let hop_text = text.strip_suffix(cursor.rest())?;
+        let hop_text = text.get(..text.len() - cursor.rest().len())?;
         Some(Self {
             transport,
             host,
@@ -118,6 +118,10 @@ impl<'a> Iterator for ViaIter<'_, 'a> {
 /// `SIP / 2.0 / transport`, white space allowed around the slashes.
 fn take_protocol<'a>(cursor: &mut Cursor<'a>) -> Option<&'a str> {
     cursor.skip_space();
+    if cursor.eat_text("SIP/2.0/") {
+        cursor.skip_space();
+        return cursor.token();
+    }
     let protocol = cursor.token()?;
     if !protocol.eq_ignore_ascii_case("SIP") || !cursor.eat_spaced(b'/') {
         return None;

@@ -1,7 +1,9 @@
 //! Where messages are written to, and the guard against injected lines.
 
 use std::fmt::{self, Write};
+use std::net::IpAddr;
 
+use super::digits::Ipv4Text;
 use super::lex::{self, SPACE};
 
 /// Takes the bytes of a message in order.
@@ -36,6 +38,40 @@ pub trait Output {
         self.put(b"\r\n");
     }
 
+    /// Appends `text`; line ends inside of it become spaces.
+    fn put_text(&mut self, text: &str)
+    where
+        Self: Sized,
+    {
+        let mut rest = text;
+        while let Some(at) = memchr::memchr2(b'\r', b'\n', rest.as_bytes()) {
+            let (before, after) = rest.split_at(at);
+            self.put(before.as_bytes());
+            self.put(b" ");
+            rest = after.get(1..).unwrap_or("");
+        }
+        self.put(rest.as_bytes());
+    }
+
+    /// Appends a number in decimal digits.
+    fn put_decimal(&mut self, number: u64)
+    where
+        Self: Sized,
+    {
+        self.put(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// Appends an address as it is usually written, IPv6 without brackets.
+    fn put_ip(&mut self, address: IpAddr)
+    where
+        Self: Sized,
+    {
+        match address {
+            IpAddr::V4(address) => self.put(Ipv4Text::new(address).as_str().as_bytes()),
+            IpAddr::V6(address) => self.put_display(address),
+        }
+    }
+
     /// Appends the text of `value`; line ends inside of it become spaces.
     fn put_display(&mut self, value: impl fmt::Display)
     where
@@ -43,6 +79,36 @@ pub trait Output {
     {
         // The adapter itself never fails; a Display that does is cut short.
         let _ = write!(OneLine(self), "{value}");
+    }
+}
+
+/// A header's value that writes itself: what every answer holds is written
+/// so, since it costs a small part of what [`Display`](fmt::Display) does.
+///
+/// ```
+/// use busyhour_server::proto::sip::{HeaderValue, Output};
+///
+/// struct Lamp<'a>(&'a str, u64);
+///
+/// impl HeaderValue for Lamp<'_> {
+///     fn write_to(&self, out: &mut impl Output) {
+///         out.put_text(self.0);
+///         out.put(b";level=");
+///         out.put_decimal(self.1);
+///     }
+/// }
+/// assert_eq!(Lamp("desk\r\nX: 1", 3).text(), "desk  X: 1;level=3");
+/// ```
+pub trait HeaderValue {
+    /// Appends the value, in which no line may end: what came from outside
+    /// goes through [`Output::put_text`].
+    fn write_to(&self, out: &mut impl Output);
+
+    /// The value as text of its own.
+    fn text(&self) -> String {
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
@@ -97,17 +163,17 @@ struct OneLine<'a, O>(&'a mut O);
 
 impl<O: Output> Write for OneLine<'_, O> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if memchr::memchr2(b'\r', b'\n', text.as_bytes()).is_none() {
-            self.0.put(text.as_bytes());
-            return Ok(());
-        }
-        let mut pieces = text.split(['\r', '\n']);
-        self.0.put(pieces.next().unwrap_or("").as_bytes());
-        for piece in pieces {
-            self.0.put(b" ");
-            self.0.put(piece.as_bytes());
-        }
+        self.0.put_text(text);
         Ok(())
+    }
+}
+
+/// Appends `value` as it is if it `is_plain`, without a line end inside, and
+/// else unfolded.
+pub(super) fn put_value(out: &mut impl Output, value: &str, is_plain: bool) {
+    match is_plain {
+        true => out.put(value.as_bytes()),
+        false => put_unfolded(out, value),
     }
 }
 
