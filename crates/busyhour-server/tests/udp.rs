@@ -220,6 +220,9 @@ fn threads_for(datagrams: usize) -> HashSet<String> {
     }
     let (done, is_done) = channel();
     let workers = pool.clone();
+    while pool.stats().idle_worker_count == 0 {
+        thread::yield_now();
+    }
     udp.start(&buffers, &pool, move |_| {
         let done = done.clone();
         let tell = move || done.send(thread::current().name().unwrap().to_owned());

@@ -14,6 +14,7 @@ use std::{
 use busyhour::{
     clock::{Clock, UnixTime},
     pool::{Guest, PushError, TaskPool},
+    stats::PoolStats,
 };
 
 /// Only a failure waits so long.
@@ -23,8 +24,17 @@ fn pool(workers: usize) -> TaskPool {
     TaskPool::builder().workers(workers).build().unwrap()
 }
 
+/// Until all workers sleep: else the guest leaves everything to them.
+fn await_sleep(pool: &TaskPool) {
+    let is_awake = |stats: PoolStats| stats.idle_worker_count < stats.worker_count;
+    while is_awake(pool.stats()) {
+        thread::yield_now();
+    }
+}
+
 /// On which thread a task ran that was the only one of its visit.
 fn visit(guest: &mut Guest, pool: &TaskPool) -> ThreadId {
+    await_sleep(pool);
     let (sender, receiver) = mpsc::channel();
     guest.run(|| {
         let send = move || sender.send(thread::current().id()).unwrap();
@@ -43,6 +53,7 @@ fn what_a_guest_pushes_has_run_on_its_thread_when_run_returns() {
     let serializer = pool.serializer("calls").build().unwrap();
     let mut guest = pool.guest();
     for number in 0..100 {
+        await_sleep(&pool);
         let (sender, receiver) = mpsc::channel();
         guest.run(|| {
             let task = move || sender.send((number, here())).unwrap();
@@ -64,6 +75,7 @@ fn a_task_that_waits_for_another_of_its_visit_does_not_wait_for_ever() {
     let mut guest = pool.guest();
     let (sender, receiver) = mpsc::channel();
     let (done, is_done) = mpsc::channel();
+    await_sleep(&pool);
     guest.run(|| {
         let wait = move || done.send(receiver.recv_timeout(LONG)).unwrap();
         pool.push(wait).unwrap();
@@ -83,8 +95,83 @@ fn a_task_that_waits_for_what_it_pushes_does_not_wait_for_ever() {
         inner.push(move || sender.send(7).unwrap()).unwrap();
         done.send(receiver.recv_timeout(LONG)).unwrap();
     };
+    await_sleep(&pool);
     guest.run(|| pool.push(task).unwrap());
     assert_eq!(is_done.recv_timeout(LONG), Ok(Ok(7)));
+}
+
+#[test]
+fn a_task_that_is_awaited_may_wait_for_what_was_gathered_before() {
+    let pool = pool(1);
+    let serializer = pool.serializer("calls").build().unwrap();
+    let mut guest = pool.guest();
+    for is_ordered in [false, true] {
+        let (sender, receiver) = mpsc::channel();
+        let wait = move || receiver.recv_timeout(LONG);
+        await_sleep(&pool);
+        let mut heard = None;
+        guest.run(|| {
+            pool.push(move || sender.send(7).unwrap()).unwrap();
+            heard = Some(match is_ordered {
+                true => serializer.push_wait(wait),
+                false => pool.push_wait(wait),
+            });
+        });
+        assert_eq!(heard, Some(Ok(Ok(7))));
+    }
+}
+
+#[test]
+fn what_a_guest_pushes_to_another_pool_wakes_that_one() {
+    let (home, abroad) = (pool(1), pool(1));
+    let mut guest = home.guest();
+    let (sender, receiver) = mpsc::channel();
+    await_sleep(&home);
+    await_sleep(&abroad);
+    guest.run(|| {
+        abroad.push(move || sender.send(7).unwrap()).unwrap();
+        assert_eq!(receiver.recv_timeout(LONG), Ok(7));
+        assert_eq!(abroad.push_wait(|| 8), Ok(8));
+    });
+}
+
+#[test]
+fn while_no_worker_sleeps_all_is_left_to_them() {
+    let pool = pool(1);
+    let mut guest = pool.guest();
+    let (release, released) = mpsc::channel::<()>();
+    let (started, has_started) = mpsc::channel();
+    pool.push(move || {
+        started.send(()).unwrap();
+        let _sender_is_gone = released.recv();
+    })
+    .unwrap();
+    has_started.recv_timeout(LONG).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    guest.run(|| pool.push(move || sender.send(here()).unwrap()).unwrap());
+    assert!(receiver.try_recv().is_err(), "its only worker is busy");
+    drop(release);
+    assert_ne!(receiver.recv_timeout(LONG).unwrap(), here());
+}
+
+#[test]
+fn nobody_waited_while_nothing_was_pushed() {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let pool = TaskPool::builder().workers(1).clock(clock.clone());
+    let pool = pool.build().unwrap();
+    let serializer = pool.serializer("calls").build().unwrap();
+    let mut guest = pool.guest();
+    for _ in 0..3 {
+        clock
+            .as_virtual()
+            .unwrap()
+            .advance(Duration::from_secs(3600));
+        await_sleep(&pool);
+        guest.run(|| serializer.push(|| ()).unwrap());
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.processed, stats.wait_ns.count()), (3, 3));
+    assert!(stats.wait_ns.quantile_ns(1.0) < 1_000);
 }
 
 #[test]
@@ -93,6 +180,7 @@ fn a_guest_may_wait_for_its_own_by_push_wait() {
     let serializer = pool.serializer("calls").build().unwrap();
     let mut guest = pool.guest();
     let mut answers = Vec::new();
+    await_sleep(&pool);
     guest.run(|| {
         serializer.push(|| ()).unwrap();
         answers.push(serializer.push_wait(|| 1).unwrap());
@@ -105,6 +193,7 @@ fn a_guest_may_wait_for_its_own_by_push_wait() {
 fn a_panic_of_a_task_is_counted_and_goes_no_further() {
     let pool = pool(1);
     let mut guest = pool.guest();
+    await_sleep(&pool);
     guest.run(|| pool.push(|| resume_unwind(Box::new("on purpose"))).unwrap());
     assert_eq!(pool.stats().panicked, 1);
     assert_eq!(visit(&mut guest, &pool), here());
@@ -115,6 +204,7 @@ fn what_was_pushed_before_a_panic_of_the_host_is_left_to_the_workers() {
     let pool = pool(1);
     let mut guest = pool.guest();
     let (sender, receiver) = mpsc::channel();
+    await_sleep(&pool);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         guest.run(|| {
             pool.push(move || sender.send(here()).unwrap()).unwrap();
@@ -148,21 +238,50 @@ fn a_simulated_pool_takes_what_a_guest_pushes_as_from_anybody() {
 
 #[test]
 fn inside_a_task_a_guest_only_gathers() {
-    let pool = pool(1);
-    let mut guest = pool.guest();
+    let pool = pool(2);
     let (sender, receiver) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
     let inner = pool.clone();
-    pool.clone().push_wait(|| ()).unwrap();
-    guest.run(|| {
-        let task = move || {
-            let mut nested = inner.guest();
-            let (pool, sender) = (inner.clone(), sender.clone());
-            nested.run(|| pool.push(move || sender.send(2).unwrap()).unwrap());
-        };
-        pool.push(task).unwrap();
-    });
-    assert_eq!(receiver.recv_timeout(LONG), Ok(2));
+    let task = move || {
+        while inner.stats().idle_worker_count == 0 {
+            thread::yield_now();
+        }
+        let mut nested = inner.guest();
+        nested.run(|| inner.push(move || sender.send(here()).unwrap()).unwrap());
+        let ran_on = receiver.try_recv();
+        done.send(ran_on == Ok(here())).unwrap();
+    };
+    pool.push(task).unwrap();
+    let ran_inside_the_other = is_done.recv_timeout(LONG).unwrap();
+    assert!(!ran_inside_the_other);
     assert!(pool.shutdown(LONG).is_clean());
+}
+
+#[test]
+fn what_a_guest_leaves_is_done_when_it_is_gone() {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let pool = TaskPool::builder().workers(1).clock(clock.clone());
+    let pool = pool.build().unwrap();
+    let serializer = pool.serializer("calls").build().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let mut guest = pool.guest();
+    await_sleep(&pool);
+    guest.run(|| {
+        for number in 0..3 {
+            let (clock, sender) = (clock.clone(), sender.clone());
+            let task = move || {
+                clock
+                    .as_virtual()
+                    .unwrap()
+                    .advance(Duration::from_millis(1));
+                sender.send(number).unwrap();
+            };
+            serializer.push(task).unwrap();
+        }
+    });
+    drop(guest);
+    let ran = (0..3).map(|_| receiver.recv_timeout(LONG).unwrap());
+    assert!(ran.eq(0..3));
 }
 
 #[test]
@@ -175,8 +294,10 @@ fn after_a_long_run_the_workers_do_the_work_for_a_while() {
         let clock = clock.clone();
         move || clock.as_virtual().unwrap().advance(time)
     };
+    await_sleep(&pool);
     guest.run(|| pool.push(pass(Duration::from_micros(900))).unwrap());
     assert_eq!(visit(&mut guest, &pool), here());
+    await_sleep(&pool);
     guest.run(|| pool.push(pass(Duration::from_millis(2))).unwrap());
     assert_ne!(visit(&mut guest, &pool), here());
     pass(Duration::from_millis(100))();
@@ -191,6 +312,7 @@ fn a_visit_ends_and_leaves_the_rest_to_the_workers_in_order() {
     let serializer = pool.serializer("calls").build().unwrap();
     let mut guest = pool.guest();
     let (sender, receiver) = mpsc::channel();
+    await_sleep(&pool);
     guest.run(|| {
         for number in 0..20 {
             let (clock, sender) = (clock.clone(), sender.clone());
@@ -221,12 +343,12 @@ fn a_shutdown_waits_for_the_task_of_a_guest() {
         let (pool, ended) = (pool.clone(), Arc::clone(&ended));
         thread::spawn(move || {
             let mut guest = pool.guest();
+            await_sleep(&pool);
             let inner = pool.clone();
             let task = move || {
                 started.send(()).unwrap();
                 await_refusal(&inner);
-                inner.push(|| ()).unwrap();
-                ended.store(true, SeqCst);
+                inner.push(move || ended.store(true, SeqCst)).unwrap();
             };
             guest.run(|| pool.push(task).unwrap());
         })
@@ -235,7 +357,6 @@ fn a_shutdown_waits_for_the_task_of_a_guest() {
     let report = pool.shutdown(LONG);
     assert!(ended.load(SeqCst), "{report:?}");
     assert!(report.is_clean(), "{report:?}");
-    assert_eq!(report.ran, 1, "what the guest's task pushed");
     host.join().unwrap();
 }
 
@@ -257,10 +378,21 @@ fn a_shutdown_from_a_guests_task_does_not_wait_for_itself() {
     let (sender, receiver) = mpsc::channel();
     let inner = pool.clone();
     let task = move || sender.send(inner.shutdown(LONG)).unwrap();
+    await_sleep(&pool);
     guest.run(|| pool.push(task).unwrap());
     let report = receiver.try_recv().unwrap();
     assert!(report.is_clean(), "{report:?}");
     assert_eq!(pool.push(|| ()), Err(PushError::ShutDown));
+}
+
+#[test]
+fn a_shutdown_while_gathering_does_not_wait_for_itself() {
+    let pool = pool(2);
+    let mut guest = pool.guest();
+    await_sleep(&pool);
+    let mut report = None;
+    guest.run(|| report = Some(pool.shutdown(LONG)));
+    assert!(report.unwrap().is_clean());
 }
 
 #[test]
@@ -284,6 +416,7 @@ fn a_guest_does_not_keep_a_pool_from_ending() {
         .build()
         .unwrap();
     let mut guest = pool.guest();
+    await_sleep(&pool);
     guest.run(|| drop(pool));
     assert_eq!(receiver.recv_timeout(LONG), Ok(()));
 }

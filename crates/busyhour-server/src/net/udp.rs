@@ -124,7 +124,8 @@ impl Udp {
 
     /// Starts a thread `bh-rx-<protocol>-<n>` for each socket, which calls `deliver` for
     /// each datagram, in the order of arrival at that socket. While little comes in
-    /// the thread is a guest of `pool`, and does itself what `deliver` pushes there.
+    /// the thread is a guest of `pool` (one of eight) and does itself what `deliver`
+    /// pushes there, which must not block: later datagrams wait for it.
     ///
     /// # Errors
     ///

@@ -177,8 +177,12 @@ pub(super) fn gathering<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Whether this thread gathers, outside of any task.
-pub(super) fn is_gathering() -> bool {
+/// Whether this thread gathers for `pool`, outside of any task.
+pub(super) fn gathers_for(pool: &Shared) -> bool {
+    is_inside(pool) && is_gathering()
+}
+
+fn is_gathering() -> bool {
     CONTEXT.with(|context| ptr::eq(context.entity.get(), gathers()))
 }
 
@@ -195,13 +199,13 @@ pub(super) fn worker_of(pool: &Shared) -> Option<&Worker> {
         if !ptr::eq(context.pool.get(), pool) {
             return None;
         }
-        // SAFETY: it is null, or `become_worker` took it from this pool, whose
+        // SAFETY: it is null, or `become_worker` or `as_worker` took it from this pool, whose
         // places live as long as the pool.
         unsafe { context.worker.get().as_ref() }
     })
 }
 
-/// Whether this thread runs a task of `pool`.
+/// Whether this thread runs a task of `pool`, or gathers for it.
 #[inline(always)]
 pub(crate) fn is_inside(pool: &Shared) -> bool {
     CONTEXT.with(|context| ptr::eq(context.pool.get(), pool))

@@ -58,6 +58,7 @@ impl Shared {
         if self.phase.get() == Phase::Sealed {
             return Err(PushError::ShutDown);
         }
+        self.stop_keeping();
         self.tallier().add(|tally| &tally.inlined, 1);
         self.run_here(task);
         Ok(())

@@ -2,6 +2,7 @@
 //! README.md, "Guests".
 
 use std::{
+    fmt,
     marker::PhantomData,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -33,6 +34,9 @@ use crate::{
 /// let pool = TaskPool::builder().workers(2).build().unwrap();
 /// let calls = pool.serializer("calls").build().unwrap();
 /// let mut guest = pool.guest();
+/// while pool.stats().idle_worker_count < 2 {
+///     thread::yield_now();
+/// }
 /// let (sender, receiver) = mpsc::channel();
 /// guest.run(|| calls.push(move || sender.send(thread::current().id()).unwrap()).unwrap());
 /// assert_eq!(receiver.try_recv(), Ok(thread::current().id()));
@@ -45,6 +49,15 @@ pub struct Guest {
     rests_until: Instant,
     /// A guest is a thread.
     _not_send: PhantomData<*const ()>,
+}
+
+impl fmt::Debug for Guest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guest")
+            .field("pool", &self.shared.name)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
 }
 
 impl TaskPool {
@@ -67,17 +80,18 @@ impl TaskPool {
 
 impl Guest {
     /// Calls `gather`, which may push to the pool and its serializers, then
-    /// runs what it pushed, on this thread, for at most about 200 µs (or as
-    /// long as the first task takes).
+    /// runs what it pushed, on this thread, for about 200 µs, and to the end of
+    /// the turn that it is in then.
     ///
     /// When `gather` pushed more than one thing, a worker is woken for the
-    /// others. After a run of more than a millisecond the guest leaves
-    /// everything to the workers for a tenth of a second, since what it waits
-    /// for had to wait meanwhile.
+    /// others. While no worker sleeps, all is left to the workers, as from any
+    /// other thread; and so it is for a tenth of a second after a visit of more
+    /// than a millisecond, since what the guest waits for had to wait meanwhile.
     ///
     /// `gather` must not wait for a task that it pushed but by `push_wait`:
-    /// that task may be left to this very thread. Inside a task of the pool,
-    /// and once a shutdown has begun, `gather` is called and nothing else.
+    /// that task may be left to this very thread. Nor is it to wait for long,
+    /// since a shutdown waits for it. Inside a task of the pool, and once a
+    /// shutdown has begun, `gather` is called and nothing else.
     ///
     /// # Panics
     ///
@@ -90,16 +104,19 @@ impl Guest {
         }
     }
 
+    /// Whether a push would have to wake a worker, and this thread may do its work.
     fn may_begin(&self) -> bool {
         let shared = &*self.shared;
         let rests = self.rests_until > Instant::ZERO && shared.clock.now() < self.rests_until;
-        !rests && !shared.is_inside()
+        let is_of_use = shared.phase.is_open() && shared.sleepers.should_wake();
+        is_of_use && !rests && !shared.is_inside()
     }
 
     fn run_at(&mut self, number: usize, gather: impl FnOnce()) {
         let shared = Arc::clone(&self.shared);
         let visit = Visit::begin(&shared, number);
         if !shared.phase.is_open() {
+            // A shutdown began this moment, and may have seen the visit.
             drop(visit);
             return gather();
         }
@@ -140,9 +157,11 @@ impl<'a> Visit<'a> {
         let Some(seat) = Seat::of(self.shared) else {
             return Duration::ZERO;
         };
+        // What is pushed is noted as waiting since now.
+        self.worker.published.set_now(self.shared.clock.now());
         context::gathering(gather);
         if self.worker.waiting_len() > 1 {
-            self.call_a_worker();
+            self.shared.call_a_worker();
         }
         let mut shift = Shift::begin(self.shared, seat);
         let began = shift.now();
@@ -156,19 +175,13 @@ impl<'a> Visit<'a> {
         shift.end();
         shift.now() - began
     }
-
-    fn call_a_worker(&self) {
-        if self.shared.sleepers.should_wake() {
-            self.shared.wake_one(None);
-        }
-    }
 }
 
 impl Drop for Visit<'_> {
     /// What is left is the workers'.
     fn drop(&mut self) {
-        if self.worker.waiting_len() > 0 {
-            self.call_a_worker();
+        if self.worker.waiting_len() > 0 && self.shared.sleepers.should_wake() {
+            self.shared.wake_one(None);
         }
         self.worker.is_at_work.store(false, Ordering::SeqCst);
         self.shared.after_a_visit();
@@ -182,11 +195,13 @@ impl Shared {
         places.iter().filter(at_work).count()
     }
 
-    /// A shutdown that found this guest at work waits to be told.
+    /// A shutdown that found this guest at work waits to be told; and the pool
+    /// of a last handle that is gone, to be sealed.
     fn after_a_visit(&self) {
         fences::light();
         if !self.phase.is_open() {
             self.after_falling_asleep(self.sleepers.asleep_len());
+            self.tell_end();
         }
     }
 }
@@ -220,7 +235,7 @@ impl Guests {
 
 /// Guests that have a place.
 pub(super) const GUESTS_MAX: usize = 8;
-/// What waits for the guest elsewhere waits about so long.
+/// What the guest itself waits for is left waiting about so long.
 const RUN_MAX: Duration = Duration::from_micros(200);
 const LONG: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(100);

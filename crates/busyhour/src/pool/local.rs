@@ -70,6 +70,12 @@ impl Local {
         Ok(self.entity_len())
     }
 
+    /// As [`wake`](Self::wake), for one that has just run for so long.
+    pub(super) fn put_back(&mut self, token: Token, ran_ns: u64) -> Result<usize, Token> {
+        token.with_share(|share| self.run_queue.sleep_after(&mut share.standing, ran_ns));
+        self.wake(token)
+    }
+
     /// Plain tasks that wait.
     #[inline(always)]
     pub(super) fn lane_len(&self) -> usize {

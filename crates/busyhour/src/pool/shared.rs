@@ -148,7 +148,7 @@ impl Shared {
         self.simulated.is_some()
     }
 
-    /// Whether this thread runs a task of this pool.
+    /// Whether this thread runs a task of this pool, or gathers for it.
     #[inline(always)]
     pub(crate) fn is_inside(&self) -> bool {
         context::is_inside(self)
@@ -363,7 +363,8 @@ impl Shared {
 
     #[cold]
     fn grow_if_needed(self: &Arc<Self>) {
-        if self.sleepers.asleep_len() == 0 && self.phase.get() == Phase::Open {
+        let is_short = self.sleepers.asleep_len() == 0 && !context::gathers_for(self);
+        if is_short && self.phase.get() == Phase::Open {
             let room = (self.counts.maximum + self.blocked.len()).saturating_sub(self.crew.len());
             self.grow(self.options.auto_increment.min(room));
         }
@@ -372,8 +373,24 @@ impl Shared {
     /// A guest that gathers looks itself what it has, once it has gathered.
     #[cold]
     fn wake_for_push(&self, preferred: Option<usize>) {
-        if !context::is_gathering() {
+        if !context::gathers_for(self) {
             self.wake_one(preferred);
+        }
+    }
+
+    /// Before this thread runs a task while it waits: a guest that gathers keeps
+    /// nothing from the workers any more, since the task may wait for it.
+    pub(crate) fn stop_keeping(&self) {
+        if context::gathers_for(self) {
+            self.call_a_worker();
+        }
+    }
+
+    /// Wakes a worker for what this guest has, if one is needed.
+    pub(super) fn call_a_worker(&self) {
+        let waits = Seat::of(self).is_some_and(|seat| seat.worker.waiting_len() > 0);
+        if waits && self.sleepers.should_wake() {
+            self.wake_one(None);
         }
     }
 

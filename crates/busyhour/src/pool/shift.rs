@@ -107,11 +107,11 @@ impl<'a> Shift<'a> {
         self.last = Some(Runnable::Entity(token));
     }
 
-    /// Leaves nothing in this worker's hands when the pool is sealed: the
-    /// shutdown finds it in the queue, or has been there already.
+    /// Leaves nothing in this worker's hands. If the pool is sealed, the
+    /// shutdown finds it in the queue or has been there already.
     pub(super) fn end(&mut self) {
         if let Some(Runnable::Entity(token)) = self.last.take()
-            && let Err(token) = self.seat.local(|local| local.wake(token))
+            && let Err(token) = self.seat.local(|local| local.put_back(token, self.ran_ns))
         {
             self.shared.abandon(&token);
         }

@@ -4,8 +4,14 @@ use std::{
 };
 
 use super::{
-    entity::Entity, fences, local::Loot, phase::Phase, shared::Shared, simulated::Step,
-    tally::Tally, worker::Worker,
+    entity::Entity,
+    fences,
+    local::Loot,
+    phase::Phase,
+    shared::Shared,
+    simulated::Step,
+    tally::Tally,
+    worker::{Seat, Worker},
 };
 use crate::sync::{
     Wait,
@@ -96,7 +102,9 @@ impl Shared {
     }
 
     fn is_settled(&self) -> bool {
-        !self.pushes.any() && self.workers.iter().all(Worker::is_settled)
+        let own = Seat::of(self).map(|seat| seat.worker.number);
+        let mut others = (self.workers.iter()).filter(|worker| Some(worker.number) != own);
+        !self.pushes.any() && others.all(Worker::is_settled)
     }
 
     /// Blocks until `done`, which is asked again at each end that is told, or

@@ -188,7 +188,7 @@ impl Worker {
     }
 }
 
-/// Places are at most twice `WORKERS_MAX`.
+/// Places are at most twice `WORKERS_MAX`, and those of the guests.
 fn id(number: usize) -> WorkerId {
     WorkerId::new(number as u16)
 }

@@ -280,6 +280,7 @@ impl Core {
 
     /// Runs one task on this thread, without the token, if one may start now.
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
+        self.pool().stop_keeping();
         let now = self.pool().clock.now();
         let mut berth = Berth::EMPTY;
         if !self.begin_here(now, &mut berth) {
