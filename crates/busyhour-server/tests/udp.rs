@@ -284,3 +284,27 @@ fn a_flow_that_is_none_of_ours_is_refused() {
     let refused = fixture.udp.send(flow(elsewhere, elsewhere), payload);
     assert_eq!(refused, Err(SendError::NoSocket));
 }
+
+#[test]
+fn a_panic_over_one_datagram_is_counted_and_the_next_arrives() {
+    let buffers = BufferPool::builder().build().unwrap();
+    let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
+    let (arrived, arrivals) = channel();
+    let deliver = move |datagram: Datagram| {
+        assert_ne!(&*datagram.payload, b"deadly", "a fault of the program");
+        drop(arrived.send(datagram));
+    };
+    udp.start(&buffers, &pool(), deliver).unwrap();
+    let client = client();
+    for payload in ["deadly", "one", "deadly", "two"] {
+        let sent = client.send_to(payload.as_bytes(), udp.addresses()[0]);
+        assert_eq!(sent.unwrap(), payload.len());
+    }
+    for expected in ["one", "two"] {
+        let datagram = arrivals.recv_timeout(HANG).expect("a datagram");
+        assert_eq!(&*datagram.payload, expected.as_bytes());
+    }
+    assert_eq!((udp.stats().panicked, udp.stats().received), (2, 4));
+    udp.stop_receiving();
+    assert_eq!(buffers.live_count(), 0, "what was dropped is free");
+}

@@ -21,6 +21,7 @@
 //! an error and take half the devices.
 
 mod bind;
+mod panics;
 mod receive;
 mod send;
 mod stats;

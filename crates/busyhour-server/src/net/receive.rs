@@ -85,9 +85,11 @@ impl Receiver {
                 (Some(payload), Some(remote)) => {
                     let flow = Flow::udp(self.local, remote);
                     let datagram = Datagram { flow, payload };
+                    let panics = &self.counters.panics;
+                    let deal = || panics.contain(flow, || deliver(datagram));
                     match are_few {
-                        true => guest.run(|| deliver(datagram)),
-                        false => deliver(datagram),
+                        true => guest.run(deal),
+                        false => deal(),
                     }
                 }
                 (None, _) => add(&self.counters.dropped_no_buffer, 1),

@@ -1,3 +1,4 @@
+use super::panics::Panics;
 use crate::server::NetworkStats;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +10,7 @@ pub(super) struct Counters {
     pub(super) receive_calls: AtomicU64,
     pub(super) dropped_no_buffer: AtomicU64,
     pub(super) receive_errors: AtomicU64,
+    pub(super) panics: Panics,
     pub(super) sent: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
     pub(super) send_calls: AtomicU64,
@@ -25,6 +27,7 @@ impl Counters {
             receive_calls: read(&self.receive_calls),
             dropped_no_buffer: read(&self.dropped_no_buffer),
             receive_errors: read(&self.receive_errors),
+            panicked: self.panics.count(),
             sent: read(&self.sent),
             sent_bytes: read(&self.sent_bytes),
             send_calls: read(&self.send_calls),

@@ -69,6 +69,9 @@ pub struct NetworkStats {
     pub dropped_no_buffer: u64,
     /// Receive calls that failed.
     pub receive_errors: u64,
+    /// Datagrams and messages of connections whose handling panicked, which ended
+    /// them and nothing else: a fault of the program, to be reported.
+    pub panicked: u64,
     /// Datagrams sent.
     pub sent: u64,
     /// Bytes in them.
@@ -175,6 +178,7 @@ sum_fields! { NetworkStats:
     kernel_dropped,
     dropped_no_buffer,
     receive_errors,
+    panicked,
     sent,
     sent_bytes,
     send_calls,

@@ -13,7 +13,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use std::{
     io::Write,
     net::{SocketAddr, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
 };
@@ -417,4 +417,38 @@ fn an_address_in_use_is_named_with_its_setting() {
         "{error}"
     );
     assert!(error.contains("sip.tcp"), "{error}");
+}
+
+#[test]
+fn a_panic_over_one_message_is_counted_and_the_next_is_answered() {
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let options = StreamOptions {
+        tcp: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        ..StreamOptions::default()
+    };
+    let streams = Arc::new(Streams::bind(options).unwrap());
+    let (arrived, arrivals) = mpsc::channel();
+    let deliver = move |_, arrival| {
+        let StreamArrival::Message(message) = arrival else {
+            return;
+        };
+        let text = String::from_utf8(message.to_vec()).unwrap();
+        assert!(!text.contains("deadly"), "a fault of the program");
+        arrived.send(text).unwrap();
+    };
+    let (buffers, clock) = (runtime.buffers(), runtime.clock());
+    streams.start(buffers, clock, deliver).unwrap();
+    let address = streams.addresses(Transport::Tcp).next().unwrap();
+    // On the connection that brought it, and on another.
+    for users in [["deadly", "alice"], ["deadly", "bob"]] {
+        let mut client = TcpStream::connect(address).unwrap();
+        for user in users {
+            client
+                .write_all(register(user, "TCP", 1).as_bytes())
+                .unwrap();
+        }
+        assert!(arrivals.recv().unwrap().contains(users[1]));
+    }
+    assert_eq!(streams.stats().panicked, 2);
+    streams.stop();
 }

@@ -1,4 +1,4 @@
-use crate::server::StreamStats;
+use crate::{net::panics::Panics, server::StreamStats};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What happened to connections; the fields of [`StreamStats`].
@@ -33,6 +33,7 @@ pub(super) struct Counters {
     pub(super) pings: AtomicU64,
     pub(super) sent: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
+    pub(super) panics: Panics,
 }
 
 impl Counters {

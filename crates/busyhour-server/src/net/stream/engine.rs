@@ -416,7 +416,7 @@ impl Engine {
         let heard = connection.filled(count, &self.buffers, now, &mut |heard| match heard {
             Heard::Message(message) => {
                 add(&counters.received, 1);
-                (self.deliver)(peer.flow, StreamArrival::Message(message));
+                self.hand_on(peer.flow, StreamArrival::Message(message));
             }
             Heard::Ping => {
                 add(&counters.pings, 1);
@@ -424,11 +424,16 @@ impl Engine {
             }
             Heard::Broken(bytes, error) => {
                 add(&counters.closed_broken, 1);
-                (self.deliver)(peer.flow, StreamArrival::Broken(bytes, error));
+                self.hand_on(peer.flow, StreamArrival::Broken(bytes, error));
                 peer.end();
             }
         });
         heard.map_err(|_| Close::NoBuffer)
+    }
+
+    fn hand_on(&self, flow: Flow, arrival: StreamArrival) {
+        let deal = || (self.deliver)(flow, arrival);
+        self.shared.counters.panics.contain(flow, deal);
     }
 
     fn pong(&self, peer: &Peer) {

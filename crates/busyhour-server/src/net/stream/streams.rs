@@ -175,6 +175,7 @@ impl Network for Streams {
 
     fn stats(&self) -> NetworkStats {
         NetworkStats {
+            panicked: self.shared.counters.panics.count(),
             streams: self.stream_stats(),
             ..NetworkStats::default()
         }
