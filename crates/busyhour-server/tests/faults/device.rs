@@ -133,7 +133,9 @@ impl Device {
                 self.credentials.challenged(response);
                 self.begin(pending.wish, context);
             }
-            Some(503) => self.next_at = context.after(response),
+            Some(503) if response.header(HeaderName::RetryAfter).is_some() => {
+                self.next_at = context.after(response);
+            }
             other => {
                 return Err(format!(
                     "{}: {:?} was answered {other:?}",

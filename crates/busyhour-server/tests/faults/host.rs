@@ -3,6 +3,7 @@
 
 use crate::{
     call::{PASSWORD, REALM},
+    disk::Disk,
     support::{Place, ServerProcess, busyhour, postgres::Postgres, sipp::free_port},
 };
 use std::{collections::HashMap, net::SocketAddr, path::PathBuf, process::Command};
@@ -11,6 +12,7 @@ pub struct Host {
     pub place: Place,
     pub sip: SocketAddr,
     store: Store,
+    disk: Option<Disk>,
     server: Option<ServerProcess>,
 }
 
@@ -18,6 +20,8 @@ pub struct Host {
 pub enum Store {
     /// In a file of the place.
     Sqlite,
+    /// In a file on a disk that can run full.
+    SmallDisk,
     Postgres(Postgres),
 }
 
@@ -27,8 +31,10 @@ impl Host {
         let place = Place::new();
         place.file("busyhour.toml", &configuration(device_count));
         place.file("time", "+0");
+        let disk = matches!(store, Store::SmallDisk).then(|| Disk::mount(&place));
         let mut host = Self {
             place,
+            disk,
             sip: SocketAddr::from(([127, 0, 0, 1], free_port())),
             store,
             server: None,
@@ -41,9 +47,12 @@ impl Host {
         self.server.as_ref().expect("it was begun")
     }
 
-    /// `kill -9`.
+    /// `kill -9`. Where the disk was full, there is room before the next life.
     pub fn kill(&mut self) {
         self.server.take().expect("it was begun").kill();
+        if let Some(disk) = &self.disk {
+            disk.clear();
+        }
     }
 
     /// Starts the server, on the address that it had before.
@@ -51,9 +60,15 @@ impl Host {
         self.server = Some(ServerProcess::start(&mut self.command(), &self.place));
     }
 
-    /// From now on nothing more can be written to any file, or all again. The
-    /// kernel says EFBIG instead of ENOSPC; a write fails all the same.
+    /// From now on nothing more can be written to any file, or all again. Without
+    /// a disk of its own the kernel says EFBIG instead of ENOSPC, and a write fails
+    /// also where a file need not grow.
     pub fn fill_disk(&self, is_full: bool) {
+        match (&self.disk, is_full) {
+            (Some(disk), true) => return disk.fill(),
+            (Some(disk), false) => return disk.clear(),
+            (None, _) => {}
+        }
         let soft = if is_full { "0" } else { "unlimited" };
         let mut command = Command::new("prlimit");
         command.args(["--pid", &self.server().pid().to_string()]);
@@ -96,7 +111,8 @@ impl Host {
     /// survives a disk that is full, and with a clock that can be set.
     fn command(&self) -> Command {
         let bare = busyhour();
-        let mut command = Command::new("sh");
+        let shell = self.disk.as_ref().map(|disk| disk.command("sh"));
+        let mut command = shell.unwrap_or_else(|| Command::new("sh"));
         for (name, value) in bare.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -113,6 +129,9 @@ impl Host {
             .arg("--config")
             .arg(self.place.path("busyhour.toml"));
         match &self.store {
+            Store::SmallDisk => command
+                .arg("--store-path")
+                .arg(self.disk.as_ref().expect("mounted").path("bindings.db")),
             Store::Sqlite => command
                 .arg("--store-path")
                 .arg(self.place.path("bindings.db")),
