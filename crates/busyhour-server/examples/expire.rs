@@ -2,20 +2,25 @@
 //!
 //! ```text
 //! cargo run --release -p busyhour-server --example expire -- 1000000
+//! cargo run --release -p busyhour-server --example expire -- 1000000 memory
 //! ```
 //!
 //! Writes so many contacts into a fresh SQLite database, all with the same end,
 //! and starts a server on the file. From before that end until the last of them
 //! is gone, one device asks (OPTIONS) and another registers anew, in turn and
-//! one at a time; printed is how long their answers take at worst.
+//! one at a time; printed is how long their answers take at worst. With `memory`
+//! the server forgets the file once it has read it, and keeps nothing on the disk.
 
 mod contacts;
 
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
-    registrar::Flow,
+    registrar::{EndedBinding, Flow},
     server::{Authentication, Network, SendError, Server, ServerConfig},
-    store::{SqliteOptions, SqliteStore},
+    store::{
+        AccountListener, Change, Completion, Contents, EndListener, MemoryStore, Refused,
+        SqliteOptions, SqliteStore, Store, StoreError, StoreStats,
+    },
 };
 use std::{
     error::Error,
@@ -36,18 +41,60 @@ impl Network for Answers {
     }
 }
 
+/// Keeps nothing, and yet begins with what another store held.
+struct Remembered {
+    contents: Mutex<Contents>,
+    store: MemoryStore,
+}
+
+impl Store for Remembered {
+    fn load(&self) -> Result<Contents, StoreError> {
+        let mut contents = self.contents.lock().expect("nobody panics with it");
+        Ok(std::mem::take(&mut *contents))
+    }
+
+    fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
+        self.store.commit(changes, done)
+    }
+
+    fn forget(&self, ended: &[EndedBinding]) {
+        self.store.forget(ended);
+    }
+
+    fn watch_accounts(&self, revision: u64, listener: AccountListener) {
+        self.store.watch_accounts(revision, listener);
+    }
+
+    fn watch_end(&self, listener: EndListener) {
+        self.store.watch_end(listener);
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.store.stats()
+    }
+
+    fn close(&self, deadline: Duration) -> bool {
+        self.store.close(deadline)
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let count: u64 = std::env::args()
         .nth(1)
         .map_or(Ok(1_000_000), |text| text.parse())?;
+    let is_durable = match std::env::args().nth(2).as_deref() {
+        None => true,
+        Some("memory") => false,
+        Some(other) => return Err(format!("{other}: memory, or nothing").into()),
+    };
     let folder = std::env::temp_dir().join(format!("busyhour-expire-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
-    let outcome = run(&folder.join("busyhour.db"), count);
+    let outcome = run(&folder.join("busyhour.db"), count, is_durable);
     fs::remove_dir_all(&folder)?;
     outcome
 }
 
-fn run(database: &Path, count: u64) -> Result<(), Box<dyn Error>> {
+fn run(database: &Path, count: u64, is_durable: bool) -> Result<(), Box<dyn Error>> {
     // Enough to write them, to start and to look at what is usual.
     let life = Duration::from_secs(5) + Duration::from_micros(60) * count as u32;
     let end = contacts::unix_now() + life;
@@ -60,7 +107,7 @@ fn run(database: &Path, count: u64) -> Result<(), Box<dyn Error>> {
         authentication: Authentication::Open,
         ..ServerConfig::default()
     };
-    let store = Box::new(SqliteStore::open(SqliteOptions::new(database))?);
+    let store = store(database, is_durable)?;
     let server = Server::start(runtime.clone(), config, network, store)?;
     assert_eq!(server.stats().registrar.restored, count, "all are there");
     let mut probe = Probe::new(&server, &runtime, answers);
@@ -76,11 +123,22 @@ fn run(database: &Path, count: u64) -> Result<(), Box<dyn Error>> {
         begun.elapsed().as_secs_f64() - 0.1
     );
     // The store still removes their rows.
-    let rows_gone = || server.stats().store.queued_len == 0;
+    let rows_gone = || server.stats().store.ended_len == 0;
     println!("after      {}", probe.until(rows_gone)?);
     server.shutdown(Duration::from_secs(10));
     runtime.shutdown(Duration::from_secs(10));
     Ok(())
+}
+
+fn store(database: &Path, is_durable: bool) -> Result<Box<dyn Store>, StoreError> {
+    let store = SqliteStore::open(SqliteOptions::new(database))?;
+    if is_durable {
+        return Ok(Box::new(store));
+    }
+    Ok(Box::new(Remembered {
+        contents: Mutex::new(store.load()?),
+        store: MemoryStore::new(),
+    }))
 }
 
 /// Asks one thing after the other, once a millisecond at most.

@@ -370,7 +370,7 @@ fn removed_leases_are_few_and_end() {
     assert_eq!(registrar.changes.last(), Some(&forgotten));
     registrar.pass(REMOVED_FOR.as_secs());
     let expired = registrar.bindings.expire(registrar.at.now);
-    assert_eq!((expired.changes.len(), expired.active_count), (2, 0));
+    assert_eq!((expired.ended.len(), expired.active_count), (2, 0));
     assert!(registrar.bindings.is_empty());
 }
 
@@ -440,7 +440,7 @@ fn bindings_run_out_and_are_restored_with_what_is_left() {
     );
     registrar.pass(90);
     let expired = registrar.bindings.expire(registrar.at.now);
-    assert_eq!((expired.changes.len(), expired.active_count), (1, 1));
+    assert_eq!((expired.ended.len(), expired.active_count), (1, 1));
 
     let kept = registrar.bindings.active(registrar.at.now).next().unwrap();
     let restart = Moment {

@@ -66,6 +66,15 @@ pub enum BindingChange {
     },
 }
 
+/// A binding whose lease has ended, as the store has to forget it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedBinding {
+    /// Its id.
+    pub id: BindingId,
+    /// When its lease ended. A row whose lease ends at another time is not meant.
+    pub expires_at: UnixTime,
+}
+
 /// Now, by both clocks: deadlines are monotonic, what is stored is calendar time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {

@@ -1,6 +1,6 @@
 //! The bindings of one address of record.
 
-use super::{Binding, BindingChange, BindingId, Contact, Lease, Moment};
+use super::{Binding, BindingId, Contact, EndedBinding, Lease, Moment};
 use busyhour::clock::Instant;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Bindings {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expired {
     /// What the store has to forget.
-    pub changes: Vec<BindingChange>,
+    pub ended: Vec<EndedBinding>,
     /// How many of them were active until now.
     pub active_count: usize,
 }
@@ -63,10 +63,12 @@ impl Bindings {
         let is_over = |binding: &Binding| binding.expires_at <= now;
         for binding in self.list.iter().filter(|binding| is_over(binding)) {
             expired.active_count += usize::from(!binding.lease.removed);
-            let id = binding.id;
-            expired.changes.push(BindingChange::Remove { id });
+            expired.ended.push(EndedBinding {
+                id: binding.id,
+                expires_at: binding.lease.expires_at,
+            });
         }
-        if !expired.changes.is_empty() {
+        if !expired.ended.is_empty() {
             let all = std::mem::take(&mut self.list).into_iter();
             self.list = all.filter(|binding| !is_over(binding)).collect();
         }

@@ -28,7 +28,7 @@ mod iax2;
 pub(crate) use address::user_of;
 pub use address::{Domains, address_of_record};
 pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
-pub use binding::{Binding, BindingChange, BindingId, Lease, Moment};
+pub use binding::{Binding, BindingChange, BindingId, EndedBinding, Lease, Moment};
 pub use bindings::{Bindings, Expired, REMOVED_FOR};
 pub use contact::{Contact, ContactParts};
 pub use date::HttpDate;

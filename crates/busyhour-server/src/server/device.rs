@@ -506,13 +506,10 @@ impl Device {
     fn expire(&self, core: &Core, state: &mut State) {
         self.expire_publications(core, state);
         let expired = state.bindings.expire(core.now());
-        if expired.changes.is_empty() {
+        if expired.ended.is_empty() {
             return;
         }
-        // Nobody waits for this: a row that stays behind when the store
-        // refuses is seen to be over at the next start.
-        let changes = expired.changes.into_iter().map(Change::from).collect();
-        let _ = core.store().commit(changes, Box::new(|_| ()));
+        core.store().forget(&expired.ended);
         if expired.active_count > 0 {
             core.count_expired(expired.active_count);
             self.publish_registration(core, state, true);

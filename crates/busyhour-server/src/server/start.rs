@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     auth::{Authenticator, RealmError},
-    registrar::{BindingChange, Domains},
-    store::{Account, Change, Contents, SettingKind, Store, StoreError, StoredBinding},
+    registrar::{Domains, EndedBinding},
+    store::{Account, Contents, SettingKind, Store, StoreError, StoredBinding},
 };
 use busyhour::{runtime::Runtime, timer::AddError};
 use std::{
@@ -112,20 +112,18 @@ impl Core {
                 contact,
                 lease,
             } = binding;
+            let expires_at = lease.expires_at;
             let device = self.devices().reopen(aor, self);
             match device.restore(id, contact, lease, at) {
                 true if lease.removed => {}
                 true => self.counters().registrar.restored.increment(),
-                false => over.push(Change::from(BindingChange::Remove { id })),
+                false => over.push(EndedBinding { id, expires_at }),
             }
         }
         for device in self.devices().all() {
             device.ring(self);
         }
-        if !over.is_empty() {
-            // Nobody waits for this: what stays behind is over at the next start too.
-            let _ = self.store().commit(over, Box::new(|_| ()));
-        }
+        self.store().forget(&over);
     }
 
     /// Each second, forgets the transactions that have lived long enough, and

@@ -44,7 +44,7 @@ pub struct ServerStats {
 impl ServerStats {
     /// Counters of what was refused or lost for want of room, by what was full.
     /// One that grows wants a person's attention.
-    pub fn limits_reached(&self) -> [(&'static str, u64); 19] {
+    pub fn limits_reached(&self) -> [(&'static str, u64); 20] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams) = (&self.iax2, &network.streams);
         [
@@ -60,6 +60,7 @@ impl ServerStats {
             ("sip.send_queue", traffic.send_refused),
             ("the kernel's receive buffer", network.kernel_dropped),
             ("store.queue", self.store.refused),
+            ("the rows that wait to be removed", self.store.ended_dropped),
             ("the time that requests may wait", traffic.shed),
             ("wrong passwords", self.registrar.logins_paused),
             (

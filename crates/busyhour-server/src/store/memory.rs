@@ -4,6 +4,7 @@ use super::{
     Account, AccountListener, Change, Completion, Contents, EndListener, Refused, Store,
     StoreError, StoreStats, feed::AccountFeed,
 };
+use crate::registrar::EndedBinding;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -89,6 +90,9 @@ impl Store for MemoryStore {
         done(Ok(()));
         Ok(())
     }
+
+    /// No row was kept.
+    fn forget(&self, _ended: &[EndedBinding]) {}
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);

@@ -13,6 +13,7 @@
 mod account;
 mod book;
 mod change;
+mod ended;
 mod error;
 mod feed;
 mod memory;
@@ -22,6 +23,7 @@ mod setting;
 mod simulated;
 mod sqlite;
 
+use crate::registrar::EndedBinding;
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -58,6 +60,14 @@ pub trait Store: Send + Sync {
     /// When the queue is full or the store is closed; then `done` is dropped
     /// without having been called and nothing of the batch is stored.
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused>;
+
+    /// Has the rows of bindings whose lease has ended removed at the store's
+    /// leisure, in small portions behind whatever somebody waits for.
+    ///
+    /// A row goes only where its lease still ends as it did. Nobody is told, and
+    /// none has to go: what has ended by its time is not restored, so a row that
+    /// stays behind in a crash is found at the next start, and forgotten then.
+    fn forget(&self, ended: &[EndedBinding]);
 
     /// From now on tells `listener` of every change of accounts, whoever makes
     /// it; `revision` is that of the [`Contents`] which it knows.
@@ -154,6 +164,14 @@ pub struct StoreStats {
     /// How long the transaction under way has lasted, in nanoseconds, once that is
     /// longer than the store's patience and what waits behind it is refused; else 0.
     pub stalled_ns: u64,
+    /// Bindings whose lease has ended, and whose rows wait to be removed.
+    pub ended_len: u64,
+    /// The highest `ended_len` seen.
+    pub ended_high_water: u64,
+    /// Such rows removed.
+    pub ended_removed: u64,
+    /// Such rows left to the next start, since too many waited.
+    pub ended_dropped: u64,
     /// The last failure, empty when there was none.
     pub last_error: String,
 }

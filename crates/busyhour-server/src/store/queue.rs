@@ -4,7 +4,8 @@
 //! arrived in one go, which is the whole of group commit: while one
 //! transaction reaches the disk, the next group gathers here.
 
-use super::{Change, CommitError, Completion, EndListener, Refused, StoreStats};
+use super::{Change, CommitError, Completion, EndListener, Refused, StoreStats, ended::EndedRows};
+use crate::registrar::EndedBinding;
 use std::{
     sync::{Condvar, Mutex, MutexGuard},
     time::{Duration, Instant},
@@ -30,6 +31,8 @@ pub(super) struct Queue {
 pub(super) enum Taken {
     /// Everything that has arrived.
     Group(Vec<Batch>),
+    /// Rows to be removed, for which nobody waits.
+    Ended(Vec<EndedBinding>),
     /// Nothing arrived in time.
     Nothing,
     /// Nothing is left, and nothing will come.
@@ -38,6 +41,7 @@ pub(super) enum Taken {
 
 struct State {
     waiting: Vec<Batch>,
+    ended_rows: EndedRows,
     /// When the group on its way was taken.
     taken_at: Option<Instant>,
     /// What stands in the way of the group, where the writer knows.
@@ -63,6 +67,7 @@ impl Queue {
         Self {
             state: Mutex::new(State {
                 waiting: Vec::new(),
+                ended_rows: EndedRows::new(),
                 taken_at: None,
                 trouble: None,
                 closed: false,
@@ -90,21 +95,22 @@ impl Queue {
         Ok(())
     }
 
+    /// Queues rows for which nobody waits; where there is no room they are dropped,
+    /// and counted.
+    pub(super) fn forget(&self, ended: &[EndedBinding]) {
+        // Nobody is woken for it: the writer looks soon enough.
+        self.lock().ended_rows.push(ended);
+    }
+
     /// Waits for work, but no longer than `patience`.
     pub(super) fn take(&self, patience: Duration) -> Taken {
         let state = self.lock();
-        let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let idle = |state: &mut State| {
+            state.waiting.is_empty() && !state.ended_rows.is_due() && !state.closed
+        };
         let waited = self.arrived.wait_timeout_while(state, patience, idle);
         let (mut state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
-        let group = std::mem::take(&mut state.waiting);
-        match (group.is_empty(), state.closed) {
-            (false, _) => {
-                state.taken_at = Some(Instant::now());
-                Taken::Group(group)
-            }
-            (true, false) => Taken::Nothing,
-            (true, true) => Taken::Closed,
-        }
+        state.take()
     }
 
     /// Fails what waits behind a group that takes longer than the patience, until
@@ -183,6 +189,16 @@ impl Queue {
         self.record(&mut state, changes, took, outcome);
     }
 
+    /// Accounts for the portion that was taken, and keeps it where it failed.
+    pub(super) fn finish_ended(&self, portion: &[EndedBinding], is_removed: bool) {
+        let mut state = self.lock();
+        state.taken_at = None;
+        match is_removed {
+            true => state.ended_rows.count_removed(),
+            false => state.ended_rows.put_back(portion),
+        }
+    }
+
     fn record(
         &self,
         state: &mut State,
@@ -249,10 +265,12 @@ impl Queue {
     pub(super) fn stats(&self) -> StoreStats {
         let state = self.lock();
         let stalled = state.overdue(self.patience).unwrap_or_default();
-        StoreStats {
+        let mut stats = StoreStats {
             stalled_ns: nanos(stalled),
             ..state.stats.clone()
-        }
+        };
+        state.ended_rows.tell(&mut stats);
+        stats
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -263,6 +281,26 @@ impl Queue {
 }
 
 impl State {
+    /// A portion of what has ended only where nobody waits, or after a group.
+    fn take(&mut self) -> Taken {
+        let is_over = self.closed && self.waiting.is_empty();
+        let is_ended_next = match self.waiting.is_empty() {
+            true => self.ended_rows.is_due(),
+            false => self.ended_rows.is_its_turn(),
+        };
+        let taken = match is_ended_next && !self.closed {
+            true => Taken::Ended(self.ended_rows.take()),
+            false if is_over => return Taken::Closed,
+            false if self.waiting.is_empty() => return Taken::Nothing,
+            false => {
+                self.ended_rows.give_way(&self.waiting);
+                Taken::Group(std::mem::take(&mut self.waiting))
+            }
+        };
+        self.taken_at = Some(Instant::now());
+        taken
+    }
+
     /// For how long the group on its way has been there, if that is too long.
     fn overdue(&self, patience: Duration) -> Option<Duration> {
         let age = self.taken_at?.elapsed();

@@ -8,7 +8,7 @@ use super::{
     Account, AccountListener, Change, CommitError, Completion, Contents, EndListener, Refused,
     SettingKind, Store, StoreError, StoreStats, StoredBinding, feed::AccountFeed, queue::Batch,
 };
-use crate::registrar::{BindingChange, BindingId};
+use crate::registrar::{BindingChange, BindingId, EndedBinding};
 use busyhour::clock::{Clock, Instant};
 use std::{
     collections::BTreeMap,
@@ -53,6 +53,8 @@ pub struct DiskBehaviour {
     pub transaction_min: Duration,
     /// The longest transaction.
     pub transaction_max: Duration,
+    /// How much later than that the rows of what has ended may be removed.
+    pub removal_delay_max: Duration,
     /// Of a thousand transactions, how many fail.
     pub failures_per_mille: u64,
     /// Most changes that may wait.
@@ -64,6 +66,7 @@ impl Default for DiskBehaviour {
         Self {
             transaction_min: Duration::from_micros(200),
             transaction_max: Duration::from_millis(20),
+            removal_delay_max: Duration::from_secs(1),
             failures_per_mille: 0,
             queue_capacity: 65_536,
         }
@@ -81,6 +84,8 @@ struct Disk {
     durable: Durable,
     writing: Option<Transaction>,
     waiting: Vec<Batch>,
+    removing: Option<Removal>,
+    ended: Vec<EndedBinding>,
     closed: bool,
     stats: StoreStats,
 }
@@ -96,6 +101,12 @@ struct Transaction {
     begun: Instant,
     due: Instant,
     group: Vec<Batch>,
+}
+
+/// Rows of what has ended, at some moment between two transactions.
+struct Removal {
+    due: Instant,
+    portion: Vec<EndedBinding>,
 }
 
 impl SimulatedDisk {
@@ -114,6 +125,8 @@ impl SimulatedDisk {
             durable: Durable::default(),
             writing: None,
             waiting: Vec::new(),
+            removing: None,
+            ended: Vec::new(),
             closed: false,
             stats,
         })))
@@ -145,16 +158,17 @@ impl SimulatedDisk {
 
     /// When the transaction on its way ends; `None` when the disk is idle.
     pub fn next_due(&self) -> Option<Instant> {
-        self.lock()
-            .writing
-            .as_ref()
-            .map(|transaction| transaction.due)
+        let disk = self.lock();
+        let written = disk.writing.as_ref().map(|transaction| transaction.due);
+        let removed = disk.removing.as_ref().map(|removal| removal.due);
+        [written, removed].into_iter().flatten().min()
     }
 
     /// Ends the transaction that is due by the clock, calls its completions
     /// and begins the next. Returns how many batches were told.
     pub fn run_due(&self) -> usize {
         let mut disk = self.lock();
+        disk.remove_due();
         let Some((group, outcome)) = disk.finish_due() else {
             return 0;
         };
@@ -205,6 +219,14 @@ impl Store for SimulatedStore {
         disk.push(Batch { changes, done })
     }
 
+    fn forget(&self, ended: &[EndedBinding]) {
+        let mut disk = self.disk.lock();
+        if disk.life == self.life && !disk.closed {
+            disk.ended.extend_from_slice(ended);
+            disk.begin_removal();
+        }
+    }
+
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
     }
@@ -213,13 +235,21 @@ impl Store for SimulatedStore {
     fn watch_end(&self, _listener: EndListener) {}
 
     fn stats(&self) -> StoreStats {
-        self.disk.lock().stats.clone()
+        let disk = self.disk.lock();
+        let removing = disk.removing.as_ref().map_or(0, |one| one.portion.len());
+        StoreStats {
+            ended_len: (disk.ended.len() + removing) as u64,
+            ..disk.stats.clone()
+        }
     }
 
     /// Virtual time does not pass in here: closed at once, drained by `run_due`.
     fn close(&self, _deadline: Duration) -> bool {
         let mut disk = self.disk.lock();
-        disk.closed |= disk.life == self.life;
+        if disk.life == self.life {
+            disk.closed = true;
+            disk.leave_ended();
+        }
         disk.writing.is_none()
     }
 }
@@ -235,7 +265,44 @@ impl Disk {
             lost.extend(transaction.group);
         }
         self.stats.queued_len = 0;
+        self.leave_ended();
         lost
+    }
+
+    /// Nobody waits for them. The portion on its way goes or stays.
+    fn leave_ended(&mut self) {
+        self.ended.clear();
+        if let Some(removal) = self.removing.take()
+            && self.random_below(2) == 0
+        {
+            self.durable.forget(&removal.portion);
+        }
+    }
+
+    fn begin_removal(&mut self) {
+        if self.removing.is_some() || self.ended.is_empty() {
+            return;
+        }
+        let delay = self.random_duration(self.behaviour.removal_delay_max);
+        let due = self.now() + self.transaction_time() + delay;
+        let len = 1 + self.random_below(self.ended.len() as u64) as usize;
+        let portion = self.ended.drain(..len).collect();
+        self.removing = Some(Removal { due, portion });
+    }
+
+    fn remove_due(&mut self) {
+        let now = self.now();
+        let Some(removal) = self.removing.take_if(|removal| removal.due <= now) else {
+            return;
+        };
+        match self.random_below(1000) < self.behaviour.failures_per_mille {
+            true => self.ended.extend(removal.portion),
+            false => {
+                self.stats.ended_removed += removal.portion.len() as u64;
+                self.durable.forget(&removal.portion);
+            }
+        }
+        self.begin_removal();
     }
 
     fn push(&mut self, batch: Batch) -> Result<(), Refused> {
@@ -285,8 +352,12 @@ impl Disk {
     fn transaction_time(&mut self) -> Duration {
         let shortest = self.behaviour.transaction_min;
         let spread = self.behaviour.transaction_max.saturating_sub(shortest);
-        let spread_ns = u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX);
-        shortest + Duration::from_nanos(self.random_below(spread_ns.saturating_add(1)))
+        shortest + self.random_duration(spread)
+    }
+
+    fn random_duration(&mut self, longest: Duration) -> Duration {
+        let longest_ns = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.random_below(longest_ns.saturating_add(1)))
     }
 
     /// SplitMix64: the simulation must not depend on a library's choice of generator.
@@ -306,6 +377,16 @@ impl Durable {
             accounts: self.accounts.values().cloned().collect(),
             account_revision: 0,
             settings: self.settings.clone(),
+        }
+    }
+
+    /// Leaves alone a lease that ends at another time.
+    fn forget(&mut self, portion: &[EndedBinding]) {
+        for ended in portion {
+            let row = self.bindings.get(&ended.id);
+            if row.is_some_and(|row| row.lease.expires_at == ended.expires_at) {
+                self.bindings.remove(&ended.id);
+            }
         }
     }
 

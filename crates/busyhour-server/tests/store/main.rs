@@ -9,5 +9,6 @@ mod postgres_silent;
 mod postgres_turn;
 mod proxy;
 mod sample;
+mod simulated;
 mod sqlite;
 mod suite;

@@ -3,8 +3,10 @@
 use busyhour::clock::UnixTime;
 use busyhour_server::{
     auth::Secret,
-    registrar::{BindingChange, BindingId, Contact, ContactParts, Flow, Lease, Transport},
-    store::{Account, AccountNews, Change, CommitError, Store},
+    registrar::{
+        BindingChange, BindingId, Contact, ContactParts, EndedBinding, Flow, Lease, Transport,
+    },
+    store::{Account, AccountNews, Change, CommitError, Store, StoredBinding},
 };
 use std::sync::mpsc;
 
@@ -40,6 +42,42 @@ pub fn renew(id: u64, cseq: u32) -> Change {
         id: BindingId(id),
         lease: lease(cseq),
     })
+}
+
+/// A binding whose lease ends at this second.
+pub fn put_until(id: u64, until: u64) -> Change {
+    Change::Binding(BindingChange::Put {
+        id: BindingId(id),
+        aor: aor(id),
+        contact: contact(id),
+        lease: lease_until(until),
+    })
+}
+
+pub fn renew_until(id: u64, until: u64) -> Change {
+    Change::Binding(BindingChange::Renew {
+        id: BindingId(id),
+        lease: lease_until(until),
+    })
+}
+
+pub fn ended(id: u64, until: u64) -> EndedBinding {
+    EndedBinding {
+        id: BindingId(id),
+        expires_at: lease_until(until).expires_at,
+    }
+}
+
+/// The second at which a binding's lease ends.
+pub fn until(row: &StoredBinding) -> u64 {
+    row.lease.expires_at.as_nanos() / 1_000_000_000
+}
+
+fn lease_until(until: u64) -> Lease {
+    Lease {
+        expires_at: UnixTime::from_secs(until),
+        ..lease(1)
+    }
 }
 
 pub fn remove(id: u64) -> Change {

@@ -1,20 +1,50 @@
 //! What every store that lasts must do.
 
 use crate::sample::{
-    account, aor, commit, contact, follow, lease, put, remove, remove_account, renew,
-    with_user_agent,
+    account, aor, commit, contact, ended, follow, lease, put, put_until, remove, remove_account,
+    renew, renew_until, until, with_user_agent,
 };
+use crate::support::{random::Random, wait_until};
 use busyhour_server::{
     auth::Secret,
     registrar::BindingId,
     store::{Account, AccountBook, AccountNews, Change, CommitError, Refused, SettingKind, Store},
 };
-use std::{sync::mpsc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
 /// A database that is empty at first, and can be opened again and again.
 pub trait Database {
     /// A store with room for this many changes.
     fn open(&self, queue_capacity: usize) -> Box<dyn Store>;
+
+    /// Waits until nothing is queued, and nothing that has ended is left.
+    fn settle(&self, store: &dyn Store) {
+        wait_until(
+            || store.stats().queued_len + store.stats().ended_len == 0,
+            || format!("{:?}", store.stats()),
+        );
+    }
+
+    /// Lets the disk do one thing, where it does none by itself.
+    fn step(&self) {
+        thread::yield_now();
+    }
+
+    /// Ends a store and opens it again, with what it had acknowledged. What has
+    /// ended and was not removed yet stays.
+    fn reopen(&self, store: Box<dyn Store>) -> Box<dyn Store> {
+        drop(store);
+        self.open(ROOM)
+    }
 
     /// The accounts as a tool opens them.
     fn book(&self) -> Box<dyn AccountBook>;
@@ -40,6 +70,8 @@ pub const TESTS: &[(&str, Test)] = &[
     ("sequence", batches_complete_in_order_and_share_transactions),
     ("full", a_full_queue_refuses_and_counts),
     ("closed", a_closed_store_has_drained_and_refuses),
+    ("ended", only_the_lease_that_ended_is_removed),
+    ("late", late_removals_spare_what_came_meanwhile),
 ];
 
 const ROOM: usize = 65_536;
@@ -230,3 +262,108 @@ fn a_closed_store_has_drained_and_refuses(database: &dyn Database) {
     assert_eq!(late, Err(Refused::Closed));
     assert_eq!(store.load().unwrap().bindings.len(), 1);
 }
+
+fn only_the_lease_that_ended_is_removed(database: &dyn Database) {
+    let store = database.open(ROOM);
+    commit(
+        &*store,
+        vec![put_until(1, 10), put_until(2, 10), put_until(3, 10)],
+    )
+    .unwrap();
+    commit(&*store, vec![renew_until(2, 20)]).unwrap();
+    store.forget(&[ended(1, 10), ended(2, 10), ended(3, 9), ended(4, 10)]);
+    database.settle(&*store);
+    let seen: Vec<u64> = store
+        .load()
+        .unwrap()
+        .bindings
+        .iter()
+        .map(|one| one.id.0)
+        .collect();
+    assert_eq!(seen, [2, 3]);
+    assert_eq!(store.stats().ended_removed, 4, "all were looked at");
+    assert_eq!(store.stats().ended_high_water, 4);
+}
+
+/// See [`race`].
+fn late_removals_spare_what_came_meanwhile(database: &dyn Database) {
+    race(database, &mut Random::new(), 1_000);
+}
+
+/// Leases are granted, renewed and end in any order, their rows are removed some
+/// time later, and now and then the store ends before that. At rest there is every
+/// lease that was acknowledged and has not ended, and no other.
+pub fn race(database: &dyn Database, random: &mut Random, steps: u64) {
+    let seed = random.seed;
+    let mut store = database.open(ROOM);
+    let mut leases: BTreeMap<u64, Lease> = BTreeMap::new();
+    for now in 1..=steps {
+        let id = random.below(IDS) as u64;
+        match (leases.get_mut(&id), random.below(1000)) {
+            (_, 0..2) => {
+                store = database.reopen(store);
+                forget_what_is_over(&*store, &leases);
+            }
+            (_, 2..4) => database.settle(&*store),
+            (_, 4..200) => database.step(),
+            (Some(lease), 200..600) if !lease.is_over => {
+                // None ends that was not true before.
+                while !lease.is_acknowledged.load(Ordering::Acquire) {
+                    database.step();
+                }
+                store.forget(&[ended(id, lease.until)]);
+                lease.is_over = true;
+            }
+            (lease, _) => {
+                let change = match lease.is_some_and(|lease| !lease.is_over) {
+                    true => renew_until(id, now),
+                    false => put_until(id, now),
+                };
+                leases.insert(id, Lease::offered(&*store, change, now));
+            }
+        }
+    }
+    database.settle(&*store);
+    let rows = store.load().unwrap().bindings;
+    let rows: BTreeMap<u64, u64> = rows.iter().map(|one| (one.id.0, until(one))).collect();
+    let living = leases.iter().filter(|(_, lease)| !lease.is_over);
+    let living: BTreeMap<u64, u64> = living.map(|(id, lease)| (*id, lease.until)).collect();
+    assert_eq!(rows, living, "seed {seed}");
+}
+
+/// The last lease of a binding.
+struct Lease {
+    until: u64,
+    is_acknowledged: Arc<AtomicBool>,
+    is_over: bool,
+}
+
+impl Lease {
+    fn offered(store: &dyn Store, change: Change, until: u64) -> Self {
+        let is_acknowledged: Arc<AtomicBool> = Arc::default();
+        let acknowledged = is_acknowledged.clone();
+        let done = move |fate: Result<(), CommitError>| {
+            fate.expect("a store that works");
+            acknowledged.store(true, Ordering::Release);
+        };
+        store.commit(vec![change], Box::new(done)).expect("room");
+        Self {
+            until,
+            is_acknowledged,
+            is_over: false,
+        }
+    }
+}
+
+/// As a server does when it starts.
+fn forget_what_is_over(store: &dyn Store, leases: &BTreeMap<u64, Lease>) {
+    for row in &store.load().unwrap().bindings {
+        let last = &leases[&row.id.0];
+        assert_eq!(until(row), last.until, "what was acknowledged last");
+        if last.is_over {
+            store.forget(&[ended(row.id.0, last.until)]);
+        }
+    }
+}
+
+const IDS: usize = 100;

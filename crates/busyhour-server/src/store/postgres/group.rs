@@ -2,12 +2,13 @@
 
 use super::turn;
 use crate::{
-    registrar::{BindingChange, BindingId, Contact, ContactParts, Lease},
+    registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease},
     store::{
         Account, Change,
         account::{hashes_text, hints_text},
     },
 };
+use busyhour::clock::UnixTime;
 use postgres::{Client, Error, Statement, Transaction};
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -32,6 +33,7 @@ pub(super) struct Statements {
     renew_leases: Statement,
     remove_contacts: Statement,
     remove_leases: Statement,
+    remove_ended: Statement,
     put_account: Statement,
     /// See [`turn::ADVANCE`].
     pub(super) advance: Statement,
@@ -45,6 +47,7 @@ impl Statements {
             renew_leases: client.prepare(RENEW_LEASES)?,
             remove_contacts: client.prepare("DELETE FROM contact WHERE id = ANY($1)")?,
             remove_leases: client.prepare("DELETE FROM lease WHERE id = ANY($1)")?,
+            remove_ended: client.prepare(REMOVE_ENDED)?,
             put_account: client.prepare(PUT_ACCOUNT)?,
             advance: client.prepare(turn::ADVANCE)?,
         })
@@ -181,11 +184,10 @@ impl Leases {
     fn of<'c>(leases: impl Iterator<Item = (BindingId, &'c Lease)>) -> Self {
         let mut columns = Self::default();
         for (id, lease) in leases {
-            let expiry = i64::try_from(lease.expires_at.as_nanos()).unwrap_or(i64::MAX);
             columns.ids.push(key(id));
             columns.cseqs.push(i64::from(lease.cseq));
             columns.granted.push(i64::from(lease.granted_s));
-            columns.expiries.push(expiry);
+            columns.expiries.push(nanos(lease.expires_at));
             columns.removed.push(lease.removed);
         }
         columns
@@ -205,6 +207,20 @@ impl Leases {
         transaction.execute(statement, &[ids, cseqs, granted, expiries, removed])?;
         Ok(())
     }
+}
+
+/// Removes the rows of what has ended, and leaves alone a lease that ends at
+/// another time.
+pub(super) fn remove_ended(
+    transaction: &mut Transaction<'_>,
+    statements: &Statements,
+    portion: &[EndedBinding],
+) -> Result<(), Error> {
+    let ids: Vec<i64> = portion.iter().map(|ended| key(ended.id)).collect();
+    let ends = portion.iter().map(|ended| nanos(ended.expires_at));
+    let ends: Vec<i64> = ends.collect();
+    transaction.execute(&statements.remove_ended, &[&ids, &ends])?;
+    Ok(())
 }
 
 fn apply(
@@ -263,6 +279,10 @@ fn key(id: BindingId) -> i64 {
     id.0.cast_signed()
 }
 
+fn nanos(time: UnixTime) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
 const PUT_CONTACTS: &str = "INSERT INTO contact \
     (id, aor, uri, parameters, q_milli, call_id, path, user_agent, remote, local) \
     SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::integer[], \
@@ -279,6 +299,10 @@ const RENEW_LEASES: &str = "UPDATE lease SET cseq = new.cseq, granted_s = new.gr
     expires_at_ns = new.expires_at_ns, removed = new.removed \
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[]) \
     AS new (id, cseq, granted_s, expires_at_ns, removed) WHERE lease.id = new.id";
+const REMOVE_ENDED: &str = "WITH gone AS (DELETE FROM lease \
+    USING unnest($1::bigint[], $2::bigint[]) AS ended (id, expires_at_ns) \
+    WHERE lease.id = ended.id AND lease.expires_at_ns = ended.expires_at_ns RETURNING lease.id) \
+    DELETE FROM contact USING gone WHERE contact.id = gone.id";
 pub(super) const PUT_ACCOUNT: &str = "INSERT INTO account \
     (username, realm, password, hashes, contacts_max, mailbox, hints) \
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (username, realm) DO UPDATE SET \

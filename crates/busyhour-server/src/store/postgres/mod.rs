@@ -23,6 +23,7 @@ use super::{
     feed::AccountFeed,
     queue::{Batch, Queue},
 };
+use crate::registrar::EndedBinding;
 use session::Session;
 use std::{
     sync::{Arc, Mutex},
@@ -118,6 +119,10 @@ impl Store for PostgresStore {
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
         self.queue.push(Batch { changes, done })
+    }
+
+    fn forget(&self, ended: &[EndedBinding]) {
+        self.queue.forget(ended);
     }
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {

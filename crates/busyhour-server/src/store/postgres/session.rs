@@ -2,10 +2,11 @@
 
 use super::{
     PostgresOptions,
-    group::{Group, Statements},
+    group::{Group, Statements, remove_ended},
     load, schema,
     turn::{Counted, Turn},
 };
+use crate::registrar::EndedBinding;
 use crate::store::{AccountNews, Change, Durability, StoreError, queue::Batch};
 use postgres::Client;
 use std::time::Duration;
@@ -94,6 +95,22 @@ impl Session {
         transaction.commit()?;
         turn.counted();
         Ok(Outcome::Written(from.zip(to)))
+    }
+
+    /// Removes rows for which nobody waits, if it is still our turn. They are not
+    /// counted as a group: whether their COMMIT took matters to nobody.
+    pub(super) fn forget(
+        &mut self,
+        portion: &[EndedBinding],
+        turn: &Turn,
+    ) -> Result<Outcome, postgres::Error> {
+        let mut transaction = self.client.transaction()?;
+        if !turn.holds(&mut transaction)? {
+            return Ok(Outcome::TakenOver);
+        }
+        remove_ended(&mut transaction, &self.statements, portion)?;
+        transaction.commit()?;
+        Ok(Outcome::Written(None))
     }
 
     pub(super) fn revision(&mut self) -> Result<u64, postgres::Error> {

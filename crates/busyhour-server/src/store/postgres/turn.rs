@@ -40,6 +40,12 @@ impl Turn {
         Ok(number_of(found(client)?) == number_of(self.last))
     }
 
+    /// Whether it lasts, and will until the transaction ends.
+    pub(super) fn holds(&self, transaction: &mut Transaction<'_>) -> Result<bool, Error> {
+        let found: i64 = transaction.query_one(FOUND_HELD, &[])?.try_get(0)?;
+        Ok(number_of(found) == number_of(self.last))
+    }
+
     /// Counts a group in the transaction that writes it; `advance` is [`ADVANCE`].
     pub(super) fn count(
         &mut self,
@@ -103,3 +109,5 @@ const BEGIN: &str = "UPDATE revision SET count = ((count >> 40) + 1) << 40 \
 pub(super) const ADVANCE: &str =
     "UPDATE revision SET count = count + 1 WHERE name = 'group' AND count = $1";
 const FOUND: &str = "SELECT count FROM revision WHERE name = 'group'";
+/// Nobody else takes the database over until the transaction ends.
+const FOUND_HELD: &str = "SELECT count FROM revision WHERE name = 'group' FOR SHARE";

@@ -7,6 +7,7 @@ use super::{
     session::{Outcome, Session},
     turn::Turn,
 };
+use crate::registrar::EndedBinding;
 use crate::store::{
     AccountNews, CommitError, StoreError,
     feed::{AccountFeed, Pace},
@@ -63,6 +64,7 @@ impl Writer {
         while self.over.is_none() {
             match self.queue.take(LOOK_PERIOD) {
                 Taken::Group(group) => self.write(group),
+                Taken::Ended(portion) => self.forget(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
@@ -120,6 +122,32 @@ impl Writer {
         match transact(session, group, &mut self.turn) {
             Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
             Ok(outcome) => Ok(outcome),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// One try, since nobody waits for this.
+    fn forget(&mut self, portion: &[EndedBinding]) {
+        let outcome = self.remove(portion);
+        let is_removed = outcome.is_ok();
+        match outcome {
+            Ok(()) => {}
+            Err(Failed::TakenOver) => drop(self.give_up()),
+            Err(Failed::Refused(error)) => {
+                tracing::warn!(%error, "rows of what has ended stay for now");
+            }
+            Err(Failed::Lost(reason)) => {
+                tracing::warn!(reason, "rows of what has ended stay for now");
+            }
+        }
+        self.queue.finish_ended(portion, is_removed);
+    }
+
+    fn remove(&mut self, portion: &[EndedBinding]) -> Result<(), Failed> {
+        let session = open(&mut self.session, &self.options, &self.turn)?;
+        match session.forget(portion, &self.turn) {
+            Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
+            Ok(_) => Ok(()),
             Err(error) => Err(self.failed(&error)),
         }
     }

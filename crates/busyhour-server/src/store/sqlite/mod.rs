@@ -12,6 +12,7 @@ use super::{
     feed::AccountFeed,
     queue::{Batch, Queue},
 };
+use crate::registrar::EndedBinding;
 pub(super) use book::SqliteBook;
 use lock::DatabaseLock;
 use rusqlite::Connection;
@@ -110,6 +111,10 @@ impl Store for SqliteStore {
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
         self.queue.push(Batch { changes, done })
+    }
+
+    fn forget(&self, ended: &[EndedBinding]) {
+        self.queue.forget(ended);
     }
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {

@@ -1,13 +1,14 @@
 //! The one thread that writes: take what has arrived, one transaction, tell all.
 
 use super::{load, lock::DatabaseLock};
-use crate::registrar::{BindingChange, BindingId, Contact, Lease};
+use crate::registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use crate::store::{
     Account, AccountNews, Change, CommitError,
     account::{hashes_text, hints_text},
     feed::{AccountFeed, Pace},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
 };
+use busyhour::clock::UnixTime;
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
 use std::{sync::Arc, time::Instant};
 
@@ -41,6 +42,7 @@ impl Writer {
         loop {
             match self.queue.take(LOOK_PERIOD) {
                 Taken::Group(group) => self.write(group),
+                Taken::Ended(portion) => self.forget(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
@@ -88,6 +90,25 @@ impl Writer {
         let to = revision()?;
         transaction.commit()?;
         Ok(from.zip(to))
+    }
+
+    /// Nobody waits for this.
+    fn forget(&mut self, portion: &[EndedBinding]) {
+        let outcome = self.remove(portion);
+        if let Err(error) = &outcome {
+            tracing::warn!(%error, "rows of what has ended stay for now");
+        }
+        self.queue.finish_ended(portion, outcome.is_ok());
+    }
+
+    fn remove(&mut self, portion: &[EndedBinding]) -> rusqlite::Result<()> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for ended in portion {
+            remove_ended(&transaction, *ended)?;
+        }
+        transaction.commit()
     }
 
     /// Reads the accounts that other programs changed.
@@ -157,6 +178,15 @@ fn apply_binding(connection: &Connection, change: &BindingChange) -> rusqlite::R
     }
 }
 
+/// Leaves alone a lease that ends at another time.
+fn remove_ended(connection: &Connection, ended: EndedBinding) -> rusqlite::Result<()> {
+    let (id, expires_at) = (key(ended.id), nanos(ended.expires_at));
+    match cached(connection, REMOVE_ENDED_LEASE)?.execute([id, expires_at])? {
+        0 => Ok(()),
+        _ => execute(connection, REMOVE_CONTACT, &[&id]),
+    }
+}
+
 fn put_contact(
     connection: &Connection,
     id: BindingId,
@@ -184,7 +214,7 @@ fn put_lease(connection: &Connection, id: BindingId, lease: &Lease) -> rusqlite:
         key(id),
         lease.cseq,
         lease.granted_s,
-        nanos(lease),
+        nanos(lease.expires_at),
         lease.removed,
     ])?;
     Ok(())
@@ -195,7 +225,7 @@ fn renew_lease(connection: &Connection, id: BindingId, lease: &Lease) -> rusqlit
         key(id),
         lease.cseq,
         lease.granted_s,
-        nanos(lease),
+        nanos(lease.expires_at),
         lease.removed,
     ])?;
     Ok(())
@@ -240,8 +270,8 @@ fn key(id: BindingId) -> i64 {
     id.0.cast_signed()
 }
 
-fn nanos(lease: &Lease) -> i64 {
-    i64::try_from(lease.expires_at.as_nanos()).unwrap_or(i64::MAX)
+fn nanos(time: UnixTime) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 const PUT_CONTACT: &str = "INSERT OR REPLACE INTO contact \
@@ -253,6 +283,7 @@ const RENEW_LEASE: &str = "UPDATE lease \
     SET cseq = ?2, granted_s = ?3, expires_at_ns = ?4, removed = ?5 WHERE id = ?1";
 const REMOVE_CONTACT: &str = "DELETE FROM contact WHERE id = ?1";
 const REMOVE_LEASE: &str = "DELETE FROM lease WHERE id = ?1";
+const REMOVE_ENDED_LEASE: &str = "DELETE FROM lease WHERE id = ?1 AND expires_at_ns = ?2";
 const PUT_ACCOUNT: &str = "INSERT INTO account \
     (username, realm, password, hashes, contacts_max, mailbox, hints) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (username, realm) DO UPDATE SET \

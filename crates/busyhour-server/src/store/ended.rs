@@ -1,0 +1,247 @@
+//! Rows that nobody needs any more, and that wait for a store's leisure.
+//!
+//! A million leases may end at one instant. Their rows take seconds to remove,
+//! and nothing depends on it: a row that has ended by its time is not restored.
+//! So they wait here, and go a portion at a time, each in a transaction of its
+//! own, in turn with the groups that somebody waits for. Nothing that is
+//! acknowledged ever shares a transaction with them, nor waits for more than one
+//! portion.
+//!
+//! What a portion costs is the pages that it touches. Rows that end together were
+//! mostly written together, but they end in the order of a hash. So they gather
+//! first, until no more come for a while, and then go from the lowest id to the
+//! highest, as an elevator does: what comes in behind it waits for the next round.
+//!
+//! A portion is as large as the number of rows that groups have added since the
+//! last one, or larger. So rows go as fast as they come, and what waits here does
+//! not grow for as long as the store takes anything at all.
+
+use super::{Change, queue::Batch};
+use crate::registrar::{BindingChange, BindingId, EndedBinding};
+use busyhour::clock::UnixTime;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// What waits to be removed.
+pub(super) struct EndedRows {
+    /// In the order of the tables.
+    rows: BTreeMap<BindingId, UnixTime>,
+    /// On their way to the disk.
+    taken: usize,
+    /// Where the next portion begins.
+    next: BindingId,
+    /// Rows that groups have added since the last portion.
+    added: usize,
+    /// A group was written since the last portion.
+    is_its_turn: bool,
+    /// Since when they gather, and none was removed.
+    gather_since: Option<Instant>,
+    /// While they gather, and after a failure.
+    rests_until: Option<Instant>,
+    high_water: usize,
+    removed: u64,
+    dropped: u64,
+}
+
+impl EndedRows {
+    pub(super) fn new() -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            taken: 0,
+            next: LOWEST,
+            added: 0,
+            is_its_turn: false,
+            gather_since: None,
+            rests_until: None,
+            high_water: 0,
+            removed: 0,
+            dropped: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, ended: &[EndedBinding]) {
+        self.gather(Instant::now());
+        for one in ended {
+            if self.rows.len() >= ROWS_MAX {
+                self.dropped += 1;
+                continue;
+            }
+            self.rows.insert(one.id, one.expires_at);
+        }
+        self.high_water = self.high_water.max(self.rows.len() + self.taken);
+    }
+
+    fn gather(&mut self, now: Instant) {
+        if self.rows.is_empty() && self.taken == 0 {
+            self.gather_since = Some(now);
+        }
+        if let Some(since) = self.gather_since {
+            self.rests_until = Some((now + QUIET).min(since + GATHERING_MAX));
+        }
+    }
+
+    /// Whether a portion may be tried.
+    pub(super) fn is_due(&self) -> bool {
+        let rests = |until: Instant| Instant::now() < until;
+        !self.rows.is_empty() && !self.rests_until.is_some_and(rests)
+    }
+
+    /// Whether a portion goes before the groups that wait.
+    pub(super) fn is_its_turn(&self) -> bool {
+        self.is_its_turn && self.is_due()
+    }
+
+    /// A group goes first.
+    pub(super) fn give_way(&mut self, group: &[Batch]) {
+        let changes = group.iter().flat_map(|batch| &batch.changes);
+        let is_row =
+            |change: &&Change| matches!(change, Change::Binding(BindingChange::Put { .. }));
+        self.added += changes.filter(is_row).count();
+        self.is_its_turn = true;
+    }
+
+    pub(super) fn take(&mut self) -> Vec<EndedBinding> {
+        let len = std::mem::take(&mut self.added).max(PORTION_LEN);
+        self.is_its_turn = false;
+        self.gather_since = None;
+        if self.rows.range(self.next..).next().is_none() {
+            self.next = LOWEST;
+        }
+        let one = |(&id, &expires_at)| EndedBinding { id, expires_at };
+        let portion = self.rows.range(self.next..).take(len).map(one);
+        let portion: Vec<EndedBinding> = portion.collect();
+        for ended in &portion {
+            self.rows.remove(&ended.id);
+            self.next = BindingId(ended.id.0 + 1);
+        }
+        self.taken = portion.len();
+        portion
+    }
+
+    /// What was taken is gone.
+    pub(super) fn count_removed(&mut self) {
+        self.removed += std::mem::take(&mut self.taken) as u64;
+    }
+
+    /// They were not removed, and are tried again after a rest.
+    pub(super) fn put_back(&mut self, portion: &[EndedBinding]) {
+        self.taken = 0;
+        self.push(portion);
+        self.rests_until = Some(Instant::now() + REST);
+    }
+
+    /// Fills in what a store tells of them.
+    pub(super) fn tell(&self, stats: &mut super::StoreStats) {
+        stats.ended_len = (self.rows.len() + self.taken) as u64;
+        stats.ended_high_water = self.high_water as u64;
+        stats.ended_removed = self.removed;
+        stats.ended_dropped = self.dropped;
+    }
+}
+
+const LOWEST: BindingId = BindingId(0);
+/// So few that whoever comes meanwhile hardly notices them.
+const PORTION_LEN: usize = 256;
+/// Four times a million devices; they take about 100 MB. What finds no room stays
+/// in the store until the next start, which forgets it.
+const ROWS_MAX: usize = 1 << 22;
+/// They have gathered when none came for so long, or the first has waited so long.
+const QUIET: Duration = Duration::from_secs(1);
+const GATHERING_MAX: Duration = Duration::from_secs(10);
+/// Before a portion that failed is tried again.
+const REST: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registrar::{Contact, ContactParts, Flow, Lease};
+
+    fn ended(id: u64) -> EndedBinding {
+        EndedBinding {
+            id: BindingId(id),
+            expires_at: UnixTime::from_secs(id),
+        }
+    }
+
+    fn ids(portion: &[EndedBinding]) -> Vec<u64> {
+        portion.iter().map(|one| one.id.0).collect()
+    }
+
+    fn group(rows: u64) -> Vec<Batch> {
+        let contact = Contact::new(ContactParts {
+            uri: "sip:a@192.0.2.1",
+            parameters: "",
+            q_milli: None,
+            call_id: "call",
+            path: "",
+            user_agent: "",
+            flow: Flow::udp(
+                "192.0.2.2:5060".parse().unwrap(),
+                "192.0.2.1:5060".parse().unwrap(),
+            ),
+        });
+        let lease = Lease {
+            cseq: 1,
+            granted_s: 60,
+            expires_at: UnixTime::from_secs(60),
+            removed: false,
+        };
+        let put = |id| BindingChange::Put {
+            id: BindingId(id),
+            aor: "sip:a@example.com".into(),
+            contact: contact.clone(),
+            lease,
+        };
+        let changes = (0..rows).map(put).map(Change::from).collect();
+        let done = Box::new(|_| ());
+        vec![Batch { changes, done }]
+    }
+
+    #[test]
+    fn they_go_in_the_order_of_the_table_a_portion_at_a_time() {
+        let mut rows = EndedRows::new();
+        assert!(!rows.is_due());
+        let all: Vec<_> = (0..600).rev().map(ended).collect();
+        rows.push(&all);
+        assert!(!rows.is_due(), "they gather");
+        rows.rests_until = None;
+        assert!(rows.is_due() && !rows.is_its_turn(), "groups go first");
+        assert!(ids(&rows.take()).into_iter().eq(0..256));
+        // Behind the elevator.
+        rows.push(&[ended(7)]);
+        assert!(ids(&rows.take()).into_iter().eq(256..512));
+        assert!(ids(&rows.take()).into_iter().eq(512..600));
+        assert_eq!(ids(&rows.take()), [7]);
+        assert!(!rows.is_due());
+    }
+
+    #[test]
+    fn after_each_group_it_is_their_turn_and_as_many_go_as_came() {
+        let mut rows = EndedRows::new();
+        rows.push(&(0..2000).map(ended).collect::<Vec<_>>());
+        rows.give_way(&group(1));
+        assert!(!rows.is_its_turn(), "they gather");
+        rows.rests_until = None;
+        assert!(rows.is_its_turn());
+        assert_eq!(rows.take().len(), PORTION_LEN);
+        assert!(!rows.is_its_turn());
+        rows.give_way(&group(300));
+        rows.give_way(&group(400));
+        assert_eq!(rows.take().len(), 700);
+        assert_eq!(rows.take().len(), PORTION_LEN);
+    }
+
+    #[test]
+    fn what_failed_is_kept_and_not_tried_again_at_once() {
+        let mut rows = EndedRows::new();
+        rows.push(&[ended(1), ended(2)]);
+        let portion = rows.take();
+        rows.put_back(&portion);
+        assert!(!rows.is_due() && !rows.is_its_turn());
+        rows.rests_until = None;
+        assert!(rows.is_due());
+        assert_eq!(ids(&rows.take()), [1, 2]);
+    }
+}
