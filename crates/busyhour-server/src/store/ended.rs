@@ -151,7 +151,7 @@ const ROWS_MAX: usize = 1 << 22;
 const QUIET: Duration = Duration::from_secs(1);
 const GATHERING_MAX: Duration = Duration::from_secs(10);
 /// Before a portion that failed is tried again.
-const REST: Duration = Duration::from_secs(1);
+const REST: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
