@@ -72,6 +72,7 @@ const MONTHS: [&[u8; 3]; 12] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn shown(seconds: u64) -> String {
         HttpDate(UnixTime::from_secs(seconds)).to_string()
@@ -85,5 +86,14 @@ mod tests {
         assert_eq!(shown(1_735_689_599), "Tue, 31 Dec 2024 23:59:59 GMT");
         assert_eq!(shown(1_735_689_600), "Wed, 01 Jan 2025 00:00:00 GMT");
         assert_eq!(shown(4_107_542_400), "Mon, 01 Mar 2100 00:00:00 GMT");
+    }
+
+    proptest! {
+        #[test]
+        fn dates_are_those_of_a_calendar_of_others(seconds in 0..253_402_300_800_u64) {
+            let at = jiff::Timestamp::from_second(seconds as i64).expect("before the year 10000");
+            let date = at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+            prop_assert_eq!(shown(seconds), date);
+        }
     }
 }

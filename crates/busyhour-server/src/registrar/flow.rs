@@ -1,5 +1,6 @@
 //! Which way messages go.
 
+use crate::proto::sip::Via;
 use std::{
     fmt::{self, Display, Formatter},
     net::{IpAddr, SocketAddr},
@@ -40,6 +41,19 @@ impl Flow {
             local,
             remote,
             connection: 0,
+        }
+    }
+
+    /// Which way the response goes to a request with this Via on top that came
+    /// this way (RFC 3261 §18.2.2, RFC 3581 §4): a connection's back on the
+    /// connection.
+    pub fn answered_by(self, via: &Via<'_>) -> Self {
+        match self.transport.is_reliable() {
+            true => self,
+            false => Self {
+                remote: via.reply_to(self.remote),
+                ..self
+            },
         }
     }
 

@@ -199,9 +199,7 @@ impl Core {
         self.counters().registrar.challenged.increment();
         let unix = self.runtime().clock().unix_time();
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
-        let Request { message, flow, .. } = *request;
-        let status = Status::UNAUTHORIZED;
-        self.respond_in(request.transaction, message, flow, status, |mut answer| {
+        self.respond_to(request, Status::UNAUTHORIZED, |mut answer| {
             for challenge in authenticator.challenges(unix, salt, is_stale) {
                 answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
             }

@@ -405,13 +405,31 @@ impl Device {
         if changes.is_empty() {
             return self.accept(core, state, pending);
         }
+        let changes = changes.into_iter().map(Change::from).collect();
+        if core.store().is_immediate() {
+            return self.commit_at_once(core, state, pending, changes);
+        }
         let device = self.clone();
         let done = Box::new(move |fate| device.complete(fate));
-        let changes = changes.into_iter().map(Change::from).collect();
         state.pending = Some(Box::new(pending));
         if core.store().commit(changes, done).is_err() {
             self.fail(core, state);
         }
+    }
+
+    /// With a store that makes nobody wait, steps 2 and 4 fall away.
+    fn commit_at_once(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        state: &mut State,
+        pending: Pending,
+        changes: Vec<Change>,
+    ) {
+        if core.store().commit(changes, Box::new(|_| ())).is_ok() {
+            return self.accept(core, state, pending);
+        }
+        state.pending = Some(Box::new(pending));
+        self.fail(core, state);
     }
 
     /// Runs on the store's thread, or on the one that commits: back to the

@@ -94,3 +94,34 @@ pub(super) fn random_key(runtime: &Runtime) -> Result<[u8; 32], RandomError> {
     }
     Ok(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_of_every_byte_and_of_the_source_and_of_the_key() {
+        let secrets = |seed| Secrets::new(&Runtime::simulated(seed)).expect("random numbers");
+        let here: SocketAddr = "192.0.2.1:5060".parse().expect("an address");
+        let name = |source, request: &[u8]| secrets(1).name_of(source, request);
+        let request = [b'r'; 100];
+        let mapped = "[::ffff:192.0.2.1]:5060".parse().expect("an address");
+        assert_eq!(name(here, &request), name(mapped, &request));
+        let mut names = vec![
+            name(here, &request),
+            name(here, &request[1..]),
+            name("192.0.2.1:5061".parse().expect("an address"), &request),
+            name("192.0.2.2:5060".parse().expect("an address"), &request),
+            secrets(2).name_of(here, &request),
+        ];
+        for at in 0..request.len() {
+            let mut other = request;
+            other[at] ^= 1;
+            names.push(name(here, &other));
+        }
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     proto::{
-        sip::{HeaderName, Message, Method, ParseError, Start, Status},
+        sip::{Essentials, HeaderName, Message, Method, ParseError, Start, Status},
         stun,
     },
     registrar::{ALLOW_EVENTS, Flow, SUPPORTED, Transport, check_require},
@@ -19,6 +19,7 @@ use std::sync::{Arc, atomic::Ordering};
 /// A request that is being dealt with on the network's thread.
 pub(super) struct Request<'a> {
     pub(super) message: &'a Message<'a>,
+    pub(super) essentials: &'a Essentials<'a>,
     pub(super) datagram: &'a Buffer,
     pub(super) flow: Flow,
     pub(super) transaction: Key,
@@ -101,16 +102,20 @@ impl Core {
         flow: Flow,
         datagram: &Buffer,
     ) {
-        if let Err(error) = message.validate() {
-            self.counters().traffic.malformed_answered.increment();
-            return self.respond(message, flow, error.status(), |answer| answer.finish());
-        }
+        let essentials = match message.essentials() {
+            Ok(essentials) => essentials,
+            Err(error) => {
+                self.counters().traffic.malformed_answered.increment();
+                return self.respond(message, flow, error.status(), |answer| answer.finish());
+            }
+        };
         let transaction = self.transactions().key(message, flow.remote);
         if self.absorb(message, flow, transaction) {
             return;
         }
         let request = Request {
             message,
+            essentials: &essentials,
             datagram,
             flow,
             transaction,
@@ -143,11 +148,11 @@ impl Core {
 
     fn options(&self, request: &Request<'_>) {
         self.counters().traffic.options.increment();
-        let Request { message, flow, .. } = *request;
-        if let Err(refusal) = check_require(message) {
+        if let Err(refusal) = check_require(request.message) {
+            let Request { message, flow, .. } = *request;
             return self.refuse(message, flow, request.transaction, &refusal);
         }
-        self.respond_in(request.transaction, message, flow, Status::OK, |answer| {
+        self.respond_to(request, Status::OK, |answer| {
             answer
                 .header(HeaderName::Allow, ALLOW)
                 .header(HeaderName::AllowEvents, ALLOW_EVENTS)
@@ -165,14 +170,18 @@ impl Core {
             Method::Other(_) => Status::NOT_IMPLEMENTED,
             _ => Status::METHOD_NOT_ALLOWED,
         };
-        let Request { message, flow, .. } = *request;
-        self.respond_in(request.transaction, message, flow, status, |answer| {
+        self.respond_to(request, status, |answer| {
             answer.header(HeaderName::Allow, ALLOW).finish();
         });
     }
 }
 
 impl Request<'_> {
+    /// Where the response to it goes.
+    pub(super) fn answer_flow(&self) -> Flow {
+        self.flow.answered_by(&self.essentials.via)
+    }
+
     /// What a serializer needs to go on with it.
     pub(super) fn arrival(&self, core: &Core) -> Arrival {
         Arrival {

@@ -1,6 +1,6 @@
 //! Writing and sending: every datagram leaves through here.
 
-use super::{SendError, core::Core, transactions::Key};
+use super::{SendError, core::Core, receive::Request, transactions::Key};
 use crate::{
     proto::sip::{Message, Method, ResponseBuilder, Status, write_hex},
     registrar::{Flow, Refusal, write_refusal},
@@ -47,17 +47,9 @@ impl Core {
         self.send(flow, answer);
     }
 
-    /// Where the response to a request goes (RFC 3261 §18.2.2, RFC 3581 §4): a
-    /// connection's back on the connection.
+    /// Where the response to a request goes, even to one without a sound Via.
     pub(super) fn answer_flow(&self, request: &Message<'_>, flow: Flow) -> Flow {
-        if flow.transport.is_reliable() {
-            return flow;
-        }
-        let remote = request.via().map(|via| via.reply_to(flow.remote));
-        Flow {
-            remote: remote.unwrap_or(flow.remote),
-            ..flow
-        }
+        request.via().map_or(flow, |via| flow.answered_by(&via))
     }
 
     /// A pinned buffer of what `write` writes; `None`, counted, when there is none.
@@ -84,39 +76,50 @@ impl Core {
         }
     }
 
-    /// Answers a request that is kept nowhere.
+    /// Answers a message that is no valid request, and so is kept nowhere.
     pub(super) fn respond(
         &self,
-        request: &Message<'_>,
+        message: &Message<'_>,
         flow: Flow,
         status: Status,
         finish: impl FnOnce(Response<'_, '_, '_>),
     ) {
-        let transaction = self.transactions().key(request, flow.remote);
-        self.respond_in(transaction, request, flow, status, finish);
+        let transaction = self.transactions().key(message, flow.remote);
+        if let Some(answer) = self.answer_to(message, flow, transaction, status, finish) {
+            self.send(self.answer_flow(message, flow), answer);
+        }
     }
 
-    /// The same, for a request whose transaction is known.
-    pub(super) fn respond_in(
+    /// Answers a request that is kept nowhere.
+    pub(super) fn respond_to(
         &self,
-        transaction: Key,
-        request: &Message<'_>,
-        flow: Flow,
+        request: &Request<'_>,
         status: Status,
         finish: impl FnOnce(Response<'_, '_, '_>),
     ) {
-        // An ACK is never answered (RFC 3261 §17.1.1.3).
+        let Request { message, flow, .. } = *request;
+        if let Some(answer) = self.answer_to(message, flow, request.transaction, status, finish) {
+            self.send(request.answer_flow(), answer);
+        }
+    }
+
+    /// An ACK is never answered (RFC 3261 §17.1.1.3).
+    fn answer_to(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        status: Status,
+        finish: impl FnOnce(Response<'_, '_, '_>),
+    ) -> Option<Buffer> {
         if request.method() == Some(Method::Ack) {
-            return;
+            return None;
         }
         let tag = self.to_tag(transaction);
-        let answer = self.write(|out| {
+        self.write(|out| {
             let source = Some(flow.remote);
             finish(ResponseBuilder::new(out, request, status, source).to_tag(tag.as_str()));
-        });
-        if let Some(answer) = answer {
-            self.send(self.answer_flow(request, flow), answer);
-        }
+        })
     }
 
     /// Answers a request that is refused. It would be refused again, so the

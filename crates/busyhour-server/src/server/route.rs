@@ -10,7 +10,7 @@ use super::{
     watcher::Watcher,
 };
 use crate::{
-    proto::sip::Message,
+    proto::sip::{Message, Uri},
     registrar::{Refusal, address_of_record},
     watch::{Subscribe, Subscription, write_accepted},
 };
@@ -51,13 +51,14 @@ impl Core {
     }
 
     fn route_registration(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
-        let aor = address_of_record(&request.message.to()?.uri, &self.parts.domains)?;
+        let aor = address_of_record(&request.essentials.to.uri, &self.parts.domains)?;
         self.route_to_device(request, &aor, Job::Sip)
     }
 
     /// The presentity stands in the Request-URI (RFC 3903 §6, step 1).
     fn route_publication(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
-        let uri = request.message.request_uri()?;
+        let uri = request.essentials.request_uri;
+        let uri = uri.ok_or(Refusal::UnsupportedScheme)?;
         let aor = address_of_record(&uri, &self.parts.domains)?;
         self.route_to_device(request, &aor, Job::Publish)
     }
@@ -68,8 +69,7 @@ impl Core {
         aor: &str,
         job: fn(Arrival) -> Job,
     ) -> Result<(), Refusal> {
-        let message = request.message;
-        self.check_request_uri(message)?;
+        self.check_request_uri(request)?;
         if self.sheds(aor) {
             return Err(self.overloaded());
         }
@@ -104,8 +104,7 @@ impl Core {
     }
 
     fn route_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
-        let message = request.message;
-        let tag = message.to()?.tag();
+        let tag = request.essentials.to.tag();
         // One that lives is never shed: its watcher would have to begin anew.
         if tag.is_none() && self.sheds_newcomers() {
             return Err(self.overloaded());
@@ -136,8 +135,8 @@ impl Core {
 
     fn open_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let Request { message, flow, .. } = *request;
-        self.check_request_uri(message)?;
-        let device = address_of_record(&message.to()?.uri, &self.parts.domains)?;
+        self.check_request_uri(request)?;
+        let device = address_of_record(&request.essentials.to.uri, &self.parts.domains)?;
         self.check_known(&device)?;
         let subscribe = Subscribe::read(message, &self.config().watch, flow)?;
         match self.begin(request) {
@@ -192,9 +191,11 @@ impl Core {
     }
 
     /// We are no proxy: a request for another domain ends here (RFC 3261 §10.3, step 1).
-    fn check_request_uri(&self, message: &Message<'_>) -> Result<(), Refusal> {
-        let uri = message.request_uri()?;
-        let uri = uri.as_sip().ok_or(Refusal::UnsupportedScheme)?;
+    fn check_request_uri(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        let uri = request.essentials.request_uri.as_ref();
+        let uri = uri
+            .and_then(Uri::as_sip)
+            .ok_or(Refusal::UnsupportedScheme)?;
         match self.parts.domains.contain(&uri.host) {
             true => Ok(()),
             false => Err(Refusal::Forbidden("Domain Not Served Here")),

@@ -24,7 +24,7 @@ use std::{
 ///
 /// let store = MemoryStore::new();
 /// store.commit(Vec::new(), Box::new(|fate| assert!(fate.is_ok()))).unwrap();
-/// assert_eq!(store.stats().transactions, 1);
+/// assert!(store.is_immediate() && store.stats().transactions == 1);
 /// ```
 #[derive(Default)]
 pub struct MemoryStore {
@@ -89,6 +89,10 @@ impl Store for MemoryStore {
         self.transactions.fetch_add(1, Ordering::Relaxed);
         done(Ok(()));
         Ok(())
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
     }
 
     /// No row was kept.

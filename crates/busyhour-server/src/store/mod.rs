@@ -61,6 +61,12 @@ pub trait Store: Send + Sync {
     /// without having been called and nothing of the batch is stored.
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused>;
 
+    /// Whether a batch that [`commit`](Self::commit) takes is as durable as it
+    /// ever will be when that returns, so that nobody need wait for `done`.
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
     /// Has the rows of bindings whose lease has ended removed at the store's
     /// leisure, in small portions behind whatever somebody waits for.
     ///

@@ -87,6 +87,22 @@ fn dialog_headers_are_copied_without_folds() {
 }
 
 #[test]
+fn a_fold_in_another_header_changes_nothing() {
+    let plain = REQUEST.replace("\n ;", ";");
+    let folded = plain.replace("CSeq", "Subject: a\n b\nCSeq");
+    let [plain, folded] = [plain, folded].map(|text| wire(&text));
+    for source in [None, Some("198.51.100.4:40001")] {
+        let [plain, folded] =
+            [&plain, &folded].map(|bytes| answer(&Message::parse(bytes).expect("sound"), source));
+        assert_eq!(plain, folded);
+        assert!(
+            plain.contains("From: <sip:watcher@example.org>;tag=w\r\n"),
+            "{plain}"
+        );
+    }
+}
+
+#[test]
 fn a_value_cannot_begin_a_header_of_its_own() {
     let bytes = wire(REQUEST);
     let request = Message::parse(&bytes).expect("sound");

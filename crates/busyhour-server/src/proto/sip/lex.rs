@@ -200,11 +200,11 @@ pub(super) fn saturating_u32(text: &str) -> Option<u32> {
 fn closing_quote(inner: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
-        match inner.get(at)? {
-            b'"' => return Some(at),
-            b'\\' => at += 2,
-            _ => at += 1,
+        at += memchr::memchr2(b'"', b'\\', inner.get(at..)?)?;
+        if inner.get(at) == Some(&b'"') {
+            return Some(at);
         }
+        at += 2;
     }
 }
 

@@ -81,5 +81,6 @@ pub use request::RequestBuilder;
 pub use response::ResponseBuilder;
 pub use status::Status;
 pub use uri::{Host, Scheme, SipUri, Uri};
+pub use validate::Essentials;
 pub use via::{RequestedPort, Via, ViaIter};
 pub use write::{HeaderValue, Output, SliceOutput};

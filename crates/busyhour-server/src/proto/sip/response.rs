@@ -69,7 +69,9 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
             return self;
         };
         self.to_is_written = true;
-        let tagged = Address::parse(to).is_some_and(|to| to.params.has("tag"));
+        // Behind the bracket that ends an address stands no parameter.
+        let has_tag = |to: Address<'_>| to.params.has("tag");
+        let tagged = !to.ends_with('>') && Address::parse(to).is_some_and(has_tag);
         self.out.put(b"To: ");
         put_value(self.out, to, self.is_plain);
         if !tagged {

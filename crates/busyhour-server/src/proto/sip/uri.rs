@@ -271,20 +271,26 @@ pub(super) fn take_port(cursor: &mut Cursor<'_>) -> Option<Option<u16>> {
 
 /// Four decimal numbers as the standard library reads them, without its detours.
 fn read_ipv4(text: &str) -> Option<Ipv4Addr> {
-    let (mut octets, mut at, mut number, mut digits) = ([0; 4], 0, 0_u16, 0);
+    let (mut address, mut points, mut number, mut digits) = (0, 0, 0, 0);
     for byte in text.bytes() {
-        match byte {
+        let digit = u32::from(byte.wrapping_sub(b'0'));
+        if digit < 10 {
             // No number but 0 begins with 0.
-            b'0'..=b'9' if digits == 0 || number > 0 => {
-                number = number * 10 + u16::from(byte - b'0');
-                digits += 1;
-                octets[at] = u8::try_from(number).ok()?;
+            let is_padded = number == 0 && digits > 0;
+            number = number * 10 + digit;
+            digits += 1;
+            if is_padded || number > 255 {
+                return None;
             }
-            b'.' if digits > 0 && at < 3 => (at, number, digits) = (at + 1, 0, 0),
-            _ => return None,
+        } else if byte == b'.' && digits > 0 && points < 3 {
+            address = address << 8 | number;
+            points += 1;
+            (number, digits) = (0, 0);
+        } else {
+            return None;
         }
     }
-    (at == 3 && digits > 0).then(|| Ipv4Addr::from(octets))
+    (points == 3 && digits > 0).then(|| Ipv4Addr::from_bits(address << 8 | number))
 }
 
 /// Whether each `%` is followed by two hexadecimal digits.

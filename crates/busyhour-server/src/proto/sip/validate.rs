@@ -1,8 +1,19 @@
 //! Whether a message has what RFC 3261 §8.1.1 demands of all.
 
-use super::{Contacts, HeaderName, Message, ParseError, Start, Uri};
+use super::{Address, Contacts, HeaderName, Message, ParseError, Start, Uri, Via};
 
-impl Message<'_> {
+/// What a valid message was seen to hold, for those who need it again.
+#[derive(Clone, Copy, Debug)]
+pub struct Essentials<'a> {
+    /// Of a request.
+    pub request_uri: Option<Uri<'a>>,
+    /// The topmost Via.
+    pub via: Via<'a>,
+    /// To.
+    pub to: Address<'a>,
+}
+
+impl<'a> Message<'a> {
     /// Checks the headers that every message needs (To, From, Call-ID, CSeq,
     /// Via), and the grammar of those that a registrar or notifier acts on:
     /// Request-URI, Max-Forwards, Expires, Contact, Event, Content-Type.
@@ -13,42 +24,59 @@ impl Message<'_> {
     /// # Errors
     /// The first thing found wrong; [`ParseError::status`] is the answer to it.
     pub fn validate(&self) -> Result<(), ParseError> {
-        if let Start::Request { .. } = self.start() {
-            self.validate_request_uri()?;
-        }
-        self.validate_vias()?;
-        self.validate_dialog()?;
+        self.essentials().map(drop)
+    }
+
+    /// The same, with what was read on the way.
+    ///
+    /// # Errors
+    /// As [`Message::validate`].
+    pub fn essentials(&self) -> Result<Essentials<'a>, ParseError> {
+        let request_uri = match self.start() {
+            Start::Request { .. } => Some(self.valid_request_uri()?),
+            Start::Response { .. } => None,
+        };
+        let essentials = Essentials {
+            request_uri,
+            via: self.valid_via()?,
+            to: self.valid_to()?,
+        };
         self.validate_contacts()?;
         self.expires()?;
         self.max_forwards()?;
         self.event()?;
-        self.content_type().map(drop)
+        self.content_type()?;
+        Ok(essentials)
     }
 
     /// Headers have no place in a Request-URI (RFC 3261 §19.1.1, table 1).
-    fn validate_request_uri(&self) -> Result<(), ParseError> {
+    fn valid_request_uri(&self) -> Result<Uri<'a>, ParseError> {
         match self.request_uri()? {
             Uri::Sip(uri) if uri.headers().next().is_some() => Err(ParseError::RequestUri),
-            _ => Ok(()),
+            uri => Ok(uri),
         }
     }
 
-    fn validate_dialog(&self) -> Result<(), ParseError> {
+    /// To, in a message that has all that names a dialog.
+    fn valid_to(&self) -> Result<Address<'a>, ParseError> {
         self.from()?;
-        self.to()?;
+        let to = self.to()?;
         self.call_id()?;
         let method = self.cseq()?.method;
         match self.method() {
             Some(of_request) if of_request != method => Err(ParseError::MethodMismatch),
-            _ => Ok(()),
+            _ => Ok(to),
         }
     }
 
-    fn validate_vias(&self) -> Result<(), ParseError> {
+    /// The topmost Via of those that are all sound.
+    fn valid_via(&self) -> Result<Via<'a>, ParseError> {
         let mut vias = self.vias();
-        vias.next()
+        let top = vias
+            .next()
             .unwrap_or(Err(ParseError::Missing(HeaderName::Via)))?;
-        vias.try_for_each(|via| via.map(drop))
+        vias.try_for_each(|via| via.map(drop))?;
+        Ok(top)
     }
 
     fn validate_contacts(&self) -> Result<(), ParseError> {

@@ -188,3 +188,30 @@ pub(super) fn put_unfolded(out: &mut impl Output, value: &str) {
     }
     out.put(rest.as_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(put: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut bytes = Vec::new();
+        put(&mut bytes);
+        String::from_utf8(bytes).expect("a text")
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_directly_is_what_display_shows(
+            number in any::<u64>(),
+            address in any::<IpAddr>(),
+            text in "[a-zé\r\n ]{0,40}",
+        ) {
+            prop_assert_eq!(written(|out| out.put_decimal(number)), number.to_string());
+            prop_assert_eq!(written(|out| out.put_ip(address)), address.to_string());
+            let one_line = text.replace(['\r', '\n'], " ");
+            prop_assert_eq!(written(|out| out.put_text(&text)), &*one_line);
+            prop_assert_eq!(written(|out| out.put_display(&text)), one_line);
+        }
+    }
+}
