@@ -90,8 +90,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn dates_are_those_of_a_calendar_of_others(seconds in 0..253_402_300_800_u64) {
-            let at = jiff::Timestamp::from_second(seconds as i64).expect("before the year 10000");
+        fn dates_are_those_of_a_calendar_of_others(seconds in 0..u64::MAX / 1_000_000_000) {
+            let at = jiff::Timestamp::from_second(seconds as i64).expect("before the year 2555");
             let date = at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
             prop_assert_eq!(shown(seconds), date);
         }
