@@ -44,6 +44,7 @@ mod hints;
 mod watchers;
 mod watcher;
 mod alarm;
+mod attention;
 mod alerts;
 mod logins;
 mod overload;
