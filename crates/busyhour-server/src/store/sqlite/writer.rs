@@ -18,6 +18,8 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
     looks: Pace,
+    /// Portions of what has ended that were removed.
+    portions: u64,
     _lock: DatabaseLock,
 }
 
@@ -34,6 +36,7 @@ impl Writer {
             queue,
             feed,
             looks: Pace::default(),
+            portions: 0,
             _lock: lock,
         }
     }
@@ -108,7 +111,12 @@ impl Writer {
         for ended in portion {
             remove_ended(&transaction, *ended)?;
         }
-        transaction.commit()
+        transaction.commit()?;
+        self.portions += 1;
+        match self.portions.is_multiple_of(CHECKPOINT_PORTIONS) {
+            true => self.connection.execute_batch(CHECKPOINT),
+            false => Ok(()),
+        }
     }
 
     /// Reads the accounts that other programs changed.
@@ -292,5 +300,9 @@ const PUT_ACCOUNT: &str = "INSERT INTO account \
 const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = ?1 AND realm = ?2";
 const PUT_SETTING: &str = "INSERT OR REPLACE INTO setting (kind, name, value) VALUES (?1, ?2, ?3)";
 const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = ?1 AND name = ?2";
+/// Many pages change here and few are changed twice, so a checkpoint of the usual
+/// length would take long; and who registers then would wait for it.
+const CHECKPOINT_PORTIONS: u64 = 4;
+const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// More than the statements above, so that none is ever compiled twice.
 const STATEMENTS: usize = 32;
