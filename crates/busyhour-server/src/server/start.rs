@@ -70,6 +70,7 @@ impl Core {
         core.restore_settings(&contents);
         core.name_hints(&core.parts.directory.differences());
         core.follow_accounts(contents.account_revision);
+        core.store().lend_to(core.runtime().pool());
         Ok(core)
     }
 

@@ -22,8 +22,10 @@ mod queue;
 mod setting;
 mod simulated;
 mod sqlite;
+mod teller;
 
 use crate::registrar::EndedBinding;
+use busyhour::pool::TaskPool;
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -82,6 +84,12 @@ pub trait Store: Send + Sync {
     /// those of other programs soon after. The listener is called by the
     /// store's thread and must be quick.
     fn watch_accounts(&self, revision: u64, listener: AccountListener);
+
+    /// From now on a store that has a thread of its own may do there what
+    /// completions push to `pool`, while few wait for it. Others do nothing.
+    fn lend_to(&self, pool: &TaskPool) {
+        let _nobody_to_lend = pool;
+    }
 
     /// Calls `listener` once with the reason should the store come to an end that
     /// nobody asked for; then nothing becomes durable any more, and the server

@@ -6,8 +6,9 @@
 
 use super::{Change, CommitError, Completion, EndListener, Refused, StoreStats, ended::EndedRows};
 use crate::registrar::EndedBinding;
+use busyhour::pool::TaskPool;
 use std::{
-    sync::{Condvar, Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -25,6 +26,8 @@ pub(super) struct Queue {
     arrived: Condvar,
     emptied: Condvar,
     ended: Condvar,
+    /// Whose work the writer does between commits, once that is known.
+    pool: OnceLock<TaskPool>,
 }
 
 /// What a writer finds when it looks.
@@ -80,6 +83,7 @@ impl Queue {
             arrived: Condvar::new(),
             emptied: Condvar::new(),
             ended: Condvar::new(),
+            pool: OnceLock::new(),
         }
     }
 
@@ -100,6 +104,14 @@ impl Queue {
     pub(super) fn forget(&self, ended: &[EndedBinding]) {
         // Nobody is woken for it: the writer looks soon enough.
         self.lock().ended_rows.push(ended);
+    }
+
+    pub(super) fn lend_to(&self, pool: &TaskPool) {
+        let _only_the_first_counts = self.pool.set(pool.clone());
+    }
+
+    pub(super) fn pool(&self) -> Option<&TaskPool> {
+        self.pool.get()
     }
 
     /// Waits for work, but no longer than `patience`.

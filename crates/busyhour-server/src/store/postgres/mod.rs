@@ -24,6 +24,7 @@ use super::{
     queue::{Batch, Queue},
 };
 use crate::registrar::EndedBinding;
+use busyhour::pool::TaskPool;
 use session::Session;
 use std::{
     sync::{Arc, Mutex},
@@ -127,6 +128,10 @@ impl Store for PostgresStore {
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
+    }
+
+    fn lend_to(&self, pool: &TaskPool) {
+        self.queue.lend_to(pool);
     }
 
     fn watch_end(&self, listener: EndListener) {

@@ -12,6 +12,7 @@ use crate::store::{
     AccountNews, CommitError, StoreError,
     feed::{AccountFeed, Pace},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
+    teller::Teller,
 };
 use postgres::error::SqlState;
 use std::{
@@ -61,9 +62,10 @@ impl Writer {
     }
 
     pub(super) fn run(mut self) {
+        let mut teller = Teller::default();
         while self.over.is_none() {
             match self.queue.take(LOOK_PERIOD) {
-                Taken::Group(group) => self.write(group),
+                Taken::Group(group) => self.write(group, &mut teller),
                 Taken::Ended(portion) => self.forget(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
@@ -74,7 +76,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, group: Vec<Batch>) {
+    fn write(&mut self, group: Vec<Batch>, teller: &mut Teller) {
         let begun = Instant::now();
         let outcome = self.transact(&group);
         let changes = || group.iter().flat_map(|batch| &batch.changes);
@@ -89,9 +91,7 @@ impl Writer {
         let outcome = outcome.map(drop);
         self.queue
             .finish(changes().count() as u64, begun.elapsed(), &outcome);
-        for batch in group {
-            (batch.done)(outcome.clone());
-        }
+        teller.tell(&self.queue, group, &outcome);
     }
 
     /// Until the group is written or refused for certain, or the store ends.

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::registrar::EndedBinding;
 pub(super) use book::SqliteBook;
+use busyhour::pool::TaskPool;
 use lock::DatabaseLock;
 use rusqlite::Connection;
 use std::{
@@ -119,6 +120,10 @@ impl Store for SqliteStore {
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
+    }
+
+    fn lend_to(&self, pool: &TaskPool) {
+        self.queue.lend_to(pool);
     }
 
     fn watch_end(&self, listener: EndListener) {

@@ -7,6 +7,7 @@ use crate::store::{
     account::{hashes_text, hints_text},
     feed::{AccountFeed, Pace},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
+    teller::Teller,
 };
 use busyhour::clock::UnixTime;
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
@@ -42,9 +43,10 @@ impl Writer {
     }
 
     pub(super) fn run(mut self) {
+        let mut teller = Teller::default();
         loop {
             match self.queue.take(LOOK_PERIOD) {
-                Taken::Group(group) => self.write(group),
+                Taken::Group(group) => self.write(group, &mut teller),
                 Taken::Ended(portion) => self.forget(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
@@ -55,7 +57,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, group: Vec<Batch>) {
+    fn write(&mut self, group: Vec<Batch>, teller: &mut Teller) {
         let begun = Instant::now();
         let outcome = self
             .transact(&group)
@@ -68,9 +70,7 @@ impl Writer {
         }
         let outcome = outcome.map(drop);
         self.queue.finish(changes, begun.elapsed(), &outcome);
-        for batch in group {
-            (batch.done)(outcome.clone());
-        }
+        teller.tell(&self.queue, group, &outcome);
     }
 
     /// The revisions of accounts before and after, when the group changes some.

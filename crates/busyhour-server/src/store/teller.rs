@@ -1,0 +1,44 @@
+//! Telling those who wait for a commit.
+
+use super::{
+    CommitError,
+    queue::{Batch, Queue},
+};
+use busyhour::pool::{Guest, TaskPool};
+
+/// On the thread that commits. What is done next for those who are told, such as
+/// sending the answer, is a task of the pool. While few wait the thread does these
+/// tasks itself, as a guest of the pool: waking a worker costs more.
+#[derive(Default)]
+pub(super) struct Teller {
+    guest: Option<Guest>,
+}
+
+impl Teller {
+    /// Tells all of a group how it went.
+    pub(super) fn tell(
+        &mut self,
+        queue: &Queue,
+        group: Vec<Batch>,
+        outcome: &Result<(), CommitError>,
+    ) {
+        let guest = self.guest(queue).filter(|_| group.len() < FEW);
+        let calls = group
+            .into_iter()
+            .map(|batch| move || (batch.done)(outcome.clone()));
+        match guest {
+            Some(guest) => calls.for_each(|call| guest.run(call)),
+            None => calls.for_each(|call| call()),
+        }
+    }
+
+    fn guest(&mut self, queue: &Queue) -> Option<&mut Guest> {
+        if self.guest.is_none() {
+            self.guest = queue.pool().map(TaskPool::guest);
+        }
+        self.guest.as_mut()
+    }
+}
+
+/// More are a sign of load, and the next group is what this thread is for.
+const FEW: usize = 8;
