@@ -183,6 +183,15 @@ impl Expect {
         }
     }
 
+    /// Not all gets through; but the load must have been what it should.
+    pub fn storm_overload(_: &Params) -> Self {
+        Self {
+            exact: vec![("held", 1)],
+            positive: vec!["acknowledged"],
+            ..Self::default()
+        }
+    }
+
     pub fn storm(_: &Params) -> Self {
         Self {
             exact: vec![("failed", 0)],

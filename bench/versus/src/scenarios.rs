@@ -235,11 +235,45 @@ pub const SCENARIOS: &[Scenario] = &[
         axis: "offered",
         metrics: STORM,
         weight: 14,
-        full: || offered(10, &[0, 1], &[200, 1_000, 5_000, 10_000]),
+        full: || {
+            [
+                offered(10, &[0], &[200, 1_000, 5_000, 10_000]),
+                // The workload itself: 12,000 devices over one minute.
+                offered(60, &[1], &[200]),
+                offered(10, &[1], &[1_000, 5_000, 10_000]),
+            ]
+            .concat()
+        },
         short: || offered(3, &[0, 1], &[200, 1_000, 5_000, 10_000]),
         quick: || offered(1, &[1], &[500]),
         tiny: || offered(1, &[0], &[50]),
         expect: Expect::storm,
+    },
+    Scenario {
+        name: "storm",
+        work: "storm-iax2",
+        about: "the same by IAX2, with call token and MD5",
+        axis: "offered",
+        metrics: STORM,
+        weight: 5,
+        full: || [by_iax2(60, &[200]), by_iax2(10, &[1_000, 5_000])].concat(),
+        short: || by_iax2(3, &[200, 1_000, 5_000]),
+        quick: || by_iax2(1, &[500]),
+        tiny: || by_iax2(1, &[50]),
+        expect: Expect::storm,
+    },
+    Scenario {
+        name: "storm",
+        work: "storm-overload",
+        about: "so many hundredths of its ceiling are offered to a registrar: what gets through",
+        axis: "percent",
+        metrics: OVERLOAD,
+        weight: 8,
+        full: || overload(10, &[0, 1], &[100, 150, 200]),
+        short: || overload(3, &[0, 1], &[100, 150, 200]),
+        quick: || overload(2, &[0], &[200]),
+        tiny: || overload(1, &[0], &[10]),
+        expect: Expect::storm_overload,
     },
     Scenario {
         name: "storm",
@@ -313,6 +347,13 @@ const STORM: &[Metric] = &[
     lower("bytes_per_contact", "bytes"),
 ];
 
+const OVERLOAD: &[Metric] = &[
+    higher("goodput_share", "of the ceiling"),
+    higher("goodput_per_s", "1/s"),
+    lower("p50_us", "µs"),
+    lower("p99_us", "µs"),
+];
+
 const WATCHED: &[Metric] = &[
     higher("notify_per_s", "1/s"),
     lower("cpu_us_per_notify", "µs"),
@@ -364,6 +405,38 @@ fn offered(seconds: u64, auth: &[u64], offered: &[u64]) -> Vec<Params> {
             ("offered", offered),
         ],
     )
+}
+
+fn by_iax2(seconds: u64, offered: &[u64]) -> Vec<Params> {
+    let iax2 = Params::default()
+        .with_word("protocol", "iax2")
+        .with_word("kind", "insert");
+    from(
+        iax2,
+        &[
+            ("seconds", &[seconds]),
+            ("auth", &[1]),
+            ("offered", offered),
+        ],
+    )
+}
+
+/// Refreshes and new devices.
+fn overload(seconds: u64, auth: &[u64], percent: &[u64]) -> Vec<Params> {
+    let rows = |kind: &str, auth: &[u64]| {
+        let sip = Params::default()
+            .with_word("protocol", "sip")
+            .with_word("kind", kind);
+        from(
+            sip,
+            &[
+                ("seconds", &[seconds]),
+                ("auth", auth),
+                ("percent", percent),
+            ],
+        )
+    };
+    [rows("refresh", auth), rows("insert", auth)].concat()
 }
 
 fn ceiling(kind: &str, seconds: u64, auth: &[u64]) -> Vec<Params> {

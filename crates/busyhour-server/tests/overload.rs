@@ -6,7 +6,7 @@ mod exchange;
 use busyhour::runtime::Runtime;
 use busyhour_server::{
     proto::sip::{HeaderName, Message},
-    server::{Server, ServerConfig},
+    server::{Intake, Server, ServerConfig},
     store::{DiskBehaviour, MemoryStore, SimulatedDisk, Store},
 };
 use exchange::{Sent, digest_config, open_config, proven};
@@ -54,6 +54,53 @@ fn a_queue_that_stands_too_long_refuses_all_but_subscriptions_that_live_and_ends
     }
     let answer = world.ask(&register("newcomer", 2));
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+}
+
+#[test]
+fn receivers_rest_while_much_waits_and_if_they_must_again_some_newcomers_are_refused() {
+    let world = World::open();
+    world.begin();
+    let shed = || world.server.stats().traffic.shed;
+    let mut flood = Flood::default();
+    for _ in 0..2 {
+        flood.fill(&world);
+        world.advance(400);
+        world.run();
+        world.advance(101);
+    }
+    assert_eq!(shed(), 0, "two crests are no overload");
+    flood.fill(&world);
+    let refused = shed();
+    assert!((300..450).contains(&refused), "{refused}");
+
+    let proves = "Authorization: Digest realm=\"r\"\r\nContent-Length";
+    world.receive(&register("challenged", 1).replace("Content-Length", proves));
+    world.receive(&register("alice", 2));
+    assert_eq!(shed(), refused);
+    world.run();
+    assert_eq!(world.server.intake(), Intake::Fresh);
+    let accepted = world.server.stats().registrar.accepted;
+    assert_eq!(accepted, flood.count - refused + 3, "alice twice");
+    let answer = world.ask(&register("newcomer", 2));
+    assert!(
+        answer.starts_with("SIP/2.0 200 "),
+        "nothing waits: {answer}"
+    );
+}
+
+/// Devices that register as long as there is room.
+#[derive(Default)]
+struct Flood {
+    count: u64,
+}
+
+impl Flood {
+    fn fill(&mut self, world: &World) {
+        while world.server.intake() != Intake::Nothing {
+            self.count += 1;
+            world.receive(&register(&format!("flood{}", self.count), 1));
+        }
+    }
 }
 
 #[test]
@@ -169,13 +216,18 @@ impl World {
         }
         self.advance(millis);
         for _ in 0..5 {
-            let before = self.server.stats().registrar.requests;
-            while self.server.stats().registrar.requests == before {
-                assert!(self.runtime.simulation().unwrap().step(), "some wait");
-            }
+            self.step();
             self.advance(250);
         }
         self.sent();
+    }
+
+    /// One that waits is begun.
+    fn step(&self) {
+        let before = self.server.stats().registrar.requests;
+        while self.server.stats().registrar.requests == before {
+            assert!(self.runtime.simulation().unwrap().step(), "some wait");
+        }
     }
 
     fn receive(&self, text: &str) {

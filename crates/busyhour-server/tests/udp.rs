@@ -6,12 +6,16 @@ use busyhour::{
 };
 use busyhour_server::{
     net::{BATCH_LEN, Datagram, Udp, UdpOptions},
-    server::{Flow, Network, SendError},
+    server::{Flow, Intake, Network, SendError},
 };
 use std::{
     collections::HashSet,
     net::{SocketAddr, UdpSocket},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc::{Receiver, channel},
+    },
     thread,
     time::Duration,
 };
@@ -33,10 +37,9 @@ fn fixture(budget_bytes: u64) -> Fixture {
         .unwrap();
     let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
     let (arrived, arrivals) = channel();
-    udp.start(&buffers, &pool(), move |datagram| {
-        drop(arrived.send(datagram))
-    })
-    .unwrap();
+    let deliver = move |datagram| drop(arrived.send(datagram));
+    udp.start(&buffers, &pool(), deliver, || Intake::All)
+        .unwrap();
     Fixture {
         udp,
         buffers,
@@ -223,12 +226,12 @@ fn threads_for(datagrams: usize) -> HashSet<String> {
     while pool.stats().idle_worker_count == 0 {
         thread::yield_now();
     }
-    udp.start(&buffers, &pool, move |_| {
+    let deliver = move |_| {
         let done = done.clone();
         let tell = move || done.send(thread::current().name().unwrap().to_owned());
         workers.push(move || tell().unwrap()).unwrap();
-    })
-    .unwrap();
+    };
+    udp.start(&buffers, &pool, deliver, || Intake::All).unwrap();
     (0..datagrams)
         .map(|_| is_done.recv_timeout(HANG).unwrap())
         .collect()
@@ -248,10 +251,9 @@ fn both_families_are_served_at_once() {
     let buffers = BufferPool::builder().build().unwrap();
     let udp = Udp::bind(&UdpOptions::new(addresses)).unwrap();
     let (arrived, arrivals) = channel();
-    udp.start(&buffers, &pool(), move |datagram| {
-        drop(arrived.send(datagram))
-    })
-    .unwrap();
+    let deliver = move |datagram| drop(arrived.send(datagram));
+    udp.start(&buffers, &pool(), deliver, || Intake::All)
+        .unwrap();
     let v6 = udp.addresses()[1];
     udp.send(flow(v6, v6), buffers.copy_from(b"six").unwrap())
         .unwrap();
@@ -294,7 +296,8 @@ fn a_panic_over_one_datagram_is_counted_and_the_next_arrives() {
         assert_ne!(&*datagram.payload, b"deadly", "a fault of the program");
         drop(arrived.send(datagram));
     };
-    udp.start(&buffers, &pool(), deliver).unwrap();
+    udp.start(&buffers, &pool(), deliver, || Intake::All)
+        .unwrap();
     let client = client();
     for payload in ["deadly", "one", "deadly", "two"] {
         let sent = client.send_to(payload.as_bytes(), udp.addresses()[0]);
@@ -307,4 +310,56 @@ fn a_panic_over_one_datagram_is_counted_and_the_next_arrives() {
     assert_eq!((udp.stats().panicked, udp.stats().received), (2, 4));
     udp.stop_receiving();
     assert_eq!(buffers.live_count(), 0, "what was dropped is free");
+}
+
+/// What a server would want, and how often it was asked.
+#[derive(Default)]
+struct Wanted {
+    intake: AtomicU32,
+    asked: AtomicU32,
+}
+
+impl Wanted {
+    fn set(&self, intake: Intake) {
+        self.intake.store(intake as u32, Ordering::SeqCst);
+        let before = self.asked.load(Ordering::SeqCst);
+        while self.asked.load(Ordering::SeqCst) < before + 3 {
+            thread::yield_now();
+        }
+    }
+
+    fn get(&self) -> Intake {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let all = [Intake::All, Intake::Fresh, Intake::Nothing];
+        let wanted = self.intake.load(Ordering::SeqCst);
+        all.into_iter().find(|one| *one as u32 == wanted).unwrap()
+    }
+}
+
+#[test]
+fn what_is_not_wanted_waits_in_the_kernel() {
+    let buffers = BufferPool::builder().build().unwrap();
+    let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
+    let (arrived, arrivals) = channel();
+    let wanted: Arc<Wanted> = Arc::default();
+    wanted
+        .intake
+        .store(Intake::Nothing as u32, Ordering::SeqCst);
+    let asked = wanted.clone();
+    let deliver = move |datagram: Datagram| drop(arrived.send(datagram));
+    udp.start(&buffers, &pool(), deliver, move || asked.get())
+        .unwrap();
+    client().send_to(b"early", udp.addresses()[0]).unwrap();
+    wanted.set(Intake::Nothing);
+    assert!(arrivals.try_recv().is_err());
+    wanted.intake.store(Intake::Fresh as u32, Ordering::SeqCst);
+    let datagram = arrivals.recv_timeout(HANG).expect("room again");
+    assert_eq!(&*datagram.payload, b"early", "nobody noted when it came");
+
+    wanted
+        .intake
+        .store(Intake::Nothing as u32, Ordering::SeqCst);
+    client().send_to(b"to wake it", udp.addresses()[0]).unwrap();
+    wanted.set(Intake::Nothing);
+    udp.stop_receiving();
 }

@@ -8,9 +8,11 @@ use std::{
 use kit::{Args, Output, args::refuse};
 use serde_json::Value;
 
+mod cores;
 mod registrar;
 mod usage;
 
+use cores::Cores;
 use registrar::Registrar;
 use usage::Usage;
 
@@ -19,9 +21,12 @@ fn main() {
     let (variant, scenario) = args.variant_and_scenario();
     let auth = args.number("auth") == 1;
     let is_watched = scenario == "storm-watchers";
-    let registrar = Registrar::start(variant, auth, is_watched);
+    if scenario == "storm-overload" {
+        return overload(&args, variant, auth).print();
+    }
+    let registrar = Registrar::start(variant, auth, is_watched, &Cores::all());
     let outcome = match scenario {
-        "storm" => offered(&args, &registrar),
+        "storm" | "storm-iax2" => offered(&args, &registrar),
         "storm-ceiling" => ceiling(&args, &registrar),
         "storm-contacts" => contacts(&args, &registrar),
         "storm-watchers" => watchers(&args, &registrar),
@@ -103,6 +108,41 @@ fn watchers(args: &Args, registrar: &Registrar) -> Outcome {
     }
 }
 
+/// Finds the ceiling of a registrar that has a share of a processor, and offers
+/// it so many hundredths of that: what it gets through.
+fn overload(args: &Args, variant: &str, auth: bool) -> Overload {
+    let [here, there] = Cores::apart(SERVER_PERCENT);
+    let registrar = Registrar::start(variant, auth, false, &here);
+    let (seconds, kind) = (args.number("seconds"), args.word("kind").unwrap_or(""));
+    let devices = match kind {
+        "refresh" => FLEET,
+        _ => INSERTS_PER_S * seconds,
+    };
+    let load = [("--devices", devices), ("--closed", CEILING_SLOTS)];
+    let ceiling = storm_on(&there, args, &registrar, &load, kind, seconds);
+    let ceiling_per_s = ceiling["register_per_s"].as_f64().unwrap_or(0.0);
+
+    let offered = (ceiling_per_s * args.number("percent") as f64 / 100.0) as u64;
+    let devices = match kind {
+        "refresh" => LARGE_FLEET,
+        _ => offered * seconds,
+    };
+    let load = [
+        ("--devices", devices),
+        ("--first", INSERTS_PER_S * seconds + 1),
+        ("--rate", offered),
+        ("--patience", PATIENCE_S),
+    ];
+    let base = Usage::of_tree(registrar.pid());
+    let report = storm_on(&there, args, &registrar, &load, kind, seconds);
+    let used = Usage::of_tree(registrar.pid());
+    Overload {
+        report,
+        ceiling_per_s,
+        cpu_s: used.cpu_s - base.cpu_s,
+    }
+}
+
 fn storm(
     args: &Args,
     registrar: &Registrar,
@@ -110,11 +150,28 @@ fn storm(
     kind: &str,
     seconds: u64,
 ) -> Value {
-    let mut command = Command::new(busyhour());
-    command.args(["storm", "--json", "--kind", kind, "--target"]);
-    command.arg(format!("127.0.0.1:{}", registrar.port));
+    storm_on(&Cores::all(), args, registrar, load, kind, seconds)
+}
+
+fn storm_on(
+    cores: &Cores,
+    args: &Args,
+    registrar: &Registrar,
+    load: &[(&str, u64)],
+    kind: &str,
+    seconds: u64,
+) -> Value {
+    let protocol = args.word("protocol").unwrap_or("sip");
+    let port = match protocol {
+        "iax2" => registrar.iax2_port,
+        _ => registrar.port,
+    };
+    let mut command = cores.command(busyhour());
+    command.args(["storm", "--json", "--kind", kind, "--protocol", protocol]);
+    command.args(["--target", &format!("127.0.0.1:{port}")]);
     for (name, value) in load {
-        command.args([name.to_string(), value.to_string()]);
+        let unit = if *name == "--patience" { "s" } else { "" };
+        command.args([name.to_string(), format!("{value}{unit}")]);
     }
     if kind == "refresh" {
         command.args(["--over", &format!("{seconds}s")]);
@@ -199,6 +256,34 @@ impl Outcome {
     }
 }
 
+/// What a registrar gets through of more than it can take.
+struct Overload {
+    report: Value,
+    /// What it took when it was offered no more than it could take.
+    ceiling_per_s: f64,
+    cpu_s: f64,
+}
+
+impl Overload {
+    fn print(&self) {
+        let number = |name: &str| self.report[name].as_f64().unwrap_or(0.0);
+        let goodput_per_s = number("goodput_per_s");
+        let mut output = Output::default();
+        output.figure("goodput_share", goodput_per_s / self.ceiling_per_s);
+        output.figure("goodput_per_s", goodput_per_s);
+        output.figure("ceiling_per_s", self.ceiling_per_s);
+        output.figure("begun_per_s", number("begun_per_s"));
+        output.figure("p50_us", number("p50_us"));
+        output.figure("p99_us", number("p99_us"));
+        output.figure("cpu_percent", self.cpu_s * 100.0 / number("seconds"));
+        output.check("acknowledged", count(&self.report, "acknowledged"));
+        // Where the load tool could not offer what it should, the row says nothing.
+        let is_held = number("begun_per_s") >= 0.95 * number("offered");
+        output.check("held", u64::from(is_held));
+        output.finish();
+    }
+}
+
 fn count(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or(0)
 }
@@ -208,6 +293,21 @@ const INSERTS_PER_S: u64 = 20_000;
 
 /// Devices that refresh round and round.
 const FLEET: u64 = 20_000;
+
+/// So many that hardly one is still under way when its turn comes again, at 100,000 a second.
+const LARGE_FLEET: u64 = 100_000;
+
+/// How long a device waits for its 200 that is offered to a registrar which has too much to do.
+const PATIENCE_S: u64 = 1;
+
+/// What a registrar has of a processor that is offered too much: the load tool
+/// takes about half of a processor for as many registrations as a server takes
+/// a whole one for, and is to offer twice what it takes, copies not counted.
+const SERVER_PERCENT: u64 = 40;
+
+/// Registrations under way at the ceiling of a server that has a share of a
+/// processor, and so does nothing for some milliseconds now and then.
+const CEILING_SLOTS: u64 = 256;
 
 /// Registrations under way where the scenario does not say.
 const SLOTS: u64 = 64;

@@ -11,22 +11,27 @@ use std::{
 use kit::args::refuse;
 use tempfile::TempDir;
 
+use crate::cores::Cores;
+
 pub struct Registrar {
     child: Child,
     pub port: u16,
+    /// Where IAX2 is spoken, by those who speak it.
+    pub iax2_port: u16,
     _folder: TempDir,
 }
 
 impl Registrar {
     /// With `is_watched` it tells watchers of registrations too.
-    pub fn start(variant: &str, auth: bool, is_watched: bool) -> Self {
+    pub fn start(variant: &str, auth: bool, is_watched: bool, cores: &Cores) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        let port = free_port();
+        let (port, iax2_port) = (free_port(), free_port());
+        let ports = [port, iax2_port];
         let mut command = match variant {
-            "busyhour" => busyhour(folder.path(), port, auth, "memory"),
-            "busyhour-durable" => busyhour(folder.path(), port, auth, "full"),
-            "kamailio" if is_watched => kamailio(folder.path(), &presence(port)),
-            "kamailio" => kamailio(folder.path(), &in_memory(port, auth)),
+            "busyhour" => busyhour(folder.path(), ports, auth, "memory", cores),
+            "busyhour-durable" => busyhour(folder.path(), ports, auth, "full", cores),
+            "kamailio" if is_watched => kamailio(folder.path(), &presence(port), cores),
+            "kamailio" => kamailio(folder.path(), &in_memory(port, auth), cores),
             other => refuse(&format!("no registrar {other}")),
         };
         command
@@ -37,6 +42,7 @@ impl Registrar {
         let registrar = Self {
             child,
             port,
+            iax2_port,
             _folder: folder,
         };
         registrar.wait_until_it_answers();
@@ -80,18 +86,25 @@ impl Drop for Registrar {
     }
 }
 
-fn busyhour(folder: &Path, port: u16, auth: bool, durability: &str) -> Command {
+fn busyhour(
+    folder: &Path,
+    [port, iax2_port]: [u16; 2],
+    auth: bool,
+    durability: &str,
+    cores: &Cores,
+) -> Command {
     let config = folder.join("busyhour.toml");
     let database = folder.join("busyhour.db");
     let auth = if auth { "digest" } else { "open" };
     let text = format!(
-        "[sip]\nlisten = [\"127.0.0.1:{port}\"]\nauth = \"{auth}\"\n[http]\nlisten = \"off\"\n\
+        "[sip]\nlisten = [\"127.0.0.1:{port}\"]\nauth = \"{auth}\"\n\
+         [iax2]\nlisten = [\"127.0.0.1:{iax2_port}\"]\n[http]\nlisten = \"off\"\n\
          [store]\npath = \"{}\"\ndurability = \"{durability}\"\n\
          [[account_range]]\nprefix = \"device\"\ncount = 1000000\npassword = \"secret\"\n",
         database.display()
     );
     fs::write(&config, text).expect("a configuration");
-    let mut command = Command::new(crate::busyhour());
+    let mut command = cores.command(crate::busyhour());
     command.arg("serve").arg("--config").arg(config);
     command
 }
@@ -141,10 +154,10 @@ fn presence(port: u16) -> String {
     )
 }
 
-fn kamailio(folder: &Path, text: &str) -> Command {
+fn kamailio(folder: &Path, text: &str, cores: &Cores) -> Command {
     let config = folder.join("kamailio.cfg");
     fs::write(&config, text).expect("a configuration");
-    let mut command = Command::new("kamailio");
+    let mut command = cores.command(Path::new("kamailio"));
     // In the foreground; 4 GiB of shared memory, which is taken as it is used.
     command
         .args(["-DD", "-E", "-m", "4096", "-M", "16", "-Y"])

@@ -3,10 +3,10 @@ use crate::{
     config::{self, Config, default_database},
     graphite::Source,
     net::{
-        Certificate, CertificateError, Sockets, StreamArrival, StreamOptions, StreamPolicy,
-        Streams, Udp, UdpOptions, address_problem,
+        Certificate, CertificateError, Datagram, Sockets, StreamArrival, StreamOptions,
+        StreamPolicy, Streams, Udp, UdpOptions, address_problem,
     },
-    server::{Server, ServerConfig},
+    server::{Intake, Server, ServerConfig},
     store::{self, MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store},
     web::{Access, Archives, Graphs, Web, WebOptions},
 };
@@ -128,18 +128,32 @@ impl Service {
         self.config.accounts.len() + self.server.stored_account_count() as u64
     }
 
+    /// Which datagrams the server takes.
+    fn intake(&self) -> impl Fn() -> Intake + Send + Sync + 'static {
+        let server = self.server.clone();
+        move || server.intake()
+    }
+
     fn receive(&self) -> Result<(), Failure> {
         let (buffers, pool) = (self.runtime.buffers(), self.runtime.pool());
         let (sip, iax2) = (self.server.clone(), self.server.clone());
-        let started = self.network.sip.start(buffers, pool, move |datagram| {
+        let deliver = move |datagram: Datagram| {
             let flow = datagram.flow;
             sip.datagram(flow.remote, flow.local, datagram.payload);
-        });
+        };
+        let started = self
+            .network
+            .sip
+            .start(buffers, pool, deliver, self.intake());
         started.map_err(Failure::running)?;
-        let started = self.network.iax2.start(buffers, pool, move |datagram| {
+        let deliver = move |datagram: Datagram| {
             let flow = datagram.flow;
             iax2.iax2_datagram(flow.remote, flow.local, datagram.payload);
-        });
+        };
+        let started = self
+            .network
+            .iax2
+            .start(buffers, pool, deliver, self.intake());
         started.map_err(Failure::running)?;
         let streams = self.server.clone();
         let deliver = move |flow, arrival| match arrival {

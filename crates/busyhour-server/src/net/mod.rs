@@ -9,6 +9,14 @@
 //! anew, and does their work itself, as a guest of the pool: to wake a worker
 //! costs more than a registration. Many are left to the workers.
 //!
+//! **More than can be done.** Before each call the receiver asks the server what
+//! it wants ([`Intake`](crate::server::Intake)). While as much waits inside as
+//! may, it rests for a millisecond and leaves what comes in the kernel, whose
+//! buffer drops what it has no room for at no cost to us. When that goes on, the
+//! kernel notes when each datagram comes, and what has waited for 250 ms is
+//! dropped unread (`dropped_stale`): the client sends it again after 500 ms, and
+//! to serve both copies would be half of the work in vain.
+//!
 //! **Out.** Each socket has a bounded queue and no thread. Whoever queues a
 //! datagram while nobody is sending, sends: its own and all that others queue
 //! meanwhile, up to [`BATCH_LEN`] a call (`sendmmsg`). So a lone answer leaves

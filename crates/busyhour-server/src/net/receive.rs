@@ -2,17 +2,22 @@ use super::{
     BATCH_LEN, Datagram,
     stats::{Counters, add},
 };
-use crate::server::Flow;
+use crate::server::{Flow, Intake};
 use busyhour::{
     buffer::{Buffer, BufferMut, BufferPool},
     pool::{Guest, TaskPool},
 };
 use nix::{
+    cmsg_space,
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         eventfd::EventFd,
-        socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg},
+        socket::{
+            ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt,
+            sockopt,
+        },
+        time::TimeSpec,
     },
 };
 use std::{
@@ -20,6 +25,7 @@ use std::{
     net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket},
     os::fd::{AsFd, AsRawFd},
     sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// The receiving half of one socket, run by its own thread.
@@ -39,18 +45,42 @@ struct Landing {
     /// Beside each slot, room for the rest of a datagram too long for it.
     spill: Vec<u8>,
     headers: MultiHeaders<SockaddrStorage>,
-    /// Length and source of each datagram of the last call.
-    arrivals: Vec<(usize, Option<SocketAddr>)>,
+    /// The datagrams of the last call.
+    arrivals: Vec<Landed>,
+    /// The kernel notes when each comes.
+    is_stamped: bool,
     /// How many the last call asked for.
     asked: usize,
 }
 
+/// What is known of a datagram beside its bytes.
+struct Landed {
+    len: usize,
+    source: Option<SocketAddr>,
+    /// When it came, since the Unix epoch, where that is noted.
+    came_at: Option<Duration>,
+}
+
 impl Receiver {
-    /// Hands every datagram to `deliver`, in order, until the stop signal.
-    pub(super) fn run(&self, pool: &TaskPool, deliver: &dyn Fn(Datagram)) {
+    /// Hands every datagram that `intake` wants to `deliver`, in order, until the
+    /// stop signal, and rests while it wants none.
+    pub(super) fn run(
+        &self,
+        pool: &TaskPool,
+        deliver: &dyn Fn(Datagram),
+        intake: &dyn Fn() -> Intake,
+    ) {
         let mut guest = pool.guest();
         let mut landing = Landing::new();
         loop {
+            let intake = intake();
+            if intake == Intake::Nothing {
+                match self.rest() {
+                    Waited::Stop => return,
+                    Waited::Datagram => continue,
+                }
+            }
+            self.stamp(&mut landing, intake == Intake::Fresh);
             match self.receive(&mut landing) {
                 Ok(()) => self.hand_on(&mut landing, &mut guest, deliver),
                 Err(Errno::EAGAIN) => {}
@@ -76,10 +106,15 @@ impl Receiver {
     fn hand_on(&self, landing: &mut Landing, guest: &mut Guest, deliver: &dyn Fn(Datagram)) {
         add(&self.counters.receive_calls, 1);
         let are_few = landing.arrivals.len() < FEW;
+        let since = landing.is_stamped.then(fresh_since);
         for index in 0..landing.arrivals.len() {
-            let (len, source) = landing.arrivals[index];
+            let Landed { len, source, .. } = landing.arrivals[index];
             add(&self.counters.received, 1);
             add(&self.counters.received_bytes, len);
+            if landing.arrivals[index].is_stale(since) {
+                add(&self.counters.dropped_stale, 1);
+                continue;
+            }
             let payload = landing.payload(index, len, &self.buffers);
             match (payload, source) {
                 (Some(payload), Some(remote)) => {
@@ -99,6 +134,16 @@ impl Receiver {
         }
     }
 
+    /// Has the kernel note from now on when datagrams come, or no longer.
+    fn stamp(&self, landing: &mut Landing, is_wanted: bool) {
+        if landing.is_stamped != is_wanted {
+            let set = setsockopt(&self.socket, sockopt::ReceiveTimestampns, &is_wanted);
+            // Without it all count as fresh.
+            landing.is_stamped = is_wanted && set.is_ok();
+            landing.headers = MultiHeaders::preallocate(BATCH_LEN, None);
+        }
+    }
+
     /// Sleeps until a datagram is there or the receiver shall end.
     fn wait(&self) -> Waited {
         let mut awaited = [
@@ -108,6 +153,19 @@ impl Receiver {
         // An interrupted or failed poll only means that the socket is tried again.
         let _ = poll(&mut awaited, PollTimeout::NONE);
         match awaited[1].any() {
+            Some(true) => Waited::Stop,
+            _ => Waited::Datagram,
+        }
+    }
+
+    /// Leaves what comes in the kernel for a moment, in which some hundred
+    /// requests are done at most: far less than what waits inside, so that
+    /// nobody who could work lacks it.
+    fn rest(&self) -> Waited {
+        let mut awaited = [PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
+        // A millisecond, the shortest there is; that it may fail means a look too early.
+        let _ = poll(&mut awaited, 1u8);
+        match awaited[0].any() {
             Some(true) => Waited::Stop,
             _ => Waited::Datagram,
         }
@@ -133,6 +191,7 @@ impl Landing {
             spill: vec![0; BATCH_LEN * DATAGRAM_LEN_MAX],
             headers: MultiHeaders::preallocate(BATCH_LEN, None),
             arrivals: Vec::with_capacity(BATCH_LEN),
+            is_stamped: false,
             asked: 0,
         }
     }
@@ -154,6 +213,12 @@ impl Landing {
     fn receive(&mut self, len: usize, socket: &UdpSocket) -> nix::Result<()> {
         self.arrivals.clear();
         self.asked = len;
+        if self.is_stamped {
+            // Anew each time: the kernel writes how much of the room it used over
+            // how much there is.
+            let room = cmsg_space!(TimeSpec);
+            self.headers = MultiHeaders::preallocate(len, Some(room));
+        }
         let spills = self.spill.chunks_exact_mut(DATAGRAM_LEN_MAX);
         let mut slices: Vec<[IoSliceMut<'_>; 2]> = self
             .slots
@@ -172,7 +237,11 @@ impl Landing {
             MsgFlags::MSG_DONTWAIT,
             None,
         )?;
-        let arrivals = received.map(|one| (one.bytes, one.address.as_ref().and_then(address)));
+        let arrivals = received.map(|one| Landed {
+            len: one.bytes,
+            source: one.address.as_ref().and_then(address),
+            came_at: one.cmsgs().ok().and_then(came_at),
+        });
         self.arrivals.extend(arrivals);
         Ok(())
     }
@@ -193,6 +262,29 @@ impl Landing {
     }
 }
 
+impl Landed {
+    /// Whether it came before `since`, and its sender has sent it again or soon
+    /// will. One that came long before tells that the clock was set.
+    fn is_stale(&self, since: Option<Duration>) -> bool {
+        let age = since.zip(self.came_at);
+        let older = age.and_then(|(since, came_at)| since.checked_sub(came_at));
+        older.is_some_and(|older| !older.is_zero() && older < CLOCK_WAS_SET)
+    }
+}
+
+/// What comes now and came a little before is fresh.
+fn fresh_since() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().saturating_sub(STALE)
+}
+
+fn came_at(messages: impl Iterator<Item = ControlMessageOwned>) -> Option<Duration> {
+    messages.into_iter().find_map(|message| match message {
+        ControlMessageOwned::ScmTimestampns(at) => Some(at.into()),
+        _ => None,
+    })
+}
+
 fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = storage.as_sockaddr_in().copied();
     let v6 = || storage.as_sockaddr_in6().copied();
@@ -202,7 +294,32 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
 
 /// Datagrams of one call that are no sign of load.
 const FEW: usize = 8;
+/// With what it waits inside, less than the half second after which a client
+/// sends again (RFC 3261's T1): otherwise each one would be done twice.
+const STALE: Duration = Duration::from_millis(250);
+/// No datagram waits as long in a socket that is read.
+const CLOCK_WAS_SET: Duration = Duration::from_secs(60);
 /// Room for every SIP message but the rare giant, which costs a copy.
 const SLOT_LEN: usize = 2048;
 /// More than UDP can carry, so that nothing is ever cut off.
 const DATAGRAM_LEN_MAX: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_is_what_came_before_unless_the_clock_was_set() {
+        let came = |came_at: Option<u64>| Landed {
+            len: 0,
+            source: None,
+            came_at: came_at.map(Duration::from_secs),
+        };
+        let since = Some(Duration::from_secs(1000));
+        assert!(came(Some(999)).is_stale(since));
+        assert!(!came(Some(1000)).is_stale(since));
+        assert!(!came(Some(5000)).is_stale(since));
+        assert!(!came(Some(900)).is_stale(since), "the clock was set");
+        assert!(!came(None).is_stale(since) && !came(Some(999)).is_stale(None));
+    }
+}

@@ -1,5 +1,5 @@
 use super::{BindError, bind::bind, receive::Receiver, send::SendQueue, stats::Counters};
-use crate::server::{Flow, Network, NetworkStats, SendError, Transport};
+use crate::server::{Flow, Intake, Network, NetworkStats, SendError, Transport};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     pool::TaskPool,
@@ -25,7 +25,7 @@ use std::{
 /// ```
 /// use busyhour::{buffer::BufferPool, pool::TaskPool};
 /// use busyhour_server::net::{Udp, UdpOptions};
-/// use busyhour_server::{server::Flow, server::Network};
+/// use busyhour_server::server::{Flow, Intake, Network};
 /// use std::sync::mpsc;
 ///
 /// let buffers = BufferPool::builder().build()?;
@@ -35,7 +35,8 @@ use std::{
 ///
 /// let (arrived, arrivals) = mpsc::channel();
 /// let pool = TaskPool::builder().workers(1).build()?;
-/// udp.start(&buffers, &pool, move |datagram| drop(arrived.send(datagram)))?;
+/// let deliver = move |datagram| drop(arrived.send(datagram));
+/// udp.start(&buffers, &pool, deliver, || Intake::All)?;
 /// let flow = Flow::udp(here, here);
 /// udp.send(flow, buffers.copy_from(b"hello")?)?;
 /// let datagram = arrivals.recv()?;
@@ -126,6 +127,8 @@ impl Udp {
     /// each datagram, in the order of arrival at that socket. While little comes in
     /// the thread is a guest of `pool` (one of eight) and does itself what `deliver`
     /// pushes there, which must not block: later datagrams wait for it.
+    /// `intake` is asked before each system call: what it does not want waits in the
+    /// kernel, or finds no room there and is lost, which is the cheapest way to lose it.
     ///
     /// # Errors
     ///
@@ -135,14 +138,15 @@ impl Udp {
         buffers: &BufferPool,
         pool: &TaskPool,
         deliver: impl Fn(Datagram) + Send + Sync + 'static,
+        intake: impl Fn() -> Intake + Send + Sync + 'static,
     ) -> io::Result<()> {
-        let deliver = Arc::new(deliver);
+        let hooks = Arc::new((deliver, intake));
         for (index, port) in self.sockets.iter().enumerate() {
             let receiver = port.receiver(buffers.clone(), self.stop.clone());
-            let (pool, deliver) = (pool.clone(), deliver.clone());
+            let (pool, hooks) = (pool.clone(), hooks.clone());
             let name = format!("bh-rx-{}-{index}", self.protocol.to_lowercase());
             let thread = thread::Builder::new().name(name);
-            let thread = thread.spawn(move || receiver.run(&pool, &*deliver))?;
+            let thread = thread.spawn(move || receiver.run(&pool, &hooks.0, &hooks.1))?;
             self.threads().push(thread);
         }
         Ok(())

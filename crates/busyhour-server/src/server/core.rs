@@ -3,6 +3,7 @@
 use super::{
     Limits, Network, ServerConfig,
     accounts::Directory,
+    backlog::Backlog,
     counters::{
         HintCounters, MailboxCounters, PublishCounters, RegistrarCounters, TrafficCounters,
         WatchCounters,
@@ -44,6 +45,7 @@ pub(super) struct Core {
     pub(super) is_listened: AtomicBool,
     pub(super) started_at: Instant,
     pub(super) overload: Overload,
+    pub(super) backlog: Backlog,
     counters: Counters,
 }
 
@@ -91,6 +93,7 @@ impl Core {
             is_listened: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),
             overload: Overload::new(),
+            backlog: Backlog::new(),
             parts,
             counters: Counters {
                 traffic: TrafficCounters::default(),

@@ -54,6 +54,8 @@ pub(super) struct Device {
     core: Weak<Core>,
     /// Requests that wait for their turn on the lane.
     queued: AtomicU32,
+    /// It has been registered.
+    is_known: AtomicBool,
     /// A `show` waits on the lane, and has not begun.
     is_shown_soon: AtomicBool,
     state: Mutex<State>,
@@ -112,6 +114,7 @@ impl Device {
             hash,
             core: Arc::downgrade(core),
             queued: AtomicU32::new(0),
+            is_known: AtomicBool::new(false),
             is_shown_soon: AtomicBool::new(false),
             state: Mutex::new(state),
         }
@@ -140,6 +143,7 @@ impl Device {
     pub(super) fn push(self: &Arc<Self>, core: &Core, job: Job) -> bool {
         let device = self.clone();
         self.queued.fetch_add(1, Ordering::Relaxed);
+        core.backlog.enter(self.is_known.load(Ordering::Relaxed));
         let arrive = move || {
             device.queued.fetch_sub(1, Ordering::Relaxed);
             device.arrive(job);
@@ -147,6 +151,7 @@ impl Device {
         let is_pushed = core.devices().lane(self.hash).try_push(arrive).is_ok();
         if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
+            core.backlog.leave();
         }
         is_pushed
     }
@@ -238,6 +243,7 @@ impl Device {
         let Some(core) = self.core.upgrade() else {
             return;
         };
+        core.backlog.leave();
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
@@ -515,7 +521,10 @@ impl Device {
             let _ = core.states().clear(&self.name());
         }
         match state.next_expiry() {
-            Some(deadline) => core.wake_device(self, deadline),
+            Some(deadline) => {
+                self.is_known.store(true, Ordering::Relaxed);
+                core.wake_device(self, deadline);
+            }
             None if state.rare.is_none() => self.retire(core, state),
             None => {}
         }

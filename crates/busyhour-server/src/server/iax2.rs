@@ -175,7 +175,9 @@ impl Core {
     }
 
     fn push_registration(self: &Arc<Self>, call: CallId, registration: Iax2Registration) {
-        if self.sheds(registration.aor.as_str()) {
+        // It was challenged, where anybody is.
+        let proves = || self.parts.authenticator.is_some();
+        if self.sheds(registration.aor.as_str(), proves) {
             return self.conclude_iax2(&call, &Verdict::Failed);
         }
         match self.devices().open(&registration.aor, self) {

@@ -47,6 +47,7 @@ mod alarm;
 mod attention;
 mod alerts;
 mod logins;
+mod backlog;
 mod overload;
 mod respond;
 mod listing;
@@ -63,7 +64,7 @@ pub use hint::HintView;
 pub use hints::{HintConfig, HintRefusal};
 pub use listing::{Listed, Listing, NamedPage};
 pub use mailboxes::MailboxRefusal;
-pub use network::{Network, NetworkStats, SendError, StreamStats};
+pub use network::{Intake, Network, NetworkStats, SendError, StreamStats};
 pub use provision::AccountError;
 pub use random::RandomError;
 pub use start::StartError;
@@ -161,6 +162,11 @@ impl Server {
     /// and leaves the rest to the pool.
     pub fn datagram(&self, from: SocketAddr, local: SocketAddr, datagram: Buffer) {
         self.message(Flow::udp(local, from), &datagram);
+    }
+
+    /// What whoever receives datagrams should hand on now.
+    pub fn intake(&self) -> Intake {
+        self.core.intake()
     }
 
     /// As [`datagram`](Self::datagram), for a message of any transport: one

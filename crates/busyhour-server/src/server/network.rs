@@ -39,6 +39,19 @@ pub trait Network: Send + Sync {
     }
 }
 
+/// Which datagrams a server wants to be handed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intake {
+    /// Whatever is there.
+    All,
+    /// What came a moment ago. The server can't keep up; what has waited long
+    /// is sent again, and one of the two is work in vain.
+    Fresh,
+    /// Nothing now: as many requests wait for their device as may, and what is
+    /// read would only wait behind them. Unread it costs nothing.
+    Nothing,
+}
+
 /// Why a datagram was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SendError {
@@ -67,6 +80,9 @@ pub struct NetworkStats {
     pub kernel_dropped: u64,
     /// Datagrams dropped because the packet memory was used up.
     pub dropped_no_buffer: u64,
+    /// Datagrams dropped because they had waited so long, of a server that could
+    /// not keep up, that their sender sends them again.
+    pub dropped_stale: u64,
     /// Receive calls that failed.
     pub receive_errors: u64,
     /// Datagrams and messages of connections whose handling panicked, which ended
@@ -177,6 +193,7 @@ sum_fields! { NetworkStats:
     receive_calls,
     kernel_dropped,
     dropped_no_buffer,
+    dropped_stale,
     receive_errors,
     panicked,
     sent,

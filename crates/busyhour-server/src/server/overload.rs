@@ -11,11 +11,15 @@
 //!
 //! What can't be done in time is refused before it costs anything, so that the
 //! work which is done is work that somebody still waits for.
+//!
+//! Where the receivers can rest, waits hardly get so long: the queue stands in
+//! the kernel then (see [`super::backlog`]), and that they rested half second
+//! after half second is what tells of it.
 
-use super::core::Core;
+use super::{Intake, core::Core};
 use busyhour::clock::Instant;
 use std::{
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -24,6 +28,8 @@ use std::{
 pub(super) enum Shedding {
     /// None of it.
     Nothing,
+    /// Some of the newcomers: as many as the backlog affords.
+    Surplus,
     /// Devices that are not known yet, and new subscriptions.
     Newcomers,
     /// Every registration and publication, and new subscriptions.
@@ -39,6 +45,8 @@ pub(super) struct Overload {
     ends_at_ns: AtomicU64,
     /// Of this interval so far; all ones where there was none.
     shortest_ns: AtomicU64,
+    /// Receivers rested in this interval, since too much waited.
+    has_rested: AtomicBool,
     /// What the interval before would shed by itself, in steps.
     level: AtomicU8,
     /// What is shed: as much as the last two intervals agree on.
@@ -50,6 +58,7 @@ impl Overload {
         Self {
             ends_at_ns: AtomicU64::new(0),
             shortest_ns: AtomicU64::new(NONE),
+            has_rested: AtomicBool::new(false),
             level: AtomicU8::new(0),
             steps: AtomicU8::new(0),
         }
@@ -65,14 +74,28 @@ impl Overload {
         }
     }
 
+    /// A receiver rests, since as much waits as may.
+    pub(super) fn record_rest(&self, now: Instant) {
+        self.advance(now);
+        if !self.has_rested.load(Ordering::Relaxed) {
+            self.has_rested.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// What is refused now.
     pub(super) fn shedding(&self, now: Instant) -> Shedding {
         self.advance(now);
         match self.steps.load(Ordering::Relaxed) {
             0 => Shedding::Nothing,
-            1 => Shedding::Newcomers,
+            1 => Shedding::Surplus,
+            2 => Shedding::Newcomers,
             _ => Shedding::All,
         }
+    }
+
+    /// Whether anything was refused when somebody last looked.
+    fn is_shedding(&self) -> bool {
+        self.steps.load(Ordering::Relaxed) > 0
     }
 
     /// Whoever sees an interval end draws the conclusion, and only that one.
@@ -88,15 +111,17 @@ impl Overload {
             return;
         }
         let shortest = self.shortest_ns.swap(NONE, Ordering::Relaxed);
+        let has_rested = self.has_rested.swap(false, Ordering::Relaxed);
         let is_old = now_ns >= ends_at + INTERVAL_NS;
         let level = match shortest {
             // Nobody came for as long as that: what was then is no more.
             _ if is_old => 0,
             // Nothing was begun: what was refused has made room.
-            NONE => self.steps.load(Ordering::Relaxed).saturating_sub(1),
-            wait if wait > WAIT_MAX_NS => 2,
-            wait if wait > WAIT_GOOD_NS => 1,
-            _ => 0,
+            NONE if self.steps.load(Ordering::Relaxed) > 2 => 2,
+            NONE => u8::from(has_rested),
+            wait if wait > WAIT_MAX_NS => 3,
+            wait if wait > WAIT_GOOD_NS => 2,
+            _ => u8::from(has_rested),
         };
         let before = self.level.swap(level, Ordering::Relaxed);
         self.steps.store(level.min(before), Ordering::Relaxed);
@@ -110,19 +135,39 @@ impl Core {
         self.overload.record(now, now - arrived_at);
     }
 
+    /// What receivers should hand on; see [`super::backlog`].
+    pub(super) fn intake(&self) -> Intake {
+        if !self.backlog.has_room() {
+            self.overload.record_rest(self.now());
+            return Intake::Nothing;
+        }
+        match self.overload.is_shedding() {
+            true => Intake::Fresh,
+            false => Intake::All,
+        }
+    }
+
     /// Whether a request for `aor` is refused at once, because the server can't
-    /// keep up; counted if so. Those who have something to lose come last.
-    pub(super) fn sheds(&self, aor: &str) -> bool {
+    /// keep up; counted if so. Those who have something to lose come last, and
+    /// so does whoever `proves` who he is: he was challenged already, and if he
+    /// is refused that was for nothing.
+    pub(super) fn sheds(&self, aor: &str, proves: impl Fn() -> bool) -> bool {
+        let is_newcomer = || !proves() && self.devices().find(aor).is_none();
         self.count_shed(match self.overload.shedding(self.now()) {
             Shedding::Nothing => false,
-            Shedding::Newcomers => self.devices().find(aor).is_none(),
+            Shedding::Surplus => is_newcomer() && self.backlog.affords_refusal(),
+            Shedding::Newcomers => is_newcomer(),
             Shedding::All => true,
         })
     }
 
     /// Whether who has nothing here yet is refused at once; counted if so.
     pub(super) fn sheds_newcomers(&self) -> bool {
-        self.count_shed(self.overload.shedding(self.now()) != Shedding::Nothing)
+        self.count_shed(match self.overload.shedding(self.now()) {
+            Shedding::Nothing => false,
+            Shedding::Surplus => self.backlog.affords_refusal(),
+            Shedding::Newcomers | Shedding::All => true,
+        })
     }
 
     fn count_shed(&self, sheds: bool) -> bool {
@@ -187,6 +232,22 @@ mod tests {
             overload.record(at(60_000 * minute), Duration::from_secs(9));
             assert_eq!(overload.shedding(at(60_000 * minute)), Shedding::Nothing);
         }
+    }
+
+    #[test]
+    fn receivers_that_rest_on_and_on_shed_what_is_too_much() {
+        let overload = Overload::new();
+        let rest = |millis| {
+            overload.record(at(millis), Duration::from_millis(40));
+            overload.record_rest(at(millis));
+            overload.shedding(at(millis))
+        };
+        assert_eq!(rest(1), Shedding::Nothing, "a crest");
+        assert_eq!(rest(502), Shedding::Nothing, "a long one");
+        assert_eq!(rest(1003), Shedding::Surplus);
+        overload.record(at(1504), Duration::from_millis(40));
+        overload.record(at(2005), Duration::from_millis(40));
+        assert_eq!(overload.shedding(at(2005)), Shedding::Nothing);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{
     watcher::Watcher,
 };
 use crate::{
-    proto::sip::{Message, Uri},
+    proto::sip::{HeaderName, Message, Uri},
     registrar::{Refusal, address_of_record},
     watch::{Subscribe, Subscription, write_accepted},
 };
@@ -70,7 +70,8 @@ impl Core {
         job: fn(Arrival) -> Job,
     ) -> Result<(), Refusal> {
         self.check_request_uri(request)?;
-        if self.sheds(aor) {
+        let proves = || (request.message.header(HeaderName::Authorization)).is_some();
+        if self.sheds(aor, proves) {
             return Err(self.overloaded());
         }
         if !self.admit_registration(request, aor)? {

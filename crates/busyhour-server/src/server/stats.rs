@@ -61,7 +61,10 @@ impl ServerStats {
             ("the kernel's receive buffer", network.kernel_dropped),
             ("store.queue", self.store.refused),
             ("the rows that wait to be removed", self.store.ended_dropped),
-            ("the time that requests may wait", traffic.shed),
+            (
+                "the time that requests may wait",
+                traffic.shed + network.dropped_stale,
+            ),
             ("wrong passwords", self.registrar.logins_paused),
             (
                 "the table of wrong passwords",

@@ -87,6 +87,10 @@ pub struct Storm {
     #[arg(long, default_value = "500ms", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub t1: Duration,
 
+    /// Give a registration up after this time [default: 64 times --t1, 4s in a ramp over UDP]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub patience: Option<Duration>,
+
     /// Threads, each with a socket of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
@@ -237,6 +241,8 @@ Examples:
   busyhour storm --closed 64 --kind refresh --over 10s
   busyhour storm --devices 1 --watchers 10000    one change that many are told
   busyhour storm --ramp --kind refresh           find the highest rate without a failure
+  busyhour storm --rate 100000 --kind refresh --over 10s --patience 2s
+                                                 more than it can take: how much gets through
 
 In user names and passwords {\x1b[0mn} stands for the number of the device, {n:06} for six digits of it.
 

@@ -44,6 +44,12 @@ pub struct Report {
     pub socket_errors: u64,
     /// Acknowledged a second.
     pub register_per_s: f64,
+    /// Begun a second while registrations were offered. Less than `offered` says
+    /// that the storm was the limit, or that its devices were still under way.
+    pub begun_per_s: f64,
+    /// Acknowledged a second while registrations were offered: of a server that
+    /// is offered more than it can take, what gets through.
+    pub goodput_per_s: f64,
     /// Latency from due to acknowledged, in microseconds.
     pub p50_us: f64,
     /// 99 of 100 were faster.
@@ -113,6 +119,7 @@ pub(super) struct Setting {
 impl Report {
     pub(super) fn new(setting: Setting, tally: &Tally, took: Duration) -> Self {
         let seconds = took.as_secs_f64();
+        let offering = tally.offering.unwrap_or_default();
         let micros = |quantile: f64| tally.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
         Self {
             protocol: setting.protocol,
@@ -135,6 +142,8 @@ impl Report {
             unexpected: tally.unexpected,
             socket_errors: tally.socket_errors,
             register_per_s: tally.acknowledged as f64 / seconds.max(f64::MIN_POSITIVE),
+            begun_per_s: offering.per_s(tally.sent),
+            goodput_per_s: offering.per_s(offering.acknowledged),
             p50_us: micros(0.5),
             p99_us: micros(0.99),
             p99_9_us: micros(0.999),
@@ -159,6 +168,7 @@ impl Report {
                 "acknowledged a second",
                 format!("{:.0}", self.register_per_s),
             ),
+            ("  while offered", format!("{:.0}", self.goodput_per_s)),
             ("latency p50", latency(self.p50_us)),
             ("latency p99", latency(self.p99_us)),
             ("latency p99.9", latency(self.p99_9_us)),

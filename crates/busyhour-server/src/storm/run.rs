@@ -137,6 +137,12 @@ impl Storm {
     }
 
     fn timing(&self) -> Timing {
+        let timing = self.usual_timing();
+        let give_up = self.patience.unwrap_or(timing.give_up);
+        Timing { give_up, ..timing }
+    }
+
+    fn usual_timing(&self) -> Timing {
         match self.transport {
             // Nothing is lost over a connection, so what is late there says
             // that the step is over the ceiling, and is no failure.
@@ -544,5 +550,8 @@ mod tests {
         assert_eq!(give_up(&["--ramp", "--transport", "tcp"]), timer_f);
         assert_eq!(give_up(&["--ramp"]), RAMP_PATIENCE);
         assert_eq!(give_up(&[]), timer_f);
+        let asked = Duration::from_secs(2);
+        assert_eq!(give_up(&["--patience", "2s"]), asked);
+        assert_eq!(give_up(&["--ramp", "--patience", "2s"]), asked);
     }
 }

@@ -26,6 +26,18 @@ pub(super) struct Tally {
     pub socket_errors: u64,
     /// From due to acknowledged, in nanoseconds.
     pub latency_ns: Histogram<u64>,
+    /// Where things stood when the last registration had been begun.
+    pub offering: Option<Offering>,
+}
+
+/// The part of a phase in which registrations were begun. What is acknowledged
+/// later, of a server that had too much to do, is no part of what it keeps up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Offering {
+    /// How long it was.
+    pub took: Duration,
+    /// Registrations that were acknowledged in it.
+    pub acknowledged: u64,
 }
 
 /// Why a registration failed.
@@ -75,7 +87,15 @@ impl Tally {
             socket_errors: 0,
             latency_ns: Histogram::new(SIGNIFICANT_DIGITS)
                 .unwrap_or_else(|_| unreachable!("3 digits are allowed")),
+            offering: None,
         }
+    }
+
+    /// No registration will be begun any more, so long after the first was due;
+    /// only the first call counts.
+    pub fn end_offering(&mut self, took: Duration) {
+        let acknowledged = self.acknowledged;
+        self.offering.get_or_insert(Offering { took, acknowledged });
     }
 
     pub fn fail(&mut self, failure: Failure) {
@@ -109,10 +129,49 @@ impl Tally {
             .failed
             .iter()
             .for_each(|(failure, count)| *self.failed.entry(*failure).or_default() += count);
+        self.offering = Offering::sum(self.offering, other.offering);
         // Both histograms grow as needed, so adding one to the other can't fail.
         let _ = self.latency_ns.add(&other.latency_ns);
     }
 }
 
+impl Offering {
+    /// Of threads that offered side by side.
+    fn sum(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let (Some(one), Some(other)) = (one, other) else {
+            return one.or(other);
+        };
+        Some(Self {
+            took: one.took.max(other.took),
+            acknowledged: one.acknowledged + other.acknowledged,
+        })
+    }
+
+    /// So many of something in it, a second.
+    pub fn per_s(&self, count: u64) -> f64 {
+        count as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
 /// Latencies are kept to a thousandth of their value.
 const SIGNIFICANT_DIGITS: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_acknowledged_after_the_last_was_offered_is_no_goodput() {
+        let mut tally = Tally::new();
+        tally.acknowledge(Duration::from_millis(1));
+        tally.end_offering(Duration::from_secs(2));
+        tally.acknowledge(Duration::from_secs(9));
+        tally.end_offering(Duration::from_secs(10));
+        let mut sum = Tally::new();
+        sum.merge(&tally);
+        sum.merge(&tally);
+        assert_eq!(sum.acknowledged, 4);
+        let offering = sum.offering.unwrap();
+        assert_eq!(offering.per_s(offering.acknowledged), 1.0);
+    }
+}
