@@ -1,9 +1,6 @@
 //! Registrars as processes on loopback, under the same load: `busyhour storm`.
 
-use std::{
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{path::Path, process::Stdio};
 
 use kit::{Args, Output, args::refuse};
 use serde_json::Value;
