@@ -4,8 +4,8 @@ use busyhour::clock::{Instant, UnixTime};
 use busyhour_server::{
     proto::sip::Message,
     registrar::{
-        BindingChange, BindingId, Bindings, Flow, Moment, Policy, REMOVED_FOR, Refusal,
-        Registration, Tally, Transport, write_answer, write_refusal,
+        Binding, BindingChange, BindingId, Bindings, Flow, Moment, Policy, REMOVED_FOR, Refusal,
+        Registration, Restored, Tally, Transport, write_answer, write_refusal,
     },
 };
 use std::time::Duration;
@@ -448,7 +448,8 @@ fn bindings_run_out_and_are_restored_with_what_is_left() {
         unix: registrar.at.unix + Duration::from_secs(100),
     };
     let mut restored = Bindings::default();
-    assert!(restored.restore(kept.id, kept.contact.clone(), kept.lease, restart));
+    let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease, restart);
+    assert_eq!(outcome, Restored::Taken);
     assert_eq!(
         restored.next_expiry(),
         Some(Instant::from_nanos(410_000_000_000))
@@ -457,7 +458,8 @@ fn bindings_run_out_and_are_restored_with_what_is_left() {
         unix: registrar.at.unix + Duration::from_secs(511),
         ..restart
     };
-    assert!(!restored.restore(kept.id, kept.contact.clone(), kept.lease, too_late));
+    let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease, too_late);
+    assert_eq!(outcome, Restored::Over);
 }
 
 #[test]
@@ -470,11 +472,44 @@ fn a_calendar_stepped_back_makes_no_binding_immortal() {
         unix: UnixTime::from_secs(1_600_000_000),
     };
     let mut restored = Bindings::default();
-    restored.restore(kept.id, kept.contact.clone(), kept.lease, last_year);
+    let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease, last_year);
+    assert_eq!(outcome, Restored::Taken);
     assert_eq!(
         restored.next_expiry(),
         Some(Instant::from_nanos(600_000_000_000))
     );
+}
+
+#[test]
+fn of_two_stored_for_one_contact_the_newer_comes_back() {
+    let mut registrar = Registrar::default();
+    registrar.accept(1, "Contact: <sip:a@192.0.2.1>;expires=600");
+    let [ended] = active(&registrar).try_into().unwrap();
+    registrar.pass(600);
+    registrar.bindings.expire(registrar.at.now);
+    let again = "Contact: <sip:a@192.0.2.1>, <sip:b@192.0.2.1>";
+    registrar.accept(2, again);
+    let newer = active(&registrar);
+    let in_time = Moment {
+        now: Instant::ZERO,
+        unix: UnixTime::from_secs(1_700_000_300),
+    };
+    let mut restored = Bindings::default();
+    let mut restore =
+        |one: &Binding| restored.restore(one.id, one.contact.clone(), one.lease, in_time);
+    assert_eq!(restore(&ended), Restored::Taken);
+    let Restored::InsteadOf(displaced) = restore(&newer[0]) else {
+        panic!("both are there");
+    };
+    assert_eq!(displaced.id, ended.id);
+    assert_eq!(restore(&newer[1]), Restored::Taken);
+    let ids = restored.active(in_time.now).map(|binding| binding.id);
+    assert!(ids.eq(newer.iter().map(|binding| binding.id)));
+}
+
+fn active(registrar: &Registrar) -> Vec<Binding> {
+    let active = registrar.bindings.active(registrar.at.now);
+    active.cloned().collect()
 }
 
 /// One address of record and the REGISTERs it gets.

@@ -116,6 +116,14 @@ impl Binding {
         !self.lease.removed && self.expires_at > now
     }
 
+    /// As the store has to forget it.
+    pub(crate) fn ended(&self) -> EndedBinding {
+        EndedBinding {
+            id: self.id,
+            expires_at: self.lease.expires_at,
+        }
+    }
+
     pub(super) fn put(&self, aor: &str) -> BindingChange {
         BindingChange::Put {
             id: self.id,

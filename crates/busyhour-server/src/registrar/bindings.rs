@@ -21,13 +21,33 @@ pub struct Expired {
     pub active_count: usize,
 }
 
+/// What became of a stored binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Restored {
+    /// It is back.
+    Taken,
+    /// It is back, and this one, which had ended, is not: the store may forget it.
+    InsteadOf(Binding),
+    /// Its lease is over: the store may forget it.
+    Over,
+}
+
 impl Bindings {
-    /// Takes a stored binding back in. Returns `false`, and takes nothing, when
-    /// its lease is over: the store may forget it.
-    pub fn restore(&mut self, id: BindingId, contact: Contact, lease: Lease, at: Moment) -> bool {
+    /// Takes a stored binding back in, after those with lesser ids.
+    ///
+    /// Of two for one contact the one with the lesser id had ended, or the other
+    /// would have been a refresh of it; its row was still to be removed, and the
+    /// clock has been set back since.
+    pub fn restore(
+        &mut self,
+        id: BindingId,
+        contact: Contact,
+        lease: Lease,
+        at: Moment,
+    ) -> Restored {
         let remaining = lease.remaining(at.unix);
         if remaining.is_zero() {
-            return false;
+            return Restored::Over;
         }
         let restored = Binding {
             id,
@@ -35,9 +55,13 @@ impl Bindings {
             lease,
             expires_at: at.now + remaining,
         };
+        let is_same = |before: &Binding| before.contact.is_replaced_by(&restored.contact);
+        if let Some(index) = self.list.iter().position(is_same) {
+            return Restored::InsteadOf(std::mem::replace(&mut self.list[index], restored));
+        }
         let before = std::mem::take(&mut self.list).into_iter();
         self.list = before.chain([restored]).collect();
-        true
+        Restored::Taken
     }
 
     /// The bindings that are valid at `now`, in the order in which they were made.
@@ -63,10 +87,7 @@ impl Bindings {
         let is_over = |binding: &Binding| binding.expires_at <= now;
         for binding in self.list.iter().filter(|binding| is_over(binding)) {
             expired.active_count += usize::from(!binding.lease.removed);
-            expired.ended.push(EndedBinding {
-                id: binding.id,
-                expires_at: binding.lease.expires_at,
-            });
+            expired.ended.push(binding.ended());
         }
         if !expired.ended.is_empty() {
             let all = std::mem::take(&mut self.list).into_iter();

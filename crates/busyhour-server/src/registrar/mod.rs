@@ -29,7 +29,7 @@ pub(crate) use address::user_of;
 pub use address::{Domains, address_of_record};
 pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, EndedBinding, Lease, Moment};
-pub use bindings::{Bindings, Expired, REMOVED_FOR};
+pub use bindings::{Bindings, Expired, REMOVED_FOR, Restored};
 pub use contact::{Contact, ContactParts};
 pub use date::HttpDate;
 pub use flow::{Flow, Transport, UnknownTransport, source_of};

@@ -2,7 +2,7 @@
 //! are, and over which of their flows.
 
 use super::{Contact, ContactWish, Refusal};
-use crate::proto::sip::{HeaderName, Message, Params, ParseError};
+use crate::proto::sip::{HeaderName, Message, Params, ParseError, Uri};
 
 /// One flow of one device: the key of its binding in place of the contact URI
 /// (RFC 5626 §6).
@@ -71,6 +71,21 @@ impl Contact {
     /// The key of its binding, where the device gave one.
     pub fn flow_key(&self) -> Option<FlowKey<'_>> {
         FlowKey::of(&Params::parse(self.parameters())?)
+    }
+
+    /// Whether a registration of `newer` is one of this binding: of the same flow
+    /// of the same device (RFC 5626 §6), else of an equal URI (RFC 3261 §10.3).
+    pub(super) fn is_replaced_by(&self, newer: &Self) -> bool {
+        if let Some(key) = newer.flow_key() {
+            return self.flow_key() == Some(key);
+        }
+        let is_equal = || Uri::parse(newer.uri()).is_some_and(|uri| self.has_uri(&uri));
+        self.uri() == newer.uri() || is_equal()
+    }
+
+    /// Whether its URI is equal to `wanted` (RFC 3261 §19.1.4).
+    pub(super) fn has_uri(&self, wanted: &Uri<'_>) -> bool {
+        Uri::parse(self.uri()).is_some_and(|uri| uri.matches(wanted))
     }
 
     /// The public GRUU of the device, without `sip:` headers or ports: its

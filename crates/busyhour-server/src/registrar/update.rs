@@ -150,8 +150,7 @@ impl Draft<'_, '_> {
             return Ok(Some(same_text));
         }
         let wanted = Uri::parse(uri).ok_or(Refusal::BadRequest("Bad Contact".into()))?;
-        let same = |stored: &str| Uri::parse(stored).is_some_and(|uri| uri.matches(&wanted));
-        Ok(list.iter().position(|b| same(b.contact.uri())))
+        Ok(list.iter().position(|b| b.contact.has_uri(&wanted)))
     }
 
     /// Where the registration stands against the one that made a binding.

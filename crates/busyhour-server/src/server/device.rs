@@ -28,7 +28,7 @@ use crate::{
     proto::sip::Message,
     registrar::{
         Binding, BindingChange, BindingId, Bindings, Contact, Flow, Lease, Moment, Refusal,
-        Registration, Tally, Update, write_answer,
+        Registration, Restored, Tally, Update, write_answer,
     },
     store::{Change, CommitError},
     watch::{DeviceState, MessageSummary, Package, Publications, Published, RegistrationState},
@@ -163,7 +163,7 @@ impl Device {
         contact: Contact,
         lease: Lease,
         at: Moment,
-    ) -> bool {
+    ) -> Restored {
         self.lock().bindings.restore(id, contact, lease, at)
     }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     auth::{Authenticator, RealmError},
-    registrar::{Domains, EndedBinding},
+    registrar::{Domains, EndedBinding, Restored},
     store::{Account, Contents, SettingKind, Store, StoreError, StoredBinding},
 };
 use busyhour::{runtime::Runtime, timer::AddError};
@@ -115,10 +115,19 @@ impl Core {
             } = binding;
             let expires_at = lease.expires_at;
             let device = self.devices().reopen(aor, self);
-            match device.restore(id, contact, lease, at) {
-                true if lease.removed => {}
-                true => self.counters().registrar.restored.increment(),
-                false => over.push(EndedBinding { id, expires_at }),
+            let is_more = match device.restore(id, contact, lease, at) {
+                Restored::Taken => true,
+                Restored::InsteadOf(ended) => {
+                    over.push(ended.ended());
+                    ended.lease.removed
+                }
+                Restored::Over => {
+                    over.push(EndedBinding { id, expires_at });
+                    false
+                }
+            };
+            if is_more && !lease.removed {
+                self.counters().registrar.restored.increment();
             }
         }
         for device in self.devices().all() {
