@@ -40,14 +40,17 @@ as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 echo "install-deps: installing ${missing[*]}"
 
-# Servers among the packages are started by the tests themselves, with settings of their own. Where no systemd runs, some
-# packages' own scripts fail for want of it: they get one that agrees to everything.
+# The tests start the servers among the packages themselves, with their own settings. Where systemd is installed but does
+# not run, the scripts of some packages call systemctl and fail. A stand-in that always succeeds takes its place. apt gives
+# these scripts a PATH of its own (DPkg::Path), so the stand-in must be named there.
 stand_in=$(mktemp -d)
+chmod 755 "$stand_in"
 trap 'rm -rf "$stand_in"' EXIT
 if [ ! -d /run/systemd/system ]; then
   printf '#!/bin/sh\nexit 0\n' >"$stand_in/systemctl"
-  chmod +x "$stand_in/systemctl"
+  chmod 755 "$stand_in/systemctl"
 fi
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 PATH="$stand_in:$PATH" \
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+  apt-get install -y -qq --no-install-recommends \
+  -o DPkg::Path="$stand_in:/usr/sbin:/usr/bin:/sbin:/bin" "${missing[@]}" >/dev/null
