@@ -1,0 +1,10 @@
+//! One source or one account takes all it can of one resource; another device
+//! registers, subscribes and is told all the same. One test for each row of
+//! docs/limits.md, against the real program over real sockets.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bystander;
+mod phone;
+mod queue;
