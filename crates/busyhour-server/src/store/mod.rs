@@ -188,4 +188,7 @@ pub struct StoreStats {
     pub ended_dropped: u64,
     /// The last failure, empty when there was none.
     pub last_error: String,
+    /// Why nothing can be stored at the moment, such as a database file that was
+    /// deleted; empty when it can.
+    pub lost: String,
 }

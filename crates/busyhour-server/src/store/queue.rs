@@ -159,6 +159,11 @@ impl Queue {
         self.lock().trouble = Some(error);
     }
 
+    /// Notes why nothing can be stored for now; empty when it can.
+    pub(super) fn note_lost(&self, reason: &str) {
+        self.lock().stats.lost = reason.to_owned();
+    }
+
     /// Fails what waits and was not yet taken.
     fn fail_waiting(&self, error: &CommitError) {
         let group = std::mem::take(&mut self.lock().waiting);

@@ -27,6 +27,9 @@ pub(super) fn verdict(draining: bool, kept: &[Arc<Sample>]) -> Result<(), String
         return Ok(());
     };
     let (before, now) = (&first.stats.store, &last.stats.store);
+    if !now.lost.is_empty() {
+        return Err(format!("nothing can be stored: {}", now.lost));
+    }
     if now.failed > before.failed {
         return Err(format!("the store fails: {}", now.last_error));
     }

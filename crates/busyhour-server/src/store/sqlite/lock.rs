@@ -2,18 +2,26 @@
 //!
 //! The lock lives on `<database>.lock` and not on the database, so that tools
 //! may still read and write accounts through SQLite while a server runs. The
-//! operating system releases it when the process ends, however it ends; the
-//! process id inside is only there to be shown.
+//! operating system releases it when the process ends, however it ends.
+//!
+//! `flock` needs no permission to write, so whoever may open the file may lock it.
+//! Therefore it is for its user alone, also where an older version made it
+//! readable. Deleting it would let a second server lock a new one: the first
+//! server looks for it before each transaction. It makes it again where there is
+//! none, and stops writing where another one is there.
 
-use super::StoreError;
+use super::{StoreError, files::FileId};
 use std::{
-    fs::{File, OpenOptions, TryLockError},
-    io::{Read, Seek, SeekFrom, Write},
+    fs::{self, File, OpenOptions, Permissions, TryLockError},
+    io,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 /// Held for as long as a server uses the database.
 pub(super) struct DatabaseLock {
+    path: PathBuf,
+    id: FileId,
     _file: File,
 }
 
@@ -24,20 +32,67 @@ impl DatabaseLock {
             path: path.clone(),
             source,
         };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(wrap)?;
-        match file.try_lock() {
-            Ok(()) => write_pid(&mut file).map_err(wrap)?,
-            Err(TryLockError::WouldBlock) => return Err(in_use(database, &mut file)),
-            Err(TryLockError::Error(source)) => return Err(wrap(source)),
+        loop {
+            let file = open(&path, false).map_err(wrap)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(in_use(database, &file)),
+                Err(TryLockError::Error(source)) => return Err(wrap(source)),
+            }
+            let id = FileId::of(&file.metadata().map_err(wrap)?);
+            // Somebody may have deleted it between the two steps.
+            if FileId::at(&path).is_ok_and(|found| found == id) {
+                let (path, _file) = (path, file);
+                return Ok(Self { path, id, _file });
+            }
         }
-        Ok(Self { _file: file })
     }
+
+    /// Whether the path still leads to the locked file; one that was deleted is
+    /// made again.
+    ///
+    /// # Errors
+    ///
+    /// What is there instead.
+    pub(super) fn is_held(&mut self) -> Result<(), String> {
+        match FileId::at(&self.path) {
+            Ok(found) if found == self.id => Ok(()),
+            Ok(_) => Err(self.said("was replaced, so another server may use the database")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_again(),
+            Err(error) => Err(self.said(&format!("cannot be found: {error}"))),
+        }
+    }
+
+    fn make_again(&mut self) -> Result<(), String> {
+        let made = open(&self.path, true).and_then(|file| {
+            file.try_lock()?;
+            Ok((FileId::of(&file.metadata()?), file))
+        });
+        let (id, file) = made.map_err(|error| {
+            self.said(&format!("was deleted and cannot be made again: {error}"))
+        })?;
+        let path = self.path.display();
+        tracing::warn!(%path, "the lock file was deleted while the server runs; made again");
+        (self.id, self._file) = (id, file);
+        Ok(())
+    }
+
+    fn said(&self, problem: &str) -> String {
+        format!("its lock file {} {problem}", self.path.display())
+    }
+}
+
+fn open(path: &Path, is_new: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(MODE);
+    let file = match is_new {
+        true => options.create_new(true).open(path)?,
+        false => options.create(true).truncate(false).open(path)?,
+    };
+    if file.metadata()?.permissions().mode() & 0o777 != MODE {
+        file.set_permissions(Permissions::from_mode(MODE))?;
+    }
+    Ok(file)
 }
 
 fn lock_path(database: &Path) -> PathBuf {
@@ -46,19 +101,30 @@ fn lock_path(database: &Path) -> PathBuf {
     path.into()
 }
 
-fn write_pid(file: &mut File) -> std::io::Result<()> {
-    file.set_len(0)?;
-    file.seek(SeekFrom::Start(0))?;
-    write!(file, "{}", std::process::id())
-}
-
-fn in_use(database: &Path, file: &mut File) -> StoreError {
-    let mut holder = String::new();
-    let read = file.take(PID_LEN_MAX).read_to_string(&mut holder);
+fn in_use(database: &Path, file: &File) -> StoreError {
+    let id = file.metadata().ok().map(|found| FileId::of(&found));
     StoreError::InUse {
         path: database.to_owned(),
-        pid: read.ok().and_then(|_| holder.trim().parse().ok()),
+        pid: id.and_then(holder),
     }
 }
 
-const PID_LEN_MAX: u64 = 16;
+/// The process that the kernel knows to hold the lock (proc_locks(5)).
+fn holder(id: FileId) -> Option<u32> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| holder_in(line, id))
+}
+
+/// Of a line such as `1: FLOCK  ADVISORY  WRITE 4711 fd:00:131 0 EOF`.
+fn holder_in(line: &str, id: FileId) -> Option<u32> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    match fields[..] {
+        [_, "FLOCK", _, _, pid, place, ..] if id.is_at(place) => {
+            pid.parse().ok().filter(|pid| *pid > 0)
+        }
+        _ => None,
+    }
+}
+
+/// For the server's user alone.
+const MODE: u32 = 0o600;

@@ -1,6 +1,7 @@
 //! SQLite in WAL mode: one writer thread, group commit, one server a database.
 
 mod book;
+mod files;
 mod load;
 mod lock;
 mod schema;
@@ -15,6 +16,7 @@ use super::{
 use crate::registrar::EndedBinding;
 pub(super) use book::SqliteBook;
 use busyhour::pool::TaskPool;
+use files::{FileId, Files};
 use lock::DatabaseLock;
 use rusqlite::Connection;
 use std::{
@@ -74,10 +76,16 @@ impl SqliteStore {
     /// file is not a database, or a newer program made its schema.
     pub fn open(options: SqliteOptions) -> Result<Self, StoreError> {
         let lock = DatabaseLock::acquire(&options.path)?;
+        make_file(&options.path)?;
+        let id = FileId::at(&options.path).map_err(|source| StoreError::Path {
+            path: options.path.clone(),
+            source,
+        })?;
         let connection = connect(&options)?;
+        let files = Files::opened(&options.path, id, lock);
         let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
         let feed = Arc::new(AccountFeed::default());
-        let writer = Writer::new(connection, queue.clone(), feed.clone(), lock);
+        let writer = Writer::new(connection, queue.clone(), feed.clone(), files);
         let thread = thread::Builder::new()
             .name(WRITER_THREAD.to_owned())
             .spawn(move || writer.run())

@@ -1,6 +1,6 @@
 //! The one thread that writes: take what has arrived, one transaction, tell all.
 
-use super::{load, lock::DatabaseLock};
+use super::{files::Files, load};
 use crate::registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use crate::store::{
     Account, AccountNews, Change, CommitError,
@@ -13,7 +13,7 @@ use busyhour::clock::UnixTime;
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
 use std::{sync::Arc, time::Instant};
 
-/// Owns the connection, and the lock for as long as it runs.
+/// Owns the connection and its files, and with them the lock, for as long as it runs.
 pub(super) struct Writer {
     connection: Connection,
     queue: Arc<Queue>,
@@ -21,7 +21,10 @@ pub(super) struct Writer {
     looks: Pace,
     /// Portions of what has ended that were removed.
     portions: u64,
-    _lock: DatabaseLock,
+    /// After the connection, so that the lock goes last.
+    files: Files,
+    /// What is wrong with the files, empty when nothing is.
+    trouble: String,
 }
 
 impl Writer {
@@ -29,7 +32,7 @@ impl Writer {
         connection: Connection,
         queue: Arc<Queue>,
         feed: Arc<AccountFeed>,
-        lock: DatabaseLock,
+        files: Files,
     ) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Self {
@@ -38,7 +41,8 @@ impl Writer {
             feed,
             looks: Pace::default(),
             portions: 0,
-            _lock: lock,
+            files,
+            trouble: String::new(),
         }
     }
 
@@ -51,17 +55,32 @@ impl Writer {
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.looks.is_due() {
+            if self.looks.is_due() && self.look_at_files().is_ok() {
                 self.look_at_accounts();
             }
         }
     }
 
+    /// Whether what is written is found again. A change is logged and told to the queue.
+    fn look_at_files(&mut self) -> Result<(), CommitError> {
+        let trouble = self.files.check().err().unwrap_or_default();
+        if trouble != self.trouble {
+            match trouble.is_empty() {
+                true => tracing::warn!("the database is back where it was; registrations go on"),
+                false => tracing::error!(%trouble, "{}", LOST),
+            }
+            self.queue.note_lost(&trouble);
+            self.trouble = trouble;
+        }
+        match self.trouble.is_empty() {
+            true => Ok(()),
+            false => Err(CommitError::new(self.trouble.as_str())),
+        }
+    }
+
     fn write(&mut self, group: Vec<Batch>, teller: &mut Teller) {
         let begun = Instant::now();
-        let outcome = self
-            .transact(&group)
-            .map_err(|error| CommitError::new(error.to_string()));
+        let outcome = self.commit(&group);
         let changes = group.iter().map(|batch| batch.changes.len() as u64).sum();
         if let Ok(Some((from, to))) = outcome
             && !self.feed.changed(changes_of(&group), from, to)
@@ -71,6 +90,14 @@ impl Writer {
         let outcome = outcome.map(drop);
         self.queue.finish(changes, begun.elapsed(), &outcome);
         teller.tell(&self.queue, group, &outcome);
+    }
+
+    /// Fails also where the files were lost meanwhile: then nobody finds what was committed.
+    fn commit(&mut self, group: &[Batch]) -> Result<Option<(u64, u64)>, CommitError> {
+        self.look_at_files()?;
+        let outcome = self.transact(group);
+        let outcome = outcome.map_err(|error| CommitError::new(error.to_string()))?;
+        self.look_at_files().map(|()| outcome)
     }
 
     /// The revisions of accounts before and after, when the group changes some.
@@ -97,6 +124,9 @@ impl Writer {
 
     /// Nobody waits for this.
     fn forget(&mut self, portion: &[EndedBinding]) {
+        if self.look_at_files().is_err() {
+            return self.queue.finish_ended(portion, false);
+        }
         let outcome = self.remove(portion);
         if let Err(error) = &outcome {
             tracing::warn!(%error, "rows of what has ended stay for now");
@@ -282,6 +312,9 @@ fn nanos(time: UnixTime) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
+const LOST: &str = "the database is lost: registrations are answered 503. Put the file back, \
+    or stop the server and start it with what is there now; what was registered then has to \
+    register again";
 const PUT_CONTACT: &str = "INSERT OR REPLACE INTO contact \
     (id, aor, uri, parameters, q_milli, call_id, path, user_agent, remote, local) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
