@@ -32,7 +32,7 @@ const LIBRARY: Layers = Layers {
         arrow("pool", &["task", "run_queue"]),
         arrow("serializer", &["task", "run_queue", "pool"]),
         arrow("timer", &["task", "heap", "pool", "serializer"]),
-        arrow("bus", &["task", "serializer", "timer"]),
+        arrow("bus", &["task", "pool", "serializer", "timer"]),
         arrow(
             "runtime",
             &[

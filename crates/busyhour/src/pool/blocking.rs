@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use super::{phase::Phase, shared::Shared, worker::Seat};
+use super::{context, phase::Phase, shared::Shared, worker::Seat};
 
 /// How many workers are blocked and said so.
 #[derive(Debug, Default)]
@@ -15,6 +15,15 @@ impl Blocked {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs `f`, which may block. If this thread is a worker, of whichever pool,
+/// another one sees to its queues meanwhile.
+pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    match context::current_pool() {
+        Some(pool) => pool.blocking(f),
+        None => f(),
     }
 }
 

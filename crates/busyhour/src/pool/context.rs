@@ -24,7 +24,7 @@ thread_local! {
     static SPENT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The pool that this thread works for (by address, never followed), its place
+/// The pool that this thread works for, which lives until it is taken away, its place
 /// if it is one of the workers, and the entity whose task it runs.
 struct Context {
     pool: Cell<*const Shared>,
@@ -228,6 +228,24 @@ pub(crate) fn within<R>(pool: &Shared, entity: Option<EntityRef<'_>>, f: impl Fn
         outer
     });
     f()
+}
+
+/// Runs `f`, which runs one task more, as a part of the task that this thread is
+/// in. A thread that gathers is in none, and in nobody's task meanwhile.
+pub(super) fn as_part_of_the_task<R>(pool: &Shared, f: impl FnOnce() -> R) -> R {
+    debug_assert!(is_inside(pool));
+    match is_gathering() {
+        true => within(pool, None, f),
+        false => f(),
+    }
+}
+
+/// The pool that this thread works for.
+pub(super) fn current_pool() -> Option<Arc<Shared>> {
+    let pool = CONTEXT.with(|context| context.pool.get());
+    // SAFETY: it is null, or `become_worker`, `as_worker` or `within` put it
+    // there, whose caller keeps the pool until it is taken away again.
+    unsafe { pool.as_ref() }.and_then(Shared::to_arc)
 }
 
 /// The entity whose task this thread runs.

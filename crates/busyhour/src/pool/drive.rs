@@ -5,13 +5,14 @@ use std::sync::Arc;
 use super::{
     PushError, WaitError,
     berth::Berth,
-    context::{current_entity, within},
+    blocking::blocking,
+    context::{self, within},
     phase::Phase,
     reply::Reply,
     shared::Shared,
     simulated::Step,
     turn::Turn,
-    waits::Waiting,
+    waits::{Waiting, wait_for_ref},
 };
 use crate::task::Task;
 
@@ -28,7 +29,8 @@ impl Shared {
                 self.run_here(task);
             }
             Some(Step::Entity(token)) => {
-                let _beneath = self.stands_on(token.entity_ref().to_arc());
+                // Whoever waits on this thread cannot end before the entity that is run on top.
+                let _beneath: Option<Waiting> = wait_for_ref(token.entity_ref()).ok();
                 if let Some(token) = token.run(&mut Turn::single(self)) {
                     self.schedule(token);
                 }
@@ -48,19 +50,17 @@ impl Shared {
         self.step() || passed()
     }
 
-    /// Whoever waits on this thread cannot end before the entity that is run on top.
-    fn stands_on(&self, entity: Arc<dyn super::Entity>) -> Option<Waiting<'_>> {
-        self.waits.begin(current_entity(), entity).ok()
-    }
-
-    /// Runs a task at once on this thread, inside a task of the pool.
+    /// Runs a task at once on this thread, inside a task of the pool, as a part
+    /// of it: what this one waits for, the entity of that task waits for.
     pub(super) fn run_now(&self, task: Task) -> Result<(), PushError> {
         if self.phase.get() == Phase::Sealed {
             return Err(PushError::ShutDown);
         }
         self.stop_keeping();
         self.tallier().add(|tally| &tally.inlined, 1);
-        self.run_here(task);
+        let mut berth = Berth::EMPTY;
+        berth.put(|| task);
+        context::as_part_of_the_task(self, || self.run_task(&mut berth));
         Ok(())
     }
 
@@ -73,7 +73,7 @@ impl Shared {
     /// Waits for a reply that needs no help; a simulation runs others meanwhile.
     pub(super) fn await_reply<R>(self: &Arc<Self>, reply: &Reply<R>) -> Result<R, WaitError> {
         if !self.is_simulated() {
-            return reply.wait();
+            return blocking(|| reply.wait());
         }
         loop {
             if let Some(outcome) = reply.take() {

@@ -70,6 +70,7 @@ pub use shutdown::{Leftover, ShutdownReport};
 pub use thread_pool::{ThreadPool, ThreadPoolOptions};
 
 pub(crate) use berth::Berth;
+pub(crate) use blocking::blocking;
 pub(crate) use context::current_entity;
 pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
 pub(crate) use hand::Hand;
@@ -79,6 +80,7 @@ pub(crate) use random::Random;
 pub(crate) use reply::reply;
 pub(crate) use shared::Shared;
 pub(crate) use turn::Turn;
+pub(crate) use waits::{Waiting, wait_for};
 
 use crate::{
     clock::Clock,
@@ -164,8 +166,11 @@ impl TaskPool {
 
     /// Runs `f` on the pool and waits for its result.
     ///
-    /// On one of the pool's own workers `f` runs at once, on this very worker:
-    /// plain tasks have no order to keep, and so this cannot deadlock.
+    /// Inside a task of the pool `f` runs at once, on this very worker, as a
+    /// part of that task: plain tasks have no order to keep. So
+    /// [`Serializer::current`](crate::serializer::Serializer::current) is the
+    /// task's own serializer, and a wait for it inside of `f` is refused with
+    /// [`WaitError::Deadlock`].
     ///
     /// # Errors
     ///
@@ -231,9 +236,10 @@ impl TaskPool {
 
     /// Runs `f`, which may block, at once on this thread.
     ///
-    /// On a worker of this pool another one sees to the waiting tasks
-    /// meanwhile: a sleeping one, or an additional thread beyond the maximum
-    /// (at most as many again), which stays until it is idle.
+    /// On a worker of a pool, of this one or another, another worker of that pool
+    /// sees to the waiting tasks meanwhile: a sleeping one, or an additional
+    /// thread beyond the maximum (at most as many again). It stays at least until
+    /// `f` returns, and then until it is idle.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -248,7 +254,7 @@ impl TaskPool {
     /// assert!(pool.shutdown(std::time::Duration::from_secs(60)).is_clean());
     /// ```
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.shared().blocking(f)
+        blocking::blocking(f)
     }
 
     /// Runs one task of a simulated pool; `false` when none is runnable or the
@@ -324,13 +330,13 @@ impl Executor for Handle {
     }
 
     fn blocking(&self, wait: &mut dyn FnMut()) {
-        self.0.blocking(wait);
+        blocking::blocking(wait);
     }
 
     fn assist(&self) -> Assistance {
         if self.0.step() {
             Assistance::Helped
-        } else if self.0.is_simulated() {
+        } else if self.0.is_simulated() || self.0.is_sealed() {
             Assistance::Hopeless
         } else {
             Assistance::Wait

@@ -5,7 +5,7 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -28,7 +28,6 @@ use super::{
     simulated::{Simulated, Step},
     sleep::Sleepers,
     tally::{Tallier, Tally},
-    waits::Waits,
     worker::{Seat, Worker},
 };
 use crate::{
@@ -39,6 +38,8 @@ use crate::{
 
 /// One pool. Workers and serializers hold it; handles close it when the last one goes.
 pub(crate) struct Shared {
+    /// The `Arc` that it lives in.
+    this: Weak<Self>,
     pub(super) name: String,
     pub(crate) clock: Clock,
     pub(super) counts: WorkerCounts,
@@ -57,7 +58,6 @@ pub(crate) struct Shared {
     pub(super) blocked: Blocked,
     pub(super) pushes: Pushes,
     pub(crate) registry: Registry,
-    pub(crate) waits: Waits,
     next_worker: AtomicUsize,
     /// What shutdowns have reported as not run.
     pub(super) reported_not_run: AtomicU64,
@@ -111,7 +111,8 @@ pub(super) struct EndState {
 impl Shared {
     pub(super) fn new(builder: Builder, counts: WorkerCounts, seed: Option<u64>) -> Arc<Self> {
         fences::prepare();
-        Arc::new(Self {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
             name: builder.name,
             clock: builder.clock,
             counts,
@@ -136,11 +137,15 @@ impl Shared {
             blocked: Blocked::default(),
             pushes: Pushes::default(),
             registry: Registry::default(),
-            waits: Waits::default(),
             next_worker: AtomicUsize::new(0),
             reported_not_run: AtomicU64::new(0),
             capacity_share: builder.capacity / counts.maximum.max(1),
         })
+    }
+
+    /// The `Arc` that it lives in, until it is dropped.
+    pub(super) fn to_arc(&self) -> Option<Arc<Self>> {
+        self.this.upgrade()
     }
 
     #[inline(always)]

@@ -1,18 +1,27 @@
 //! Who waits for whom: finds the cycle before a thread goes to sleep for ever.
 //!
 //! An edge A → B says that A's current task cannot end before B makes
-//! progress. It exists while A waits in a synchronous push (or for room in a
-//! full queue). A simulation has one more kind: a task that waits by running
-//! somebody else on its own stack cannot end before that one does.
+//! progress. It exists while A waits: in a synchronous push, for room in a
+//! full queue, for a future, for a subscriber. A simulation has one more kind: a
+//! task that waits by running somebody else on its own stack cannot end before
+//! that one does.
+//!
+//! There is one list for the process, since a cycle may lead through several
+//! pools. A thread takes its lock only when a task is about to block.
 
 use std::sync::Arc;
 
-use super::{Cycle, entity::Entity};
-use crate::sync::{Mutex, lock};
+use super::{
+    Cycle,
+    context::current_entity,
+    entity::{Entity, EntityRef},
+};
+use crate::sync::{Mutex, lazy_static, lock};
 
-/// The waiting edges of one pool; few at any time.
-#[derive(Default)]
-pub(crate) struct Waits(Mutex<Vec<Edge>>);
+lazy_static! {
+    // The waiting edges of all pools; few at any time.
+    static ref EDGES: Mutex<Vec<Edge>> = Mutex::new(Vec::new());
+}
 
 #[derive(Clone)]
 struct Edge {
@@ -26,48 +35,51 @@ impl Edge {
     }
 }
 
-impl Waits {
-    /// Records that `waiter` waits for `awaited`, unless that closes a cycle.
-    pub(crate) fn begin(
-        &self,
-        waiter: Option<Arc<dyn Entity>>,
-        awaited: Arc<dyn Entity>,
-    ) -> Result<Waiting<'_>, Cycle> {
-        let mut edges = lock(&self.0);
-        let Some(waiter) = waiter else {
-            let edge = None;
-            return Ok(Waiting { waits: self, edge });
-        };
-        if let Some(path) = path(&edges, &awaited, &waiter) {
-            return Err(cycle(&waiter, &path));
-        }
-        let edge = Edge { waiter, awaited };
-        edges.push(edge.clone());
-        let edge = Some(edge);
-        Ok(Waiting { waits: self, edge })
+/// Records that the entity whose task this thread runs waits for `awaited`,
+/// unless that closes a cycle. Outside of an entity's task nothing is recorded.
+pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
+    match current_entity() {
+        Some(waiter) => begin(waiter, Arc::clone(awaited)),
+        None => Ok(Waiting { edge: None }),
     }
+}
 
-    fn end(&self, ending: &Edge) {
-        let mut edges = lock(&self.0);
-        let position = edges.iter().position(|edge| edge.is(ending));
-        let ended = position.map(|index| edges.swap_remove(index));
-        drop(edges);
-        drop(ended);
+/// As [`wait_for`], for an entity that is at hand in another form.
+pub(super) fn wait_for_ref(awaited: EntityRef<'_>) -> Result<Waiting, Cycle> {
+    match current_entity() {
+        Some(waiter) => begin(waiter, awaited.to_arc()),
+        None => Ok(Waiting { edge: None }),
     }
+}
+
+fn begin(waiter: Arc<dyn Entity>, awaited: Arc<dyn Entity>) -> Result<Waiting, Cycle> {
+    let mut edges = lock(&EDGES);
+    if let Some(path) = path(&edges, &awaited, &waiter) {
+        drop(edges);
+        return Err(cycle(&waiter, &path));
+    }
+    let edge = Edge { waiter, awaited };
+    edges.push(edge.clone());
+    Ok(Waiting { edge: Some(edge) })
 }
 
 /// The edge exists while this lives.
 #[must_use]
-pub(crate) struct Waiting<'a> {
-    waits: &'a Waits,
+pub(crate) struct Waiting {
     edge: Option<Edge>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(edge) = &self.edge {
-            self.waits.end(edge);
-        }
+        let Some(ending) = self.edge.take() else {
+            return;
+        };
+        let mut edges = lock(&EDGES);
+        let position = edges.iter().position(|edge| edge.is(&ending));
+        debug_assert!(position.is_some(), "an edge is removed once");
+        let ended = position.map(|index| edges.swap_remove(index));
+        drop(edges);
+        drop(ended);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     clock::Instant,
     pool::{
         Berth, Entity, EntityRef, Hand, Pushing, Runs, ShareCell, Shared, TaskPool, Token, Turn,
-        current_entity,
+        blocking, wait_for,
     },
     run_queue::{Class, Standing},
     stats::SerializerStats,
@@ -65,11 +65,6 @@ impl Core {
         }
     }
 
-    /// Whether `entity` is this serializer.
-    pub(super) fn is(&self, entity: &Arc<dyn Entity>) -> bool {
-        ptr::addr_eq(self, Arc::as_ptr(entity))
-    }
-
     #[inline(always)]
     pub(super) fn pool(&self) -> &Arc<Shared> {
         self.pool.shared()
@@ -91,6 +86,12 @@ impl Core {
     /// Whether a task runs.
     pub(super) fn is_busy(&self) -> bool {
         self.state.lock().is_running
+    }
+
+    /// Whether no task runs, and none will.
+    pub(super) fn runs_nothing_more(&self) -> bool {
+        let state = self.state.lock();
+        state.is_idle() && (state.is_closed || self.pool().is_sealed())
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -347,7 +348,7 @@ impl Core {
         self.after_change(state, self.pool().hand());
     }
 
-    fn as_entity(self: &Arc<Self>) -> Arc<dyn Entity> {
+    pub(super) fn as_entity(self: &Arc<Self>) -> Arc<dyn Entity> {
         self.clone()
     }
 
@@ -358,13 +359,16 @@ impl Core {
         self.leave(state);
     }
 
-    /// Blocks until `done`, or until this thread could run a task here.
-    pub(super) fn await_change(&self, done: impl Fn() -> bool) {
+    /// Blocks until `done`, or until this thread could run a task here, if it `helps`.
+    pub(super) fn await_change(&self, helps: bool, done: impl Fn() -> bool) {
         self.state.lock().waiters += 1;
-        self.pool().blocking(|| {
-            (self.pool()).await_end(None, || done() || self.state.lock().may_begin());
-        });
+        blocking(|| (self.pool()).await_end(None, || done() || (helps && self.may_begin())));
         self.state.lock().waiters -= 1;
+    }
+
+    /// Whether a task could be run here now.
+    fn may_begin(&self) -> bool {
+        !self.pool().is_sealed() && self.state.lock().may_begin()
     }
 
     /// Waits until nothing waits and nothing runs, or the time is up.
@@ -376,8 +380,7 @@ impl Core {
         deadline: Duration,
         ends_at: MachineInstant,
     ) -> bool {
-        let waits = &self.pool().waits;
-        let Ok(_waiting) = waits.begin(current_entity(), self.clone()) else {
+        let Ok(_waiting) = wait_for(&self.as_entity()) else {
             return false;
         };
         if self.pool().is_simulated() {
@@ -398,10 +401,9 @@ impl Core {
                 continue;
             }
             self.state.lock().waiters += 1;
-            self.pool().blocking(|| {
+            blocking(|| {
                 self.pool().await_end(Some(ends_at), || {
-                    let state = self.state.lock();
-                    state.is_idle() || (helps && state.may_begin())
+                    self.is_idle() || (helps && self.may_begin())
                 });
             });
             self.state.lock().waiters -= 1;
@@ -552,7 +554,7 @@ impl Executor for Core {
     }
 
     fn blocking(&self, wait: &mut dyn FnMut()) {
-        self.pool().blocking(wait);
+        self.to_arc().sleep_for(wait);
     }
 
     fn assist(&self) -> Assistance {

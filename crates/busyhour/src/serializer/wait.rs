@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 use crate::{
-    pool::{Entity, PushError, WaitError, current_entity, reply},
+    pool::{Cycle, PushError, WaitError, Waiting, blocking, reply, wait_for},
     task::{Assistance, Task},
 };
 
@@ -23,9 +23,7 @@ impl Core {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        let _waiting = (self.pool().waits)
-            .begin(self.waiter(), self.clone())
-            .map_err(WaitError::Deadlock)?;
+        let _waiting = self.wait_for().map_err(WaitError::Deadlock)?;
         let (promise, reply) = reply();
         let task = Task::new(move || promise.fulfil(f));
         self.push_or_wait(task, None).map_err(PushError::from)?;
@@ -33,20 +31,21 @@ impl Core {
             self.help_until(|| reply.is_filled())
                 .map_err(|hopeless| hopeless.0)?;
         }
-        reply.wait()
+        blocking(|| reply.wait())
     }
 
     /// Waits until there is room.
     pub(super) fn await_room(self: &Arc<Self>) -> Result<(), Hopeless> {
-        let _waiting = (self.pool().waits)
-            .begin(self.waiter(), self.clone())
-            .map_err(|cycle| Hopeless(WaitError::Deadlock(cycle)))?;
+        let _waiting = (self.wait_for()).map_err(|cycle| Hopeless(WaitError::Deadlock(cycle)))?;
         self.help_until(|| self.has_room())
     }
 
     /// Runs one of its tasks for a thread that has to wait for them.
     pub(super) fn assist(self: &Arc<Self>) -> Assistance {
-        if current_entity().is_some_and(|entity| self.is(&entity)) {
+        let Ok(_waiting) = self.wait_for() else {
+            return Assistance::Hopeless;
+        };
+        if self.runs_nothing_more() {
             return Assistance::Hopeless;
         }
         let helped = self.may_help() && self.run_one();
@@ -59,8 +58,16 @@ impl Core {
         }
     }
 
-    fn waiter(&self) -> Option<Arc<dyn Entity>> {
-        current_entity()
+    /// Sleeps in `wait` on behalf of a thread that waits for this serializer.
+    /// Returns at once when that would never end: `assist` then says so.
+    pub(super) fn sleep_for(self: &Arc<Self>, wait: &mut dyn FnMut()) {
+        if let Ok(_waiting) = self.wait_for() {
+            blocking(wait);
+        }
+    }
+
+    fn wait_for(self: &Arc<Self>) -> Result<Waiting, Cycle> {
+        wait_for(&self.as_entity())
     }
 
     fn may_help(&self) -> bool {
@@ -74,7 +81,7 @@ impl Core {
                 continue;
             }
             if !self.pool().is_simulated() {
-                self.await_change(&done);
+                self.await_change(helps, &done);
             } else if !self.pool().step_or_pass_time() {
                 return Err(Hopeless(WaitError::Stalled));
             }

@@ -4,5 +4,6 @@
 //!
 //! One file a module of the library. Each case runs inside [`watchdog::watched`].
 
+mod serializer;
 mod timers;
 mod watchdog;
