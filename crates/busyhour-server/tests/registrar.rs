@@ -630,6 +630,7 @@ fn request(uri: &str, call_id: &str, cseq: u32, headers: &str) -> String {
 
 fn tally(added: u64, refreshed: u64, removed: u64) -> Tally {
     Tally {
+        returned: 0,
         added,
         refreshed,
         removed,

@@ -54,6 +54,7 @@ fn binding(number: usize) -> BindingView {
         call_id: "c".into(),
         cseq: 1,
         source: "192.0.2.1:5060".into(),
+        reachable: true,
         expires_in_seconds: 60,
         user_agent: "\"<phone>\"".into(),
     }

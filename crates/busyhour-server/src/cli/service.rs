@@ -159,6 +159,7 @@ impl Service {
         let deliver = move |flow, arrival| match arrival {
             StreamArrival::Message(message) => streams.message(flow, &message),
             StreamArrival::Broken(bytes, error) => streams.broken_stream(flow, &bytes, error),
+            StreamArrival::Ended => streams.flow_failed(flow),
         };
         // Of their own: connections hold messages that are not complete for as
         // long as they may, and must not take what datagrams need.

@@ -42,10 +42,8 @@ impl Network for Sockets {
         }
     }
 
-    fn recognise(&self, flow: Flow) {
-        if flow.transport.is_reliable() {
-            self.streams.recognise(flow);
-        }
+    fn recognise(&self, flow: Flow) -> bool {
+        !flow.transport.is_reliable() || self.streams.recognise(flow)
     }
 
     /// The sum of all sockets.

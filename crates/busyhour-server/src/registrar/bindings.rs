@@ -1,6 +1,6 @@
 //! The bindings of one address of record.
 
-use super::{Binding, BindingId, Contact, EndedBinding, Lease, Moment};
+use super::{Binding, BindingId, Contact, EndedBinding, Flow, Lease, Moment};
 use busyhour::clock::Instant;
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ pub enum Restored {
 }
 
 impl Bindings {
-    /// Takes a stored binding back in, after those with lesser ids.
+    /// Takes a stored binding back in, after those with lesser ids. One over a
+    /// connection cannot be reached: its connection ended with the process.
     ///
     /// Of two for one contact the one with the lesser id had ended, or the other
     /// would have been a refresh of it; its row was still to be removed, and the
@@ -49,9 +50,10 @@ impl Bindings {
         if remaining.is_zero() {
             return Restored::Over;
         }
+        let is_cut = contact.transport().is_reliable() && contact.depends_on_flow();
         let restored = Binding {
             id,
-            contact,
+            contact: contact.with_reachable(!is_cut),
             lease,
             expires_at: at.now + remaining,
         };
@@ -69,6 +71,37 @@ impl Bindings {
         self.list
             .iter()
             .filter(move |binding| binding.is_active(now))
+    }
+
+    /// Every binding, removed ones included.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Binding> {
+        self.list.iter()
+    }
+
+    /// The bindings that callers can be sent to at `now`.
+    pub fn reachable(&self, now: Instant) -> impl Iterator<Item = &Binding> {
+        self.active(now)
+            .filter(|binding| binding.contact.is_reachable())
+    }
+
+    /// Notes that what was registered over this flow can be reached from now on,
+    /// or no longer; whether that changes something.
+    ///
+    /// The bindings live on: a registration over another flow brings the contact
+    /// back, and until then its lease tells that the device means to come again.
+    pub fn set_reachable(&mut self, flow: Flow, is_reachable: bool) -> bool {
+        let mut is_changed = false;
+        for binding in &mut self.list {
+            let contact = &mut binding.contact;
+            if contact.is_reachable() != is_reachable
+                && contact.depends_on_flow()
+                && contact.flow() == flow
+            {
+                *contact = contact.with_reachable(is_reachable);
+                is_changed |= !binding.lease.removed;
+            }
+        }
+        is_changed
     }
 
     /// Whether nothing is left, not even a removed lease.

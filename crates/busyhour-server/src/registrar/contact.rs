@@ -131,6 +131,46 @@ impl Contact {
         self.parts().flow
     }
 
+    /// What carried the registration; cheaper than all of the [flow](Self::flow).
+    pub fn transport(&self) -> Transport {
+        transport(Reader(&self.0).byte())
+    }
+
+    /// Whether messages reach the device, as far as is known: neither did its
+    /// connection end, nor does it leave questions unanswered. This is not stored.
+    pub fn is_reachable(&self) -> bool {
+        Reader(&self.0).byte() & UNREACHABLE == 0
+    }
+
+    /// The same contact, reachable or not.
+    ///
+    /// ```
+    /// # use busyhour_server::registrar::{Contact, ContactParts, Flow};
+    /// # let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
+    /// # let (uri, parameters, call_id, path, user_agent) = ("sip:a@192.0.2.7", "", "c", "", "");
+    /// # let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow };
+    /// let contact = Contact::new(parts);
+    /// assert!(contact.is_reachable() && !contact.with_reachable(false).is_reachable());
+    /// assert_eq!(contact.with_reachable(false).with_reachable(true), contact);
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn with_reachable(&self, is_reachable: bool) -> Self {
+        if self.is_reachable() == is_reachable {
+            return self.clone();
+        }
+        let mut bytes = self.0.to_vec();
+        if let Some(kind) = bytes.first_mut() {
+            *kind ^= UNREACHABLE;
+        }
+        Self(bytes.into())
+    }
+
+    /// Whether the device is reached over this very flow. Where it came through a
+    /// proxy that put itself on the path, the flow is the proxy's and not its own.
+    pub fn depends_on_flow(&self) -> bool {
+        self.path().is_empty()
+    }
+
     fn text(&self, index: usize) -> &str {
         let mut reader = Reader(&self.0);
         let kind = reader.byte();
@@ -263,6 +303,7 @@ const TEXTS: usize = 5;
 const HAS_Q: u8 = 4;
 const REMOTE_V6: u8 = 8;
 const LOCAL_V6: u8 = 16;
+const UNREACHABLE: u8 = 32;
 const V4_LEN: usize = 6;
 const V6_LEN: usize = 26;
 /// Enough for all but the longest texts.

@@ -25,6 +25,8 @@ pub struct Tally {
     pub added: u64,
     /// Bindings refreshed.
     pub refreshed: u64,
+    /// Those of them whose device could not be reached before.
+    pub returned: u64,
     /// Bindings removed.
     pub removed: u64,
 }
@@ -178,10 +180,12 @@ impl Draft<'_, '_> {
         let old = &self.list[index];
         let unchanged = self.describes(wish, &old.contact);
         let contact = match unchanged {
-            true => old.contact.clone(),
+            // Whoever registers can be reached.
+            true => old.contact.with_reachable(true),
             false => self.contact(wish),
         };
         let was_active = old.is_active(self.at.now);
+        let was_lost = !old.contact.is_reachable();
         let binding = Binding::begin(old.id, contact, self.grant(granted_s), self.at);
         self.changes.push(match unchanged {
             true => binding.renew(),
@@ -192,6 +196,7 @@ impl Draft<'_, '_> {
             true => self.tally.refreshed += 1,
             false => self.tally.added += 1,
         }
+        self.tally.returned += u64::from(was_active && was_lost);
     }
 
     /// The lease stays, marked, with the CSeq that a duplicate is judged by.

@@ -54,6 +54,7 @@ pub(super) struct RegistrarCounters {
     pub(super) removed: Counter,
     pub(super) expired: Counter,
     pub(super) restored: Counter,
+    pub(super) unreachable: Counter,
     pub(super) challenged: Counter,
     pub(super) replayed: Counter,
     pub(super) forbidden: Counter,

@@ -18,6 +18,9 @@
 //! There may be a million devices: an idle one holds its bindings and nothing
 //! else. The bus is told of it only while somebody listens.
 
+mod publications;
+mod reach;
+
 use super::{
     core::Core,
     job::{Arrival, Iax2Arrival, Job},
@@ -31,7 +34,7 @@ use crate::{
         Registration, Restored, Tally, Update, write_answer,
     },
     store::{Change, CommitError},
-    watch::{DeviceState, MessageSummary, Package, Publications, Published, RegistrationState},
+    watch::{DeviceState, MessageSummary, Publications, Published, RegistrationState},
 };
 use busyhour::{
     buffer::Buffer,
@@ -273,36 +276,6 @@ impl Device {
         }
     }
 
-    /// The 200 leaves before the bus is told, and so before any NOTIFY.
-    fn take_publication(&self, core: &Core, state: &mut State, arrival: &Arrival) {
-        // It was parsed when it arrived, so it parses again.
-        let Ok(message) = Message::parse(&arrival.datagram) else {
-            return;
-        };
-        let publications = &mut state.rare().publications;
-        let accepted = core.take_publication(&self.name(), publications, &message, arrival);
-        let accepted = match accepted {
-            Ok(Some(accepted)) => accepted,
-            Ok(None) => return core.abandon(arrival.transaction),
-            Err(refusal) => return core.refuse_publication(&message, arrival, &refusal),
-        };
-        let flow = core.answer_flow(&message, arrival.flow);
-        core.accept(arrival.transaction, flow, accepted.answer);
-        if let Some(package) = accepted.changed {
-            self.tell(core, state, package);
-        }
-    }
-
-    /// Tells the watchers of a package what the device publishes now.
-    fn tell(&self, core: &Core, state: &State, package: Package) {
-        match package {
-            Package::Presence | Package::Dialog => self.publish(core, state),
-            Package::MessageSummary => core.publish_mailbox(&self.name(), state.messages()),
-            // Nobody publishes it.
-            Package::Registration => {}
-        }
-    }
-
     fn register_sip(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, arrival: Arrival) {
         // It was parsed when it arrived, so it parses again.
         let Ok(message) = Message::parse(&arrival.datagram) else {
@@ -481,15 +454,21 @@ impl Device {
     }
 
     /// What was asked for is durable, or changes nothing.
-    fn accept(&self, core: &Arc<Core>, state: &mut State, pending: Pending) {
+    fn accept(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, pending: Pending) {
         let Pending { job, draft } = pending;
-        state.bindings = draft.bindings;
+        self.hold(core, state, draft.bindings);
+        let mut lost = None;
         match draft.answer {
-            Answer::Sip(transaction, flow, answer) => core.accept(transaction, flow, answer),
+            Answer::Sip(transaction, flow, answer) => {
+                lost = (!core.accept(transaction, flow, answer)).then_some(flow);
+            }
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
         core.count_accepted(draft.tally, job.arrived_at());
         self.publish_registration(core, state, draft.is_visible);
+        if let Some(flow) = lost {
+            self.lose_flow(core, state, flow);
+        }
     }
 
     /// The store did not take the change: the bindings stay as they were.
@@ -530,32 +509,22 @@ impl Device {
         }
     }
 
-    fn expire(&self, core: &Core, state: &mut State) {
+    fn expire(self: &Arc<Self>, core: &Core, state: &mut State) {
         self.expire_publications(core, state);
-        let expired = state.bindings.expire(core.now());
-        if expired.ended.is_empty() {
+        if state
+            .bindings
+            .next_expiry()
+            .is_none_or(|at| at > core.now())
+        {
             return;
         }
+        let before = state.bindings.clone();
+        let expired = state.bindings.expire(core.now());
+        self.follow_flows(core, &before, &state.bindings);
         core.store().forget(&expired.ended);
         if expired.active_count > 0 {
             core.count_expired(expired.active_count);
             self.publish_registration(core, state, true);
-        }
-    }
-
-    fn expire_publications(&self, core: &Core, state: &mut State) {
-        let Some(rare) = &mut state.rare else {
-            return;
-        };
-        let ended = rare.publications.expire(core.now());
-        core.count_ended_publications(ended.len());
-        // Presence and dialogs are told as one.
-        let is_mailbox = |package: &Package| *package == Package::MessageSummary;
-        if ended.iter().any(is_mailbox) {
-            self.tell(core, state, Package::MessageSummary);
-        }
-        if !ended.iter().all(is_mailbox) {
-            self.publish(core, state);
         }
     }
 
@@ -643,7 +612,13 @@ impl Rare {
 /// Whether watchers see a difference: a refresh alone is none.
 fn is_visible(update: &Update) -> bool {
     let puts = |change: &BindingChange| matches!(change, BindingChange::Put { .. });
-    update.tally.added > 0 || update.tally.removed > 0 || update.changes.iter().any(puts)
+    let Tally {
+        added,
+        removed,
+        returned,
+        ..
+    } = update.tally;
+    added + removed + returned > 0 || update.changes.iter().any(puts)
 }
 
 #[cfg(test)]

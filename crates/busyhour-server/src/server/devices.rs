@@ -111,6 +111,11 @@ impl Devices {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// Where what concerns many devices at once is done, a portion at a time.
+    pub(super) fn bell(&self) -> &Serializer {
+        &self.bell
+    }
+
     /// Whether so much waits on a device's lane that no more requests are taken.
     pub(super) fn is_crowded(&self, hash: u64) -> bool {
         self.lane(hash).len() >= LANE_LEN_MAX

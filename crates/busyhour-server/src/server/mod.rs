@@ -35,6 +35,7 @@ mod admission;
 mod transactions;
 mod devices;
 mod device;
+mod flows;
 mod job;
 mod iax2;
 mod publish;
@@ -181,6 +182,13 @@ impl Server {
     /// where the next message begins, so the connection has to end.
     pub fn broken_stream(&self, flow: Flow, bytes: &Buffer, error: ParseError) {
         self.core.broken_stream(flow, bytes, error);
+    }
+
+    /// Takes in that a connection has ended over which something was accepted:
+    /// what was registered over it cannot be reached until it is registered
+    /// again, and its watchers are told so.
+    pub fn flow_failed(&self, flow: Flow) {
+        self.core.flow_failed(flow);
     }
 
     /// As [`datagram`](Self::datagram), for one that came to an address where

@@ -31,7 +31,11 @@ pub trait Network: Send + Sync {
 
     /// Something was accepted that came this way: whoever is at the other end
     /// is no stranger, and keeps the connection where strangers have to go.
-    fn recognise(&self, _flow: Flow) {}
+    /// `false` when the connection is gone. After `true` its end is told to
+    /// [`Server::flow_failed`](super::Server::flow_failed).
+    fn recognise(&self, _flow: Flow) -> bool {
+        true
+    }
 
     /// What it has moved and lost; nothing for a network that does not count.
     fn stats(&self) -> NetworkStats {

@@ -35,10 +35,11 @@ impl Core {
     }
 
     /// As [`answer`](Self::answer), for a request that was accepted: whoever
-    /// sent it is no stranger on its connection.
-    pub(super) fn accept(&self, transaction: Key, flow: Flow, answer: Buffer) {
-        self.parts.network.recognise(flow);
+    /// sent it is no stranger on its connection. `false` when that is gone.
+    pub(super) fn accept(&self, transaction: Key, flow: Flow, answer: Buffer) -> bool {
+        let is_there = self.parts.network.recognise(flow);
         self.answer(transaction, flow, answer);
+        is_there
     }
 
     /// Sends the answer of a transaction and keeps it for retransmissions.

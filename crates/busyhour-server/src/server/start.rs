@@ -6,6 +6,7 @@ use super::{
     alerts::Alerts,
     core::{Core, Parts},
     devices::Devices,
+    flows::Flows,
     hint::SetBy,
     hints::Hints,
     iax2::{self, Iax2},
@@ -177,6 +178,7 @@ fn parts(
         authenticator: authenticator(&runtime, &config)?,
         directory: Directory::new(realm, accounts, config.accounts.clone()),
         logins: Logins::new(device_seed),
+        flows: Flows::new(),
         devices: Devices::new(config.limits.devices_max, device_seed, runtime.pool()),
         mailboxes: Mailboxes::new(
             runtime.topic("mailbox").cached().build(),

@@ -170,6 +170,8 @@ pub struct RegistrarStats {
     pub logins_paused: u64,
     /// Bindings read back at the start.
     pub restored: u64,
+    /// Times when contacts of a device could no longer be reached.
+    pub unreachable: u64,
     /// Answered with 401.
     pub challenged: u64,
     /// Of those: the count of the nonce was used before.
@@ -340,6 +342,7 @@ impl Core {
             removed: counters.removed.get(),
             expired: counters.expired.get(),
             restored: counters.restored.get(),
+            unreachable: counters.unreachable.get(),
             challenged: counters.challenged.get(),
             replayed: counters.replayed.get(),
             nonce_count: self.parts.nonces.len(),

@@ -40,7 +40,7 @@ pub struct Told<'s> {
 pub struct DeviceState {
     /// Its address of record.
     pub device: Name,
-    /// Its contacts in the order in which they registered.
+    /// The contacts that can be reached, in the order in which they registered.
     pub contacts: Arc<[Reachable]>,
     /// What it publishes; `None` is nothing.
     pub published: Option<Arc<[Published]>>,
@@ -74,7 +74,7 @@ impl DeviceState {
         now: Instant,
     ) -> Option<Self> {
         let contacts: Arc<[_]> = bindings
-            .active(now)
+            .reachable(now)
             .map(|binding| Reachable {
                 id: binding.id,
                 contact: binding.contact.clone(),

@@ -40,6 +40,8 @@ pub struct BindingView {
     pub cseq: u32,
     /// Where the registration came from.
     pub source: String,
+    /// Whether messages reach the device, as far as is known.
+    pub reachable: bool,
     /// Seconds until it runs out.
     pub expires_in_seconds: u64,
     /// What the device calls itself.

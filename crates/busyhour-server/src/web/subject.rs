@@ -65,6 +65,7 @@ impl BindingView {
             call_id: contact.call_id.to_string(),
             cseq: binding.lease.cseq,
             source: contact.flow.remote.to_string(),
+            reachable: binding.contact.is_reachable(),
             expires_in_seconds: (binding.expires_at - now).as_secs(),
             user_agent: contact.user_agent.to_string(),
         }

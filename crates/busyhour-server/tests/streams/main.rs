@@ -2,6 +2,7 @@
 
 mod client;
 mod connection;
+mod flows;
 mod server;
 mod sockets;
 mod tls;

@@ -32,6 +32,10 @@ impl Network for Wire {
         Ok(())
     }
 
+    fn recognise(&self, flow: Flow) -> bool {
+        self.0.lock().unwrap().contains_key(&flow.remote)
+    }
+
     fn offer(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
         match self.1.load(Ordering::Relaxed) {
             true => Err(SendError::Full),
@@ -103,13 +107,17 @@ impl World {
         }
     }
 
-    fn bring(&mut self, from: SocketAddr, piece: &[u8]) {
-        let flow = Flow {
+    fn flow(&self, from: SocketAddr) -> Flow {
+        Flow {
             transport: Transport::Tcp,
             local: SocketAddr::from(([192, 0, 2, 200], 5060)),
             remote: from,
             connection: 1,
-        };
+        }
+    }
+
+    fn bring(&mut self, from: SocketAddr, piece: &[u8]) {
+        let flow = self.flow(from);
         let buffers = self.runtime.buffers();
         let connection = self.connections.get_mut(&from).expect("connected");
         let room = connection.room(buffers).unwrap();
@@ -188,6 +196,29 @@ fn who_watches_a_public_gruu_is_told_of_its_address_of_record() {
         &subscribe("alice").replace("sip:alice@example.com", &gruu),
     );
     assert!(world.received(lamp).contains("<basic>open</basic>"));
+}
+
+#[test]
+fn a_connection_that_ends_before_its_registration_is_through_leaves_no_open_presence() {
+    let mut world = World::new(10);
+    let (phone, lamp) = (world.connect(7), world.connect(8));
+    world.send(lamp, &subscribe("alice"));
+    let told = world.received(lamp);
+    world.send(lamp, &ok(told.split_once("NOTIFY ").expect("a first").1));
+    world.bring(phone, register("alice", "TCP", 1).as_bytes());
+    // Its end is told while the registration still waits for its turn.
+    world.cut(phone);
+    let flow = world.flow(phone);
+    world.server.flow_failed(flow);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.server.stats().registrar.binding_count, 1);
+    world.received(lamp);
+    world.send(
+        lamp,
+        &subscribe("alice").replace("lamp@192.0.2.8", "again@192.0.2.8"),
+    );
+    let told = world.received(lamp);
+    assert!(told.contains("<basic>closed</basic>"), "{told}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub struct Fixture {
     pub streams: Arc<Streams>,
     /// Which way each message came.
     flows: Arc<Mutex<Vec<Flow>>>,
-    server: Server,
+    pub server: Server,
     runtime: Runtime,
 }
 
@@ -49,10 +49,13 @@ impl Fixture {
         let flows = Arc::<Mutex<Vec<Flow>>>::default();
         let came = flows.clone();
         let deliver = move |flow, arrival| {
-            came.lock().unwrap().push(flow);
+            if !matches!(arrival, StreamArrival::Ended) {
+                came.lock().unwrap().push(flow);
+            }
             match arrival {
                 StreamArrival::Message(message) => deliver.message(flow, &message),
                 StreamArrival::Broken(bytes, error) => deliver.broken_stream(flow, &bytes, error),
+                StreamArrival::Ended => deliver.flow_failed(flow),
             }
         };
         streams
@@ -70,7 +73,7 @@ impl Fixture {
         self.streams.addresses(transport).next().expect("served")
     }
 
-    fn client(&self) -> Client<std::net::TcpStream> {
+    pub fn client(&self) -> Client<std::net::TcpStream> {
         Client::new(self.address(Transport::Tcp))
     }
 

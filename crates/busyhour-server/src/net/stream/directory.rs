@@ -31,6 +31,14 @@ impl Directory {
         self.shard(flow).get(flow).cloned()
     }
 
+    /// From now on this one is no stranger; `false` when it is not there. Under
+    /// the lock, so that whoever has forgotten it knows whether it was one.
+    pub(super) fn recognise(&self, flow: &Flow) -> bool {
+        let shard = self.shard(flow);
+        let peer = shard.get(flow);
+        peer.inspect(|peer| peer.recognise()).is_some()
+    }
+
     /// Forgets this one, and not one that has the same flow after it.
     pub(super) fn remove(&self, peer: &Arc<Peer>) {
         let mut shard = self.shard(&peer.flow);

@@ -487,7 +487,11 @@ impl Engine {
         if entry.connection.ending() != Ending::Broken {
             add(close.counter(&self.shared.counters), 1);
         }
+        let peer = entry.peer.clone();
         self.forget(entry);
+        if peer.is_known() {
+            self.hand_on(peer.flow, StreamArrival::Ended);
+        }
     }
 
     /// Takes leave of a connection that is out of the table.

@@ -44,6 +44,9 @@ pub enum StreamArrival {
     /// Bytes that cannot be one, and why; the connection ends when the answer
     /// is sent.
     Broken(Buffer, ParseError),
+    /// The end of a connection over which something was accepted. Nothing else
+    /// comes of it, and nothing that is sent to its flow arrives.
+    Ended,
 }
 
 impl Streams {
@@ -167,10 +170,8 @@ impl Network for Streams {
         self.peer(&flow)?.offer(message)
     }
 
-    fn recognise(&self, flow: Flow) {
-        if let Some(peer) = self.shared.directory.find(&flow) {
-            peer.recognise();
-        }
+    fn recognise(&self, flow: Flow) -> bool {
+        self.shared.directory.recognise(&flow)
     }
 
     fn stats(&self) -> NetworkStats {
