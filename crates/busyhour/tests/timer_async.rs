@@ -13,7 +13,7 @@ use std::{
 
 use busyhour::{
     clock::{Clock, Instant, UnixTime},
-    timer::{Elapsed, MissedTicks, Timers},
+    timer::{AddError, Elapsed, MissedTicks, Timers},
 };
 
 /// A waker that counts.
@@ -125,18 +125,69 @@ fn a_zero_delay_completes_at_once() {
 }
 
 #[test]
-fn a_closed_service_wakes_its_sleepers() {
+fn what_waits_in_a_closed_service_never_comes_and_never_comes_early() {
+    let bench = Bench::new();
+    let mut sleep = bench.timers.sleep(secs(5));
+    let mut interval = bench.timers.interval_at(at(1), secs(1));
+    assert_eq!(bench.poll(&mut sleep), Poll::Pending);
+    assert_eq!(bench.timers.close(), 1);
+    assert_eq!((bench.rings(), bench.poll(&mut sleep)), (1, Poll::Pending));
+    let mut later = bench.timers.sleep(secs(5));
+    assert_eq!(bench.poll(&mut later), Poll::Pending);
+    let mut limited = pin!(bench.timers.timeout(secs(5), pending::<()>()));
+    assert_eq!(bench.poll(&mut limited), Poll::Pending);
+    for _ in 0..10 {
+        assert_eq!(bench.poll(&mut pin!(interval.tick())), Poll::Pending);
+    }
+    let elapsed = bench.timers.try_timeout(secs(5), pending::<()>());
+    assert_eq!(elapsed.err(), Some(AddError::Closed));
+    assert_eq!(
+        bench.timers.try_sleep(secs(5)).err(),
+        Some(AddError::Closed)
+    );
+    // Nobody wakes what is left, and nothing keeps its waker.
+    assert_eq!(bench.rings(), 1);
+    assert_eq!(Arc::strong_count(&bench.bell), 1);
+}
+
+#[test]
+fn a_full_service_refuses_no_future_but_those_that_ask() {
+    let clock = Clock::simulated(UnixTime::default());
+    let timers = Timers::builder().clock(clock).shards(1).capacity(1);
+    let bench = Bench {
+        timers: timers.build(),
+        bell: Arc::default(),
+    };
+    let mut tried = bench.timers.try_sleep(secs(5)).unwrap();
+    assert_eq!(bench.pending(), 1, "taken before the first poll");
+    assert_eq!(bench.timers.try_sleep(secs(5)).err(), Some(AddError::Full));
+    let refused = bench.timers.try_timeout(secs(5), ready(()));
+    assert_eq!(refused.err(), Some(AddError::Full));
+    let mut sleep = bench.timers.sleep(secs(5));
+    assert_eq!(
+        bench.poll(&mut sleep),
+        Poll::Pending,
+        "it is not five seconds"
+    );
+    assert_eq!(bench.poll(&mut tried), Poll::Pending);
+    bench.jump_to(5);
+    assert_eq!(bench.rings(), 2);
+    assert_eq!(bench.poll(&mut sleep), Poll::Ready(()));
+    assert_eq!(bench.poll(&mut tried), Poll::Ready(()));
+    assert_eq!(bench.timers.stats().refused, 2);
+}
+
+#[test]
+fn a_sleep_whose_timer_is_cleared_by_its_label_still_comes() {
     let bench = Bench::new();
     let mut sleep = bench.timers.sleep(secs(5));
     assert_eq!(bench.poll(&mut sleep), Poll::Pending);
-    assert_eq!(bench.timers.close(), 1);
+    assert_eq!(bench.timers.clear_label("async"), 1);
+    assert_eq!((bench.rings(), bench.poll(&mut sleep)), (1, Poll::Pending));
+    bench.jump_to(5);
     assert_eq!(
         (bench.rings(), bench.poll(&mut sleep)),
-        (1, Poll::Ready(()))
-    );
-    assert_eq!(
-        bench.poll(&mut bench.timers.sleep(secs(5))),
-        Poll::Ready(())
+        (2, Poll::Ready(()))
     );
 }
 

@@ -22,7 +22,8 @@ pub struct TimerStats {
     pub lost: u64,
     /// Ticks of periodic timers left out by their policy for missed ticks.
     pub missed: u64,
-    /// Callbacks that panicked.
+    /// Panics of the user's code: callbacks, wakers, executors, the hook of
+    /// `on_earlier`, and drops of what callbacks captured.
     pub panicked: u64,
     /// Lateness of delivery, median, in nanoseconds.
     pub lateness_p50_ns: u64,

@@ -11,9 +11,11 @@
 
 mod closure;
 mod executor;
+mod isolate;
 mod overflow;
 
 pub use executor::{Assistance, Executor, Reason, Rejected};
+pub(crate) use isolate::isolate;
 pub use overflow::Overflow;
 
 use closure::Closure;

@@ -1,6 +1,7 @@
 use crate::{
     clock::Instant,
     sync::atomic::{AtomicU64, Ordering, fence},
+    task::isolate,
 };
 use std::{fmt, sync::OnceLock};
 
@@ -11,7 +12,8 @@ use std::{fmt, sync::OnceLock};
 ///
 /// ```text
 ///     adder                                  driver
-///   A1 publish the shard's next deadline   D1 publish sleeping_until
+///   A1 publish the shard's next deadline   D1 exchange sleeping_until;
+///                                             lowered? ring
 ///   A2 fence                               D2 fence
 ///   A3 read sleeping_until;                D3 read every shard's next deadline;
 ///      earlier? claim the wake, ring          earlier than published? start over
@@ -24,12 +26,24 @@ use std::{fmt, sync::OnceLock};
 /// past the deadline. If it is the driver's, A3 reads what D1 wrote, and the
 /// adder rings. The ring itself is sticky (a park token, an event counter), so
 /// one between D3 and D4 ends the sleep at once.
+///
+/// There may be several drivers, or a driver and others who announce a sleep
+/// and never sleep. So nobody may make `sleeping_until` earlier in silence: an
+/// adder that finds it early enough rings nobody, and whoever announced the
+/// later time would sleep on. An adder that claims the wake rings; a driver
+/// that announces an earlier sleep than it finds announced rings, too. A later
+/// one needs no ring: whoever announced the earlier time wakes by itself.
+/// Nothing else writes the word; above all not a driver that wakes up, since
+/// another one may be asleep. While a driver runs, the word says a time that
+/// has passed or [`AWAKE`], so adders do not ring.
 pub(super) struct Alarm {
-    /// When the driver wakes by itself, in nanoseconds; [`AWAKE`] while it runs.
-    /// Written by the driver, and by an adder that claims the wake.
+    /// When the driver wakes by itself, in nanoseconds; [`AWAKE`] once it has
+    /// been rung. Written by a driver, and by an adder that claims the wake.
     sleeping_until: AtomicU64,
-    /// Ends the driver's sleep.
+    /// Ends the driver's sleep. It is the user's code: called under no lock.
     ring: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Times that it panicked.
+    panicked: AtomicU64,
 }
 
 impl Alarm {
@@ -37,6 +51,7 @@ impl Alarm {
         Self {
             sleeping_until: AtomicU64::new(AWAKE),
             ring: OnceLock::new(),
+            panicked: AtomicU64::new(0),
         }
     }
 
@@ -49,8 +64,12 @@ impl Alarm {
     pub(super) fn prepare_sleep(&self, mut earliest: impl FnMut() -> Instant) -> Instant {
         let mut until = earliest();
         loop {
-            self.sleeping_until
-                .store(until.as_nanos(), Ordering::Relaxed);
+            let announced = self
+                .sleeping_until
+                .swap(until.as_nanos(), Ordering::Relaxed);
+            if until.as_nanos() < announced {
+                self.ring();
+            }
             fence(Ordering::SeqCst);
             let now_earliest = earliest();
             if now_earliest >= until {
@@ -60,25 +79,34 @@ impl Alarm {
         }
     }
 
-    /// The driver is awake and will look at every shard before it sleeps.
-    pub(super) fn awake(&self) {
-        self.sleeping_until.store(AWAKE, Ordering::Relaxed);
-    }
-
     /// A2 and A3: `deadline` has become the next of its shard.
     pub(super) fn earlier(&self, deadline: Instant) {
         fence(Ordering::SeqCst);
         let until = self.sleeping_until.load(Ordering::Relaxed);
-        if deadline.as_nanos() < until && self.claim(until) {
-            self.ring();
+        if deadline.as_nanos() < until && self.claim(until) && !self.ring() {
+            // Perhaps nobody was told, so the next adder shall try again.
+            let order = Ordering::Relaxed;
+            let _announced_anew = self
+                .sleeping_until
+                .compare_exchange(AWAKE, until, order, order);
         }
     }
 
-    /// Ends the driver's sleep whatever it sleeps for.
-    pub(super) fn ring(&self) {
-        if let Some(ring) = self.ring.get() {
-            ring();
+    /// Ends the driver's sleep whatever it sleeps for; `false` if the hook panicked.
+    fn ring(&self) -> bool {
+        let Some(ring) = self.ring.get() else {
+            return true;
+        };
+        let has_rung = isolate(ring).is_some();
+        if !has_rung {
+            self.panicked.fetch_add(1, Ordering::Relaxed);
         }
+        has_rung
+    }
+
+    /// Times that the hook panicked.
+    pub(super) fn panicked(&self) -> u64 {
+        self.panicked.load(Ordering::Relaxed)
     }
 
     /// Of several adders one rings. Whoever loses to a driver that has just

@@ -1,10 +1,15 @@
 use super::{
+    again::Again,
     handle::TimerHandle,
     record::{Repeat, Work},
     running,
-    service::{Again, Service},
+    service::Service,
 };
-use std::{sync::Arc, thread};
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+};
 
 /// A due timer on its way through an executor's queue: the task that the
 /// executor runs is this, and the callback itself stays in the shard until it
@@ -28,41 +33,55 @@ impl Delivery {
         }
     }
 
-    pub(super) fn service(&self) -> &Arc<Service> {
-        &self.service
-    }
-
     pub(super) fn handle(&self) -> TimerHandle {
         self.handle
     }
 
+    pub(super) fn round(&self) -> u32 {
+        self.round
+    }
+
     /// Runs the callback unless the timer was cancelled meanwhile.
+    ///
+    /// A panic of the callback goes on to the executor, after the end of the
+    /// run has been reported.
     pub(super) fn run(mut self) {
         self.begun = true;
         let Some(work) = self.service.begin(&self.handle, self.round) else {
             return;
         };
-        let mut run = Run {
-            delivery: &self,
-            again: None,
-        };
-        let _running = running::enter(self.handle);
-        match work {
-            Work::Once { task, .. } => task.run(),
-            Work::Repeat(repeat) => run.again = self.repeat(repeat),
-            Work::Wake(waker) => waker.wake(),
-            Work::Away => {}
+        let running = running::enter(self.handle);
+        let (next, payload) = self.call(work);
+        self.service.count_panics(u64::from(payload.is_some()));
+        self.service.finish(&self.handle, next);
+        drop(running);
+        if let Some(payload) = payload {
+            resume_unwind(payload);
         }
     }
 
-    fn repeat(&self, mut repeat: Box<Repeat>) -> Option<Again> {
-        let told = (repeat.run)();
-        let next = repeat.advance(self.service.clock.now(), told)?;
-        Some(Again {
-            deadline: repeat.deadline(),
-            missed: next.missed,
-            work: Work::Repeat(repeat),
-        })
+    /// Calls the callback: what the timer does next, or what is left of its
+    /// work to drop, and the panic that the call ended with.
+    fn call(&self, work: Work) -> (Result<Again, Work>, Option<Payload>) {
+        match work {
+            Work::Once { task, executor } => {
+                debug_assert!(executor.is_none(), "the driver took it for the delivery");
+                let outcome = catch_unwind(AssertUnwindSafe(|| task.run()));
+                (Err(Work::Away), outcome.err())
+            }
+            Work::Repeat(repeat) => self.repeat(repeat),
+            other => (Err(other), None),
+        }
+    }
+
+    fn repeat(&self, mut repeat: Box<Repeat>) -> (Result<Again, Work>, Option<Payload>) {
+        match catch_unwind(AssertUnwindSafe(|| (repeat.run)())) {
+            Ok(told) => {
+                let now = self.service.clock.now();
+                (Again::after_run(repeat, now, told), None)
+            }
+            Err(payload) => (Err(Work::Repeat(repeat)), Some(payload)),
+        }
     }
 }
 
@@ -74,18 +93,5 @@ impl Drop for Delivery {
     }
 }
 
-/// A run that reports its end, also when the callback panics.
-struct Run<'a> {
-    delivery: &'a Delivery,
-    again: Option<Again>,
-}
-
-impl Drop for Run<'_> {
-    fn drop(&mut self) {
-        let again = self.again.take();
-        let delivery = self.delivery;
-        delivery
-            .service
-            .finish(&delivery.handle, again, thread::panicking());
-    }
-}
+/// What a panic carries.
+type Payload = Box<dyn Any + Send>;

@@ -18,7 +18,8 @@ pub struct Driver {
 }
 
 impl Timers {
-    /// Starts the thread that delivers due timers. It runs no callback itself.
+    /// Starts the thread that delivers due timers. It runs no callback itself,
+    /// but for those whose executor does so at once.
     ///
     /// # Errors
     ///
@@ -82,7 +83,7 @@ impl Drop for Driver {
         thread.thread().unpark();
         // A waker may drop the driver on its own thread, which then ends by itself.
         if !Self::is_current(thread.thread()) {
-            // The thread runs no user code that could make it panic.
+            // It cannot have panicked: the user's code is called in a catch.
             let _ = thread.join();
         }
     }

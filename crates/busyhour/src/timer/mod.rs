@@ -17,6 +17,8 @@ mod handle;
 mod service;
 mod shard;
 mod record;
+mod again;
+mod due;
 mod delivery;
 mod running;
 mod alarm;

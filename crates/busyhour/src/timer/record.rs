@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    task::{Executor, Task},
+    task::{Executor, Task, isolate},
 };
 use std::{mem, sync::Arc, task::Waker, time::Duration};
 
@@ -88,23 +88,42 @@ impl Record {
         }
     }
 
-    /// Gives back what [`Record::take_executor`] took, after a refusal.
-    pub(super) fn restore_executor(&mut self, restored: Arc<dyn Executor>) {
-        if let Work::Once { executor, .. } = &mut self.work {
-            *executor = Some(restored);
+    /// Gives back what [`Record::take_executor`] took, after a refusal;
+    /// returns it where the record has its own.
+    #[must_use = "an executor is dropped after the shard's lock is released"]
+    pub(super) fn restore_executor(
+        &mut self,
+        restored: Arc<dyn Executor>,
+    ) -> Option<Arc<dyn Executor>> {
+        match &mut self.work {
+            Work::Once { executor, .. } => executor.replace(restored),
+            _ => Some(restored),
         }
     }
 
-    /// Ends a timer that will not run: a future must see that it is over.
-    pub(super) fn discard(self) {
-        if let Work::Wake(waker) = self.work {
-            waker.wake();
+    /// Ends a timer that will not run: wakes its future, or drops its callback.
+    /// Returns how many times the user's code panicked. No lock may be held.
+    #[must_use = "panics are counted"]
+    pub(super) fn discard(self) -> u64 {
+        match self.work {
+            Work::Wake(waker) => panics(|| waker.wake()),
+            work => work.discard(),
         }
+    }
+
+    /// Whether the delivery `round` is on its way.
+    pub(super) fn is_delivered(&self, round: u32) -> bool {
+        self.phase == Phase::Delivered && self.round == round
+    }
+
+    /// Whether it runs and may come again.
+    pub(super) fn is_running_on(&self) -> bool {
+        matches!(self.phase, Phase::Running { stop: false, .. })
     }
 
     /// Takes the work to run it if the delivery `round` is still the one.
     pub(super) fn begin(&mut self, round: u32) -> Option<Work> {
-        if self.phase != Phase::Delivered || self.round != round {
+        if !self.is_delivered(round) {
             return None;
         }
         self.phase = Phase::Running {
@@ -113,6 +132,29 @@ impl Record {
         };
         Some(mem::replace(&mut self.work, Work::Away))
     }
+}
+
+impl Work {
+    /// Drops the callback and its executor, each in a catch of its own, so that
+    /// two drops that panic are two panics and not the end of the process.
+    /// Returns how many panicked. No lock may be held.
+    #[must_use = "panics are counted"]
+    pub(super) fn discard(self) -> u64 {
+        match self {
+            Self::Once { task, executor } => panics(|| drop(task)) + panics(|| drop(executor)),
+            Self::Repeat(repeat) => {
+                let Repeat { run, executor, .. } = *repeat;
+                panics(|| drop(run)) + panics(|| drop(executor))
+            }
+            Self::Wake(waker) => panics(|| drop(waker)),
+            Self::Away => 0,
+        }
+    }
+}
+
+/// Runs the user's code; 1 if it panicked, otherwise 0.
+pub(super) fn panics(foreign: impl FnOnce()) -> u64 {
+    u64::from(isolate(foreign).is_none())
 }
 
 impl Repeat {
@@ -128,3 +170,6 @@ impl Repeat {
         coalesce(self.due, self.slack)
     }
 }
+
+/// How long a delivery waits that found its serializer or pool full.
+pub(super) const REFUSED_RETRY: Duration = Duration::from_millis(1);

@@ -3,14 +3,8 @@ use crate::stats::{TimerLabelStats, TimerStats};
 use std::{collections::BTreeMap, ops::Deref};
 
 /// Adds up all shards.
-pub(super) fn collect(
-    shards: impl Iterator<Item = impl Deref<Target = State>>,
-    refused: u64,
-) -> TimerStats {
-    let mut stats = TimerStats {
-        refused,
-        ..TimerStats::default()
-    };
+pub(super) fn collect(shards: impl Iterator<Item = impl Deref<Target = State>>) -> TimerStats {
+    let mut stats = TimerStats::default();
     let mut labels = BTreeMap::new();
     for shard in shards {
         shard.add_to(&mut stats);

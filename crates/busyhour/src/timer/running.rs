@@ -30,16 +30,25 @@ static LANES: AtomicUsize = AtomicUsize::new(0);
 
 /// Notes that this thread is in the callback of `handle` while the guard lives.
 /// Callbacks nest where a wait helps by running other tasks.
+///
+/// A thread that ends may drop deliveries after its own variables: it waits for
+/// nobody any more, so there is nothing to note.
 pub(super) fn enter(handle: TimerHandle) -> Entered {
-    RUNNING.with(|running| running.borrow_mut().push(handle));
+    let _ended = RUNNING.try_with(|running| running.borrow_mut().push(handle));
     Entered
+}
+
+/// The callbacks that this thread is in, the outermost first.
+fn inside() -> Vec<TimerHandle> {
+    let inside = RUNNING.try_with(|running| running.borrow().clone());
+    inside.unwrap_or_default()
 }
 
 pub(super) struct Entered;
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        RUNNING.with(|running| running.borrow_mut().pop());
+        let _ended = RUNNING.try_with(|running| running.borrow_mut().pop());
     }
 }
 
@@ -62,7 +71,7 @@ impl Waits {
     /// `None` if that in turn waits, through whatever chain, for a callback
     /// that this thread is in.
     pub(super) fn enter(&self, target: TimerHandle) -> Option<Waiting<'_>> {
-        let inside = RUNNING.with(|running| running.borrow().clone());
+        let inside = inside();
         let mut waits = lock(&self.waits);
         if reaches(&waits, target, &inside) {
             return None;
@@ -101,7 +110,7 @@ pub(super) struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let inside = RUNNING.with(|running| running.borrow().clone());
+        let inside = inside();
         let mut waits = lock(&self.waits.waits);
         let own = |wait: &Wait| wait.for_end_of == self.target && wait.inside == inside;
         if let Some(index) = waits.iter().position(own) {

@@ -1,4 +1,5 @@
 use super::{
+    again::Again,
     alarm::Alarm,
     labels::{LabelIndex, Labels},
     members::Members,
@@ -14,8 +15,9 @@ use crate::{
         atomic::{AtomicU64, Ordering},
         lock,
     },
+    task::Executor,
 };
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 /// A share of the timers, with a lock of its own. A thread adds to the shard
 /// that is its own, so its lock is free but for a cancel from elsewhere and
@@ -50,7 +52,6 @@ pub(super) struct Counters {
     pub(super) deferred: u64,
     pub(super) lost: u64,
     pub(super) missed: u64,
-    pub(super) panicked: u64,
 }
 
 impl Shard {
@@ -166,6 +167,53 @@ impl State {
         Some(record)
     }
 
+    /// Lets a periodic timer wait for its next run; `Err` hands its work back
+    /// if it was stopped meanwhile.
+    pub(super) fn go_on(&mut self, timer: Handle, again: Again) -> Result<(), Work> {
+        let may_go_on = !self.closed;
+        let record = self.queue.get_mut(timer).filter(|_| may_go_on);
+        let Some(record) = record.filter(|record| record.is_running_on()) else {
+            return Err(again.work);
+        };
+        debug_assert!(matches!(record.work, Work::Away), "the worker has it");
+        record.work = again.work;
+        self.counters.missed += again.missed;
+        self.wait_until(timer, again.deadline);
+        Ok(())
+    }
+
+    /// Removes a timer whose last run is over and whose callback has been
+    /// dropped; whether somebody waits for that.
+    pub(super) fn finish(&mut self, timer: Handle) -> bool {
+        let Some(record) = self.end(timer) else {
+            return false;
+        };
+        debug_assert!(
+            matches!(record.work, Work::Away),
+            "no user's code under the lock"
+        );
+        matches!(record.phase, Phase::Running { awaited: true, .. })
+    }
+
+    /// Puts a delivery off that its executor did not take. Returns the
+    /// executor, to drop after unlocking, if the timer does not need it.
+    pub(super) fn put_off(
+        &mut self,
+        timer: Handle,
+        round: u32,
+        executor: Arc<dyn Executor>,
+        deadline: Instant,
+    ) -> Option<Arc<dyn Executor>> {
+        let record = self.queue.get_mut(timer);
+        let Some(record) = record.filter(|record| record.is_delivered(round)) else {
+            return Some(executor);
+        };
+        let spare = record.restore_executor(executor);
+        self.counters.deferred += 1;
+        self.wait_until(timer, deadline);
+        spare
+    }
+
     /// Every timer.
     pub(super) fn all(&self) -> Vec<Handle> {
         self.queue.iter().map(|(timer, _)| timer).collect()
@@ -212,7 +260,6 @@ impl State {
         stats.deferred += self.counters.deferred;
         stats.lost += self.counters.lost;
         stats.missed += self.counters.missed;
-        stats.panicked += self.counters.panicked;
     }
 
     /// Of the empty label nobody keeps a list.

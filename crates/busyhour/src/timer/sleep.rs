@@ -3,7 +3,7 @@ use super::{
     record::Work,
     rule::{MissedTicks, Next},
     service::Add,
-    timers::Timers,
+    timers::{AddError, Timers},
 };
 use crate::clock::Instant;
 use std::{
@@ -16,7 +16,13 @@ use std::{
 /// Waiting in futures, whatever runs them: the pool's `spawn`, tokio, or any
 /// other executor. Only wakers are called on the driver's thread.
 ///
-/// If the service is closed, whatever waits here completes at once.
+/// - A sleep, a tick or a time limit never comes early. Once the service is
+///   [closed](Timers::close), what has not come by then never comes: the future
+///   stays pending until it is dropped, as futures do when tokio's runtime shuts
+///   down. A loop around it is suspended and does not spin.
+/// - The service's [capacity](super::Builder::capacity) does not refuse the
+///   timers of futures, since a future could not go on without its timer. The
+///   forms that begin with `try_` respect it and say so.
 impl Timers {
     /// A future that completes once `delay` has passed.
     ///
@@ -51,6 +57,56 @@ impl Timers {
         }
     }
 
+    /// As [`Timers::sleep`], but takes its timer now, and only within the
+    /// capacity.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::timer::{AddError, Timers};
+    ///
+    /// let timers = Timers::builder().shards(1).capacity(1).build();
+    /// let minute = Duration::from_secs(60);
+    /// let first = timers.try_sleep(minute)?;
+    /// assert_eq!(timers.try_sleep(minute).err(), Some(AddError::Full));
+    /// drop(first);
+    /// assert!(timers.try_sleep(minute).is_ok());
+    /// # Ok::<(), AddError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`]: the service is full or closed.
+    pub fn try_sleep(&self, delay: Duration) -> Result<Sleep, AddError> {
+        self.try_sleep_until(self.clock().now() + delay)
+    }
+
+    /// As [`Timers::sleep_until`]; see [`Timers::try_sleep`].
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`]: the service is full or closed.
+    pub fn try_sleep_until(&self, deadline: Instant) -> Result<Sleep, AddError> {
+        let mut sleep = self.sleep_until(deadline);
+        // Nobody waits yet; the first poll brings the waker.
+        let timer = self.service.add(sleep.timer_that_wakes(Waker::noop()))?;
+        sleep.timer = Some(timer);
+        Ok(sleep)
+    }
+
+    /// As [`Timers::timeout`], but takes its timer now, and only within the
+    /// capacity; see [`Timers::try_sleep`].
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`]: the service is full or closed; `future` is dropped.
+    pub fn try_timeout<F: Future>(
+        &self,
+        limit: Duration,
+        future: F,
+    ) -> Result<impl Future<Output = Result<F::Output, Elapsed>> + use<F>, AddError> {
+        Ok(within(self.try_sleep(limit)?, future))
+    }
+
     /// The output of `future`, if it is there before `limit` has passed.
     ///
     /// # Errors
@@ -61,15 +117,7 @@ impl Timers {
         limit: Duration,
         future: F,
     ) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
-        let mut sleep = self.sleep(limit);
-        async move {
-            let mut future = pin!(future);
-            let first = poll_fn(|context| match future.as_mut().poll(context) {
-                Poll::Ready(output) => Poll::Ready(Ok(output)),
-                Poll::Pending => Pin::new(&mut sleep).poll(context).map(|()| Err(Elapsed)),
-            });
-            first.await
-        }
+        within(self.sleep(limit), future)
     }
 
     /// Ticks at a fixed rate, the first one at once.
@@ -90,9 +138,20 @@ impl Timers {
     }
 }
 
+async fn within<F: Future>(mut sleep: Sleep, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = pin!(future);
+    let first = poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => Pin::new(&mut sleep).poll(context).map(|()| Err(Elapsed)),
+    });
+    first.await
+}
+
 /// A future that completes at a deadline, from [`Timers::sleep`].
 ///
-/// It takes no timer before it is first polled, and gives it back when dropped.
+/// It takes no timer before it is first polled (one of [`Timers::try_sleep`]
+/// has it from the start), and gives it back when dropped. It never completes
+/// before its deadline; if the service is closed before, it never completes.
 #[derive(Debug)]
 #[must_use = "a sleep does nothing until it is awaited"]
 pub struct Sleep {
@@ -117,19 +176,25 @@ impl Sleep {
         }
     }
 
-    /// Whether the timer still waits, to wake `waker` in the end.
-    fn waits(&mut self, waker: &Waker) -> bool {
-        if let Some(timer) = &self.timer {
-            return self.timers.service.set_waker(timer, waker);
+    /// Sees to it that `waker` is woken at the deadline. A closed service wakes
+    /// nobody any more.
+    fn register(&mut self, waker: &Waker) {
+        let service = &self.timers.service;
+        let known = self.timer.as_ref();
+        if known.is_some_and(|timer| service.set_waker(timer, waker)) {
+            return;
         }
-        let added = self.timers.service.add(Add {
+        let added = service.add_for_future(self.timer_that_wakes(waker));
+        self.timer = added.ok();
+    }
+
+    fn timer_that_wakes(&self, waker: &Waker) -> Add {
+        Add {
             deadline: self.deadline,
             work: Work::Wake(waker.clone()),
             label: LABEL,
             owner: None,
-        });
-        self.timer = added.ok();
-        self.timer.is_some()
+        }
     }
 
     fn cancel(&mut self) {
@@ -144,8 +209,8 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let due = self.deadline <= self.timers.clock().now();
-        if !due && self.waits(context.waker()) {
+        if self.deadline > self.timers.clock().now() {
+            self.register(context.waker());
             return Poll::Pending;
         }
         self.cancel();
@@ -201,7 +266,8 @@ impl Interval {
         self
     }
 
-    /// Waits for the next tick and returns when it was due.
+    /// Waits for the next tick and returns when it was due. Once the service
+    /// is closed, no tick comes any more: this stays pending.
     ///
     /// A tick is not lost if the future is dropped before it completes.
     pub fn tick(&mut self) -> impl Future<Output = Instant> {

@@ -68,6 +68,9 @@ use std::{
 ///   periodic timers follow their [`MissedTicks`](super::MissedTicks).
 /// - A callback that panics ends its timer, a periodic one too, and the panic
 ///   goes on to the executor, which isolates it.
+/// - All other code of the user's that the service calls (wakers, executors,
+///   the hook, `Drop` of what a callback captured) may panic as well: that is
+///   counted in [`TimerStats::panicked`] and goes nowhere.
 /// - A callback may add, move and cancel any timer, itself included.
 #[derive(Clone)]
 pub struct Timers {
@@ -162,7 +165,8 @@ impl Timers {
     /// Cancels a timer and, if its callback is running, waits for the end.
     ///
     /// Afterwards the callback is neither running nor will it run, and what it
-    /// captured has been dropped. Only where the wait could never end, inside
+    /// captured has been dropped (or is being dropped by another thread, whose
+    /// own cancel has prevented the run). Only where the wait could never end, inside
     /// the callback itself or in a circle of callbacks that wait for each
     /// other, does it return [`Cancel::Running`] instead: then the timer is
     /// stopped, but its present run goes on.
@@ -212,6 +216,9 @@ impl Timers {
     }
 
     /// Takes no more timers and drops those that have not begun; returns how many.
+    ///
+    /// Periodic timers that run stop after the present run. Sleeps, ticks and
+    /// time limits of futures that have not come by now never come.
     pub fn close(&self) -> usize {
         self.service.close()
     }
@@ -220,7 +227,8 @@ impl Timers {
     /// one is due now, `None` if there is none.
     ///
     /// The sleep must end early when the hook of [`Timers::on_earlier`] is
-    /// called, since an earlier deadline may be added meanwhile.
+    /// called, since an earlier deadline may be added meanwhile. To look at
+    /// the earliest deadline without a sleep there is [`Timers::next_deadline`].
     pub fn next_wait(&self) -> Option<Duration> {
         let service = &self.service;
         let until = service.alarm.prepare_sleep(|| service.earliest());
@@ -234,12 +242,19 @@ impl Timers {
         (earliest != Instant::FAR_FUTURE).then_some(earliest)
     }
 
-    /// Hands everything that is due at `now` to its executor, in order;
-    /// returns how many timers that were.
+    /// Hands what is due at `now` to its executors, in order; returns how many
+    /// timers that were.
     ///
     /// One thread drives at a time: while another is inside this method, it
     /// returns 0 at once. It hands over no more timers than were pending at
-    /// the call, so it returns even when callbacks keep adding due ones.
+    /// the call, so it returns even when callbacks keep adding due ones. And
+    /// it returns when it has taken a millisecond of the service's clock, plus
+    /// what the executors and wakers take that it is in: what is left is still
+    /// due, and [`Timers::next_wait`] is zero.
+    ///
+    /// Executors and wakers are called on this thread, under no lock. One that
+    /// panics is counted in [`TimerStats::panicked`]; the others are not
+    /// affected.
     pub fn run_due(&self, now: Instant) -> usize {
         self.service.run_due(now)
     }
@@ -248,9 +263,11 @@ impl Timers {
     /// the last [`Timers::next_wait`] is added; `false` if there is one
     /// already, the driver's included.
     ///
-    /// The hook is called on the adding thread, without a lock. It must be
-    /// quick and sticky: a call just before the host falls asleep must end
-    /// that sleep too, as writing to an eventfd does.
+    /// The hook is called on the adding thread (or on one that calls
+    /// [`Timers::next_wait`] while another one sleeps), under no lock of this
+    /// service. It must be quick and sticky: a call just before the host falls
+    /// asleep must end that sleep too, as writing to an eventfd does. A panic
+    /// in it is counted in [`TimerStats::panicked`].
     pub fn on_earlier(&self, hook: impl Fn() + Send + Sync + 'static) -> bool {
         self.service.alarm.install(Box::new(hook))
     }
@@ -316,7 +333,7 @@ impl Builder {
     }
 
     /// How many timers may wait; an add beyond is refused. 134 million by
-    /// default.
+    /// default. The timers of futures count, but are not refused.
     pub fn capacity(mut self, count: usize) -> Self {
         self.capacity = count.max(1);
         self

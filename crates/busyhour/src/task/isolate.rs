@@ -1,0 +1,56 @@
+//! Calls into code of the library's users that must not unwind into the library.
+
+use std::{
+    any::Any,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// Runs `foreign`, which is a user's code; `None` when it panicked.
+///
+/// The panic hook has printed the message by then. What the panic carries is
+/// dropped here.
+#[inline]
+pub(crate) fn isolate<R>(foreign: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(foreign)) {
+        Ok(value) => Some(value),
+        Err(payload) => {
+            drop_payload(payload);
+            None
+        }
+    }
+}
+
+/// Drops what a panic carries. That is a user's value, so its `Drop` may panic
+/// in its turn; what the second panic carries is leaked, which ends the chain.
+#[cold]
+fn drop_payload(payload: Box<dyn Any + Send>) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        mem::forget(second);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::panic_any;
+
+    struct PanicsOnDrop;
+
+    impl Drop for PanicsOnDrop {
+        fn drop(&mut self) {
+            panic!("on purpose, in a drop");
+        }
+    }
+
+    #[test]
+    fn gives_the_value_or_nothing() {
+        assert_eq!(isolate(|| 7), Some(7));
+        assert_eq!(isolate(|| -> u8 { panic!("on purpose") }), None);
+    }
+
+    #[test]
+    fn a_panic_that_panics_when_it_is_dropped_ends_here_too() {
+        assert_eq!(isolate(|| -> u8 { panic_any(PanicsOnDrop) }), None);
+    }
+}

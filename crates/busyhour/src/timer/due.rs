@@ -1,0 +1,209 @@
+//! Delivery of what is due, and its end.
+
+use super::{
+    again::Again,
+    delivery::Delivery,
+    handle::TimerHandle,
+    record::{Phase, REFUSED_RETRY, Record, Work, panics},
+    running,
+    service::{BATCH, Service},
+    shard::{Shard, State},
+};
+use crate::{
+    clock::Instant,
+    sync::CachePadded,
+    task::{Executor, Reason, Rejected, Task, isolate},
+};
+use std::{
+    sync::{Arc, TryLockError},
+    time::Duration,
+};
+
+impl Service {
+    /// Delivers what is due at `now`, in order; returns how many.
+    ///
+    /// It delivers no more than were pending when it began, so that callbacks
+    /// that add due timers cannot keep it for ever, and begins no further
+    /// batch once [`TURN`] has passed.
+    pub(super) fn run_due(self: &Arc<Self>, now: Instant) -> usize {
+        let _driving = match self.driving.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return 0,
+        };
+        if self.earliest() > now {
+            return 0;
+        }
+        let pending = |shard: &CachePadded<Shard>| shard.lock().queue.len();
+        let mut allowed: usize = self.shards.iter().map(pending).sum();
+        let mut delivered = 0;
+        let turn_ends_at = self.clock.now() + TURN;
+        while allowed > 0 {
+            // As many as were delivered so far: if those took half of the turn,
+            // so will these, and the turn is over.
+            let count_max = delivered.clamp(1, BATCH).min(allowed);
+            let batch = self.due_batch(now, count_max);
+            if batch.is_empty() {
+                break;
+            }
+            allowed -= batch.len();
+            delivered += batch.len();
+            batch.into_iter().for_each(|due| due.deliver(self));
+            if self.clock.now() >= turn_ends_at {
+                break;
+            }
+        }
+        delivered
+    }
+
+    /// The next due timers of the shard whose turn it is, up to where another
+    /// shard's turn comes.
+    fn due_batch(self: &Arc<Self>, now: Instant, count_max: usize) -> Vec<Due> {
+        let deadline = |index: usize| self.shards[index].next_deadline();
+        let indices = 0..self.shards.len();
+        let Some(index) = indices.clone().min_by_key(|&index| deadline(index)) else {
+            return Vec::new();
+        };
+        let others = indices.filter(|&other| other != index).map(deadline);
+        let until = others.min().unwrap_or(now).min(now);
+        let mut batch = Vec::with_capacity(count_max);
+        self.shards[index].change(&self.alarm, |state| {
+            let due = || self.take_due(state, index as u32, until, now);
+            batch.extend(std::iter::from_fn(due).take(count_max));
+        });
+        batch
+    }
+
+    fn take_due(
+        self: &Arc<Self>,
+        state: &mut State,
+        shard: u32,
+        until: Instant,
+        now: Instant,
+    ) -> Option<Due> {
+        let timer = state.deliver_due(until, now)?;
+        let record = state.queue.get_mut(timer)?;
+        let Some(executor) = record.take_executor() else {
+            return state.end(timer).map(Due::Ended);
+        };
+        let handle = TimerHandle {
+            service: self.number,
+            shard,
+            timer,
+        };
+        let delivery = Delivery::new(Arc::clone(self), handle, record.round);
+        Some(Due::Callback(delivery, executor))
+    }
+
+    /// What to run for a delivery; `None` if the timer was cancelled or moved since.
+    pub(super) fn begin(&self, handle: &TimerHandle, round: u32) -> Option<Work> {
+        let mut state = self.shard_of(handle)?.lock();
+        state.queue.get_mut(handle.timer)?.begin(round)
+    }
+
+    /// The run is over: the timer waits for its next one, or what is left of
+    /// its work is dropped, and only then can its end be seen.
+    pub(super) fn finish(&self, handle: &TimerHandle, next: Result<Again, Work>) {
+        let Some(shard) = self.shard_of(handle) else {
+            return;
+        };
+        let go_on = |again| shard.change(&self.alarm, |state| state.go_on(handle.timer, again));
+        if let Err(leftover) = next.and_then(go_on) {
+            self.count_panics(leftover.discard());
+            let awaited = shard.change(&self.alarm, |state| state.finish(handle.timer));
+            if awaited {
+                shard.notify_ended();
+            }
+        }
+    }
+
+    /// The executor did not take the delivery: later, or never.
+    fn refused(&self, delivered: &Delivered, reason: Reason, executor: Arc<dyn Executor>) {
+        let handle = &delivered.handle;
+        let Some(shard) = self.shard_of(handle) else {
+            return;
+        };
+        let spare = if reason == Reason::ShutDown {
+            self.lose(delivered, |work, _| Err(work));
+            Some(executor)
+        } else {
+            let retry_at = self.clock.now() + REFUSED_RETRY;
+            shard.change(&self.alarm, |state| {
+                state.put_off(handle.timer, delivered.round, executor, retry_at)
+            })
+        };
+        self.count_panics(panics(|| drop(spare)));
+    }
+
+    /// The executor dropped the delivery without running it: a one-shot timer
+    /// is lost, a periodic one loses this tick.
+    pub(super) fn abandoned(&self, handle: &TimerHandle, round: u32) {
+        let delivered = Delivered {
+            handle: *handle,
+            round,
+        };
+        self.lose(&delivered, Again::after_loss);
+    }
+
+    /// Ends a delivery that will not run as if it ran, so that whoever cancels
+    /// the timer and waits also waits until the callback has been dropped.
+    fn lose(&self, lost: &Delivered, next: impl FnOnce(Work, Instant) -> Result<Again, Work>) {
+        if let Some(work) = self.begin_losing(lost) {
+            let _running = running::enter(lost.handle);
+            self.finish(&lost.handle, next(work, self.clock.now()));
+        }
+    }
+
+    fn begin_losing(&self, lost: &Delivered) -> Option<Work> {
+        let mut state = self.shard_of(&lost.handle)?.lock();
+        let work = state.queue.get_mut(lost.handle.timer)?.begin(lost.round)?;
+        state.counters.lost += 1;
+        Some(work)
+    }
+}
+
+/// One delivery of a timer, after the task that stands for it was given away.
+struct Delivered {
+    handle: TimerHandle,
+    round: u32,
+}
+
+/// Something due, taken from its shard.
+enum Due {
+    Callback(Delivery, Arc<dyn Executor>),
+    /// A future's timer: its waker is in the record.
+    Ended(Record),
+}
+
+impl Due {
+    /// Calls the user's executor or waker; a panic ends that call only.
+    fn deliver(self, service: &Service) {
+        match self {
+            Self::Callback(delivery, executor) => deliver(delivery, executor, service),
+            Self::Ended(record) => {
+                debug_assert_eq!(record.phase, Phase::Delivered);
+                service.count_panics(record.discard());
+            }
+        }
+    }
+}
+
+fn deliver(delivery: Delivery, executor: Arc<dyn Executor>, service: &Service) {
+    let delivered = Delivered {
+        handle: delivery.handle(),
+        round: delivery.round(),
+    };
+    let task = Task::new(move || delivery.run());
+    match isolate(|| executor.execute(task)) {
+        Some(Ok(())) => service.count_panics(panics(|| drop(executor))),
+        Some(Err(Rejected { task, reason })) => {
+            service.refused(&delivered, reason, executor);
+            service.count_panics(panics(|| drop(task)));
+        }
+        None => service.count_panics(1 + panics(|| drop(executor))),
+    }
+}
+
+/// How long one call may go on to deliver what is due before it gives its
+/// thread back to its caller.
+const TURN: Duration = Duration::from_millis(1);
