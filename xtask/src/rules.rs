@@ -73,7 +73,8 @@ const SERVER: Layers = Layers {
             ],
         ),
         arrow("net", &["proto", "registrar", "server"]),
-        arrow("storm", &["proto", "auth"]),
+        arrow("console", &[]),
+        arrow("storm", &["console", "proto", "auth"]),
         arrow(
             "web",
             &["archive", "registrar", "server", "store", "graphite"],
@@ -89,6 +90,7 @@ const SERVER: Layers = Layers {
                 "archive",
                 "auth",
                 "config",
+                "console",
                 "graphite",
                 "logs",
                 "net",

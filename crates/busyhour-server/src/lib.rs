@@ -4,7 +4,9 @@
 //! The binary `busyhour` is a thin shell around this crate.
 #![deny(missing_docs)]
 #![deny(rustdoc::broken_intra_doc_links)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod console;
 pub mod proto;
 pub mod auth;
 pub mod registrar;

@@ -16,7 +16,11 @@ pub enum Format {
 ///
 /// The first call counts; later ones change nothing.
 pub fn start(level: LevelFilter, format: Format) {
-    let lines = fmt().with_max_level(level).with_writer(io::stderr);
+    let lines = fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        // Otherwise a reader of the log that is gone makes every line panic.
+        .log_internal_errors(false);
     // An error means that somebody, a test perhaps, listens already.
     let _ = match format {
         Format::Text => lines.with_ansi(coloured()).with_target(false).try_init(),

@@ -62,6 +62,7 @@ fn devices_come_are_seen_and_go() {
     let words = [
         "add",
         "alice",
+        "--create",
         "--max-contacts",
         "2",
         "--mailbox",
@@ -69,9 +70,10 @@ fn devices_come_are_seen_and_go() {
         "--hint",
         "200",
     ];
+    let database = place.path("busyhour.db").display().to_string();
     assert_eq!(
         good(&place, &words, "wonder\n"),
-        "alice: may register in the realm busyhour\n"
+        format!("alice: may register in the realm busyhour (database {database})\n")
     );
     let (code, words) = bad(&place, &["add", "alice"], "x\n");
     assert_eq!(code, Some(1));
@@ -83,11 +85,12 @@ fn devices_come_are_seen_and_go() {
         shown,
         json!({
             "user": "alice", "realm": "busyhour", "algorithms": ["MD5", "SHA-256", "SHA-512-256"],
-            "iax2": true, "max_contacts": null, "mailbox": null, "hints": [],
+            "iax2": true, "max_contacts": null, "mailbox": null, "hints": [], "store": database,
         })
     );
     assert!(good(&place, &["list"], "").contains("alice"));
-    assert_eq!(good(&place, &["remove", "alice"], ""), "alice: removed\n");
+    let removed = format!("alice: removed from database {database}\n");
+    assert_eq!(good(&place, &["remove", "alice"], ""), removed);
     let (code, words) = bad(&place, &["remove", "alice"], "");
     assert_eq!(code, Some(1));
     assert!(words.contains("there is no device `alice`"), "{words}");
@@ -97,6 +100,8 @@ fn devices_come_are_seen_and_go() {
 #[test]
 fn mistakes_are_usage_and_change_nothing() {
     let place = Place::new();
+    good(&place, &["add", "x", "--create"], "x\n");
+    good(&place, &["remove", "x"], "");
     assert_eq!(bad(&place, &["add", "a b"], "x\n").0, Some(2));
     assert_eq!(bad(&place, &["add", "alice"], "\n").0, Some(2));
     assert_eq!(
@@ -115,7 +120,8 @@ fn mistakes_are_usage_and_change_nothing() {
         words.contains("line 3: `b b` is not a user name"),
         "{words}"
     );
-    assert_eq!(good(&place, &["list", "--json"], ""), "[]\n");
+    let listed: Value = serde_json::from_str(&good(&place, &["list", "--json"], "")).unwrap();
+    assert_eq!(listed["devices"], json!([]));
 }
 
 #[test]
@@ -210,7 +216,11 @@ fn accounts_over_http_need_a_token_and_hold_at_once() {
 #[test]
 fn an_account_may_have_fewer_contacts_than_others() {
     let place = Place::new();
-    good(&place, &["add", "few", "--max-contacts", "1"], "x\n");
+    good(
+        &place,
+        &["add", "few", "--create", "--max-contacts", "1"],
+        "x\n",
+    );
     good(&place, &["add", "many"], "x\n");
     let server = place.server("");
     // Two storms register from two ports, and so two contacts.
@@ -218,4 +228,49 @@ fn an_account_may_have_fewer_contacts_than_others() {
     assert!(!registers(&server, "few", "x"));
     assert!(registers(&server, "many", "x"));
     assert!(registers(&server, "many", "x"));
+}
+
+/// Nothing is worse than a command that succeeds in the wrong place.
+#[test]
+fn every_command_names_its_store_and_none_makes_one_unasked() {
+    let place = Place::new();
+    let database = place.path("busyhour.db").display().to_string();
+    let file = place.file("devices.csv", "user,password\nalice,x\n");
+    let import = ["import", file.to_str().unwrap(), "--json"];
+    for words in [
+        &["list"][..],
+        &["show", "alice"],
+        &["remove", "alice"],
+        &["add", "alice"],
+        &import,
+    ] {
+        let (code, said) = bad(&place, words, "x\n");
+        assert_eq!(code, Some(1), "{words:?}");
+        let problem = format!("there is no database of busyhour at {database}; ");
+        assert!(said.contains(&problem), "{said}");
+        assert!(
+            said.contains("--store-path") && said.contains("--create"),
+            "{said}"
+        );
+    }
+    assert!(!place.path("busyhour.db").exists());
+    let created = good(&place, &[&import[..], &["--create"]].concat(), "");
+    for said in [
+        created,
+        good(&place, &["list"], ""),
+        good(&place, &["list", "--json"], ""),
+        good(&place, &["show", "alice"], ""),
+        good(&place, &["show", "alice", "--json"], ""),
+        good(&place, &["import", import[1], "--dry-run"], ""),
+        good(&place, &["import", import[1]], ""),
+        good(&place, &["remove", "alice"], ""),
+        bad(&place, &["show", "alice"], "").1,
+    ] {
+        assert!(said.contains(&database), "{said}");
+    }
+    let url = "postgres://busyhour:topsecret@127.0.0.1:1/busyhour";
+    let mut list = busyhour();
+    list.args(["device", "list", "--store-url", url]);
+    let said = String::from_utf8(run(list, "").stderr).unwrap();
+    assert!(said.contains("busyhour:***@127.0.0.1:1/busyhour"), "{said}");
 }

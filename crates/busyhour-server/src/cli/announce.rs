@@ -1,10 +1,9 @@
 //! What a server says on standard output when it is ready.
 
-use super::service::{Service, database};
+use super::service::{Service, store_name};
 use crate::{
     config::{Auth, Durability},
     server::Transport,
-    store::masked,
 };
 use std::io::{self, Write};
 
@@ -31,13 +30,12 @@ fn write(out: &mut impl Write, service: &Service) -> io::Result<()> {
         writeln!(out, "  dashboard  http://{}/", web.address())?;
     }
     let store = &service.config.store;
-    match (store.durability, &store.url) {
-        (Durability::Memory, _) => writeln!(
+    match store.durability {
+        Durability::Memory => writeln!(
             out,
             "  bindings   in memory alone: they end with the server"
         )?,
-        (_, Some(url)) => writeln!(out, "  bindings   {}", masked(url))?,
-        (_, None) => writeln!(out, "  bindings   {}", database(store).display())?,
+        _ => writeln!(out, "  bindings   {}", store_name(store))?,
     }
     write_who_may_register(out, service)?;
     writeln!(out, "{}", ready(service))?;

@@ -1,5 +1,11 @@
-use super::{Failure, service::read_certificate};
-use crate::config::{Config, KEYS, Overrides};
+use super::{
+    Failure,
+    service::{read_certificate, store_name},
+};
+use crate::{
+    config::{Config, Durability, KEYS, Overrides, Store},
+    console,
+};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -24,16 +30,30 @@ impl CheckConfig {
     pub fn run(self) -> Result<(), Failure> {
         let loaded = Config::load(self.file.as_deref(), &self.overrides)?;
         read_certificate(&loaded.config.sip).map_err(Failure::usage)?;
+        for warning in &loaded.warnings {
+            console::print_error(format_args!("busyhour: warning: {warning}"));
+        }
         let name = self.file.map_or("environment and defaults".into(), |file| {
             file.display().to_string()
         });
-        println!(
-            "{name}: good: {} of {} settings given, {} accounts",
+        let said = format!(
+            "{name}: good: {} of {} settings given, {} accounts\n{}",
             loaded.origins.len(),
             KEYS.len(),
-            loaded.config.accounts.len()
+            loaded.config.accounts.len(),
+            bindings(&loaded.config.store),
         );
-        Ok(())
+        console::print(said).map_err(Failure::running)
+    }
+}
+
+fn bindings(store: &Store) -> String {
+    match store.durability {
+        Durability::Memory => "bindings and accounts by command or HTTP: in memory alone".into(),
+        _ => format!(
+            "bindings and accounts by command or HTTP: database {}",
+            store_name(store)
+        ),
     }
 }
 

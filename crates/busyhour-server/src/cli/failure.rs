@@ -1,4 +1,4 @@
-use crate::config::Problems;
+use crate::{config::Problems, console};
 use std::{fmt::Display, process::ExitCode};
 
 /// Why the program ends with another code than 0.
@@ -28,7 +28,7 @@ impl Failure {
     /// Writes the message to standard error, each line marked, and gives the exit code.
     pub(super) fn report(self) -> ExitCode {
         for line in self.message.lines() {
-            eprintln!("busyhour: {line}");
+            console::print_error(format_args!("busyhour: {line}"));
         }
         ExitCode::from(self.code)
     }

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     config::{Config, Loaded, LogFormat, LogLevel, Overrides},
-    logs,
+    console, logs,
 };
 use clap::Args;
 use sd_notify::NotifyState;
@@ -38,10 +38,13 @@ impl Serve {
     pub fn run(self) -> Result<(), Failure> {
         let loaded = self.load()?;
         if self.print_config {
-            print!("{}", loaded.print());
-            return Ok(());
+            let text = loaded.print();
+            return console::print(text.trim_end()).map_err(Failure::running);
         }
         start_logs(&loaded.config);
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
         let mut signals = Signals::listen().map_err(Failure::running)?;
         let ending = signals.ending();
         let service = Service::start(loaded.config, &ending)?;

@@ -7,7 +7,10 @@ use crate::{
         StreamPolicy, Streams, Udp, UdpOptions, address_problem,
     },
     server::{Intake, Server, ServerConfig},
-    store::{self, MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store},
+    store::{
+        self, MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
+        masked,
+    },
     web::{Access, Archives, Graphs, Web, WebOptions},
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
@@ -192,6 +195,14 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
         queue_capacity: options.queue,
     });
     Ok(Box::new(store.map_err(Failure::running)?))
+}
+
+/// The store as commands name it: the path of the file, or the URL without its password.
+pub(super) fn store_name(options: &config::Store) -> String {
+    match &options.url {
+        Some(url) => masked(url),
+        None => database(options).display().to_string(),
+    }
 }
 
 /// Where the bindings are.

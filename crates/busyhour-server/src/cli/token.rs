@@ -1,5 +1,8 @@
 use super::Failure;
-use crate::web::{Scope, Token};
+use crate::{
+    console,
+    web::{Scope, Token},
+};
 use clap::{Args, ValueEnum};
 
 /// Make a token that lets a program ask over HTTP
@@ -51,15 +54,12 @@ impl MakeToken {
             let object = serde_json::json!({
                 "token": text, "name": name, "scope": word, "sha256": sha256,
             });
-            println!("{object}");
-            return Ok(());
+            return console::print(object).map_err(Failure::running);
         }
         let name = toml::Value::from(name.as_str());
-        println!(
-            "{text}\n\nThis is shown once and kept nowhere. Into the configuration belongs:\n"
-        );
-        println!("[[token]]\nname = {name}\nscope = \"{word}\"\nsha256 = \"{sha256}\"");
-        Ok(())
+        let entry = format!("[[token]]\nname = {name}\nscope = \"{word}\"\nsha256 = \"{sha256}\"");
+        let words = "This is shown once and kept nowhere. Into the configuration belongs:";
+        console::print(format_args!("{text}\n\n{words}\n\n{entry}")).map_err(Failure::running)
     }
 }
 

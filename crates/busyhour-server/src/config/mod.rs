@@ -27,6 +27,7 @@ mod overrides;
 mod paths;
 mod print;
 mod problem;
+mod secrets;
 mod tokens;
 mod values;
 
@@ -241,6 +242,8 @@ pub struct Loaded {
     pub origins: BTreeMap<&'static str, Origin>,
     /// Where each of the hints stands, in their order.
     pub hint_origins: Vec<Origin>,
+    /// What is allowed and yet is probably not meant: sentences for the operator.
+    pub warnings: Vec<String>,
 }
 
 impl Config {
@@ -255,7 +258,11 @@ impl Config {
         };
         let text = std::fs::read_to_string(path)
             .map_err(|error| Problems::from(Problem::unreadable(path, &error)))?;
-        Self::parse(&path.display().to_string(), &text, overrides)
+        let mut loaded = Self::parse(&path.display().to_string(), &text, overrides)?;
+        loaded
+            .warnings
+            .extend(secrets::warning(path, &loaded.config));
+        Ok(loaded)
     }
 
     /// As [`load`](Self::load), for text already read from the file called `name`.
@@ -268,6 +275,7 @@ impl Config {
             config: Self::default(),
             origins: BTreeMap::new(),
             hint_origins: Vec::new(),
+            warnings: Vec::new(),
         };
         let mut problems = file::read(name, text, &mut loaded);
         problems.extend(overrides.apply(&mut loaded));

@@ -7,11 +7,11 @@ use std::path::Path;
 /// one. A server that runs notices changes within about a second.
 ///
 /// ```
-/// use busyhour_server::store::{AccountEntry, open_accounts};
+/// use busyhour_server::store::{AccountEntry, WhenMissing, open_accounts};
 ///
 /// let folder = std::env::temp_dir().join(format!("busyhour-book-{}", std::process::id()));
 /// std::fs::create_dir_all(&folder)?;
-/// let mut book = open_accounts(&folder.join("busyhour.db"))?;
+/// let mut book = open_accounts(&folder.join("busyhour.db"), WhenMissing::Create)?;
 /// let entry = AccountEntry {
 ///     user: "alice".into(),
 ///     password: Some("wonder".into()),
@@ -47,15 +47,27 @@ pub trait AccountBook {
     fn all(&mut self) -> Result<Vec<Account>, StoreError>;
 }
 
-/// Opens the accounts of the SQLite database at `path`, which is created or
-/// brought up to date when need be.
+/// What to do where there is no store yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenMissing {
+    /// Make it.
+    Create,
+    /// Say so, and make nothing.
+    Refuse,
+}
+
+/// Opens the accounts of the SQLite database at `path`, which is brought up to
+/// date when need be.
 ///
 /// # Errors
 ///
-/// As for [`SqliteStore::open`](super::SqliteStore::open), but another server
+/// [`StoreError::Missing`] when there is none and none is to be made; otherwise as for [`SqliteStore::open`](super::SqliteStore::open), but another server
 /// may hold the database.
-pub fn open_accounts(path: &Path) -> Result<Box<dyn AccountBook>, StoreError> {
-    Ok(Box::new(SqliteBook::open(path)?))
+pub fn open_accounts(
+    path: &Path,
+    when_missing: WhenMissing,
+) -> Result<Box<dyn AccountBook>, StoreError> {
+    Ok(Box::new(SqliteBook::open(path, when_missing)?))
 }
 
 /// Opens the accounts of a PostgreSQL database, which is brought up to date
@@ -63,9 +75,11 @@ pub fn open_accounts(path: &Path) -> Result<Box<dyn AccountBook>, StoreError> {
 ///
 /// # Errors
 ///
-/// When there is no connection, or a newer program made the schema.
+/// [`StoreError::Missing`] when the database has no tables and none are to be made;
+/// or when there is no connection, or a newer program made the schema.
 pub fn open_postgres_accounts(
     options: PostgresOptions,
+    when_missing: WhenMissing,
 ) -> Result<Box<dyn AccountBook>, StoreError> {
-    Ok(Box::new(PostgresBook::open(options)?))
+    Ok(Box::new(PostgresBook::open(options, when_missing)?))
 }

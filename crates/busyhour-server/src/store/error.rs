@@ -14,6 +14,12 @@ pub enum StoreError {
         /// The process that holds it, when it said so.
         pid: Option<u32>,
     },
+    /// There is no store, and none was to be made.
+    #[error("there is no database of busyhour at {}", path.display())]
+    Missing {
+        /// The database.
+        path: PathBuf,
+    },
     /// The file or its folder cannot be used.
     #[error("database {} cannot be opened for writing: {source}", path.display())]
     Path {

@@ -31,7 +31,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 pub use account::{Account, AccountEntry, AccountView, check_username};
 pub(crate) use account::{EXTENSION_RULE, MAILBOX_RULE, is_extension, is_mailbox_name};
-pub use book::{AccountBook, open_accounts, open_postgres_accounts};
+pub use book::{AccountBook, WhenMissing, open_accounts, open_postgres_accounts};
 pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
 pub use memory::MemoryStore;

@@ -12,6 +12,7 @@ use busyhour::clock::{Clock, Instant};
 use serde::Serialize;
 
 use super::Pattern;
+use crate::console;
 
 use super::args::{Kind, Protocol, Storm, Transport};
 use super::driver::Driver;
@@ -43,6 +44,9 @@ pub enum StormError {
     /// The journal can't be opened or written.
     #[error("journal: {0}")]
     Journal(io::Error),
+    /// The report can't be written.
+    #[error("{0}")]
+    Output(String),
     /// IAX2 is spoken over UDP alone.
     #[error("IAX2 has no --transport tcp; leave one of the two out")]
     NoConnections,
@@ -247,7 +251,7 @@ impl Running {
             once
         };
         let report = self.measured(phase)?;
-        self.print(&report, || report.to_string());
+        self.print(&report, || report.to_string())?;
         judge(report.acknowledged, report.sent)?;
         report.watch.map_or(Ok(()), |watch| judge_watchers(&watch))
     }
@@ -265,7 +269,7 @@ impl Running {
         self.print(&steps, || match ceiling {
             Some(ceiling) => format!("{}\nceiling: {ceiling:.0} a second", ramp_table(&steps)),
             None => ramp_table(&steps).to_string(),
-        });
+        })?;
         ceiling.map(drop).ok_or(StormError::NoCeiling)
     }
 
@@ -429,15 +433,17 @@ impl Running {
         }
     }
 
-    fn print(&self, value: &impl Serialize, table: impl FnOnce() -> String) {
-        match self.args.json {
+    fn print(
+        &self,
+        value: &impl Serialize,
+        table: impl FnOnce() -> String,
+    ) -> Result<(), StormError> {
+        let text = match self.args.json {
             // Reports hold numbers and names alone, which JSON can always take.
-            true => println!(
-                "{}",
-                serde_json::to_string_pretty(value).unwrap_or_default()
-            ),
-            false => println!("{}", table()),
-        }
+            true => serde_json::to_string_pretty(value).unwrap_or_default(),
+            false => table(),
+        };
+        console::print(text).map_err(StormError::Output)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     support::{Place, ServerProcess, busyhour, postgres::Postgres},
 };
 use busyhour_server::store::{
-    AccountBook, CommitError, PostgresOptions, PostgresStore, Store, StoreError,
+    AccountBook, CommitError, PostgresOptions, PostgresStore, Store, StoreError, WhenMissing,
     open_postgres_accounts,
 };
 use std::{collections::BTreeSet, sync::mpsc, time::Duration};
@@ -27,7 +27,7 @@ impl Database for Url {
     }
 
     fn book(&self) -> Box<dyn AccountBook> {
-        open_postgres_accounts(self.options()).unwrap()
+        open_postgres_accounts(self.options(), WhenMissing::Create).unwrap()
     }
 }
 

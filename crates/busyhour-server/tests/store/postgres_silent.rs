@@ -7,7 +7,9 @@ use crate::{
     suite::Database,
     support::{Place, ServerProcess, busyhour, postgres::Postgres},
 };
-use busyhour_server::store::{Change, CommitError, PostgresStore, Store, open_postgres_accounts};
+use busyhour_server::store::{
+    Change, CommitError, PostgresStore, Store, WhenMissing, open_postgres_accounts,
+};
 use postgres::{Client, NoTls};
 use std::{
     fs,
@@ -107,7 +109,7 @@ fn a_tool_and_the_server_do_not_wait_for_each_other() {
     group.execute(lock, &[]).unwrap();
     let options = url.options();
     let tool = thread::spawn(move || {
-        let mut book = open_postgres_accounts(options)?;
+        let mut book = open_postgres_accounts(options, WhenMissing::Create)?;
         book.remove("alice", "example.com")
     });
     wait_for_a_lock(&url);

@@ -6,7 +6,7 @@ use crate::{
     support::Place,
 };
 use busyhour_server::store::{
-    AccountBook, SqliteOptions, SqliteStore, Store, StoreError, open_accounts,
+    AccountBook, SqliteOptions, SqliteStore, Store, StoreError, WhenMissing, open_accounts,
 };
 use std::{
     fs::{self, Permissions},
@@ -36,7 +36,7 @@ impl Database for File {
     }
 
     fn book(&self) -> Box<dyn AccountBook> {
-        open_accounts(&self.0.path("busyhour.db")).unwrap()
+        open_accounts(&self.0.path("busyhour.db"), WhenMissing::Create).unwrap()
     }
 }
 

@@ -91,12 +91,17 @@ pub fn busyhour() -> Command {
 impl ServerProcess {
     /// Starts the command and waits for its `ready` line.
     pub fn start(command: &mut Command, place: &Place) -> Self {
-        let log = place.path("server.log");
-        let errors = File::options()
+        let log = File::options()
             .create(true)
             .append(true)
-            .open(&log)
+            .open(place.path("server.log"))
             .unwrap();
+        Self::start_with_errors(command, place, log.into())
+    }
+
+    /// As [`start`](Self::start), with standard error going there instead of into the log.
+    pub fn start_with_errors(command: &mut Command, place: &Place, errors: Stdio) -> Self {
+        let log = place.path("server.log");
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(errors)

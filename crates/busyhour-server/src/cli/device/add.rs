@@ -1,4 +1,4 @@
-use super::{Failure, Place, password};
+use super::{Creation, Failure, Place, password, say};
 use crate::store::AccountEntry;
 use clap::Args;
 
@@ -43,15 +43,21 @@ pub(super) struct Add {
     replace: bool,
 
     #[command(flatten)]
+    creation: Creation,
+
+    #[command(flatten)]
     place: Place,
 }
 
 impl Add {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut accounts = self.place.open()?;
+        let mut accounts = self.place.open_or_create(&self.creation)?;
         if !self.replace && accounts.find(&self.user)?.is_some() {
             let user = &self.user;
-            let message = format!("device `{user}` is there already; --replace replaces it");
+            let store = &accounts.store;
+            let message = format!(
+                "device `{user}` is there already in database {store}; --replace replaces it"
+            );
             return Err(Failure::running(message));
         }
         let has_hashes = [&self.md5, &self.sha256, &self.sha512_256];
@@ -72,11 +78,10 @@ impl Add {
         let account = entry.check(&accounts.realm).map_err(Failure::usage)?;
         let put = accounts.book.put(std::slice::from_ref(&account));
         put.map_err(Failure::running)?;
-        println!(
-            "{}: may register in the realm {}",
-            account.username, account.realm
-        );
-        Ok(())
+        say(format_args!(
+            "{}: may register in the realm {} (database {})",
+            account.username, account.realm, accounts.store
+        ))
     }
 }
 

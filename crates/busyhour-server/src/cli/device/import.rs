@@ -1,4 +1,4 @@
-use super::{Failure, Place};
+use super::{Accounts, Creation, Failure, Place, say};
 use crate::store::{Account, AccountEntry};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -32,6 +32,9 @@ pub(super) struct Import {
     json: bool,
 
     #[command(flatten)]
+    creation: Creation,
+
+    #[command(flatten)]
     place: Place,
 }
 
@@ -55,7 +58,7 @@ impl Import {
             Format::Json => from_json(&text),
         };
         let entries = entries.map_err(|reason| Failure::usage(format!("{name}: {reason}")))?;
-        let mut target = self.place.open()?;
+        let mut target = self.place.open_or_create(&self.creation)?;
         let accounts = check(&name, entries, &target.realm)?;
         if !self.dry_run {
             let bar = bar(accounts.len() as u64);
@@ -66,8 +69,7 @@ impl Import {
             }
             bar.finish_and_clear();
         }
-        self.report(accounts.len(), &target.realm, begun);
-        Ok(())
+        self.report(accounts.len(), &target, begun)
     }
 
     fn format(&self) -> Result<Format, Failure> {
@@ -83,19 +85,20 @@ impl Import {
         }
     }
 
-    fn report(&self, count: usize, realm: &str, begun: Instant) {
+    fn report(&self, count: usize, target: &Accounts, begun: Instant) -> Result<(), Failure> {
         let seconds = begun.elapsed().as_secs_f64();
+        let Accounts { realm, store, .. } = target;
         match (self.json, self.dry_run) {
-            (true, dry_run) => println!(
-                "{}",
-                serde_json::json!({
-                    "devices": count, "realm": realm, "dry_run": dry_run, "seconds": seconds,
-                })
-            ),
-            (false, true) => println!("{count} devices are good; nothing was changed"),
-            (false, false) => {
-                println!("{count} devices may register in the realm {realm} ({seconds:.1} s)");
-            }
+            (true, dry_run) => say(serde_json::json!({
+                "devices": count, "realm": realm, "store": store,
+                "dry_run": dry_run, "seconds": seconds,
+            })),
+            (false, true) => say(format_args!(
+                "{count} devices are good; nothing was changed in database {store}"
+            )),
+            (false, false) => say(format_args!(
+                "{count} devices may register in the realm {realm} (database {store}, {seconds:.1} s)"
+            )),
         }
     }
 }

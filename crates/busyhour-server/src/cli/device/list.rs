@@ -1,4 +1,4 @@
-use super::{Failure, Place};
+use super::{Accounts, Failure, Place, say};
 use crate::store::{Account, AccountView};
 use clap::Args;
 use comfy_table::{Table, presets};
@@ -6,7 +6,7 @@ use comfy_table::{Table, presets};
 /// List the devices that may register
 #[derive(Debug, Args)]
 pub(super) struct List {
-    /// Print one JSON array
+    /// Print one JSON object: store, realm and devices
     #[arg(long)]
     json: bool,
 
@@ -16,16 +16,22 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let accounts = self.place.open()?.all()?;
-        let views: Vec<AccountView> = accounts.iter().map(Account::view).collect();
-        match self.json {
-            true => {
-                let text = serde_json::to_string_pretty(&views).map_err(Failure::running)?;
-                println!("{text}");
-            }
-            false => println!("{}", table(&views)),
+        let mut accounts = self.place.open()?;
+        let views: Vec<AccountView> = accounts.all()?.iter().map(Account::view).collect();
+        let Accounts { realm, store, .. } = accounts;
+        if self.json {
+            let object = serde_json::json!({ "store": store, "realm": realm, "devices": views });
+            let text = serde_json::to_string_pretty(&object).map_err(Failure::running)?;
+            return say(text);
         }
-        Ok(())
+        let count = views.len();
+        let devices = if count == 1 { "device" } else { "devices" };
+        if count > 0 {
+            say(table(&views))?;
+        }
+        say(format_args!(
+            "{count} {devices} in the realm {realm} of database {store}"
+        ))
     }
 }
 

@@ -9,11 +9,15 @@ mod show;
 
 use super::{
     Failure,
-    service::{database, make_folder},
+    service::{database, make_folder, store_name},
 };
 use crate::{
     config::{self, Config, Durability, StoreOverrides},
-    store::{Account, AccountBook, PostgresOptions, open_accounts, open_postgres_accounts},
+    console,
+    store::{
+        Account, AccountBook, PostgresOptions, StoreError, WhenMissing, open_accounts,
+        open_postgres_accounts,
+    },
 };
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -63,21 +67,46 @@ struct Place {
     overrides: StoreOverrides,
 }
 
+/// Whether a command that writes may make the store.
+#[derive(Debug, Args)]
+struct Creation {
+    /// Make the database if there is none; without this a command never makes one
+    #[arg(long)]
+    create: bool,
+}
+
 /// An open store and the realm of the server that uses it.
 struct Accounts {
     book: Box<dyn AccountBook>,
     realm: String,
+    /// As every command names it: its path, or its URL without the password.
+    store: String,
 }
 
 impl Place {
+    /// Opens the store, which must be there.
     fn open(&self) -> Result<Accounts, Failure> {
+        self.open_or(WhenMissing::Refuse)
+    }
+
+    /// Opens the store, and makes it where that is wanted.
+    fn open_or_create(&self, creation: &Creation) -> Result<Accounts, Failure> {
+        self.open_or(match creation.create {
+            true => WhenMissing::Create,
+            false => WhenMissing::Refuse,
+        })
+    }
+
+    fn open_or(&self, when_missing: WhenMissing) -> Result<Accounts, Failure> {
         let config = Config::load(self.config.as_deref(), &self.overrides.0)?.config;
         if config.store.durability == Durability::Memory {
             return Err(Failure::usage(IN_MEMORY));
         }
-        let book = open(&config.store)?;
-        let realm = config.sip.realm;
-        Ok(Accounts { book, realm })
+        Ok(Accounts {
+            book: open(&config.store, when_missing)?,
+            realm: config.sip.realm,
+            store: store_name(&config.store),
+        })
     }
 }
 
@@ -96,21 +125,42 @@ impl Accounts {
 
     fn missing(&self, user: &str) -> Failure {
         let realm = &self.realm;
+        let store = &self.store;
         Failure::running(format!(
-            "there is no device `{user}` in the realm `{realm}`"
+            "there is no device `{user}` in the realm `{realm}` of database {store}"
         ))
     }
 }
 
-fn open(options: &config::Store) -> Result<Box<dyn AccountBook>, Failure> {
+fn open(
+    options: &config::Store,
+    when_missing: WhenMissing,
+) -> Result<Box<dyn AccountBook>, Failure> {
     if let Some(url) = &options.url {
         let options = PostgresOptions::new(url).map_err(Failure::usage)?;
-        return open_postgres_accounts(options).map_err(Failure::running);
+        return open_postgres_accounts(options, when_missing).map_err(refused);
     }
     let path = database(options);
-    make_folder(&path)?;
-    open_accounts(&path).map_err(Failure::running)
+    if when_missing == WhenMissing::Create {
+        make_folder(&path)?;
+    }
+    open_accounts(&path, when_missing).map_err(refused)
 }
+
+/// Where nothing is, the wrong place is the likelier mistake.
+fn refused(error: StoreError) -> Failure {
+    match error {
+        StoreError::Missing { .. } => Failure::running(format!("{error}{ELSEWHERE}")),
+        _ => Failure::running(error),
+    }
+}
+
+fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
+    console::print(text).map_err(Failure::running)
+}
+
+const ELSEWHERE: &str = "; name the server's own with --config FILE, --store-path or --store-url, \
+    start the server once, or make one here: `device add` and `device import` take --create";
 
 const IN_MEMORY: &str = "store.durability is memory: such a server keeps its accounts in its \
     memory; put them over HTTP (PUT /api/accounts/USER) or into its configuration";
@@ -119,9 +169,10 @@ Examples:
   busyhour device add alice --mailbox 100    asks for the password, twice
   pwgen 16 1 | busyhour device add bob       takes it from standard input
   busyhour device import devices.csv         user,password,iax2,max_contacts,mailbox,hints
-  busyhour device list --json | jq -r '.[].user'
+  busyhour device list --json | jq -r '.devices[].user'
   busyhour device remove alice
 
-A server that runs on the same store takes changes within about a second.
+A server that runs on the same store takes changes within about a second. Every command
+names the store it used. None makes one, except with --create.
 
 Exit codes: 0 done, 1 failed or not there, 2 wrong usage.";

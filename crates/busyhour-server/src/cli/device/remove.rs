@@ -1,4 +1,4 @@
-use super::{Failure, Place};
+use super::{Failure, Place, say};
 use clap::Args;
 
 /// Let devices register no longer
@@ -21,7 +21,10 @@ impl Remove {
         for user in &self.users {
             let removed = accounts.book.remove(user, &accounts.realm);
             match removed.map_err(Failure::running)? {
-                true => println!("{user}: removed"),
+                true => say(format_args!(
+                    "{user}: removed from database {}",
+                    accounts.store
+                ))?,
                 false => outcome = outcome.and(Err(accounts.missing(user))),
             }
         }

@@ -1,5 +1,8 @@
 use super::{job::Digested, name_of, plot::Plot, selection::series_name};
-use crate::archive::{Archive, Rendering, Semantics, SeriesId};
+use crate::{
+    archive::{Archive, Rendering, Semantics, SeriesId},
+    console::{self, forgive_closed_pipe},
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::{
@@ -74,17 +77,14 @@ impl Output {
             (Sink::Json(out), Some(rendering)) => write_json(out, archive, rendering, self.is_raw),
             (Sink::Csv(out), Some(rendering)) => write_csv(out, archive, rendering),
             (Sink::Plot(plot), Some(rendering)) => {
-                return plot
-                    .add(archive, rendering)
-                    .inspect(|()| println!("{line}"));
+                plot.add(archive, rendering)?;
+                return console::print(line);
             }
-            _ => writeln!(io::stdout(), "{line}"),
+            _ => return console::print(line),
         };
-        if matches!(self.sink, Sink::Json(_) | Sink::Csv(_)) {
-            eprintln!("{line}");
-        }
+        console::print_error(line);
         // Nobody reading any more is no failure: `| head` is a way to use it.
-        written.or_else(forgive_closed_pipe)
+        forgive_closed_pipe(written)
     }
 
     /// Writes what is still held back.
@@ -95,7 +95,7 @@ impl Output {
             Sink::Plot(plot) => return plot.draw(),
             Sink::Lines => Ok(()),
         };
-        written.or_else(forgive_closed_pipe)
+        forgive_closed_pipe(written)
     }
 }
 
@@ -183,13 +183,6 @@ fn write_csv(
 fn time(nanos: u64) -> String {
     let timestamp = Timestamp::from_nanosecond(i128::from(nanos));
     timestamp.map_or_else(|_| nanos.to_string(), |time| time.to_string())
-}
-
-fn forgive_closed_pipe(error: io::Error) -> Result<(), String> {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => Ok(()),
-        _ => Err(format!("standard output: {error}")),
-    }
 }
 
 /// The name of a series of this archive, for a legend.

@@ -5,7 +5,7 @@ use super::{
     group::{PUT_ACCOUNT, REMOVE_ACCOUNT, put_account},
     load, schema,
 };
-use crate::store::{Account, AccountBook, StoreError};
+use crate::store::{Account, AccountBook, StoreError, WhenMissing};
 use postgres::Client;
 
 /// A connection beside the server's, without its lock.
@@ -17,8 +17,16 @@ pub(in crate::store) struct PostgresBook {
 /// Locks in the order in which the server does, first the revision and then rows,
 /// so that neither can wait for the other in a circle.
 impl PostgresBook {
-    pub(in crate::store) fn open(options: PostgresOptions) -> Result<Self, StoreError> {
+    pub(in crate::store) fn open(
+        options: PostgresOptions,
+        when_missing: WhenMissing,
+    ) -> Result<Self, StoreError> {
         let mut client = options.connect()?;
+        let is_made = schema::is_made(&mut client).map_err(|error| options.failed(&error))?;
+        if !is_made && when_missing == WhenMissing::Refuse {
+            let path = options.path();
+            return Err(StoreError::Missing { path });
+        }
         schema::migrate(&mut client, &options)?;
         Ok(Self { client, options })
     }

@@ -26,6 +26,12 @@ pub(super) fn migrate(client: &mut Client, options: &PostgresOptions) -> Result<
     transaction.commit().map_err(wrap)
 }
 
+/// Whether the database has tables of ours.
+pub(super) fn is_made(client: &mut Client) -> Result<bool, postgres::Error> {
+    let row = client.query_one("SELECT to_regclass('schema_version') IS NOT NULL", &[])?;
+    row.try_get(0)
+}
+
 fn version(transaction: &mut Transaction<'_>) -> Result<u32, postgres::Error> {
     transaction.batch_execute(VERSION_TABLE)?;
     let row = transaction.query_one("SELECT version FROM schema_version", &[])?;

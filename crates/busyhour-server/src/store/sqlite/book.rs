@@ -1,7 +1,7 @@
 //! Accounts for tools, in transactions of their own.
 
 use super::{SqliteOptions, StoreError, connect, load, sqlite_error, writer};
-use crate::store::{Account, AccountBook};
+use crate::store::{Account, AccountBook, WhenMissing};
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,16 @@ pub(in crate::store) struct SqliteBook {
 }
 
 impl SqliteBook {
-    pub(in crate::store) fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(in crate::store) fn open(
+        path: &Path,
+        when_missing: WhenMissing,
+    ) -> Result<Self, StoreError> {
+        // Only where it is certain: a folder that may not be read is another error.
+        let is_missing = matches!(path.try_exists(), Ok(false));
+        if is_missing && when_missing == WhenMissing::Refuse {
+            let path = path.to_owned();
+            return Err(StoreError::Missing { path });
+        }
         Ok(Self {
             connection: connect(&SqliteOptions::new(path))?,
             path: path.to_owned(),
