@@ -68,8 +68,9 @@ fn main() {
 fn measure_digest(algorithm: Algorithm) {
     let server = Authenticator::new("example.org", [7; 32], &[algorithm]).expect("a realm");
     let now = UnixTime::from_secs(1_800_000_000);
+    let source = [192, 0, 2, 1].into();
     let challenge = server
-        .challenges(now, 1, false)
+        .challenges(now, source, 1, false)
         .next()
         .expect("one")
         .to_string();
@@ -81,7 +82,13 @@ fn measure_digest(algorithm: Algorithm) {
     let ha1 = algorithm.hash(&[b"alice", b"example.org", b"wonder"]);
     let secret = Secret::hashed([(algorithm, ha1)]);
     measure(&format!("verify {algorithm} by HA1"), || {
-        let _ = black_box(server.verify(now, "REGISTER", black_box(&credentials), Some(&secret)));
+        let _ = black_box(server.verify(
+            now,
+            source,
+            "REGISTER",
+            black_box(&credentials),
+            Some(&secret),
+        ));
     });
 }
 

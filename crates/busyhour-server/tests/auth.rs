@@ -1,5 +1,6 @@
 //! Digest authentication from challenge to verdict.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use busyhour::clock::UnixTime;
@@ -10,6 +11,7 @@ use busyhour_server::proto::sip::{DigestChallenge, DigestCredentials};
 
 const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
 const METHOD: &str = "REGISTER";
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const URI: &str = "sip:example.org";
 
 fn server() -> Authenticator {
@@ -20,7 +22,7 @@ fn server() -> Authenticator {
 fn credentials(algorithm: Algorithm, password: &str, counted: bool) -> String {
     let server = server();
     let challenges: Vec<_> = server
-        .challenges(NOW, 5, false)
+        .challenges(NOW, HERE, 5, false)
         .map(|challenge| challenge.to_string())
         .collect();
     let parsed = challenges
@@ -42,7 +44,7 @@ fn judge(text: &str, secret: Option<&Secret>) -> Verdict {
     let credentials = DigestCredentials::parse(text)
         .flatten()
         .expect("credentials");
-    server().verify(NOW, METHOD, &credentials, secret)
+    server().verify(NOW, HERE, METHOD, &credentials, secret)
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn each_changed_field_is_refused() {
 }
 
 #[test]
-fn an_old_nonce_and_one_of_another_key_are_stale_only_for_the_right_secret() {
+fn an_old_nonce_and_one_of_another_key_or_source_are_stale_whatever_the_secret() {
     let text = credentials(Algorithm::Md5, "wonder", true);
     let credentials = DigestCredentials::parse(&text)
         .flatten()
@@ -132,7 +134,7 @@ fn an_old_nonce_and_one_of_another_key_are_stale_only_for_the_right_secret() {
     let secret = Secret::plaintext("wonder");
     let at = |seconds| NOW + Duration::from_secs(seconds);
     let server = server().nonce_life(Duration::from_secs(60));
-    let fresh = server.verify(at(60), METHOD, &credentials, Some(&secret));
+    let fresh = server.verify(at(60), HERE, METHOD, &credentials, Some(&secret));
     assert_eq!(
         fresh,
         Verdict::Accepted {
@@ -140,26 +142,31 @@ fn an_old_nonce_and_one_of_another_key_are_stale_only_for_the_right_secret() {
         }
     );
     assert_eq!(
-        server.verify(at(61), METHOD, &credentials, Some(&secret)),
+        server.verify(at(61), HERE, METHOD, &credentials, Some(&secret)),
         Verdict::Stale
     );
     let restarted =
         Authenticator::new("example.org", [8; 32], &Algorithm::ALL).expect("a sound realm");
     assert_eq!(
-        restarted.verify(NOW, METHOD, &credentials, Some(&secret)),
+        restarted.verify(NOW, HERE, METHOD, &credentials, Some(&secret)),
         Verdict::Stale
     );
     let wrong = Secret::plaintext("x");
     assert_eq!(
-        server.verify(at(61), METHOD, &credentials, Some(&wrong)),
-        Verdict::Refused(Refusal::Secret)
+        server.verify(at(61), HERE, METHOD, &credentials, Some(&wrong)),
+        Verdict::Stale
     );
+    let elsewhere = "192.0.2.2".parse().expect("an address");
+    for secret in [&secret, &wrong] {
+        let verdict = server.verify(NOW, elsewhere, METHOD, &credentials, Some(secret));
+        assert_eq!(verdict, Verdict::Stale, "given to another source");
+    }
 }
 
 #[test]
 fn challenges_come_in_the_order_of_preference() {
     let texts: Vec<_> = server()
-        .challenges(NOW, 1, true)
+        .challenges(NOW, HERE, 1, true)
         .map(|challenge| challenge.to_string())
         .collect();
     let parsed: Vec<_> = texts
@@ -185,6 +192,7 @@ fn an_algorithm_that_is_not_offered_is_refused() {
         Authenticator::new("example.org", [9; 32], &[Algorithm::Sha256]).expect("a sound realm");
     let verdict = strict.verify(
         NOW,
+        HERE,
         METHOD,
         &credentials,
         Some(&Secret::plaintext("wonder")),

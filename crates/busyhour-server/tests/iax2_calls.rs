@@ -4,7 +4,7 @@
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_server::{
     auth::challenge_response,
-    iax2::{Actions, Calls, Credentials, Keys, Policy, Request, Verdict},
+    iax2::{Actions, Calls, Credentials, Keys, Login, Policy, Request, Verdict},
     proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind},
     registrar::{Flow, Moment},
 };
@@ -132,8 +132,11 @@ impl Table {
 
     fn receive(&mut self, source: u8, datagram: &[u8]) {
         let before = self.calls.stats();
-        let knows = |device: &Credentials<'_>| {
-            device.proves(&challenge_response(device.challenge, "wonder"))
+        let knows = |device: &Credentials<'_>| match device
+            .proves(&challenge_response(device.challenge, "wonder"))
+        {
+            true => Login::Accepted,
+            false => Login::Refused,
         };
         let (at, flow) = (self.moment(), flow(source));
         self.calls

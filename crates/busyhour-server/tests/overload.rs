@@ -146,7 +146,7 @@ fn who_gives_wrong_passwords_waits_and_nobody_else() {
     for _ in 0..5 {
         assert!(ask("alice", "wrong").starts_with("SIP/2.0 403 Wrong User Or Password\r\n"));
     }
-    assert!(ask("alice", "alice").starts_with("SIP/2.0 403 Too Many Wrong Passwords\r\n"));
+    assert!(ask("alice", "alice").starts_with("SIP/2.0 503 Too Many Wrong Passwords\r\n"));
     assert!(
         ask("bob", "bob").starts_with("SIP/2.0 200 "),
         "another user"
@@ -174,6 +174,73 @@ fn credentials_that_were_overheard_forgive_nothing() {
     assert!(world.ask(&good(7)).contains("stale=true"));
     world.ask(&wrong(8));
     assert!(world.ask(&wrong(9)).contains("Too Many Wrong Passwords"));
+}
+
+#[test]
+fn a_pause_says_how_long_it_is() {
+    let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
+    let challenge = world.ask(&register("alice", 1));
+    let mut ask = |cseq| {
+        world.ask(&proven(
+            &register("alice", cseq),
+            &challenge,
+            "alice",
+            "wrong",
+            cseq,
+        ))
+    };
+    let answers: Vec<_> = (2..8).map(&mut ask).collect();
+    let paused = answers.last().unwrap();
+    assert!(paused.contains("\r\nRetry-After: 1\r\n"), "{paused}");
+}
+
+#[test]
+fn an_answer_to_no_nonce_of_ours_is_no_wrong_password() {
+    let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
+    let challenge = world.ask(&register("alice", 1));
+    let nonce = {
+        let (_, rest) = challenge.split_once("nonce=\"").unwrap();
+        rest.split_once('"').unwrap().0.to_owned()
+    };
+    let wrong = |cseq| proven(&register("alice", cseq), &challenge, "alice", "wrong", cseq);
+    let elsewhere = "192.0.2.10:5070";
+    for cseq in 2..20 {
+        let forged = world.ask(&wrong(cseq).replace(&nonce, "00"));
+        assert!(forged.starts_with("SIP/2.0 401 "), "{forged}");
+        assert!(forged.contains("stale=true"), "{forged}");
+        // One that was given to another address is as good as none.
+        world.receive_from(elsewhere, &wrong(cseq));
+        let stolen = world.sent().remove(0);
+        assert!(stolen.starts_with("SIP/2.0 401 "), "{stolen}");
+    }
+    let right = proven(&register("alice", 30), &challenge, "alice", "alice", 30);
+    let answer = world.ask(&right);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    assert_eq!(world.server.stats().traffic.login_failure_count, 0);
+}
+
+#[test]
+fn credentials_for_another_address_are_no_credentials() {
+    let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
+    let challenge = world.ask(&register("alice", 1));
+    let ask = |cseq, asked: &str, signed: &str| {
+        let line = |uri: &str| {
+            register("alice", cseq).replace("sip:example.com SIP", &format!("{uri} SIP"))
+        };
+        let request = proven(&line(signed), &challenge, "alice", "alice", cseq);
+        world.ask(&request.replacen(
+            &format!("REGISTER {signed}"),
+            &format!("REGISTER {asked}"),
+            1,
+        ))
+    };
+    let other = ask(2, "sip:example.com", "sip:example.org");
+    let wanted = "SIP/2.0 400 Digest Uri Is Not The Request-URI\r\n";
+    assert!(other.starts_with(wanted), "{other}");
+    let other = ask(3, "sip:bob@example.com", "sip:alice@example.com");
+    assert!(other.starts_with(wanted), "{other}");
+    let ported = ask(4, "sip:example.com:5060;transport=udp", "sip:EXAMPLE.com");
+    assert!(ported.starts_with("SIP/2.0 200 "), "{ported}");
 }
 
 /// A server in virtual time, and what it sent.
@@ -231,8 +298,12 @@ impl World {
     }
 
     fn receive(&self, text: &str) {
+        self.receive_from("192.0.2.9:5070", text);
+    }
+
+    fn receive_from(&self, from: &str, text: &str) {
         let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
-        let (from, local) = ("192.0.2.9:5070", "192.0.2.1:5060");
+        let local = "192.0.2.1:5060";
         self.server
             .datagram(from.parse().unwrap(), local.parse().unwrap(), datagram);
     }

@@ -1,6 +1,7 @@
 //! The server's side: challenges out, verdicts on what comes back.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use busyhour::clock::UnixTime;
@@ -39,8 +40,9 @@ pub enum Verdict {
         /// `nc`, absent in the form without `qop`.
         nonce_count: Option<u32>,
     },
-    /// The secret is right, the nonce too old or not ours: challenge again
-    /// with `stale=true`, and the client need not ask its user.
+    /// The nonce is too old, or was not given to this source by us: challenge
+    /// again with `stale=true`, and the client need not ask its user (RFC 7616
+    /// §3.3). The secret was not looked at.
     Stale,
     /// Not these credentials.
     Refused(Refusal),
@@ -100,14 +102,17 @@ impl Authenticator {
     }
 
     /// One challenge an algorithm, in order of preference, with one nonce.
-    /// `salt` makes nonces of one second differ: a counter or a random number.
+    /// They are good for `source` alone, to which they have to be sent: whoever
+    /// forges an address never sees one for it. `salt` makes nonces of one second
+    /// differ: a counter or a random number.
     pub fn challenges(
         &self,
         now: UnixTime,
+        source: IpAddr,
         salt: u32,
         stale: bool,
     ) -> impl Iterator<Item = Challenge<'_>> {
-        let nonce = self.nonces.issue(now, salt);
+        let nonce = self.nonces.issue(now, source, salt);
         self.algorithms.iter().map(move |&algorithm| Challenge {
             realm: &self.realm,
             nonce,
@@ -122,16 +127,19 @@ impl Authenticator {
         u64::from_str_radix(nonce.get(..8)?, 16).ok()
     }
 
-    /// Judges credentials for a request of `method`. `secret` is that of
+    /// Judges credentials for a request of `method` from `source`. `secret` is that of
     /// `credentials.username`; without an account, `None` takes as long as a
     /// wrong password does.
     ///
-    /// The `uri` of the credentials is hashed as it came; a proxy may have
-    /// changed the Request-URI since (RFC 3261 §22.4), so comparing the two is
-    /// the caller's choice.
+    /// The nonce comes first: an answer to one that is not ours says nothing of
+    /// whoever owns the source, since anybody can write its address.
+    ///
+    /// The `uri` of the credentials is hashed as it came; that it names what the
+    /// request is for is the caller's to check (RFC 7616 §3.4.6).
     pub fn verify(
         &self,
         now: UnixTime,
+        source: IpAddr,
         method: &str,
         credentials: &DigestCredentials<'_>,
         secret: Option<&Secret>,
@@ -140,17 +148,24 @@ impl Authenticator {
             Ok(algorithm) => algorithm,
             Err(refusal) => return Verdict::Refused(refusal),
         };
+        if !self.is_good(now, source, credentials.nonce) {
+            return Verdict::Stale;
+        }
         if !self.response_is_right(algorithm, method, credentials, secret) {
             return Verdict::Refused(Refusal::Secret);
         }
-        match self.nonces.check(now, credentials.nonce) {
-            Standing::Ours { age_s } if age_s <= self.nonce_life.as_secs() => Verdict::Accepted {
-                // Without `qop` anybody could have changed it.
-                nonce_count: credentials
-                    .nonce_count()
-                    .filter(|_| !credentials.qop.is_empty()),
-            },
-            _ => Verdict::Stale,
+        Verdict::Accepted {
+            // Without `qop` anybody could have changed it.
+            nonce_count: credentials
+                .nonce_count()
+                .filter(|_| !credentials.qop.is_empty()),
+        }
+    }
+
+    fn is_good(&self, now: UnixTime, source: IpAddr, nonce: &str) -> bool {
+        match self.nonces.check(now, source, nonce) {
+            Standing::Ours { age_s } => age_s <= self.nonce_life.as_secs(),
+            Standing::Foreign => false,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Digest authentication (RFC 7616, RFC 8760), without state and without a clock.
 //!
-//! A nonce is a signed time stamp, so a server keeps nothing for a challenge
-//! that is never answered, and a restart with the same key keeps every nonce
-//! valid.
+//! A nonce is a time stamp that is signed for one source, so a server keeps
+//! nothing for a challenge that is never answered, a restart with the same key
+//! keeps every nonce valid, and whoever forges an address has no nonce for it.
 //!
 //! ```
 //! use busyhour::clock::UnixTime;
@@ -11,9 +11,11 @@
 //!
 //! let server = Authenticator::new("example.org", [7; 32], &[Algorithm::Sha256, Algorithm::Md5])?;
 //! let now = UnixTime::from_secs(1_000);
+//! let source = "192.0.2.7".parse()?;
 //!
 //! // The 401 carries one challenge an algorithm, the strongest first.
-//! let values: Vec<String> = server.challenges(now, 1, false).map(|c| c.to_string()).collect();
+//! let challenges = server.challenges(now, source, 1, false);
+//! let values: Vec<String> = challenges.map(|challenge| challenge.to_string()).collect();
 //! assert_eq!(values.len(), 2);
 //!
 //! // The client answers the first that it knows.
@@ -25,9 +27,9 @@
 //!
 //! let credentials = DigestCredentials::parse(&answer).flatten().expect("digest credentials");
 //! let secret = Secret::plaintext("wonder");
-//! let verdict = server.verify(now, "REGISTER", &credentials, Some(&secret));
+//! let verdict = server.verify(now, source, "REGISTER", &credentials, Some(&secret));
 //! assert_eq!(verdict, Verdict::Accepted { nonce_count: Some(1) });
-//! # Ok::<(), busyhour_server::auth::RealmError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod algorithm;

@@ -1,15 +1,17 @@
-//! Nonces that the server need not remember: time, salt and a signature.
+//! Nonces that the server need not remember: time, salt and a signature. Each is
+//! good for the source alone that it was sent to.
 //!
 //! ```text
 //! 8 digits          8 digits   24 digits
 //! seconds since     salt       first 96 bits of HMAC-SHA-256(key,
-//! 1970, unsigned               seconds, salt, realm)
+//! 1970, unsigned               realm, seconds, salt, source)
 //! ```
 
 use crate::proto::sip::write_hex;
 use busyhour::clock::UnixTime;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
 /// Makes and knows the nonces of one realm.
@@ -35,7 +37,7 @@ impl Nonce {
 pub(super) enum Standing {
     /// Ours, and its age in seconds.
     Ours { age_s: u64 },
-    /// Not signed by this key for this realm.
+    /// Not signed by this key for this realm and this source.
     Foreign,
 }
 
@@ -49,22 +51,22 @@ impl NonceKey {
         Self { keyed }
     }
 
-    pub fn issue(&self, now: UnixTime, salt: u32) -> Nonce {
+    pub fn issue(&self, now: UnixTime, source: IpAddr, salt: u32) -> Nonce {
         let mut digits = [0; NONCE_DIGITS];
         let (stamp, signature) = digits.split_at_mut(STAMP_DIGITS);
         let (second, salted) = stamp.split_at_mut(STAMP_DIGITS / 2);
         write_hex(second, &seconds(now).to_be_bytes());
         write_hex(salted, &salt.to_be_bytes());
-        signature.copy_from_slice(&self.sign(stamp));
+        signature.copy_from_slice(&self.sign(stamp, source));
         Nonce(digits)
     }
 
     /// A nonce from the future counts as made now: the calendar was set back.
-    pub fn check(&self, now: UnixTime, nonce: &str) -> Standing {
+    pub fn check(&self, now: UnixTime, source: IpAddr, nonce: &str) -> Standing {
         let Some((stamp, signature)) = nonce.as_bytes().split_at_checked(STAMP_DIGITS) else {
             return Standing::Foreign;
         };
-        let signed: bool = self.sign(stamp).ct_eq(signature).into();
+        let signed: bool = self.sign(stamp, source).ct_eq(signature).into();
         let made = nonce
             .get(..8)
             .and_then(|digits| u32::from_str_radix(digits, 16).ok());
@@ -76,13 +78,22 @@ impl NonceKey {
         }
     }
 
-    fn sign(&self, stamp: &[u8]) -> [u8; SIGNATURE_DIGITS] {
+    fn sign(&self, stamp: &[u8], source: IpAddr) -> [u8; SIGNATURE_DIGITS] {
         let mut mac = self.keyed.clone();
         mac.update(stamp);
+        mac.update(&octets(source));
         let hash = mac.finalize().into_bytes();
         let mut digits = [0; SIGNATURE_DIGITS];
         write_hex(&mut digits, &hash);
         digits
+    }
+}
+
+/// An IPv4 address is the same one when it comes as an IPv6 address.
+fn octets(source: IpAddr) -> [u8; 16] {
+    match source {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
     }
 }
 
@@ -100,11 +111,12 @@ mod tests {
     use super::*;
 
     const NOON: UnixTime = UnixTime::from_secs(1_800_000_000);
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
     #[test]
     fn a_nonce_knows_its_age() {
         let key = NonceKey::new([1; 32], "a");
-        let nonce = key.issue(NOON, 7);
+        let nonce = key.issue(NOON, HERE, 7);
         let text = nonce.as_str();
         let stamp = format!("{:08x}{:08x}", NOON.as_secs(), 7);
         assert!(
@@ -112,29 +124,37 @@ mod tests {
             "{text}"
         );
         let later = UnixTime::from_secs(1_800_000_090);
-        assert_eq!(key.check(later, text), Standing::Ours { age_s: 90 });
+        assert_eq!(key.check(later, HERE, text), Standing::Ours { age_s: 90 });
         let earlier = UnixTime::from_secs(1_700_000_000);
-        assert_eq!(key.check(earlier, text), Standing::Ours { age_s: 0 });
-        assert_ne!(nonce, key.issue(NOON, 8));
+        assert_eq!(key.check(earlier, HERE, text), Standing::Ours { age_s: 0 });
+        assert_ne!(nonce, key.issue(NOON, HERE, 8));
     }
 
     #[test]
-    fn other_keys_realms_and_every_changed_digit_are_foreign() {
+    fn other_keys_realms_sources_and_every_changed_digit_are_foreign() {
         let key = NonceKey::new([1; 32], "a");
-        let nonce = key.issue(NOON, 7).as_str().to_owned();
+        let nonce = key.issue(NOON, HERE, 7).as_str().to_owned();
         assert_eq!(
-            NonceKey::new([2; 32], "a").check(NOON, &nonce),
+            NonceKey::new([2; 32], "a").check(NOON, HERE, &nonce),
             Standing::Foreign
         );
         assert_eq!(
-            NonceKey::new([1; 32], "b").check(NOON, &nonce),
+            NonceKey::new([1; 32], "b").check(NOON, HERE, &nonce),
             Standing::Foreign
         );
+        let there = "192.0.2.2".parse().expect("an address");
+        assert_eq!(key.check(NOON, there, &nonce), Standing::Foreign);
+        let mapped = "::ffff:192.0.2.1".parse().expect("an address");
+        assert_eq!(key.check(NOON, mapped, &nonce), Standing::Ours { age_s: 0 });
         for at in 0..nonce.len() {
             let mut forged = nonce.clone().into_bytes();
             forged[at] = if forged[at] == b'0' { b'1' } else { b'0' };
             let forged = String::from_utf8(forged).expect("digits");
-            assert_eq!(key.check(NOON, &forged), Standing::Foreign, "digit {at}");
+            assert_eq!(
+                key.check(NOON, HERE, &forged),
+                Standing::Foreign,
+                "digit {at}"
+            );
         }
         for odd in [
             "",
@@ -144,7 +164,7 @@ mod tests {
             &format!("{nonce}0"),
             &nonce.to_uppercase(),
         ] {
-            assert_eq!(key.check(NOON, odd), Standing::Foreign, "{odd}");
+            assert_eq!(key.check(NOON, HERE, odd), Standing::Foreign, "{odd}");
         }
     }
 }

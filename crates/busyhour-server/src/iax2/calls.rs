@@ -12,7 +12,7 @@ use super::records::{RECORD_LIFE, Records};
 use super::reply::{self, code};
 use super::request::{CallId, CallKey};
 use super::sources::Sources;
-use super::{Actions, Credentials, Iax2Stats, Keys, Policy, Verdict};
+use super::{Actions, Credentials, Iax2Stats, Keys, Login, Policy, Verdict};
 use crate::proto::iax2::{Command, DateTime, Element, ElementWriter, Frame, FullFrame, Kind};
 use crate::registrar::{Flow, Moment};
 
@@ -33,7 +33,7 @@ pub struct Calls {
 }
 
 /// Says whether a device has proved who it is.
-pub(super) type Check<'a> = &'a dyn Fn(&Credentials<'_>) -> bool;
+pub(super) type Check<'a> = &'a dyn Fn(&Credentials<'_>) -> Login;
 
 /// A full frame that came in.
 #[derive(Clone, Copy)]
@@ -61,14 +61,14 @@ impl Calls {
         }
     }
 
-    /// Takes one datagram. `check` says whether a device has proved who it is;
+    /// Takes one datagram. `check` says what the credentials of a device are worth;
     /// it should take as long when there is no such account.
     pub fn receive(
         &mut self,
         at: Moment,
         flow: Flow,
         datagram: &[u8],
-        check: &dyn Fn(&Credentials<'_>) -> bool,
+        check: &dyn Fn(&Credentials<'_>) -> Login,
         out: &mut Actions,
     ) {
         self.stats.received += 1;

@@ -36,7 +36,7 @@
 //! use busyhour::clock::{Instant, UnixTime};
 //! use busyhour_server::{
 //!     auth::challenge_response,
-//!     iax2::{Actions, Calls, Credentials, Keys, Policy, Verdict},
+//!     iax2::{Actions, Calls, Credentials, Keys, Login, Policy, Verdict},
 //!     proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind},
 //!     registrar::{Flow, Moment},
 //! };
@@ -45,7 +45,11 @@
 //! let at = Moment { now: Instant::ZERO, unix: UnixTime::from_secs(1_800_000_000) };
 //! let flow = Flow::udp("192.0.2.1:4569".parse()?, "192.0.2.7:4569".parse()?);
 //! let knows = |device: &Credentials<'_>| {
-//!     device.username == "alice" && device.proves(&challenge_response(device.challenge, "wonder"))
+//!     let expected = challenge_response(device.challenge, "wonder");
+//!     match device.username == "alice" && device.proves(&expected) {
+//!         true => Login::Accepted,
+//!         false => Login::Refused,
+//!     }
 //! };
 //! let mut actions = Actions::default();
 //!
@@ -110,5 +114,5 @@ pub use calls::Calls;
 pub use keys::Keys;
 pub use policy::{CallTokens, Policy};
 pub use records::RECORD_LIFE;
-pub use request::{CallId, Credentials, Request, Verdict, Wish};
+pub use request::{CallId, Credentials, Login, Request, Verdict, Wish};
 pub use stats::Iax2Stats;

@@ -60,6 +60,17 @@ pub enum Verdict {
     Failed,
 }
 
+/// What the credentials of a device are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Login {
+    /// They are right.
+    Accepted,
+    /// They are wrong.
+    Refused,
+    /// Nobody looked at them, since too many were wrong before.
+    Paused,
+}
+
 /// How a device says who it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Credentials<'a> {

@@ -3,7 +3,7 @@
 use super::call::{Call, Order, Phase};
 use super::calls::{Arrival, Check};
 use super::reply::{self, code};
-use super::{Actions, Calls, Credentials, Request, Wish};
+use super::{Actions, Calls, Credentials, Login, Request, Wish};
 use crate::proto::iax2::{Command, Element, Elements, Kind};
 
 /// What a frame does to its call beside being answered.
@@ -120,15 +120,21 @@ impl Calls {
             result: elements.data(Element::Md5Result).unwrap_or_default(),
         };
         let is_same = *expected == command && username.is_none_or(|name| *name == *call.username);
-        if is_same && check(&credentials) {
-            let refresh_s = elements.number(Element::Refresh).or(call.refresh_s);
-            out.ask(self.request(call, command, refresh_s));
-        } else {
-            self.stats.denied += 1;
-            call.phase = Phase::Concluded;
-            let cause = reply::cause("Registration Refused", code::FACILITY_REJECTED);
-            call.send(arrival.at.now, Command::RegisterReject, &cause, out);
-        }
+        let login = match is_same {
+            true => check(&credentials),
+            false => Login::Refused,
+        };
+        let cause = match login {
+            Login::Accepted => {
+                let refresh_s = elements.number(Element::Refresh).or(call.refresh_s);
+                return out.ask(self.request(call, command, refresh_s));
+            }
+            Login::Refused => reply::cause("Registration Refused", code::FACILITY_REJECTED),
+            Login::Paused => reply::cause("Try Again Later", code::TEMPORARY_FAILURE),
+        };
+        self.stats.denied += 1;
+        call.phase = Phase::Concluded;
+        call.send(arrival.at.now, Command::RegisterReject, &cause, out);
     }
 
     /// Puts the call back, or ends it.

@@ -57,7 +57,9 @@ pub fn write_refusal(
         Refusal::BadEvent => answer.header(HeaderName::AllowEvents, ALLOW_EVENTS),
         Refusal::IntervalTooBrief(min) => answer.header(HeaderName::MinExpires, seconds(*min)),
         Refusal::UnsupportedMedia(wanted) => answer.header(HeaderName::Accept, wanted),
-        Refusal::Overloaded(after) => answer.header(HeaderName::RetryAfter, seconds(*after)),
+        Refusal::Overloaded(after) | Refusal::LoginPaused(after) => {
+            answer.header(HeaderName::RetryAfter, seconds(*after))
+        }
         _ => answer,
     }
     .finish();

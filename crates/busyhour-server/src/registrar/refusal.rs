@@ -38,6 +38,9 @@ pub enum Refusal {
     OutOfOrder,
     /// 503: no room, try again later.
     Overloaded(Duration),
+    /// 503: too many wrong passwords, try again later. Not a 403, which many
+    /// phones take for final, and this one may have the right password.
+    LoginPaused(Duration),
 }
 
 impl Refusal {
@@ -59,7 +62,7 @@ impl Refusal {
             Self::IntervalTooBrief(_) => Status::INTERVAL_TOO_BRIEF,
             Self::FirstHopLacksOutbound => Status::FIRST_HOP_LACKS_OUTBOUND,
             Self::OutOfOrder => Status::SERVER_INTERNAL_ERROR,
-            Self::Overloaded(_) => Status::SERVICE_UNAVAILABLE,
+            Self::Overloaded(_) | Self::LoginPaused(_) => Status::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -71,6 +74,7 @@ impl Refusal {
             Self::NoSubscription => "Subscription Does Not Exist",
             Self::TooManyPublications => "Too Many Publications",
             Self::OutOfOrder => "CSeq Out Of Order",
+            Self::LoginPaused(_) => "Too Many Wrong Passwords",
             other => other.status().reason(),
         }
     }

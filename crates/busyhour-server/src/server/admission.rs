@@ -3,12 +3,12 @@
 use super::{core::Core, nonces::Use, receive::Request};
 use crate::{
     auth::{Authenticator, Verdict},
-    proto::sip::{DigestCredentials, HeaderName, Message, Status},
-    registrar::{Flow, Policy, Refusal, user_of},
+    proto::sip::{DigestCredentials, HeaderName, Host, Message, Status, Uri},
+    registrar::{Domains, Flow, Policy, Refusal, source_of, user_of},
     watch::Package,
 };
 use busyhour::clock::UnixTime;
-use std::{borrow::Cow, sync::atomic::Ordering};
+use std::{borrow::Cow, sync::atomic::Ordering, time::Duration};
 
 /// Whose request it is, as far as that is to be known.
 enum Proof<'a> {
@@ -26,7 +26,7 @@ enum Admission<'a> {
     Granted(DigestCredentials<'a>),
     /// There are none for our realm, or none that we can read.
     Absent,
-    /// Right, but for a nonce too old.
+    /// They answer no nonce that is good for their source now.
     Stale,
     /// Wrong.
     Denied,
@@ -129,12 +129,16 @@ impl Core {
             if credentials.realm != authenticator.realm() {
                 continue;
             }
-            if self.is_paused(credentials.username, flow) {
-                return Err(Refusal::Forbidden("Too Many Wrong Passwords"));
+            if !is_for(credentials.uri, request, &self.parts.domains) {
+                return Err(Refusal::BadRequest(OTHER_URI.into()));
+            }
+            if let Some(left) = self.login_pause(credentials.username, flow) {
+                return Err(Refusal::LoginPaused(left));
             }
             let secret = self.parts.directory.secret(credentials.username);
-            let verdict = authenticator.verify(unix, method, &credentials, secret.as_deref());
-            let source = flow.remote.ip();
+            let source = source_of(flow.remote.ip());
+            let verdict =
+                authenticator.verify(unix, source, method, &credentials, secret.as_deref());
             return Ok(match verdict {
                 Verdict::Accepted { nonce_count }
                     if self.is_replay(request, credentials.nonce, nonce_count, unix) =>
@@ -183,14 +187,14 @@ impl Core {
         is_replay
     }
 
-    /// Whether this user failed too often from there to be heard now.
-    pub(super) fn is_paused(&self, username: &str, flow: Flow) -> bool {
+    /// How long this user is not heard from there, after too many wrong passwords.
+    pub(super) fn login_pause(&self, username: &str, flow: Flow) -> Option<Duration> {
         let logins = &self.parts.logins;
-        let is_paused = logins.is_paused(flow.remote.ip(), username, self.now());
-        if is_paused {
+        let left = logins.pause_left(flow.remote.ip(), username, self.now());
+        if left.is_some() {
             self.counters().registrar.logins_paused.increment();
         }
-        is_paused
+        left
     }
 
     /// Answers 401. Nothing is kept: the nonce is signed, and a retransmission
@@ -198,9 +202,10 @@ impl Core {
     fn challenge(&self, authenticator: &Authenticator, request: &Request<'_>, is_stale: bool) {
         self.counters().registrar.challenged.increment();
         let unix = self.runtime().clock().unix_time();
+        let source = source_of(request.flow.remote.ip());
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
         self.respond_to(request, Status::UNAUTHORIZED, |mut answer| {
-            for challenge in authenticator.challenges(unix, salt, is_stale) {
+            for challenge in authenticator.challenges(unix, source, salt, is_stale) {
                 answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
             }
             answer.finish();
@@ -213,3 +218,28 @@ fn is_user_of(username: &str, aor: &str) -> bool {
     let (_, address) = aor.split_once(':').unwrap_or(("", aor));
     username == user_of(aor) || username == address
 }
+
+/// Whether the `uri` of credentials names what the request is for (RFC 7616
+/// §3.4.6): the same user at the same host. A proxy on the way may have changed
+/// port and parameters, or one of our domains for another (RFC 3261 §22.4), and
+/// a REGISTER has no user.
+fn is_for(uri: &str, request: &Request<'_>, domains: &Domains) -> bool {
+    let (Some(named), Some(asked)) = (Uri::parse(uri), request.essentials.request_uri) else {
+        return false;
+    };
+    let (Some(named), Some(asked)) = (named.as_sip(), asked.as_sip()) else {
+        return false;
+    };
+    let is_same_user = named.user.is_none() || asked.user.is_none() || named.user == asked.user;
+    let are_ours = || domains.contain(&named.host) && domains.contain(&asked.host);
+    is_same_user && (is_same_host(&named.host, &asked.host) || are_ours())
+}
+
+fn is_same_host(one: &Host<'_>, other: &Host<'_>) -> bool {
+    match (one, other) {
+        (Host::Name(one), Host::Name(other)) => one.eq_ignore_ascii_case(other),
+        _ => one == other,
+    }
+}
+
+const OTHER_URI: &str = "Digest Uri Is Not The Request-URI";

@@ -12,7 +12,9 @@ use super::{
     job::{Iax2Arrival, Job},
 };
 use crate::{
-    iax2::{Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Policy, Request, Verdict, Wish},
+    iax2::{
+        Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Login, Policy, Request, Verdict, Wish,
+    },
     proto::sip::Uri,
     registrar::{Flow, Iax2Registration, Refusal, address_of_record},
 };
@@ -82,7 +84,7 @@ impl Core {
             return traffic.dropped_shutdown.increment();
         }
         let at = self.moment();
-        let check = |credentials: &Credentials<'_>| self.proves(credentials, flow);
+        let check = |credentials: &Credentials<'_>| self.login(credentials, flow);
         let index = self.iax2().index(flow.remote.ip());
         self.with_calls(index, |calls, actions| {
             calls.receive(at, flow, datagram, &check, actions);
@@ -100,9 +102,9 @@ impl Core {
 
     /// Whether a device knows its password. Without an account it takes as long;
     /// whoever failed too often is not heard.
-    fn proves(&self, credentials: &Credentials<'_>, flow: Flow) -> bool {
-        if self.is_paused(credentials.username, flow) {
-            return false;
+    fn login(&self, credentials: &Credentials<'_>, flow: Flow) -> Login {
+        if self.login_pause(credentials.username, flow).is_some() {
+            return Login::Paused;
         }
         let secret = self.parts.directory.secret(credentials.username);
         let expected = secret.and_then(|secret| secret.challenge_response(credentials.challenge));
@@ -110,11 +112,12 @@ impl Core {
         let is_known = expected.is_some();
         let proves = credentials.proves(&expected.unwrap_or_else(decoy)) && is_known;
         let (source, username) = (flow.remote.ip(), credentials.username);
-        match proves {
-            true => self.parts.logins.succeeded(source, username),
-            false => self.parts.logins.failed(source, username, self.now()),
+        if proves {
+            self.parts.logins.succeeded(source, username);
+            return Login::Accepted;
         }
-        proves
+        self.parts.logins.failed(source, username, self.now());
+        Login::Refused
     }
 
     /// Lets a shard's calls act; then does what they want.

@@ -51,11 +51,17 @@ impl Logins {
     }
 
     /// Whether this one has to wait before it may try again.
-    pub(super) fn is_paused(&self, source: IpAddr, username: &str, now: Instant) -> bool {
+    pub(super) fn pause_left(
+        &self,
+        source: IpAddr,
+        username: &str,
+        now: Instant,
+    ) -> Option<Duration> {
         let hash = self.hash(source, username);
         let shard = self.shard(hash);
         let failures = shard.table.find(hash, |failures| failures.hash == hash);
-        failures.is_some_and(|failures| now < failures.last_at + pause(failures.count))
+        let until = failures?.last_at + pause(failures?.count);
+        (now < until).then(|| until - now)
     }
 
     /// It gave a wrong password.
@@ -174,6 +180,12 @@ mod tests {
     use super::*;
 
     const SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    impl Logins {
+        fn is_paused(&self, source: IpAddr, username: &str, now: Instant) -> bool {
+            self.pause_left(source, username, now).is_some()
+        }
+    }
 
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)

@@ -15,6 +15,7 @@ use crate::proto::sip::{HeaderName, Message, ResponseBuilder, Status};
 
 const LOCAL: &str = "127.0.0.1:40000";
 const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
+const HERE: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
@@ -109,7 +110,7 @@ fn a_challenge_is_answered_and_its_nonce_used_again() {
         .expect("a realm");
     let secret = Secret::plaintext("pw5");
     let challenges: Vec<_> = server
-        .challenges(NOW, 1, false)
+        .challenges(NOW, HERE, 1, false)
         .map(|value| (HeaderName::WwwAuthenticate, value.to_string()))
         .collect();
     let judge = |request: &[u8]| {
@@ -123,7 +124,7 @@ fn a_challenge_is_answered_and_its_nonce_used_again() {
             (credentials.username, credentials.algorithm),
             ("device5", "SHA-256")
         );
-        server.verify(NOW, "REGISTER", &credentials, Some(&secret))
+        server.verify(NOW, HERE, "REGISTER", &credentials, Some(&secret))
     };
     let (mut engine, mut out) = (engine(Some("pw{n}")), Outbox::default());
     engine.register(at(0), at(0), 4, &mut out);

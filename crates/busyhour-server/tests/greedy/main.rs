@@ -6,5 +6,6 @@
 mod support;
 
 mod bystander;
+mod logins;
 mod phone;
 mod queue;

@@ -283,6 +283,7 @@ fn who_gives_wrong_passwords_is_not_heard_for_a_while() {
     }
     let regrej = attempt(&mut host, device(), 10, PASSWORD);
     assert_eq!(regrej.subclass, REGREJ, "{regrej:?}");
+    assert_eq!(regrej.text(IE_CAUSE), "Try Again Later");
     assert_eq!(host.stats().registrar.logins_paused, 1);
 
     let elsewhere = "192.0.2.99:4569".parse().unwrap();
