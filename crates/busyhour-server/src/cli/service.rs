@@ -164,12 +164,8 @@ impl Service {
             StreamArrival::Broken(bytes, error) => streams.broken_stream(flow, &bytes, error),
             StreamArrival::Ended => streams.flow_failed(flow),
         };
-        // Of their own: connections hold messages that are not complete for as
-        // long as they may, and must not take what datagrams need.
-        let buffers = BufferPool::builder().budget_bytes(STREAM_BUFFER_BYTES);
-        let buffers = buffers.build().map_err(Failure::running)?;
         let clock = self.runtime.clock();
-        let started = self.network.streams.start(&buffers, clock, deliver);
+        let started = self.network.streams.start(clock, deliver);
         started.map_err(Failure::running)
     }
 }
@@ -262,6 +258,8 @@ fn stream_options(sip: &config::Sip) -> Result<StreamOptions, Failure> {
             keepalive: seconds(sip.keepalive_seconds),
             unanswered: seconds(sip.unanswered_seconds),
             outbox_bytes_max: sip.connection_queue_kib << 10,
+            memory_bytes_max: sip.connection_memory_mib << 20,
+            memory_per_source_bytes_max: sip.connection_memory_per_source_kib << 10,
             ..StreamPolicy::default()
         },
     })
@@ -330,7 +328,5 @@ fn archives(
     Ok(vec![Arc::new(archives)])
 }
 
-/// What connections may bring and what is at work of it.
-const STREAM_BUFFER_BYTES: u64 = 128 << 20;
 /// Some megabytes for each worker that reads.
 const ARCHIVE_BUFFER_BYTES: u64 = 256 << 20;

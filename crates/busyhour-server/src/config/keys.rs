@@ -367,7 +367,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.connections_per_source",
         allowed: whole(1, 1_000_000, "connections"),
-        help: "SIP connections at a time from one IPv4 address or IPv6 network of 64 bits",
+        help: "The same from one IPv4 address or IPv6 network of 64 bits",
         assign: |config, text| {
             put(
                 &mut config.sip.connections_per_source_max,
@@ -382,6 +382,25 @@ pub const KEYS: &[Key] = &[
         help: "What may wait to be sent on one connection; half of it is for NOTIFY, which waits beyond that",
         assign: |config, text| put(&mut config.sip.connection_queue_kib, text.parse().ok()),
         show: |config| config.sip.connection_queue_kib.to_string(),
+    },
+    Key {
+        path: "limits.connection_memory_mib",
+        allowed: whole(8, 65_536, "MiB"),
+        help: "Memory for what connections bring; half of it is for those over which something was accepted",
+        assign: |config, text| put(&mut config.sip.connection_memory_mib, text.parse().ok()),
+        show: |config| config.sip.connection_memory_mib.to_string(),
+    },
+    Key {
+        path: "limits.connection_memory_per_source_kib",
+        allowed: whole(256, 1_048_576, "KiB"),
+        help: "What incomplete messages from one IPv4 address or IPv6 network of 64 bits may hold of it; half where nothing was accepted",
+        assign: |config, text| {
+            put(
+                &mut config.sip.connection_memory_per_source_kib,
+                text.parse().ok(),
+            )
+        },
+        show: |config| config.sip.connection_memory_per_source_kib.to_string(),
     },
     Key {
         path: "limits.handshakes",

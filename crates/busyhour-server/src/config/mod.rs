@@ -114,6 +114,10 @@ pub struct Sip {
     pub handshakes_per_source_max: usize,
     /// What may wait to be sent on one connection, in KiB.
     pub connection_queue_kib: usize,
+    /// What connections may bring that is not dealt with yet, in MiB.
+    pub connection_memory_mib: usize,
+    /// What one source may hold of that with messages that are not complete, in KiB.
+    pub connection_memory_per_source_kib: usize,
     /// Hosts whose addresses of record are ours; empty takes whatever host a request names.
     pub domains: Vec<String>,
     /// The address to name in Contact and Via when it is not the socket's.
@@ -351,8 +355,10 @@ impl Default for Sip {
             connections_max: 16_384,
             connections_per_source_max: 1024,
             handshakes_max: 1024,
-            handshakes_per_source_max: 256,
+            handshakes_per_source_max: 100,
             connection_queue_kib: 8192,
+            connection_memory_mib: 128,
+            connection_memory_per_source_kib: 12_288,
             domains: Vec::new(),
             advertised: None,
             realm: "busyhour".into(),

@@ -117,14 +117,20 @@ pub struct StreamStats {
     pub connection_count: u64,
     /// The highest `connection_count` seen.
     pub connection_high_water: u64,
+    /// Bytes that messages which are not complete hold now.
+    pub held_bytes: u64,
     /// Connections taken.
     pub accepted: u64,
     /// Connections that the system could not give us, as without a file descriptor.
     pub accept_errors: u64,
     /// Connections closed at once because there were as many as there may be.
     pub refused_full: u64,
-    /// Connections closed at once because their source had as many as it may.
+    /// Connections closed at once because their source had as many as it may, and
+    /// something was accepted over each.
     pub refused_source: u64,
+    /// Connections closed to make room for a new one of the same source: its
+    /// oldest over which nothing was ever accepted.
+    pub displaced_source: u64,
     /// Connections over TLS closed at once because there is no certificate.
     pub refused_no_certificate: u64,
     /// Connections over TLS closed at once because their source had as many
@@ -153,6 +159,12 @@ pub struct StreamStats {
     pub closed_unread: u64,
     /// Connections closed because the packet memory was used up.
     pub closed_no_buffer: u64,
+    /// Connections closed because incomplete messages of their source held as much
+    /// memory as they may.
+    pub closed_source_memory: u64,
+    /// Connections closed to make room for what others bring: the one whose
+    /// message had been incomplete for longest.
+    pub displaced_memory: u64,
     /// Connections that failed while something was read, their encryption included.
     pub receive_errors: u64,
     /// Connections that failed while something was sent.
@@ -213,10 +225,12 @@ sum_fields! { NetworkStats:
 sum_fields! { StreamStats:
     connection_count,
     connection_high_water,
+    held_bytes,
     accepted,
     accept_errors,
     refused_full,
     refused_source,
+    displaced_source,
     refused_no_certificate,
     refused_handshakes,
     handshake_waits,
@@ -229,6 +243,8 @@ sum_fields! { StreamStats:
     closed_broken,
     closed_unread,
     closed_no_buffer,
+    closed_source_memory,
+    displaced_memory,
     receive_errors,
     send_errors,
     failed_flows,

@@ -44,7 +44,7 @@ pub struct ServerStats {
 impl ServerStats {
     /// Counters of what was refused or lost for want of room, by what was full.
     /// One that grows wants a person's attention.
-    pub fn limits_reached(&self) -> [(&'static str, u64); 20] {
+    pub fn limits_reached(&self) -> [(&'static str, u64); 22] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams) = (&self.iax2, &network.streams);
         [
@@ -76,7 +76,18 @@ impl ServerStats {
                 "limits.connections",
                 streams.refused_full + streams.displaced,
             ),
-            ("limits.connections_per_source", streams.refused_source),
+            (
+                "limits.connections_per_source",
+                streams.refused_source + streams.displaced_source,
+            ),
+            (
+                "limits.connection_memory_mib",
+                streams.closed_no_buffer + streams.displaced_memory,
+            ),
+            (
+                "limits.connection_memory_per_source_kib",
+                streams.closed_source_memory,
+            ),
             ("limits.connection_queue_kib", streams.closed_unread),
             (
                 "limits.handshakes",

@@ -1,6 +1,7 @@
 //! SIP over connections: the state machine alone, real sockets, and TLS.
 
 mod client;
+mod greedy;
 mod connection;
 mod flows;
 mod server;

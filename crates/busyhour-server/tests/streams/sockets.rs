@@ -58,9 +58,7 @@ impl Fixture {
                 StreamArrival::Ended => deliver.flow_failed(flow),
             }
         };
-        streams
-            .start(runtime.buffers(), runtime.clock(), deliver)
-            .unwrap();
+        streams.start(runtime.clock(), deliver).unwrap();
         Self {
             streams,
             flows,
@@ -182,14 +180,19 @@ fn connections_are_limited_in_total_and_from_one_source() {
         client.send(b"\r\n\r\n");
         client.bytes(2);
     }
-    assert_eq!(fixture.client().next(), None);
-    assert_eq!(
-        fixture
-            .wait_for(|stats| stats.refused_source == 1)
-            .connection_count,
-        2
-    );
-    drop(held);
+    let mut third = fixture.client();
+    third.send(b"\r\n\r\n");
+    assert_eq!(third.bytes(2), b"\r\n");
+    assert_eq!(held[0].next(), None, "the oldest of the source gives way");
+    let stats = fixture.wait_for(|stats| stats.displaced_source == 1);
+    assert_eq!((stats.refused_source, stats.connection_count), (0, 2));
+    for (client, user) in [(&mut held[1], "alice"), (&mut third, "bob")] {
+        client.send(register(user, "TCP", 1).as_bytes());
+        assert!(client.message().starts_with("SIP/2.0 200 "));
+    }
+    assert_eq!(fixture.client().next(), None, "who is known stays");
+    fixture.wait_for(|stats| stats.refused_source == 1);
+    drop((held, third));
     fixture.wait_for(|stats| stats.connection_count == 0);
     let mut again = fixture.client();
     again.send(b"\r\n\r\n");
@@ -254,7 +257,7 @@ fn a_later_connection_between_the_same_addresses_is_another_flow() {
 }
 
 /// A connection from an address of choice.
-fn connect_from(address: SocketAddr, server: SocketAddr) -> TcpStream {
+pub fn connect_from(address: SocketAddr, server: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
     socket.bind(&address.into()).unwrap();
@@ -270,8 +273,10 @@ fn a_burst_that_does_not_fit_waits_and_ends_nothing() {
     };
     let fixture = Fixture::new(policy);
     let mut proxy = Client::over(connect_narrow(fixture.address(Transport::Tcp)));
+    let pad = "x".repeat(2000);
     for number in 0..WATCHERS {
-        let request = subscribe("alice").replace("lamp@192.0.2.8", &format!("{number}@192.0.2.8"));
+        let request =
+            subscribe("alice").replace("lamp@192.0.2.8", &format!("{number}{pad}@192.0.2.8"));
         proxy.send(request.as_bytes());
         assert!(proxy.message().starts_with("SIP/2.0 200 "));
         let notify = proxy.message();
@@ -305,7 +310,8 @@ fn connect_narrow(server: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What they are all told is more than a narrow connection and its outbox hold.
+/// What they are all told is more than the kernel ever holds for a connection
+/// (4 MiB), and its outbox.
 const WATCHERS: usize = 800;
 
 #[test]
@@ -354,7 +360,9 @@ fn who_pings_without_reading_holds_no_memory() {
         }
     }
     fixture.wait_for(|stats| stats.pings >= 1 << 16);
-    assert_eq!(fixture.streams.stream_stats().closed_unread, 0);
+    let stats = fixture.streams.stream_stats();
+    assert_eq!(stats.closed_unread, 0);
+    assert!(stats.held_bytes <= 2048, "half a ping at most");
     assert!(fixture.runtime.buffers().live_count() <= 4);
 }
 
@@ -402,7 +410,8 @@ fn a_stop_ends_every_connection_and_releases_every_pin() {
     fixture.wait_for(|stats| stats.received_bytes > 0);
     fixture.streams.stop();
     assert_eq!(client.next(), None);
-    assert_eq!(fixture.streams.stream_stats().connection_count, 0);
+    let stats = fixture.streams.stream_stats();
+    assert_eq!((stats.connection_count, stats.held_bytes), (0, 0));
     assert_eq!(fixture.runtime.buffers().live_count(), 0);
 }
 
@@ -439,8 +448,7 @@ fn a_panic_over_one_message_is_counted_and_the_next_is_answered() {
         assert!(!text.contains("deadly"), "a fault of the program");
         arrived.send(text).unwrap();
     };
-    let (buffers, clock) = (runtime.buffers(), runtime.clock());
-    streams.start(buffers, clock, deliver).unwrap();
+    streams.start(runtime.clock(), deliver).unwrap();
     let address = streams.addresses(Transport::Tcp).next().unwrap();
     // On the connection that brought it, and on another.
     for users in [["deadly", "alice"], ["deadly", "bob"]] {

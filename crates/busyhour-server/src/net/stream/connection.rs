@@ -100,8 +100,9 @@ impl Connection {
     pub fn room(&mut self, buffers: &BufferPool) -> Result<&mut [u8], Error> {
         let len = self.room.as_ref().map_or(0, |room| room.len());
         if self.filled == len {
-            let announced = self.framer.message_bytes().unwrap_or(2 * len);
-            self.grow(announced.max(ROOM_LEN), buffers)?;
+            // As bytes come: whoever announces much has to bring it.
+            let announced = self.framer.message_bytes().unwrap_or(usize::MAX);
+            self.grow((2 * len).min(announced).max(ROOM_LEN), buffers)?;
         }
         let room = self.room.as_deref_mut().unwrap_or_default();
         Ok(room.get_mut(self.filled..).unwrap_or_default())
@@ -133,6 +134,11 @@ impl Connection {
         if self.filled == 0 {
             self.room = None;
         }
+    }
+
+    /// Bytes of memory that it holds for what is not complete.
+    pub fn held_bytes(&self) -> usize {
+        self.room.as_ref().map_or(0, |room| room.len())
     }
 
     /// The peer sends no more. `true` if it stays for a moment, so that what

@@ -4,6 +4,7 @@ use super::{
     directory::Directory,
     listener::Listener,
     liveness::watch_over,
+    memory::{Charge, Class, Memory, OverShare},
     outbox::Outbox,
     peer::{Peer, is_passing},
     sources::Sources,
@@ -14,7 +15,7 @@ use crate::{
     server::{Flow, Transport},
 };
 use busyhour::{
-    buffer::{Buffer, BufferPool},
+    buffer::Buffer,
     clock::{Clock, Instant},
     timer::{Handle, Queue},
 };
@@ -28,7 +29,10 @@ use std::{
     collections::{BTreeSet, HashMap},
     io::{self, ErrorKind},
     net::{SocketAddr, TcpStream},
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -36,7 +40,7 @@ use std::{
 pub(super) struct Engine {
     pub(super) shared: Shared,
     pub(super) listeners: Vec<Listener>,
-    pub(super) buffers: BufferPool,
+    memory: Memory,
     /// The one answer to all pings.
     pong: Option<Buffer>,
     pub(super) clock: Clock,
@@ -72,6 +76,8 @@ pub(super) struct Shared {
 struct Entry {
     peer: Arc<Peer>,
     connection: Connection,
+    /// What it holds of the memory for messages that are not complete.
+    charge: Charge,
     /// When the handshake has to be finished; none when it is, or there is none.
     handshake_until: Option<Instant>,
     /// Set for the deadline, or for an earlier one.
@@ -82,7 +88,7 @@ impl Engine {
     pub(super) fn new(
         shared: Shared,
         listeners: Vec<Listener>,
-        buffers: BufferPool,
+        memory: Memory,
         clock: Clock,
         deliver: Box<dyn Fn(Flow, StreamArrival) + Send>,
     ) -> Self {
@@ -90,8 +96,8 @@ impl Engine {
             next_token: FIRST_LISTENER + listeners.len() as u64,
             shared,
             listeners,
-            pong: buffers.copy_from(PONG).ok(),
-            buffers,
+            pong: memory.buffers(Class::Known).copy_from(PONG).ok(),
+            memory,
             clock,
             deliver,
             connections: HashMap::default(),
@@ -233,12 +239,13 @@ impl Engine {
         let counters = self.shared.counters.clone();
         let policy = &self.shared.policy;
         let transport = self.listeners[index].transport;
-        let share = self.sources.share(remote);
-        if share.connections >= policy.connections_per_source_max {
-            return add(&counters.refused_source, 1);
-        }
-        if transport == Transport::Tls && share.handshakes >= policy.handshakes_per_source_max {
+        let handshakes = self.sources.handshakes(remote);
+        if transport == Transport::Tls && handshakes >= policy.handshakes_per_source_max {
             return add(&counters.refused_handshakes, 1);
+        }
+        let connections_max = policy.connections_per_source_max;
+        if self.sources.connections(remote) >= connections_max && !self.displace_of(remote) {
+            return add(&counters.refused_source, 1);
         }
         let Some(tls) = self.session(transport) else {
             return add(&counters.refused_no_certificate, 1);
@@ -268,6 +275,21 @@ impl Engine {
                     return true;
                 }
                 None => {}
+            }
+        }
+        false
+    }
+
+    /// The same among the connections of one source.
+    fn displace_of(&mut self, remote: SocketAddr) -> bool {
+        while let Some(token) = self.sources.pop_stranger(remote) {
+            let is_known = |entry: &Entry| entry.peer.is_known();
+            if self.connections.get(&token).is_none_or(is_known) {
+                continue;
+            }
+            if let Some(entry) = self.connections.remove(&token) {
+                self.end(entry, Close::DisplacedOfSource);
+                return true;
             }
         }
         false
@@ -306,7 +328,9 @@ impl Engine {
         };
         let shakes_hands = tls.is_some();
         let shared = (self.shared.epoll.clone(), self.shared.counters.clone());
-        let outbox = Outbox::new(policy, self.shared.waiting_bytes.clone());
+        let waiting_bytes = self.sources.waiting_bytes(remote);
+        let all_waiting_bytes = self.shared.waiting_bytes.clone();
+        let outbox = Outbox::new(policy, waiting_bytes.clone(), all_waiting_bytes);
         let peer = Peer::new(flow, token, socket, tls, shared, outbox);
         let peer = Arc::new(peer);
         peer.watch()?;
@@ -316,7 +340,8 @@ impl Engine {
         let deadline = earliest(connection.deadline(), handshake_until);
         let timer = (deadline, self.deadlines.add(deadline, token));
         self.shared.directory.insert(peer.clone());
-        self.sources.connected(remote, shakes_hands);
+        self.sources
+            .connected(remote, token, shakes_hands, &waiting_bytes);
         self.strangers.insert(token);
         if shakes_hands {
             self.handshakes.insert(token);
@@ -324,6 +349,7 @@ impl Engine {
         let entry = Entry {
             peer,
             connection,
+            charge: Charge::default(),
             handshake_until,
             timer,
         };
@@ -344,13 +370,46 @@ impl Engine {
         };
         let read = self.read(&mut entry);
         self.note_handshake(&mut entry);
+        let read = read.and_then(|()| self.note_memory(&mut entry));
         match read {
             Ok(()) => {
                 self.set_timer(token, &mut entry);
                 self.connections.insert(token, entry);
+                self.shed_memory();
             }
             Err(close) => self.end(entry, close),
         }
+    }
+
+    fn note_memory(&mut self, entry: &mut Entry) -> Result<(), Close> {
+        let Entry {
+            peer,
+            connection,
+            charge,
+            ..
+        } = entry;
+        let (source, class) = (peer.flow.remote.ip(), peer.class());
+        let bytes = connection.held_bytes();
+        let noted = self.memory.note(charge, source, peer.token, class, bytes);
+        self.count_memory();
+        noted.map_err(|OverShare| Close::SourceMemory)
+    }
+
+    /// Closes connections until incomplete messages hold no more than they may.
+    fn shed_memory(&mut self) {
+        while let Some(token) = self.memory.excess() {
+            let Some(entry) = self.connections.remove(&token) else {
+                debug_assert!(false, "whoever holds memory is in the table");
+                return;
+            };
+            self.end(entry, Close::DisplacedMemory);
+        }
+    }
+
+    fn count_memory(&self) {
+        let held = self.memory.held() as u64;
+        let counter = &self.shared.counters.held_bytes;
+        counter.store(held, Ordering::Relaxed);
     }
 
     /// A step of a handshake costs as much as a hundred messages, so only some
@@ -378,7 +437,8 @@ impl Engine {
     fn read(&self, entry: &mut Entry) -> Result<(), Close> {
         let goes_on = entry.peer.pump().map_err(|_| Close::Failed)?;
         loop {
-            let room = entry.connection.room(&self.buffers);
+            let buffers = self.memory.buffers(entry.peer.class());
+            let room = entry.connection.room(buffers);
             let room = room.map_err(|_| Close::NoBuffer)?;
             match entry.peer.read(room) {
                 Ok(0) => return self.no_more_comes(entry),
@@ -412,8 +472,8 @@ impl Engine {
         let Entry {
             peer, connection, ..
         } = entry;
-        let now = self.clock.now();
-        let heard = connection.filled(count, &self.buffers, now, &mut |heard| match heard {
+        let (now, buffers) = (self.clock.now(), self.memory.buffers(peer.class()));
+        let heard = connection.filled(count, buffers, now, &mut |heard| match heard {
             Heard::Message(message) => {
                 add(&counters.received, 1);
                 self.hand_on(peer.flow, StreamArrival::Message(message));
@@ -495,8 +555,11 @@ impl Engine {
     }
 
     /// Takes leave of a connection that is out of the table.
-    fn forget(&mut self, entry: Entry) {
+    fn forget(&mut self, mut entry: Entry) {
         self.deadlines.cancel(entry.timer.1);
+        let source = entry.peer.flow.remote.ip();
+        self.memory.release(&mut entry.charge, source);
+        self.count_memory();
         self.shared.directory.remove(&entry.peer);
         self.strangers.remove(&entry.peer.token);
         entry.peer.close();
@@ -505,7 +568,7 @@ impl Engine {
             self.handshakes.remove(&entry.peer.token);
             self.sources.handshake_ended(remote);
         }
-        self.sources.disconnected(remote);
+        self.sources.disconnected(remote, entry.peer.token);
         self.shared
             .counters
             .count_connections(self.connections.len());
@@ -537,7 +600,10 @@ enum Close {
     ByPeer,
     Failed,
     NoBuffer,
+    SourceMemory,
     Displaced,
+    DisplacedOfSource,
+    DisplacedMemory,
     DisplacedHandshake,
     Handshake,
     Late(Ending),
@@ -549,7 +615,10 @@ impl Close {
             Self::ByPeer => &counters.closed_by_peer,
             Self::Failed => &counters.receive_errors,
             Self::NoBuffer => &counters.closed_no_buffer,
+            Self::SourceMemory => &counters.closed_source_memory,
             Self::Displaced => &counters.displaced,
+            Self::DisplacedOfSource => &counters.displaced_source,
+            Self::DisplacedMemory => &counters.displaced_memory,
             Self::DisplacedHandshake => &counters.displaced_handshakes,
             Self::Handshake => &counters.closed_handshake,
             Self::Late(Ending::Idle) => &counters.closed_idle,

@@ -36,6 +36,14 @@
 //! somebody is known is written by the server's threads and read when the table
 //! is full; one who is recognised just then may still have to connect again.
 //!
+//! The oldest stranger of a source gives way as well when that source has as
+//! many connections as it may.
+//!
+//! **Memory.** The room for a message grows as its bytes come, at most to twice
+//! of what has come, whatever length was announced. [`Memory`](memory::Memory)
+//! keeps the sums, by source and apart for strangers and those who are known,
+//! whose memory no stranger can take.
+//!
 //! **Handshakes** of TLS cost the thread a thousand times as much as a message.
 //! So they are limited in number, in total and by source, and in time, and only
 //! some of their steps are taken before the other connections have their turn.
@@ -50,7 +58,9 @@
 //!
 //! **Limits.** Connections in total and from one source, the size of a message
 //! (that of the parser), the time for the first message and for each whole
-//! message, the time without any; each with a counter in [`StreamStats`].
+//! message, the time without any; the memory of incomplete messages and of what
+//! waits to be sent, each in total and of one source; each with a counter in
+//! [`StreamStats`].
 //!
 //! [`StreamStats`]: crate::server::StreamStats
 
@@ -60,6 +70,7 @@ mod directory;
 mod engine;
 mod listener;
 mod liveness;
+mod memory;
 mod outbox;
 mod peer;
 mod policy;

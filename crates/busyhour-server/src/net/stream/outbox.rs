@@ -19,6 +19,9 @@ pub(super) struct Outbox {
     /// What the messages cost while they wait.
     cost_bytes: usize,
     cost_bytes_max: usize,
+    /// The same of all connections of its source.
+    source: Arc<AtomicUsize>,
+    source_max: usize,
     /// The same of all connections.
     all: Arc<AtomicUsize>,
     all_max: usize,
@@ -36,12 +39,19 @@ pub(super) enum Room {
 }
 
 impl Outbox {
-    pub(super) fn new(policy: &StreamPolicy, all: Arc<AtomicUsize>) -> Self {
+    /// One that is counted in the sums of its source and of all connections.
+    pub(super) fn new(
+        policy: &StreamPolicy,
+        source: Arc<AtomicUsize>,
+        all: Arc<AtomicUsize>,
+    ) -> Self {
         Self {
             waiting: VecDeque::new(),
             gone: 0,
             cost_bytes: 0,
             cost_bytes_max: policy.outbox_bytes_max,
+            source,
+            source_max: policy.outboxes_per_source_bytes_max,
             all,
             all_max: policy.all_outboxes_bytes_max,
         }
@@ -59,9 +69,12 @@ impl Outbox {
         ) {
             return false;
         }
+        let source = self.source.fetch_add(cost, Ordering::Relaxed) + cost;
         let all = self.all.fetch_add(cost, Ordering::Relaxed) + cost;
-        if !fits(all, room.share_of_all(self.all_max)) {
-            self.all.fetch_sub(cost, Ordering::Relaxed);
+        if !fits(source, room.share_of_all(self.source_max))
+            || !fits(all, room.share_of_all(self.all_max))
+        {
+            self.left(cost);
             return false;
         }
         self.cost_bytes += cost;
@@ -69,9 +82,12 @@ impl Outbox {
         true
     }
 
-    /// Whether the only message that waits is too much for all connections together.
+    /// Whether the only message that waits is too much for all connections
+    /// together, or for those of its source.
     pub(super) fn is_over(&self) -> bool {
-        self.waiting.len() == 1 && self.all.load(Ordering::Relaxed) > self.all_max
+        let is_over = |sum: &AtomicUsize, max| sum.load(Ordering::Relaxed) > max;
+        self.waiting.len() == 1
+            && (is_over(&self.all, self.all_max) || is_over(&self.source, self.source_max))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -97,9 +113,14 @@ impl Outbox {
             self.gone -= first.len();
             let cost = cost_bytes(first);
             self.cost_bytes -= cost;
-            self.all.fetch_sub(cost, Ordering::Relaxed);
+            self.left(cost);
             self.waiting.pop_front();
         }
+    }
+
+    fn left(&self, cost: usize) {
+        self.source.fetch_sub(cost, Ordering::Relaxed);
+        self.all.fetch_sub(cost, Ordering::Relaxed);
     }
 }
 
@@ -123,7 +144,7 @@ impl Room {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.cost_bytes, Ordering::Relaxed);
+        self.left(self.cost_bytes);
     }
 }
 
@@ -147,7 +168,7 @@ mod tests {
             all_outboxes_bytes_max: 3 * (KEEPING_BYTES + 4),
             ..StreamPolicy::default()
         };
-        Outbox::new(&policy, all.clone())
+        Outbox::new(&policy, Arc::default(), all.clone())
     }
 
     #[test]
@@ -190,13 +211,35 @@ mod tests {
         let message = buffers.copy_from(&[0; 60_000]).unwrap();
         let policy = StreamPolicy::default();
         let all = Arc::default();
-        let mut proxy = Outbox::new(&policy, Arc::clone(&all));
+        let mut proxy = Outbox::new(&policy, Arc::default(), Arc::clone(&all));
         for _ in 0..2 * STRANGERS_BYTES_MAX / message.len() {
             assert!(proxy.push(message.clone(), Room::Whole));
         }
-        let mut stranger = Outbox::new(&policy, all);
+        let mut stranger = Outbox::new(&policy, Arc::default(), all);
         let taken = (0..100).take_while(|_| stranger.push(message.clone(), Room::Strangers));
         assert_eq!(taken.count(), STRANGERS_BYTES_MAX / message.len());
+    }
+
+    #[test]
+    fn what_waits_on_the_connections_of_one_source_leaves_room_to_others() {
+        let buffers = BufferPool::builder().build().unwrap();
+        let message = buffers.copy_from(&[0; 60_000]).unwrap();
+        let policy = StreamPolicy::default();
+        let (all, source) = (Arc::default(), Arc::<AtomicUsize>::default());
+        let of_source = || Outbox::new(&policy, Arc::clone(&source), Arc::clone(&all));
+        let (mut one, mut two) = (of_source(), of_source());
+        while one.push(message.clone(), Room::Whole) {}
+        assert!(
+            two.push(message.clone(), Room::Whole),
+            "the kernel may take it"
+        );
+        assert!(two.is_over());
+        let mut other = Outbox::new(&policy, Arc::default(), Arc::clone(&all));
+        for _ in 0..10 {
+            assert!(other.push(message.clone(), Room::Whole));
+        }
+        drop((one, two));
+        assert_eq!(source.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use super::{
     counters::Counters,
+    memory::Class,
     outbox::{Outbox, Room},
 };
 use crate::{
@@ -92,6 +93,14 @@ impl Peer {
 
     pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
+    }
+
+    /// Whose memory its messages use.
+    pub(super) fn class(&self) -> Class {
+        match self.is_known() {
+            true => Class::Known,
+            false => Class::Stranger,
+        }
     }
 
     /// Sends at once what the kernel takes; the rest waits. A peer that has not

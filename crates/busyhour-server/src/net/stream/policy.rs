@@ -32,6 +32,15 @@ pub struct StreamPolicy {
     pub outbox_bytes_max: usize,
     /// The same for all connections together.
     pub all_outboxes_bytes_max: usize,
+    /// The same for all connections of one source together.
+    pub outboxes_per_source_bytes_max: usize,
+    /// Bytes for what connections bring: messages that are not complete, and those
+    /// that are being dealt with. Half of it is for connections over which
+    /// something was accepted, and half for all others.
+    pub memory_bytes_max: usize,
+    /// Bytes of it that incomplete messages of one source may hold; half of that
+    /// for those of its connections over which nothing was accepted.
+    pub memory_per_source_bytes_max: usize,
 }
 
 /// Which addresses to serve, and how.
@@ -54,7 +63,7 @@ impl Default for StreamPolicy {
             connections_max: 16_384,
             connections_per_source_max: 1024,
             handshakes_max: 1024,
-            handshakes_per_source_max: 256,
+            handshakes_per_source_max: 100,
             handshake: Duration::from_secs(10),
             handshake_grace: Duration::from_secs(2),
             idle: Duration::from_secs(7500),
@@ -62,7 +71,10 @@ impl Default for StreamPolicy {
             unanswered: Duration::from_secs(30),
             stalled: Duration::from_secs(30),
             outbox_bytes_max: 8 << 20,
-            all_outboxes_bytes_max: 64 << 20,
+            all_outboxes_bytes_max: 80 << 20,
+            outboxes_per_source_bytes_max: 8 << 20,
+            memory_bytes_max: 128 << 20,
+            memory_per_source_bytes_max: 12 << 20,
         }
     }
 }

@@ -1,8 +1,9 @@
 use crate::registrar::source_of;
 use foldhash::fast::RandomState;
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     net::{IpAddr, SocketAddr},
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 /// What each source of connections has of us.
@@ -13,23 +14,58 @@ pub(super) struct Sources {
 }
 
 /// What one source has.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Share {
-    pub(super) connections: usize,
+#[derive(Default)]
+struct Share {
+    connections: usize,
     /// Those of them whose encryption is still being agreed on.
-    pub(super) handshakes: usize,
+    handshakes: usize,
+    /// Those that may have to give way, the oldest first; some of them are no
+    /// strangers any more.
+    strangers: BTreeSet<u64>,
+    /// Bytes that wait to be sent on them.
+    waiting_bytes: Arc<AtomicUsize>,
 }
 
 impl Sources {
-    pub(super) fn share(&self, remote: SocketAddr) -> Share {
-        let share = self.shares.get(&source_of(remote.ip())).copied();
-        share.unwrap_or_default()
+    pub(super) fn connections(&self, remote: SocketAddr) -> usize {
+        self.share(remote).map_or(0, |share| share.connections)
     }
 
-    pub(super) fn connected(&mut self, remote: SocketAddr, shakes_hands: bool) {
+    pub(super) fn handshakes(&self, remote: SocketAddr) -> usize {
+        self.share(remote).map_or(0, |share| share.handshakes)
+    }
+
+    /// The sum of what waits to be sent to a source, as its connections keep it.
+    pub(super) fn waiting_bytes(&self, remote: SocketAddr) -> Arc<AtomicUsize> {
+        let share = self.share(remote);
+        share.map_or_else(Arc::default, |share| share.waiting_bytes.clone())
+    }
+
+    /// Takes the connection out of the list that may have been a stranger's for
+    /// longest.
+    pub(super) fn pop_stranger(&mut self, remote: SocketAddr) -> Option<u64> {
+        let share = self.shares.get_mut(&source_of(remote.ip()))?;
+        share.strangers.pop_first()
+    }
+
+    pub(super) fn connected(
+        &mut self,
+        remote: SocketAddr,
+        token: u64,
+        shakes_hands: bool,
+        waiting_bytes: &Arc<AtomicUsize>,
+    ) {
         let share = self.shares.entry(source_of(remote.ip())).or_default();
+        if share.connections == 0 {
+            share.waiting_bytes = waiting_bytes.clone();
+        }
         share.connections += 1;
         share.handshakes += usize::from(shakes_hands);
+        share.strangers.insert(token);
+    }
+
+    fn share(&self, remote: SocketAddr) -> Option<&Share> {
+        self.shares.get(&source_of(remote.ip()))
     }
 
     pub(super) fn handshake_ended(&mut self, remote: SocketAddr) {
@@ -39,10 +75,11 @@ impl Sources {
     }
 
     /// Its handshake has ended, if there was one.
-    pub(super) fn disconnected(&mut self, remote: SocketAddr) {
+    pub(super) fn disconnected(&mut self, remote: SocketAddr, token: u64) {
         let source = source_of(remote.ip());
         if let Some(share) = self.shares.get_mut(&source) {
             share.connections -= 1;
+            share.strangers.remove(&token);
             if share.connections == 0 {
                 self.shares.remove(&source);
             }
@@ -58,20 +95,19 @@ mod tests {
     fn nothing_is_kept_of_a_source_that_has_nothing() {
         let (one, other) = (([192, 0, 2, 1], 1).into(), ([192, 0, 2, 2], 1).into());
         let mut sources = Sources::default();
-        sources.connected(one, true);
-        sources.connected(one, false);
-        sources.connected(other, true);
-        let share = Share {
-            connections: 2,
-            handshakes: 1,
-        };
-        assert_eq!(sources.share(one), share);
+        let waiting = sources.waiting_bytes(one);
+        sources.connected(one, 1, true, &waiting);
+        sources.connected(one, 2, false, &sources.waiting_bytes(one));
+        sources.connected(other, 3, true, &sources.waiting_bytes(other));
+        assert_eq!((sources.connections(one), sources.handshakes(one)), (2, 1));
+        assert!(Arc::ptr_eq(&sources.waiting_bytes(one), &waiting));
         sources.handshake_ended(one);
-        sources.disconnected(one);
-        sources.disconnected(one);
-        assert_eq!(sources.share(one), Share::default());
+        assert_eq!(sources.pop_stranger(one), Some(1));
+        sources.disconnected(one, 1);
+        sources.disconnected(one, 2);
+        assert_eq!((sources.connections(one), sources.handshakes(one)), (0, 0));
         sources.handshake_ended(other);
-        sources.disconnected(other);
+        sources.disconnected(other, 3);
         assert_eq!(sources.shares.len(), 0);
     }
 }

@@ -3,6 +3,7 @@ use super::{
     directory::Directory,
     engine::{Engine, Shared},
     listener::Listener,
+    memory::Memory,
     peer::Peer,
     tls::Identity,
 };
@@ -11,10 +12,7 @@ use crate::{
     proto::sip::ParseError,
     server::{Flow, Network, NetworkStats, SendError, StreamStats, Transport},
 };
-use busyhour::{
-    buffer::{Buffer, BufferPool},
-    clock::Clock,
-};
+use busyhour::{buffer::Buffer, clock::Clock};
 use nix::sys::{
     epoll::{Epoll, EpollCreateFlags},
     eventfd::{EfdFlags, EventFd},
@@ -87,14 +85,14 @@ impl Streams {
 
     /// Starts the thread `bh-stream`, which calls `deliver` for what the
     /// connections bring, in the order of arrival on each. Without an address
-    /// there is no thread.
+    /// there is no thread. What comes lies in memory of its own, so that
+    /// connections take nothing that datagrams need.
     ///
     /// # Errors
     ///
-    /// When the system refuses the thread.
+    /// When the system refuses the thread or the memory.
     pub fn start(
         &self,
-        buffers: &BufferPool,
         clock: &Clock,
         deliver: impl Fn(Flow, StreamArrival) + Send + 'static,
     ) -> io::Result<()> {
@@ -105,7 +103,7 @@ impl Streams {
         let engine = Engine::new(
             self.shared.clone(),
             listeners,
-            buffers.clone(),
+            Memory::new(&self.shared.policy).map_err(io::Error::other)?,
             clock.clone(),
             Box::new(deliver),
         );

@@ -1,0 +1,227 @@
+//! The memory of messages that are not complete.
+//!
+//! Each of the two classes, strangers and known peers, has a pool of its own, so
+//! that strangers take nothing from those over which something was accepted.
+//! Incomplete messages may hold three quarters of a pool; the rest is for
+//! messages that are being dealt with. Beyond that the connection whose message
+//! has been incomplete for longest is closed.
+
+use super::StreamPolicy;
+use crate::registrar::source_of;
+use busyhour::buffer::{BufferPool, Error};
+use foldhash::fast::RandomState;
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+};
+
+/// Where received bytes go, and which connection holds how much of it.
+pub(super) struct Memory {
+    classes: [Room; 2],
+    /// Sources that hold something; seeded, since sources choose themselves.
+    sources: HashMap<IpAddr, [usize; 2], RandomState>,
+    source_max: usize,
+    last_turn: u64,
+}
+
+/// What one class of connections has.
+struct Room {
+    buffers: BufferPool,
+    held: usize,
+    held_max: usize,
+    /// Connections that hold some, by the turn in which they began to.
+    holders: BTreeMap<u64, u64>,
+}
+
+/// Whether something was accepted over a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Class {
+    #[default]
+    Stranger,
+    Known,
+}
+
+/// What one connection holds.
+#[derive(Debug, Default)]
+pub(super) struct Charge {
+    class: Class,
+    bytes: usize,
+    turn: u64,
+}
+
+/// One source holds more than it may.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OverShare;
+
+impl Memory {
+    /// Two pools of half the memory each.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not give the address space.
+    pub(super) fn new(policy: &StreamPolicy) -> Result<Self, Error> {
+        let bytes = policy.memory_bytes_max / 2;
+        Ok(Self {
+            classes: [Room::new(bytes)?, Room::new(bytes)?],
+            sources: HashMap::default(),
+            source_max: policy.memory_per_source_bytes_max,
+            last_turn: 0,
+        })
+    }
+
+    /// The pool of a class.
+    pub(super) fn buffers(&self, class: Class) -> &BufferPool {
+        &self.classes[class as usize].buffers
+    }
+
+    /// Bytes that incomplete messages hold now.
+    pub(super) fn held(&self) -> usize {
+        self.classes.iter().map(|room| room.held).sum()
+    }
+
+    /// Notes that the connection `token` from `source` holds `bytes` now.
+    ///
+    /// # Errors
+    ///
+    /// [`OverShare`] when its source holds too much: strangers half of what a
+    /// source may, and all its connections the whole. It is noted all the same.
+    pub(super) fn note(
+        &mut self,
+        charge: &mut Charge,
+        source: IpAddr,
+        token: u64,
+        class: Class,
+        bytes: usize,
+    ) -> Result<(), OverShare> {
+        if charge.bytes == 0 && bytes == 0 {
+            return Ok(());
+        }
+        let turn = std::mem::take(charge).turn_after(self, source);
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.last_turn += 1;
+        *charge = Charge {
+            class,
+            bytes,
+            turn: turn.unwrap_or(self.last_turn),
+        };
+        let room = &mut self.classes[class as usize];
+        room.held += bytes;
+        room.holders.insert(charge.turn, token);
+        let held = self.sources.entry(source_of(source)).or_default();
+        held[class as usize] += bytes;
+        let is_over = match class {
+            Class::Stranger => held[Class::Stranger as usize] > self.source_max / 2,
+            Class::Known => held.iter().sum::<usize>() > self.source_max,
+        };
+        (!is_over).then_some(()).ok_or(OverShare)
+    }
+
+    /// Takes back what a connection that ends holds.
+    pub(super) fn release(&mut self, charge: &mut Charge, source: IpAddr) {
+        std::mem::take(charge).turn_after(self, source);
+    }
+
+    /// The connection that has to go: of a class that holds too much, the one
+    /// whose message has been incomplete for longest.
+    pub(super) fn excess(&self) -> Option<u64> {
+        let room = self.classes.iter().find(|room| room.held > room.held_max)?;
+        room.holders.values().next().copied()
+    }
+}
+
+impl Charge {
+    /// Takes it out of the sums; the turn it had, if it held anything.
+    fn turn_after(self, memory: &mut Memory, source: IpAddr) -> Option<u64> {
+        if self.bytes == 0 {
+            return None;
+        }
+        let room = &mut memory.classes[self.class as usize];
+        debug_assert!(room.held >= self.bytes, "a charge is in the sum");
+        room.held -= self.bytes;
+        room.holders.remove(&self.turn);
+        let source = source_of(source);
+        if let Some(held) = memory.sources.get_mut(&source) {
+            held[self.class as usize] -= self.bytes;
+            if *held == [0; 2] {
+                memory.sources.remove(&source);
+            }
+        }
+        Some(self.turn)
+    }
+}
+
+impl Room {
+    fn new(bytes: usize) -> Result<Self, Error> {
+        let buffers = BufferPool::builder().budget_bytes(bytes as u64);
+        Ok(Self {
+            buffers: buffers.build()?,
+            held: 0,
+            held_max: bytes / 4 * 3,
+            holders: BTreeMap::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory() -> Memory {
+        let policy = StreamPolicy {
+            memory_bytes_max: 16 << 20,
+            memory_per_source_bytes_max: 2 << 20,
+            ..StreamPolicy::default()
+        };
+        Memory::new(&policy).unwrap()
+    }
+
+    fn source(number: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, number])
+    }
+
+    #[test]
+    fn strangers_of_a_source_leave_half_of_its_share_to_those_who_are_known() {
+        let (mut memory, one) = (memory(), source(1));
+        let (mut stranger, mut known) = (Charge::default(), Charge::default());
+        let mebibyte = 1 << 20;
+        let fits = memory.note(&mut stranger, one, 1, Class::Stranger, mebibyte);
+        assert_eq!(fits, Ok(()));
+        assert_eq!(
+            memory.note(&mut known, one, 2, Class::Known, mebibyte),
+            Ok(())
+        );
+        let over = memory.note(&mut stranger, one, 1, Class::Stranger, mebibyte + 1);
+        assert_eq!(over, Err(OverShare));
+        memory.release(&mut stranger, one);
+        memory.release(&mut stranger, one);
+        assert_eq!(memory.held(), mebibyte);
+        memory.release(&mut known, one);
+        assert_eq!((memory.held(), memory.sources.len()), (0, 0));
+    }
+
+    #[test]
+    fn beyond_its_part_a_class_loses_the_oldest_of_its_own() {
+        let mut memory = memory();
+        let mut charges: Vec<Charge> = (0..8).map(|_| Charge::default()).collect();
+        let mut known = Charge::default();
+        let mebibyte = 1 << 20;
+        memory
+            .note(&mut known, source(99), 99, Class::Known, mebibyte)
+            .unwrap();
+        for (number, charge) in charges.iter_mut().enumerate().take(6) {
+            let source = source(number as u8);
+            memory
+                .note(charge, source, number as u64, Class::Stranger, mebibyte)
+                .unwrap();
+        }
+        assert_eq!(memory.excess(), None);
+        // More of the same message does not make it younger.
+        let (token, class) = (0, Class::Stranger);
+        let _ = memory.note(&mut charges[0], source(0), token, class, mebibyte + 1);
+        assert_eq!(memory.excess(), Some(0));
+        memory.release(&mut charges[0], source(0));
+        assert_eq!(memory.excess(), None);
+    }
+}
