@@ -1,22 +1,6 @@
-//! Standing in for a worker that is blocked.
-
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+//! Standing in for a worker that is blocked. See README.md, "Standing in".
 
 use super::{context, phase::Phase, shared::Shared, worker::Seat};
-
-/// How many workers are blocked and said so.
-#[derive(Debug, Default)]
-pub(super) struct Blocked(AtomicUsize);
-
-impl Blocked {
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Runs `f`, which may block. If this thread is a worker, of whichever pool,
 /// another one sees to its queues meanwhile.
@@ -30,20 +14,20 @@ pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
 impl Shared {
     /// Runs `f`, which may block. If this is a worker, another one sees to its
     /// queues meanwhile: a sleeper, or a new thread if none sleeps.
-    pub(crate) fn blocking<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
+    fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
         if Seat::of(self).is_none() {
             return f();
         }
-        self.blocked.0.fetch_add(1, Ordering::SeqCst);
-        let _unblocked = Unblocked(&self.blocked);
+        self.crew.block();
+        let _unblocked = Unblocked(self);
         self.find_stand_in();
         f()
     }
 
-    fn find_stand_in(self: &Arc<Self>) {
+    fn find_stand_in(&self) {
         if self.sleepers.asleep_len() > 0 {
             self.wake_one(None);
-        } else if self.may_grow() && self.phase.get() < Phase::Sealed {
+        } else if self.phase.get() < Phase::Sealed && self.crew.may_grow(self.counts.maximum) {
             self.grow(1);
         }
     }
@@ -51,10 +35,10 @@ impl Shared {
 
 /// The worker is back, also after a panic. Who stood in stays until it has
 /// nothing to do for the idle timeout.
-struct Unblocked<'a>(&'a Blocked);
+struct Unblocked<'a>(&'a Shared);
 
 impl Drop for Unblocked<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.crew.unblock();
     }
 }

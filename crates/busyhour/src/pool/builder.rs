@@ -33,6 +33,9 @@ pub enum BuildError {
         /// The most workers a pool can have.
         limit: usize,
     },
+    /// The name cannot be a thread's name.
+    #[error("a pool's name must not contain a NUL byte, got {0:?}")]
+    Name(String),
     /// A processor that workers are to keep to does not exist, or is not for this process.
     #[error(
         "workers cannot be kept on processor {0}: it does not exist or is not for this process"
@@ -81,7 +84,8 @@ impl Builder {
         }
     }
 
-    /// Names the pool; its threads are called `name-0`, `name-1`, …
+    /// Names the pool; its threads are called `name-0`, `name-1`, … The system
+    /// may show the first 15 bytes only. A NUL byte is refused by [`build`](Self::build).
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
@@ -111,7 +115,8 @@ impl Builder {
         self
     }
 
-    /// Waiting tasks above which a push lets the pool grow; default 200.
+    /// Waiting tasks above which a push lets the pool grow; default 200. Tasks
+    /// and serializers that wait for any of the workers count.
     pub fn growth_threshold(mut self, tasks: usize) -> Self {
         self.growth_threshold = tasks;
         self
@@ -172,11 +177,15 @@ impl Builder {
     /// # Errors
     ///
     /// [`BuildError::WorkerCounts`] when the counts contradict each other,
+    /// [`BuildError::Name`] when the name contains a NUL byte,
     /// [`BuildError::Affinity`] when a processor is not for this process,
     /// [`BuildError::Thread`] when the system refuses a thread; no thread is
     /// left behind then.
     pub fn build(self) -> Result<TaskPool, BuildError> {
         let counts = self.counts()?;
+        if self.name.contains('\0') {
+            return Err(BuildError::Name(self.name));
+        }
         if let Some(refused) = self.processors.iter().find(|number| !may_use(**number)) {
             return Err(BuildError::Affinity(*refused));
         }

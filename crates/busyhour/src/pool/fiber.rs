@@ -12,7 +12,8 @@ use super::{
     context::{self, SelfWake},
     entity::{Entity, Runs, ShareCell, Token},
     hand::Hand,
-    join::{Abort, JoinError, JoinHandle, Outcome},
+    join::{self, JoinError, JoinHandle, Joinable},
+    outcome::Outcome,
     shared::Shared,
     turn::Turn,
 };
@@ -45,8 +46,8 @@ where
     } else {
         pool.count_rejected();
     }
-    let abort: Weak<dyn Abort> = Arc::<Fiber<F>>::downgrade(&fiber);
-    JoinHandle::new(outcome, abort)
+    let joinable: Weak<dyn Joinable> = Arc::<Fiber<F>>::downgrade(&fiber);
+    JoinHandle::new(outcome, joinable)
 }
 
 /// The future, and how far it is. Who has the token is alone with the future.
@@ -89,10 +90,14 @@ where
         }
     }
 
+    /// Queues the token, or ends the future if nobody will run it any more.
     fn schedule(self: &Arc<Self>) {
-        self.pool.count_pushed();
         // SAFETY: the caller made it queued, which it was not.
         let token = unsafe { Token::new(self.clone()) };
+        if self.pool.is_sealed() {
+            return self.end(JoinError::Dropped);
+        }
+        self.pool.count_pushed();
         self.pool.schedule(token);
     }
 
@@ -117,7 +122,7 @@ where
             Some(Poll::Pending) if self_wake.came() => Polled::Yielded,
             Some(Poll::Pending) => Polled::Pending,
             Some(Poll::Ready(output)) => {
-                self.outcome.finish(Ok(output));
+                self.end_with(Ok(output));
                 Polled::Ready
             }
             None => Polled::Ready,
@@ -133,15 +138,16 @@ where
         ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(this) }))
     }
 
-    /// Drops the future; the caller holds the token. `error` counts if there is no outcome yet.
+    /// Ends the future; the caller holds the token. `error` counts if there is no outcome yet.
     fn end(&self, error: JoinError) {
         self.progress.store(DONE, Ordering::Release);
-        let future = self.future.with_mut(|future| {
-            // SAFETY: the token is here, so nobody else reaches the future.
-            unsafe { &mut *future }.take()
-        });
-        self.pool.isolate(|| drop(future));
-        self.pool.isolate(|| self.outcome.finish(Err(error)));
+        self.end_with(Err(error));
+    }
+
+    fn end_with(&self, result: Result<F::Output, JoinError>) {
+        // SAFETY: the caller holds the token, so nobody else reaches the future.
+        let future = unsafe { self.take_future() };
+        join::end(&self.pool, future, &self.outcome, result);
     }
 
     /// Whether it is to be queued again.
@@ -171,6 +177,17 @@ where
             self.pool.count_pushed();
         }
         is_woken
+    }
+}
+
+impl<F: Future> Fiber<F> {
+    /// # Safety
+    ///
+    /// - Nobody else reaches the future meanwhile.
+    unsafe fn take_future(&self) -> Option<Pin<Box<F>>> {
+        // SAFETY: by contract.
+        self.future
+            .with_mut(|future| unsafe { &mut *future }.take())
     }
 }
 
@@ -236,7 +253,7 @@ where
     }
 }
 
-impl<F> Abort for Fiber<F>
+impl<F> Joinable for Fiber<F>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -244,8 +261,20 @@ where
     /// The outcome is known at once; the future is dropped in its next turn.
     fn abort(self: Arc<Self>) {
         self.is_aborted.store(true, Ordering::Release);
-        self.outcome.finish(Err(JoinError::Aborted));
         self.wake_by_ref();
+        drop(self.outcome.finish(Err(JoinError::Aborted)));
+    }
+
+    fn wake_now(self: Arc<Self>) {
+        self.wake();
+    }
+
+    fn pool(&self) -> &Arc<Shared> {
+        &self.pool
+    }
+
+    fn entity(self: Arc<Self>) -> Option<Arc<dyn Entity>> {
+        Some(self)
     }
 }
 
@@ -289,8 +318,11 @@ where
 }
 
 impl<F: Future> Drop for Fiber<F> {
+    /// Nobody can wake it any more.
     fn drop(&mut self) {
-        self.outcome.finish(Err(JoinError::Dropped));
+        // SAFETY: nobody else has it.
+        let future = unsafe { self.take_future() };
+        join::end(&self.pool, future, &self.outcome, Err(JoinError::Dropped));
     }
 }
 

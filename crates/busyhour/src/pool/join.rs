@@ -3,18 +3,27 @@
 use std::{
     fmt,
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Wake, Waker},
 };
 
+use super::{
+    Cycle,
+    blocking::blocking,
+    entity::Entity,
+    outcome::Outcome,
+    shared::Shared,
+    waits::{Waiting, wait_for},
+};
 use crate::{
-    sync::{Condvar, Mutex, lock},
+    sync::{Mutex, lock},
     task::{Rejected, Task},
 };
 
 /// Why a spawned future has no output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// [`JoinHandle::abort`] came first.
@@ -26,62 +35,134 @@ pub enum JoinError {
     /// The pool refused or dropped the future, or nobody can wake it any more.
     #[error("the future was dropped before it was ready")]
     Dropped,
+    /// The handle was polled to the end before, and has given the output away.
+    #[error("the output was taken before")]
+    Taken,
+    /// Waiting could never end: the future is to be polled by a serializer that waits for this one.
+    #[error("waiting would never end: {0}")]
+    Deadlock(Cycle),
+    /// A simulation has nothing left that could wake the future.
+    #[error("nothing in the simulation can wake the future")]
+    Stalled,
 }
 
-/// Waits for a spawned future. Dropping the handle lets the future run on.
+/// Waits for a spawned future. Dropping the handle lets the future run on; its
+/// output is then dropped on the pool.
 pub struct JoinHandle<T> {
     outcome: Arc<Outcome<T>>,
-    abort: Weak<dyn Abort>,
+    future: Weak<dyn Joinable>,
+    /// Where it is noted that this handle waits.
+    noted_in: Option<Arc<Shared>>,
 }
 
 impl<T> JoinHandle<T> {
-    pub(super) fn new(outcome: Arc<Outcome<T>>, abort: Weak<dyn Abort>) -> Self {
-        Self { outcome, abort }
+    pub(super) fn new(outcome: Arc<Outcome<T>>, future: Weak<dyn Joinable>) -> Self {
+        Self {
+            outcome,
+            future,
+            noted_in: None,
+        }
     }
 
     /// Drops the future at its next suspension point (at once, if it is not
     /// being polled). Does nothing when it is ready already.
     pub fn abort(&self) {
-        if let Some(future) = self.abort.upgrade() {
+        if let Some(future) = self.future.upgrade() {
             future.abort();
         }
     }
 
     /// Whether the future is ready, aborted or dropped.
     pub fn is_finished(&self) -> bool {
-        lock(&self.outcome.state).is_finished
+        self.outcome.is_finished()
     }
 
-    /// Blocks the thread until the future is ready. Inside a task `.await` the
-    /// handle instead: a blocked worker runs nobody else.
+    /// Blocks the thread until the future is ready. In a task rather `.await`
+    /// the handle: on a worker this costs a second thread, which stands in for
+    /// it meanwhile.
     ///
     /// # Errors
     ///
     /// [`JoinError`] says why there is no output.
-    pub fn wait(self) -> Result<T, JoinError> {
-        let mut state = lock(&self.outcome.state);
+    ///
+    /// ```
+    /// use busyhour::pool::{JoinError, TaskPool};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// let same = calls.clone();
+    /// let inner = calls.push_wait(move || same.spawn(async { 1 }).wait()).unwrap();
+    /// assert!(matches!(inner, Err(JoinError::Deadlock(_))));
+    /// ```
+    pub fn wait(mut self) -> Result<T, JoinError> {
+        if let Some(result) = self.outcome.take() {
+            return result;
+        }
+        let _waiting = self.wait_for_entity().map_err(JoinError::Deadlock)?;
+        self.note_waiting();
+        match &self.noted_in {
+            Some(pool) if pool.is_simulated() => self.wait_in_simulation(pool),
+            _ => blocking(|| self.outcome.wait()),
+        }
+    }
+
+    fn wait_in_simulation(&self, pool: &Arc<Shared>) -> Result<T, JoinError> {
         loop {
-            if let Some(result) = state.result.take() {
+            if let Some(result) = self.outcome.take() {
                 return result;
             }
-            let woken = self.outcome.finished.wait(state);
-            state = woken.unwrap_or_else(|poisoned| poisoned.into_inner());
+            if !pool.step_or_pass_time() {
+                return Err(JoinError::Stalled);
+            }
         }
+    }
+
+    /// Whoever polls the future is awaited, if that is known.
+    fn wait_for_entity(&self) -> Result<Option<Waiting>, Cycle> {
+        let entity = self.future.upgrade().and_then(Joinable::entity);
+        entity.as_ref().map(wait_for).transpose()
+    }
+
+    /// Lets a shutdown find the future, which may sleep in no queue. Either the
+    /// shutdown sees the note, or this sees that the pool is sealed.
+    fn note_waiting(&mut self) {
+        if self.noted_in.is_some() {
+            return;
+        }
+        let Some(future) = self.future.upgrade() else {
+            return;
+        };
+        let pool = Arc::clone(future.pool());
+        pool.awaited.insert(self.key(), Weak::clone(&self.future));
+        if pool.is_sealed() {
+            future.wake_now();
+        }
+        self.noted_in = Some(pool);
+    }
+
+    fn key(&self) -> usize {
+        Arc::as_ptr(&self.outcome).addr()
     }
 }
 
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = lock(&self.outcome.state);
-        if let Some(result) = state.result.take() {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(result) = self.outcome.poll_take(context.waker()) {
             return Poll::Ready(result);
         }
-        let replaced = state.waker.replace(context.waker().clone());
-        drop(state);
-        drop(replaced);
+        self.note_waiting();
         Poll::Pending
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.noted_in {
+            pool.awaited.remove(self.key());
+        }
+        self.outcome.detach();
     }
 }
 
@@ -93,8 +174,14 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Spawns `future`; `push` queues its polls, in the order and under the name of its executor.
-pub(crate) fn spawn_on<F, P>(future: F, push: P) -> JoinHandle<F::Output>
+/// Spawns `future` on `pool`; `push` queues its polls, in the order of
+/// `entity`, if that is a serializer.
+pub(crate) fn spawn_on<F, P>(
+    pool: &Arc<Shared>,
+    entity: Option<&Arc<dyn Entity>>,
+    future: F,
+    push: P,
+) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -102,71 +189,16 @@ where
 {
     let outcome = Arc::new(Outcome::default());
     let spawned = Arc::new(Spawned {
+        pool: Arc::clone(pool),
+        entity: entity.map(Arc::downgrade),
         progress: Mutex::new(Progress::Queued),
-        future: Mutex::new(Some(Polled {
-            future: Box::pin(future),
-            outcome: Arc::clone(&outcome),
-        })),
+        future: Mutex::new(Some(Box::pin(future))),
+        outcome: Arc::clone(&outcome),
         push,
     });
-    let abort: Weak<dyn Abort> = Arc::downgrade(&(Arc::clone(&spawned) as Arc<dyn Abort>));
+    let joinable: Weak<dyn Joinable> = Arc::<Spawned<F, P>>::downgrade(&spawned);
     spawned.enqueue();
-    JoinHandle { outcome, abort }
-}
-
-/// Where the result waits for the handle.
-pub(super) struct Outcome<T> {
-    state: Mutex<OutcomeState<T>>,
-    finished: Condvar,
-}
-
-struct OutcomeState<T> {
-    result: Option<Result<T, JoinError>>,
-    is_finished: bool,
-    waker: Option<Waker>,
-}
-
-impl<T> Default for Outcome<T> {
-    fn default() -> Self {
-        Self {
-            state: Mutex::new(OutcomeState {
-                result: None,
-                is_finished: false,
-                waker: None,
-            }),
-            finished: Condvar::new(),
-        }
-    }
-}
-
-impl<T> Outcome<T> {
-    /// The first result counts.
-    pub(super) fn finish(&self, result: Result<T, JoinError>) {
-        let mut state = lock(&self.state);
-        if state.is_finished {
-            return;
-        }
-        state.is_finished = true;
-        state.result = Some(result);
-        let waker = state.waker.take();
-        drop(state);
-        self.finished.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// The future and where its output goes; its drop without output is told too.
-struct Polled<F: Future> {
-    future: Pin<Box<F>>,
-    outcome: Arc<Outcome<F::Output>>,
-}
-
-impl<F: Future> Drop for Polled<F> {
-    fn drop(&mut self) {
-        self.outcome.finish(Err(JoinError::Dropped));
-    }
+    JoinHandle::new(outcome, joinable)
 }
 
 /// Whether a poll is queued. Queued at most once, however many wakes.
@@ -187,14 +219,24 @@ enum Progress {
 }
 
 struct Spawned<F: Future, P> {
+    pool: Arc<Shared>,
+    /// Who polls it, if that is a serializer.
+    entity: Option<Weak<dyn Entity>>,
     progress: Mutex<Progress>,
-    future: Mutex<Option<Polled<F>>>,
+    /// None while it is polled, and once it has ended.
+    future: Mutex<Option<Pin<Box<F>>>>,
+    outcome: Arc<Outcome<F::Output>>,
     push: P,
 }
 
 /// What a handle can do to a future whose type it does not know.
-pub(super) trait Abort: Send + Sync {
+pub(super) trait Joinable: Send + Sync {
     fn abort(self: Arc<Self>);
+    /// Wakes it for no reason of its own: once the pool is sealed that ends it.
+    fn wake_now(self: Arc<Self>);
+    fn pool(&self) -> &Arc<Shared>;
+    /// The entity whose turns poll it.
+    fn entity(self: Arc<Self>) -> Option<Arc<dyn Entity>>;
 }
 
 impl<F, P> Spawned<F, P>
@@ -210,17 +252,24 @@ where
         }
     }
 
+    /// The future is out of its place while it runs, so no lock is held.
     fn poll(self: &Arc<Self>) {
         if !self.begin_poll() {
             return;
         }
-        let mut ending = EndOnPanic(Some(self));
+        let Some(mut future) = lock(&self.future).take() else {
+            return;
+        };
         let waker = Waker::from(Arc::clone(self));
-        let polled = self.poll_with(&mut Context::from_waker(&waker));
-        ending.0 = None;
-        match polled {
-            Poll::Ready(()) => self.end(JoinError::Dropped),
-            Poll::Pending => self.end_poll(),
+        let mut context = Context::from_waker(&waker);
+        let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context));
+        match catch_unwind(poll) {
+            Ok(Poll::Pending) => self.end_poll(future),
+            Ok(Poll::Ready(output)) => self.end(Some(future), Ok(output)),
+            Err(panic) => {
+                self.end(Some(future), Err(JoinError::Panicked));
+                resume_unwind(panic);
+            }
         }
     }
 
@@ -233,17 +282,10 @@ where
         queued
     }
 
-    fn poll_with(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut slot = lock(&self.future);
-        let Some(polled) = slot.as_mut() else {
-            return Poll::Ready(());
-        };
-        polled.future.as_mut().poll(context).map(|output| {
-            polled.outcome.finish(Ok(output));
-        })
-    }
-
-    fn end_poll(self: &Arc<Self>) {
+    /// Puts the future back, unless it was aborted meanwhile.
+    fn end_poll(self: &Arc<Self>, future: Pin<Box<F>>) {
+        let before = lock(&self.future).replace(future);
+        debug_assert!(before.is_none(), "one poll at a time");
         let mut progress = lock(&self.progress);
         match *progress {
             Progress::Polling => *progress = Progress::Asleep,
@@ -254,22 +296,40 @@ where
             }
             _ => {
                 drop(progress);
-                self.end(JoinError::Aborted);
+                self.end_early(JoinError::Aborted);
             }
         }
     }
 
-    /// Drops the future; `error` counts if it has no output yet.
-    fn end(&self, error: JoinError) {
-        *lock(&self.progress) = Progress::Done;
-        self.finish(error);
+    /// Drops the future, wherever it lies; `error` counts if it has no output yet.
+    fn end_early(&self, error: JoinError) {
+        let future = lock(&self.future).take();
+        self.end(future, Err(error));
     }
 
-    fn finish(&self, error: JoinError) {
+    fn end(&self, future: Option<Pin<Box<F>>>, result: Result<F::Output, JoinError>) {
+        *lock(&self.progress) = Progress::Done;
+        end(&self.pool, future, &self.outcome, result);
+    }
+}
+
+/// Drops the future, then tells its result: who hears of it finds the captures gone.
+/// Both run foreign code, whose panics are counted and go no further.
+pub(super) fn end<F: Future>(
+    pool: &Shared,
+    future: Option<Pin<Box<F>>>,
+    outcome: &Outcome<F::Output>,
+    result: Result<F::Output, JoinError>,
+) {
+    pool.isolate(|| drop(future));
+    pool.isolate(|| drop(outcome.finish(result)));
+}
+
+impl<F: Future, P> Drop for Spawned<F, P> {
+    /// Nobody can wake it any more.
+    fn drop(&mut self) {
         let future = lock(&self.future).take();
-        if let Some(future) = future {
-            future.outcome.finish(Err(error));
-        }
+        end(&self.pool, future, &self.outcome, Err(JoinError::Dropped));
     }
 }
 
@@ -293,7 +353,7 @@ where
     }
 }
 
-impl<F, P> Abort for Spawned<F, P>
+impl<F, P> Joinable for Spawned<F, P>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -309,10 +369,22 @@ where
                 // Under the lock, so that no poll begins that this would wait for.
                 *progress = Progress::Done;
                 drop(progress);
-                self.finish(JoinError::Aborted);
+                self.end_early(JoinError::Aborted);
             }
             Progress::PollingAborted | Progress::Done => {}
         }
+    }
+
+    fn wake_now(self: Arc<Self>) {
+        self.wake();
+    }
+
+    fn pool(&self) -> &Arc<Shared> {
+        &self.pool
+    }
+
+    fn entity(self: Arc<Self>) -> Option<Arc<dyn Entity>> {
+        self.entity.as_ref()?.upgrade()
     }
 }
 
@@ -352,26 +424,6 @@ where
     }
 
     fn was_dropped(&self) {
-        self.end(JoinError::Dropped);
-    }
-}
-
-/// Ends a future whose poll unwinds.
-struct EndOnPanic<'a, F, P>(Option<&'a Spawned<F, P>>)
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-    P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static;
-
-impl<F, P> Drop for EndOnPanic<'_, F, P>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-    P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
-{
-    fn drop(&mut self) {
-        if let Some(spawned) = self.0.take() {
-            spawned.end(JoinError::Panicked);
-        }
+        self.end_early(JoinError::Dropped);
     }
 }

@@ -46,6 +46,7 @@ mod tally;
 mod census;
 mod phase;
 mod shutdown;
+mod ending;
 mod pushing;
 mod blocking;
 mod thread_pool;
@@ -56,6 +57,8 @@ mod registry;
 mod waits;
 mod reply;
 mod join;
+mod outcome;
+mod awaited;
 mod fiber;
 mod give_way;
 
@@ -88,7 +91,6 @@ use crate::{
     stats::{PoolStats, SerializerStats},
     task::{Assistance, Executor, Rejected, Task},
 };
-use phase::Phase;
 
 /// Called when a worker's thread starts or stops.
 type Hook = Arc<dyn Fn() + Send + Sync>;
@@ -108,7 +110,7 @@ struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.enter(Phase::Ending);
+        self.0.end_without_handle();
     }
 }
 
@@ -208,7 +210,8 @@ impl TaskPool {
         F::Output: Send + 'static,
     {
         let shared = Arc::clone(self.shared());
-        spawn_on(future, move |task| shared.push_task(task, true))
+        let push = move |task| shared.push_task(task, true);
+        spawn_on(self.shared(), None, future, push)
     }
 
     /// Runs a future as an entity of its own, which competes for its worker by

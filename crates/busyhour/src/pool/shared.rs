@@ -6,15 +6,15 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use super::{
     Hook, Selector,
+    awaited::Awaited,
     berth::Berth,
-    blocking::Blocked,
     builder::{Builder, WorkerCounts},
     context::{self, within},
     crew::Crew,
@@ -50,19 +50,23 @@ pub(crate) struct Shared {
     pub(super) guests: Guests,
     pub(super) sleepers: Sleepers,
     pub(super) phase: PhaseCell,
+    /// The last handle is gone; written once.
+    pub(super) has_no_handle: AtomicBool,
     /// In the place of workers, in a simulation.
     pub(super) simulated: Option<Simulated>,
     /// What threads that are no worker of this pool did.
     pub(super) others: CachePadded<Tally>,
     pub(super) ends: Ends,
-    pub(super) blocked: Blocked,
     pub(super) pushes: Pushes,
     pub(crate) registry: Registry,
+    pub(super) awaited: Awaited,
     next_worker: AtomicUsize,
     /// What shutdowns have reported as not run.
     pub(super) reported_not_run: AtomicU64,
     /// Each worker's share of the capacity.
     capacity_share: usize,
+    /// Each place's share of the growth threshold: below it in all places the pool does not grow.
+    growth_share: usize,
 }
 
 /// The builder's choices that stay of interest.
@@ -131,15 +135,17 @@ impl Shared {
             guests: Guests::new(counts.places()),
             sleepers: Sleepers::default(),
             phase: PhaseCell::open(),
+            has_no_handle: AtomicBool::new(false),
             simulated: seed.map(Simulated::new),
             others: CachePadded::default(),
             ends: Ends::default(),
-            blocked: Blocked::default(),
             pushes: Pushes::default(),
             registry: Registry::default(),
+            awaited: Awaited::default(),
             next_worker: AtomicUsize::new(0),
             reported_not_run: AtomicU64::new(0),
             capacity_share: builder.capacity / counts.maximum.max(1),
+            growth_share: builder.growth_threshold / counts.places().max(1),
         })
     }
 
@@ -283,6 +289,12 @@ impl Shared {
         worker.task_len() >= self.capacity_share && self.task_len() >= self.options.capacity
     }
 
+    /// Tasks and entities that wait in the queues of all places.
+    #[cold]
+    fn waiting_len(&self) -> usize {
+        self.workers.iter().map(Worker::waiting_len).sum()
+    }
+
     #[cold]
     fn task_len(&self) -> usize {
         self.workers.iter().map(Worker::task_len).sum()
@@ -352,25 +364,34 @@ impl Shared {
 
     /// Wakes a worker if one is needed for what was just published, or adds one.
     #[inline(always)]
-    fn after_push(self: &Arc<Self>, preferred: Option<usize>, len: usize) {
+    fn after_push(&self, preferred: Option<usize>, len: usize) {
         if self.sleepers.should_wake() {
             self.wake_for_push(preferred);
-        } else if len > self.options.growth_threshold && self.may_grow() {
-            self.grow_if_needed();
+        } else if len > self.growth_share && self.may_grow() {
+            self.grow_if_needed(len);
         }
     }
 
     /// Whether fewer workers than the maximum have a thread that is not blocked.
     #[inline]
     pub(super) fn may_grow(&self) -> bool {
-        self.crew.len() < self.counts.maximum + self.blocked.len()
+        self.crew.len() < self.counts.maximum + self.crew.blocked_len()
     }
 
+    /// Adds workers if more wait in the whole pool than the threshold says. The
+    /// queues are added up once for as many pushes as there are workers, since
+    /// each of them is another cache line.
     #[cold]
-    fn grow_if_needed(self: &Arc<Self>) {
+    fn grow_if_needed(&self, len: usize) {
+        let is_due = len.is_multiple_of(self.crew.len().max(1));
+        let threshold = self.options.growth_threshold;
+        if len <= threshold && !(is_due && self.waiting_len() > threshold) {
+            return;
+        }
         let is_short = self.sleepers.asleep_len() == 0 && !context::gathers_for(self);
         if is_short && self.phase.get() == Phase::Open {
-            let room = (self.counts.maximum + self.blocked.len()).saturating_sub(self.crew.len());
+            let room =
+                (self.counts.maximum + self.crew.blocked_len()).saturating_sub(self.crew.len());
             self.grow(self.options.auto_increment.min(room));
         }
     }
@@ -524,8 +545,22 @@ impl Shared {
         Rejected { task, reason }
     }
 
+    /// Whether a worker more than needed is there, beside those that are blocked.
     pub(super) fn has_spare_worker(&self) -> bool {
-        self.crew.len() > self.counts.minimum
+        self.crew.len() > self.counts.minimum + self.crew.blocked_len()
+    }
+
+    /// After which time a sleeper asks whether it is one too many; a stand-in
+    /// asks now and then whether the one it stands in for is back.
+    pub(super) fn idle_timeout(&self) -> Option<Duration> {
+        let timeout = self.options.idle_timeout;
+        if self.crew.len() <= self.counts.minimum {
+            None
+        } else if self.crew.blocked_len() == 0 {
+            Some(timeout)
+        } else {
+            Some(timeout.max(STAND_IN_TIMEOUT_MIN))
+        }
     }
 
     /// Changes the phase (never backwards) and wakes whoever must know.
@@ -545,14 +580,12 @@ impl Shared {
         lock(&self.ends.state)
     }
 
-    /// The last one to fall asleep tells those who wait for quiet.
+    /// The last one to fall asleep, or to leave, tells those who wait for quiet.
     pub(super) fn after_falling_asleep(&self, asleep: usize) {
         if self.phase.get() == Phase::Open || asleep + self.ends().closing < self.present_len() {
             return;
         }
-        if self.phase.get() == Phase::Ending && self.is_quiet(0) {
-            self.enter(Phase::Sealed);
-        }
+        self.seal_if_ended();
         self.tell_end();
     }
 
@@ -567,10 +600,20 @@ impl Shared {
     pub(super) fn present_len(&self) -> usize {
         self.crew.len() + self.guests_at_work()
     }
+}
 
-    /// A worker's thread has ended.
-    pub(super) fn leave(&self, number: usize) {
-        self.crew.leave(number);
-        self.tell_end();
+impl Drop for Shared {
+    /// What the host gave is dropped where its panics do no harm.
+    fn drop(&mut self) {
+        let hooks = (
+            self.options.on_thread_start.take(),
+            self.options.on_thread_stop.take(),
+        );
+        let simulated = self.simulated.take();
+        self.isolate(|| drop(hooks.0));
+        self.isolate(|| drop(hooks.1));
+        self.isolate(|| drop(simulated));
     }
 }
+
+const STAND_IN_TIMEOUT_MIN: Duration = Duration::from_millis(10);

@@ -4,6 +4,7 @@ use std::{
 };
 
 use super::{
+    blocking::blocking,
     entity::Entity,
     fences,
     local::Loot,
@@ -49,14 +50,19 @@ pub struct Leftover {
 
 impl Shared {
     pub(super) fn shutdown(self: &Arc<Self>, deadline: Duration) -> ShutdownReport {
-        let ends_at = Instant::now() + deadline;
+        let ends_at = Instant::now().checked_add(deadline);
         let ran_before = self.begun();
         self.enter(Phase::Draining);
-        self.drain(deadline, ends_at);
-        self.enter(Phase::Sealed);
-        self.await_workers(ends_at);
+        if self.is_simulated() {
+            let steps_max = deadline.as_micros();
+            let _drained = (0..steps_max).find(|_| !self.step());
+            self.enter(Phase::Sealed);
+        } else {
+            blocking(|| self.drain_and_seal(ends_at));
+        }
         self.settle();
         let left = self.drop_leftovers();
+        self.awaited.wake_all();
         ShutdownReport {
             ran: self.begun() - ran_before,
             not_run: self.not_run(),
@@ -65,22 +71,20 @@ impl Shared {
         }
     }
 
-    /// Until nothing waits and nothing runs, or the time is up.
-    fn drain(self: &Arc<Self>, deadline: Duration, ends_at: Instant) {
-        if self.is_simulated() {
-            let steps_max = deadline.as_micros();
-            let _drained = (0..steps_max).find(|_| !self.step());
-        } else {
-            let own = usize::from(self.is_inside());
-            self.ends().closing += own;
-            self.tell_end();
-            self.wait_until(Some(ends_at), |closing| self.is_quiet(closing));
-            self.ends().closing -= own;
-        }
-    }
-
-    fn await_workers(&self, ends_at: Instant) {
-        self.wait_until(Some(ends_at), |_| self.others_at_work() == 0);
+    /// Waits until nothing waits and nothing runs, seals the pool, and waits for
+    /// the workers; or until the time is up. Tasks that are in here themselves are
+    /// not waited for.
+    fn drain_and_seal(&self, ends_at: Option<Instant>) {
+        let own = usize::from(self.is_inside());
+        self.ends().closing += own;
+        self.tell_end();
+        self.wait_until(ends_at, |closing| {
+            self.is_sealed() || self.is_quiet(closing)
+        });
+        self.enter(Phase::Sealed);
+        self.wait_until(ends_at, |closing| self.present_len() <= closing);
+        self.ends().closing -= own;
+        self.tell_end();
     }
 
     /// Workers that have a thread and guests at work, but for the one that this runs on.
@@ -152,7 +156,7 @@ impl Shared {
         workers.map(&count).sum::<u64>() + count(&self.others)
     }
 
-    fn drop_leftovers(&self) -> Vec<Leftover> {
+    pub(super) fn drop_leftovers(&self) -> Vec<Leftover> {
         let left: Vec<_> = self.registry.living().iter().filter_map(leftover).collect();
         for entity in self.registry.suspended() {
             entity.abandon();

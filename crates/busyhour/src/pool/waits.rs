@@ -9,7 +9,7 @@
 //! There is one list for the process, since a cycle may lead through several
 //! pools. A thread takes its lock only when a task is about to block.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::{
     Cycle,
@@ -23,15 +23,25 @@ lazy_static! {
     static ref EDGES: Mutex<Vec<Edge>> = Mutex::new(Vec::new());
 }
 
+/// The waiter runs, so it lives. The awaited one is not kept from ending.
 #[derive(Clone)]
 struct Edge {
     waiter: Arc<dyn Entity>,
-    awaited: Arc<dyn Entity>,
+    awaited: Weak<dyn Entity>,
 }
 
 impl Edge {
     fn is(&self, other: &Self) -> bool {
-        is(&self.waiter, &other.waiter) && is(&self.awaited, &other.awaited)
+        self.from() == other.from() && self.to() == other.to()
+    }
+
+    fn from(&self) -> usize {
+        Arc::as_ptr(&self.waiter).addr()
+    }
+
+    /// The address is nobody else's while the edge exists.
+    fn to(&self) -> usize {
+        self.awaited.as_ptr().addr()
     }
 }
 
@@ -39,7 +49,7 @@ impl Edge {
 /// unless that closes a cycle. Outside of an entity's task nothing is recorded.
 pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
     match current_entity() {
-        Some(waiter) => begin(waiter, Arc::clone(awaited)),
+        Some(waiter) => begin(waiter, awaited),
         None => Ok(Waiting { edge: None }),
     }
 }
@@ -47,20 +57,22 @@ pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
 /// As [`wait_for`], for an entity that is at hand in another form.
 pub(super) fn wait_for_ref(awaited: EntityRef<'_>) -> Result<Waiting, Cycle> {
     match current_entity() {
-        Some(waiter) => begin(waiter, awaited.to_arc()),
+        Some(waiter) => begin(waiter, &awaited.to_arc()),
         None => Ok(Waiting { edge: None }),
     }
 }
 
-fn begin(waiter: Arc<dyn Entity>, awaited: Arc<dyn Entity>) -> Result<Waiting, Cycle> {
-    let mut edges = lock(&EDGES);
-    if let Some(path) = path(&edges, &awaited, &waiter) {
-        drop(edges);
-        return Err(cycle(&waiter, &path));
-    }
+fn begin(waiter: Arc<dyn Entity>, awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
+    let awaited = Arc::downgrade(awaited);
     let edge = Edge { waiter, awaited };
-    edges.push(edge.clone());
-    Ok(Waiting { edge: Some(edge) })
+    let mut edges = lock(&EDGES);
+    let Some(path) = path(&edges, edge.to(), edge.from()) else {
+        edges.push(edge.clone());
+        return Ok(Waiting { edge: Some(edge) });
+    };
+    drop(edges);
+    let waiters = std::iter::once(edge.waiter).chain(path);
+    Err(Cycle(waiters.map(|entity| entity.name()).collect()))
 }
 
 /// The edge exists while this lives.
@@ -83,34 +95,20 @@ impl Drop for Waiting {
     }
 }
 
-/// The entities on a way from `from` to `to` along the edges, both included.
-fn path(
-    edges: &[Edge],
-    from: &Arc<dyn Entity>,
-    to: &Arc<dyn Entity>,
-) -> Option<Vec<Arc<dyn Entity>>> {
-    let mut ways = vec![vec![Arc::clone(from)]];
+/// The entities on a way along the edges, from the one at the address `from`
+/// to the one at `to`, which is left out.
+fn path(edges: &[Edge], from: usize, to: usize) -> Option<Vec<Arc<dyn Entity>>> {
+    let mut ways: Vec<Vec<&Edge>> = vec![Vec::new()];
     while let Some(way) = ways.pop() {
-        let Some(last) = way.last() else { continue };
-        if is(last, to) {
-            return Some(way);
+        let last = way.last().map_or(from, |edge| edge.to());
+        if last == to {
+            return Some(way.iter().map(|edge| Arc::clone(&edge.waiter)).collect());
         }
-        for edge in edges.iter().filter(|edge| is(&edge.waiter, last)) {
+        for edge in edges.iter().filter(|edge| edge.from() == last) {
             let mut longer = way.clone();
-            longer.push(Arc::clone(&edge.awaited));
+            longer.push(edge);
             ways.push(longer);
         }
     }
     None
-}
-
-/// `path` ends with the waiter; the cycle is told from the waiter on.
-fn cycle(waiter: &Arc<dyn Entity>, path: &[Arc<dyn Entity>]) -> Cycle {
-    let others = path.iter().filter(|entity| !is(entity, waiter));
-    let names = std::iter::once(waiter).chain(others);
-    Cycle(names.map(|entity| entity.name()).collect())
-}
-
-fn is(one: &Arc<dyn Entity>, other: &Arc<dyn Entity>) -> bool {
-    Arc::ptr_eq(one, other)
 }

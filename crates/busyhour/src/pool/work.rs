@@ -166,8 +166,7 @@ impl Day<'_> {
             return true;
         }
         shared.after_falling_asleep(asleep);
-        let timeout = shared.options.idle_timeout;
-        while !worker.park(shared.has_spare_worker().then_some(timeout)) {
+        while !worker.park(shared.idle_timeout()) {
             if shared.has_spare_worker() && shared.sleepers.rouse(worker.number) {
                 return !self.retire();
             }
@@ -185,13 +184,13 @@ impl Day<'_> {
 
     /// Leaves for want of work, unless there is some after all.
     fn retire(&self) -> bool {
-        let crew = &self.shared.crew;
-        if !crew.may_leave(self.shared.counts.minimum) {
+        let (crew, worker) = (&self.shared.crew, self.seat.worker);
+        if !crew.may_leave(worker.number, self.shared.counts.minimum) {
             return false;
         }
-        let leaves = self.seat.worker.inbound.close_if_empty();
+        let leaves = worker.inbound.close_if_empty();
         if !leaves {
-            crew.stay();
+            crew.stay(worker.number);
         }
         leaves
     }

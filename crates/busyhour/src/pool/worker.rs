@@ -3,10 +3,7 @@
 use std::{
     io,
     marker::PhantomData,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     thread::{self, Thread},
     time::Duration,
 };
@@ -239,7 +236,7 @@ impl<'a> Seat<'a> {
 
 impl Shared {
     /// Starts the initial workers; on failure those already started end again.
-    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
+    pub(super) fn start(&self) -> io::Result<()> {
         for _ in 0..self.counts.initial {
             self.start_worker()?;
         }
@@ -249,18 +246,20 @@ impl Shared {
     /// Starts more workers. A refused thread is no error here: the pool goes
     /// on with those it has, and a later push tries again.
     #[cold]
-    pub(super) fn grow(self: &Arc<Self>, count: usize) {
+    pub(super) fn grow(&self, count: usize) {
         for _ in 0..count {
             let _refused = self.start_worker();
         }
     }
 
-    fn start_worker(self: &Arc<Self>) -> io::Result<()> {
+    fn start_worker(&self) -> io::Result<()> {
+        let Some(shared) = self.to_arc() else {
+            return Ok(());
+        };
         let Some(number) = self.crew.take_place() else {
             return Ok(());
         };
         self.workers[number].inbound.open();
-        let shared = Arc::clone(self);
         let thread = thread::Builder::new().name(format!("{}-{number}", self.name));
         let started = thread.spawn(move || shared.occupy(number));
         if started.is_err() {

@@ -152,7 +152,7 @@ impl Core {
 
     /// Queues a task, or gives it back at once.
     pub(super) fn try_push(self: &Arc<Self>, task: Task, key: Option<u64>) -> Result<(), Rejected> {
-        let _pushing = self.begin_push();
+        let pushing = self.begin_push();
         if !self.pool().admits() {
             return Err(self.refuse(task, Reason::ShutDown));
         }
@@ -168,6 +168,8 @@ impl Core {
                 return self.settle(offer);
             }
         }
+        // What is told now, and what was lost, may shut the pool down.
+        drop(pushing);
         self.after_change(state, self.pool().hand());
         self.settle(offer)
     }
@@ -178,11 +180,17 @@ impl Core {
             Offer::Queued => return Ok(()),
             Offer::Closed(task) => return Err(self.refuse(task, Reason::ShutDown)),
             Offer::NoRoom(task) => return Err(self.refuse(task, Reason::Full)),
-            Offer::Replaced(older) => drop(older),
-            Offer::Displaced(oldest) => drop(oldest),
+            Offer::Replaced(older) => self.drop_lost(Some(older)),
+            Offer::Displaced(oldest) => self.drop_lost(oldest),
         }
         self.tell_waiters();
         Ok(())
+    }
+
+    /// Drops another one's task: its panic is not the caller's.
+    #[cold]
+    fn drop_lost(&self, task: Option<Task>) {
+        self.pool().isolate(|| drop(task));
     }
 
     /// Counts a task that was accepted in the place of another, while the
@@ -195,7 +203,7 @@ impl Core {
 
     /// Queues a task beyond the bound: a future's wake-up, at most one a future.
     pub(super) fn push_forced(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
-        let _pushing = self.begin_push();
+        let pushing = self.begin_push();
         if !self.pool().admits() {
             return Err(self.refuse(task, Reason::ShutDown));
         }
@@ -207,6 +215,7 @@ impl Core {
         }
         state.append(now, || task);
         self.pool().count_pushed();
+        drop(pushing);
         self.after_change(state, self.pool().hand());
         Ok(())
     }
@@ -378,7 +387,7 @@ impl Core {
     pub(super) fn await_idle(
         self: &Arc<Self>,
         deadline: Duration,
-        ends_at: MachineInstant,
+        ends_at: Option<MachineInstant>,
     ) -> bool {
         let Ok(_waiting) = wait_for(&self.as_entity()) else {
             return false;
@@ -394,17 +403,17 @@ impl Core {
 
     /// Runs its tasks, if this is a thread inside the pool, and else waits for
     /// those that do.
-    fn help_until_idle(self: &Arc<Self>, ends_at: MachineInstant) {
+    fn help_until_idle(self: &Arc<Self>, ends_at: Option<MachineInstant>) {
         let helps = self.pool().is_inside();
-        while !self.is_idle() && MachineInstant::now() < ends_at {
+        let is_over = || ends_at.is_some_and(|end| MachineInstant::now() >= end);
+        while !self.is_idle() && !is_over() {
             if helps && self.run_one() {
                 continue;
             }
             self.state.lock().waiters += 1;
             blocking(|| {
-                self.pool().await_end(Some(ends_at), || {
-                    self.is_idle() || (helps && self.may_begin())
-                });
+                self.pool()
+                    .await_end(ends_at, || self.is_idle() || (helps && self.may_begin()));
             });
             self.state.lock().waiters -= 1;
         }
@@ -567,10 +576,17 @@ impl Drop for Core {
         if let Some(details) = &self.details {
             self.pool().registry.release(&details.name);
         }
-        let not_run = self.state.lock().queue.len() as u64;
+        let waiting = mem::take(&mut self.state.lock().queue);
+        let not_run = waiting.len() as u64;
         if not_run > 0 {
             self.pool().count_dropped(not_run);
         }
+        self.drop_queue(waiting);
+        let hooks = self
+            .details
+            .as_ref()
+            .and_then(|details| details.take_hooks());
+        self.pool().isolate(|| drop(hooks));
     }
 }
 

@@ -95,6 +95,12 @@ impl Details {
         Some((hooks, water?))
     }
 
+    /// The hooks, whose drop is foreign code.
+    pub(super) fn take_hooks(&self) -> Option<Arc<[WaterHook]>> {
+        let marks = self.seldom.lock().marks.take()?;
+        Some(marks.hooks)
+    }
+
     pub(super) fn report(&self, stats: &mut SerializerStats) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         stats.name = self.name.to_string();

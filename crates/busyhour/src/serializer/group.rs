@@ -67,7 +67,7 @@ impl ShutdownGroup {
     ///
     /// In a simulation each step counts as one microsecond of the deadline.
     pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
-        let ends_at = Instant::now() + deadline;
+        let ends_at = Instant::now().checked_add(deadline);
         lock(&self.members).is_closed = true;
         let cores = self.living();
         let ran_before = ran(&cores);

@@ -150,7 +150,10 @@ impl Serializer {
         F::Output: Send + 'static,
     {
         let core = Arc::clone(&self.core);
-        spawn_on(future, move |task| core.push_forced(task))
+        let (pool, entity) = (Arc::clone(core.pool()), core.as_entity());
+        spawn_on(&pool, Some(&entity), future, move |task| {
+            core.push_forced(task)
+        })
     }
 
     /// Keeps further tasks from starting while the guard lives. Guards nest:

@@ -4,6 +4,9 @@
 //!
 //! One file a module of the library. Each case runs inside [`watchdog::watched`].
 
+mod bombs;
+mod pool;
 mod serializer;
+mod tasks;
 mod timers;
 mod watchdog;

@@ -1,25 +1,18 @@
-use crate::watchdog::watched;
-use busyhour::{
-    pool::{TaskPool, WaitError},
-    task::Overflow,
+use crate::{
+    bombs::{OnDrop, bomb, pool, until, works},
+    watchdog::watched,
 };
+use busyhour::{pool::WaitError, serializer::Serializer, task::Overflow};
 use std::{
     fs,
-    sync::mpsc,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
-
-fn pool(workers: usize) -> TaskPool {
-    let pool = TaskPool::builder().workers(workers);
-    pool.build().expect("a pool")
-}
-
-/// What must still work after each case.
-fn works(pool: &TaskPool) {
-    assert_eq!(pool.push_wait(|| 6 * 7), Ok(42));
-    assert_eq!(pool.ephemeral().push_wait(|| 6 * 7), Ok(42));
-}
 
 fn names(outcome: Result<(), WaitError>) -> Vec<String> {
     match outcome {
@@ -37,7 +30,7 @@ fn a_cycle_through_a_plain_task_is_named() {
         let outcome = s.push_wait(move || inner_pool.push_wait(move || inner_s.push_wait(|| ())));
         let innermost = outcome.expect("s ran").expect("the plain task ran");
         assert_eq!(names(innermost), ["s"]);
-        works(&pool);
+        works(&pool, 2);
     });
 }
 
@@ -53,8 +46,8 @@ fn a_cycle_through_two_pools_is_named() {
             let outcome = a.push_wait(move || b.push_wait(move || inner_a.push_wait(|| ())));
             let innermost = outcome.expect("a ran").expect("b ran");
             assert_eq!(names(innermost), ["b", "a"]);
-            works(&one);
-            works(&other);
+            works(&one, 1);
+            works(&other, 1);
         },
     );
 }
@@ -69,8 +62,8 @@ fn a_wait_for_another_pool_leaves_no_pool_without_a_worker() {
             let outcome =
                 one.push_wait(move || inner_other.push_wait(move || inner_one.push_wait(|| 7)));
             assert_eq!(outcome, Ok(Ok(Ok(7))));
-            works(&one);
-            works(&other);
+            works(&one, 1);
+            works(&other, 1);
         },
     );
 }
@@ -110,6 +103,78 @@ fn a_producer_that_waits_for_room_sleeps() {
         drop(release);
         let (waited, worked) = producer.join().expect("the producer");
         assert!(worked < waited / 10, "it worked {worked:?} of {waited:?}");
-        works(&pool);
+        works(&pool, 1);
     });
+}
+
+#[test]
+fn a_water_hook_may_panic_when_it_is_dropped() {
+    watched("a task holds the last reference to its serializer", || {
+        let pool = pool(1);
+        let bomb = bomb();
+        let marked = pool.serializer("marked").water(0, 2, move |_| {
+            let _held = &bomb;
+        });
+        let marked = marked.build().expect("a serializer");
+        let (release, held) = mpsc::channel::<()>();
+        marked
+            .push(move || {
+                held.recv().ok();
+            })
+            .expect("room");
+        drop(marked);
+        drop(release);
+        until(|| pool.stats().panicked == 1);
+        works(&pool, 1);
+    });
+}
+
+#[test]
+fn a_water_hook_may_do_anything() {
+    watched("hooks push to their serializer, drop it and panic", || {
+        let pool = pool(1);
+        let place: Arc<OnceLock<Serializer>> = Arc::default();
+        let (own, told) = (Arc::clone(&place), Arc::new(AtomicU64::new(0)));
+        let counts = Arc::clone(&told);
+        let marked = pool.serializer("marked").water(0, 2, move |_| {
+            counts.fetch_add(1, Ordering::SeqCst);
+            own.wait().push(|| ()).expect("room");
+            panic!("on purpose, in a hook");
+        });
+        let marked = marked.build().expect("a serializer");
+        place.set(marked.clone()).expect("set once");
+        let suspension = marked.suspend();
+        (0..2).for_each(|_| marked.push(|| ()).expect("room"));
+        drop(suspension);
+        until(|| pool.stats().panicked >= 2 && told.load(Ordering::SeqCst) >= 2);
+        works(&pool, 1);
+        pool.shutdown(Duration::from_secs(60));
+    });
+}
+
+#[test]
+fn what_a_full_serializer_loses_may_do_anything() {
+    for overflow in [Overflow::DropOldest, Overflow::Conflate] {
+        watched(
+            "a displaced task panics, pushes and waits in its drop",
+            || {
+                let pool = pool(1);
+                let lossy = pool.serializer("lossy").capacity(1).overflow(overflow);
+                let lossy = lossy.build().expect("a serializer");
+                let suspension = lossy.suspend();
+                let (inner, inner_pool) = (lossy.clone(), pool.clone());
+                let capture = OnDrop(move || {
+                    assert_eq!(inner_pool.push_wait(|| 7), Ok(7));
+                    assert_eq!(inner.len(), 1);
+                    panic!("on purpose, in a drop");
+                });
+                lossy.push_keyed(1, move || drop(capture)).expect("room");
+                lossy.push_keyed(1, || ()).expect("its panic is not ours");
+                assert_eq!(pool.stats().panicked, 1);
+                drop(suspension);
+                until(|| lossy.is_idle());
+                works(&pool, 1);
+            },
+        );
+    }
 }
