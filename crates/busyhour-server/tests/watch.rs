@@ -3,7 +3,7 @@
 use busyhour::{buffer::BufferPool, bus::Name, clock::Instant};
 use busyhour_server::{
     proto::sip::{HeaderName, Message},
-    registrar::{BindingId, Contact, ContactParts, Flow, Refusal},
+    registrar::{Advertised, BindingId, Contact, ContactParts, Flow, Refusal},
     watch::{
         DeviceState, Dialog, End, NoBuffer, Policy, Reachable, Subscribe, Subscription,
         Transmission, write_accepted,
@@ -42,7 +42,13 @@ fn the_answer_names_our_side_of_the_dialog() {
     );
     let message = Message::parse(text.as_bytes()).unwrap();
     let request = Subscribe::read(&message, &Policy::default(), flow()).unwrap();
-    let subscription = Subscription::open(&request, alice(), "ours", None, Instant::ZERO);
+    let subscription = Subscription::open(
+        &request,
+        alice(),
+        "ours",
+        Advertised::default(),
+        Instant::ZERO,
+    );
     let mut out = Vec::new();
     write_accepted(&mut out, &message, &subscription, request.granted_s, flow());
     let answer = String::from_utf8(out).unwrap();
@@ -416,7 +422,13 @@ impl Watcher {
         let message = Message::parse(text.as_bytes()).unwrap();
         let request = Subscribe::read(&message, &Policy::default(), flow()).unwrap();
         Self {
-            subscription: Subscription::open(&request, alice(), "ours", None, Instant::ZERO),
+            subscription: Subscription::open(
+                &request,
+                alice(),
+                "ours",
+                Advertised::default(),
+                Instant::ZERO,
+            ),
             now: Instant::ZERO,
             buffers: BufferPool::builder().budget_bytes(1 << 20).build().unwrap(),
         }

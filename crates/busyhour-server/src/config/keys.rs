@@ -1,9 +1,10 @@
 use super::{
     Allowed, Config,
     values::{
-        AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, algorithms, auth, call_tokens,
-        durability, format, hosts, join, join_or, level, milliseconds, path_or, put, realm,
-        seconds, show_path_or, show_stream_listen, stream_listen, url_or, workers,
+        AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, advertised_or, algorithms, auth,
+        call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or, put,
+        realm, seconds, show_advertised_or, show_path_or, show_stream_listen, stream_listen,
+        url_or, workers,
     },
 };
 use crate::store::masked;
@@ -162,15 +163,12 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "sip.advertised",
-        allowed: Allowed::Text("an IP address and port such as 192.0.2.1:5060, or off"),
-        help: "Address to name in Contact and Via, as behind a port forwarding; off names the socket's",
-        assign: |config, text| put(&mut config.sip.advertised, address_or(OFF, text)),
-        show: |config| {
-            config
-                .sip
-                .advertised
-                .map_or(OFF.into(), |address| address.to_string())
-        },
+        allowed: Allowed::Text(
+            "an IP address and port such as 192.0.2.1:5060, or several parted by commas, all but one for a network such as 10.0.0.0/8=10.0.0.1:5060, or off",
+        ),
+        help: "Addresses to name in Contact and Via to phones of a network, or to all others, as behind a port forwarding; off names the one that a request came to",
+        assign: |config, text| put(&mut config.sip.advertised, advertised_or(OFF, text)),
+        show: |config| show_advertised_or(OFF, &config.sip.advertised),
     },
     Key {
         path: "sip.realm",

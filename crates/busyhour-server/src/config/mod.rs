@@ -41,7 +41,8 @@ pub use problem::{Origin, Problem, Problems};
 
 use crate::auth::Algorithm;
 use crate::server::{
-    Authentication, CallTokens, HintConfig, Limits, RegistrationPolicy, ServerConfig, WatchPolicy,
+    Advertised, Authentication, CallTokens, HintConfig, Limits, RegistrationPolicy, ServerConfig,
+    WatchPolicy,
 };
 use crate::web::Token;
 use std::{
@@ -120,8 +121,9 @@ pub struct Sip {
     pub connection_memory_per_source_kib: usize,
     /// Hosts whose addresses of record are ours; empty takes whatever host a request names.
     pub domains: Vec<String>,
-    /// The address to name in Contact and Via when it is not the socket's.
-    pub advertised: Option<SocketAddr>,
+    /// The addresses to name in Contact and Via, where they are not those that
+    /// requests come to.
+    pub advertised: Advertised,
     /// The realm of digest challenges; account hashes depend on it.
     pub realm: String,
     /// Whether requests must prove who sent them.
@@ -295,7 +297,7 @@ impl Config {
         ServerConfig {
             domains: self.sip.domains.clone(),
             authentication: self.sip.authentication(),
-            advertised: self.sip.advertised,
+            advertised: self.sip.advertised.clone(),
             call_tokens: self.iax2.call_tokens,
             registration: self.registration.clone(),
             watch: self.watch.clone(),
@@ -360,7 +362,7 @@ impl Default for Sip {
             connection_memory_mib: 128,
             connection_memory_per_source_kib: 12_288,
             domains: Vec::new(),
-            advertised: None,
+            advertised: Advertised::default(),
             realm: "busyhour".into(),
             auth: Auth::Digest,
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],

@@ -1,7 +1,11 @@
 //! Settings from their text form; `None` when it is not allowed.
 
 use super::{Auth, Durability, LogFormat, LogLevel, StreamListen};
-use crate::{auth::Algorithm, server::CallTokens, store::PostgresOptions};
+use crate::{
+    auth::Algorithm,
+    server::{Advertised, CallTokens},
+    store::PostgresOptions,
+};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -98,6 +102,20 @@ pub(super) fn address_or(word: &str, text: &str) -> Option<Option<SocketAddr>> {
         return Some(None);
     }
     text.parse().ok().map(Some)
+}
+
+pub(super) fn advertised_or(word: &str, text: &str) -> Option<Advertised> {
+    match text {
+        text if text == word => Some(Advertised::default()),
+        text => text.parse().ok(),
+    }
+}
+
+pub(super) fn show_advertised_or(word: &str, advertised: &Advertised) -> String {
+    match advertised.is_empty() {
+        true => word.into(),
+        false => advertised.to_string(),
+    }
 }
 
 pub(super) fn path_or(word: &str, text: &str) -> Option<Option<PathBuf>> {

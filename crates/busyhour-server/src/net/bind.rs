@@ -1,4 +1,4 @@
-use super::UdpOptions;
+use super::{UdpOptions, local::ask_for_local};
 use crate::server::Transport;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -59,6 +59,9 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
     }
     socket.set_write_timeout(Some(SEND_PATIENCE))?;
     socket.bind(&address.into())?;
+    if address.ip().is_unspecified() {
+        ask_for_local(&socket, address)?;
+    }
     Ok(socket)
 }
 

@@ -23,12 +23,18 @@
 //! at once on the worker that made it, and under load the answers of all
 //! workers share calls.
 //!
+//! **Which address.** A socket that is bound to all addresses (`0.0.0.0`, `[::]`)
+//! has the kernel say to which of ours a datagram came, and answers from it; so
+//! a flow has an address that the other side knows, and our Contact and Via name
+//! it. Sockets of one address do without, and so without the cost.
+//!
 //! Generic segmentation offload was considered and left out: it batches
 //! datagrams to *one* destination, and ours go to as many as there are devices.
 //! So was `SO_REUSEPORT`: a second server on the same port would start without
 //! an error and take half the devices.
 
 mod bind;
+mod local;
 mod panics;
 mod receive;
 mod send;

@@ -1,5 +1,6 @@
 use super::{
     BATCH_LEN, Datagram,
+    local::local_of,
     stats::{Counters, add},
 };
 use crate::server::{Flow, Intake};
@@ -10,6 +11,7 @@ use busyhour::{
 use nix::{
     cmsg_space,
     errno::Errno,
+    libc,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         eventfd::EventFd,
@@ -22,7 +24,7 @@ use nix::{
 };
 use std::{
     io::IoSliceMut,
-    net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket},
+    net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket},
     os::fd::{AsFd, AsRawFd},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -49,6 +51,8 @@ struct Landing {
     arrivals: Vec<Landed>,
     /// The kernel notes when each comes.
     is_stamped: bool,
+    /// The kernel says to which of our addresses each comes.
+    is_told_local: bool,
     /// How many the last call asked for.
     asked: usize,
 }
@@ -59,6 +63,8 @@ struct Landed {
     source: Option<SocketAddr>,
     /// When it came, since the Unix epoch, where that is noted.
     came_at: Option<Duration>,
+    /// Our address that it came to, where the socket has several.
+    local: Option<IpAddr>,
 }
 
 impl Receiver {
@@ -71,7 +77,7 @@ impl Receiver {
         intake: &dyn Fn() -> Intake,
     ) {
         let mut guest = pool.guest();
-        let mut landing = Landing::new();
+        let mut landing = Landing::new(self.local);
         loop {
             let intake = intake();
             if intake == Intake::Nothing {
@@ -108,7 +114,9 @@ impl Receiver {
         let are_few = landing.arrivals.len() < FEW;
         let since = landing.is_stamped.then(fresh_since);
         for index in 0..landing.arrivals.len() {
-            let Landed { len, source, .. } = landing.arrivals[index];
+            let Landed {
+                len, source, local, ..
+            } = landing.arrivals[index];
             add(&self.counters.received, 1);
             add(&self.counters.received_bytes, len);
             if landing.arrivals[index].is_stale(since) {
@@ -118,7 +126,8 @@ impl Receiver {
             let payload = landing.payload(index, len, &self.buffers);
             match (payload, source) {
                 (Some(payload), Some(remote)) => {
-                    let flow = Flow::udp(self.local, remote);
+                    let local = local.map_or(self.local, |ip| self.at(ip));
+                    let flow = Flow::udp(local, remote);
                     let datagram = Datagram { flow, payload };
                     let panics = &self.counters.panics;
                     let deal = || panics.contain(flow, || deliver(datagram));
@@ -132,6 +141,10 @@ impl Receiver {
                 (_, None) => add(&self.counters.receive_errors, 1),
             }
         }
+    }
+
+    fn at(&self, ip: IpAddr) -> SocketAddr {
+        SocketAddr::new(ip, self.local.port())
     }
 
     /// Has the kernel note from now on when datagrams come, or no longer.
@@ -184,8 +197,9 @@ enum Waited {
 }
 
 impl Landing {
-    fn new() -> Self {
+    fn new(local: SocketAddr) -> Self {
         Self {
+            is_told_local: local.ip().is_unspecified(),
             slots: (0..BATCH_LEN).map(|_| None).collect(),
             // Zeroed lazily by the operating system: untouched pages cost nothing.
             spill: vec![0; BATCH_LEN * DATAGRAM_LEN_MAX],
@@ -213,11 +227,11 @@ impl Landing {
     fn receive(&mut self, len: usize, socket: &UdpSocket) -> nix::Result<()> {
         self.arrivals.clear();
         self.asked = len;
-        if self.is_stamped {
+        if self.is_stamped || self.is_told_local {
             // Anew each time: the kernel writes how much of the room it used over
             // how much there is.
-            let room = cmsg_space!(TimeSpec);
-            self.headers = MultiHeaders::preallocate(len, Some(room));
+            let space = cmsg_space!(TimeSpec, libc::in6_pktinfo);
+            self.headers = MultiHeaders::preallocate(len, Some(space));
         }
         let spills = self.spill.chunks_exact_mut(DATAGRAM_LEN_MAX);
         let mut slices: Vec<[IoSliceMut<'_>; 2]> = self
@@ -237,10 +251,17 @@ impl Landing {
             MsgFlags::MSG_DONTWAIT,
             None,
         )?;
-        let arrivals = received.map(|one| Landed {
-            len: one.bytes,
-            source: one.address.as_ref().and_then(address),
-            came_at: one.cmsgs().ok().and_then(came_at),
+        let arrivals = received.map(|one| {
+            let mut landed = Landed {
+                len: one.bytes,
+                source: one.address.as_ref().and_then(address),
+                came_at: None,
+                local: None,
+            };
+            for message in one.cmsgs().into_iter().flatten() {
+                landed.note(&message);
+            }
+            landed
         });
         self.arrivals.extend(arrivals);
         Ok(())
@@ -263,6 +284,14 @@ impl Landing {
 }
 
 impl Landed {
+    /// Takes what the kernel says beside the bytes.
+    fn note(&mut self, message: &ControlMessageOwned) {
+        match message {
+            ControlMessageOwned::ScmTimestampns(at) => self.came_at = Some((*at).into()),
+            other => self.local = self.local.or_else(|| local_of(other)),
+        }
+    }
+
     /// Whether it came before `since`, and its sender has sent it again or soon
     /// will. One that came long before tells that the clock was set.
     fn is_stale(&self, since: Option<Duration>) -> bool {
@@ -276,13 +305,6 @@ impl Landed {
 fn fresh_since() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().saturating_sub(STALE)
-}
-
-fn came_at(messages: impl Iterator<Item = ControlMessageOwned>) -> Option<Duration> {
-    messages.into_iter().find_map(|message| match message {
-        ControlMessageOwned::ScmTimestampns(at) => Some(at.into()),
-        _ => None,
-    })
 }
 
 fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
@@ -314,6 +336,7 @@ mod tests {
             len: 0,
             source: None,
             came_at: came_at.map(Duration::from_secs),
+            local: None,
         };
         let since = Some(Duration::from_secs(1000));
         assert!(came(Some(999)).is_stale(since));

@@ -1,17 +1,18 @@
 use super::{
     BATCH_LEN,
+    local::SentFrom,
     stats::{Counters, add},
 };
 use busyhour::buffer::Buffer;
 use nix::{
     errno::Errno,
-    sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg},
+    sys::socket::{ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg},
 };
 use std::{
     cell::RefCell,
     collections::VecDeque,
     io::IoSlice,
-    net::{SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, UdpSocket},
     os::fd::AsRawFd,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -31,9 +32,12 @@ struct Waiting {
     sending: bool,
 }
 
-struct Outgoing {
-    to: SocketAddr,
-    payload: Buffer,
+/// One datagram on its way out.
+pub(super) struct Outgoing {
+    pub(super) to: SocketAddr,
+    /// Our address to send it from, where the socket has several.
+    pub(super) from: Option<IpAddr>,
+    pub(super) payload: Buffer,
 }
 
 impl SendQueue {
@@ -52,14 +56,8 @@ impl SendQueue {
     /// Queues one datagram and, unless another thread is sending, sends all that wait.
     ///
     /// Returns `false` when the queue was full; the datagram is dropped then.
-    pub(super) fn send(
-        &self,
-        socket: &UdpSocket,
-        counters: &Counters,
-        to: SocketAddr,
-        payload: Buffer,
-    ) -> bool {
-        match self.queue(Outgoing { to, payload }) {
+    pub(super) fn send(&self, socket: &UdpSocket, counters: &Counters, outgoing: Outgoing) -> bool {
+        match self.queue(outgoing) {
             Queued::Full => {
                 add(&counters.dropped_send_queue, 1);
                 return false;
@@ -144,10 +142,21 @@ impl Sender<'_> {
 
     /// As many of the first ones as the kernel takes in one call; an error is the first one's.
     fn send_some(&self, batch: &[Outgoing]) -> nix::Result<usize> {
-        match batch {
-            [one] => self.send_one(one),
-            several => HEADERS.with_borrow_mut(|headers| self.send_several(several, headers)),
+        match of_same_address(batch) {
+            [one] if one.from.is_none() => self.send_one(one),
+            several @ [first, ..] => match first.from {
+                None => HEADERS
+                    .with_borrow_mut(|headers| self.send_several(several, headers, NO_MESSAGES)),
+                Some(from) => self.send_from(from, several),
+            },
+            [] => Ok(0),
         }
+    }
+
+    fn send_from(&self, from: IpAddr, batch: &[Outgoing]) -> nix::Result<usize> {
+        let from = SentFrom::new(from);
+        let mut headers = MultiHeaders::preallocate(batch.len(), Some(from.space()));
+        self.send_several(batch, &mut headers, &[from.message()])
     }
 
     fn send_one(&self, one: &Outgoing) -> nix::Result<usize> {
@@ -160,6 +169,7 @@ impl Sender<'_> {
         &self,
         batch: &[Outgoing],
         headers: &mut MultiHeaders<SockaddrStorage>,
+        messages: &[ControlMessage<'_>],
     ) -> nix::Result<usize> {
         let slices: Vec<[IoSlice<'_>; 1]> = batch
             .iter()
@@ -167,13 +177,12 @@ impl Sender<'_> {
             .collect();
         let addresses: Vec<Option<SockaddrStorage>> =
             batch.iter().map(|one| Some(one.to.into())).collect();
-        let no_control_messages = [];
         let sent = sendmmsg(
             self.socket.as_raw_fd(),
             headers,
             &slices,
             &addresses,
-            no_control_messages,
+            messages,
             MsgFlags::empty(),
         )?;
         Ok(sent.count())
@@ -197,6 +206,15 @@ impl Sender<'_> {
     }
 }
 
+/// The first ones that are sent from the same address of ours.
+fn of_same_address(batch: &[Outgoing]) -> &[Outgoing] {
+    let from = batch.first().and_then(|first| first.from);
+    let len = batch.iter().take_while(|one| one.from == from).count();
+    batch.get(..len).unwrap_or(batch)
+}
+
+const NO_MESSAGES: &[ControlMessage<'static>] = &[];
+
 thread_local! {
     /// Room for one call's headers; it holds raw pointers, so each thread has its own.
     static HEADERS: RefCell<MultiHeaders<SockaddrStorage>> =
@@ -218,6 +236,7 @@ mod tests {
         let queue = SendQueue::new(2);
         let outgoing = || Outgoing {
             to: SocketAddr::from(([127, 0, 0, 1], 9)),
+            from: None,
             payload: buffers.copy_from(b"x").unwrap(),
         };
         assert!(matches!(queue.queue(outgoing()), Queued::Ours));

@@ -29,7 +29,7 @@ impl Network for Sockets {
         if flow.transport.is_reliable() {
             return self.streams.send(flow, message);
         }
-        match self.iax2.addresses().contains(&flow.local) {
+        match self.iax2.serves(flow.local) {
             true => self.iax2.send(flow, message),
             false => self.sip.send(flow, message),
         }

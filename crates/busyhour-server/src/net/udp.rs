@@ -1,4 +1,10 @@
-use super::{BindError, bind::bind, receive::Receiver, send::SendQueue, stats::Counters};
+use super::{
+    BindError,
+    bind::bind,
+    receive::Receiver,
+    send::{Outgoing, SendQueue},
+    stats::Counters,
+};
 use crate::server::{Flow, Intake, Network, NetworkStats, SendError, Transport};
 use busyhour::{
     buffer::{Buffer, BufferPool},
@@ -167,6 +173,18 @@ impl Udp {
         }
     }
 
+    /// Whether datagrams that come to this address of ours come here.
+    pub fn serves(&self, local: SocketAddr) -> bool {
+        self.port(local).is_some()
+    }
+
+    /// The socket of this very address, or the one of all addresses.
+    fn port(&self, local: SocketAddr) -> Option<&Port> {
+        let sockets = || self.sockets.iter();
+        let exact = sockets().find(|port| port.local == local);
+        exact.or_else(|| sockets().find(|port| port.is_of_all() && port.includes(local)))
+    }
+
     fn threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -177,8 +195,8 @@ impl Network for Udp {
     /// at once, together with what others queue meanwhile; only a network card
     /// that is megabytes behind can hold it up, for 50 ms a call at most.
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
-        let port = self.sockets.iter().find(|port| port.local == flow.local);
-        port.ok_or(SendError::NoSocket)?.send(flow.remote, datagram)
+        let port = self.port(flow.local).ok_or(SendError::NoSocket)?;
+        port.send(flow, datagram)
     }
 
     /// The sum of all sockets.
@@ -224,8 +242,23 @@ impl Port {
         }
     }
 
-    fn send(&self, to: SocketAddr, payload: Buffer) -> Result<(), SendError> {
-        let queued = self.queue.send(&self.socket, &self.counters, to, payload);
+    /// Bound to all addresses.
+    fn is_of_all(&self) -> bool {
+        self.local.ip().is_unspecified()
+    }
+
+    fn includes(&self, local: SocketAddr) -> bool {
+        self.local.port() == local.port() && self.local.is_ipv4() == local.is_ipv4()
+    }
+
+    fn send(&self, flow: Flow, payload: Buffer) -> Result<(), SendError> {
+        let is_told = self.is_of_all() && !flow.local.ip().is_unspecified();
+        let outgoing = Outgoing {
+            to: flow.remote,
+            from: is_told.then(|| flow.local.ip()),
+            payload,
+        };
+        let queued = self.queue.send(&self.socket, &self.counters, outgoing);
         queued.then_some(()).ok_or(SendError::Full)
     }
 

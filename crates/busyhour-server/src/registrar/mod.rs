@@ -12,6 +12,7 @@
 
 mod policy;
 mod flow;
+mod advertised;
 mod contact;
 mod binding;
 mod refusal;
@@ -27,6 +28,7 @@ mod iax2;
 
 pub(crate) use address::user_of;
 pub use address::{Domains, address_of_record};
+pub use advertised::{Advertised, NotAdvertised};
 pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, EndedBinding, Lease, Moment};
 pub use bindings::{Bindings, Expired, REMOVED_FOR, Restored};

@@ -2,10 +2,12 @@
 
 use super::{Accounts, HintConfig, NoAccounts};
 use crate::{
-    auth::Algorithm, iax2::CallTokens, registrar::Policy as RegistrationPolicy,
+    auth::Algorithm,
+    iax2::CallTokens,
+    registrar::{Advertised, Policy as RegistrationPolicy},
     watch::Policy as WatchPolicy,
 };
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 /// The whole configuration of a [`Server`](super::Server).
 ///
@@ -28,9 +30,9 @@ pub struct ServerConfig {
     pub authentication: Authentication,
     /// Accounts beside those in the store; the store's win.
     pub accounts: Arc<dyn Accounts>,
-    /// Address to name in Contact and Via when ours differs from the socket's,
-    /// as it does behind a port forwarding.
-    pub advertised: Option<SocketAddr>,
+    /// Addresses to name in Contact and Via where they differ from the one that a
+    /// request came to, as they do behind a port forwarding.
+    pub advertised: Advertised,
     /// Whether devices of IAX2 must show that they receive at their address.
     pub call_tokens: CallTokens,
     /// Lifetimes and counts of bindings.
@@ -49,7 +51,7 @@ impl Default for ServerConfig {
             domains: Vec::new(),
             authentication: Authentication::default(),
             accounts: Arc::new(NoAccounts),
-            advertised: None,
+            advertised: Advertised::default(),
             call_tokens: CallTokens::default(),
             registration: RegistrationPolicy::default(),
             watch: WatchPolicy::default(),

@@ -56,7 +56,7 @@ mod provision;
 
 pub use crate::{
     iax2::{CallTokens, Iax2Stats},
-    registrar::{Binding, Flow, Policy as RegistrationPolicy, Transport},
+    registrar::{Advertised, Binding, Flow, Policy as RegistrationPolicy, Transport},
     watch::{LineState, Mailbox, MessageSummary, Policy as WatchPolicy},
 };
 pub use accounts::{Accounts, NoAccounts};

@@ -155,7 +155,7 @@ impl Core {
         arrival: &Arrival,
     ) -> Result<(), Refusal> {
         let (id, tag) = self.new_watcher_tag();
-        let advertised = self.config().advertised;
+        let advertised = self.config().advertised.clone();
         let subscription = Subscription::open(subscribe, device, &tag, advertised, self.now());
         let (granted_s, flow) = (subscribe.granted_s, arrival.flow);
         let answer = self.write(|out| write_accepted(out, message, &subscription, granted_s, flow));

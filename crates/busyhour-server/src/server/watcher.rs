@@ -376,7 +376,10 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{registrar::Flow, watch::Policy};
+    use crate::{
+        registrar::{Advertised, Flow},
+        watch::Policy,
+    };
     use busyhour::{clock::Instant, runtime::Runtime};
 
     const SUBSCRIBE: &str = "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
@@ -391,7 +394,13 @@ mod tests {
         let flow = Flow::udp(local.parse().unwrap(), remote.parse().unwrap());
         let request = Subscribe::read(&message, &Policy::default(), flow).expect("granted");
         let device = Name::new("sip:alice@example.com");
-        Subscription::open(&request, device, "1-2", None, Instant::ZERO)
+        Subscription::open(
+            &request,
+            device,
+            "1-2",
+            Advertised::default(),
+            Instant::ZERO,
+        )
     }
 
     #[test]

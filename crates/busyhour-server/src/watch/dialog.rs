@@ -4,7 +4,7 @@
 use super::Subscribe;
 use crate::{
     proto::sip::{Address, HeaderName, Method, Output, RequestBuilder},
-    registrar::{Flow, Refusal},
+    registrar::{Advertised, Flow, Refusal},
 };
 use std::{fmt::Display, net::SocketAddr};
 
@@ -21,16 +21,13 @@ pub struct Dialog {
     local_cseq: u32,
     remote_cseq: u32,
     flow: Flow,
-    /// What our Contact and Via name, where that is not the socket's address.
-    advertised: Option<SocketAddr>,
+    /// What our Contact and Via name, where that is not the address that requests
+    /// come to.
+    advertised: Advertised,
 }
 
 impl Dialog {
-    pub(super) fn open(
-        subscribe: &Subscribe<'_>,
-        local_tag: &str,
-        advertised: Option<SocketAddr>,
-    ) -> Self {
+    pub(super) fn open(subscribe: &Subscribe<'_>, local_tag: &str, advertised: Advertised) -> Self {
         let routes = subscribe.routes.iter().map(|route| Box::from(*route));
         Self {
             call_id: subscribe.call_id.into(),
@@ -97,7 +94,7 @@ impl Dialog {
     }
 
     fn contact_at(&self, flow: Flow) -> SocketAddr {
-        match self.advertised {
+        match self.advertised.to(flow.remote.ip()) {
             Some(address) if flow.transport.is_reliable() => {
                 SocketAddr::new(address.ip(), flow.local.port())
             }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     proto::sip::HeaderName,
-    registrar::{Refusal, seconds},
+    registrar::{Advertised, Refusal, seconds},
 };
 use busyhour::{
     buffer::{Buffer, BufferPool},
@@ -16,7 +16,6 @@ use busyhour::{
 };
 use std::{
     fmt::{self, Display, Formatter},
-    net::SocketAddr,
     time::Duration,
 };
 
@@ -104,7 +103,7 @@ impl Subscription {
         subscribe: &Subscribe<'_>,
         device: Name,
         local_tag: &str,
-        advertised: Option<SocketAddr>,
+        advertised: Advertised,
         now: Instant,
     ) -> Self {
         let mut subscription = Self {

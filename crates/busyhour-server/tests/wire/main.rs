@@ -1,0 +1,8 @@
+//! What the wire says of us, and where our requests go: the real program over
+//! real sockets.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod local_address;
+mod phone;
