@@ -3,9 +3,11 @@
 mod support;
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     fs,
-    net::SocketAddr,
+    io::ErrorKind,
+    net::{SocketAddr, UdpSocket},
     path::Path,
     process::{Child, Stdio},
     thread,
@@ -15,6 +17,7 @@ use support::{Place, ServerProcess, busyhour, random::Random, sipp::free_port};
 
 const DEVICES: usize = 12_000;
 const KILLS: usize = 5;
+const OPEN: &str = "[sip]\nauth = \"open\"\ndomains = [\"busyhour.test\"]\n";
 const CONFIGURATION: &str = "
 [[account_range]]
 prefix = \"device\"
@@ -49,8 +52,120 @@ fn every_acknowledged_binding_survives_kills_and_none_appears_from_nowhere() {
     assert!(server.stop().success());
 }
 
+#[test]
+fn watchers_hear_of_changes_after_a_kill_as_before_it() {
+    let place = Place::new();
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let mut server = serve_with(&place, address, OPEN);
+    let lamp = Phone::new(address);
+    lamp.send(&request(
+        &lamp,
+        "SUBSCRIBE",
+        "",
+        "Event: presence\r\nExpires: 3600",
+    ));
+    assert!(lamp.next("SIP/2.0 ").starts_with("SIP/2.0 200 "));
+    assert!(lamp.told().contains("<basic>closed</basic>"));
+    for life in 1..4 {
+        server.kill();
+        server = serve_with(&place, address, OPEN);
+        assert_eq!(server.stat("/watch/restored"), 1, "life {life}");
+        // The state is told anew at once, though nothing has changed.
+        lamp.told();
+        let phone = Phone::new(address);
+        let contact = |expires_s: u32| {
+            let at = phone.0.local_addr().unwrap();
+            format!("Contact: <sip:alice@{at}>;expires={expires_s}")
+        };
+        phone.send(&request(&phone, "REGISTER", "1", &contact(600)));
+        assert!(phone.next("SIP/2.0 ").starts_with("SIP/2.0 200 "));
+        assert!(lamp.told().contains("<basic>open</basic>"), "life {life}");
+        phone.send(&request(&phone, "REGISTER", "2", &contact(0)));
+        assert!(phone.next("SIP/2.0 ").starts_with("SIP/2.0 200 "));
+        assert!(lamp.told().contains("<basic>closed</basic>"), "life {life}");
+    }
+    assert!(server.stop().success());
+}
+
+/// A telephone that speaks by datagram, and the number of the last NOTIFY it took in.
+struct Phone(UdpSocket, Cell<u64>);
+
+impl Phone {
+    fn new(server: SocketAddr) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(server).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        Self(socket, Cell::new(0))
+    }
+
+    fn send(&self, text: &str) {
+        self.0.send(text.as_bytes()).unwrap();
+    }
+
+    /// The next message that begins so. While there is no server, the system says so.
+    fn next(&self, begin: &str) -> String {
+        let mut room = [0; 65_536];
+        loop {
+            match self.0.recv(&mut room) {
+                Ok(len) if room[..len].starts_with(begin.as_bytes()) => {
+                    return String::from_utf8_lossy(&room[..len]).into_owned();
+                }
+                Err(error) if error.kind() != ErrorKind::ConnectionRefused => {
+                    panic!("no message that begins with {begin:?}: {error}")
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The next NOTIFY with a higher number than those before, which is answered.
+    fn told(&self) -> String {
+        let notify = self.next("NOTIFY ");
+        let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+        let mut answer = "SIP/2.0 200 OK\r\n".to_owned();
+        for line in notify
+            .split("\r\n")
+            .filter(|line| copied.iter().any(|n| line.starts_with(n)))
+        {
+            answer += line;
+            answer += "\r\n";
+        }
+        let (_, number) = answer.split_once("CSeq: ").unwrap();
+        let number = number.split(' ').next().unwrap().parse().unwrap();
+        self.send(&(answer.clone() + "Content-Length: 0\r\n\r\n"));
+        match number > self.1.replace(number) {
+            true => notify,
+            false => self.told(),
+        }
+    }
+}
+
+fn request(phone: &Phone, method: &str, number: &str, headers: &str) -> String {
+    let at = phone.0.local_addr().unwrap();
+    let contact = match method {
+        "SUBSCRIBE" => format!("Contact: <sip:lamp@{at}>\r\n"),
+        _ => String::new(),
+    };
+    format!(
+        "{method} sip:alice@busyhour.test SIP/2.0\r\n\
+         Via: SIP/2.0/UDP {at};branch=z9hG4bK{method}{number}{at};rport\r\n\
+         From: <sip:alice@busyhour.test>;tag=f\r\n\
+         To: <sip:alice@busyhour.test>\r\n\
+         Call-ID: {method}{at}\r\n\
+         CSeq: 1{number} {method}\r\n\
+         {contact}{headers}\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
 /// The server on the address that the storm sends to, now and after each kill.
 fn serve(place: &Place, sip: SocketAddr) -> ServerProcess {
+    serve_with(place, sip, CONFIGURATION)
+}
+
+fn serve_with(place: &Place, sip: SocketAddr, configuration: &str) -> ServerProcess {
     let mut command = busyhour();
     command.args([
         "serve",
@@ -66,7 +181,7 @@ fn serve(place: &Place, sip: SocketAddr) -> ServerProcess {
     command.arg("--store-path").arg(place.path("busyhour.db"));
     command
         .arg("--config")
-        .arg(place.file("busyhour.toml", CONFIGURATION));
+        .arg(place.file("busyhour.toml", configuration));
     ServerProcess::start(&mut command, place)
 }
 

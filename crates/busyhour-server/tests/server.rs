@@ -4,6 +4,8 @@
 mod credentials;
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "server/survival.rs"]
+mod survival;
 
 use busyhour::{
     clock::Instant,
@@ -258,7 +260,7 @@ fn a_response_goes_where_via_says() {
 #[test]
 fn a_watcher_is_told_of_registration_and_expiry() {
     let mut server = Fixture::open();
-    server.receive(&subscribe(1, "", "Event: presence"));
+    server.ask(&subscribe(1, "", "Event: presence"));
     let sent = server.sent();
     assert!(
         sent[0].starts_with("SIP/2.0 200 OK\r\n"),
@@ -289,15 +291,15 @@ fn a_watcher_is_told_of_registration_and_expiry() {
 #[test]
 fn a_watcher_refreshes_and_unsubscribes_in_its_dialog() {
     let mut server = Fixture::open();
-    server.receive(&subscribe(1, "", "Event: dialog"));
+    server.ask(&subscribe(1, "", "Event: dialog"));
     let sent = server.sent();
     let tag = to_tag(&sent[0]);
     server.receive(&ok(&sent[1]));
-    server.receive(&subscribe(2, &tag, "Event: dialog\r\nExpires: 60"));
+    server.ask(&subscribe(2, &tag, "Event: dialog\r\nExpires: 60"));
     let sent = server.sent();
     assert!(sent[0].contains("Expires: 60\r\n"), "{}", sent[0]);
     server.receive(&ok(&sent[1]));
-    server.receive(&subscribe(3, &tag, "Event: dialog\r\nExpires: 0"));
+    server.ask(&subscribe(3, &tag, "Event: dialog\r\nExpires: 0"));
     let sent = server.sent();
     assert!(
         sent[1].contains("Subscription-State: terminated;"),
@@ -305,7 +307,7 @@ fn a_watcher_refreshes_and_unsubscribes_in_its_dialog() {
         sent[1]
     );
     server.receive(&ok(&sent[1]));
-    server.receive(&subscribe(4, &tag, "Event: dialog"));
+    server.ask(&subscribe(4, &tag, "Event: dialog"));
     let gone = server.sent().remove(0);
     assert!(
         gone.starts_with("SIP/2.0 481 Subscription Does Not Exist\r\n"),
@@ -318,26 +320,26 @@ fn a_watcher_refreshes_and_unsubscribes_in_its_dialog() {
 #[test]
 fn what_nobody_may_watch_is_refused() {
     let mut server = Fixture::open();
-    server.receive(&subscribe(1, "", "Event: presence.winfo"));
+    server.ask(&subscribe(1, "", "Event: presence.winfo"));
     let answer = server.sent().remove(0);
     assert!(answer.starts_with("SIP/2.0 489 Bad Event\r\n"), "{answer}");
     assert!(
         answer.contains("Allow-Events: presence, dialog, message-summary, reg\r\n"),
         "{answer}"
     );
-    server.receive(&subscribe(2, "1-00", "Event: presence"));
+    server.ask(&subscribe(2, "1-00", "Event: presence"));
     assert!(server.sent()[0].starts_with("SIP/2.0 481 "));
     assert_eq!(server.stats().watch.rejected, 2);
 
     let mut server = Fixture::with(digest_config());
-    server.receive(&subscribe(1, "", "Event: presence"));
+    server.ask(&subscribe(1, "", "Event: presence"));
     assert!(server.sent()[0].starts_with("SIP/2.0 401 "));
 }
 
 #[test]
 fn a_watcher_that_is_silent_ends() {
     let mut server = Fixture::open();
-    server.receive(&subscribe(1, "", "Event: presence"));
+    server.ask(&subscribe(1, "", "Event: presence"));
     server.pass(40);
     let stats = server.stats().watch;
     assert_eq!((stats.given_up, stats.watcher_count), (1, 0));
@@ -347,7 +349,7 @@ fn a_watcher_that_is_silent_ends() {
 #[test]
 fn stray_responses_are_counted() {
     let mut server = Fixture::open();
-    server.receive(&subscribe(1, "", "Event: presence"));
+    server.ask(&subscribe(1, "", "Event: presence"));
     let notify = server.sent().remove(1);
     let answer = ok(&notify);
     server.receive(&answer.replace("z9hG4bK", "z9hG4bKf"));
@@ -383,7 +385,7 @@ fn a_restart_brings_bindings_back_with_what_is_left() {
         answer.contains("<sip:a@192.0.2.7>;expires=500\r\n"),
         "{answer}"
     );
-    server.receive(&subscribe(1, "", "Event: presence"));
+    server.ask(&subscribe(1, "", "Event: presence"));
     assert!(server.sent()[1].contains("<basic>open</basic>"));
     server.pass(500);
     assert_eq!(server.stats().registrar.binding_count, 0);
@@ -394,7 +396,7 @@ fn a_restart_brings_bindings_back_with_what_is_left() {
 #[test]
 fn a_shutdown_tells_watchers_and_takes_nothing_more() {
     let mut server = Fixture::open();
-    server.receive(&subscribe(1, "", "Event: presence"));
+    server.ask(&subscribe(1, "", "Event: presence"));
     let sent = server.sent();
     server.receive(&ok(&sent[1]));
     server.receive(&register(1, "Contact: <sip:a@192.0.2.7>"));
@@ -458,6 +460,12 @@ impl Fixture {
 
     fn receive(&mut self, text: &str) {
         self.receive_bytes(text.as_bytes());
+    }
+
+    /// What is answered once the disk has it.
+    fn ask(&mut self, text: &str) {
+        self.receive(text);
+        self.settle();
     }
 
     fn receive_bytes(&mut self, bytes: &[u8]) {

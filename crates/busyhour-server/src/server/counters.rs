@@ -69,6 +69,7 @@ pub(super) struct RegistrarCounters {
 pub(super) struct WatchCounters {
     pub(super) requests: Counter,
     pub(super) created: Counter,
+    pub(super) restored: Counter,
     pub(super) refreshed: Counter,
     pub(super) unsubscribed: Counter,
     pub(super) expired: Counter,

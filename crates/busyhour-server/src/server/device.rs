@@ -480,10 +480,7 @@ impl Device {
         let Job::Sip(arrival) = &pending.job else {
             return core.abandon_job(pending.job.id());
         };
-        if let Ok(message) = Message::parse(&arrival.datagram) {
-            let refusal = core.overloaded();
-            core.fail(&message, arrival.flow, arrival.transaction, &refusal);
-        }
+        core.fail_arrival(arrival);
     }
 
     /// Leaves the device as it has to be between two events: nothing expired,

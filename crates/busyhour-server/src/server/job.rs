@@ -10,7 +10,7 @@ use busyhour::{buffer::Buffer, clock::Instant};
 use std::sync::Arc;
 
 /// A SIP request on its way to its device or watcher.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Arrival {
     pub(super) datagram: Buffer,
     pub(super) flow: Flow,
@@ -75,6 +75,14 @@ impl Core {
         match job {
             Job::Sip(arrival) | Job::Publish(arrival) => self.put_off(arrival, refusal),
             Job::Iax2(_) => self.abandon_job(job.id()),
+        }
+    }
+
+    /// Answers a request that the store did not take.
+    pub(super) fn fail_arrival(&self, arrival: &Arrival) {
+        if let Ok(message) = Message::parse(&arrival.datagram) {
+            let refusal = self.overloaded();
+            self.fail(&message, arrival.flow, arrival.transaction, &refusal);
         }
     }
 

@@ -78,7 +78,6 @@ use self::core::Core;
 use crate::{
     proto::sip::ParseError,
     store::{Completion, Store},
-    watch::End,
 };
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
 use std::{
@@ -296,7 +295,9 @@ impl Server {
     /// Ends gently; `false` when the deadline passed first.
     ///
     /// 1. Datagrams are dropped and counted from now on.
-    /// 2. Watchers get a last NOTIFY that tells them to come again.
+    /// 2. Watchers get a last NOTIFY that tells them to come again. Those that have
+    ///    not answered the one before are left as they are: the store keeps their
+    ///    subscriptions, as after a crash.
     /// 3. The store makes durable what it was given, and then refuses.
     /// 4. Kept responses are dropped.
     ///
@@ -304,9 +305,7 @@ impl Server {
     /// runtime down after this, and close the network after that.
     pub fn shutdown(&self, deadline: Duration) -> bool {
         self.core.is_closing.store(true, Ordering::Release);
-        for watcher in self.core.watchers().all() {
-            watcher.push_end(End::Deactivated);
-        }
+        self.core.end_subscriptions();
         let is_drained = self.core.store().close(deadline);
         self.core.transactions().clear();
         is_drained

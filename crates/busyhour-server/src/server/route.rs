@@ -167,6 +167,10 @@ impl Core {
         let inserted = self.watchers().insert(&watcher);
         inserted.map_err(|TableFull| self.table_full())?;
         self.counters().watch.created.increment();
+        if granted_s > 0 && !self.store().is_immediate() {
+            watcher.begin(self, granted_s, arrival.clone(), answer);
+            return Ok(());
+        }
         let flow = self.answer_flow(message, arrival.flow);
         self.accept(arrival.transaction, flow, answer);
         watcher.start(self);

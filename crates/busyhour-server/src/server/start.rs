@@ -58,7 +58,9 @@ impl Core {
     ) -> Result<Arc<Self>, StartError> {
         let mut contents = store.load()?;
         let bindings = std::mem::take(&mut contents.bindings);
-        let last_id = bindings.iter().map(|stored| stored.id.0).max();
+        let soft_states = std::mem::take(&mut contents.soft_states);
+        let ids = bindings.iter().map(|stored| stored.id.0);
+        let last_id = ids.chain(soft_states.iter().map(|row| row.id.0)).max();
         let accounts = std::mem::take(&mut contents.accounts);
         let parts = parts(runtime, config, network, store, accounts)?;
         let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1));
@@ -70,6 +72,7 @@ impl Core {
         }
         core.restore_settings(&contents);
         core.name_hints(&core.parts.directory.differences());
+        core.restore_subscriptions(soft_states);
         core.follow_accounts(contents.account_revision);
         core.store().lend_to(core.runtime().pool());
         Ok(core)

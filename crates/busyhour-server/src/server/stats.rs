@@ -218,6 +218,8 @@ pub struct WatchStats {
     pub requests: u64,
     /// Subscriptions created.
     pub created: u64,
+    /// Subscriptions that the store brought back at the start.
+    pub restored: u64,
     /// Subscriptions refreshed.
     pub refreshed: u64,
     /// Subscriptions ended by their watcher.
@@ -376,6 +378,7 @@ impl Core {
             watcher_count: self.watchers().len() as u64,
             requests: counters.requests.get(),
             created: counters.created.get(),
+            restored: counters.restored.get(),
             refreshed: counters.refreshed.get(),
             unsubscribed: counters.unsubscribed.get(),
             expired: counters.expired.get(),

@@ -3,13 +3,15 @@
 //! Everything here runs on the watcher's serializer: requests, responses,
 //! states from the bus and the alarm, so NOTIFY requests leave in order.
 
+mod durable;
+
 use super::{alarm::Alarm, core::Core, counters::Counter, job::Arrival};
 use crate::{
     proto::sip::Message,
-    registrar::{Refusal, user_of},
+    registrar::{EndedBinding, Refusal, user_of},
     watch::{
         DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, State, Subscribe,
-        Subscription, write_accepted,
+        Subscription,
     },
 };
 use busyhour::{
@@ -31,6 +33,10 @@ struct Inner {
     subscription: Subscription,
     feed: Option<Feed>,
     alarm: Alarm,
+    /// Its row in the store, as it was last made durable.
+    row: Option<EndedBinding>,
+    /// A refresh is on its way to the disk.
+    is_storing: bool,
     is_over: bool,
 }
 
@@ -58,6 +64,8 @@ impl Watcher {
                 subscription,
                 feed: None,
                 alarm: Alarm::default(),
+                row: None,
+                is_storing: false,
                 is_over: false,
             }),
         }
@@ -246,18 +254,13 @@ impl Watcher {
         });
     }
 
-    /// Without a buffer for the answer nothing is done: the watcher asks again,
-    /// in the same words.
     fn refresh(
         self: &Arc<Self>,
-        core: &Core,
+        core: &Arc<Core>,
         state: &mut Inner,
         message: &Message<'_>,
         arrival: &Arrival,
     ) -> Result<(), Refusal> {
-        if state.is_over {
-            return Err(Refusal::NoSubscription);
-        }
         if let Some(Feed::Mailbox(mailbox, _)) = &state.feed
             && *mailbox != core.mailbox_of(user_of(state.subscription.device()))
         {
@@ -266,17 +269,11 @@ impl Watcher {
             return Err(Refusal::NoSubscription);
         }
         let subscribe = Subscribe::read(message, &core.config().watch, arrival.flow)?;
-        let subscription = &mut state.subscription;
-        subscription.check_refresh(&subscribe, core.now())?;
-        let (granted_s, flow) = (subscribe.granted_s, arrival.flow);
-        let answer = core.write(|out| write_accepted(out, message, subscription, granted_s, flow));
-        let Some(answer) = answer else {
-            core.abandon(arrival.transaction);
-            return Ok(());
-        };
-        subscription.refresh(&subscribe, core.now())?;
-        core.counters().watch.refreshed.increment();
-        core.accept(arrival.transaction, core.answer_flow(message, flow), answer);
+        if state.is_over || subscribe.granted_s == 0 || core.store().is_immediate() {
+            return self.take_refresh(core, state, message, arrival);
+        }
+        state.subscription.check_refresh(&subscribe, core.now())?;
+        self.prolong(core, state, &subscribe, arrival);
         Ok(())
     }
 
@@ -297,7 +294,7 @@ impl Watcher {
 
     /// Does something, and then what follows from it: sends what is owed, sets
     /// the alarm, or ends.
-    fn with(self: &Arc<Self>, event: impl FnOnce(&Core, &mut Inner)) {
+    fn with(self: &Arc<Self>, event: impl FnOnce(&Arc<Core>, &mut Inner)) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
@@ -363,6 +360,9 @@ impl Watcher {
         state.is_over = true;
         state.alarm.clear(core.runtime().timers());
         core.watchers().remove(self.id);
+        if let Some(row) = state.row.take() {
+            core.store().forget(&[row]);
+        }
         state.feed.take()
     }
 

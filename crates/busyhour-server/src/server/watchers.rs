@@ -42,6 +42,16 @@ impl Watchers {
         Ok(())
     }
 
+    /// Takes one back that was there before the process, also where there is no
+    /// room; those that come get higher ids.
+    pub(super) fn put_back(&self, watcher: &Arc<Watcher>) {
+        let id = watcher.id();
+        self.last_id.fetch_max(id, Ordering::Relaxed);
+        if self.shard(id).insert(id, watcher.clone()).is_none() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// The watcher with this tag of ours.
     pub(super) fn find(&self, tag: &str) -> Option<Arc<Watcher>> {
         let id = Watcher::id_in_tag(tag)?;

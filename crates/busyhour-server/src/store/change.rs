@@ -1,6 +1,6 @@
 //! What a store is asked to keep: bindings, accounts, settings.
 
-use super::{Account, SettingKind};
+use super::{Account, SettingKind, SoftState};
 use crate::registrar::{BindingChange, BindingId, Contact, Lease};
 
 /// One durable change.
@@ -8,6 +8,10 @@ use crate::registrar::{BindingChange, BindingId, Contact, Lease};
 pub enum Change {
     /// Changes a binding.
     Binding(BindingChange),
+    /// Stores a subscription or publication, replacing the one of the same id.
+    PutSoftState(SoftState),
+    /// Forgets one; an unknown id changes nothing.
+    RemoveSoftState(BindingId),
     /// Stores an account, replacing the one of the same user and realm.
     PutAccount(Account),
     /// Forgets an account; an unknown one changes nothing.

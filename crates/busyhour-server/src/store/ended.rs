@@ -96,8 +96,12 @@ impl EndedRows {
     /// A group goes first.
     pub(super) fn give_way(&mut self, group: &[Batch]) {
         let changes = group.iter().flat_map(|batch| &batch.changes);
-        let is_row =
-            |change: &&Change| matches!(change, Change::Binding(BindingChange::Put { .. }));
+        let is_row = |change: &&Change| {
+            matches!(
+                change,
+                Change::Binding(BindingChange::Put { .. }) | Change::PutSoftState(_)
+            )
+        };
         self.added += changes.filter(is_row).count();
         self.is_its_turn = true;
     }

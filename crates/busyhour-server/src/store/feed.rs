@@ -83,7 +83,11 @@ impl AccountNews {
                 username: username.clone(),
                 realm: realm.clone(),
             }),
-            Change::Binding(_) | Change::PutSetting { .. } | Change::RemoveSetting { .. } => None,
+            Change::Binding(_)
+            | Change::PutSoftState(_)
+            | Change::RemoveSoftState(_)
+            | Change::PutSetting { .. }
+            | Change::RemoveSetting { .. } => None,
         }
     }
 }

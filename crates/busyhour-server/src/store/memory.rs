@@ -57,7 +57,11 @@ impl MemoryStore {
                 Change::RemoveAccount { username, realm } => {
                     accounts.remove(&(username.clone(), realm.clone()));
                 }
-                Change::Binding(_) | Change::PutSetting { .. } | Change::RemoveSetting { .. } => {}
+                Change::Binding(_)
+                | Change::PutSoftState(_)
+                | Change::RemoveSoftState(_)
+                | Change::PutSetting { .. }
+                | Change::RemoveSetting { .. } => {}
             }
         }
         self.feed.changed(changes.iter(), 0, 0);

@@ -21,6 +21,7 @@ mod postgres;
 mod queue;
 mod setting;
 mod simulated;
+mod soft_state;
 mod sqlite;
 mod teller;
 
@@ -38,6 +39,7 @@ pub use memory::MemoryStore;
 pub use postgres::{PostgresOptions, PostgresStore, masked};
 pub use setting::SettingKind;
 pub use simulated::{DiskBehaviour, SimulatedDisk, SimulatedStore};
+pub use soft_state::{SoftState, SoftStateKind};
 pub use sqlite::{SqliteOptions, SqliteStore};
 
 /// Durable bindings, accounts and settings behind one seam.
@@ -69,7 +71,7 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Has the rows of bindings whose lease has ended removed at the store's
+    /// Has the rows of bindings and soft states that have ended removed at the store's
     /// leisure, in small portions behind whatever somebody waits for.
     ///
     /// A row goes only where its lease still ends as it did. Nobody is told, and
@@ -144,6 +146,8 @@ pub enum AccountNews {
 pub struct Contents {
     /// Every stored binding in the order of its id, expired ones included.
     pub bindings: Vec<StoredBinding>,
+    /// Subscriptions and publications in the order of their ids, ended ones included.
+    pub soft_states: Vec<SoftState>,
     /// Accounts that may register.
     pub accounts: Vec<Account>,
     /// Counts the changes of accounts, see [`Store::watch_accounts`].

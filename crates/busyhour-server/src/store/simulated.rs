@@ -6,7 +6,8 @@
 
 use super::{
     Account, AccountListener, Change, CommitError, Completion, Contents, EndListener, Refused,
-    SettingKind, Store, StoreError, StoreStats, StoredBinding, feed::AccountFeed, queue::Batch,
+    SettingKind, SoftState, Store, StoreError, StoreStats, StoredBinding, feed::AccountFeed,
+    queue::Batch,
 };
 use crate::registrar::{BindingChange, BindingId, EndedBinding};
 use busyhour::clock::{Clock, Instant};
@@ -93,6 +94,7 @@ struct Disk {
 #[derive(Default)]
 struct Durable {
     bindings: BTreeMap<BindingId, StoredBinding>,
+    soft_states: BTreeMap<BindingId, SoftState>,
     accounts: BTreeMap<(String, String), Account>,
     settings: BTreeMap<(SettingKind, String), String>,
 }
@@ -374,6 +376,7 @@ impl Durable {
     fn contents(&self) -> Contents {
         Contents {
             bindings: self.bindings.values().cloned().collect(),
+            soft_states: self.soft_states.values().cloned().collect(),
             accounts: self.accounts.values().cloned().collect(),
             account_revision: 0,
             settings: self.settings.clone(),
@@ -387,6 +390,10 @@ impl Durable {
             if row.is_some_and(|row| row.lease.expires_at == ended.expires_at) {
                 self.bindings.remove(&ended.id);
             }
+            let row = self.soft_states.get(&ended.id);
+            if row.is_some_and(|row| row.expires_at == ended.expires_at) {
+                self.soft_states.remove(&ended.id);
+            }
         }
     }
 
@@ -399,6 +406,12 @@ impl Durable {
     fn apply_change(&mut self, change: Change) {
         match change {
             Change::Binding(change) => self.apply_binding(change),
+            Change::PutSoftState(row) => {
+                self.soft_states.insert(row.id, row);
+            }
+            Change::RemoveSoftState(id) => {
+                self.soft_states.remove(&id);
+            }
             Change::PutAccount(account) => {
                 let key = (account.username.clone(), account.realm.clone());
                 self.accounts.insert(key, account);

@@ -1,12 +1,15 @@
 //! The dialog of a subscription, and the head of the requests sent in it
 //! (RFC 3261 §12).
 
-use super::Subscribe;
+use super::{
+    NotRestored, Subscribe,
+    stored::{CSEQ_MAX, StoredDialog, cseq_gap},
+};
 use crate::{
     proto::sip::{Address, HeaderName, Method, Output, RequestBuilder},
     registrar::{Advertised, Flow, Refusal},
 };
-use std::{fmt::Display, net::SocketAddr};
+use std::{fmt::Display, net::SocketAddr, time::Duration};
 
 /// Our half of a dialog, opened by a watcher's SUBSCRIBE.
 #[derive(Debug, Clone)]
@@ -42,6 +45,69 @@ impl Dialog {
             flow: subscribe.flow,
             advertised,
         }
+    }
+
+    /// As it is stored.
+    pub(super) fn stored(&self) -> StoredDialog {
+        // Field by field, so that one that is forgotten does not compile.
+        let Self {
+            call_id,
+            local_uri,
+            local_tag,
+            remote_uri,
+            remote_tag,
+            target,
+            routes,
+            local_cseq,
+            remote_cseq,
+            flow,
+            // The configuration may have changed until then.
+            advertised: _,
+        } = self;
+        StoredDialog {
+            call_id: call_id.to_string(),
+            local_uri: local_uri.to_string(),
+            local_tag: local_tag.to_string(),
+            remote_uri: remote_uri.to_string(),
+            remote_tag: remote_tag.to_string(),
+            target: target.to_string(),
+            routes: routes.iter().map(|route| route.to_string()).collect(),
+            local_cseq: *local_cseq,
+            remote_cseq: *remote_cseq,
+            local: flow.local_text(),
+            remote: flow.remote.to_string(),
+        }
+    }
+
+    /// One that goes on, with numbers that are higher than all that were used.
+    pub(super) fn restore(
+        stored: StoredDialog,
+        age: Duration,
+        advertised: Option<SocketAddr>,
+    ) -> Result<Self, NotRestored> {
+        let flow = Flow::from_texts(&stored.local, &stored.remote);
+        let no_flow = || NotRestored::Flow(stored.local.clone(), stored.remote.clone());
+        let flow = flow.ok_or_else(no_flow)?;
+        let local_cseq = stored.local_cseq.checked_add(cseq_gap(age));
+        let local_cseq = local_cseq.filter(|cseq| *cseq <= CSEQ_MAX / 2);
+        Ok(Self {
+            call_id: stored.call_id.into(),
+            local_uri: stored.local_uri.into(),
+            local_tag: stored.local_tag.into(),
+            remote_uri: stored.remote_uri.into(),
+            remote_tag: stored.remote_tag.into(),
+            target: stored.target.into(),
+            routes: stored.routes.into_iter().map(Box::from).collect(),
+            local_cseq: local_cseq.ok_or(NotRestored::CSeq)?,
+            remote_cseq: stored.remote_cseq,
+            flow,
+            advertised,
+        })
+    }
+
+    /// The CSeq number of the last request.
+    pub(super) fn last_cseq(&self) -> u32 {
+        self.local_cseq
     }
 
     /// Whether a request is the watcher's, and no earlier than those before. The

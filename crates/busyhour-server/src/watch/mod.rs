@@ -29,6 +29,7 @@ mod subscribe;
 mod dialog;
 mod subscription;
 mod outstanding;
+mod stored;
 mod answer;
 
 pub use answer::write_accepted;
@@ -43,5 +44,6 @@ pub use publications::{Granted, Plan, Publications, PublishStep, Published};
 pub use publish::{Publish, Unreadable, write_published};
 pub use reginfo::{Registered, RegistrationState};
 pub use state::{DeviceState, ExtensionState, Reachable, State, Told};
+pub use stored::NotRestored;
 pub use subscribe::Subscribe;
 pub use subscription::{End, NoBuffer, Subscription, Transmission};

@@ -1,9 +1,10 @@
 //! One subscription from its SUBSCRIBE to its end.
 
 use super::{
-    DeviceState, Dialog, Package, State, Subscribe, Told,
+    DeviceState, Dialog, NotRestored, Package, Policy, State, Subscribe, Told,
     outstanding::{Outstanding, T1},
     reginfo::ToldContacts,
+    stored::StoredSubscription,
 };
 use crate::{
     proto::sip::HeaderName,
@@ -45,6 +46,8 @@ pub struct Subscription {
     retry_at: Option<Instant>,
     /// Since when there has been no room.
     put_off_since: Option<Instant>,
+    /// Its connection ended with an earlier process.
+    is_cut: bool,
     version: u32,
     /// What was told of a registration.
     told_contacts: ToldContacts,
@@ -121,11 +124,77 @@ impl Subscription {
             outstanding: None,
             retry_at: None,
             put_off_since: None,
+            is_cut: false,
             version: 0,
             told_contacts: ToldContacts::default(),
         };
         subscription.extend(subscribe.granted_s, now);
         subscription
+    }
+
+    /// Brings back what [`stored`](Self::stored) gave so long ago, until `expires_at`. The whole
+    /// state is told at `told_at`, or later where it is not known by then. Over a
+    /// connection nothing is told before a SUBSCRIBE comes over a new one: the old
+    /// one ended with the process.
+    ///
+    /// # Errors
+    ///
+    /// See [`NotRestored`].
+    pub fn restore(
+        stored: &str,
+        age: Duration,
+        policy: &Policy,
+        advertised: Option<SocketAddr>,
+        expires_at: Instant,
+        told_at: Instant,
+    ) -> Result<Self, NotRestored> {
+        let stored: StoredSubscription = serde_json::from_str(stored)?;
+        let package = Package::from_name(&stored.package);
+        let dialog = Dialog::restore(stored.dialog, age, advertised)?;
+        Ok(Self {
+            device: Name::new(&stored.device),
+            package: package.ok_or(NotRestored::Package(stored.package))?,
+            event_id: stored.event_id.map(Box::from),
+            expires_at,
+            phase: Phase::Active,
+            state: Known::Nothing,
+            owes_notify: true,
+            is_urgent: true,
+            interval: policy.notify_interval,
+            next_change_at: told_at,
+            outstanding: None,
+            retry_at: Some(told_at),
+            put_off_since: None,
+            is_cut: dialog.flow().transport.is_reliable(),
+            // Each NOTIFY has counted both up, so this is higher than the last one, too.
+            version: dialog.last_cseq(),
+            told_contacts: ToldContacts::default(),
+            dialog,
+        })
+    }
+
+    /// All that [`restore`](Self::restore) needs, but the time.
+    pub fn stored(&self) -> String {
+        self.stored_with(&self.dialog)
+    }
+
+    /// As [`stored`](Self::stored), as it will be after such a refresh.
+    pub fn stored_after(&self, subscribe: &Subscribe<'_>) -> String {
+        let mut dialog = self.dialog.clone();
+        // One that is refused there is refused here as well, and stored in vain.
+        let _ = dialog.follow(subscribe);
+        self.stored_with(&dialog)
+    }
+
+    fn stored_with(&self, dialog: &Dialog) -> String {
+        let stored = StoredSubscription {
+            device: self.device.to_string(),
+            package: self.package.name().to_owned(),
+            event_id: self.event_id.as_deref().map(str::to_owned),
+            dialog: dialog.stored(),
+        };
+        // Texts and numbers can always be written.
+        serde_json::to_string(&stored).unwrap_or_default()
     }
 
     /// Takes in a SUBSCRIBE inside of the dialog: a refresh, or the end.
@@ -140,6 +209,7 @@ impl Subscription {
         self.check_refresh(subscribe, now)?;
         let before = self.dialog.flow();
         self.dialog.follow(subscribe)?;
+        self.is_cut = false;
         if self.dialog.flow() != before {
             // What went the old way may never arrive. The one that follows tells all it told.
             self.outstanding = None;
@@ -262,6 +332,9 @@ impl Subscription {
         if now >= self.expires_at {
             self.end(End::Expired, now);
         }
+        if let (true, Phase::Ending(end, _)) = (self.is_cut, self.phase) {
+            self.over(end);
+        }
         let sent = match self.may_notify(now) {
             true => self.notify(now, scratch, buffers).map(Some),
             false => Ok(None),
@@ -277,7 +350,8 @@ impl Subscription {
         match (&self.outstanding, self.phase) {
             (_, Phase::Over(_)) => None,
             (Some(outstanding), _) => Some(outstanding.deadline()),
-            (None, _) if self.retry_at.is_some() => self.retry_at,
+            (None, Phase::Active) if self.is_cut => Some(self.expires_at),
+            (None, _) if self.retry_at.is_some() && self.state != Known::Nothing => self.retry_at,
             (None, Phase::Active) if self.owes_notify && self.state != Known::Nothing => {
                 Some(self.next_change_at.min(self.expires_at))
             }
@@ -292,6 +366,13 @@ impl Subscription {
             Phase::Over(end) => Some(end),
             Phase::Active | Phase::Ending(..) => None,
         }
+    }
+
+    /// Whether the watcher is told that it is over, or knows: nothing of it need be
+    /// kept any more.
+    pub fn tells_its_end(&self) -> bool {
+        let is_last = self.outstanding.as_ref().is_some_and(|sent| sent.is_last);
+        is_last || self.ended().is_some()
     }
 
     /// The dialog it lives in.
@@ -346,7 +427,8 @@ impl Subscription {
         let may_try = self.retry_at.is_none_or(|at| now >= at);
         let is_over = matches!(self.phase, Phase::Over(_));
         let is_time = self.is_urgent || now >= self.next_change_at;
-        self.owes_notify && self.state != Known::Nothing && !is_over && is_time && may_try
+        let has_way = !is_over && !self.is_cut;
+        self.owes_notify && self.state != Known::Nothing && has_way && is_time && may_try
     }
 
     fn notify(

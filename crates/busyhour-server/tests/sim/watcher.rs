@@ -14,6 +14,8 @@ pub struct Watcher {
     /// Which device it watches.
     pub device: usize,
     package: &'static str,
+    /// It refreshes once in half an hour, and hears everything.
+    is_patient: bool,
     credentials: Credentials,
     dialog: Dialog,
     dialog_count: u32,
@@ -48,12 +50,14 @@ impl Watcher {
         number: usize,
         address: SocketAddr,
         device: usize,
+        is_patient: bool,
         context: &mut Context<'_>,
     ) -> Self {
         let mut watcher = Self {
             user: format!("watcher{number}"),
             address,
             device,
+            is_patient,
             package: context.random.pick(&["presence", "presence", "dialog"]),
             credentials: Credentials::default(),
             dialog: Dialog::default(),
@@ -109,7 +113,7 @@ impl Watcher {
 
     fn subscribe(&mut self, context: &mut Context<'_>) {
         let has_dialog = self.dialog.remote_tag.is_some();
-        if !context.is_quiet {
+        if !context.is_quiet && !self.is_patient {
             self.dialog.wishes_end = has_dialog && context.random.permille(100);
             if context.random.permille(50) {
                 self.deaf_until = context.now + context.random.within(0, 60 * SECOND);
@@ -121,6 +125,7 @@ impl Watcher {
     fn send(&mut self, context: &mut Context<'_>) {
         let expires_s = match self.dialog.wishes_end {
             true => 0,
+            false if self.is_patient => 3600,
             false => context.random.within(10, 120),
         };
         self.dialog.cseq += 1;

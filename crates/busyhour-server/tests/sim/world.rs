@@ -127,8 +127,12 @@ impl World {
         }
         for number in 0..watcher_count {
             let device = self.random.within(0, device_count as u64) as usize;
-            let watcher =
-                self.with(|context| Watcher::new(number, address(1, number), device, context));
+            // One that refreshes seldom learns nothing but what it is told, and no
+            // network may be so bad that it is given up.
+            let is_patient = self.faults.loss_permille == 0 && self.random.permille(500);
+            let watcher = self.with(|context| {
+                Watcher::new(number, address(1, number), device, is_patient, context)
+            });
             self.watchers.push(watcher);
         }
     }
@@ -367,14 +371,15 @@ impl World {
         self.faults.loss_permille = 1000;
     }
 
-    /// What a 200 to a REGISTER says must be on the disk when it leaves for the
+    /// What a 200 to a REGISTER or SUBSCRIBE says must be on the disk when it leaves for the
     /// first time.
     fn check_acknowledgement(&mut self, bytes: &[u8]) {
         let Ok(message) = Message::parse(bytes) else {
             panic!("the server wrote {:?}", String::from_utf8_lossy(bytes));
         };
-        let is_register = message.cseq().is_ok_and(|c| c.method == Method::Register);
-        if message.status() != Some(200) || !is_register {
+        let method = message.cseq().map(|cseq| cseq.method);
+        let is_subscribe = method == Ok(Method::Subscribe) && message.expires() != Ok(Some(0));
+        if message.status() != Some(200) || !(is_subscribe || method == Ok(Method::Register)) {
             return;
         }
         let branch = message.via().unwrap().branch().unwrap_or("").to_owned();
@@ -382,6 +387,12 @@ impl World {
             return;
         }
         let durable = self.disk.contents();
+        if is_subscribe {
+            let tag = message.to().unwrap().tag().unwrap();
+            let mut rows = durable.soft_states.iter();
+            let is_durable = rows.any(|row| row.value.contains(tag));
+            return assert!(is_durable, "{tag} was acknowledged and is not durable");
+        }
         for (contact, _) in listed(&message) {
             // A row that outlived its binding may stand beside: its removal failed.
             let mut rows = durable.bindings.iter();

@@ -5,10 +5,14 @@ use crate::sample::{
     renew, renew_until, until, with_user_agent,
 };
 use crate::support::{random::Random, wait_until};
+use busyhour::clock::UnixTime;
 use busyhour_server::{
     auth::Secret,
     registrar::BindingId,
-    store::{Account, AccountBook, AccountNews, Change, CommitError, Refused, SettingKind, Store},
+    store::{
+        Account, AccountBook, AccountNews, Change, CommitError, Refused, SettingKind, SoftState,
+        SoftStateKind, Store,
+    },
 };
 use std::{
     collections::BTreeMap,
@@ -59,6 +63,7 @@ pub const TESTS: &[(&str, Test)] = &[
         "fold",
         many_changes_of_one_binding_in_a_group_end_as_the_last,
     ),
+    ("soft", soft_states_are_kept_replaced_and_forgotten),
     ("odd", odd_characters_do_no_harm),
     ("accounts", accounts_come_change_and_go),
     ("told", changes_of_accounts_are_told_before_their_completion),
@@ -112,6 +117,32 @@ fn what_was_committed_is_loaded_again(database: &dyn Database) {
         (SettingKind::Mailbox, "100", "{}"),
         (SettingKind::Hint, "100", "bob"),
     ]));
+}
+
+fn soft_states_are_kept_replaced_and_forgotten(database: &dyn Database) {
+    let row = |id: u64, value: &str, until: u64| SoftState {
+        id: BindingId(id),
+        kind: SoftStateKind::from_name(["subscription", "publication"][id as usize % 2]).unwrap(),
+        value: value.into(),
+        granted_s: 3600,
+        expires_at: UnixTime::from_secs(until),
+    };
+    let put = |id, value, until| Change::PutSoftState(row(id, value, until));
+    let store = database.open(ROOM);
+    commit(
+        &*store,
+        vec![put(4, "a", 100), put(5, "b", 100), put(5, "c", 200)],
+    )
+    .unwrap();
+    commit(&*store, vec![put(6, "d", 300), put(7, "e", 300)]).unwrap();
+    let gone = Change::RemoveSoftState(BindingId(7));
+    commit(&*store, vec![put(6, "f", 400), gone, renew(1, 1)]).unwrap();
+    // The first has ended; the second was prolonged since, and stays.
+    store.forget(&[ended(4, 100), ended(5, 100)]);
+    database.settle(&*store);
+    let store = database.reopen(store);
+    let kept = store.load().unwrap().soft_states;
+    assert_eq!(kept, [row(5, "c", 200), row(6, "f", 400)]);
 }
 
 fn many_changes_of_one_binding_in_a_group_end_as_the_last(database: &dyn Database) {

@@ -4,7 +4,7 @@ use super::turn;
 use crate::{
     registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease},
     store::{
-        Account, Change,
+        Account, Change, SoftState,
         account::{hashes_text, hints_text},
     },
 };
@@ -16,6 +16,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 #[derive(Default)]
 pub(super) struct Group<'c> {
     bindings: BTreeMap<BindingId, End<'c>>,
+    /// `None` for those that go.
+    soft_states: BTreeMap<BindingId, Option<&'c SoftState>>,
     others: Vec<&'c Change>,
 }
 
@@ -34,6 +36,7 @@ pub(super) struct Statements {
     remove_contacts: Statement,
     remove_leases: Statement,
     remove_ended: Statement,
+    put_soft_states: Statement,
     put_account: Statement,
     /// See [`turn::ADVANCE`].
     pub(super) advance: Statement,
@@ -48,6 +51,7 @@ impl Statements {
             remove_contacts: client.prepare("DELETE FROM contact WHERE id = ANY($1)")?,
             remove_leases: client.prepare("DELETE FROM lease WHERE id = ANY($1)")?,
             remove_ended: client.prepare(REMOVE_ENDED)?,
+            put_soft_states: client.prepare(PUT_SOFT_STATES)?,
             put_account: client.prepare(PUT_ACCOUNT)?,
             advance: client.prepare(turn::ADVANCE)?,
         })
@@ -60,6 +64,8 @@ impl<'c> Group<'c> {
         for change in changes {
             match change {
                 Change::Binding(change) => group.take(change),
+                Change::PutSoftState(row) => drop(group.soft_states.insert(row.id, Some(row))),
+                Change::RemoveSoftState(id) => drop(group.soft_states.insert(*id, None)),
                 other => group.others.push(other),
             }
         }
@@ -101,6 +107,7 @@ impl<'c> Group<'c> {
             End::Put(..) | End::Removed => None,
         });
         Leases::of(renewed).write(transaction, &statements.renew_leases)?;
+        self.write_soft_states(transaction, statements)?;
         for change in &self.others {
             apply(transaction, statements, change)?;
         }
@@ -121,6 +128,32 @@ impl<'c> Group<'c> {
             transaction.execute(&statements.remove_contacts, &[&removed])?;
             transaction.execute(&statements.remove_leases, &[&removed])?;
         }
+        Ok(())
+    }
+
+    fn write_soft_states(
+        &self,
+        transaction: &mut Transaction<'_>,
+        statements: &Statements,
+    ) -> Result<(), Error> {
+        let gone = self.soft_states.iter().filter(|(_, row)| row.is_none());
+        let gone: Vec<i64> = gone.map(|(id, _)| key(*id)).collect();
+        if !gone.is_empty() {
+            transaction.execute("DELETE FROM soft_state WHERE id = ANY($1)", &[&gone])?;
+        }
+        let rows: Vec<&SoftState> = self.soft_states.values().filter_map(|row| *row).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<i64> = rows.iter().map(|row| key(row.id)).collect();
+        let kinds: Vec<&str> = rows.iter().map(|row| row.kind.name()).collect();
+        let values: Vec<Cow<'_, str>> = rows.iter().map(|row| storable(&row.value)).collect();
+        let granted: Vec<i64> = rows.iter().map(|row| row.granted_s.into()).collect();
+        let ends: Vec<i64> = rows.iter().map(|row| nanos(row.expires_at)).collect();
+        transaction.execute(
+            &statements.put_soft_states,
+            &[&ids, &kinds, &values, &granted, &ends],
+        )?;
         Ok(())
     }
 
@@ -220,6 +253,7 @@ pub(super) fn remove_ended(
     let ends = portion.iter().map(|ended| nanos(ended.expires_at));
     let ends: Vec<i64> = ends.collect();
     transaction.execute(&statements.remove_ended, &[&ids, &ends])?;
+    transaction.execute(REMOVE_ENDED_SOFT_STATES, &[&ids, &ends])?;
     Ok(())
 }
 
@@ -239,7 +273,7 @@ fn apply(
         Change::RemoveSetting { kind, name } => {
             transaction.execute(REMOVE_SETTING, &[&kind.name(), name])?;
         }
-        Change::Binding(_) => {}
+        Change::Binding(_) | Change::PutSoftState(_) | Change::RemoveSoftState(_) => {}
     }
     Ok(())
 }
@@ -303,6 +337,14 @@ const REMOVE_ENDED: &str = "WITH gone AS (DELETE FROM lease \
     USING unnest($1::bigint[], $2::bigint[]) AS ended (id, expires_at_ns) \
     WHERE lease.id = ended.id AND lease.expires_at_ns = ended.expires_at_ns RETURNING lease.id) \
     DELETE FROM contact USING gone WHERE contact.id = gone.id";
+const PUT_SOFT_STATES: &str = "INSERT INTO soft_state \
+    (id, kind, value, granted_s, expires_at_ns) \
+    SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) \
+    ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, value = excluded.value, \
+    granted_s = excluded.granted_s, expires_at_ns = excluded.expires_at_ns";
+const REMOVE_ENDED_SOFT_STATES: &str = "DELETE FROM soft_state \
+    USING unnest($1::bigint[], $2::bigint[]) AS ended (id, expires_at_ns) \
+    WHERE soft_state.id = ended.id AND soft_state.expires_at_ns = ended.expires_at_ns";
 pub(super) const PUT_ACCOUNT: &str = "INSERT INTO account \
     (username, realm, password, hashes, contacts_max, mailbox, hints) \
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (username, realm) DO UPDATE SET \

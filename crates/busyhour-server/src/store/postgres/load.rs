@@ -4,7 +4,8 @@ use super::PostgresOptions;
 use crate::{
     registrar::{BindingId, Contact, ContactParts, Flow, Lease},
     store::{
-        Account, AccountNews, Contents, SettingKind, StoreError, StoredBinding,
+        Account, AccountNews, Contents, SettingKind, SoftState, SoftStateKind, StoreError,
+        StoredBinding,
         account::{hints_of_row, secret_of_row},
         feed::are_names_kept,
     },
@@ -22,6 +23,7 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
     let mut snapshot = snapshot(&mut client).map_err(wrap)?;
     Ok(Contents {
         bindings: bindings(&mut snapshot, options)?,
+        soft_states: soft_states(&mut snapshot).map_err(wrap)?,
         accounts: accounts(&mut snapshot).map_err(wrap)?,
         account_revision: revision(&mut snapshot, REVISION).map_err(wrap)?,
         settings: settings(&mut snapshot).map_err(wrap)?,
@@ -154,6 +156,26 @@ fn account(row: &Row) -> Result<Account, Error> {
     })
 }
 
+/// A kind that is not known here is of a newer version, and as good as absent.
+fn soft_states(snapshot: &mut Transaction<'_>) -> Result<Vec<SoftState>, Error> {
+    let mut rows = snapshot.query_raw(SOFT_STATES, None::<i64>)?;
+    let mut soft_states = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Some(kind) = SoftStateKind::from_name(row.try_get(1)?) else {
+            continue;
+        };
+        let (granted_s, expires_at_ns): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
+        soft_states.push(SoftState {
+            id: BindingId(row.try_get::<_, i64>(0)?.cast_unsigned()),
+            kind,
+            value: row.try_get::<_, &str>(2)?.into(),
+            granted_s: u32::try_from(granted_s).unwrap_or(0),
+            expires_at: UnixTime::from_nanos(u64::try_from(expires_at_ns).unwrap_or(0)),
+        });
+    }
+    Ok(soft_states)
+}
+
 type Settings = BTreeMap<(SettingKind, String), String>;
 
 /// A kind that is not known here is of a newer version, and as good as absent.
@@ -170,6 +192,8 @@ fn settings(snapshot: &mut Transaction<'_>) -> Result<Settings, Error> {
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
     remote, local, cseq, granted_s, expires_at_ns, removed \
     FROM contact JOIN lease USING (id) ORDER BY id";
+const SOFT_STATES: &str =
+    "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
     FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\"";
 const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \

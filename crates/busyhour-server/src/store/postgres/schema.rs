@@ -147,4 +147,13 @@ const MIGRATIONS: &[&str] = &[
     CREATE TRIGGER account_truncated AFTER TRUNCATE ON account
         FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
 ",
+    "
+    CREATE TABLE soft_state (
+        id BIGINT PRIMARY KEY,
+        kind TEXT NOT NULL,
+        value TEXT NOT NULL,
+        granted_s BIGINT NOT NULL,
+        expires_at_ns BIGINT NOT NULL
+    );
+",
 ];

@@ -3,7 +3,7 @@
 use super::{StoreError, sqlite_error};
 use crate::registrar::{BindingId, Contact, ContactParts, Flow, Lease};
 use crate::store::{
-    Account, AccountNews, Contents, SettingKind, StoredBinding,
+    Account, AccountNews, Contents, SettingKind, SoftState, SoftStateKind, StoredBinding,
     account::{hints_of_row, secret_of_row},
     feed::are_names_kept,
 };
@@ -18,6 +18,7 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
     let snapshot = connection.transaction().map_err(wrap)?;
     Ok(Contents {
         bindings: bindings(&snapshot, path)?,
+        soft_states: soft_states(&snapshot).map_err(wrap)?,
         accounts: accounts(&snapshot).map_err(wrap)?,
         account_revision: revision(&snapshot).map_err(wrap)?,
         settings: settings(&snapshot).map_err(wrap)?,
@@ -141,6 +142,27 @@ fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
     })
 }
 
+/// A kind that is not known here is of a newer version, and as good as absent.
+fn soft_states(snapshot: &Transaction<'_>) -> rusqlite::Result<Vec<SoftState>> {
+    let mut statement = snapshot.prepare(SOFT_STATES)?;
+    let mut rows = statement.query([])?;
+    let mut soft_states = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Some(kind) = SoftStateKind::from_name(row.get_ref(1)?.as_str()?) else {
+            continue;
+        };
+        let expires_at_ns: i64 = row.get(4)?;
+        soft_states.push(SoftState {
+            id: BindingId(row.get::<_, i64>(0)?.cast_unsigned()),
+            kind,
+            value: row.get_ref(2)?.as_str()?.into(),
+            granted_s: row.get(3)?,
+            expires_at: UnixTime::from_nanos(u64::try_from(expires_at_ns).unwrap_or(0)),
+        });
+    }
+    Ok(soft_states)
+}
+
 type Settings = BTreeMap<(SettingKind, String), String>;
 
 /// A kind that is not known here is of a newer version, and as good as absent.
@@ -159,6 +181,8 @@ fn settings(snapshot: &Transaction<'_>) -> rusqlite::Result<Settings> {
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
     remote, local, cseq, granted_s, expires_at_ns, removed \
     FROM contact JOIN lease USING (id) ORDER BY id";
+const SOFT_STATES: &str =
+    "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
     FROM account ORDER BY username, realm";
 const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \

@@ -134,6 +134,15 @@ const MIGRATIONS: &[&str] = &[
             SELECT count, old.username, old.realm FROM revision WHERE name = 'account';
     END;
 ",
+    "
+    CREATE TABLE soft_state (
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        value TEXT NOT NULL,
+        granted_s INTEGER NOT NULL,
+        expires_at_ns INTEGER NOT NULL
+    );
+",
 ];
 
 #[cfg(test)]

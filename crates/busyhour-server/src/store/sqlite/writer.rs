@@ -3,7 +3,7 @@
 use super::{files::Files, load};
 use crate::registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use crate::store::{
-    Account, AccountNews, Change, CommitError,
+    Account, AccountNews, Change, CommitError, SoftState,
     account::{hashes_text, hints_text},
     feed::{AccountFeed, Pace},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
@@ -184,6 +184,8 @@ fn changes_of(group: &[Batch]) -> impl Iterator<Item = &Change> {
 fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
     match change {
         Change::Binding(change) => apply_binding(connection, change),
+        Change::PutSoftState(row) => put_soft_state(connection, row),
+        Change::RemoveSoftState(id) => execute(connection, REMOVE_SOFT_STATE, &[&key(*id)]),
         Change::PutAccount(account) => put_account(connection, account),
         Change::RemoveAccount { username, realm } => {
             remove_account(connection, username, realm).map(drop)
@@ -220,9 +222,20 @@ fn apply_binding(connection: &Connection, change: &BindingChange) -> rusqlite::R
 fn remove_ended(connection: &Connection, ended: EndedBinding) -> rusqlite::Result<()> {
     let (id, expires_at) = (key(ended.id), nanos(ended.expires_at));
     match cached(connection, REMOVE_ENDED_LEASE)?.execute([id, expires_at])? {
-        0 => Ok(()),
+        0 => execute(connection, REMOVE_ENDED_SOFT_STATE, &[&id, &expires_at]),
         _ => execute(connection, REMOVE_CONTACT, &[&id]),
     }
+}
+
+fn put_soft_state(connection: &Connection, row: &SoftState) -> rusqlite::Result<()> {
+    cached(connection, PUT_SOFT_STATE)?.execute(params![
+        key(row.id),
+        row.kind.name(),
+        row.value,
+        row.granted_s,
+        nanos(row.expires_at),
+    ])?;
+    Ok(())
 }
 
 fn put_contact(
@@ -325,6 +338,10 @@ const RENEW_LEASE: &str = "UPDATE lease \
 const REMOVE_CONTACT: &str = "DELETE FROM contact WHERE id = ?1";
 const REMOVE_LEASE: &str = "DELETE FROM lease WHERE id = ?1";
 const REMOVE_ENDED_LEASE: &str = "DELETE FROM lease WHERE id = ?1 AND expires_at_ns = ?2";
+const PUT_SOFT_STATE: &str = "INSERT OR REPLACE INTO soft_state \
+    (id, kind, value, granted_s, expires_at_ns) VALUES (?1, ?2, ?3, ?4, ?5)";
+const REMOVE_SOFT_STATE: &str = "DELETE FROM soft_state WHERE id = ?1";
+const REMOVE_ENDED_SOFT_STATE: &str = "DELETE FROM soft_state WHERE id = ?1 AND expires_at_ns = ?2";
 const PUT_ACCOUNT: &str = "INSERT INTO account \
     (username, realm, password, hashes, contacts_max, mailbox, hints) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (username, realm) DO UPDATE SET \

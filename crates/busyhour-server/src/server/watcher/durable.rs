@@ -1,0 +1,280 @@
+//! Subscriptions that outlive the process: each is a row of the store.
+//!
+//! The 200 to a SUBSCRIBE leaves after the row is durable, and with it begins the
+//! feed, so that the first NOTIFY follows the 200. A refresh is taken in when its
+//! row is durable, too; until then everything goes on as before. What ends is
+//! forgotten like a binding: at leisure, and only the row that ended.
+//!
+//! Where the store makes nobody wait there are no rows, and after a restart the
+//! first request of a watcher is answered 481, which tells it to begin anew.
+
+use super::{Inner, Watcher};
+use crate::{
+    proto::sip::Message,
+    registrar::{BindingId, Refusal},
+    server::{core::Core, job::Arrival},
+    store::{Change, CommitError, Refused, SoftState, SoftStateKind},
+    watch::{End, Subscribe, Subscription, write_accepted},
+};
+use busyhour::{
+    buffer::Buffer,
+    clock::Instant,
+    task::{Executor, Task},
+};
+use std::{sync::Arc, time::Duration};
+
+type Fate = Result<(), CommitError>;
+
+impl Watcher {
+    /// Has a new subscription stored, then answers its SUBSCRIBE and starts it.
+    pub(in crate::server) fn begin(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        granted_s: u32,
+        arrival: Arrival,
+        answer: Buffer,
+    ) {
+        let value = self.lock().subscription.stored();
+        let row = core.soft_state(core.next_binding_id(), KIND, value, granted_s);
+        let (watcher, stored, waiting) = (self.clone(), row.clone(), arrival.clone());
+        let begun = move |fate| watcher.begun(fate, &stored, &waiting, answer);
+        if self.commit(core, row, begun).is_err() {
+            self.give_up(core);
+            core.fail_arrival(&arrival);
+        }
+    }
+
+    fn begun(self: &Arc<Self>, fate: Fate, row: &SoftState, arrival: &Arrival, answer: Buffer) {
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        if fate.is_err() {
+            self.give_up(&core);
+            return core.fail_arrival(arrival);
+        }
+        self.lock().row = Some(row.ended());
+        let Ok(message) = Message::parse(&arrival.datagram) else {
+            return;
+        };
+        let flow = core.answer_flow(&message, arrival.flow);
+        core.accept(arrival.transaction, flow, answer);
+        self.start(&core);
+    }
+
+    /// Nobody was told that it exists.
+    fn give_up(&self, core: &Core) {
+        let mut state = self.lock();
+        state.is_over = true;
+        state.alarm.clear(core.runtime().timers());
+        core.watchers().remove(self.id);
+    }
+
+    /// Has a refresh stored before it is taken in. One at a time: whoever sends
+    /// the next before the answer is asked to come again.
+    pub(super) fn prolong(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        state: &mut Inner,
+        subscribe: &Subscribe<'_>,
+        arrival: &Arrival,
+    ) {
+        if state.is_storing {
+            return core.drop_arrival(arrival);
+        }
+        let value = state.subscription.stored_after(subscribe);
+        let known = state.row.as_ref().map(|row| row.id);
+        let id = known.unwrap_or_else(|| core.next_binding_id());
+        let row = core.soft_state(id, KIND, value, subscribe.granted_s);
+        let (watcher, stored, waiting) = (self.clone(), row.clone(), arrival.clone());
+        let prolonged = move |fate| {
+            watcher.with(|core, state| watcher.prolonged(core, state, fate, &stored, &waiting));
+        };
+        state.is_storing = self.commit(core, row, prolonged).is_ok();
+        if !state.is_storing {
+            core.fail_arrival(arrival);
+        }
+    }
+
+    fn prolonged(
+        &self,
+        core: &Core,
+        state: &mut Inner,
+        fate: Fate,
+        row: &SoftState,
+        arrival: &Arrival,
+    ) {
+        state.is_storing = false;
+        if fate.is_err() {
+            return core.fail_arrival(arrival);
+        }
+        match state.is_over {
+            true => core.store().forget(&[row.ended()]),
+            false => state.row = Some(row.ended()),
+        }
+        // It was parsed when it arrived, so it parses again.
+        let Ok(message) = Message::parse(&arrival.datagram) else {
+            return;
+        };
+        if let Err(refusal) = self.take_refresh(core, state, &message, arrival) {
+            core.refuse_subscription(&message, arrival.flow, arrival.transaction, &refusal);
+        }
+    }
+
+    /// Without a buffer for the answer nothing is done: the watcher asks again,
+    /// in the same words.
+    pub(super) fn take_refresh(
+        &self,
+        core: &Core,
+        state: &mut Inner,
+        message: &Message<'_>,
+        arrival: &Arrival,
+    ) -> Result<(), Refusal> {
+        if state.is_over {
+            return Err(Refusal::NoSubscription);
+        }
+        let subscribe = Subscribe::read(message, &core.config().watch, arrival.flow)?;
+        let subscription = &mut state.subscription;
+        subscription.check_refresh(&subscribe, core.now())?;
+        let (granted_s, flow) = (subscribe.granted_s, arrival.flow);
+        let answer = core.write(|out| write_accepted(out, message, subscription, granted_s, flow));
+        let Some(answer) = answer else {
+            core.abandon(arrival.transaction);
+            return Ok(());
+        };
+        subscription.refresh(&subscribe, core.now())?;
+        core.counters().watch.refreshed.increment();
+        core.accept(arrival.transaction, core.answer_flow(message, flow), answer);
+        Ok(())
+    }
+
+    /// Calls `then` with the fate of the row, on the watcher's serializer. Should the
+    /// pool have ended, then on the store's thread: the fate must not be forgotten.
+    fn commit(
+        self: &Arc<Self>,
+        core: &Core,
+        row: SoftState,
+        then: impl FnOnce(Fate) + Send + 'static,
+    ) -> Result<(), Refused> {
+        let watcher = self.clone();
+        let done = move |fate| {
+            let task = Task::new(move || then(fate));
+            if let Err(rejected) = watcher.serializer.execute_turn(task) {
+                rejected.task.run();
+            }
+        };
+        let put = vec![Change::PutSoftState(row)];
+        core.store().commit(put, Box::new(done))
+    }
+
+    /// Ends with the server; the row that goes with it. Where an earlier NOTIFY is
+    /// still on its way nothing can be told, so the row stays: the watcher is told
+    /// after the restart.
+    fn end_with_server(self: &Arc<Self>) -> Option<BindingId> {
+        let mut row = None;
+        self.with(|core, state| {
+            state.subscription.end(End::Deactivated, core.now());
+            self.send(core, state);
+            let is_told = state.subscription.tells_its_end();
+            row = state.row.as_ref().filter(|_| is_told).map(|row| row.id);
+        });
+        row
+    }
+
+    /// One that is brought back.
+    fn restored(
+        core: &Arc<Core>,
+        subscription: Subscription,
+        row: &SoftState,
+    ) -> Option<Arc<Self>> {
+        let tag = subscription.dialog().local_tag().to_owned();
+        let id = Self::id_in_tag(&tag)?;
+        let watcher = Self::new(id, &tag, core, subscription);
+        watcher.lock().row = Some(row.ended());
+        Some(Arc::new(watcher))
+    }
+}
+
+impl Core {
+    /// The row of something that lasts `granted_s` seconds from now on.
+    pub(in crate::server) fn soft_state(
+        &self,
+        id: BindingId,
+        kind: SoftStateKind,
+        value: String,
+        granted_s: u32,
+    ) -> SoftState {
+        SoftState {
+            id,
+            kind,
+            value: value.into(),
+            granted_s,
+            expires_at: self.moment().unix + Duration::from_secs(granted_s.into()),
+        }
+    }
+
+    /// Brings stored subscriptions back, each with what is left of its life, and
+    /// has each told the whole state, one after the other: what has changed while
+    /// nobody was there is told to all of them, and they must not answer at once.
+    /// Limits do not hold here: what was acknowledged is kept.
+    pub(in crate::server) fn restore_subscriptions(self: &Arc<Self>, rows: Vec<SoftState>) {
+        let at = self.moment();
+        let mut told_at = at.now;
+        let mut over = Vec::new();
+        let mut back = Vec::new();
+        for row in rows {
+            let remaining = row.remaining(at.unix);
+            if remaining.is_zero() {
+                over.push(row.ended());
+                continue;
+            }
+            match self.restore_subscription(&row, remaining, told_at) {
+                Ok(watcher) => back.push(watcher),
+                Err(reason) => {
+                    tracing::warn!(row = row.id.0, reason, "a subscription is not brought back");
+                    over.push(row.ended());
+                }
+            }
+            told_at = told_at + TOLD_PACE;
+        }
+        // All are there before the first begins, so that none gets the id of another.
+        back.iter().for_each(|watcher| watcher.start(self));
+        self.store().forget(&over);
+    }
+
+    fn restore_subscription(
+        self: &Arc<Self>,
+        row: &SoftState,
+        remaining: Duration,
+        told_at: Instant,
+    ) -> Result<Arc<Watcher>, String> {
+        let (watch, advertised) = (&self.config().watch, self.config().advertised);
+        let ends_at = self.now() + remaining;
+        let age = Duration::from_secs(row.granted_s.into()).saturating_sub(remaining);
+        let subscription =
+            Subscription::restore(&row.value, age, watch, advertised, ends_at, told_at);
+        let subscription = subscription.map_err(|reason| reason.to_string())?;
+        let watcher = Watcher::restored(self, subscription, row);
+        let watcher = watcher.ok_or("its tag is none of ours")?;
+        self.watchers().put_back(&watcher);
+        self.counters().watch.restored.increment();
+        Ok(watcher)
+    }
+
+    /// Tells every watcher to come again, and has the rows removed of those that
+    /// could be told.
+    pub(in crate::server) fn end_subscriptions(&self) {
+        let watchers = self.watchers().all();
+        let rows = watchers.iter().filter_map(Watcher::end_with_server);
+        let changes: Vec<_> = rows.map(Change::RemoveSoftState).collect();
+        for portion in changes.chunks(PORTION_LEN) {
+            // What stays is brought back, and its watcher says that it is over.
+            let _ = self.store().commit(portion.to_vec(), Box::new(|_| ()));
+        }
+    }
+}
+
+const KIND: SoftStateKind = SoftStateKind::Subscription;
+/// Four thousand watchers in a second: each answers, and some begin anew.
+const TOLD_PACE: Duration = Duration::from_micros(250);
+/// Rows that go in one batch.
+const PORTION_LEN: usize = 1000;

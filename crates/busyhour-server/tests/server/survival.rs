@@ -1,0 +1,158 @@
+//! Subscriptions go on after a crash, as bindings do.
+
+use crate::{Fixture, exchange::ok, open_config, register, subscribe, to_tag};
+use busyhour_server::{proto::sip::Message, store::DiskBehaviour};
+
+#[test]
+fn a_subscription_is_answered_when_it_is_durable_and_not_before() {
+    let mut server = Fixture::open();
+    server.receive(&subscribe(1, "", PRESENCE));
+    assert_eq!(server.sent(), [""; 0], "the disk has not answered");
+    server.settle();
+    let sent = server.sent();
+    assert!(sent[0].starts_with("SIP/2.0 200 OK\r\n"), "{sent:?}");
+    assert!(sent[1].starts_with("NOTIFY "), "{sent:?}");
+    assert_eq!(server.disk.contents().soft_states.len(), 1);
+    server.receive(&ok(&sent[1]));
+    server.receive(&subscribe(2, &to_tag(&sent[0]), PRESENCE));
+    assert_eq!(server.sent(), [""; 0], "nor has it of the refresh");
+    server.settle();
+    assert!(server.sent()[0].starts_with("SIP/2.0 200 OK\r\n"));
+}
+
+#[test]
+fn what_the_disk_refuses_is_503_and_leaves_what_was_there() {
+    let mut server = Fixture::open();
+    server.disk.set_behaviour(FAILING);
+    server.ask(&subscribe(1, "", PRESENCE));
+    let sent = server.sent();
+    assert!(sent[0].starts_with("SIP/2.0 503 "), "{sent:?}");
+    assert_eq!((sent.len(), server.stats().watch.watcher_count), (1, 0));
+
+    server.disk.set_behaviour(DiskBehaviour::default());
+    let tag = watch(&mut server);
+    server.disk.set_behaviour(FAILING);
+    server.ask(&subscribe(3, &tag, PRESENCE));
+    assert!(server.sent()[0].starts_with("SIP/2.0 503 "));
+    assert_eq!(server.stats().watch.watcher_count, 1);
+}
+
+#[test]
+fn watchers_are_told_the_whole_state_after_a_crash_and_every_change_after_that() {
+    let mut server = Fixture::open();
+    let tag = watch(&mut server);
+    server.pass(100);
+    server.restart(open_config());
+    assert_eq!(server.stats().watch.restored, 1);
+    server.pass(1);
+    let told = server.sent();
+    assert_eq!(
+        told.len(),
+        2,
+        "sent again after 500 ms, and no more: {told:?}"
+    );
+    assert!(told[0].contains("<basic>closed</basic>"), "{told:?}");
+    assert!(told[0].contains("Subscription-State: active;expires=500\r\n"));
+    let before = cseq(&told[0]);
+    assert!(before > 1, "higher than all that were used");
+    server.receive(&ok(&told[0]));
+
+    server.ask(&register(1, "Contact: <sip:a@192.0.2.7>"));
+    let sent = server.sent();
+    assert!(sent[1].contains("<basic>open</basic>"), "{sent:?}");
+    assert_eq!(cseq(&sent[1]), before + 1);
+    server.receive(&ok(&sent[1]));
+
+    server.ask(&subscribe(3, &tag, PRESENCE));
+    assert!(server.sent()[0].starts_with("SIP/2.0 200 OK\r\n"));
+    // A second crash does not use the numbers of the first life again.
+    server.restart(open_config());
+    server.pass(1);
+    assert!(cseq(&server.sent()[0]) > before + 2);
+    // A new one has another tag, though ids go on.
+    let other = subscribe(9, "", PRESENCE).replace("Call-ID: watch", "Call-ID: other");
+    server.ask(&other);
+    assert_ne!(to_tag(&server.sent()[0]), tag);
+}
+
+#[test]
+fn many_watchers_are_told_one_after_the_other_after_a_crash() {
+    const WATCHERS: usize = 400;
+    let mut server = Fixture::open();
+    for number in 0..WATCHERS {
+        let request = subscribe(1, "", PRESENCE);
+        let request = request.replace("Call-ID: watch", &format!("Call-ID: watch{number}"));
+        server.ask(&request.replace("z9hG4bKs1", &format!("z9hG4bKs1{number}")));
+        let sent = server.sent();
+        server.receive(&ok(&sent[1]));
+    }
+    server.restart(open_config());
+    let simulation = server.runtime.simulation().unwrap();
+    simulation.run_for(std::time::Duration::from_millis(50));
+    let early = server.sent().len();
+    assert!((190..=210).contains(&early), "{early} of them after 50 ms");
+    simulation.run_for(std::time::Duration::from_millis(60));
+    assert_eq!(early + server.sent().len(), WATCHERS);
+}
+
+#[test]
+fn what_has_ended_is_not_brought_back_and_its_row_goes() {
+    let mut server = Fixture::open();
+    let tag = watch(&mut server);
+    server.ask(&subscribe(3, &tag, "Event: presence\r\nExpires: 0"));
+    let sent = server.sent();
+    server.receive(&ok(&sent[1]));
+    server.settle();
+    assert!(server.disk.contents().soft_states.is_empty());
+
+    watch(&mut server);
+    let lived = server.disk.contents().soft_states.len();
+    server.pass(700);
+    server.restart(open_config());
+    assert_eq!((lived, server.stats().watch.restored), (1, 0));
+    server.settle();
+    assert!(server.disk.contents().soft_states.is_empty());
+}
+
+#[test]
+fn after_a_gentle_end_watchers_begin_anew() {
+    let mut server = Fixture::open();
+    watch(&mut server);
+    server.server.shutdown(std::time::Duration::ZERO);
+    server.simulation().run_until_idle();
+    let told = server.sent();
+    assert!(
+        told[0].contains("terminated;reason=deactivated"),
+        "{told:?}"
+    );
+    server.settle();
+    assert!(server.disk.contents().soft_states.is_empty());
+}
+
+/// Subscribes and answers the first NOTIFY; the tag of the subscription.
+fn watch(server: &mut Fixture) -> String {
+    let branch = format!("z9hG4bKn{}", server.stats().watch.requests);
+    let request = subscribe(1, "", PRESENCE).replace("z9hG4bKs1", &branch);
+    server.ask(&request);
+    let sent = server.sent();
+    server.receive(&ok(&sent[1]));
+    to_tag(&sent[0])
+}
+
+fn cseq(request: &str) -> u32 {
+    let message = Message::parse(request.as_bytes()).unwrap();
+    message.cseq().unwrap().number
+}
+
+const PRESENCE: &str = "Event: presence\r\nExpires: 600";
+const FAILING: DiskBehaviour = DiskBehaviour {
+    failures_per_mille: 1000,
+    ..ORDINARY
+};
+const ORDINARY: DiskBehaviour = DiskBehaviour {
+    transaction_min: std::time::Duration::from_micros(200),
+    transaction_max: std::time::Duration::from_millis(20),
+    removal_delay_max: std::time::Duration::from_secs(1),
+    failures_per_mille: 0,
+    queue_capacity: 65_536,
+};
