@@ -83,7 +83,7 @@ impl Dialog {
     pub(super) fn restore(
         stored: StoredDialog,
         age: Duration,
-        advertised: Option<SocketAddr>,
+        advertised: Advertised,
     ) -> Result<Self, NotRestored> {
         let flow = Flow::from_texts(&stored.local, &stored.remote);
         let no_flow = || NotRestored::Flow(stored.local.clone(), stored.remote.clone());

@@ -144,7 +144,7 @@ impl Subscription {
         stored: &str,
         age: Duration,
         policy: &Policy,
-        advertised: Option<SocketAddr>,
+        advertised: Advertised,
         expires_at: Instant,
         told_at: Instant,
     ) -> Result<Self, NotRestored> {

@@ -247,7 +247,7 @@ impl Core {
         remaining: Duration,
         told_at: Instant,
     ) -> Result<Arc<Watcher>, String> {
-        let (watch, advertised) = (&self.config().watch, self.config().advertised);
+        let (watch, advertised) = (&self.config().watch, self.config().advertised.clone());
         let ends_at = self.now() + remaining;
         let age = Duration::from_secs(row.granted_s.into()).saturating_sub(remaining);
         let subscription =
