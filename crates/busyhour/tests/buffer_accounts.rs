@@ -53,6 +53,42 @@ fn one_in_three_buffers_is_traced_until_it_is_released() {
 }
 
 #[test]
+fn exactly_every_nth_buffer_is_traced_whatever_its_length() {
+    for one_in in [1, 2, 15, 16, 17, 20, 33, 100] {
+        for len in [10, 100_000] {
+            let pool = BufferPool::builder().trace_one_in(one_in).build().unwrap();
+            for nth in 1..=200 {
+                let held = pool.copy_from(&vec![0; len]).unwrap();
+                let is_traced = pool.dump().oldest[0].trace.is_some();
+                assert_eq!(is_traced, nth % one_in == 0, "one in {one_in}, {nth}");
+                drop(held);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_high_water_of_the_budget_stays_when_the_memory_comes_back() {
+    const LONG: u64 = 131_072;
+    let pool = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+    let used = || (pool.stats().used_bytes, pool.stats().used_bytes_high_water);
+    assert_eq!(used(), (0, 0));
+    let mut held: Vec<Buffer> = Vec::new();
+    for count in 1..=3 {
+        held.push(pool.copy_from(&[0; 100_000]).unwrap());
+        assert_eq!(used(), (count * LONG, count * LONG));
+    }
+    held.truncate(1);
+    assert_eq!(used(), (LONG, 3 * LONG));
+    held.push(pool.copy_from(&[0; 100_000]).unwrap());
+    assert_eq!(used(), (2 * LONG, 3 * LONG));
+    assert!(pool.alloc(1 << 20).is_err(), "over the budget");
+    assert_eq!(used().1, 3 * LONG, "what was refused was not used");
+    held.extend((0..3).map(|_| pool.copy_from(&[0; 100_000]).unwrap()));
+    assert_eq!(used(), (5 * LONG, 5 * LONG));
+}
+
+#[test]
 fn a_burst_gives_its_memory_back() {
     let pool = BufferPool::builder().build().unwrap();
     let burst: Vec<Buffer> = (0..100_000)

@@ -21,6 +21,7 @@ pub(super) struct Cache {
     cached_bytes: usize,
     /// Openings until the rare work is due again.
     until_rare: u32,
+    /// Openings from then on until one is traced; 0 when that one is.
     until_trace: u32,
     stacks: Box<[Stack; CLASS_COUNT]>,
     counters: Arc<Counters>,
@@ -33,7 +34,7 @@ impl Cache {
             store_id: store.id(),
             cached_bytes: 0,
             until_rare: 1,
-            until_trace: store.watch().trace_one_in(),
+            until_trace: store.watch().trace_one_in() - 1,
             stacks: Box::new(std::array::from_fn(|_| Stack::new())),
             counters: store.enlist(),
             store,
@@ -87,12 +88,12 @@ impl Cache {
         let watch = self.store.watch();
         watch.look_at_clock();
         let one_in = watch.trace_one_in();
-        self.until_rare = RARE_INTERVAL.min(one_in);
-        self.until_trace = self.until_trace.saturating_sub(self.until_rare);
         let is_due = self.until_trace == 0;
         if is_due {
             self.until_trace = one_in;
         }
+        self.until_rare = RARE_INTERVAL.min(self.until_trace);
+        self.until_trace -= self.until_rare;
         is_due && one_in != Watch::TRACE_NONE
     }
 
@@ -132,6 +133,19 @@ impl Cache {
             self.store.put_blocks(class, surplus);
         }
     }
+}
+
+/// Drops this thread's cache of a pool that has ended, with its lease on the
+/// pool's memory.
+#[cold]
+pub(super) fn forget(store_id: u64) {
+    // A thread that is ending, or is inside of its caches, drops it later.
+    let forgotten = CACHES.try_with(|caches| {
+        let mut caches = caches.try_borrow_mut().ok()?;
+        let position = caches.iter().position(|cache| cache.store_id == store_id)?;
+        Some(caches.swap_remove(position))
+    });
+    drop(forgotten);
 }
 
 impl Drop for Cache {

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    Error,
+    Error, cache,
     region::Place,
     size_class::BLOCK_BYTES_MIN,
     slot::{Remaining, Slot},
@@ -129,13 +129,14 @@ impl Buffer {
     /// When the range ends past the end or before its own start, as slicing does.
     /// Ranges from outside belong in [`Buffer::slice_ref`].
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        let after = |index: usize| index.checked_add(1).expect("a range ends past the end");
         let start = match range.start_bound() {
             Bound::Included(start) => *start,
-            Bound::Excluded(before) => before + 1,
+            Bound::Excluded(before) => after(*before),
             Bound::Unbounded => 0,
         };
         let end = match range.end_bound() {
-            Bound::Included(last) => last + 1,
+            Bound::Included(last) => after(*last),
             Bound::Excluded(end) => *end,
             Bound::Unbounded => self.len,
         };
@@ -337,12 +338,14 @@ impl Drop for Block {
         if self.slot().drop_one_of_several() {
             return;
         }
-        match self.store {
-            // SAFETY: as for the slot. The store stays alive for the whole
-            // call, although the handle goes in the middle of it: it takes a
-            // lease first.
-            Some(store) => unsafe { store.as_ref() }.drop_handle(self.slot()),
-            None => self.drop_adopted(),
+        let Some(store) = self.store else {
+            return self.drop_adopted();
+        };
+        // SAFETY: as for the slot. The store stays alive for the whole call,
+        // although the handle goes in the middle of it: it takes a lease first.
+        let outlived = unsafe { store.as_ref() }.drop_handle(self.slot());
+        if let Some(store_id) = outlived {
+            cache::forget(store_id);
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::{
-    Buffer, BufferMut, Dump, Error,
+    Buffer, BufferMut, Dump, Error, cache,
     store::Store,
     watch::{UNOWNED, Watch},
     word::Hold,
@@ -221,8 +221,9 @@ impl BufferPoolBuilder {
     }
 
     /// Keeps a backtrace of where one in `count` buffers is opened, for as
-    /// long as it lives, for [`BufferPool::dump`]. Capturing one costs
-    /// microseconds. None are kept unless told.
+    /// long as it lives, for [`BufferPool::dump`]: each thread traces every
+    /// `count`th buffer that it opens, of whatever length. Capturing one
+    /// costs microseconds. None are kept unless told.
     pub fn trace_one_in(mut self, count: u32) -> Self {
         self.trace_one_in = count.clamp(1, Watch::TRACE_NONE);
         self
@@ -257,6 +258,7 @@ struct Open(Arc<Store>);
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.close();
+        cache::forget(self.0.id());
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Region {
     /// For each first granule how many belong together.
     joined: Table<AtomicU32>,
     range_shift: u32,
+    /// The unit in which the system takes memory back.
+    page_bytes: usize,
 }
 
 /// Which range: a size class, or the granules of long buffers.
@@ -46,6 +48,11 @@ pub(super) struct Place(usize);
 impl Region {
     /// Reserves room for `budget_bytes` in each class.
     pub(super) fn reserve(budget_bytes: u64) -> Result<Self, Error> {
+        Self::reserve_with_pages(budget_bytes, page_bytes())
+    }
+
+    /// As [`Region::reserve`], on a system with pages of `page_bytes`.
+    fn reserve_with_pages(budget_bytes: u64, page_bytes: usize) -> Result<Self, Error> {
         let refused = Error::NoAddressSpace { budget_bytes };
         if budget_bytes > BUDGET_BYTES_MAX {
             return Err(refused);
@@ -62,6 +69,7 @@ impl Region {
             heads: Table::reserve(granule_count).ok_or(refused)?,
             joined: Table::reserve(granule_count).ok_or(refused)?,
             range_shift,
+            page_bytes,
         })
     }
 
@@ -164,15 +172,26 @@ impl Region {
         self.blocks.as_mut_ptr().wrapping_add(offset)
     }
 
+    /// Whether pieces of `len` bytes, one after the other from the start of a
+    /// range, can be given back one by one: each ends where a page ends.
+    pub(super) fn takes_back(&self, len: usize) -> bool {
+        len.is_multiple_of(self.page_bytes)
+    }
+
     /// Gives the memory of `len` bytes from the block at `place` back to the
-    /// operating system. The bytes read as zero afterwards.
+    /// operating system, but for pages that others have a part in. The bytes
+    /// that were given back read as zero afterwards.
     ///
     /// # Safety
     ///
     /// Nobody holds a block in there, and nobody can open one meanwhile.
     pub(super) unsafe fn give_back(&self, place: Place, len: usize) {
         let offset = self.block(place) as usize - self.blocks.as_ptr() as usize;
-        // SAFETY: the range is inside the mapping, and by the caller's word no
+        let Some((offset, len)) = whole_pages(offset, len, self.page_bytes) else {
+            return;
+        };
+        // SAFETY: the range is inside the mapping, begins and ends with a page
+        // so that the system takes no byte more, and by the caller's word no
         // reference into it exists.
         let outcome = unsafe {
             self.blocks
@@ -256,6 +275,31 @@ impl Stripes for BlockStripes<'_> {
     }
 }
 
+/// The whole pages among the `len` bytes from `offset` on, as offset and
+/// length; `None` if there is no such page. Offset 0 begins a page.
+fn whole_pages(offset: usize, len: usize, page_bytes: usize) -> Option<(usize, usize)> {
+    let first = offset.next_multiple_of(page_bytes);
+    let end = (offset + len) / page_bytes * page_bytes;
+    (first < end).then(|| (first, end - first))
+}
+
+/// The system's page size.
+#[cfg(target_os = "linux")]
+fn page_bytes() -> usize {
+    // SAFETY: it reads a constant of the system.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).map_or(PAGE_BYTES_MAX, |bytes| bytes.max(1))
+}
+
+/// No smaller than the system's page size, whatever that is.
+#[cfg(not(target_os = "linux"))]
+fn page_bytes() -> usize {
+    PAGE_BYTES_MAX
+}
+
+/// The largest pages that systems are built with; a multiple of all smaller ones.
+const PAGE_BYTES_MAX: usize = 64 * 1024;
+
 /// Twice the budget, so that holes between long buffers do not use it up.
 const GRANULE_RANGE_COUNT: usize = 2;
 const RANGE_COUNT: usize = CLASS_COUNT + GRANULE_RANGE_COUNT;
@@ -280,6 +324,40 @@ mod tests {
                 assert_eq!(region.locate(start), Some((place, 0)));
                 assert_eq!(region.locate(start + last), Some((place, last)));
             }
+        }
+    }
+
+    #[test]
+    fn only_whole_pages_are_given_back() {
+        assert_eq!(whole_pages(4096, 4096, 4096), Some((4096, 4096)));
+        assert_eq!(whole_pages(4096, 4096, 16_384), None);
+        assert_eq!(whole_pages(12_288, 24_576, 16_384), Some((16_384, 16_384)));
+        assert_eq!(
+            whole_pages(65_536, 131_072, 65_536),
+            Some((65_536, 131_072))
+        );
+        assert_eq!(whole_pages(0, 65_535, 65_536), None);
+        assert_eq!(whole_pages(0, 0, 65_536), None);
+    }
+
+    /// Extents of the smallest class are 4 KiB: on a system with longer pages,
+    /// four or sixteen of them share one.
+    #[test]
+    fn an_extent_that_shares_its_page_is_not_given_back() {
+        for (page_bytes, is_kept) in [(4096, false), (16_384, true), (65_536, true)] {
+            let region = Region::reserve_with_pages(1 << 20, page_bytes).unwrap();
+            let class = SizeClass::at(0);
+            let extent_bytes = class.blocks_per_extent() * class.block_bytes();
+            let second = region.place(Range::Blocks(class), class.blocks_per_extent());
+            let block = region.block(second);
+            // SAFETY: the block is inside the reservation, and nobody else has it.
+            let kept = unsafe {
+                block.write(7);
+                region.give_back(second, extent_bytes);
+                block.read() == 7
+            };
+            assert_eq!(kept, is_kept, "pages of {page_bytes} bytes");
+            assert_eq!(region.takes_back(extent_bytes), !is_kept);
         }
     }
 

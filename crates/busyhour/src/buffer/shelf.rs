@@ -14,6 +14,9 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Shelf {
     class: SizeClass,
+    /// Whether an extent is whole pages of the system, so that it can be given
+    /// back without its neighbours.
+    gives_back: bool,
     taken: FreeMap,
     resident: Vec<u64>,
     idle_extents: usize,
@@ -25,6 +28,7 @@ impl Shelf {
         let capacity = region.capacity(Range::Blocks(class));
         Self {
             class,
+            gives_back: region.takes_back(class.blocks_per_extent() * class.block_bytes()),
             taken: FreeMap::new(capacity),
             resident: vec![0; capacity.div_ceil(class.blocks_per_extent()).div_ceil(64)],
             idle_extents: 0,
@@ -50,7 +54,7 @@ impl Shelf {
         debug_assert!(was_taken, "a block was put back twice");
         if self.is_extent_free(index) {
             self.idle_extents += 1;
-            if self.idle_extents * self.extent_bytes() > IDLE_BYTES_MAX {
+            if self.gives_back && self.idle_extents * self.extent_bytes() > IDLE_BYTES_MAX {
                 self.give_back(self.extent_of(index), region);
             }
         }
@@ -59,6 +63,9 @@ impl Shelf {
     /// Gives the memory of every wholly free extent back; returns the bytes.
     pub(super) fn trim(&mut self, region: &Region) -> usize {
         let mut given_extents = 0;
+        if !self.gives_back {
+            return 0;
+        }
         for extent in 0..self.resident.len() * 64 {
             if self.idle_extents == 0 {
                 break;

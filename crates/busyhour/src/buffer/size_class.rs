@@ -41,7 +41,9 @@ impl SizeClass {
         BLOCK_BYTES[self.index()]
     }
 
-    /// Blocks that get and give their memory together: at most 64 KiB, in whole pages.
+    /// Blocks that get and give their memory together: at most 64 KiB, in whole
+    /// pages of 4 KiB. Where pages are longer, extents that are no whole pages
+    /// keep their memory.
     pub(super) const fn blocks_per_extent(self) -> usize {
         let mut blocks = 64;
         while blocks * self.block_bytes() > EXTENT_BYTES_MAX {

@@ -100,7 +100,10 @@ impl Store {
                     (self.take_cached(class, cache)?, cache.should_trace())
                 }
                 (Some(class), None) => (self.take_uncached(class)?, false),
-                (None, cache) => (self.take_granules(len, cache)?, false),
+                (None, mut cache) => {
+                    let place = self.take_granules(len, cache.as_deref_mut())?;
+                    (place, cache.is_some_and(Cache::should_trace))
+                }
             };
             self.region.owner(place).store(owner, Ordering::Relaxed);
             self.slot(place).open(hold, self.watch.stamp());
@@ -145,17 +148,20 @@ impl Store {
         }
     }
 
-    /// Drops a handle on the block at `place`, whose slot is `slot`.
+    /// Drops a handle on the block whose slot is `slot`; this store's id if
+    /// that was the last hold of all that outlived the pool.
     #[inline]
-    pub(super) fn drop_handle(&self, slot: &Slot) {
+    pub(super) fn drop_handle(&self, slot: &Slot) -> Option<u64> {
         // The cache comes first: it keeps the store alive past the drop.
         cache::with(self, |cache| {
             let place = self.region.place_of(slot);
             let stripes = self.region.stripes(place);
-            if let Remaining::None(word) = slot.drop_handle(&stripes) {
-                self.put_with(cache, place, word);
-            }
-        });
+            let Remaining::None(word) = slot.drop_handle(&stripes) else {
+                return None;
+            };
+            let is_over = self.put_with(cache, place, word);
+            is_over.then(|| self.id())
+        })
     }
 
     #[inline]
@@ -314,17 +320,21 @@ impl Store {
         for place in self.touched_places() {
             self.orphans.fetch_add(1, Ordering::Relaxed);
             if !self.slot(place).mark(Word::orphaned) {
-                self.release_orphan();
+                let _others_are_left = self.release_orphan();
             }
         }
-        self.release_orphan();
+        let _is_over = self.release_orphan();
     }
 
-    fn release_orphan(&self) {
-        if self.orphans.fetch_sub(1, Ordering::AcqRel) == 1 {
+    /// Whether that was the last.
+    fn release_orphan(&self) -> bool {
+        let is_last = self.orphans.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last {
             // The caller has a lease, so the store outlives this call.
-            lock(&self.keep).take();
+            let kept = lock(&self.keep).take();
+            drop(kept);
         }
+        is_last
     }
 
     #[inline]
@@ -365,12 +375,13 @@ impl Store {
 
     #[inline]
     fn put(&self, place: Place, word: Word) {
-        cache::with(self, |cache| self.put_with(cache, place, word));
+        let _is_open = cache::with(self, |cache| self.put_with(cache, place, word));
     }
 
-    /// Puts back a block that nobody holds; `word` ended its life.
+    /// Puts back a block that nobody holds; `word` ended its life. Whether
+    /// that was the last one that outlived the pool.
     #[inline]
-    fn put_with(&self, cache: Option<&mut Cache>, place: Place, word: Word) {
+    fn put_with(&self, cache: Option<&mut Cache>, place: Place, word: Word) -> bool {
         if word.is_traced() {
             self.watch.forget(place);
         }
@@ -380,9 +391,7 @@ impl Store {
             (Range::Blocks(class), None) => self.put_uncached(class, index),
             (Range::Granules, _) => self.put_granules(place, index),
         }
-        if word.is_orphan() {
-            self.release_orphan();
-        }
+        word.is_orphan() && self.release_orphan()
     }
 
     #[cold]

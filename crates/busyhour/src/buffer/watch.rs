@@ -1,6 +1,6 @@
 //! What operators ask when memory does not come back: whose, how old, from where.
 
-use std::{backtrace::Backtrace, collections::HashMap, time::Duration};
+use std::{backtrace::Backtrace, collections::HashMap, sync::Arc, time::Duration};
 
 use super::{Error, region::Place};
 use crate::{
@@ -20,7 +20,7 @@ pub(super) struct Watch {
     stamp: AtomicU32,
     owners: Mutex<Vec<String>>,
     trace_one_in: u32,
-    traces: Mutex<HashMap<Place, Backtrace>>,
+    traces: Mutex<HashMap<Place, Arc<Backtrace>>>,
 }
 
 impl Watch {
@@ -67,7 +67,7 @@ impl Watch {
 
     /// Keeps where the block at `place` is being opened.
     pub(super) fn trace(&self, place: Place) {
-        let trace = Backtrace::force_capture();
+        let trace = Arc::new(Backtrace::force_capture());
         lock(&self.traces).insert(place, trace);
     }
 
@@ -79,7 +79,9 @@ impl Watch {
 
     /// Where the block at `place` was opened, if it is traced.
     pub(super) fn trace_of(&self, place: Place) -> Option<String> {
-        lock(&self.traces).get(&place).map(Backtrace::to_string)
+        // Finding the names takes milliseconds: not under the lock.
+        let trace = lock(&self.traces).get(&place).cloned();
+        trace.map(|trace| trace.to_string())
     }
 
     /// The number of the owner called `name`, who may be new.

@@ -1,5 +1,9 @@
 use super::{Handle, Heap, Min, Order};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicUsize, Ordering},
+    lock, thread_token,
+};
 
 /// A [`Heap`] behind a mutex of its own, for owners that have no lock yet.
 ///
@@ -18,43 +22,62 @@ use crate::sync::{Mutex, MutexGuard, lock};
 /// assert_eq!((held.pop(), held.pop()), (Some(1), Some(2)));
 /// ```
 ///
-/// A comparison that panics leaves every entry in the heap, in an order that
-/// [`Heap::verify`] reports.
+/// Comparisons, and what [`Locked::update`] is given, run under the lock: that
+/// is what the lock is for. They must not use this heap. Where they do so on
+/// their own thread, [`Locked::lock`] panics, since it would wait for itself.
+/// A panic of theirs leaves the heap as [`Heap`] says, and the lock free.
 #[derive(Debug)]
 pub struct Locked<T, C = Min> {
     heap: Mutex<Heap<T, C>>,
+    /// The thread that is inside a single operation; 0 if there is none.
+    inside: AtomicUsize,
 }
 
 impl<T, C: Order<T>> Locked<T, C> {
     /// Puts a lock around `heap`.
     pub fn new(heap: Heap<T, C>) -> Self {
-        let heap = Mutex::new(heap);
-        Self { heap }
+        Self {
+            heap: Mutex::new(heap),
+            inside: AtomicUsize::new(0),
+        }
     }
 
     /// Locks the heap for as long as the guard lives.
+    ///
+    /// # Panics
+    ///
+    /// Inside a comparison of this heap, or what its [`Locked::update`] runs.
     pub fn lock(&self) -> MutexGuard<'_, Heap<T, C>> {
+        let inside = self.inside.load(Ordering::Relaxed);
+        assert_ne!(
+            inside,
+            thread_token(),
+            "a comparison or an update of a locked heap must not use that heap"
+        );
         lock(&self.heap)
     }
 
     /// [`Heap::push`] under the lock.
     pub fn push(&self, value: T) -> Handle {
-        self.lock().push(value)
+        // Should a comparison panic, `value` is dropped after the lock is free.
+        let mut inside = self.enter();
+        let target = inside.heap.target_of(&value);
+        inside.heap.insert(target, value)
     }
 
     /// [`Heap::pop`] under the lock.
     pub fn pop(&self) -> Option<T> {
-        self.lock().pop()
+        self.enter().heap.pop()
     }
 
     /// [`Heap::remove`] under the lock.
     pub fn remove(&self, handle: Handle) -> Option<T> {
-        self.lock().remove(handle)
+        self.enter().heap.remove(handle)
     }
 
     /// [`Heap::update`] under the lock: `change` must not use this heap.
     pub fn update<R>(&self, handle: Handle, change: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.lock().update(handle, change)
+        self.enter().heap.update(handle, change)
     }
 
     /// [`Heap::len`] under the lock.
@@ -65,5 +88,27 @@ impl<T, C: Order<T>> Locked<T, C> {
     /// [`Heap::is_empty`] under the lock.
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
+    }
+
+    fn enter(&self) -> Inside<'_, T, C> {
+        let heap = self.lock();
+        self.inside.store(thread_token(), Ordering::Relaxed);
+        Inside {
+            inside: &self.inside,
+            heap,
+        }
+    }
+}
+
+/// A single operation goes on. A thread reads its own token only if it wrote
+/// that itself, so the word needs no order with others.
+struct Inside<'a, T, C> {
+    inside: &'a AtomicUsize,
+    heap: MutexGuard<'a, Heap<T, C>>,
+}
+
+impl<T, C> Drop for Inside<'_, T, C> {
+    fn drop(&mut self) {
+        self.inside.store(0, Ordering::Relaxed);
     }
 }

@@ -27,6 +27,10 @@
 //! - Push, pop, update and remove take O(log n) comparisons, peek O(1).
 //! - Entries that compare equal come out in no defined order. Put a sequence
 //!   number into the entry where it matters.
+//! - A comparison that panics undoes nothing and loses nothing: the push, pop
+//!   or remove has not happened, and the heap is as it was before. In
+//!   [`Heap::update`] the entry has changed by then; the next call that
+//!   changes the heap moves it to where it belongs, before anything else.
 //! - A handle never names a later entry: it is checked by a generation, and a
 //!   place whose generations are used up is not used again.
 
@@ -47,6 +51,9 @@ pub struct Heap<T, C = Min> {
     nodes: Vec<Node<T>>,
     places: Places,
     order: C,
+    /// An entry whose update was cut short by a panic, so that it may be out
+    /// of order. Every other one is in order.
+    unsettled: Option<u32>,
 }
 
 /// An entry where the heap's order puts it.
@@ -89,6 +96,7 @@ impl<T, C> Heap<T, C> {
             nodes: Vec::new(),
             places: Places::new(),
             order,
+            unsettled: None,
         }
     }
 
@@ -155,6 +163,7 @@ impl<T, C> Heap<T, C> {
         while let Some(node) = self.nodes.pop() {
             self.places.release(node.place);
         }
+        self.unsettled = None;
     }
 
     /// Gives unused memory back to the allocator.
@@ -169,35 +178,45 @@ impl<T, C: Order<T>> Heap<T, C> {
     ///
     /// # Panics
     ///
-    /// At 2³² entries.
+    /// At 2³² entries. When a comparison panics: `value` is dropped then.
     pub fn push(&mut self, value: T) -> Handle {
-        let position = self.nodes.len();
-        let handle = self.places.claim(position);
-        let place = handle.place();
-        self.nodes.push(Node { place, value });
-        self.rise(position);
-        handle
+        let target = self.target_of(&value);
+        self.insert(target, value)
     }
 
     /// Takes the entry on top.
     pub fn pop(&mut self) -> Option<T> {
+        self.settle_last_update();
         self.remove_at(0)
     }
 
     /// Takes the entry that `handle` names; `None` if it has left before.
     pub fn remove(&mut self, handle: Handle) -> Option<T> {
+        let position = self.places.position(handle)?;
+        if self.unsettled == Some(handle.place()) {
+            // Wherever it belongs: it is not compared with anything any more.
+            let removed = self.remove_at(position);
+            self.unsettled = None;
+            return removed;
+        }
+        self.settle_last_update();
         self.remove_at(self.places.position(handle)?)
     }
 
     /// Changes an entry in place and moves it to where it now belongs.
     ///
     /// Returns what `change` returned, or `None` if the entry has left before.
-    /// If `change` panics, the entry stays as `change` left it, and the order
-    /// is restored by the next update of the same entry.
+    /// If `change` or a comparison panics, the entry stays as `change` left it.
+    /// The next push, pop, remove or update puts it in order; until then the
+    /// top may be another one than it should be.
     pub fn update<R>(&mut self, handle: Handle, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if self.unsettled != Some(handle.place()) {
+            self.settle_last_update();
+        }
         let position = self.places.position(handle)?;
+        self.unsettled = Some(handle.place());
         let result = change(&mut self.nodes[position].value);
-        self.settle(position);
+        self.settle_last_update();
         Some(result)
     }
 
@@ -206,7 +225,7 @@ impl<T, C: Order<T>> Heap<T, C> {
     /// # Errors
     ///
     /// The first violation found. Only a comparison that contradicts itself,
-    /// or a panic in an update, can bring one about.
+    /// or a panic in the last update, can bring one about.
     pub fn verify(&self) -> Result<(), Violation> {
         for position in 0..self.nodes.len() {
             let violation = Violation { position };
@@ -218,49 +237,106 @@ impl<T, C: Order<T>> Heap<T, C> {
         Ok(())
     }
 
+    /// Where a new entry with `value` belongs.
+    fn target_of(&mut self, value: &T) -> usize {
+        self.settle_last_update();
+        self.way_up(value, self.nodes.len())
+    }
+
+    /// Adds an entry that belongs at `target`; compares nothing.
+    fn insert(&mut self, target: usize, value: T) -> Handle {
+        let position = self.nodes.len();
+        let handle = self.places.claim(position);
+        let place = handle.place();
+        self.nodes.push(Node { place, value });
+        self.raise(position, target);
+        handle
+    }
+
+    /// First compares, then moves: what a comparison's panic leaves behind is
+    /// what was there before.
     fn remove_at(&mut self, position: usize) -> Option<T> {
-        if position >= self.nodes.len() {
-            return None;
-        }
+        let last = self.nodes.len().checked_sub(1)?;
+        let mover = &self.nodes.get(last)?.value;
+        let target = self.way_up(mover, position.min(last));
+        let way = match target == position {
+            true => self.way_down(mover, position, last),
+            false => Way::default(),
+        };
         let removed = self.nodes.swap_remove(position);
         self.places.release(removed.place);
-        if position < self.nodes.len() {
+        if position < last {
             self.place(position);
-            self.settle(position);
+            self.raise(position, target);
+            self.lower(position, &way);
         }
         Some(removed.value)
     }
 
+    /// Puts the entry in order whose update was the last, if that was cut short.
+    fn settle_last_update(&mut self) {
+        let Some(place) = self.unsettled else {
+            return;
+        };
+        if let Some(position) = self.places.position_of(place) {
+            self.settle(position);
+        }
+        self.unsettled = None;
+    }
+
     fn settle(&mut self, position: usize) {
-        let risen = self.rise(position);
-        if risen == position {
-            self.sink(position);
+        let value = &self.nodes[position].value;
+        let target = self.way_up(value, position);
+        if target < position {
+            self.raise(position, target);
+        } else {
+            let way = self.way_down(value, position, self.nodes.len());
+            self.lower(position, &way);
         }
     }
 
-    fn rise(&mut self, mut position: usize) -> usize {
-        while position > 0 && self.sorts_before_parent(position) {
-            let parent = Self::parent(position);
-            self.swap(position, parent);
-            position = parent;
+    /// Where `value` belongs among the ancestors of `position`; there if it
+    /// does not sort before its parent.
+    fn way_up(&self, value: &T, mut position: usize) -> usize {
+        while position > 0 && self.sorts(value, self.value_at(Self::parent(position))) {
+            position = Self::parent(position);
         }
         position
     }
 
-    fn sink(&mut self, mut position: usize) {
-        while let Some(child) = self.first_child(position) {
-            if !self.sorts_before(child, position) {
+    /// The way on which `value` sinks from `position`, among the entries
+    /// before `end`.
+    fn way_down(&self, value: &T, mut position: usize, end: usize) -> Way {
+        let mut way = Way::default();
+        while let Some(child) = self.first_child(position, end) {
+            if !self.sorts(self.value_at(child), value) {
                 break;
             }
-            self.swap(position, child);
+            way.push(child);
             position = child;
+        }
+        way
+    }
+
+    fn raise(&mut self, mut position: usize, target: usize) {
+        while position > target {
+            let parent = Self::parent(position);
+            self.swap(position, parent);
+            position = parent;
         }
     }
 
-    /// The child that sorts first.
-    fn first_child(&self, position: usize) -> Option<usize> {
+    fn lower(&mut self, mut position: usize, way: &Way) {
+        for &child in way.steps() {
+            self.swap(position, child as usize);
+            position = child as usize;
+        }
+    }
+
+    /// The child that sorts first, among the entries before `end`.
+    fn first_child(&self, position: usize, end: usize) -> Option<usize> {
         let begin = position * Self::ARITY + 1;
-        let end = (begin + Self::ARITY).min(self.nodes.len());
+        let end = (begin + Self::ARITY).min(end);
         (begin..end).reduce(|first, other| match self.sorts_before(other, first) {
             true => other,
             false => first,
@@ -272,8 +348,16 @@ impl<T, C: Order<T>> Heap<T, C> {
     }
 
     fn sorts_before(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (&self.nodes[a].value, &self.nodes[b].value);
+        self.sorts(self.value_at(a), self.value_at(b))
+    }
+
+    /// Whether `a` sorts before `b`.
+    fn sorts(&self, a: &T, b: &T) -> bool {
         self.order.compare(a, b) == Ordering::Less
+    }
+
+    fn value_at(&self, position: usize) -> &T {
+        &self.nodes[position].value
     }
 
     fn swap(&mut self, a: usize, b: usize) {
@@ -290,6 +374,27 @@ impl<T, C: Order<T>> Heap<T, C> {
         (position - 1) / Self::ARITY
     }
 }
+
+/// The positions that an entry passes when it sinks, from parent to child.
+#[derive(Default)]
+struct Way {
+    steps: [u32; DEPTH_MAX],
+    len: usize,
+}
+
+impl Way {
+    fn push(&mut self, position: usize) {
+        self.steps[self.len] = position as u32;
+        self.len += 1;
+    }
+
+    fn steps(&self) -> &[u32] {
+        &self.steps[..self.len]
+    }
+}
+
+/// Four children a node, and fewer than 2³² entries.
+const DEPTH_MAX: usize = 16;
 
 impl<T: Ord> Default for Heap<T, Min> {
     fn default() -> Self {

@@ -67,7 +67,7 @@ impl Delivery {
             Work::Once { task, executor } => {
                 debug_assert!(executor.is_none(), "the driver took it for the delivery");
                 let outcome = catch_unwind(AssertUnwindSafe(|| task.run()));
-                (Err(Work::Away), outcome.err())
+                (Err(Work::Away(None)), outcome.err())
             }
             Work::Repeat(repeat) => self.repeat(repeat),
             other => (Err(other), None),

@@ -7,10 +7,11 @@ use super::{
     record::{Phase, REFUSED_RETRY, Record, Work, panics},
     running,
     service::{BATCH, Service},
-    shard::{Shard, State},
+    shard::{Counters, Shard, State},
 };
 use crate::{
     clock::Instant,
+    pool::current_entity,
     sync::CachePadded,
     task::{Executor, Reason, Rejected, Task, isolate},
 };
@@ -97,8 +98,23 @@ impl Service {
 
     /// What to run for a delivery; `None` if the timer was cancelled or moved since.
     pub(super) fn begin(&self, handle: &TimerHandle, round: u32) -> Option<Work> {
+        self.begin_as(handle, round, |_| ())
+    }
+
+    fn begin_as(
+        &self,
+        handle: &TimerHandle,
+        round: u32,
+        count: impl FnOnce(&mut Counters),
+    ) -> Option<Work> {
+        let runner = current_entity();
         let mut state = self.shard_of(handle)?.lock();
-        state.queue.get_mut(handle.timer)?.begin(round)
+        let begun = state.queue.get_mut(handle.timer)?.begin(round, runner);
+        if begun.is_ok() {
+            count(&mut state.counters);
+        }
+        drop(state);
+        begun.ok()
     }
 
     /// The run is over: the timer waits for its next one, or what is left of
@@ -108,11 +124,15 @@ impl Service {
             return;
         };
         let go_on = |again| shard.change(&self.alarm, |state| state.go_on(handle.timer, again));
-        if let Err(leftover) = next.and_then(go_on) {
-            self.count_panics(leftover.discard());
-            let awaited = shard.change(&self.alarm, |state| state.finish(handle.timer));
-            if awaited {
-                shard.notify_ended();
+        match next.and_then(go_on) {
+            Ok(away) => self.count_panics(away.discard()),
+            Err(leftover) => {
+                self.count_panics(leftover.discard());
+                let record = shard.change(&self.alarm, |state| state.finish(handle.timer));
+                if record.as_ref().is_some_and(Record::is_awaited) {
+                    shard.notify_ended();
+                }
+                self.count_panics(record.map_or(0, Record::discard));
             }
         }
     }
@@ -148,17 +168,11 @@ impl Service {
     /// Ends a delivery that will not run as if it ran, so that whoever cancels
     /// the timer and waits also waits until the callback has been dropped.
     fn lose(&self, lost: &Delivered, next: impl FnOnce(Work, Instant) -> Result<Again, Work>) {
-        if let Some(work) = self.begin_losing(lost) {
+        let work = self.begin_as(&lost.handle, lost.round, |counters| counters.lost += 1);
+        if let Some(work) = work {
             let _running = running::enter(lost.handle);
             self.finish(&lost.handle, next(work, self.clock.now()));
         }
-    }
-
-    fn begin_losing(&self, lost: &Delivered) -> Option<Work> {
-        let mut state = self.shard_of(&lost.handle)?.lock();
-        let work = state.queue.get_mut(lost.handle.timer)?.begin(lost.round)?;
-        state.counters.lost += 1;
-        Some(work)
     }
 }
 

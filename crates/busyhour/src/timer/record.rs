@@ -5,6 +5,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
+    pool::Entity,
     task::{Executor, Task, isolate},
 };
 use std::{mem, sync::Arc, task::Waker, time::Duration};
@@ -54,8 +55,8 @@ pub(super) enum Work {
     Repeat(Box<Repeat>),
     /// Wakes a future, on the driver's own thread: a waker only queues.
     Wake(Waker),
-    /// Out with the worker that runs it.
-    Away,
+    /// Out with the thread that runs it, inside a task of this entity.
+    Away(Runner),
 }
 
 /// A periodic timer's callback and its rule.
@@ -84,7 +85,7 @@ impl Record {
         match &mut self.work {
             Work::Once { executor, .. } => executor.take(),
             Work::Repeat(repeat) => Some(Arc::clone(&repeat.executor)),
-            Work::Wake(_) | Work::Away => None,
+            Work::Wake(_) | Work::Away(_) => None,
         }
     }
 
@@ -121,16 +122,22 @@ impl Record {
         matches!(self.phase, Phase::Running { stop: false, .. })
     }
 
-    /// Takes the work to run it if the delivery `round` is still the one.
-    pub(super) fn begin(&mut self, round: u32) -> Option<Work> {
+    /// Whether somebody waits for the end of the run.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.phase, Phase::Running { awaited: true, .. })
+    }
+
+    /// Takes the work to run it, inside a task of `runner`, if the delivery
+    /// `round` is still the one; `Err` hands the runner back.
+    pub(super) fn begin(&mut self, round: u32, runner: Runner) -> Result<Work, Runner> {
         if !self.is_delivered(round) {
-            return None;
+            return Err(runner);
         }
         self.phase = Phase::Running {
             stop: false,
             awaited: false,
         };
-        Some(mem::replace(&mut self.work, Work::Away))
+        Ok(mem::replace(&mut self.work, Work::Away(runner)))
     }
 }
 
@@ -147,10 +154,14 @@ impl Work {
                 panics(|| drop(run)) + panics(|| drop(executor))
             }
             Self::Wake(waker) => panics(|| drop(waker)),
-            Self::Away => 0,
+            Self::Away(entity) => panics(|| drop(entity)),
         }
     }
 }
+
+/// The entity whose task a callback runs in; none for a plain task, or a
+/// thread of the user's own.
+pub(super) type Runner = Option<Arc<dyn Entity>>;
 
 /// Runs the user's code; 1 if it panicked, otherwise 0.
 pub(super) fn panics(foreign: impl FnOnce()) -> u64 {

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Instant},
+    pool::{blocking, wait_for},
     stats::TimerStats,
     sync::{
         CachePadded, Mutex,
@@ -129,18 +130,24 @@ impl Service {
     }
 
     pub(super) fn cancel_and_wait(&self, handle: &TimerHandle) -> Cancel {
-        let outcome = self.cancel(handle);
-        let Some(shard) = self.shard_of(handle) else {
-            return outcome;
-        };
-        if outcome != Cancel::Running {
-            return outcome;
+        match (self.cancel(handle), self.shard_of(handle)) {
+            (Cancel::Running, Some(shard)) if self.await_end(shard, handle) => Cancel::AlreadyRan,
+            (outcome, _) => outcome,
         }
+    }
+
+    /// Waits for the end of a run; `false` if that would never come, because
+    /// it waits for what this thread is in.
+    fn await_end(&self, shard: &Shard, handle: &TimerHandle) -> bool {
         let Some(_wait) = self.waits.enter(*handle) else {
-            return Cancel::Running;
+            return false;
         };
-        shard.await_end(handle.timer);
-        Cancel::AlreadyRan
+        let runner = shard.lock().runner(handle.timer);
+        let edge = runner.as_ref().map(wait_for).transpose();
+        if edge.is_ok() {
+            blocking(|| shard.await_end(handle.timer));
+        }
+        edge.is_ok()
     }
 
     /// Cancels what `chosen` chooses in each shard; returns how many runs were

@@ -4,7 +4,7 @@ use super::{
     labels::{LabelIndex, Labels},
     members::Members,
     queue::Queue,
-    record::{Phase, Record, Work},
+    record::{Phase, Record, Runner, Work},
     slots::Handle,
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     },
     task::Executor,
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, mem, sync::Arc};
 
 /// A share of the timers, with a lock of its own. A thread adds to the shard
 /// that is its own, so its lock is free but for a cancel from elsewhere and
@@ -167,32 +167,38 @@ impl State {
         Some(record)
     }
 
-    /// Lets a periodic timer wait for its next run; `Err` hands its work back
-    /// if it was stopped meanwhile.
-    pub(super) fn go_on(&mut self, timer: Handle, again: Again) -> Result<(), Work> {
+    /// Lets a periodic timer wait for its next run, and hands back what stood
+    /// for its work; or its work, as the error, if it was stopped meanwhile.
+    pub(super) fn go_on(&mut self, timer: Handle, again: Again) -> Result<Work, Work> {
         let may_go_on = !self.closed;
         let record = self.queue.get_mut(timer).filter(|_| may_go_on);
         let Some(record) = record.filter(|record| record.is_running_on()) else {
             return Err(again.work);
         };
-        debug_assert!(matches!(record.work, Work::Away), "the worker has it");
-        record.work = again.work;
+        let away = mem::replace(&mut record.work, again.work);
+        debug_assert!(matches!(away, Work::Away(_)), "one thread has the work");
         self.counters.missed += again.missed;
         self.wait_until(timer, again.deadline);
-        Ok(())
+        Ok(away)
     }
 
     /// Removes a timer whose last run is over and whose callback has been
-    /// dropped; whether somebody waits for that.
-    pub(super) fn finish(&mut self, timer: Handle) -> bool {
-        let Some(record) = self.end(timer) else {
-            return false;
+    /// dropped. The record is to be dropped after unlocking.
+    pub(super) fn finish(&mut self, timer: Handle) -> Option<Record> {
+        let record = self.end(timer);
+        let is_over = |record: &Record| {
+            matches!(record.work, Work::Away(_)) && matches!(record.phase, Phase::Running { .. })
         };
-        debug_assert!(
-            matches!(record.work, Work::Away),
-            "no user's code under the lock"
-        );
-        matches!(record.phase, Phase::Running { awaited: true, .. })
+        debug_assert!(record.as_ref().is_some_and(is_over), "it runs until here");
+        record
+    }
+
+    /// The entity whose task the timer's callback runs in now.
+    pub(super) fn runner(&self, timer: Handle) -> Runner {
+        match &self.queue.get(timer)?.work {
+            Work::Away(runner) => runner.clone(),
+            _ => None,
+        }
     }
 
     /// Puts a delivery off that its executor did not take. Returns the

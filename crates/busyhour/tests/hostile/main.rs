@@ -5,6 +5,8 @@
 //! One file a module of the library. Each case runs inside [`watchdog::watched`].
 
 mod bombs;
+mod buffers;
+mod heap;
 mod pool;
 mod serializer;
 mod tasks;

@@ -1,11 +1,14 @@
 //! Waits that somebody must end: the driver's sleep, and who drives beside it.
 
-use super::{Hand, ignore, one_shard};
+use super::{Hand, ignore, one_shard, pass};
 use crate::watchdog::watched;
-use busyhour::timer::Timers;
+use busyhour::{
+    pool::{TaskPool, WaitError},
+    timer::{Cancel, TimerHandle, Timers},
+};
 use std::{
     sync::{
-        Arc,
+        Arc, Barrier, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
@@ -81,6 +84,72 @@ fn a_driver_is_woken_though_others_drive_and_look() {
             fired.send(()).unwrap()
         });
         waiting.recv().expect("the driver wakes");
+    });
+}
+
+/// One callback waits for the end of the other, and that one for the serializer that the first one runs on. Whoever is
+/// second is told.
+#[test]
+fn a_circle_through_a_serializer_is_refused() {
+    for _ in 0..20 {
+        watched("a circle through a serializer", || {
+            let pool = TaskPool::builder().workers(2).build().unwrap();
+            let lanes = ["first", "second"].map(|name| pool.serializer(name).build().unwrap());
+            let (timers, both_run) = (one_shard(), Arc::new(Barrier::new(2)));
+            let second = Arc::new(Mutex::new(None::<TimerHandle>));
+            let (answers, outcomes) = mpsc::channel();
+            let (inner, known, meet) = (timers.clone(), Arc::clone(&second), Arc::clone(&both_run));
+            let answer = answers.clone();
+            timers.after(SECOND, &lanes[0], move || {
+                meet.wait();
+                let second = known.lock().unwrap().expect("added");
+                let outcome = inner.cancel_and_wait(&second);
+                answer.send(outcome == Cancel::Running).unwrap();
+            });
+            let first_lane = lanes[0].clone();
+            let timer = timers.after(SECOND, &lanes[1], move || {
+                both_run.wait();
+                let outcome = first_lane.push_wait(|| ());
+                assert!(matches!(outcome, Ok(()) | Err(WaitError::Deadlock(_))));
+                answers.send(outcome.is_err()).unwrap();
+            });
+            *second.lock().unwrap() = Some(timer);
+            pass(&timers, 1);
+            let refused = [outcomes.recv().unwrap(), outcomes.recv().unwrap()];
+            assert_eq!(refused.iter().filter(|refused| **refused).count(), 1);
+            assert!(pool.shutdown(Duration::from_secs(60)).is_clean());
+        });
+    }
+}
+
+/// The only worker waits for a callback that needs the pool.
+#[test]
+fn a_worker_that_waits_for_a_callback_is_stood_in_for() {
+    watched("a worker that waits for a callback", || {
+        let pool = TaskPool::builder().workers(1).build().unwrap();
+        let (timers, hand) = (one_shard(), Hand::default());
+        let (begun, begins) = mpsc::channel();
+        let (may_go_on, goes_on) = mpsc::channel::<()>();
+        let inner = pool.clone();
+        let timer = timers.after(SECOND, &hand, move || {
+            begun.send(()).unwrap();
+            goes_on.recv().unwrap();
+            inner.push_wait(|| ()).expect("somebody works for the pool");
+        });
+        pass(&timers, 1);
+        thread::scope(|scope| {
+            scope.spawn(|| hand.run_all());
+            begins.recv().unwrap();
+            let (inner, waiter) = (timers.clone(), pool.clone());
+            let waits = scope.spawn(move || {
+                let wait = move || {
+                    may_go_on.send(()).unwrap();
+                    inner.cancel_and_wait(&timer)
+                };
+                waiter.push_wait(wait).expect("it runs")
+            });
+            assert_eq!(waits.join().unwrap(), Cancel::AlreadyRan);
+        });
     });
 }
 
