@@ -1,6 +1,6 @@
 //! A queue in a ring that grows: first in, first out, at a few instructions each.
 
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 
 /// The values are those from `head` on, `len` of them, modulo the length of
 /// the ring, which is 0 or a power of two.
@@ -95,17 +95,26 @@ impl<T> Ring<T> {
     }
 
     /// Takes out the oldest that `is_it`, which costs a turn of the whole ring.
+    /// Nothing moves before it is found, so `is_it` may panic.
     pub(crate) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let place = (0..self.len).find(|&offset| is_it(self.value(offset)))?;
         let mut removed = None;
-        for _ in 0..self.len {
+        for offset in 0..self.len {
             let value = self.pop_front()?;
-            if removed.is_none() && is_it(&value) {
+            if offset == place {
                 removed = Some(value);
             } else {
                 self.push_back(1, || value);
             }
         }
         removed
+    }
+
+    fn value(&self, offset: usize) -> &T {
+        debug_assert!(offset < self.len);
+        let slot = &self.slots[self.index(offset)];
+        // SAFETY: the values are the `len` slots from `head` on.
+        unsafe { slot.assume_init_ref() }
     }
 
     #[inline(always)]
@@ -136,9 +145,23 @@ impl<T> Ring<T> {
     }
 }
 
+/// A drop that panics does not keep the others from being dropped.
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        while self.pop_front().is_some() {}
+        while let Some(value) = self.pop_front() {
+            let others = Others(self);
+            drop(value);
+            mem::forget(others);
+        }
+    }
+}
+
+/// The values behind one whose drop has panicked.
+struct Others<'a, T>(&'a mut Ring<T>);
+
+impl<T> Drop for Others<'_, T> {
+    fn drop(&mut self) {
+        while self.0.pop_front().is_some() {}
     }
 }
 

@@ -22,6 +22,17 @@
 //! self`. Share it by whatever lock already guards the rest of your state, or
 //! by [`Locked`], which keeps a heap behind a mutex of its own.
 //!
+//! # Where your code runs
+//!
+//! | your code | where | when it panics |
+//! |---|---|---|
+//! | [`Order`], `Ord` | push, pop, remove, update, before anything moves | goes to the caller, see below |
+//! | what [`Heap::update`] is given | on the entry in place | goes to the caller, see below |
+//! | drop of an entry | [`Heap::clear`] and the drop of the heap; otherwise the caller has it | goes to the caller; the heap is whole |
+//!
+//! A [`Heap`] holds no lock meanwhile; a [`Locked`] heap holds its own, and
+//! refuses to be used from inside.
+//!
 //! # Guarantees
 //!
 //! - Push, pop, update and remove take O(log n) comparisons, peek O(1).

@@ -17,12 +17,23 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Where your code runs
+//!
+//! The runtime itself calls none: hooks, callbacks and wakers are called by the
+//! station they were given to, and nothing of the runtime is locked meanwhile.
+//! So [`Runtime::shutdown`] may be called, and the last handle dropped, from
+//! inside of any of them.
 
 mod builder;
 mod simulation;
 mod water;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 pub use builder::{BuildError, Builder};
 pub use simulation::Simulation;
@@ -126,12 +137,22 @@ impl Runtime {
     /// Ends the runtime in order, within `deadline`:
     ///
     /// 1. The timers are closed: those that wait are dropped, none is added.
-    /// 2. The pool is shut down; see [`TaskPool::shutdown`].
+    ///    Their thread ends, at once unless a waker or an executor of yours
+    ///    keeps it; that is waited for until the deadline.
+    /// 2. The pool is shut down, in the time that is left; see
+    ///    [`TaskPool::shutdown`].
+    ///
+    /// It may be called from anywhere, also inside a task, a callback of a
+    /// timer, or a waker.
     pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
+        let began = Instant::now();
         self.timers().close();
         let driver = lock(&self.stations.driver).take();
-        drop(driver);
-        self.pool().shutdown(deadline)
+        if let Some(driver) = driver {
+            driver.stop_within(deadline);
+        }
+        self.pool()
+            .shutdown(deadline.saturating_sub(began.elapsed()))
     }
 }
 

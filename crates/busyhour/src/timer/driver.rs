@@ -1,4 +1,5 @@
 use super::timers::{DriverError, Timers};
+use crate::sync::{Mutex, lock};
 use std::{
     sync::{
         Arc,
@@ -15,6 +16,8 @@ use std::{
 pub struct Driver {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Closed when the thread ends. The lock only makes it shareable.
+    ended: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Timers {
@@ -32,7 +35,9 @@ impl Timers {
         let stop = Arc::new(AtomicBool::new(false));
         let timers = self.clone();
         let stopped = Arc::clone(&stop);
+        let (ends, ended) = mpsc::channel();
         let drive = move || {
+            let _ends: mpsc::Sender<()> = ends;
             // The channel closes when the hook could not be installed.
             if receiver.recv().is_ok() {
                 timers.drive(&stopped);
@@ -47,7 +52,11 @@ impl Timers {
         // The thread waits for this; it cannot have ended.
         let _ = sender.send(());
         let thread = Some(thread);
-        Ok(Driver { stop, thread })
+        Ok(Driver {
+            stop,
+            thread,
+            ended: Mutex::new(ended),
+        })
     }
 
     fn drive(&self, stop: &AtomicBool) {
@@ -69,6 +78,25 @@ impl Driver {
         drop(self);
     }
 
+    /// As [`Driver::stop`], but waits no longer than `limit`: a waker or an
+    /// executor of the user's may keep the thread. It ends by itself then, as
+    /// soon as it can.
+    pub(crate) fn stop_within(mut self, limit: Duration) {
+        if let Some(thread) = self.stop_without_waiting() {
+            let _late = lock(&self.ended).recv_timeout(limit);
+            drop(thread);
+        }
+    }
+
+    /// The thread to wait for, if that is another one.
+    fn stop_without_waiting(&mut self) -> Option<JoinHandle<()>> {
+        self.stop.store(true, Ordering::Release);
+        let thread = self.thread.take()?;
+        thread.thread().unpark();
+        // A waker may drop the driver on its own thread, which then ends by itself.
+        (!Self::is_current(thread.thread())).then_some(thread)
+    }
+
     fn is_current(thread: &Thread) -> bool {
         thread.id() == thread::current().id()
     }
@@ -76,13 +104,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        let Some(thread) = self.thread.take() else {
-            return;
-        };
-        thread.thread().unpark();
-        // A waker may drop the driver on its own thread, which then ends by itself.
-        if !Self::is_current(thread.thread()) {
+        if let Some(thread) = self.stop_without_waiting() {
             // It cannot have panicked: the user's code is called in a catch.
             let _ = thread.join();
         }

@@ -114,7 +114,7 @@ fn model(check: impl Fn() + Send + Sync + 'static) {
 
 #[test]
 fn loom_timer_cancelled_and_waited_never_runs_later() {
-    model(|| {
+    model(move || {
         let world = World::new();
         let timer = world.add_due();
         assert_eq!(world.service.run_due(Instant::ZERO), 1);
@@ -126,7 +126,7 @@ fn loom_timer_cancelled_and_waited_never_runs_later() {
 
 #[test]
 fn loom_timer_cancelled_while_it_is_delivered_never_runs_later() {
-    model(|| {
+    model(move || {
         let world = World::new();
         let timer = world.add_due();
         let (service, hand) = (Arc::clone(&world.service), Arc::clone(&world.hand));
@@ -138,9 +138,10 @@ fn loom_timer_cancelled_while_it_is_delivered_never_runs_later() {
     });
 }
 
-/// A driver that announces its sleep while others add, and what rings it.
-fn earlier_deadlines_wake(deadlines: &'static [u64]) {
-    model(|| {
+/// A driver that announces its sleep while others add, and one of them looks
+/// and drives as well, and what rings it.
+fn earlier_deadlines_wake(deadlines: &'static [u64], has_other: bool) {
+    model(move || {
         let world = World::new();
         let rung = Arc::new(AtomicBool::new(false));
         let bell = Arc::clone(&rung);
@@ -158,8 +159,16 @@ fn earlier_deadlines_wake(deadlines: &'static [u64]) {
                 })
             })
             .collect();
+        let other = has_other.then(|| {
+            let service = Arc::clone(&world.service);
+            thread::spawn(move || {
+                service.run_due(Instant::ZERO);
+                service.alarm.prepare_sleep(|| service.earliest());
+            })
+        });
         let service = &world.service;
         let until = service.alarm.prepare_sleep(|| service.earliest());
+        other.into_iter().for_each(|other| other.join().unwrap());
         adders.into_iter().for_each(|adder| adder.join().unwrap());
         let earliest = Instant::from_nanos(*deadlines.iter().min().unwrap());
         let slept_past = until > earliest && !rung.load(Ordering::SeqCst);
@@ -169,10 +178,15 @@ fn earlier_deadlines_wake(deadlines: &'static [u64]) {
 
 #[test]
 fn loom_timer_earlier_deadline_is_never_slept_past() {
-    earlier_deadlines_wake(&[5]);
+    earlier_deadlines_wake(&[5], false);
 }
 
 #[test]
 fn loom_timer_earliest_of_two_deadlines_is_never_slept_past() {
-    earlier_deadlines_wake(&[5, 3]);
+    earlier_deadlines_wake(&[5, 3], false);
+}
+
+#[test]
+fn loom_timer_deadline_is_not_hidden_by_another_thread_that_looks() {
+    earlier_deadlines_wake(&[5], true);
 }

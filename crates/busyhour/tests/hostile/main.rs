@@ -8,6 +8,8 @@ mod bombs;
 mod buffers;
 mod heap;
 mod pool;
+mod run_queue;
+mod runtime;
 mod serializer;
 mod tasks;
 mod timers;

@@ -1,0 +1,97 @@
+//! Run queues of entities that panic when they are compared or dropped.
+
+use crate::watchdog::watched;
+use busyhour::run_queue::{Class, Place, Priority, RunQueue, Standing, WorkerId};
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+};
+
+/// Comparisons left until one panics; the entity whose drop panics; how many were dropped.
+#[derive(Default)]
+struct Fuse {
+    left: Cell<Option<usize>>,
+    bomb: Cell<Option<usize>>,
+    dropped: Cell<usize>,
+}
+
+struct Entity {
+    number: usize,
+    fuse: Rc<Fuse>,
+}
+
+impl PartialEq for Entity {
+    fn eq(&self, other: &Self) -> bool {
+        if let Some(left) = self.fuse.left.get() {
+            self.fuse.left.set(left.checked_sub(1));
+            assert_ne!(left, 0, "on purpose, in a comparison");
+        }
+        self.number == other.number
+    }
+}
+
+impl Drop for Entity {
+    fn drop(&mut self) {
+        self.fuse.dropped.set(self.fuse.dropped.get() + 1);
+        assert_ne!(
+            self.fuse.bomb.get(),
+            Some(self.number),
+            "on purpose, in a drop"
+        );
+    }
+}
+
+/// `count` equals, in order.
+fn queue(count: usize, fuse: &Rc<Fuse>) -> (RunQueue<Entity>, Standing) {
+    let mut queue = RunQueue::new(WorkerId::new(0));
+    let mut standing = Standing::new(Class::Normal(Priority::new(20)));
+    for number in 0..count {
+        let fuse = Rc::clone(fuse);
+        queue.wake(Entity { number, fuse }, &mut standing, Place::Back);
+    }
+    (queue, standing)
+}
+
+fn drain(queue: &mut RunQueue<Entity>) -> Vec<usize> {
+    std::iter::from_fn(|| queue.pick().map(|entity| entity.number)).collect()
+}
+
+/// Ten are a sorted ring, forty are lists.
+#[test]
+fn a_comparison_that_panics_leaves_the_queue_as_it_was() {
+    for count in [10, 40] {
+        for panics in 0..=count {
+            watched("a comparison in a run queue", || {
+                let fuse = Rc::new(Fuse::default());
+                let (mut queue, mut standing) = queue(count, &fuse);
+                let wanted = Entity {
+                    number: count - 1,
+                    fuse: Rc::clone(&fuse),
+                };
+                fuse.left.set(Some(panics));
+                let remove = || queue.remove(&wanted, &mut standing);
+                let removed = catch_unwind(AssertUnwindSafe(remove));
+                fuse.left.set(None);
+                let is_removed = removed.is_ok_and(|removed| removed.is_some());
+                assert_eq!(is_removed, panics == count);
+                let left = count - usize::from(is_removed);
+                assert_eq!(queue.len(), left);
+                assert_eq!(drain(&mut queue), (0..left).collect::<Vec<_>>());
+            });
+        }
+    }
+}
+
+#[test]
+fn a_drop_that_panics_leaves_no_entity_behind() {
+    for count in [10, 40] {
+        watched("a drop in a run queue", || {
+            let fuse = Rc::new(Fuse::default());
+            let (queue, _) = queue(count, &fuse);
+            fuse.bomb.set(Some(3));
+            assert!(catch_unwind(AssertUnwindSafe(|| drop(queue))).is_err());
+            assert_eq!(fuse.dropped.get(), count);
+        });
+    }
+}
