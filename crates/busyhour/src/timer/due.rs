@@ -39,17 +39,18 @@ impl Service {
         let mut allowed: usize = self.shards.iter().map(pending).sum();
         let mut delivered = 0;
         let turn_ends_at = self.clock.now() + TURN;
+        let mut batch = Vec::with_capacity(allowed.min(BATCH));
         while allowed > 0 {
             // As many as were delivered so far: if those took half of the turn,
             // so will these, and the turn is over.
             let count_max = delivered.clamp(1, BATCH).min(allowed);
-            let batch = self.due_batch(now, count_max);
+            self.take_batch(now, count_max, &mut batch);
             if batch.is_empty() {
                 break;
             }
             allowed -= batch.len();
             delivered += batch.len();
-            batch.into_iter().for_each(|due| due.deliver(self));
+            batch.drain(..).for_each(|due| due.deliver(self));
             if self.clock.now() >= turn_ends_at {
                 break;
             }
@@ -59,20 +60,18 @@ impl Service {
 
     /// The next due timers of the shard whose turn it is, up to where another
     /// shard's turn comes.
-    fn due_batch(self: &Arc<Self>, now: Instant, count_max: usize) -> Vec<Due> {
+    fn take_batch(self: &Arc<Self>, now: Instant, count_max: usize, batch: &mut Vec<Due>) {
         let deadline = |index: usize| self.shards[index].next_deadline();
         let indices = 0..self.shards.len();
         let Some(index) = indices.clone().min_by_key(|&index| deadline(index)) else {
-            return Vec::new();
+            return;
         };
         let others = indices.filter(|&other| other != index).map(deadline);
         let until = others.min().unwrap_or(now).min(now);
-        let mut batch = Vec::with_capacity(count_max);
         self.shards[index].change(&self.alarm, |state| {
             let due = || self.take_due(state, index as u32, until, now);
             batch.extend(std::iter::from_fn(due).take(count_max));
         });
-        batch
     }
 
     fn take_due(
