@@ -8,7 +8,7 @@ use std::{
     io::Write,
     process::{Command, Output, Stdio},
 };
-use support::{Place, ServerProcess, busyhour};
+use support::{Place, ServerProcess, busyhour, wait_until};
 
 /// `busyhour device …` on the store of a place.
 fn device(place: &Place, words: &[&str]) -> Command {
@@ -273,4 +273,56 @@ fn every_command_names_its_store_and_none_makes_one_unasked() {
     list.args(["device", "list", "--store-url", url]);
     let said = String::from_utf8(run(list, "").stderr).unwrap();
     assert!(said.contains("busyhour:***@127.0.0.1:1/busyhour"), "{said}");
+}
+
+/// As the reference writes it, on a server that nobody configured.
+#[test]
+fn hints_name_users_where_the_server_has_no_domain() {
+    let place = Place::new();
+    let token = "[[token]]\nname = \"test\"\nscope = \"write\"\nsha256 = \
+        \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\"\n";
+    let server = place.server(token);
+    let config = ureq::Agent::config_builder().http_status_as_error(false);
+    let agent: ureq::Agent = config.build().into();
+    let put = agent.put(format!("http://{}/api/hints/100", server.http));
+    let mut put = put
+        .header("authorization", "Bearer secret")
+        .send(r#"{"devices": ["alice", "bob"]}"#)
+        .unwrap();
+    let said = put.body_mut().read_to_string().unwrap();
+    assert_eq!(put.status(), 201, "{said}");
+    good(&place, &["add", "bob", "--hint", "200"], "x\n");
+    server.wait_for("/hint/hint_count", |count| count == 2);
+    let state = |hint: &str| -> Value {
+        let text = server.get(&format!("/api/hints/{hint}"));
+        serde_json::from_str::<Value>(&text).unwrap()["state"].clone()
+    };
+    for hint in ["100", "200"] {
+        assert_eq!(state(hint), "unavailable");
+    }
+    assert!(registers(&server, "bob", "x"));
+    for hint in ["100", "200"] {
+        wait_until(|| state(hint) == "idle", || state(hint).to_string());
+    }
+}
+
+/// What does nothing must not look as if it did.
+#[test]
+fn a_hint_of_an_account_that_can_be_nowhere_is_named_in_the_log() {
+    let place = Place::new();
+    good(&place, &["add", "bob", "--create", "--hint", "200"], "x\n");
+    let mut serve = place.serve();
+    let arguments: Vec<String> = serve
+        .get_args()
+        .map(|word| word.to_str().unwrap().into())
+        .collect();
+    serve = busyhour();
+    serve.args(arguments.iter().map(|word| match word.as_str() {
+        "127.0.0.1:0" => "0.0.0.0:0",
+        word => word,
+    }));
+    let server = ServerProcess::start(&mut serve, &place);
+    server.wait_for_log("hints of accounts do nothing");
+    assert!(server.log().contains("sip.domains"), "{}", server.log());
+    assert!(server.stop().success());
 }

@@ -403,3 +403,84 @@ fn a_storm_over_tcp_registers_and_refreshes_every_device() {
     );
     assert_eq!(code, 1);
 }
+
+/// A storm's command of the README, made short and led to this server.
+fn storm_of(line: &str, server: &ServerProcess) -> Command {
+    let words = line.split('#').next().unwrap_or_default();
+    let mut command = busyhour();
+    let mut words = words.split_whitespace().skip(1);
+    let is_iax2 = line.contains("iax2");
+    while let Some(word) = words.next() {
+        match word {
+            "--devices" | "--over" | "--target" => drop(words.next()),
+            word => drop(command.arg(word)),
+        }
+    }
+    let target = if is_iax2 { server.iax2 } else { server.sip };
+    command.args([
+        "--devices",
+        "20",
+        "--over",
+        "20ms",
+        "--target",
+        &target.to_string(),
+    ]);
+    command
+}
+
+#[test]
+fn the_load_tests_of_the_readme_work_with_the_server_of_the_readme() {
+    let readme = include_str!("../../../README.md");
+    let lines = |start: &str| -> Vec<&str> {
+        readme
+            .lines()
+            .filter(|line| line.starts_with(start))
+            .collect()
+    };
+    let serve = lines("busyhour serve ");
+    let serve = serve
+        .iter()
+        .rfind(|line| line.contains("load tests"))
+        .expect("a server");
+    let place = Place::new();
+    let mut command = place.serve();
+    let words = serve.split('#').next().unwrap_or_default();
+    command.args(words.split_whitespace().skip(2));
+    let server = ServerProcess::start(&mut command, &place);
+    let storms = lines("busyhour storm ");
+    assert_eq!(storms.len(), 2);
+    for line in storms {
+        let output = storm_of(line, &server).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+    }
+}
+
+#[test]
+fn a_storm_that_is_refused_says_what_to_do_and_measures_nothing() {
+    let place = Place::new();
+    let server = place.server("");
+    let storm = |words: &[&str]| {
+        let mut command = busyhour();
+        command.args(["storm", "--devices", "2", "--over", "1ms"]);
+        let output = command.args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    let (sip, iax2) = (server.sip.to_string(), server.iax2.to_string());
+    let to_iax2 = ["--protocol", "iax2", "--target", &iax2];
+    for words in [&["--target", &*sip][..], &to_iax2] {
+        let (table, advice) = storm(words);
+        assert!(!table.contains("0 µs"), "{table}");
+        assert!(advice.contains("2 of 2 registrations failed"), "{advice}");
+        assert!(
+            advice.contains("--sip-auth open") && advice.contains("--auth"),
+            "{advice}"
+        );
+        let with = [words, &["--auth", "nobody:x", "--json"]].concat();
+        let (json, advice) = storm(&with);
+        let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(report["p50_us"].is_null(), "{json}");
+        assert!(advice.contains("[[account_range]]"), "{advice}");
+    }
+}

@@ -142,7 +142,14 @@ fn a_server_that_never_answers_is_a_failure() {
         "--devices 5 --over 1ms --t1 1ms",
     );
     assert!(
-        matches!(result, Err(StormError::Failed { failed: 5, sent: 5 })),
+        matches!(
+            result,
+            Err(StormError::Failed {
+                failed: 5,
+                sent: 5,
+                ..
+            })
+        ),
         "{result:?}"
     );
 }
@@ -155,7 +162,14 @@ fn a_port_where_nobody_listens_is_a_failure_too() {
         .expect("an address");
     let result = storm(gone, "--devices 5 --over 1ms --t1 1ms");
     assert!(
-        matches!(result, Err(StormError::Failed { failed: 5, sent: 5 })),
+        matches!(
+            result,
+            Err(StormError::Failed {
+                failed: 5,
+                sent: 5,
+                ..
+            })
+        ),
         "{result:?}"
     );
 }

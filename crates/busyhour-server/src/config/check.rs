@@ -1,5 +1,4 @@
 use super::{Loaded, Origin, Problem};
-use crate::registrar::Domains;
 
 /// Relations between settings that are each valid alone.
 pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
@@ -30,7 +29,7 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
 /// A server whose hints name what cannot be does not start.
 fn hints(loaded: &Loaded) -> impl Iterator<Item = Problem> {
     let config = &loaded.config;
-    let domains = Domains::new(config.sip.domains.iter().cloned());
+    let domains = config.server().domains();
     let hints = config.hints.iter().zip(&loaded.hint_origins);
     hints.filter_map(move |(hint, origin)| {
         let refusal = hint.check(&domains).err()?;
@@ -124,8 +123,11 @@ mod tests {
         for (problem, expected) in problems.iter().zip(expected) {
             assert!(problem.starts_with(expected), "{problem}");
         }
-        // Whose is a user where the server has no domain?
-        let problem = parse(&hint("104", "\"alice\"")).unwrap_err().to_string();
+        // Where the server has no domain, its address is one.
+        assert!(parse(&hint("104", "\"alice\"")).is_ok());
+        // Whose is a user where it has no address either?
+        let text = "[sip]\nlisten = \"0.0.0.0:5060\"\n".to_owned() + &hint("104", "\"alice\"");
+        let problem = parse(&text).unwrap_err().to_string();
         assert!(problem.contains("hint `104`: device `alice`"), "{problem}");
     }
 

@@ -358,7 +358,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.connections",
         allowed: whole(1, 1_000_000, "connections"),
-        help: "SIP connections at a time; for one more the oldest gives way that nothing was accepted of",
+        help: "SIP connections at a time; one more closes the oldest on which no request was accepted yet",
         assign: |config, text| put(&mut config.sip.connections_max, text.parse().ok()),
         show: |config| config.sip.connections_max.to_string(),
     },

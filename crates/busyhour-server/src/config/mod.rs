@@ -47,7 +47,7 @@ use crate::server::{
 use crate::web::Token;
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
 
@@ -296,6 +296,7 @@ impl Config {
     pub fn server(&self) -> ServerConfig {
         ServerConfig {
             domains: self.sip.domains.clone(),
+            home: self.sip.home(),
             authentication: self.sip.authentication(),
             advertised: self.sip.advertised.clone(),
             call_tokens: self.iax2.call_tokens,
@@ -328,6 +329,13 @@ impl Sip {
             StreamListen::Same => &self.listen,
             StreamListen::At(addresses) => addresses,
         }
+    }
+
+    /// The address that devices of a server without domains are at: the first that
+    /// it listens at, unless that is a wildcard.
+    fn home(&self) -> Option<IpAddr> {
+        let first = self.listen.first().map(SocketAddr::ip);
+        first.filter(|address| !address.is_unspecified())
     }
 
     fn authentication(&self) -> Authentication {

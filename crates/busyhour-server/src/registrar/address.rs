@@ -2,20 +2,50 @@
 
 use super::Refusal;
 use crate::proto::sip::{Host, Scheme, Uri};
+use std::net::IpAddr;
 
 /// The hosts whose addresses of record are ours.
 #[derive(Debug, Clone, Default)]
-pub struct Domains(Vec<String>);
+pub struct Domains {
+    hosts: Vec<String>,
+    /// Where users are who are named without a host, if there are no domains.
+    home: Option<String>,
+}
 
 impl Domains {
     /// These hosts, names without regard to case; none means any host.
     pub fn new(hosts: impl IntoIterator<Item = String>) -> Self {
-        Self(hosts.into_iter().collect())
+        Self {
+            hosts: hosts.into_iter().collect(),
+            home: None,
+        }
     }
 
-    /// The host of users that are named without one.
+    /// The same domains; if there are none, users who are named without a host
+    /// are at this address.
+    #[must_use]
+    pub fn at(self, address: Option<IpAddr>) -> Self {
+        let home = address.map(|address| match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+        });
+        Self { home, ..self }
+    }
+
+    /// The host of users who are named without one: the first domain, or the address
+    /// of [`at`](Self::at).
+    ///
+    /// ```
+    /// use busyhour_server::registrar::Domains;
+    ///
+    /// let none = Domains::default().at("127.0.0.1".parse().ok());
+    /// assert_eq!(none.first(), Some("127.0.0.1"));
+    /// ```
     pub fn first(&self) -> Option<&str> {
-        self.0.first().map(String::as_str)
+        self.hosts
+            .first()
+            .or(self.home.as_ref())
+            .map(String::as_str)
     }
 
     /// Whether `host` is ours.
@@ -29,7 +59,7 @@ impl Domains {
     /// assert!(Domains::default().contain(&Host::Name("example.org")));
     /// ```
     pub fn contain(&self, host: &Host<'_>) -> bool {
-        self.0.is_empty() || self.0.iter().any(|domain| names(domain, host))
+        self.hosts.is_empty() || self.hosts.iter().any(|domain| names(domain, host))
     }
 }
 

@@ -4,10 +4,10 @@ use super::{Accounts, HintConfig, NoAccounts};
 use crate::{
     auth::Algorithm,
     iax2::CallTokens,
-    registrar::{Advertised, Policy as RegistrationPolicy},
+    registrar::{Advertised, Domains, Policy as RegistrationPolicy},
     watch::Policy as WatchPolicy,
 };
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 /// The whole configuration of a [`Server`](super::Server).
 ///
@@ -26,6 +26,8 @@ pub struct ServerConfig {
     /// Hosts whose addresses of record are ours. Empty: whatever host a
     /// request names, as a server without a configured domain must.
     pub domains: Vec<String>,
+    /// Where the users of hints are when `domains` is empty.
+    pub home: Option<IpAddr>,
     /// Who may register and watch.
     pub authentication: Authentication,
     /// Accounts beside those in the store; the store's win.
@@ -45,10 +47,18 @@ pub struct ServerConfig {
     pub limits: Limits,
 }
 
+impl ServerConfig {
+    /// The hosts whose addresses of record are ours, and where users without one are.
+    pub fn domains(&self) -> Domains {
+        Domains::new(self.domains.iter().cloned()).at(self.home)
+    }
+}
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             domains: Vec::new(),
+            home: None,
             authentication: Authentication::default(),
             accounts: Arc::new(NoAccounts),
             advertised: Advertised::default(),

@@ -53,7 +53,8 @@ pub enum HintRefusal {
     Extension,
     /// A device is none.
     #[error(
-        "device `{0}`: give a user name of sip.domains, or an address of record such as sip:alice@example.com"
+        "device `{0}`: give a user name of sip.domains, or an address of record such as \
+         sip:alice@example.com; a user name alone needs sip.domains where sip.listen is a wildcard"
     )]
     Device(String),
     /// It has none or too many of them.
@@ -294,6 +295,7 @@ impl Core {
 
     /// Takes in which extensions the accounts of the store name.
     pub(super) fn name_hints(self: &Arc<Self>, differences: &[Difference]) {
+        let mut homeless = Vec::new();
         for difference in differences {
             let (gone, new) = (&difference.hints_gone, &difference.hints_new);
             if gone.is_empty() && new.is_empty() {
@@ -301,6 +303,7 @@ impl Core {
             }
             let Ok(device) = device_named(&difference.username, &self.parts.domains) else {
                 self.counters().hint.refused.add(new.len() as u64);
+                homeless.extend(new.first().map(|hint| (&*difference.username, &**hint)));
                 continue;
             };
             gone.iter()
@@ -308,6 +311,7 @@ impl Core {
             new.iter()
                 .for_each(|extension| self.name_hint(extension, &device, true));
         }
+        warn_of_homeless(&homeless);
     }
 
     fn name_hint(self: &Arc<Self>, extension: &str, device: &Name, is_named: bool) {
@@ -401,6 +405,14 @@ impl Core {
         domains.is_empty()
             || domains.iter().any(is_watched)
             || self.hints().topic.would_deliver(&Name::new(extension))
+    }
+}
+
+/// One line for many users, and the hints that their accounts name in vain.
+fn warn_of_homeless(users: &[(&str, &str)]) {
+    if let Some((user, hint)) = users.first() {
+        let (count, reason) = (users.len(), HintRefusal::Device((*user).to_owned()));
+        tracing::warn!(count, user, hint, %reason, "hints of accounts do nothing");
     }
 }
 

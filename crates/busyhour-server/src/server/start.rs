@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     auth::{Authenticator, RealmError},
-    registrar::{Domains, EndedBinding, Restored},
+    registrar::{EndedBinding, Restored},
     store::{Account, Contents, SettingKind, Store, StoreError, StoredBinding},
 };
 use busyhour::{runtime::Runtime, timer::AddError};
@@ -177,7 +177,7 @@ fn parts(
     Ok(Parts {
         states: runtime.topic("device-state").cached().build(),
         registrations: runtime.topic("registration").build(),
-        domains: Domains::new(config.domains.iter().cloned()),
+        domains: config.domains(),
         authenticator: authenticator(&runtime, &config)?,
         directory: Directory::new(realm, accounts, config.accounts.clone()),
         logins: Logins::new(device_seed),

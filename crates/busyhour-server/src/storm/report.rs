@@ -50,14 +50,15 @@ pub struct Report {
     /// Acknowledged a second while registrations were offered: of a server that
     /// is offered more than it can take, what gets through.
     pub goodput_per_s: f64,
-    /// Latency from due to acknowledged, in microseconds.
-    pub p50_us: f64,
+    /// Latency from due to acknowledged, in microseconds; nothing when none was
+    /// acknowledged.
+    pub p50_us: Option<f64>,
     /// 99 of 100 were faster.
-    pub p99_us: f64,
+    pub p99_us: Option<f64>,
     /// 999 of 1,000 were faster.
-    pub p99_9_us: f64,
+    pub p99_9_us: Option<f64>,
     /// The slowest.
-    pub max_us: f64,
+    pub max_us: Option<f64>,
     /// What it cost the server, where its process id was given.
     #[serde(flatten)]
     pub server: Option<ServerUse>,
@@ -120,7 +121,10 @@ impl Report {
     pub(super) fn new(setting: Setting, tally: &Tally, took: Duration) -> Self {
         let seconds = took.as_secs_f64();
         let offering = tally.offering.unwrap_or_default();
-        let micros = |quantile: f64| tally.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
+        let has_any = !tally.latency_ns.is_empty();
+        let micros = |quantile: f64| {
+            has_any.then(|| tally.latency_ns.value_at_quantile(quantile) as f64 / 1e3)
+        };
         Self {
             protocol: setting.protocol,
             auth: setting.auth,
@@ -147,7 +151,7 @@ impl Report {
             p50_us: micros(0.5),
             p99_us: micros(0.99),
             p99_9_us: micros(0.999),
-            max_us: tally.latency_ns.max() as f64 / 1e3,
+            max_us: has_any.then(|| tally.latency_ns.max() as f64 / 1e3),
             server: None,
             watch: None,
         }
@@ -168,7 +172,7 @@ impl Report {
                 "acknowledged a second",
                 format!("{:.0}", self.register_per_s),
             ),
-            ("  while offered", format!("{:.0}", self.goodput_per_s)),
+            ("  during the offer", format!("{:.0}", self.goodput_per_s)),
             ("latency p50", latency(self.p50_us)),
             ("latency p99", latency(self.p99_us)),
             ("latency p99.9", latency(self.p99_9_us)),
@@ -234,7 +238,10 @@ impl WatchUse {
             ("notified", count(self.notified)),
             ("notified a second", format!("{:.0}", self.notify_per_s)),
             ("notified again", count(self.notified_again)),
-            ("last notified after", latency(self.told_after_ms * 1e3)),
+            (
+                "last notified after",
+                latency(Some(self.told_after_ms * 1e3)),
+            ),
             ("watchers wrong", count(self.watchers_wrong)),
         ];
         let each = self.cpu_us_per_notify.map(|each| format!("{each:.1} µs"));
@@ -306,8 +313,11 @@ fn count(value: u64) -> String {
     text
 }
 
-/// 850 µs, 1.25 ms, 3.10 s
-fn latency(micros: f64) -> String {
+/// 850 µs, 1.25 ms, 3.10 s; a dash where nothing was measured
+fn latency(micros: Option<f64>) -> String {
+    let Some(micros) = micros else {
+        return "–".to_owned();
+    };
     match micros {
         micros if micros < 1e3 => format!("{micros:.0} µs"),
         micros if micros < 1e6 => format!("{:.2} ms", micros / 1e3),
@@ -325,8 +335,9 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(count(12_000), "12,000");
         assert_eq!(count(1_234_567), "1,234,567");
-        assert_eq!(latency(850.4), "850 µs");
-        assert_eq!(latency(1_250.0), "1.25 ms");
-        assert_eq!(latency(3_100_000.0), "3.10 s");
+        assert_eq!(latency(Some(850.4)), "850 µs");
+        assert_eq!(latency(Some(1_250.0)), "1.25 ms");
+        assert_eq!(latency(Some(3_100_000.0)), "3.10 s");
+        assert_eq!(latency(None), "–");
     }
 }

@@ -57,12 +57,14 @@ pub enum StormError {
     #[error("--auth: {0}")]
     Auth(#[from] PatternError),
     /// The report was printed, and not all is well in it.
-    #[error("{failed} of {sent} registrations failed")]
+    #[error("{failed} of {sent} registrations failed{advice}")]
     Failed {
         /// Registrations that failed.
         failed: u64,
         /// Registrations begun.
         sent: u64,
+        /// What to do, where the reason is known; begins a line of its own.
+        advice: &'static str,
     },
     /// Not every watcher could subscribe.
     #[error("{failed} of {watchers} watchers could not subscribe")]
@@ -234,7 +236,7 @@ impl Running {
             slots: WARM_UP_SLOTS,
         };
         let (tally, _) = self.blow(self.each_device_once(pace))?;
-        judge(tally.acknowledged, tally.sent)
+        self.judge(&tally)
     }
 
     fn once(&mut self) -> Result<(), StormError> {
@@ -250,9 +252,9 @@ impl Running {
         } else {
             once
         };
-        let report = self.measured(phase)?;
+        let (report, tally) = self.measured(phase)?;
         self.print(&report, || report.to_string())?;
-        judge(report.acknowledged, report.sent)?;
+        self.judge(&tally)?;
         report.watch.map_or(Ok(()), |watch| judge_watchers(&watch))
     }
 
@@ -262,7 +264,7 @@ impl Running {
         let mut per_second = self.args.rate.unwrap_or(RAMP_START_PER_SECOND);
         while steps.last().is_none_or(holds) {
             let phase = self.step(per_second);
-            steps.push(self.measured(phase)?);
+            steps.push(self.measured(phase)?.0);
             per_second *= RAMP_FACTOR;
         }
         let ceiling = steps.iter().rev().nth(1).and_then(|step| step.offered);
@@ -307,7 +309,7 @@ impl Running {
     }
 
     /// A phase, with the server's use of CPU and memory beside it.
-    fn measured(&mut self, phase: Phase) -> Result<Report, StormError> {
+    fn measured(&mut self, phase: Phase) -> Result<(Report, Tally), StormError> {
         let process = self.args.pid.map(Process::new);
         let before = process.and_then(Process::usage);
         let begin = self.clock.now();
@@ -321,7 +323,7 @@ impl Running {
         if let Some(told) = &mut report.watch {
             self.count_forgotten(told);
         }
-        Ok(report)
+        Ok((report, tally))
     }
 
     /// Those whom the server no longer knows, though they never heard of an end,
@@ -433,6 +435,17 @@ impl Running {
         }
     }
 
+    fn judge(&self, tally: &Tally) -> Result<(), StormError> {
+        match tally.sent - tally.acknowledged {
+            0 => Ok(()),
+            failed => Err(StormError::Failed {
+                failed,
+                sent: tally.sent,
+                advice: tally.advice(self.args.auth.is_some()),
+            }),
+        }
+    }
+
     fn print(
         &self,
         value: &impl Serialize,
@@ -452,18 +465,7 @@ fn holds(step: &Report) -> bool {
     let offered = step.offered.unwrap_or(0.0);
     step.is_clean()
         && step.register_per_s >= offered * RAMP_KEEPS_UP
-        && step.p99_us < RAMP_P99_US_MAX
-}
-
-fn judge(acknowledged: u64, sent: u64) -> Result<(), StormError> {
-    if acknowledged == sent {
-        Ok(())
-    } else {
-        Err(StormError::Failed {
-            failed: sent - acknowledged,
-            sent,
-        })
-    }
+        && step.p99_us.is_some_and(|p99_us| p99_us < RAMP_P99_US_MAX)
 }
 
 fn judge_watchers(watch: &WatchUse) -> Result<(), StormError> {

@@ -75,6 +75,18 @@ impl Failure {
 }
 
 impl Tally {
+    /// What to do about registrations that were refused; empty where nobody knows.
+    pub fn advice(&self, has_password: bool) -> &'static str {
+        use Failure::{Rejected, Status, Unanswerable};
+        let is_refused =
+            |one: &Failure| matches!(one, Rejected(_) | Status(401 | 403) | Unanswerable);
+        match self.failed.keys().any(is_refused) {
+            true if has_password => UNKNOWN_ACCOUNTS,
+            true => NO_PASSWORD,
+            false => "",
+        }
+    }
+
     pub fn new() -> Self {
         Self {
             sent: 0,
@@ -155,6 +167,12 @@ impl Offering {
 
 /// Latencies are kept to a thousandth of their value.
 const SIGNIFICANT_DIGITS: u8 = 3;
+
+const NO_PASSWORD: &str = "\nthe server asks for passwords: start one for load tests with \
+    `busyhour serve --sip-auth open`, or give accounts that it has: --auth USER:PASSWORD";
+const UNKNOWN_ACCOUNTS: &str = "\nthe server refuses these accounts: its configuration needs an \
+    [[account_range]] for them (`busyhour serve --print-config` shows one), or start a server for \
+    load tests with `busyhour serve --sip-auth open`";
 
 #[cfg(test)]
 mod tests {
