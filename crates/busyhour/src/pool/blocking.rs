@@ -1,29 +1,31 @@
 //! Standing in for a worker that is blocked. See README.md, "Standing in".
 
+use std::sync::{Arc, atomic::Ordering};
+
 use super::{context, phase::Phase, shared::Shared, worker::Seat};
 
 /// Runs `f`, which may block. If this thread is a worker, of whichever pool,
 /// another one sees to its queues meanwhile.
 pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    match context::current_pool() {
-        Some(pool) => pool.blocking(f),
-        None => f(),
+    let _stand_in = stand_in();
+    f()
+}
+
+/// Finds a stand-in for this thread, if it is a worker, of whichever pool, that
+/// has none yet: a sleeper, or a new thread if none sleeps.
+pub(crate) fn stand_in() -> Option<StandIn> {
+    let pool = context::current_pool()?;
+    let worker = Seat::of(&pool)?.worker;
+    if worker.has_stand_in.swap(true, Ordering::Relaxed) {
+        return None;
     }
+    let number = worker.number;
+    pool.crew.block();
+    pool.find_stand_in();
+    Some(StandIn { pool, number })
 }
 
 impl Shared {
-    /// Runs `f`, which may block. If this is a worker, another one sees to its
-    /// queues meanwhile: a sleeper, or a new thread if none sleeps.
-    fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
-        if Seat::of(self).is_none() {
-            return f();
-        }
-        self.crew.block();
-        let _unblocked = Unblocked(self);
-        self.find_stand_in();
-        f()
-    }
-
     fn find_stand_in(&self) {
         if self.sleepers.asleep_len() > 0 {
             self.wake_one(None);
@@ -33,12 +35,18 @@ impl Shared {
     }
 }
 
-/// The worker is back, also after a panic. Who stood in stays until it has
-/// nothing to do for the idle timeout.
-struct Unblocked<'a>(&'a Shared);
+/// While this lives, another worker is kept for the one at this place; then the
+/// stand-in stays until it has nothing to do for the idle timeout.
+#[must_use]
+pub(crate) struct StandIn {
+    pool: Arc<Shared>,
+    number: usize,
+}
 
-impl Drop for Unblocked<'_> {
+impl Drop for StandIn {
     fn drop(&mut self) {
-        self.0.crew.unblock();
+        let worker = &self.pool.workers[self.number];
+        worker.has_stand_in.store(false, Ordering::Relaxed);
+        self.pool.crew.unblock();
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::{
     PushError, WaitError,
     berth::Berth,
-    blocking::blocking,
     context::{self, within},
     phase::Phase,
     reply::Reply,
@@ -73,7 +72,7 @@ impl Shared {
     /// Waits for a reply that needs no help; a simulation runs others meanwhile.
     pub(super) fn await_reply<R>(self: &Arc<Self>, reply: &Reply<R>) -> Result<R, WaitError> {
         if !self.is_simulated() {
-            return blocking(|| reply.wait());
+            return reply.wait();
         }
         loop {
             if let Some(outcome) = reply.take() {

@@ -46,3 +46,80 @@ impl Shared {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::{
+        pool::{crew::Crew, phase::PhaseCell, sleep::Sleepers},
+        sync::{Mutex, lock},
+    };
+    use loom::sync::Arc;
+
+    struct Pool {
+        crew: Crew,
+        sleepers: Sleepers,
+        phase: PhaseCell,
+    }
+
+    impl Pool {
+        /// As `seal_if_ended` does it, while no queue shows work.
+        fn seal_if_ended(&self) {
+            if self.sleepers.look(|asleep| asleep >= self.crew.len()) {
+                self.phase.enter(Phase::Sealed);
+            }
+        }
+    }
+
+    /// The forbidden outcome: one worker has left, the other one sleeps, and
+    /// nobody has sealed the pool.
+    #[test]
+    fn loom_the_last_one_to_sleep_or_to_leave_seals() {
+        loom::model(|| {
+            let pool = Arc::new(Pool {
+                crew: Crew::new(2),
+                sleepers: Sleepers::default(),
+                phase: PhaseCell::open(),
+            });
+            assert_eq!(
+                (pool.crew.take_place(), pool.crew.take_place()),
+                (Some(0), Some(1))
+            );
+            pool.phase.enter(Phase::Ending);
+            pool.sleepers.begin_search();
+            let leaver = {
+                let pool = Arc::clone(&pool);
+                loom::thread::spawn(move || {
+                    pool.crew.leave(1);
+                    pool.seal_if_ended();
+                })
+            };
+            pool.sleepers.fall_asleep(0);
+            pool.seal_if_ended();
+            leaver.join().unwrap();
+            assert!(pool.phase.is_sealed(), "asleep for ever");
+        });
+    }
+
+    /// The forbidden outcome: a handle waits, its future sleeps, and neither the
+    /// handle nor who sealed the pool wakes it.
+    #[test]
+    fn loom_a_handle_that_waits_is_seen_or_sees_the_seal() {
+        loom::model(|| {
+            let shared = Arc::new((PhaseCell::open(), Mutex::new(false)));
+            let handle = {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    let (phase, note) = &*shared;
+                    *lock(note) = true;
+                    phase.is_sealed()
+                })
+            };
+            let (phase, note) = &*shared;
+            phase.enter(Phase::Sealed);
+            let is_seen = *lock(note);
+            let sees = handle.join().unwrap();
+            assert!(is_seen || sees, "nobody wakes the future");
+        });
+    }
+}

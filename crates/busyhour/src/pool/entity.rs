@@ -2,7 +2,7 @@
 
 use std::{any::Any, cell::UnsafeCell, marker::PhantomData, mem, ptr::NonNull, sync::Arc};
 
-use super::{local::Runnable, turn::Turn};
+use super::{Unfinished, local::Runnable, turn::Turn};
 use crate::{
     run_queue::{Place, RunQueue, Standing},
     stats::SerializerStats,
@@ -15,6 +15,8 @@ pub(crate) trait Entity: Any + Send + Sync {
     fn name(&self) -> String;
     /// The listing's line.
     fn stats(&self) -> SerializerStats;
+    /// The task that runs, if one does and the entity has a name.
+    fn unfinished(&self) -> Option<Unfinished>;
     /// Refuses all further tasks and drops the waiting ones; returns how many.
     fn abandon(&self) -> u64;
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    Unfinished,
     context::{self, SelfWake},
     entity::{Entity, Runs, ShareCell, Token},
     hand::Hand,
@@ -308,6 +309,10 @@ where
             name: self.name(),
             ..SerializerStats::default()
         }
+    }
+
+    fn unfinished(&self) -> Option<Unfinished> {
+        None
     }
 
     fn abandon(&self) -> u64 {

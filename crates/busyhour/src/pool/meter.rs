@@ -50,6 +50,14 @@ impl<'a> Meter<'a> {
         self.unread_left == self.unread_max
     }
 
+    /// Whether the turn takes so long that others must have theirs: so much time has
+    /// passed since the last reading. For a clock is read, this is asked once for
+    /// [`TASKS_UNREAD_MAX`] tasks.
+    #[inline(never)]
+    pub(super) fn is_turn_over(&self) -> bool {
+        self.clock.now().nanos_since(self.now) > TURN_MAX_NS
+    }
+
     /// Notes how long the entity waited whose turn begins, if the clock was read just before.
     #[inline(always)]
     pub(super) fn note_wait_since(&self, since: Instant) {
@@ -132,6 +140,12 @@ const PRECISE_TURNS: u32 = 64;
 /// Others get their turn after about this time.
 const QUANTUM_NS: u64 = 50_000;
 const ALLOWANCE_LOG2_MAX: u8 = 6;
+/// A turn that takes longer is over whatever its allowance. Turns that are not
+/// read take less, all of them together.
+const TURN_MAX_NS: u64 = 1_000_000;
+const _: () = assert!(UNREAD_TURNS_MAX as u64 * QUANTUM_NS < TURN_MAX_NS);
+/// Tasks of a turn between two looks at the clock.
+pub(super) const TASKS_UNREAD_MAX: u32 = 8;
 
 #[cfg(test)]
 mod tests {

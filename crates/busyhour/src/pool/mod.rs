@@ -69,11 +69,11 @@ pub use error::{Cycle, PushError, WaitError};
 pub use give_way::{YieldNow, give_way, spend_budget, yield_now};
 pub use guest::Guest;
 pub use join::{JoinError, JoinHandle};
-pub use shutdown::{Leftover, ShutdownReport};
+pub use shutdown::{Leftover, ShutdownReport, Unfinished};
 pub use thread_pool::{ThreadPool, ThreadPoolOptions};
 
 pub(crate) use berth::Berth;
-pub(crate) use blocking::blocking;
+pub(crate) use blocking::{StandIn, blocking, stand_in};
 pub(crate) use context::current_entity;
 pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
 pub(crate) use hand::Hand;

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::WaitError;
+use super::{WaitError, blocking::blocking};
 use crate::sync::{Condvar, Mutex, lock};
 
 /// The reading half: filled exactly once, by the task's run or by its drop.
@@ -39,8 +39,13 @@ impl<R> Reply<R> {
         lock(&self.0.outcome).take()
     }
 
-    /// Blocks the thread until the outcome is known.
+    /// Blocks the thread until the outcome is known. A worker gets a stand-in
+    /// only if it has to wait.
     pub(crate) fn wait(&self) -> Result<R, WaitError> {
+        self.take().unwrap_or_else(|| blocking(|| self.sleep()))
+    }
+
+    fn sleep(&self) -> Result<R, WaitError> {
         let mut outcome = lock(&self.0.outcome);
         loop {
             if let Some(known) = outcome.take() {

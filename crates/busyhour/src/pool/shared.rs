@@ -22,6 +22,7 @@ use super::{
     fences,
     guest::{GUESTS_MAX, Guests},
     inbound::Closed,
+    meter::{Meter, TASKS_UNREAD_MAX},
     phase::{Phase, PhaseCell},
     pushing::Pushes,
     registry::Registry,
@@ -433,9 +434,9 @@ impl Shared {
         }
     }
 
-    /// Runs plain tasks of the own lane; how many.
+    /// Runs plain tasks of the own lane; how many, or `tasks_max` when they took too long.
     #[inline(always)]
-    pub(super) fn run_lane(&self, seat: Seat<'_>, tasks_max: u32) -> u32 {
+    pub(super) fn run_lane(&self, seat: Seat<'_>, tasks_max: u32, meter: &Meter<'_>) -> u32 {
         within(self, None, || {
             let mut ran = 0;
             let mut berth = Berth::EMPTY;
@@ -450,11 +451,28 @@ impl Shared {
                 if !popped {
                     break;
                 }
-                self.run_task(&mut berth);
+                self.run_plain(seat, &mut berth);
                 ran += 1;
+                if ran.is_multiple_of(TASKS_UNREAD_MAX) && meter.is_turn_over() {
+                    return tasks_max;
+                }
             }
             ran
         })
+    }
+
+    #[inline(always)]
+    fn run_plain(&self, seat: Seat<'_>, berth: &mut Berth) {
+        match berth.label() {
+            None => {
+                self.run_task(berth);
+            }
+            label => {
+                seat.worker.set_label(label);
+                self.run_task(berth);
+                seat.worker.set_label(None);
+            }
+        }
     }
 
     /// Runs one task; whether it panicked, which is counted and goes no further.

@@ -83,7 +83,7 @@ impl<'a> Shift<'a> {
 
     fn run_lane(&mut self) {
         let allowance = 1 << self.lane_allowance_log2;
-        let ran = self.shared.run_lane(self.seat, allowance);
+        let ran = self.shared.run_lane(self.seat, allowance, &self.meter);
         let is_exhausted = ran == allowance;
         self.ran_ns = self.meter.end_turn(is_exhausted);
         if is_exhausted {

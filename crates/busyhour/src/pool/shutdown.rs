@@ -5,6 +5,7 @@ use std::{
 
 use super::{
     blocking::blocking,
+    context::current_entity,
     entity::Entity,
     fences,
     local::Loot,
@@ -30,12 +31,46 @@ pub struct ShutdownReport {
     pub left: Vec<Leftover>,
     /// Workers still inside a task when the deadline passed; they end with that task.
     pub unfinished_workers: u64,
+    /// What they run, as far as it has a name: tasks of named serializers, and plain tasks with a label.
+    pub unfinished: Vec<Unfinished>,
+}
+
+/// A task that still ran when a shutdown ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The name of its serializer; empty for a plain task.
+    pub serializer: String,
+    /// The label of the task, if it has one.
+    pub label: Option<String>,
+    /// For how long it has been running; of a plain task within a few short ones before it.
+    pub running_for: Duration,
 }
 
 impl ShutdownReport {
     /// Whether everything accepted has run and every worker has ended.
     pub fn is_clean(&self) -> bool {
         self.not_run == 0 && self.unfinished_workers == 0
+    }
+
+    /// Of [`not_run`](Self::not_run), those that no serializer in
+    /// [`left`](Self::left) had: plain tasks, polls of futures, and tasks of
+    /// serializers without a name.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{clock::{Clock, UnixTime}, pool::TaskPool};
+    ///
+    /// let pool = TaskPool::simulated(7, Clock::simulated(UnixTime::from_secs(0)));
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// calls.push(|| ()).unwrap();
+    /// pool.push(|| ()).unwrap();
+    /// let report = pool.shutdown(Duration::ZERO);
+    /// assert_eq!((report.not_run, report.left[0].not_run), (2, 1));
+    /// assert_eq!(report.unnamed_not_run(), 1);
+    /// ```
+    pub fn unnamed_not_run(&self) -> u64 {
+        let named: u64 = self.left.iter().map(|left| left.not_run).sum();
+        self.not_run.saturating_sub(named)
     }
 }
 
@@ -68,6 +103,7 @@ impl Shared {
             not_run: self.not_run(),
             left,
             unfinished_workers: self.others_at_work(),
+            unfinished: self.unfinished(),
         }
     }
 
@@ -126,6 +162,24 @@ impl Shared {
             }
             state = self.ends.wait(state, left);
         }
+    }
+
+    /// What still runs, on other threads than this one.
+    fn unfinished(&self) -> Vec<Unfinished> {
+        let own = current_entity();
+        let is_other = |entity: &&Arc<dyn Entity>| !own.iter().any(|own| Arc::ptr_eq(own, entity));
+        let living = self.registry.living();
+        let named = living
+            .iter()
+            .filter(is_other)
+            .filter_map(|entity| entity.unfinished());
+        let own = Seat::of(self).map(|seat| seat.worker.number);
+        let others = self
+            .workers
+            .iter()
+            .filter(|worker| Some(worker.number) != own);
+        let plain = others.filter_map(|worker| worker.unfinished(self.clock.now()));
+        named.chain(plain).collect()
     }
 
     /// Accepted, neither begun nor lost by a declared policy, and not reported

@@ -2,7 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{context, entity::Token, hand::Hand, meter::Meter, shared::Shared, worker::Seat};
+use super::{
+    context,
+    entity::Token,
+    hand::Hand,
+    meter::{Meter, TASKS_UNREAD_MAX},
+    shared::Shared,
+    worker::Seat,
+};
 
 use crate::clock::Instant;
 
@@ -54,9 +61,26 @@ impl<'a, 'm> Turn<'a, 'm> {
     /// Whether one task more may run, which the caller then does.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> bool {
-        let may = self.tasks_left > 0 && !context::gave_way();
+        let may = self.tasks_left > 0 && !context::gave_way() && !self.is_over();
         self.tasks_left -= u32::from(may);
         may
+    }
+
+    /// Whether it has taken too long, by the clock, which is read now and then.
+    #[inline(always)]
+    fn is_over(&mut self) -> bool {
+        self.tasks_left.is_multiple_of(TASKS_UNREAD_MAX) && self.is_over_by_the_clock()
+    }
+
+    /// A turn that took too long counts as used up, so that the next is shorter.
+    #[inline(never)]
+    fn is_over_by_the_clock(&mut self) -> bool {
+        let on = self.on.as_ref();
+        let is_over = on.is_some_and(|(_, meter)| meter.is_turn_over());
+        if is_over {
+            self.tasks_left = 0;
+        }
+        is_over
     }
 
     /// Notes since when the entity has waited for this turn.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Hook, affinity, context,
+    Hook, Unfinished, affinity, context,
     gate::Gate,
     inbound::Inbound,
     local::Local,
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     clock::Instant,
     run_queue::WorkerId,
-    sync::{CachePadded, Mutex, lock},
+    sync::{CachePadded, Mutex, SpinLock, lock},
 };
 
 /// One place. It stays when its thread leaves; see README.md for who touches what.
@@ -30,6 +30,10 @@ pub(super) struct Worker {
     pub(super) published: CachePadded<Published>,
     /// Between the first look at the queues and the last.
     pub(super) is_at_work: AtomicBool,
+    /// Another worker is kept for it. Its own thread's alone.
+    pub(super) has_stand_in: AtomicBool,
+    /// Of the plain task that runs, if it has one.
+    label: SpinLock<Option<&'static str>>,
     pub(super) inbound: CachePadded<Inbound>,
     parking: CachePadded<Parking>,
 }
@@ -91,6 +95,8 @@ impl Worker {
             gate: CachePadded(Gate::new(Local::new(id(number)))),
             published: CachePadded::default(),
             is_at_work: AtomicBool::new(false),
+            has_stand_in: AtomicBool::new(false),
+            label: SpinLock::new(None),
             inbound: CachePadded::default(),
             parking: CachePadded::default(),
         }
@@ -99,6 +105,25 @@ impl Worker {
     #[inline(always)]
     pub(super) fn id(&self) -> WorkerId {
         self.id
+    }
+
+    /// The label of the plain task that its thread runs, if it has one.
+    fn label(&self) -> Option<&'static str> {
+        *self.label.lock()
+    }
+
+    /// The plain task that its thread runs, if it has a label.
+    pub(super) fn unfinished(&self, now: Instant) -> Option<Unfinished> {
+        Some(Unfinished {
+            serializer: String::new(),
+            label: Some(self.label()?.to_owned()),
+            running_for: now - self.published.now(),
+        })
+    }
+
+    #[cold]
+    pub(super) fn set_label(&self, label: Option<&'static str>) {
+        *self.label.lock() = label;
     }
 
     /// Tasks and entities that wait here.

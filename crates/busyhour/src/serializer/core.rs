@@ -13,12 +13,13 @@ use super::{
     details::Details,
     queue::Queue,
     state::{Bound, Offer, State},
+    wait::Helping,
 };
 use crate::{
     clock::Instant,
     pool::{
         Berth, Entity, EntityRef, Hand, Pushing, Runs, ShareCell, Shared, TaskPool, Token, Turn,
-        blocking, wait_for,
+        Unfinished, blocking, wait_for,
     },
     run_queue::{Class, Standing},
     stats::SerializerStats,
@@ -406,8 +407,10 @@ impl Core {
     fn help_until_idle(self: &Arc<Self>, ends_at: Option<MachineInstant>) {
         let helps = self.pool().is_inside();
         let is_over = || ends_at.is_some_and(|end| MachineInstant::now() >= end);
+        let mut helping = Helping::begin(self.pool());
         while !self.is_idle() && !is_over() {
             if helps && self.run_one() {
+                helping.look_at_the_clock();
                 continue;
             }
             self.state.lock().waiters += 1;
@@ -435,7 +438,7 @@ impl Core {
             queued_high_water: u64::from(state.high_water),
             processed: state.processed,
             oldest_waiting_ns: nanos(state.oldest_waiting(now)),
-            running_for_ns: nanos(state.running_for(now)),
+            running_for_ns: state.running_for(now).map_or(0, nanos),
             suspend_count: u64::from(state.suspend_count),
             ..SerializerStats::default()
         }
@@ -531,6 +534,16 @@ impl Entity for Core {
 
     fn stats(&self) -> SerializerStats {
         self.stats_now()
+    }
+
+    fn unfinished(&self) -> Option<Unfinished> {
+        let details = self.details.as_ref()?;
+        let running_for = self.state.lock().running_for(self.pool().clock.now())?;
+        Some(Unfinished {
+            serializer: details.name.to_string(),
+            label: details.label().map(str::to_owned),
+            running_for,
+        })
     }
 
     fn abandon(&self) -> u64 {

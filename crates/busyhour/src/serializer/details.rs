@@ -108,8 +108,12 @@ impl Details {
         stats.dropped = count(&self.dropped);
         stats.conflated = count(&self.conflated);
         stats.panicked = count(&self.panicked);
-        let label = self.seldom.lock().label;
-        stats.running = label.map(str::to_owned);
+        stats.running = self.label().map(str::to_owned);
+    }
+
+    /// The label of the task that runs, if it has one.
+    pub(super) fn label(&self) -> Option<&'static str> {
+        self.seldom.lock().label
     }
 }
 

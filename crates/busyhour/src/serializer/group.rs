@@ -82,6 +82,10 @@ impl ShutdownGroup {
             not_run: left.iter().map(|left| left.not_run).sum(),
             left,
             unfinished_workers: awaited.iter().filter(|core| core.is_busy()).count() as u64,
+            unfinished: awaited
+                .iter()
+                .filter_map(|core| core.unfinished())
+                .collect(),
         }
     }
 

@@ -175,10 +175,8 @@ impl State {
         }
     }
 
-    pub(super) fn running_for(&self, now: Instant) -> Duration {
-        match self.is_running {
-            true => now - self.running_since,
-            false => Duration::ZERO,
-        }
+    /// For how long the task has been running that runs.
+    pub(super) fn running_for(&self, now: Instant) -> Option<Duration> {
+        self.is_running.then(|| now - self.running_since)
     }
 }

@@ -6,16 +6,46 @@
 //! runs them. It never runs anybody else (but in a simulation), so its stack
 //! holds no task that the awaited one could depend on.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::core::Core;
 use crate::{
-    pool::{Cycle, PushError, WaitError, Waiting, blocking, reply, wait_for},
+    clock::Instant,
+    pool::{
+        Cycle, PushError, Shared, StandIn, WaitError, Waiting, blocking, reply, stand_in, wait_for,
+    },
     task::{Assistance, Task},
 };
 
 /// Waiting cannot help.
 pub(super) struct Hopeless(WaitError);
+
+/// A worker that runs another serializer's tasks, and leaves its own waiting.
+/// Once it does so for long it gets a stand-in.
+pub(super) struct Helping<'a> {
+    pool: &'a Shared,
+    began: Instant,
+    stand_in: Option<StandIn>,
+}
+
+impl<'a> Helping<'a> {
+    pub(super) fn begin(pool: &'a Shared) -> Self {
+        Self {
+            pool,
+            began: pool.clock.now(),
+            stand_in: None,
+        }
+    }
+
+    pub(super) fn look_at_the_clock(&mut self) {
+        if self.stand_in.is_none() && self.pool.clock.now() - self.began > HELPING_MAX {
+            self.stand_in = stand_in();
+        }
+    }
+}
+
+/// What the worker's own queues wait at most for one that helps.
+const HELPING_MAX: Duration = Duration::from_millis(1);
 
 impl Core {
     pub(super) fn push_wait<R, F>(self: &Arc<Self>, f: F) -> Result<R, WaitError>
@@ -31,7 +61,7 @@ impl Core {
             self.help_until(|| reply.is_filled())
                 .map_err(|hopeless| hopeless.0)?;
         }
-        blocking(|| reply.wait())
+        reply.wait()
     }
 
     /// Waits until there is room.
@@ -76,8 +106,10 @@ impl Core {
 
     fn help_until(self: &Arc<Self>, done: impl Fn() -> bool) -> Result<(), Hopeless> {
         let helps = self.may_help();
+        let mut helping = Helping::begin(self.pool());
         while !done() {
             if helps && self.run_one() {
+                helping.look_at_the_clock();
                 continue;
             }
             if !self.pool().is_simulated() {

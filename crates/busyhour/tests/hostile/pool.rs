@@ -6,6 +6,7 @@ use busyhour::{
     pool::{BuildError, JoinHandle, PushError, TaskPool},
     run_queue::Class,
     serializer::ShutdownGroup,
+    task::{Executor, Task},
 };
 use std::{
     future::Future,
@@ -403,5 +404,63 @@ fn a_shutdown_inside_the_only_worker_drains_what_waits_behind_it() {
         drop(begins);
         assert_eq!(receive(&report).not_run, 0);
         assert_eq!(ran.load(Ordering::SeqCst), 100);
+    });
+}
+
+/// The report of a shutdown whose deadline passes names what was not run and what still runs, and nothing runs after it
+/// but what was running.
+#[test]
+fn what_a_shutdown_does_not_run_is_listed() {
+    watched("a shutdown beside 100,000 tasks", || {
+        let pool = pool(2);
+        let (begun, begins) = mpsc::channel();
+        let (release, held) = mpsc::channel::<()>();
+        let held = Arc::new(std::sync::Mutex::new(held));
+        let hold = || {
+            let (begun, held) = (begun.clone(), Arc::clone(&held));
+            move || {
+                begun.send(()).expect("the test waits");
+                held.lock().map(|held| held.recv().ok()).ok();
+            }
+        };
+        let calls = pool.serializer("calls").capacity(100_000).build();
+        let calls = calls.expect("a serializer");
+        calls
+            .execute(Task::labelled(&"call", hold()))
+            .expect("room");
+        pool.execute(Task::labelled(&"sweep", hold()))
+            .expect("room");
+        receive(&begins);
+        receive(&begins);
+        let nameless = pool.ephemeral();
+        let ran = Arc::new(AtomicU64::new(0));
+        let count = || {
+            let ran = Arc::clone(&ran);
+            move || {
+                ran.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        (0..99_000).for_each(|_| calls.push(count()).expect("room"));
+        (0..600).for_each(|_| pool.push(count()).expect("room"));
+        (0..400).for_each(|_| nameless.push(count()).expect("room"));
+        let report = pool.shutdown(Duration::from_millis(10));
+        assert_eq!((report.ran, report.not_run), (0, 100_000));
+        assert_eq!(report.left.len(), 1);
+        assert_eq!(
+            (&*report.left[0].serializer, report.left[0].not_run),
+            ("calls", 99_000)
+        );
+        assert_eq!(report.unnamed_not_run(), 1_000);
+        let mut running: Vec<_> = (report.unfinished.iter())
+            .map(|task| (&*task.serializer, task.label.as_deref()))
+            .collect();
+        running.sort_unstable();
+        assert_eq!(running, [("", Some("sweep")), ("calls", Some("call"))]);
+        assert_eq!(report.unfinished_workers, 2);
+        drop(release);
+        until(|| pool.stats().worker_count == 0);
+        assert_eq!(ran.load(Ordering::SeqCst), 0, "ran after the deadline");
+        let again = pool.shutdown(Duration::from_secs(60));
+        assert!(again.is_clean() && again.unfinished.is_empty(), "{again:?}");
     });
 }

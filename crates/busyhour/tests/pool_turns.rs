@@ -1,0 +1,191 @@
+//! A turn ends: whatever a worker runs, the others wait for a bounded time. Measured in virtual time, which the tasks
+//! themselves move, on one worker.
+
+use busyhour::{
+    clock::{Clock, Instant, UnixTime},
+    pool::TaskPool,
+    serializer::Serializer,
+};
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
+
+/// The longest task of these tests.
+const TASK: Duration = Duration::from_micros(100);
+/// What others may wait beyond it.
+const WAIT_MAX: Duration = Duration::from_millis(2);
+
+fn virtual_pool() -> (TaskPool, Clock) {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let pool = TaskPool::builder().workers(1).clock(clock.clone());
+    (pool.build().expect("a pool"), clock)
+}
+
+/// Waits of a serializer that has one task now and then.
+#[derive(Clone)]
+struct Light {
+    serializer: Serializer,
+    clock: Clock,
+    waits: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl Light {
+    fn new(pool: &TaskPool, clock: &Clock) -> Self {
+        Self {
+            serializer: pool.serializer("light").build().expect("a serializer"),
+            clock: clock.clone(),
+            waits: Arc::default(),
+        }
+    }
+
+    fn push(&self) {
+        let (clock, waits, pushed) = (
+            self.clock.clone(),
+            Arc::clone(&self.waits),
+            self.clock.now(),
+        );
+        let wait = move || clock.now() - pushed;
+        let note = move || waits.lock().expect("no panic").push(wait());
+        self.serializer.push(note).expect("room");
+    }
+
+    fn longest(&self, count: usize) -> Duration {
+        let waits = self.waits.lock().expect("no panic");
+        assert_eq!(waits.len(), count);
+        waits.iter().max().copied().unwrap_or_default()
+    }
+}
+
+fn work(clock: &Clock, time: Duration) {
+    clock.as_virtual().expect("virtual").advance(time);
+}
+
+/// Pushes tasks that take no time, then so many that take `time` each; a light task every 50.
+fn flood(light: &Light, count: usize, time: Duration, push: impl Fn(Box<dyn FnOnce() + Send>)) {
+    (0..5_000).for_each(|_| push(Box::new(|| ())));
+    for number in 0..count {
+        let light = light.clone();
+        push(Box::new(move || {
+            if number % 50 == 0 {
+                light.push();
+            }
+            work(&light.clock, time);
+        }));
+    }
+}
+
+/// Holds the only worker while `prepare` pushes.
+fn held(pool: &TaskPool, prepare: impl FnOnce()) {
+    let (release, held) = mpsc::channel::<()>();
+    pool.push(move || {
+        held.recv().ok();
+    })
+    .expect("room");
+    prepare();
+    drop(release);
+}
+
+#[test]
+fn a_serializer_with_a_hundred_thousand_tasks_gives_way() {
+    for time in [Duration::from_micros(10), TASK] {
+        let (pool, clock) = virtual_pool();
+        let light = Light::new(&pool, &clock);
+        let heavy = pool.serializer("heavy").capacity(200_000).build();
+        let heavy = heavy.expect("a serializer");
+        held(&pool, || {
+            flood(&light, 100_000, time, |task| {
+                heavy.push(task).expect("room")
+            });
+        });
+        assert!(pool.shutdown(Duration::from_secs(600)).is_clean());
+        let longest = light.longest(2_000);
+        assert!(
+            longest <= time + WAIT_MAX,
+            "waited {longest:?} beside tasks of {time:?}"
+        );
+    }
+}
+
+#[test]
+fn a_hundred_thousand_plain_tasks_give_way() {
+    for time in [Duration::from_micros(10), TASK] {
+        let (pool, clock) = virtual_pool();
+        let light = Light::new(&pool, &clock);
+        held(&pool, || {
+            flood(&light, 100_000, time, |task| pool.push(task).expect("room"));
+        });
+        assert!(pool.shutdown(Duration::from_secs(600)).is_clean());
+        let longest = light.longest(2_000);
+        assert!(
+            longest <= time + WAIT_MAX,
+            "waited {longest:?} beside tasks of {time:?}"
+        );
+    }
+}
+
+#[test]
+fn a_guest_with_many_tasks_gives_way() {
+    let (pool, clock) = virtual_pool();
+    let light = Light::new(&pool, &clock);
+    let heavy = pool.serializer("heavy").capacity(20_000).build();
+    let heavy = heavy.expect("a serializer");
+    let mut guest = pool.guest();
+    while pool.stats().idle_worker_count < 1 {
+        std::thread::yield_now();
+    }
+    guest.run(|| flood(&light, 10_000, TASK, |task| heavy.push(task).expect("room")));
+    assert!(pool.shutdown(Duration::from_secs(600)).is_clean());
+    let longest = light.longest(200);
+    assert!(longest <= TASK + WAIT_MAX, "waited {longest:?}");
+}
+
+/// The only worker runs another serializer's tasks, for which its own task waits. Its own queues are seen to
+/// meanwhile: the last of those tasks waits for one that lies there.
+#[test]
+fn a_worker_that_helps_for_long_has_a_stand_in() {
+    let (pool, clock) = virtual_pool();
+    let awaited = pool.serializer("awaited").build().expect("a serializer");
+    let light = pool.serializer("light").build().expect("a serializer");
+    let (sender, receiver) = mpsc::channel();
+    held(&pool, || {
+        for _ in 0..1_000 {
+            let clock = clock.clone();
+            awaited.push(move || work(&clock, TASK)).expect("room");
+        }
+        let suspension = awaited.suspend();
+        let inner = awaited.clone();
+        let waits = pool.serializer("waits").build().expect("a serializer");
+        let waiter = move || {
+            light
+                .push(move || sender.send(()).expect("it is waited for"))
+                .expect("room");
+            drop(suspension);
+            inner.push_wait(move || receiver.recv_timeout(Duration::from_secs(60)))
+        };
+        let (results, result) = mpsc::channel();
+        waits
+            .push(move || results.send(waiter()).expect("the test waits"))
+            .expect("room");
+        std::thread::spawn(move || {
+            result
+                .recv()
+                .expect("a result")
+                .expect("it ran")
+                .expect("light ran")
+        });
+    });
+    assert!(pool.shutdown(Duration::from_secs(120)).is_clean());
+}
+
+/// The clock of an idle pool must not make a turn end early: it is read when the turn begins.
+#[test]
+fn time_that_nobody_ran_in_is_charged_to_nobody() {
+    let (pool, clock) = virtual_pool();
+    let calls = pool.serializer("calls").build().expect("a serializer");
+    for _ in 0..100 {
+        work(&clock, Duration::from_secs(1));
+        calls.push_wait(|| ()).expect("it runs");
+    }
+    assert_eq!(clock.now() - Instant::ZERO, Duration::from_secs(100));
+}
