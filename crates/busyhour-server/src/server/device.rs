@@ -13,7 +13,7 @@
 //! 4. what waited takes its turn.
 //!
 //! A failure between 1 and 3 leaves the bindings as they were. A PUBLISH takes
-//! its turn like a registration, and needs no disk.
+//! its turn like a registration, and goes the same way.
 //!
 //! There may be a million devices: an idle one holds its bindings and nothing
 //! else. The bus is told of it only while somebody listens.
@@ -24,6 +24,7 @@ mod reach;
 use super::{
     core::Core,
     job::{Arrival, Iax2Arrival, Job},
+    publish::PublicationDraft,
     transactions::Key,
 };
 use crate::{
@@ -90,7 +91,12 @@ struct Pending {
 }
 
 /// What holds once the change is durable.
-struct Draft {
+enum Draft {
+    Registration(RegistrationDraft),
+    Publication(PublicationDraft),
+}
+
+struct RegistrationDraft {
     bindings: Bindings,
     answer: Answer,
     tally: Tally,
@@ -272,7 +278,7 @@ impl Device {
         match job {
             Job::Sip(arrival) => self.register_sip(core, state, arrival),
             Job::Iax2(arrival) => self.register_iax2(core, state, arrival),
-            Job::Publish(arrival) => self.take_publication(core, state, &arrival),
+            Job::Publish(arrival) => self.take_publication(core, state, arrival),
         }
     }
 
@@ -285,7 +291,8 @@ impl Device {
         match self.draft(core, &state.bindings, &message, &arrival) {
             Ok(Some((draft, changes))) => {
                 drop(message);
-                let job = Job::Sip(arrival);
+                let (job, draft) = (Job::Sip(arrival), Draft::Registration(draft));
+                let changes = changes.into_iter().map(Change::from).collect();
                 self.commit(core, state, Pending { job, draft }, changes);
             }
             Ok(None) => core.abandon(transaction),
@@ -316,14 +323,15 @@ impl Device {
                 message_count: core.message_count(&registration.username),
             },
         };
-        let draft = Draft {
+        let draft = RegistrationDraft {
             answer: Answer::Iax2(arrival.call, verdict),
             tally: update.tally,
             is_visible: is_visible(&update),
             bindings: update.bindings,
         };
-        let job = Job::Iax2(arrival);
-        self.commit(core, state, Pending { job, draft }, update.changes);
+        let (job, draft) = (Job::Iax2(arrival), Draft::Registration(draft));
+        let changes = update.changes.into_iter().map(Change::from).collect();
+        self.commit(core, state, Pending { job, draft }, changes);
     }
 
     /// What a registration leads to; `None` without a buffer for the answer.
@@ -333,7 +341,7 @@ impl Device {
         bindings: &Bindings,
         message: &Message<'_>,
         arrival: &Arrival,
-    ) -> Result<Option<(Draft, Vec<BindingChange>)>, Refusal> {
+    ) -> Result<Option<(RegistrationDraft, Vec<BindingChange>)>, Refusal> {
         let at = core.moment();
         let (registration, update) = self.update(core, bindings, message, arrival.flow, at)?;
         let answer = core.write(|out| {
@@ -351,7 +359,7 @@ impl Device {
             return Ok(None);
         };
         let answer_flow = core.answer_flow(message, arrival.flow);
-        let draft = Draft {
+        let draft = RegistrationDraft {
             answer: Answer::Sip(arrival.transaction, answer_flow, answer),
             tally: update.tally,
             is_visible: is_visible(&update),
@@ -379,12 +387,11 @@ impl Device {
         core: &Arc<Core>,
         state: &mut State,
         pending: Pending,
-        changes: Vec<BindingChange>,
+        changes: Vec<Change>,
     ) {
         if changes.is_empty() {
             return self.accept(core, state, pending);
         }
-        let changes = changes.into_iter().map(Change::from).collect();
         if core.store().is_immediate() {
             return self.commit_at_once(core, state, pending, changes);
         }
@@ -456,6 +463,13 @@ impl Device {
     /// What was asked for is durable, or changes nothing.
     fn accept(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, pending: Pending) {
         let Pending { job, draft } = pending;
+        let draft = match (draft, &job) {
+            (Draft::Registration(draft), _) => draft,
+            (Draft::Publication(draft), Job::Publish(arrival)) => {
+                return self.accept_publication(core, state, arrival, draft);
+            }
+            (Draft::Publication(_), Job::Sip(_) | Job::Iax2(_)) => return,
+        };
         self.hold(core, state, draft.bindings);
         let mut lost = None;
         match draft.answer {
@@ -477,10 +491,10 @@ impl Device {
             return;
         };
         core.counters().registrar.store_failures.increment();
-        let Job::Sip(arrival) = &pending.job else {
-            return core.abandon_job(pending.job.id());
-        };
-        core.fail_arrival(arrival);
+        match &pending.job {
+            Job::Sip(arrival) | Job::Publish(arrival) => core.fail_arrival(arrival),
+            Job::Iax2(_) => core.abandon_job(pending.job.id()),
+        }
     }
 
     /// Leaves the device as it has to be between two events: nothing expired,

@@ -4,30 +4,33 @@ use super::{core::Core, job::Arrival, stats::PublishStats};
 use crate::{
     proto::sip::Message,
     registrar::{Refusal, user_of},
+    store::{Change, SoftState, SoftStateKind},
     watch::{
-        Granted, MessageSummary, Package, Publications, Publish, PublishStep, write_published,
+        Granted, Keep, MessageSummary, Package, Plan, Publications, Publish, PublishStep,
+        Restorable, write_published,
     },
 };
 use busyhour::{buffer::Buffer, bus::Name};
 use std::sync::{Arc, atomic::Ordering};
 
-/// What a PUBLISH changed, and the answer to it.
-pub(super) struct Accepted {
+/// What a PUBLISH leads to, and the answer to it.
+pub(super) struct PublicationDraft {
+    pub(super) plan: Plan,
     pub(super) answer: Buffer,
     /// The package whose watchers see a difference.
     pub(super) changed: Option<Package>,
 }
 
 impl Core {
-    /// Takes in a PUBLISH of a device. Without a buffer for the answer nothing is
-    /// done, and it is `None`: whoever publishes asks again, in the same words.
-    pub(super) fn take_publication(
+    /// What a PUBLISH of a device leads to. Without a buffer for the answer nothing
+    /// is done, and it is `None`: whoever publishes asks again, in the same words.
+    pub(super) fn plan_publication(
         &self,
         device: &Name,
-        publications: &mut Publications,
+        publications: &Publications,
         message: &Message<'_>,
         arrival: &Arrival,
-    ) -> Result<Option<Accepted>, Refusal> {
+    ) -> Result<Option<PublicationDraft>, Refusal> {
         let publish = Publish::read(message, &self.config().watch)?;
         let package = publish.package;
         if publish.if_match.is_none() && !self.has_room_for_publication() {
@@ -44,15 +47,12 @@ impl Core {
         let mut new = || self.new_etag();
         let count_max = self.limits().publications_per_device_max;
         let plan = publications.plan(publish, count_max, self.now(), &mut new)?;
-        let step = plan.granted.step;
         let Some(answer) = self.published_answer(message, arrival, &plan.granted) else {
             return Ok(None);
         };
-        publications.apply(plan);
-        self.count_publication(step);
-        Ok(Some(Accepted {
+        Ok(Some(PublicationDraft {
             answer,
-            changed: match step {
+            changed: match plan.granted.step {
                 // The account may have been given another mailbox since.
                 PublishStep::Refreshed if package == Package::MessageSummary => Some(package),
                 PublishStep::Refreshed | PublishStep::Nothing => None,
@@ -60,7 +60,54 @@ impl Core {
                     Some(package)
                 }
             },
+            plan,
         }))
+    }
+
+    /// What has to be durable before the answer leaves.
+    pub(super) fn keep_publication(
+        &self,
+        device: &Name,
+        publications: &Publications,
+        plan: &mut Plan,
+    ) -> Vec<Change> {
+        if self.store().is_immediate() {
+            return Vec::new();
+        }
+        match publications.keep(device, plan) {
+            None => Vec::new(),
+            Some(Keep::Remove(row)) => vec![Change::RemoveSoftState(row.id)],
+            Some(Keep::Put(row, value)) => {
+                let id = row.map_or_else(|| self.next_binding_id(), |row| row.id);
+                let (kind, granted_s) = (SoftStateKind::Publication, plan.granted.expires_s);
+                let row = self.soft_state(id, kind, value, granted_s);
+                plan.set_row(row.ended());
+                vec![Change::PutSoftState(row)]
+            }
+        }
+    }
+
+    /// Brings stored publications back. Limits do not hold here.
+    pub(super) fn restore_publications(self: &Arc<Self>, rows: Vec<SoftState>) {
+        let at = self.moment();
+        let mut over = Vec::new();
+        for row in rows {
+            let remaining = row.remaining(at.unix);
+            let stored = Restorable::read(&row.value);
+            if let Err(reason) = &stored {
+                tracing::warn!(row = row.id.0, %reason, "a publication is not brought back");
+            }
+            let (Ok(stored), false) = (stored, remaining.is_zero()) else {
+                over.push(row.ended());
+                continue;
+            };
+            self.last_etag
+                .fetch_max(stored.last_number(), Ordering::Relaxed);
+            self.publication_count.fetch_add(1, Ordering::Relaxed);
+            let device = self.devices().reopen(stored.device().into(), self);
+            device.restore_publication(self, stored, row.ended(), at.now + remaining);
+        }
+        self.store().forget(&over);
     }
 
     /// Tells the mailbox of a device's account what the device says of it.
@@ -119,7 +166,7 @@ impl Core {
         self.publication_count.load(Ordering::Relaxed) < self.limits().publications_max
     }
 
-    fn count_publication(&self, step: PublishStep) {
+    pub(super) fn count_publication(&self, step: PublishStep) {
         let counters = &self.counters().publish;
         match step {
             PublishStep::Created => {

@@ -20,7 +20,9 @@ use super::{
 use crate::{
     auth::{Authenticator, RealmError},
     registrar::{EndedBinding, Restored},
-    store::{Account, Contents, SettingKind, Store, StoreError, StoredBinding},
+    store::{
+        Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
+    },
 };
 use busyhour::{runtime::Runtime, timer::AddError};
 use std::{
@@ -72,7 +74,10 @@ impl Core {
         }
         core.restore_settings(&contents);
         core.name_hints(&core.parts.directory.differences());
-        core.restore_subscriptions(soft_states);
+        let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
+        let (subscriptions, publications) = soft_states.into_iter().partition(is_subscription);
+        core.restore_publications(publications);
+        core.restore_subscriptions(subscriptions);
         core.follow_accounts(contents.account_revision);
         core.store().lend_to(core.runtime().pool());
         Ok(core)

@@ -10,10 +10,11 @@
 
 use super::{publish::Unreadable, xml::Escaped};
 use roxmltree::{Attribute, Document, Node, ParsingOptions};
+use serde::{Deserialize, Serialize};
 use std::{fmt::Write as _, io::Write as _};
 
 /// The children of a root element.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Elements(Box<str>);
 
 /// Reads a document, whose root must be `root` of `namespace`.

@@ -2,11 +2,11 @@
 //! together.
 
 use super::{DeviceState, Document};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The state of a line, the weakest first: of several lines the strongest one
 /// counts, in the order in which Asterisk aggregates the devices of a hint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineState {
     /// There are no lines.

@@ -40,7 +40,9 @@ pub use line::LineState;
 pub use message_summary::{Mailbox, MessageCounts, MessageSummary};
 pub use package::Package;
 pub use policy::Policy;
-pub use publications::{Granted, Plan, Publications, PublishStep, Published};
+pub use publications::{
+    EndedPublications, Granted, Keep, Plan, Publications, PublishStep, Published, Restorable,
+};
 pub use publish::{Publish, Unreadable, write_published};
 pub use reginfo::{Registered, RegistrationState};
 pub use state::{DeviceState, ExtensionState, Reachable, State, Told};

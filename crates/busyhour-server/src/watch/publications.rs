@@ -1,8 +1,11 @@
 //! What one presentity's devices have published (RFC 3903): soft state, each
 //! with an entity-tag and an end.
 
-use super::{Document, MessageSummary, Package, Publish};
-use crate::registrar::Refusal;
+use super::{
+    Document, MessageSummary, NotRestored, Package, Publish,
+    stored::{StoredDocument, StoredPublication},
+};
+use crate::registrar::{EndedBinding, Refusal};
 use busyhour::clock::Instant;
 use std::{sync::Arc, time::Duration};
 
@@ -63,6 +66,26 @@ struct Publication {
     etag: Box<str>,
     expires_at: Instant,
     published: Published,
+    /// Its row in a store.
+    row: Option<EndedBinding>,
+}
+
+/// What the store has to keep of a PUBLISH before it is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keep {
+    /// This text; in the row that it has, or a new one.
+    Put(Option<EndedBinding>, String),
+    /// Nothing: this row goes.
+    Remove(EndedBinding),
+}
+
+/// What has ended.
+#[derive(Debug, Default)]
+pub struct EndedPublications {
+    /// The package of each.
+    pub packages: Vec<Package>,
+    /// What the store has to forget.
+    pub rows: Vec<EndedBinding>,
 }
 
 impl Publications {
@@ -116,6 +139,38 @@ impl Publications {
         ))
     }
 
+    /// What the store has to keep of a plan for the publications of `device`; `None`
+    /// is nothing.
+    pub fn keep(&self, device: &str, plan: &Plan) -> Option<Keep> {
+        let row = plan.index.and_then(|index| self.list.get(index)?.row);
+        let Some(publication) = &plan.publication else {
+            return row.map(Keep::Remove);
+        };
+        let stored = StoredPublication {
+            device: device.to_owned(),
+            etag: publication.etag.to_string(),
+            number: publication.published.number,
+            document: StoredDocument::from(&*publication.published.document),
+        };
+        // Texts and numbers can always be written.
+        let text = serde_json::to_string(&stored).unwrap_or_default();
+        Some(Keep::Put(row, text))
+    }
+
+    /// Brings back what was kept; the row and when it ends now are given anew.
+    pub fn put_back(&mut self, stored: Restorable, row: EndedBinding, expires_at: Instant) {
+        let Restorable(stored) = stored;
+        self.list.push(Publication {
+            etag: stored.etag.into(),
+            expires_at,
+            published: Published {
+                number: stored.number,
+                document: Arc::new(stored.document.into()),
+            },
+            row: Some(row),
+        });
+    }
+
     /// Does what was planned, if nothing else was done since.
     pub fn apply(&mut self, plan: Plan) {
         match (plan.index, plan.publication) {
@@ -126,13 +181,14 @@ impl Publications {
         }
     }
 
-    /// Drops what has ended at `now`, and says the package of each.
-    pub fn expire(&mut self, now: Instant) -> Vec<Package> {
-        let mut ended = Vec::new();
+    /// Drops what has ended at `now`, and says what it was.
+    pub fn expire(&mut self, now: Instant) -> EndedPublications {
+        let mut ended = EndedPublications::default();
         self.list.retain(|publication| {
             let lives = publication.expires_at > now;
             if !lives {
-                ended.push(publication.package());
+                ended.packages.push(publication.package());
+                ended.rows.extend(publication.row);
             }
             lives
         });
@@ -215,6 +271,13 @@ impl Publications {
 }
 
 impl Plan {
+    /// The store keeps it in this row.
+    pub fn set_row(&mut self, row: EndedBinding) {
+        if let Some(publication) = &mut self.publication {
+            publication.row = Some(row);
+        }
+    }
+
     fn new(
         step: PublishStep,
         etag: String,
@@ -227,6 +290,7 @@ impl Plan {
             etag: etag.as_str().into(),
             expires_at: now + Duration::from_secs(granted_s.into()),
             published,
+            row: None,
         });
         let granted = Granted {
             etag,
@@ -237,6 +301,43 @@ impl Plan {
             granted,
             index,
             publication,
+        }
+    }
+}
+
+/// A publication that was kept.
+#[derive(Debug)]
+pub struct Restorable(StoredPublication);
+
+impl Restorable {
+    /// Reads what [`Publications::keep`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// See [`NotRestored`].
+    pub fn read(stored: &str) -> Result<Self, NotRestored> {
+        Ok(Self(serde_json::from_str(stored)?))
+    }
+
+    /// The address of record that publishes it.
+    pub fn device(&self) -> &str {
+        &self.0.device
+    }
+
+    /// The highest number in the entity-tag, so that none is given twice.
+    pub fn last_number(&self) -> u64 {
+        let (number, _) = self.0.etag.split_once('-').unwrap_or_default();
+        u64::from_str_radix(number, 16)
+            .unwrap_or(0)
+            .max(self.0.number)
+    }
+
+    /// Its package.
+    pub fn package(&self) -> Package {
+        match &self.0.document {
+            StoredDocument::Presence(_) => Package::Presence,
+            StoredDocument::Dialog { .. } => Package::Dialog,
+            StoredDocument::Messages(_) => Package::MessageSummary,
         }
     }
 }

@@ -1,13 +1,15 @@
-//! A subscription as it is stored, so that it goes on after a crash.
+//! Subscriptions and publications as they are stored, so that they go on after a
+//! crash.
 //!
-//! Its dialog goes on with it, and so must the CSeq numbers of the NOTIFYs in it:
+//! The dialog of a subscription goes on with it, and so must the CSeq numbers of the NOTIFYs in it:
 //! the watcher takes none that is not higher than the last (RFC 3261 §12.2.2).
 //! How many were sent since the row was written nobody knows any more, and the row
 //! may have been brought back before. So numbers go by the age of the row: each
 //! life of the server begins higher than the one before can have come.
 
+use super::{Document, Elements, LineState, MessageSummary};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The texts of a subscription and its dialog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +38,46 @@ pub(super) struct StoredDialog {
     pub(super) remote: String,
 }
 
-/// Why a stored subscription cannot be brought back.
+/// A publication.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StoredPublication {
+    /// The address of record that publishes it.
+    pub(super) device: String,
+    pub(super) etag: String,
+    pub(super) number: u64,
+    pub(super) document: StoredDocument,
+}
+
+/// A document as it was read, so that it is not read anew by other rules.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum StoredDocument {
+    Presence(Elements),
+    Dialog { dialogs: Elements, line: LineState },
+    Messages(MessageSummary),
+}
+
+impl From<&Document> for StoredDocument {
+    fn from(document: &Document) -> Self {
+        match document.clone() {
+            Document::Presence(elements) => Self::Presence(elements),
+            Document::Dialog { dialogs, line } => Self::Dialog { dialogs, line },
+            Document::Messages(summary) => Self::Messages((*summary).clone()),
+        }
+    }
+}
+
+impl From<StoredDocument> for Document {
+    fn from(stored: StoredDocument) -> Self {
+        match stored {
+            StoredDocument::Presence(elements) => Self::Presence(elements),
+            StoredDocument::Dialog { dialogs, line } => Self::Dialog { dialogs, line },
+            StoredDocument::Messages(summary) => Self::Messages(Arc::new(summary)),
+        }
+    }
+}
+
+/// Why something stored cannot be brought back.
 #[derive(Debug, thiserror::Error)]
 pub enum NotRestored {
     /// The text is none that this version writes.

@@ -156,3 +156,92 @@ const ORDINARY: DiskBehaviour = DiskBehaviour {
     failures_per_mille: 0,
     queue_capacity: 65_536,
 };
+
+#[test]
+fn a_publication_is_durable_before_its_answer_and_lives_on_after_a_crash() {
+    let mut server = Fixture::open();
+    server.receive(&publish(1, "Expires: 600", NOTE));
+    assert_eq!(server.sent(), [""; 0], "the disk has not answered");
+    server.settle();
+    let answer = server.sent().remove(0);
+    assert!(answer.starts_with("SIP/2.0 200 OK\r\n"), "{answer}");
+    server.pass(100);
+    server.restart(open_config());
+    assert_eq!(server.stats().publish.publication_count, 1);
+    server.ask(&subscribe(1, "", PRESENCE));
+    let told = server.sent().remove(1);
+    assert!(told.contains("in a meeting"), "{told}");
+
+    // The device goes on with the tag that it was given, and the state stays.
+    let refresh = format!("Expires: 300\r\nSIP-If-Match: {}", etag(&answer));
+    server.ask(&publish(2, &refresh, ""));
+    let refreshed = server.sent().remove(0);
+    assert!(refreshed.starts_with("SIP/2.0 200 OK\r\n"), "{refreshed}");
+    assert_ne!(etag(&refreshed), etag(&answer));
+    server.restart(open_config());
+    server.ask(&subscribe(2, "", PRESENCE));
+    let sent = server.sent();
+    let mut told = sent.iter().filter(|one| one.starts_with("NOTIFY "));
+    assert!(told.all(|one| one.contains("in a meeting")), "{sent:?}");
+
+    // What is taken back is gone before that is acknowledged.
+    let remove = format!("Expires: 0\r\nSIP-If-Match: {}", etag(&refreshed));
+    server.ask(&publish(3, &remove, ""));
+    let sent = server.sent();
+    let removed = |one: &String| one.starts_with("SIP/2.0 200 OK\r\n");
+    assert!(sent.iter().any(removed), "{sent:?}");
+    server.restart(open_config());
+    assert_eq!(server.stats().publish.publication_count, 0);
+}
+
+#[test]
+fn a_publication_ends_in_its_time_also_after_a_crash_and_its_row_goes() {
+    let mut server = Fixture::open();
+    server.ask(&publish(1, "Expires: 600", NOTE));
+    server.restart(open_config());
+    server.pass(590);
+    assert_eq!(server.stats().publish.publication_count, 1);
+    server.pass(20);
+    assert_eq!(server.stats().publish.publication_count, 0);
+    server.settle();
+    assert!(server.disk.contents().soft_states.is_empty());
+}
+
+#[test]
+fn a_publication_that_the_disk_refuses_is_503_and_never_was() {
+    let mut server = Fixture::open();
+    server.disk.set_behaviour(FAILING);
+    server.ask(&publish(1, "Expires: 600", NOTE));
+    let answer = server.sent().remove(0);
+    assert!(answer.starts_with("SIP/2.0 503 "), "{answer}");
+    assert_eq!(server.stats().publish.publication_count, 0);
+}
+
+fn publish(cseq: u32, headers: &str, body: &str) -> String {
+    let media = match body {
+        "" => "",
+        _ => "Content-Type: application/pidf+xml\r\n",
+    };
+    format!(
+        "PUBLISH sip:alice@example.com SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 192.0.2.9:5070;branch=z9hG4bKp{cseq};rport\r\n\
+         From: <sip:alice@example.com>;tag=f3\r\n\
+         To: <sip:alice@example.com>\r\n\
+         Call-ID: publish\r\n\
+         CSeq: {cseq} PUBLISH\r\n\
+         Event: presence\r\n\
+         {headers}\r\n\
+         {media}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn etag(answer: &str) -> &str {
+    let line = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("SIP-ETag: "));
+    line.expect("an entity-tag")
+}
+
+const NOTE: &str = "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\" entity=\"sip:alice@example.com\">\
+    <tuple id=\"t\"><status><basic>open</basic></status><note>in a meeting</note></tuple></presence>";

@@ -1,31 +1,78 @@
 //! What a device publishes about itself, in turn with its registrations.
 
-use super::{Device, State};
+use super::{Device, Draft, Pending, State};
 use crate::{
     proto::sip::Message,
-    server::{core::Core, job::Arrival},
-    watch::Package,
+    registrar::EndedBinding,
+    server::{
+        core::Core,
+        job::{Arrival, Job},
+        publish::PublicationDraft,
+    },
+    watch::{Package, Restorable},
 };
+use busyhour::clock::Instant;
+use std::sync::Arc;
 
 impl Device {
-    /// The 200 leaves before the bus is told, and so before any NOTIFY.
-    pub(super) fn take_publication(&self, core: &Core, state: &mut State, arrival: &Arrival) {
+    /// Takes in a PUBLISH once it is durable.
+    pub(super) fn take_publication(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        state: &mut State,
+        arrival: Arrival,
+    ) {
         // It was parsed when it arrived, so it parses again.
         let Ok(message) = Message::parse(&arrival.datagram) else {
             return;
         };
-        let publications = &mut state.rare().publications;
-        let accepted = core.take_publication(&self.name(), publications, &message, arrival);
-        let accepted = match accepted {
-            Ok(Some(accepted)) => accepted,
+        let name = self.name();
+        let publications = &state.rare().publications;
+        let draft = core.plan_publication(&name, publications, &message, &arrival);
+        let mut draft = match draft {
+            Ok(Some(draft)) => draft,
             Ok(None) => return core.abandon(arrival.transaction),
-            Err(refusal) => return core.refuse_publication(&message, arrival, &refusal),
+            Err(refusal) => return core.refuse_publication(&message, &arrival, &refusal),
         };
-        let flow = core.answer_flow(&message, arrival.flow);
-        core.accept(arrival.transaction, flow, accepted.answer);
-        if let Some(package) = accepted.changed {
+        let changes = core.keep_publication(&name, publications, &mut draft.plan);
+        drop(message);
+        let (job, draft) = (Job::Publish(arrival), Draft::Publication(draft));
+        self.commit(core, state, Pending { job, draft }, changes);
+    }
+
+    /// The 200 leaves before the bus is told, and so before any NOTIFY.
+    pub(super) fn accept_publication(
+        &self,
+        core: &Core,
+        state: &mut State,
+        arrival: &Arrival,
+        draft: PublicationDraft,
+    ) {
+        let step = draft.plan.granted.step;
+        state.rare().publications.apply(draft.plan);
+        core.count_publication(step);
+        if let Ok(message) = Message::parse(&arrival.datagram) {
+            let flow = core.answer_flow(&message, arrival.flow);
+            core.accept(arrival.transaction, flow, draft.answer);
+        }
+        if let Some(package) = draft.changed {
             self.tell(core, state, package);
         }
+    }
+
+    /// Brings a stored publication back, before the server serves.
+    pub(in crate::server) fn restore_publication(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        stored: Restorable,
+        row: EndedBinding,
+        expires_at: Instant,
+    ) {
+        let mut state = self.lock();
+        let package = stored.package();
+        state.rare().publications.put_back(stored, row, expires_at);
+        self.tell(core, &state, package);
+        self.settle(core, &mut state);
     }
 
     /// Tells the watchers of a package what the device publishes now.
@@ -43,13 +90,14 @@ impl Device {
             return;
         };
         let ended = rare.publications.expire(core.now());
-        core.count_ended_publications(ended.len());
+        core.count_ended_publications(ended.packages.len());
+        core.store().forget(&ended.rows);
         // Presence and dialogs are told as one.
         let is_mailbox = |package: &Package| *package == Package::MessageSummary;
-        if ended.iter().any(is_mailbox) {
+        if ended.packages.iter().any(is_mailbox) {
             self.tell(core, state, Package::MessageSummary);
         }
-        if !ended.iter().all(is_mailbox) {
+        if !ended.packages.iter().all(is_mailbox) {
             self.publish(core, state);
         }
     }

@@ -5,7 +5,7 @@
 //! told that it cannot be reached: the device registers again over its next
 //! connection (RFC 5626 §4.5), and that brings the contact back.
 
-use super::{Device, State};
+use super::{Device, Draft, State};
 use crate::{
     registrar::{Binding, Bindings, Flow},
     server::core::Core,
@@ -38,8 +38,10 @@ impl Device {
     /// The watchers are told at once. What is on its way to the disk was made of
     /// what held before, so it has to know as well.
     pub(super) fn lose_flow(&self, core: &Core, state: &mut State, flow: Flow) {
-        if let Some(pending) = &mut state.pending {
-            pending.draft.bindings.set_reachable(flow, false);
+        if let Some(pending) = &mut state.pending
+            && let Draft::Registration(draft) = &mut pending.draft
+        {
+            draft.bindings.set_reachable(flow, false);
         }
         if state.bindings.set_reachable(flow, false) {
             core.counters().registrar.unreachable.increment();
