@@ -6,8 +6,6 @@
 
 mod spin;
 
-use std::mem::MaybeUninit;
-
 pub(crate) use spin::{SpinGuard, SpinLock, Wait};
 
 #[cfg(not(loom))]
@@ -147,116 +145,5 @@ impl<T> std::ops::Deref for CachePadded<T> {
 impl<T> std::ops::DerefMut for CachePadded<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0
-    }
-}
-
-/// A cell that is written by one thread while others read it, for protocols
-/// that find out afterwards whether what they read was torn.
-///
-/// Such a race has no blessing in the language's memory model; the reads and
-/// writes are volatile, as everywhere where a sequence lock is written in Rust
-/// (crossbeam's `AtomicCell` is the usual reference), and a torn value never
-/// becomes a `T`.
-#[cfg(not(loom))]
-#[repr(transparent)]
-pub(crate) struct RacyCell<T>(StdUnsafeCell<MaybeUninit<T>>);
-
-// SAFETY: a cell hands out bytes, which are sent, and by `peek` references,
-// which are shared; its users see to who may turn bytes into a `T`.
-#[cfg(not(loom))]
-unsafe impl<T: Send + Sync> Sync for RacyCell<T> {}
-
-#[cfg(not(loom))]
-impl<T> RacyCell<T> {
-    pub(crate) const fn uninit() -> Self {
-        Self(StdUnsafeCell::new(MaybeUninit::uninit()))
-    }
-
-    /// A copy of the bytes: a `T` only if no write overlapped.
-    #[inline(always)]
-    pub(crate) fn read(&self) -> MaybeUninit<T> {
-        // SAFETY: the pointer is valid and aligned, and any bytes at all are a
-        // `MaybeUninit`.
-        unsafe { self.0.get().read_volatile() }
-    }
-
-    /// Overwrites the bytes without dropping what was there.
-    ///
-    /// # Safety
-    ///
-    /// - No other thread writes at the same time.
-    #[inline(always)]
-    pub(crate) unsafe fn write(&self, value: MaybeUninit<T>) {
-        // SAFETY: the pointer is valid and aligned; by contract there is no
-        // other writer, and readers expect torn bytes.
-        unsafe { self.0.get().write_volatile(value) }
-    }
-
-    /// Looks at the value in place.
-    ///
-    /// # Safety
-    ///
-    /// - The cell holds a `T`, and nobody writes until this returns.
-    #[inline(always)]
-    pub(crate) unsafe fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        // SAFETY: by contract a `T` is there and stays.
-        look(unsafe { (*self.0.get()).assume_init_ref() })
-    }
-}
-
-/// The model of the cell: its bytes as relaxed atomic words, which may tear
-/// and may be read late, but are no race to loom.
-#[cfg(loom)]
-pub(crate) struct RacyCell<T> {
-    words: Vec<atomic::AtomicU64>,
-    value: std::marker::PhantomData<T>,
-}
-
-#[cfg(loom)]
-impl<T> RacyCell<T> {
-    const WORD_COUNT: usize = size_of::<T>().div_ceil(8);
-
-    pub(crate) fn uninit() -> Self {
-        Self {
-            words: (0..Self::WORD_COUNT)
-                .map(|_| atomic::AtomicU64::new(0))
-                .collect(),
-            value: std::marker::PhantomData,
-        }
-    }
-
-    pub(crate) fn read(&self) -> MaybeUninit<T> {
-        let mut bytes = MaybeUninit::<T>::uninit();
-        for (index, word) in self.words.iter().enumerate() {
-            let word = word.load(atomic::Ordering::Relaxed).to_ne_bytes();
-            let length = (size_of::<T>() - index * 8).min(8);
-            // SAFETY: `length` bytes from `index * 8` on lie within a `T`.
-            unsafe {
-                let to = bytes.as_mut_ptr().cast::<u8>().add(index * 8);
-                std::ptr::copy_nonoverlapping(word.as_ptr(), to, length);
-            }
-        }
-        bytes
-    }
-
-    pub(crate) unsafe fn write(&self, value: MaybeUninit<T>) {
-        for (index, word) in self.words.iter().enumerate() {
-            let mut bytes = [0; 8];
-            let length = (size_of::<T>() - index * 8).min(8);
-            // SAFETY: `length` bytes from `index * 8` on lie within a `T`, and
-            // the types of the models have no padding.
-            unsafe {
-                let from = value.as_ptr().cast::<u8>().add(index * 8);
-                std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), length);
-            }
-            word.store(u64::from_ne_bytes(bytes), atomic::Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) unsafe fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        let copy = self.read();
-        // SAFETY: by contract a `T` is there and nobody writes; the copy is
-        // not dropped.
-        look(unsafe { copy.assume_init_ref() })
     }
 }

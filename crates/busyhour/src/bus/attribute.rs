@@ -69,9 +69,8 @@ impl<E: Event, A: Hash> Probe<E> for Hashed<E, A> {
 }
 
 impl<E: Event, A: Eq + Hash + Send + Sync + 'static> Attribute<E, A> {
-    /// The attribute that `of` computes. It runs while a part of the topic is
-    /// locked: it must be quick, must not call the bus, and must say the same
-    /// of an event each time.
+    /// The attribute that `of` computes. It runs on the publisher's thread
+    /// under no lock, and must say the same of an event each time.
     pub fn new(of: impl Fn(&E) -> A + Send + Sync + 'static) -> Self {
         let of: Of<E, A> = Arc::new(of);
         let probe = Arc::new(Hashed(Arc::clone(&of)));

@@ -1,4 +1,9 @@
-use super::{Event, attribute::Probe, listener::Listener};
+use super::{
+    Event,
+    answers::Answers,
+    attribute::Probe,
+    listener::{Change, Listener},
+};
 use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
 
@@ -58,18 +63,46 @@ impl<E: Event> Attributed<E> {
         self.by_value.is_empty()
     }
 
-    /// Those who may want this event.
-    pub(super) fn having(&self, event: &E) -> impl Iterator<Item = &Listener<E>> {
-        let hash = self.probe.hash_of(event);
+    /// Those who want a value of this hash.
+    pub(super) fn of_hash(&self, hash: u64) -> &[Listener<E>] {
         let of = self.by_value.find(hash, |of| of.hash == hash);
-        of.into_iter().flat_map(|of| &of.listeners)
+        of.map_or(&[], |of| &of.listeners)
+    }
+
+    /// Those whom the change may concern, as far as the hash of its value says.
+    pub(super) fn concerned(
+        &self,
+        change: &Change<'_, E>,
+        answers: &Answers<E>,
+    ) -> impl Iterator<Item = &Listener<E>> {
+        let is_event = matches!(change, Change::Event(_));
+        let value = answers.known_value(&self.probe).filter(|_| is_event);
+        let of_value = value.map(|value| self.of_hash(value));
+        let all = (!is_event).then(|| self.iter());
+        let of_value = of_value.into_iter().flatten();
+        of_value.chain(all.into_iter().flatten())
+    }
+
+    /// As [`Self::concerned`].
+    pub(super) fn concerned_mut(
+        &mut self,
+        change: &Change<'_, E>,
+        answers: &Answers<E>,
+    ) -> impl Iterator<Item = &mut Listener<E>> {
+        let is_event = matches!(change, Change::Event(_));
+        let value = answers.known_value(&self.probe).filter(|_| is_event);
+        // By the hash where it is known; a cleared key concerns all.
+        let (of_value, all) = match is_event {
+            true => (value.map(|value| self.by_value.iter_hash_mut(value)), None),
+            false => (None, Some(self.by_value.iter_mut())),
+        };
+        let of_value = of_value.into_iter().flatten();
+        let of_value = of_value.filter(move |of| Some(of.hash) == value);
+        let all = all.into_iter().flatten();
+        of_value.chain(all).flat_map(|of| &mut of.listeners)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Listener<E>> {
         self.by_value.iter().flat_map(|of| &of.listeners)
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Listener<E>> {
-        self.by_value.iter_mut().flat_map(|of| &mut of.listeners)
     }
 }

@@ -93,8 +93,8 @@ impl<E: Event> TopicBuilder<E> {
     /// ([`Topic::publish_from`]). What this node publishes is `local`'s.
     ///
     /// `fold` gets every node's state, two at least, in the order of their
-    /// origins, and returns one for the same key. It runs while a part of the
-    /// topic is locked. The topic is cached.
+    /// origins, and returns one for the same key. It runs under no lock, and
+    /// again if another node speaks of the key meanwhile. The topic is cached.
     ///
     /// As long as no other node has spoken of a key, its events pass by all
     /// this: the cost is to find that there is nothing to fold.

@@ -8,7 +8,7 @@ use super::{
     mailbox::{Errand, Mailbox},
     pace::Pace,
     queue::Queue,
-    table::Frozen,
+    table::Change,
 };
 use crate::{
     sync::{CachePadded, SpinLock},
@@ -25,7 +25,7 @@ pub(super) type Callback<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
 /// Which events a subscriber wants.
 pub(super) enum Filter<E: Event> {
     All,
-    Key { hash: u64, key: E::Key },
+    Key { hash: u64, key: Arc<E::Key> },
     Matching(Arc<dyn Fn(&E) -> bool + Send + Sync>),
     Having(Wanted<E>),
 }
@@ -134,7 +134,7 @@ impl<E: Event> Subscriber<E> {
     }
 
     /// The one key it wants, with its hash.
-    pub(super) fn key(&self) -> Option<(u64, &E::Key)> {
+    pub(super) fn key(&self) -> Option<(u64, &Arc<E::Key>)> {
         match &self.filter {
             Filter::Key { hash, key } => Some((*hash, key)),
             Filter::All | Filter::Matching(_) | Filter::Having(_) => None,
@@ -149,8 +149,19 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
+    /// Whether it has something to say of each event: a predicate or a value.
+    #[inline(always)]
+    pub(super) fn chooses(&self) -> bool {
+        matches!(self.filter, Filter::Matching(_) | Filter::Having(_))
+    }
+
+    /// Whether something has to be asked before an event is offered to it.
+    pub(super) fn asks(&self) -> bool {
+        self.chooses() || self.mailbox.conflates()
+    }
+
     /// Whether it wants this event, once the index has found its key or value.
-    #[inline]
+    /// The user's code runs here: no lock may be held.
     pub(super) fn wants(&self, event: &E) -> bool {
         match &self.filter {
             Filter::All | Filter::Key { .. } => true,
@@ -159,13 +170,16 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// What it is told of a change that it missed, if it wants it.
-    pub(super) fn item_of(&self, event: &Frozen<'_, E>, lag: Lag) -> Option<Item<E>> {
-        if event.is_cleared() {
+    /// What it is told of a change that it missed, if it wants it. No lock may
+    /// be held.
+    pub(super) fn item_of(&self, change: Change<E>, lag: Lag) -> Option<Item<E>> {
+        if change.is_cleared() {
             // Who has heard nothing yet does not need to hear that a key went.
-            return (lag.since > 0).then(|| Item::Cleared(event.key().clone()));
+            let key = (lag.since > 0).then(|| change.event.key().clone());
+            return key.map(|key| Item::Cleared(Arc::new(key)));
         }
-        self.wants(event).then(|| Item::Event(E::clone(event)))
+        self.wants(&change.event)
+            .then_some(Item::Event(change.event))
     }
 
     /// Sends the consumer on its way. No lock may be held.
@@ -280,7 +294,7 @@ impl<E: Event> Batch<E> {
         let mut delivered = 0;
         while let Some((item, origin)) = self.items.pop() {
             if mailbox.is_closed() {
-                self.items.clear();
+                self.items.drop_all();
                 break;
             }
             (self.callback)(item.as_delivery(origin.unwrap_or(local)));

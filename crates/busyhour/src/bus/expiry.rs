@@ -4,8 +4,9 @@ use crate::{
     task::Executor,
     timer::{AddError, TimerHandle, Timers},
 };
-use hashbrown::{HashTable, hash_table::Entry};
+use foldhash::fast::FixedState;
 use std::{
+    collections::{HashMap, hash_map::Entry},
     mem,
     sync::{Arc, Weak},
     time::Duration,
@@ -16,36 +17,41 @@ use std::{
 /// A timer names the key and the version of the event it was set for. When it
 /// rings it clears the key only if that is still its last event: whoever
 /// published a newer one meanwhile has decided anew.
-pub(super) struct Expiry<E: Event> {
+///
+/// A key is known here by its slot in the topic's table, so none of its own
+/// code runs under the lock; nor does the timer service, whose hooks are the
+/// user's.
+pub(super) struct Expiry {
     timers: Timers,
     executor: Arc<dyn Executor>,
     /// The newest timer of each key, so that a refresh replaces it.
-    pending: Box<[Table<E>]>,
+    pending: Box<[Table]>,
 }
 
-type Table<E> = SpinLock<HashTable<Pending<E>>>;
+type Table = SpinLock<HashMap<Slot, Pending, FixedState>>;
 
-struct Pending<E: Event> {
-    hash: u64,
-    key: E::Key,
+/// A shard, and since which version the key has its slot there.
+pub(super) type Slot = (usize, u64);
+
+struct Pending {
     version: u64,
-    timer: TimerHandle,
+    /// None while it is being set.
+    timer: Option<TimerHandle>,
 }
 
 /// One event of which the time is limited.
 pub(super) struct Limited<E: Event> {
-    pub(super) shard: usize,
-    pub(super) hash: u64,
+    pub(super) slot: Slot,
     pub(super) key: E::Key,
     pub(super) version: u64,
 }
 
-impl<E: Event> Expiry<E> {
+impl Expiry {
     /// Tables of pending timers, so that refreshing threads seldom meet.
     const TABLE_COUNT: usize = 16;
 
     pub(super) fn new(timers: &Timers, executor: Arc<dyn Executor>) -> Self {
-        let table = |_| SpinLock::new(HashTable::new());
+        let table = |_| SpinLock::new(HashMap::default());
         Self {
             timers: timers.clone(),
             executor,
@@ -53,21 +59,21 @@ impl<E: Event> Expiry<E> {
         }
     }
 
-    fn table(&self, shard: usize) -> &Table<E> {
+    fn table(&self, (shard, _): Slot) -> &Table {
         &self.pending[shard % Self::TABLE_COUNT]
     }
 
     /// Clears the key after `life` if its last event is still this one.
-    pub(super) fn limit(
+    pub(super) fn limit<E: Event>(
         &self,
         topic: Weak<Hub<E>>,
         limited: Limited<E>,
         life: Duration,
     ) -> Result<(), AddError> {
-        let (hash, version, key) = (limited.hash, limited.version, limited.key.clone());
-        // Locked before the timer is set, so that it cannot ring before it is
-        // known here.
-        let mut table = self.table(limited.shard).lock();
+        let (slot, version) = (limited.slot, limited.version);
+        let Some(place) = self.announce(slot, version) else {
+            return Ok(());
+        };
         let expire = move || {
             if let Some(topic) = topic.upgrade() {
                 topic.expire(&limited);
@@ -75,43 +81,90 @@ impl<E: Event> Expiry<E> {
         };
         let timer = self.timers.timer().label("bus key").after(life);
         let timer = timer.on_shared(Arc::clone(&self.executor)).run(expire)?;
-        let pending = Pending {
-            hash,
-            key,
-            version,
-            timer,
-        };
-        let superseded = remember(&mut table, pending);
-        drop(table);
-        if let Some(superseded) = superseded {
-            let _too_late_is_fine = self.timers.cancel(&superseded);
-        }
+        place.fill(timer);
         Ok(())
     }
 
-    /// The timer of this event has rung.
-    pub(super) fn forget(&self, limited: &Limited<E>) {
-        let mut table = self.table(limited.shard).lock();
-        let is_it =
-            |pending: &Pending<E>| pending.version == limited.version && pending.key == limited.key;
-        if let Ok(found) = table.find_entry(limited.hash, is_it) {
-            found.remove();
+    /// Takes note of a timer before it is set, so that it cannot ring before
+    /// it is known here; `None` when a newer event has come already.
+    fn announce(&self, slot: Slot, version: u64) -> Option<Announced<'_>> {
+        let timer = None;
+        let pending = Pending { version, timer };
+        let superseded = match self.table(slot).lock().entry(slot) {
+            Entry::Occupied(old) if old.get().version > version => return None,
+            Entry::Occupied(mut old) => mem::replace(old.get_mut(), pending).timer,
+            Entry::Vacant(vacancy) => {
+                vacancy.insert(pending);
+                None
+            }
+        };
+        let announced = Announced {
+            expiry: self,
+            slot,
+            version,
+        };
+        self.cancel_timer(superseded);
+        Some(announced)
+    }
+
+    fn cancel_timer(&self, timer: Option<TimerHandle>) {
+        if let Some(timer) = timer {
+            let _too_late_is_fine = self.timers.cancel(&timer);
         }
+    }
+
+    /// The timer of this event has rung, or none could be set.
+    pub(super) fn forget(&self, slot: Slot, version: u64) {
+        let is_it = |pending: &Pending| pending.version == version;
+        let _forgotten = self.remove(slot, is_it);
+    }
+
+    /// The key of this slot was cleared by the change of this version.
+    pub(super) fn cancel(&self, slot: Slot, version: u64) {
+        let removed = self.remove(slot, |pending| pending.version < version);
+        self.cancel_timer(removed.and_then(|pending| pending.timer));
+    }
+
+    fn remove(&self, slot: Slot, is_it: impl Fn(&Pending) -> bool) -> Option<Pending> {
+        let mut table = self.table(slot).lock();
+        if !table.get(&slot).is_some_and(is_it) {
+            return None;
+        }
+        let removed = table.remove(&slot);
         if table.capacity() > 4 * table.len().max(64) {
-            table.shrink_to_fit(|pending| pending.hash);
+            table.shrink_to_fit();
         }
+        removed
     }
 }
 
-/// Returns the timer that is not needed any more, the older of the two.
-fn remember<E: Event>(table: &mut HashTable<Pending<E>>, new: Pending<E>) -> Option<TimerHandle> {
-    let same_key = |old: &Pending<E>| old.hash == new.hash && old.key == new.key;
-    match table.entry(new.hash, same_key, |pending| pending.hash) {
-        Entry::Occupied(old) if old.get().version > new.version => Some(new.timer),
-        Entry::Occupied(mut old) => Some(mem::replace(old.get_mut(), new).timer),
-        Entry::Vacant(vacancy) => {
-            vacancy.insert(new);
-            None
-        }
+/// The right to name the timer of an event. Without one it is forgotten again,
+/// also when a hook of the timer service panics.
+struct Announced<'a> {
+    expiry: &'a Expiry,
+    slot: Slot,
+    version: u64,
+}
+
+impl Announced<'_> {
+    /// The timer has been set. If it is not needed any more, or has rung
+    /// already, it is cancelled.
+    fn fill(self, timer: TimerHandle) {
+        let mut table = self.expiry.table(self.slot).lock();
+        let pending = table.get_mut(&self.slot);
+        let pending = pending.filter(|pending| pending.version == self.version);
+        let unneeded = match pending {
+            Some(pending) => pending.timer.replace(timer),
+            None => Some(timer),
+        };
+        drop(table);
+        self.expiry.cancel_timer(unneeded);
+        mem::forget(self);
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.expiry.forget(self.slot, self.version);
     }
 }

@@ -1,8 +1,8 @@
 //! One state of a key from the states that several nodes have of it.
 
-use super::Event;
-use hashbrown::{HashTable, hash_table::Entry};
-use std::{fmt, sync::Arc};
+use super::{Event, panics::Panics};
+use foldhash::fast::FixedState;
+use std::{collections::HashMap, fmt, ops::Deref, sync::Arc};
 
 /// The node an event started on.
 ///
@@ -25,7 +25,117 @@ pub(super) struct Folding<E> {
     pub(super) fold: Fold<E>,
 }
 
+/// What each node says of one key, sorted by origin. It is never changed, only
+/// replaced.
+pub(super) type Parts<E> = Arc<PartList<E>>;
+
+/// Drops its events one by one, so that one that panics takes no other along.
+pub(super) struct PartList<E>(Vec<(Origin, E)>);
+
+impl<E> Deref for PartList<E> {
+    type Target = [(Origin, E)];
+
+    fn deref(&self) -> &[(Origin, E)] {
+        &self.0
+    }
+}
+
+impl<E> Drop for PartList<E> {
+    fn drop(&mut self) {
+        let mut panics = Panics::default();
+        for part in self.0.drain(..) {
+            panics.drop(part);
+        }
+    }
+}
+
+/// What is known of a key when a node speaks of it. While it is the same, what
+/// was folded from it without a lock is right.
+pub(super) struct Basis<E> {
+    /// Each node's state, if another node than this has spoken of the key.
+    pub(super) parts: Option<Parts<E>>,
+    /// This node's state, where no other has spoken.
+    pub(super) local: Option<Arc<E>>,
+}
+
+/// What a key becomes by what one node says.
+pub(super) struct Folded<E> {
+    basis: Basis<E>,
+    parts: Option<Parts<E>>,
+    /// The state of all nodes; none when nobody has a state any more.
+    pub(super) event: Option<Arc<E>>,
+}
+
+impl<E> Basis<E> {
+    fn is(&self, other: &Self) -> bool {
+        same(self.parts.as_ref(), other.parts.as_ref())
+            && same(self.local.as_ref(), other.local.as_ref())
+    }
+}
+
+impl<E: Clone> Basis<E> {
+    /// What the other nodes say.
+    fn without(&self, origin: Origin) -> PartList<E> {
+        let mut others = PartList(Vec::new());
+        let parts = self.parts.iter().flat_map(|parts| parts.iter());
+        for (other, state) in parts.filter(|(other, _)| *other != origin) {
+            others.0.push((*other, state.clone()));
+        }
+        others
+    }
+}
+
+impl<E> Folded<E> {
+    /// What each node says now.
+    pub(super) fn parts(&self) -> Option<&Parts<E>> {
+        self.parts.as_ref()
+    }
+
+    /// Whether it was made from this.
+    pub(super) fn is_from(&self, basis: &Basis<E>) -> bool {
+        self.basis.is(basis)
+    }
+}
+
+impl<E> Drop for Folded<E> {
+    fn drop(&mut self) {
+        let mut panics = Panics::default();
+        panics.drop(self.parts.take());
+        panics.drop(self.event.take());
+        panics.drop(self.basis.parts.take());
+        panics.drop(self.basis.local.take());
+    }
+}
+
 impl<E: Event> Folding<E> {
+    /// The state of all nodes after one of them has spoken. Runs the user's
+    /// code: no lock may be held.
+    pub(super) fn join(&self, basis: Basis<E>, (origin, event): (Origin, &E)) -> Folded<E> {
+        let mut parts = basis.without(origin);
+        if let Some(local) = basis.local.as_ref().filter(|_| origin != self.local) {
+            parts.0.push((self.local, E::clone(local)));
+        }
+        let at = parts.partition_point(|(other, _)| *other < origin);
+        parts.0.insert(at, (origin, event.clone()));
+        self.folded(basis, parts)
+    }
+
+    /// The state of the others when one node has nothing more to say. Runs
+    /// the user's code: no lock may be held.
+    pub(super) fn part(&self, basis: Basis<E>, origin: Origin) -> Folded<E> {
+        let left = basis.without(origin);
+        self.folded(basis, left)
+    }
+
+    fn folded(&self, basis: Basis<E>, parts: PartList<E>) -> Folded<E> {
+        let event = self.fold(&parts).map(Arc::new);
+        Folded {
+            basis,
+            parts: Some(Arc::new(parts)),
+            event,
+        }
+    }
+
     fn fold(&self, parts: &[(Origin, E)]) -> Option<E> {
         let (_, first) = parts.first()?;
         if parts.len() == 1 {
@@ -43,141 +153,85 @@ impl<E: Event> Folding<E> {
 /// What each node says of the keys of one shard; of those keys only of which
 /// another node has said something.
 pub(super) struct NodeParts<E: Event> {
-    table: HashTable<OfKey<E>>,
+    /// By the version at which the key got its slot in the table.
+    keys: HashMap<u64, OfKey<E>, FixedState>,
     /// Keys ever added.
     added: u64,
 }
 
-pub(super) struct OfKey<E: Event> {
-    hash: u64,
+struct OfKey<E: Event> {
     /// When it was added: an order that does not depend on a hash.
     number: u64,
-    /// Sorted by origin; never empty.
-    parts: Vec<(Origin, E)>,
-}
-
-/// What is left of a key that one node has nothing more to say of.
-pub(super) enum Withdrawn<E> {
-    /// Nobody else had spoken of the key.
-    Unfolded,
-    /// The node had not.
-    Unchanged,
-    /// The state of the others.
-    Left(E),
-    /// Nobody has a state of it any more.
-    Gone,
+    /// Never empty.
+    parts: Parts<E>,
 }
 
 impl<E: Event> NodeParts<E> {
     pub(super) fn new() -> Self {
-        let table = HashTable::new();
-        Self { table, added: 0 }
-    }
-
-    /// Takes one node's state of a key; returns the state of all. `cached` is
-    /// asked for the local state when another node speaks of a key first.
-    pub(super) fn set(
-        &mut self,
-        folding: &Folding<E>,
-        (hash, origin): (u64, Origin),
-        event: E,
-        cached: impl FnOnce(&E::Key) -> Option<E>,
-    ) -> E {
-        let same_key = |of_key: &OfKey<E>| of_key.is_for(hash, event.key());
-        let of_key = match self.table.entry(hash, same_key, |of_key| of_key.hash) {
-            Entry::Occupied(of_key) => of_key.into_mut(),
-            Entry::Vacant(_) if origin == folding.local => return event,
-            Entry::Vacant(vacancy) => {
-                let local = cached(event.key()).map(|event| (folding.local, event));
-                let parts = Vec::from_iter(local);
-                let number = self.added;
-                self.added += 1;
-                let of_key = OfKey {
-                    hash,
-                    number,
-                    parts,
-                };
-                vacancy.insert(of_key).into_mut()
-            }
-        };
-        of_key.set(origin, event.clone());
-        folding.fold(&of_key.parts).unwrap_or(event)
-    }
-
-    /// Drops one node's state of a key.
-    pub(super) fn withdraw(
-        &mut self,
-        folding: &Folding<E>,
-        (hash, origin): (u64, Origin),
-        key: &E::Key,
-    ) -> Withdrawn<E> {
-        let same_key = |of_key: &OfKey<E>| of_key.is_for(hash, key);
-        let Ok(mut found) = self.table.find_entry(hash, same_key) else {
-            return Withdrawn::Unfolded;
-        };
-        let parts = &mut found.get_mut().parts;
-        let before = parts.len();
-        parts.retain(|(other, _)| *other != origin);
-        let is_changed = parts.len() < before;
-        let left = folding.fold(parts);
-        if parts.iter().all(|(other, _)| *other == folding.local) {
-            found.remove();
-        }
-        match left {
-            _ if !is_changed => Withdrawn::Unchanged,
-            Some(event) => Withdrawn::Left(event),
-            None => Withdrawn::Gone,
+        Self {
+            keys: HashMap::default(),
+            added: 0,
         }
     }
 
     /// What is said of the key, if another node than this has spoken of it.
-    pub(super) fn find(&self, (hash, key): (u64, &E::Key)) -> Option<&OfKey<E>> {
-        self.table.find(hash, |of_key| of_key.is_for(hash, key))
+    pub(super) fn of(&self, born: u64) -> Option<&Parts<E>> {
+        Some(&self.keys.get(&born)?.parts)
     }
 
-    /// The keys of which this node has a state, in the order they were added.
-    pub(super) fn keys_of(&self, origin: Origin) -> Vec<E::Key> {
-        let of_origin = |of_key: &OfKey<E>| {
-            let event = of_key.part(origin)?;
-            Some((of_key.number, event.key().clone()))
-        };
-        let mut keys: Vec<_> = self.table.iter().filter_map(of_origin).collect();
-        keys.sort_unstable_by_key(|(number, _)| *number);
-        keys.into_iter().map(|(_, key)| key).collect()
+    /// Puts new parts in the place of a key's old ones, which are returned so
+    /// that they are dropped when no lock is held.
+    #[must_use]
+    pub(super) fn set(&mut self, born: u64, parts: Parts<E>) -> Option<Parts<E>> {
+        if let Some(of_key) = self.keys.get_mut(&born) {
+            return Some(std::mem::replace(&mut of_key.parts, parts));
+        }
+        let number = self.added;
+        self.added += 1;
+        self.keys.insert(born, OfKey { number, parts });
+        None
+    }
+
+    /// Forgets of a key of which no other node has a state any more.
+    #[must_use]
+    pub(super) fn remove(&mut self, born: u64) -> Option<Parts<E>> {
+        let removed = self.keys.remove(&born)?;
+        if self.keys.capacity() > 4 * self.keys.len().max(64) {
+            self.keys.shrink_to_fit();
+        }
+        Some(removed.parts)
+    }
+
+    /// What is said of the keys of which this node has a state, in the order
+    /// they were added.
+    pub(super) fn with_part_of(&self, origin: Origin) -> Vec<Parts<E>> {
+        let all = self.keys.values();
+        let mut keys: Vec<_> = all
+            .filter(|of_key| part(&of_key.parts, origin).is_some())
+            .collect();
+        keys.sort_unstable_by_key(|of_key| of_key.number);
+        keys.into_iter()
+            .map(|of_key| Arc::clone(&of_key.parts))
+            .collect()
     }
 
     /// Whether no other node's state is known.
     pub(super) fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.keys.is_empty()
     }
 }
 
-impl<E: Event> OfKey<E> {
-    fn is_for(&self, hash: u64, key: &E::Key) -> bool {
-        let is_key = |(_, event): &(Origin, E)| event.key() == key;
-        self.hash == hash && self.parts.first().is_some_and(is_key)
-    }
+/// What one node says.
+pub(super) fn part<E>(parts: &[(Origin, E)], origin: Origin) -> Option<&E> {
+    let index = parts.binary_search_by_key(&origin, |(other, _)| *other);
+    let (_, event) = &parts[index.ok()?];
+    Some(event)
+}
 
-    /// What one node says.
-    pub(super) fn of(&self, origin: Origin) -> Option<E> {
-        self.part(origin).cloned()
-    }
-
-    fn part(&self, origin: Origin) -> Option<&E> {
-        let index = self
-            .parts
-            .binary_search_by_key(&origin, |(other, _)| *other);
-        let (_, event) = &self.parts[index.ok()?];
-        Some(event)
-    }
-
-    fn set(&mut self, origin: Origin, event: E) {
-        match self
-            .parts
-            .binary_search_by_key(&origin, |(other, _)| *other)
-        {
-            Ok(index) => self.parts[index].1 = event,
-            Err(index) => self.parts.insert(index, (origin, event)),
-        }
+fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
     }
 }

@@ -32,12 +32,14 @@ impl<E: Event> Forward<E> {
     pub(super) fn new(from: &Topic<E>, to: &Topic<E>) -> Result<Self, ForwardError> {
         let route = (from.0.id(), to.0.id());
         Routes::add(&mut lock(&ROUTES), route)?;
-        let published = from.0.add_forward(&to.0);
-        Ok(Self {
+        // Made first, so that it takes the route back if the user's code panics.
+        let mut forward = Self {
             from: Arc::clone(&from.0),
             to: Arc::clone(&to.0),
-            published,
-        })
+            published: Published::default(),
+        };
+        forward.published = from.0.add_forward(&to.0);
+        Ok(forward)
     }
 
     /// What became of the events that were cached when forwarding began and
@@ -66,8 +68,7 @@ impl<E: Event> fmt::Debug for Forward<E> {
 
 /// Which topic is forwarded to which, by number.
 ///
-/// A publish holds a lock of each topic along its way, in the order of the
-/// way. There is no circle of ways, so there is none of locks.
+/// There is no circle of ways, so each event comes to an end.
 struct Routes(Vec<(u64, u64)>);
 
 // Lazy, since the mutex of a model cannot be made in a constant.

@@ -1,8 +1,5 @@
-use super::epoch::Epochs;
-use std::{
-    collections::VecDeque,
-    mem::{self, MaybeUninit, needs_drop},
-};
+use super::{epoch::Epochs, panics::Panics};
+use std::{collections::VecDeque, mem};
 
 /// What was replaced in a table and may still be being read.
 ///
@@ -19,24 +16,8 @@ pub(super) type Overdue<E, A> = VecDeque<(u64, Bag<E, A>)>;
 
 /// Dropped only when nobody reads what is in it.
 pub(super) struct Bag<E, A> {
-    /// Each is the only owner of a value.
-    values: Vec<MaybeUninit<E>>,
+    values: Vec<E>,
     arrays: Vec<A>,
-}
-
-/// The bytes of a value that nobody can find any more, but somebody may be
-/// reading. They stay bytes, so that nothing claims them for itself alone.
-pub(super) struct Retired<E>(MaybeUninit<E>);
-
-impl<E> Retired<E> {
-    /// # Safety
-    ///
-    /// - The bytes are a value, and from now on this is its only owner;
-    ///   readers may have copies, under a pin.
-    #[inline(always)]
-    pub(super) unsafe fn new(value: MaybeUninit<E>) -> Self {
-        Self(value)
-    }
 }
 
 impl<E, A> Garbage<E, A> {
@@ -58,10 +39,8 @@ impl<E, A> Garbage<E, A> {
     }
 
     #[inline(always)]
-    pub(super) fn retire_value(&mut self, value: Retired<E>) {
-        if needs_drop::<E>() {
-            self.open.values.push(value.0);
-        }
+    pub(super) fn retire_value(&mut self, value: E) {
+        self.open.values.push(value);
     }
 
     pub(super) fn retire_array(&mut self, array: A) {
@@ -73,6 +52,11 @@ impl<E, A> Garbage<E, A> {
     pub(super) fn sweep(&mut self, epochs: &Epochs) -> Option<Overdue<E, A>> {
         let full = self.open.values.len() >= Self::BAG_LEN || !self.open.arrays.is_empty();
         full.then(|| self.seal(epochs))
+    }
+
+    /// Hands out what nobody reads any more, be the open bag full or not.
+    pub(super) fn sweep_all(&mut self, epochs: &Epochs) -> Option<Overdue<E, A>> {
+        (self.len() > 0 || !self.open.arrays.is_empty()).then(|| self.seal(epochs))
     }
 
     #[cold]
@@ -102,11 +86,9 @@ impl<E, A> Bag<E, A> {
 
 impl<E, A> Drop for Bag<E, A> {
     fn drop(&mut self) {
-        for mut value in self.values.drain(..) {
-            // SAFETY: the bag is the only owner of the value, and it is
-            // dropped only when nobody can be reading any more: when the epoch
-            // of its stamp is over, or with the table.
-            unsafe { value.assume_init_drop() };
+        let mut panics = Panics::default();
+        for value in self.values.drain(..) {
+            panics.drop(value);
         }
     }
 }

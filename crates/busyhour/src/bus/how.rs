@@ -21,6 +21,16 @@ pub(super) enum Which<'a, E> {
     Matching(&'a dyn Fn(&E) -> bool),
 }
 
+impl<E> Which<'_, E> {
+    /// What says of a last event whether it is meant.
+    pub(super) fn is_wanted(&self) -> Option<&dyn Fn(&E) -> bool> {
+        match self {
+            Self::Matching(is_wanted) => Some(is_wanted),
+            Self::Any | Self::Version(_) | Self::SaidBy(_) => None,
+        }
+    }
+}
+
 impl How {
     /// By this node or by another one that is named.
     #[inline(always)]
@@ -40,7 +50,7 @@ impl How {
         }
     }
 
-    /// By a topic that passes it on, under its lock.
+    /// By a topic that passes it on.
     pub(super) fn forwarded(origin: Option<Origin>) -> Self {
         Self {
             may_wait: false,

@@ -5,8 +5,10 @@ use super::{
     fold::Folding,
     how::{How, Which},
     items::Items,
+    known::Known,
     listener::Lag,
-    shard::{Shard, Wait},
+    panics::Panics,
+    shard::Shard,
     tally::{ShardStats, Tally},
 };
 use crate::stats::TopicStats;
@@ -42,7 +44,7 @@ pub(super) struct Hub<E: Event> {
     /// The node this is.
     local: Origin,
     folding: Option<Folding<E>>,
-    expiry: Option<Expiry<E>>,
+    expiry: Option<Expiry>,
 }
 
 /// What a topic is made of.
@@ -53,7 +55,7 @@ pub(super) struct Parts<E: Event> {
     pub(super) key_limit: usize,
     pub(super) local: Origin,
     pub(super) folding: Option<Folding<E>>,
-    pub(super) expiry: Option<Expiry<E>>,
+    pub(super) expiry: Option<Expiry>,
 }
 
 impl<E: Event> Hub<E> {
@@ -154,19 +156,35 @@ impl<E: Event> Hub<E> {
     /// Publishes a state of this node.
     #[inline]
     pub(super) fn publish(&self, event: E, tally: &mut Tally<E>) {
-        let (index, hash) = self.locate(event.key());
-        let how = How::from(None);
-        if let Err(wait) = self.shards[index].publish(self, hash, event, how, tally) {
-            self.publish_when_there_is_room(index, hash, wait, how, tally);
-        }
+        let event = Arc::new(event);
+        let (mut known, mut panics) = (Known::new(), Panics::default());
+        panics.catch(|| {
+            let (index, hash) = self.locate(event.key());
+            let how = How::from(None);
+            let published =
+                self.shards[index].publish(self, (hash, &event), how, &mut known, tally);
+            if let Err(full) = published {
+                self.publish_when_there_is_room(&event, full, how, &mut known, tally);
+            }
+        });
+        panics.drop(known);
+        panics.drop(event);
     }
 
     /// Publishes a state of the node that is named.
     pub(super) fn publish_from(&self, origin: Origin, event: E, tally: &mut Tally<E>) {
+        let event = Arc::new(event);
+        let mut panics = Panics::default();
+        panics.catch(|| self.publish_shared(&event, How::from(self.remote(origin)), tally));
+        panics.drop(event);
+    }
+
+    fn publish_shared(&self, event: &Arc<E>, how: How, tally: &mut Tally<E>) {
         let (index, hash) = self.locate(event.key());
-        let how = How::from(self.remote(origin));
-        if let Err(wait) = self.shards[index].publish_apart(self, hash, event, how, tally) {
-            self.publish_when_there_is_room(index, hash, wait, how, tally);
+        let mut known = Known::new();
+        let shard = &self.shards[index];
+        if let Err(full) = shard.publish_apart(self, (hash, event), how, &mut known, tally) {
+            self.publish_when_there_is_room(event, full, how, &mut known, tally);
         }
     }
 
@@ -174,66 +192,79 @@ impl<E: Event> Hub<E> {
     #[cold]
     fn publish_when_there_is_room(
         &self,
-        shard: usize,
-        hash: u64,
-        mut wait: Wait<E>,
+        event: &Arc<E>,
+        mut full: Arc<Subscriber<E>>,
         mut how: How,
+        known: &mut Known<E>,
         tally: &mut Tally<E>,
     ) {
+        let (index, hash) = self.locate(event.key());
         loop {
-            how.may_wait = wait.full.wait_for_room();
-            match self.shards[shard].publish_apart(self, hash, wait.event, how, tally) {
+            how.may_wait = full.wait_for_room();
+            match self.shards[index].publish_apart(self, (hash, event), how, known, tally) {
                 Ok(()) => return,
-                Err(again) => wait = again,
+                Err(again) => full = again,
             }
         }
     }
 
-    /// Publishes what a topic forwards, under that topic's lock: nobody is
-    /// waited for here.
-    pub(super) fn publish_forwarded(&self, event: E, speaker: Origin, tally: &mut Tally<E>) {
+    /// Publishes what a topic forwards: nobody is waited for here.
+    pub(super) fn publish_forwarded(&self, event: &Arc<E>, speaker: Origin, tally: &mut Tally<E>) {
         if self.is_idle() {
             return;
         }
-        let (index, hash) = self.locate(event.key());
-        let version = tally.version;
-        let how = How::forwarded(self.remote(speaker));
-        let published = self.shards[index].publish_apart(self, hash, event, how, tally);
-        debug_assert!(published.is_ok(), "who may not wait is not told to");
-        tally.version = version;
+        let outer = (tally.version, tally.born);
+        self.publish_shared(event, How::forwarded(self.remote(speaker)), tally);
+        (tally.version, tally.born) = outer;
     }
 
     /// Clears what a topic that forwards has cleared.
-    pub(super) fn clear_forwarded(&self, key: &E::Key, speaker: Origin, tally: &mut Tally<E>) {
-        let (index, hash) = self.locate(key);
+    pub(super) fn clear_forwarded(&self, key: &Arc<E::Key>, speaker: Origin, tally: &mut Tally<E>) {
+        let outer = (tally.version, tally.born);
         let how = How::forwarded(self.remote(speaker));
-        let cleared = self.shards[index].clear(self, (hash, key), &Which::Any, how, tally);
-        debug_assert!(cleared.is_ok(), "who may not wait is not told to");
+        self.clear_tallied(key, (&Which::Any, how), tally);
+        (tally.version, tally.born) = outer;
     }
 
     /// Takes away what this node says of a key.
     pub(super) fn clear(&self, key: &E::Key) -> Cleared {
-        self.clear_which(key, &Which::Any, How::from(None))
+        self.clear_which(key.clone(), &Which::Any, How::from(None))
     }
 
     /// Takes away what the node that is named says of a key.
     pub(super) fn clear_from(&self, origin: Origin, key: &E::Key) -> Cleared {
-        self.clear_which(key, &Which::Any, How::from(self.remote(origin)))
+        self.clear_which(key.clone(), &Which::Any, How::from(self.remote(origin)))
     }
 
-    fn clear_which(&self, key: &E::Key, which: &Which<'_, E>, mut how: How) -> Cleared {
-        let (index, hash) = self.locate(key);
+    fn clear_which(&self, key: E::Key, which: &Which<'_, E>, how: How) -> Cleared {
+        let key = Arc::new(key);
         let mut tally = Tally::new();
+        let is_changed = self.clear_tallied(&key, (which, how), &mut tally);
+        let cleared = Cleared::new(is_changed, &tally);
+        tally.wake_all();
+        cleared
+    }
+
+    /// Whether there was something to take away.
+    fn clear_tallied(
+        &self,
+        key: &Arc<E::Key>,
+        (which, mut how): (&Which<'_, E>, How),
+        tally: &mut Tally<E>,
+    ) -> bool {
+        let (index, hash) = self.locate(key);
+        let shard = &self.shards[index];
+        let mut known = Known::new();
         let is_changed = loop {
-            let shard = &self.shards[index];
-            match shard.clear(self, (hash, key), which, how, &mut tally) {
+            match shard.clear(self, (hash, key), (which, how), &mut known, tally) {
                 Ok(is_changed) => break is_changed,
                 Err(full) => how.may_wait = full.wait_for_room(),
             }
         };
-        let cleared = Cleared::new(is_changed, &tally);
-        tally.wake_all();
-        cleared
+        if let Some(expiry) = self.expiry.as_ref().filter(|_| is_changed) {
+            expiry.cancel((index, tally.born), tally.version);
+        }
+        is_changed
     }
 
     /// Clears every key whose last event `is_wanted`.
@@ -241,7 +272,7 @@ impl<E: Event> Hub<E> {
         let (mut cleared, which) = (Cleared::default(), Which::Matching(is_wanted));
         for shard in &self.shards {
             for key in shard.keys_where(is_wanted) {
-                cleared += self.clear_which(&key, &which, How::from(None));
+                cleared += self.clear_which(key, &which, How::from(None));
             }
         }
         cleared
@@ -256,7 +287,7 @@ impl<E: Event> Hub<E> {
         };
         for shard in &self.shards {
             for key in shard.keys_of(self, origin) {
-                cleared += self.clear_which(&key, &which, How::from(self.remote(origin)));
+                cleared += self.clear_which(key, &which, How::from(self.remote(origin)));
             }
         }
         cleared
@@ -273,15 +304,14 @@ impl<E: Event> Hub<E> {
         let expiry = self.expiry.as_ref().ok_or(NotExpiring::NoTimers)?;
         let key = event.key().clone();
         self.publish(event, tally);
-        let (shard, hash) = self.locate(&key);
-        let version = tally.version;
+        let (shard, _) = self.locate(&key);
+        let (version, born) = (tally.version, tally.born);
         if version == 0 {
             // It was not cached, because the topic is not or has no room.
             return Ok(());
         }
         let limited = Limited {
-            shard,
-            hash,
+            slot: (shard, born),
             key,
             version,
         };
@@ -293,10 +323,10 @@ impl<E: Event> Hub<E> {
     /// comes for it may be the one that has to run who has no room.
     pub(super) fn expire(&self, limited: &Limited<E>) {
         let which = Which::Version(limited.version);
-        let _ = self.clear_which(&limited.key, &which, How::at_once());
         if let Some(expiry) = &self.expiry {
-            expiry.forget(limited);
+            expiry.forget(limited.slot, limited.version);
         }
+        let _ = self.clear_which(limited.key.clone(), &which, How::at_once());
     }
 
     /// Whether somebody might want an event of this key.
@@ -312,6 +342,20 @@ impl<E: Event> Hub<E> {
     /// anybody, the cache included.
     pub(super) fn would_keep(&self, key: &E::Key) -> bool {
         self.cached || self.would_deliver(key)
+    }
+
+    /// The key that subscriptions to it share, with its hash.
+    pub(super) fn shared_key(&self, key: E::Key) -> (u64, Arc<E::Key>) {
+        let (shard, hash) = self.locate(&key);
+        (hash, self.shards[shard].shared_key(hash, key))
+    }
+
+    /// Drops what was replaced and that nobody reads any more.
+    pub(super) fn sweep(&self) {
+        let mut panics = Panics::default();
+        for shard in &self.shards {
+            panics.catch(|| shard.sweep());
+        }
     }
 
     pub(super) fn add_forward(&self, to: &Arc<Self>) -> Published {
@@ -386,6 +430,7 @@ impl<E: Event> Hub<E> {
     }
 
     pub(super) fn stats(&self) -> TopicStats {
+        self.sweep();
         let mut stats = TopicStats {
             name: self.name.clone(),
             subscriber_count: self.subscriber_count() as u64,

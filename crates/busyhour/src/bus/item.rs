@@ -1,10 +1,12 @@
 use super::{Delivery, Event, Message, Origin};
+use std::sync::Arc;
 
 /// What waits in a mailbox: a [`Message`] without its origin, which
-/// [`Items`](super::items::Items) keep apart.
+/// [`Items`](super::items::Items) keep apart, and with pointers to what the
+/// user's own code would have to copy.
 pub(super) enum Item<E: Event> {
-    Event(E),
-    Cleared(E::Key),
+    Event(Arc<E>),
+    Cleared(Arc<E::Key>),
     Replayed,
     Lost(u64),
 }
@@ -24,19 +26,31 @@ impl<E: Event> Item<E> {
     pub(super) fn as_delivery(&self, origin: Origin) -> Delivery<'_, E> {
         match self {
             Self::Event(event) => Delivery::Event(event, origin),
-            Self::Cleared(key) => Delivery::Cleared(key, origin),
+            Self::Cleared(key) => Delivery::Cleared(&**key, origin),
             Self::Replayed => Delivery::Replayed,
             Self::Lost(count) => Delivery::Lost(*count),
         }
     }
 
-    /// The same with its origin.
+    /// The same with its origin, and as its receiver's own. No lock may be held.
     pub(super) fn into_message(self, origin: Origin) -> Message<E> {
         match self {
-            Self::Event(event) => Message::Event(event, origin),
-            Self::Cleared(key) => Message::Cleared(key, origin),
+            Self::Event(event) => Message::Event(Arc::unwrap_or_clone(event), origin),
+            Self::Cleared(key) => Message::Cleared(Arc::unwrap_or_clone(key), origin),
             Self::Replayed => Message::Replayed,
             Self::Lost(count) => Message::Lost(count),
+        }
+    }
+}
+
+impl<E: Event> Clone for Item<E> {
+    /// Runs none of the user's code.
+    fn clone(&self) -> Self {
+        match self {
+            Self::Event(event) => Self::Event(Arc::clone(event)),
+            Self::Cleared(key) => Self::Cleared(Arc::clone(key)),
+            Self::Replayed => Self::Replayed,
+            Self::Lost(count) => Self::Lost(*count),
         }
     }
 }

@@ -1,4 +1,4 @@
-use super::{Event, Origin, item::Item};
+use super::{Event, Origin, item::Item, panics::Panics};
 use std::collections::VecDeque;
 
 /// Items in order, each with the node it is from.
@@ -75,10 +75,20 @@ impl<E: Event> Items<E> {
         }
     }
 
-    /// Drops everything and begins at the first place again.
+    /// Begins at the first place again. There is nothing left to drop.
     #[inline(always)]
-    pub(super) fn clear(&mut self) {
+    pub(super) fn rewind(&mut self) {
+        debug_assert!(self.is_empty(), "an item would be dropped here");
         self.items.clear();
+        self.origins = None;
+    }
+
+    /// Drops everything, one by one. No lock may be held.
+    pub(super) fn drop_all(&mut self) {
+        let mut panics = Panics::default();
+        while let Some(item) = self.pop() {
+            panics.drop(item);
+        }
         self.origins = None;
     }
 
@@ -96,5 +106,11 @@ impl<E: Event> Items<E> {
         let count = self.items.len();
         let all_here = || Box::new(Origins(VecDeque::from(vec![None; count])));
         &mut self.origins.get_or_insert_with(all_here).0
+    }
+}
+
+impl<E: Event> Drop for Items<E> {
+    fn drop(&mut self) {
+        self.drop_all();
     }
 }

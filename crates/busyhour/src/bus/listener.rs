@@ -1,5 +1,6 @@
 use super::{
     Event, Origin,
+    answers::Answers,
     attribute::Probe,
     attributed::Attributed,
     consumer::Subscriber,
@@ -8,7 +9,7 @@ use super::{
     tally::{Books, Counts, Tally},
 };
 use hashbrown::{HashTable, hash_table::Entry};
-use std::{slice, sync::Arc};
+use std::sync::Arc;
 
 /// Who listens to one shard, found by key or by the value of an attribute
 /// where they asked for one.
@@ -19,6 +20,8 @@ pub(super) struct Listeners<E: Event> {
     attributes: Vec<Attributed<E>>,
     /// Listeners that make publishers wait for room.
     blocking_count: usize,
+    /// Listeners of whom something has to be asked before anything is offered.
+    asking_count: usize,
     /// Listeners that lag and so may have seen keys that are cleared meanwhile.
     laggard_count: usize,
     newest_lag: u64,
@@ -26,10 +29,17 @@ pub(super) struct Listeners<E: Event> {
     counts: Counts,
 }
 
+/// Those who want one key, which they share. Two lists may have equal keys.
 struct Keyed<E: Event> {
     hash: u64,
-    key: E::Key,
+    key: Arc<E::Key>,
     listeners: Vec<Listener<E>>,
+}
+
+impl<E: Event> Keyed<E> {
+    fn is(&self, hash: u64, key: &Arc<E::Key>) -> bool {
+        self.hash == hash && Arc::ptr_eq(&self.key, key)
+    }
 }
 
 /// A subscriber as one shard knows it.
@@ -57,6 +67,7 @@ impl<E: Event> Listeners<E> {
             keyed: HashTable::new(),
             attributes: Vec::new(),
             blocking_count: 0,
+            asking_count: 0,
             laggard_count: 0,
             newest_lag: 0,
             counts: Counts::default(),
@@ -75,6 +86,7 @@ impl<E: Event> Listeners<E> {
 
     pub(super) fn add(&mut self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
         self.blocking_count += usize::from(subscriber.mailbox().blocks());
+        self.asking_count += usize::from(subscriber.asks());
         let place = if let Some(wanted) = subscriber.attribute() {
             let attribute = self.attribute_of(&wanted.probe);
             attribute.place_of(wanted.hash)
@@ -86,12 +98,18 @@ impl<E: Event> Listeners<E> {
         place.push(Listener { subscriber, lag });
     }
 
-    fn place_of(&mut self, hash: u64, key: &E::Key) -> &mut Vec<Listener<E>> {
-        let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
+    /// The keys of this hash that somebody wants.
+    pub(super) fn keys_of(&self, hash: u64) -> Vec<Arc<E::Key>> {
+        let of_hash = self.keyed.iter_hash(hash).filter(|it| it.hash == hash);
+        of_hash.map(|keyed| Arc::clone(&keyed.key)).collect()
+    }
+
+    fn place_of(&mut self, hash: u64, key: &Arc<E::Key>) -> &mut Vec<Listener<E>> {
+        let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
         let keyed = match self.keyed.entry(hash, same_key, |keyed| keyed.hash) {
             Entry::Occupied(keyed) => keyed.into_mut(),
             Entry::Vacant(vacancy) => {
-                let (key, listeners) = (key.clone(), Vec::new());
+                let (key, listeners) = (Arc::clone(key), Vec::new());
                 let keyed = Keyed {
                     hash,
                     key,
@@ -119,6 +137,7 @@ impl<E: Event> Listeners<E> {
         let listener = list.remove(index);
         let is_last = list.is_empty();
         self.blocking_count -= usize::from(subscriber.mailbox().blocks());
+        self.asking_count -= usize::from(subscriber.asks());
         self.forget_lag(listener.lag);
         if is_last {
             self.remove_place(subscriber);
@@ -137,8 +156,8 @@ impl<E: Event> Listeners<E> {
         }
     }
 
-    fn remove_key(&mut self, hash: u64, key: &E::Key) {
-        let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
+    fn remove_key(&mut self, hash: u64, key: &Arc<E::Key>) {
+        let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
         if let Ok(keyed) = self.keyed.find_entry(hash, same_key) {
             keyed.remove();
         }
@@ -156,7 +175,7 @@ impl<E: Event> Listeners<E> {
         let Some((hash, key)) = subscriber.key() else {
             return Some(&mut self.everything);
         };
-        let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
+        let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
         let keyed = self.keyed.find_mut(hash, same_key)?;
         Some(&mut keyed.listeners)
     }
@@ -190,43 +209,73 @@ impl<E: Event> Listeners<E> {
         self.blocking_count > 0
     }
 
-    /// The first matching subscriber that publishers have to wait for.
+    /// Whether something may have to be asked before a change is offered.
     #[inline(always)]
-    pub(super) fn find_full(&self, hash: u64, event: &E) -> Option<Arc<Subscriber<E>>> {
-        let full = |listener: &&Listener<E>| listener.is_full() && listener.wants(event);
+    pub(super) fn may_ask(&self) -> bool {
+        self.asking_count > 0 || !self.keyed.is_empty()
+    }
+
+    /// Asks what has to be known before a change is offered; `false` when
+    /// something has no answer yet.
+    #[cold]
+    pub(super) fn ask(&self, hash: u64, change: &Change<'_, E>, answers: &mut Answers<E>) -> bool {
+        if self.asking_count > 0 {
+            self.ask_each(self.everything.iter(), hash, change, answers);
+        }
+        for keyed in self.keyed.iter_hash(hash).filter(|it| it.hash == hash) {
+            if answers.is_key(&keyed.key) == Some(true) {
+                self.ask_each(keyed.listeners.iter(), hash, change, answers);
+            }
+        }
+        for attribute in &self.attributes {
+            if let Change::Cleared(_) = change {
+                self.ask_each(attribute.iter(), hash, change, answers);
+            } else if let Some(value) = answers.value_of(&attribute.probe) {
+                self.ask_each(attribute.of_hash(value).iter(), hash, change, answers);
+            }
+        }
+        !answers.are_open()
+    }
+
+    fn ask_each<'a>(
+        &'a self,
+        listeners: impl Iterator<Item = &'a Listener<E>>,
+        hash: u64,
+        change: &Change<'_, E>,
+        answers: &mut Answers<E>,
+    ) {
+        for listener in listeners {
+            listener.ask(hash, change, answers);
+        }
+    }
+
+    /// The first subscriber that wants the change and that publishers have to
+    /// wait for.
+    pub(super) fn find_full(
+        &self,
+        hash: u64,
+        change: &Change<'_, E>,
+        answers: &Answers<E>,
+    ) -> Option<Arc<Subscriber<E>>> {
+        let full = |listener: &&Listener<E>| listener.is_full() && listener.wants(change, answers);
         let mut everything = self.everything.iter();
-        let full = everything
-            .find(full)
-            .or_else(|| self.keyed(hash, event.key())?.iter().find(full))
-            .or_else(|| self.having(event).find(full))?;
+        let full = everything.find(full).or_else(|| {
+            let attributes = self.attributes.iter();
+            let attributed = attributes.flat_map(|it| it.concerned(change, answers));
+            self.keyed(hash, answers).chain(attributed).find(full)
+        })?;
         Some(Arc::clone(&full.subscriber))
     }
 
-    /// The first subscriber that who clears this key has to wait for.
-    pub(super) fn find_full_for_key(&self, hash: u64, key: &E::Key) -> Option<Arc<Subscriber<E>>> {
-        if self.blocking_count == 0 {
-            return None;
-        }
-        let keyed = self.keyed(hash, key).unwrap_or_default();
-        let attributed = self.attributes.iter().flat_map(Attributed::iter);
-        let mut all = self.everything.iter().chain(keyed).chain(attributed);
-        let full = all.find(|listener| listener.is_full())?;
-        Some(Arc::clone(&full.subscriber))
-    }
-
-    /// Those who want the event's value of some attribute.
-    fn having<'a>(&'a self, event: &'a E) -> impl Iterator<Item = &'a Listener<E>> {
-        let attributes = self.attributes.iter();
-        attributes.flat_map(|attribute| attribute.having(event))
-    }
-
-    #[inline(always)]
-    fn keyed(&self, hash: u64, key: &E::Key) -> Option<&[Listener<E>]> {
-        if self.keyed.is_empty() {
-            return None;
-        }
-        let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
-        Some(&self.keyed.find(hash, same_key)?.listeners)
+    /// The listeners of the change's key.
+    fn keyed<'a>(
+        &'a self,
+        hash: u64,
+        answers: &'a Answers<E>,
+    ) -> impl Iterator<Item = &'a Listener<E>> {
+        let of_hash = self.keyed.iter_hash(hash).filter(move |it| it.hash == hash);
+        let of_key = of_hash.filter(|keyed| answers.has_key(&keyed.key));
+        of_key.flat_map(|keyed| &keyed.listeners)
     }
 
     /// The subscriber for whom most is waiting, if anything waits for anybody.
@@ -244,105 +293,72 @@ impl<E: Event> Listeners<E> {
         self.laggard_count
     }
 
-    /// Whether anybody might want an event of this key.
-    pub(super) fn want(&self, hash: u64, key: &E::Key) -> bool {
-        !self.everything.is_empty()
-            || !self.attributes.is_empty()
-            || self.keyed(hash, key).is_some()
+    /// Whether anybody might want an event of a key that nobody asked for by name.
+    pub(super) fn want_any_key(&self) -> bool {
+        !self.everything.is_empty() || !self.attributes.is_empty()
     }
 
-    /// Offers the event to everybody who wants it.
+    /// Offers the change to everybody who wants it.
     #[inline(always)]
-    pub(super) fn offer_event(
+    pub(super) fn offer(
         &mut self,
         place: Place,
-        event: &E,
+        change: &Change<'_, E>,
         speaker: Option<Origin>,
         tally: &mut Tally<E>,
-    ) {
-        self.each(place.hash, event.key(), |listener, counts| {
-            let books = Books { counts, tally };
-            listener.offer_if_wanted(place, event, speaker, books)
-        });
-        if !self.attributes.is_empty() {
-            self.offer_by_attribute(place, event, speaker, tally);
-        }
-    }
-
-    #[cold]
-    fn offer_by_attribute(
-        &mut self,
-        place: Place,
-        event: &E,
-        speaker: Option<Origin>,
-        tally: &mut Tally<E>,
-    ) {
-        for attribute in &mut self.attributes {
-            let hash = attribute.probe.hash_of(event);
-            for listener in attribute.listeners(hash).into_iter().flatten() {
-                let counts = &mut self.counts;
-                let books = Books { counts, tally };
-                if listener.offer_if_wanted(place, event, speaker, books) {
-                    listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
-                }
-            }
-        }
-    }
-
-    /// Tells everybody who may have seen the key that it is cleared.
-    pub(super) fn offer_cleared(
-        &mut self,
-        place: Place,
-        key: &E::Key,
-        speaker: Option<Origin>,
-        tally: &mut Tally<E>,
-    ) {
-        self.each(place.hash, key, |listener, counts| {
-            let books = Books { counts, tally };
-            listener.offer(place, speaker, || Item::Cleared(key.clone()), books)
-        });
-        let attributed = self.attributes.iter_mut().flat_map(Attributed::iter_mut);
-        for listener in attributed {
-            let counts = &mut self.counts;
-            let books = Books { counts, tally };
-            if listener.offer(place, speaker, || Item::Cleared(key.clone()), books) {
-                listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
-            }
-        }
-    }
-
-    /// Calls `offer` for each listener of the key; it says whether the
-    /// listener began to lag.
-    #[inline(always)]
-    fn each(
-        &mut self,
-        hash: u64,
-        key: &E::Key,
-        mut offer: impl FnMut(&mut Listener<E>, &mut Counts) -> bool,
+        answers: &Answers<E>,
     ) {
         for listener in &mut self.everything {
-            if offer(listener, &mut self.counts) {
+            let counts = &mut self.counts;
+            let books = Books { counts, tally };
+            if listener.offer_if_wanted(place, change, speaker, books, answers) {
                 listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
-        if self.keyed.is_empty() {
-            return;
+        if !self.keyed.is_empty() || !self.attributes.is_empty() {
+            self.offer_by_index(place, change, speaker, tally, answers);
         }
-        let same_key = |keyed: &Keyed<E>| keyed.hash == hash && keyed.key == *key;
-        for listener in self.keyed.find_mut(hash, same_key).into_iter().flatten() {
-            if offer(listener, &mut self.counts) {
+    }
+
+    fn offer_by_index(
+        &mut self,
+        place: Place,
+        change: &Change<'_, E>,
+        speaker: Option<Origin>,
+        tally: &mut Tally<E>,
+        answers: &Answers<E>,
+    ) {
+        let of_hash = self.keyed.iter_hash_mut(place.hash);
+        let of_hash = of_hash.filter(|keyed| keyed.hash == place.hash);
+        let keyed = of_hash.filter(|keyed| answers.has_key(&keyed.key));
+        let attributed = self.attributes.iter_mut();
+        let attributed = attributed.flat_map(|it| it.concerned_mut(change, answers));
+        for listener in keyed
+            .flat_map(|keyed| &mut keyed.listeners)
+            .chain(attributed)
+        {
+            let counts = &mut self.counts;
+            let books = Books { counts, tally };
+            if listener.offer_if_wanted(place, change, speaker, books, answers) {
                 listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
     }
 }
 
-impl<'a, E: Event> IntoIterator for &'a mut Keyed<E> {
-    type Item = &'a mut Listener<E>;
-    type IntoIter = slice::IterMut<'a, Listener<E>>;
+/// What happens to a key.
+pub(super) enum Change<'a, E: Event> {
+    Event(&'a Arc<E>),
+    Cleared(&'a Arc<E::Key>),
+}
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.listeners.iter_mut()
+impl<E: Event> Change<'_, E> {
+    #[inline(always)]
+    pub(super) fn to_item(&self) -> Item<E> {
+        match self {
+            Self::Event(event) => Item::Event(Arc::clone(event)),
+            Self::Cleared(key) => Item::Cleared(Arc::clone(key)),
+        }
     }
 }
 
@@ -373,39 +389,49 @@ impl<E: Event> Listener<E> {
         mailbox.blocks() && mailbox.is_full()
     }
 
-    fn wants(&self, event: &E) -> bool {
-        self.subscriber.wants(event)
+    /// Asks whether it wants the change, and which waiting item it replaces.
+    fn ask(&self, hash: u64, change: &Change<'_, E>, answers: &mut Answers<E>) {
+        let is_in_question = matches!(change, Change::Event(_)) && self.subscriber.chooses();
+        if is_in_question && answers.is_wanted(&self.subscriber) != Some(true) {
+            return;
+        }
+        let mailbox = self.subscriber.mailbox();
+        if mailbox.conflates() && self.lag.is_none() {
+            mailbox.ask_waiting(&self.subscriber, hash, answers);
+        }
     }
 
-    /// Offers the event if the subscriber wants it; `true` when the listener
+    /// Whether it wants the change, once the index has found its key or value.
+    #[inline(always)]
+    fn wants(&self, change: &Change<'_, E>, answers: &Answers<E>) -> bool {
+        let is_in_question = self.subscriber.chooses() && matches!(change, Change::Event(_));
+        !is_in_question || answers.has_wish(&self.subscriber)
+    }
+
+    /// Offers the change if the subscriber wants it; `true` when the listener
     /// begins to lag by it.
     #[inline(always)]
     fn offer_if_wanted(
         &mut self,
         place: Place,
-        event: &E,
+        change: &Change<'_, E>,
         speaker: Option<Origin>,
-        books: Books<'_, E>,
-    ) -> bool {
-        let item = || Item::Event(event.clone());
-        self.wants(event) && self.offer(place, speaker, item, books)
-    }
-
-    /// Offers an item; `true` when the listener begins to lag by it.
-    #[inline(always)]
-    fn offer(
-        &mut self,
-        place: Place,
-        speaker: Option<Origin>,
-        item: impl FnOnce() -> Item<E>,
         mut books: Books<'_, E>,
+        answers: &Answers<E>,
     ) -> bool {
+        if !self.wants(change, answers) {
+            return false;
+        }
         if self.lag.is_some() {
             self.miss(books);
             return false;
         }
-        let mailbox = self.subscriber.mailbox();
-        match mailbox.offer(place.shard, place.hash, speaker, item) {
+        let subscriber = &self.subscriber;
+        let item = || change.to_item();
+        let has_same_key = |number| answers.has_waiting(subscriber, number);
+        let offer =
+            (subscriber.mailbox()).offer(place.shard, place.hash, speaker, item, has_same_key);
+        match offer {
             Offer::Queued => {
                 books.delivered();
                 false

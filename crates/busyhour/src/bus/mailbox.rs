@@ -1,4 +1,7 @@
-use super::{Event, Origin, bell::Bell, item::Item, items::Items, queue::Queue};
+use super::{
+    Event, Origin, answers::Answers, bell::Bell, consumer::Subscriber, item::Item, items::Items,
+    queue::Queue,
+};
 use crate::{
     sync::{
         CachePadded, SpinGuard, SpinLock,
@@ -7,7 +10,7 @@ use crate::{
     },
     task::{Assistance, Executor, Overflow},
 };
-use std::{collections::VecDeque, mem};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 /// What waits for one subscriber, and whether somebody is on the way to take it.
 ///
@@ -25,6 +28,7 @@ pub(super) struct Mailbox<E: Event> {
     lost: AtomicU64,
     capacity: usize,
     overflow: Overflow,
+    conflates: bool,
     /// A loss is made good from the cache.
     reseeds: bool,
 }
@@ -113,11 +117,31 @@ impl<E: Event> Mailbox<E> {
             lost: AtomicU64::new(0),
             capacity,
             overflow,
+            conflates,
             reseeds,
         }
     }
 
-    /// Offers an item of `shard`.
+    /// Whether a newer item takes the place of one of its key.
+    pub(super) fn conflates(&self) -> bool {
+        self.conflates
+    }
+
+    /// Asks which of the waiting items of this hash are of the change's key.
+    pub(super) fn ask_waiting(
+        &self,
+        subscriber: &Arc<Subscriber<E>>,
+        hash: u64,
+        answers: &mut Answers<E>,
+    ) {
+        let state = self.busy.state.lock();
+        for (number, item) in state.queue.of_hash(hash) {
+            answers.ask_waiting(subscriber, number, item);
+        }
+    }
+
+    /// Offers an item of `shard`. Which of the waiting ones has the same key
+    /// was asked before.
     ///
     /// It is made when the lock is held, so that it goes straight into the
     /// queue: a processor that copies what it has just stored in smaller parts
@@ -130,11 +154,12 @@ impl<E: Event> Mailbox<E> {
         hash: u64,
         origin: Option<Origin>,
         item: impl FnOnce() -> Item<E>,
+        has_same_key: impl Fn(usize) -> bool,
     ) -> Offer<E> {
         let mut state = self.busy.state.lock();
         let has_room = state.queue.len() < self.capacity || self.blocks();
         if !has_room || state.queue.conflates() || self.is_closed() {
-            return self.offer_carefully(state, shard, hash, (item(), origin));
+            return self.offer_carefully(state, shard, hash, (item(), origin), has_same_key);
         }
         self.queue(&mut state, hash, (item(), origin))
     }
@@ -162,11 +187,12 @@ impl<E: Event> Mailbox<E> {
         shard: usize,
         hash: u64,
         (item, origin): (Item<E>, Option<Origin>),
+        has_same_key: impl Fn(usize) -> bool,
     ) -> Offer<E> {
         if self.is_closed() {
             return Offer::Closed;
         }
-        match state.queue.replace(hash, item, origin) {
+        match state.queue.replace(hash, item, origin, has_same_key) {
             Ok(older) => Offer::Conflated(older),
             Err(item) if state.queue.len() < self.capacity || self.blocks() => {
                 self.queue(&mut state, hash, (item, origin))

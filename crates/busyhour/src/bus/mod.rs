@@ -52,6 +52,7 @@
 //! watcher.unsubscribe();
 //! ```
 
+mod answers;
 mod attribute;
 mod attributed;
 mod bell;
@@ -67,6 +68,7 @@ mod how;
 mod hub;
 mod item;
 mod items;
+mod known;
 mod lanes;
 mod lines;
 mod listener;
@@ -76,7 +78,9 @@ mod message;
 mod models;
 mod name;
 mod nodes;
+mod outbox;
 mod pace;
+mod panics;
 mod queue;
 mod record;
 mod registry;
@@ -108,8 +112,11 @@ use std::hash::Hash;
 
 /// Something that can be published on a [`Topic`].
 ///
-/// `Clone`, and the key's `Eq` and `Hash`, run while a part of the topic is
-/// locked: they must be quick and must not call the bus.
+/// `Clone`, `Drop`, [`key`](Self::key), and the key's `Eq`, `Hash`, `Clone` and
+/// `Drop` run under no lock: they may use the bus, and what they cost is paid
+/// by the thread that called. A panic in them passes to the caller; so does the
+/// bus's own if they change the topic's very key whenever they are asked. The topic
+/// keeps an event behind a shared pointer, so it copies none to deliver it.
 ///
 /// # Examples
 ///

@@ -5,7 +5,7 @@ use std::mem;
 /// The items a subscriber has not taken yet, oldest first.
 pub(super) struct Queue<E: Event> {
     items: Items<E>,
-    /// The number of the oldest item: how many were dropped before it.
+    /// The number of the oldest item: how many left before it.
     first: usize,
     /// Where the item of a key waits; only a conflating queue keeps this.
     places: Option<HashTable<Place>>,
@@ -50,24 +50,29 @@ impl<E: Event> Queue<E> {
         self.places.is_some()
     }
 
+    /// The items of this hash that wait, each with its number, which no other
+    /// item of this queue ever has.
+    pub(super) fn of_hash(&self, hash: u64) -> impl Iterator<Item = (usize, &Item<E>)> {
+        let places = self.places.iter().flat_map(move |it| it.iter_hash(hash));
+        let of_hash = places.filter(move |place| place.hash == hash);
+        let waiting = of_hash.map(|place| (place.number, place.index(self.first)));
+        let waiting = waiting.filter(|(_, index)| *index < self.items.len());
+        waiting.map(|(number, index)| (number, self.items.get(index)))
+    }
+
     /// Puts the item in the place of the one with the same key, if one waits;
-    /// hands back the older one, or else the item.
+    /// hands back the older one, or else the item. Which of this hash has the
+    /// same key was asked before, without a lock.
     pub(super) fn replace(
         &mut self,
         hash: u64,
         item: Item<E>,
         origin: Option<Origin>,
+        has_same_key: impl Fn(usize) -> bool,
     ) -> Result<Item<E>, Item<E>> {
-        let Some(places) = &self.places else {
-            return Err(item);
-        };
-        let (items, first) = (&mut self.items, self.first);
-        let same_key = |place: &Place| {
-            let index = place.index(first);
-            index < items.len() && place.hash == hash && items.get(index).key() == item.key()
-        };
-        match places.find(hash, same_key).map(|place| place.index(first)) {
-            Some(index) => Ok(items.replace(index, item, origin)),
+        let same_key = self.of_hash(hash).find(|(number, _)| has_same_key(*number));
+        match same_key.map(|(number, _)| number.wrapping_sub(self.first)) {
+            Some(index) => Ok(self.items.replace(index, item, origin)),
             None => Err(item),
         }
     }
@@ -90,18 +95,18 @@ impl<E: Event> Queue<E> {
         debug_assert!(batch.is_empty());
         // Lets it begin at its first place again: going on where the last
         // batch ended would lead through all of its room, and through the cache.
-        batch.clear();
+        batch.rewind();
         mem::swap(&mut self.items, batch);
-        self.first = 0;
+        self.first = self.first.wrapping_add(batch.len());
         if let Some(places) = &mut self.places {
             places.clear();
         }
     }
 
-    /// Drops everything and gives the memory back.
+    /// Hands out everything and the memory.
     pub(super) fn discard(&mut self) -> Items<E> {
         self.places = self.places.take().map(|_| HashTable::new());
-        self.first = 0;
+        self.first = self.first.wrapping_add(self.items.len());
         mem::replace(&mut self.items, Items::new())
     }
 
@@ -130,6 +135,7 @@ const STALE_MIN: usize = 16;
 mod tests {
     use super::*;
     use proptest::{collection::vec, prelude::*};
+    use std::sync::Arc;
 
     #[derive(Clone, Debug, PartialEq)]
     struct Change {
@@ -147,7 +153,7 @@ mod tests {
 
     fn change(item: Item<Change>) -> Change {
         match item {
-            Item::Event(change) => change,
+            Item::Event(change) => Change::clone(&change),
             _ => unreachable!("nothing else is queued"),
         }
     }
@@ -167,7 +173,11 @@ mod tests {
                 // Few hashes: keys must be told apart, too.
                 let hash = u64::from(key % 7);
                 let known = list.iter_mut().find(|known| known.key == key);
-                match queue.replace(hash, Item::Event(new.clone()), None) {
+                let of_hash = queue.of_hash(hash);
+                let same_key = of_hash.filter(|(_, item)| item.key() == Some(&key));
+                let same_key: Vec<usize> = same_key.map(|(number, _)| number).collect();
+                let item = Item::Event(Arc::new(new.clone()));
+                match queue.replace(hash, item, None, |number| same_key.contains(&number)) {
                     Ok(older) => {
                         let known = known.expect("it is in the list, too");
                         prop_assert_eq!(change(older), std::mem::replace(known, new));

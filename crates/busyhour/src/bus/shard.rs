@@ -1,26 +1,35 @@
 use super::{
     Event, Origin,
     consumer::Subscriber,
-    epoch::{Pin, pinned},
-    fold::Withdrawn,
+    epoch::pinned,
+    fold::{Basis, Folded, Parts, part},
     how::{How, Which},
     hub::Hub,
     item::Item,
     items::Items,
-    listener::{Lag, Listeners, Place},
+    known::{Known, Part, note_change},
+    listener::{self, Lag, Listeners},
     nodes::Nodes,
-    table::{Frozen, Put, Swept, Table, Writer},
+    outbox::{Outbox, Parcel},
+    panics::Panics,
+    table::{Change, Place, Put, Stale, Swept, Table, Writer},
     tally::{ShardStats, Tally},
 };
-use crate::sync::{CachePadded, SpinLock};
+use crate::sync::{CachePadded, SpinLock, thread};
 use std::{collections::BTreeMap, mem, sync::Arc};
+
+mod catch_up;
+mod forwarding;
+mod lookup;
+mod state;
 
 /// A part of a topic: the keys whose hash falls to it, and who listens.
 ///
 /// One lock covers the change of the cache and the offer to the subscribers.
 /// That is what makes both see the events of a key in one order, and what
 /// lets a subscriber change from catching up to following without a gap.
-/// Lookups take no lock.
+/// Lookups take no lock, and no user's code runs under it: what only that can
+/// say is found out before, see [`Known`].
 pub(super) struct Shard<E: Event> {
     state: CachePadded<SpinLock<State<E>>>,
     /// Read by lookups; none when the topic is not cached.
@@ -34,16 +43,33 @@ struct State<E: Event> {
     listeners: Listeners<E>,
     /// Topics on which everything happens as well.
     forwards: Vec<Arc<Hub<E>>>,
+    outbox: Outbox<E>,
     /// What other nodes say; none while they have said nothing.
     nodes: Option<Box<Nodes<E>>>,
     published: u64,
     refused: u64,
 }
 
-/// Nothing happened: this subscriber makes publishers wait for room.
-pub(super) struct Wait<E: Event> {
-    pub(super) full: Arc<Subscriber<E>>,
-    pub(super) event: E,
+/// What came of one try under the lock.
+enum Tried<E: Event> {
+    /// It is done, or there was nothing to do.
+    Done(Leavings<E>),
+    Unchanged,
+    /// The table has changed since the search.
+    Stale,
+    /// Something has to be found out first, with no lock held.
+    Unknown,
+    /// Nothing happened: this subscriber makes publishers wait for room.
+    Full(Arc<Subscriber<E>>),
+}
+
+/// What a change leaves to be done when the lock has been left.
+struct Leavings<E: Event> {
+    swept: Swept<E>,
+    parts: Option<Parts<E>>,
+    folded: Option<Folded<E>>,
+    nodes: Option<Box<Nodes<E>>>,
+    is_forwarded: bool,
 }
 
 impl<E: Event> Shard<E> {
@@ -54,6 +80,7 @@ impl<E: Event> Shard<E> {
             writer,
             listeners: Listeners::new(),
             forwards: Vec::new(),
+            outbox: Outbox::new(),
             nodes: None,
             published: 0,
             refused: 0,
@@ -69,6 +96,39 @@ impl<E: Event> Shard<E> {
         self.table.as_ref().zip(state.writer.as_mut())
     }
 
+    /// Searches for the key, with no lock held.
+    #[inline(always)]
+    fn look(&self, hash: u64, key: &E::Key, known: &mut Known<E>) {
+        if let Some(table) = &self.table {
+            known.seen = pinned(|pin| table.look(hash, key, pin));
+        }
+    }
+
+    /// The key's place in the table, if that is still what was seen.
+    #[inline(always)]
+    fn place(&self, state: &State<E>, hash: u64, known: &Known<E>) -> Result<Option<Place>, Stale> {
+        match self.table.as_ref().zip(state.writer.as_ref()) {
+            Some((table, writer)) => table.place(writer, hash, &known.seen),
+            None => Ok(None),
+        }
+    }
+
+    /// Does `look` under the lock, with the key's place in the table.
+    fn with_place<R>(
+        &self,
+        (hash, key): (u64, &E::Key),
+        look: impl Fn(&mut State<E>, Option<Place>) -> R,
+    ) -> R {
+        let mut known = Known::new();
+        loop {
+            self.look(hash, key, &mut known);
+            let mut state = self.state.lock();
+            if let Ok(place) = self.place(&state, hash, &known) {
+                return look(&mut state, place);
+            }
+        }
+    }
+
     /// Caches the event and offers it to its subscribers. When `how` allows
     /// to wait, it does nothing if one of them makes publishers wait and has
     /// no room.
@@ -76,33 +136,30 @@ impl<E: Event> Shard<E> {
     pub(super) fn publish(
         &self,
         topic: &Hub<E>,
-        hash: u64,
-        event: E,
+        (hash, event): (u64, &Arc<E>),
         how: How,
+        known: &mut Known<E>,
         tally: &mut Tally<E>,
-    ) -> Result<(), Wait<E>> {
+    ) -> Result<(), Arc<Subscriber<E>>> {
         self.prefetch(hash);
-        let mut state = self.state.lock();
-        if how.may_wait
-            && state.listeners.may_be_full()
-            && let Some(full) = state.find_full(topic, (hash, how), &event)
-        {
-            return Err(Wait { full, event });
+        self.look(hash, event.key(), known);
+        loop {
+            match self.try_publish(topic, (hash, event), how, known, tally) {
+                Tried::Done(leavings) => {
+                    self.clean_up(leavings, tally);
+                    return Ok(());
+                }
+                Tried::Unchanged => return Ok(()),
+                Tried::Full(full) => return Err(full),
+                Tried::Stale => known.ask(|known| self.look(hash, event.key(), known)),
+                Tried::Unknown => known.ask(|known| {
+                    let origin = how.part().unwrap_or(topic.local());
+                    let part = Some(Part::Says(origin, &**event));
+                    let about = (event.key(), Some(&**event));
+                    known.find_out(topic.folding(), about, part, None);
+                }),
+            }
         }
-        if topic.has_all_keys() && self.is_new(&mut state, hash, event.key()) {
-            state.refused += 1;
-            tally.refused = true;
-            return Ok(());
-        }
-        state.published += 1;
-        let swept = if how.origin.is_some() || state.nodes.is_some() {
-            self.change_with_others(&mut state, topic, (hash, event), how, tally)
-        } else {
-            self.change(&mut state, topic, (hash, event), None, tally)
-        };
-        drop(state);
-        drop(swept);
-        Ok(())
     }
 
     /// The same for whoever is not in a hurry, in one place.
@@ -111,12 +168,12 @@ impl<E: Event> Shard<E> {
     pub(super) fn publish_apart(
         &self,
         topic: &Hub<E>,
-        hash: u64,
-        event: E,
+        place: (u64, &Arc<E>),
         how: How,
+        known: &mut Known<E>,
         tally: &mut Tally<E>,
-    ) -> Result<(), Wait<E>> {
-        self.publish(topic, hash, event, how, tally)
+    ) -> Result<(), Arc<Subscriber<E>>> {
+        self.publish(topic, place, how, known, tally)
     }
 
     /// Sends for what the cache has at this hash.
@@ -127,11 +184,92 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    /// Whether the cache would need room for another key.
+    #[inline(always)]
+    fn try_publish(
+        &self,
+        topic: &Hub<E>,
+        (hash, event): (u64, &Arc<E>),
+        how: How,
+        known: &mut Known<E>,
+        tally: &mut Tally<E>,
+    ) -> Tried<E> {
+        let mut state = self.state.lock();
+        let Ok(place) = self.place(&state, hash, known) else {
+            return Tried::Stale;
+        };
+        if topic.has_all_keys() && self.table.is_some() && !place.is_some_and(|it| it.is_live()) {
+            state.refused += 1;
+            tally.refused = true;
+            return Tried::Unchanged;
+        }
+        if how.origin.is_some() || state.nodes.is_some() {
+            return self.try_with_others(
+                &mut state,
+                topic,
+                (hash, event, place),
+                how,
+                known,
+                tally,
+            );
+        }
+        let change = listener::Change::Event(event);
+        if let Some(obstacle) = state.obstacle(hash, &change, how, known) {
+            return obstacle;
+        }
+        state.published += 1;
+        Tried::Done(self.change(&mut state, topic, (hash, event, place), None, known, tally))
+    }
+
+    /// Publishes where not only this node has spoken.
     #[cold]
-    fn is_new(&self, state: &mut State<E>, hash: u64, key: &E::Key) -> bool {
-        let cache = self.cache(state);
-        cache.is_some_and(|(table, writer)| table.version_of(writer, (hash, key)).is_none())
+    #[inline(never)]
+    fn try_with_others(
+        &self,
+        state: &mut State<E>,
+        topic: &Hub<E>,
+        (hash, event, place): (u64, &Arc<E>, Option<Place>),
+        how: How,
+        known: &mut Known<E>,
+        tally: &mut Tally<E>,
+    ) -> Tried<E> {
+        let mut whole = Arc::clone(event);
+        let mut is_folded = false;
+        if let Some(basis) = self.basis(state, topic, place, how) {
+            let Some(folded) = known.folded(basis) else {
+                return Tried::Unknown;
+            };
+            whole = folded.event.clone().unwrap_or(whole);
+            is_folded = true;
+        }
+        let change = listener::Change::Event(&whole);
+        if let Some(obstacle) = state.obstacle(hash, &change, how, known) {
+            return obstacle;
+        }
+        state.published += 1;
+        let folded = is_folded.then(|| known.take_folded()).flatten();
+        let change = (hash, &whole, place);
+        Tried::Done(self.change_by(state, topic, change, (how.origin, folded), known, tally))
+    }
+
+    /// From what the state of all nodes is to be made, if there is another
+    /// one's.
+    fn basis(
+        &self,
+        state: &State<E>,
+        topic: &Hub<E>,
+        place: Option<Place>,
+        how: How,
+    ) -> Option<Basis<E>> {
+        let folding = topic.folding()?;
+        let parts = place.and_then(|place| state.parts_of(place));
+        if parts.is_none() && how.part().is_none_or(|origin| origin == folding.local) {
+            return None;
+        }
+        let own = place.filter(|place| parts.is_none() && place.is_live());
+        let cache = self.table.as_ref().zip(state.writer.as_ref());
+        let local = own.zip(cache);
+        let local = local.and_then(|(place, (table, writer))| table.event(writer, place));
+        Some(Basis { parts, local })
     }
 
     /// Makes the event the last one of its key and tells everybody. Who spoke
@@ -141,22 +279,32 @@ impl<E: Event> Shard<E> {
         &self,
         state: &mut State<E>,
         topic: &Hub<E>,
-        (hash, event): (u64, E),
+        (hash, event, place): (u64, &Arc<E>, Option<Place>),
         speaker: Option<Origin>,
+        known: &Known<E>,
         tally: &mut Tally<E>,
-    ) -> Swept<E> {
-        let place = state.place(hash);
-        state.listeners.offer_event(place, &event, speaker, tally);
-        for to in &state.forwards {
-            to.publish_forwarded(event.clone(), speaker.unwrap_or(topic.local()), tally);
-        }
+    ) -> Leavings<E> {
+        let change = listener::Change::Event(event);
+        let where_ = state.place(hash);
+        (state.listeners).offer(where_, &change, speaker, tally, &known.answers);
+        let is_forwarded = state.forward(topic, &change, speaker);
         let newest_lag = state.listeners.newest_lag();
-        let (table, writer) = self.cache(state)?;
-        if table.put(writer, hash, event, newest_lag) == Put::NewKey {
-            topic.count_key();
+        let mut swept = None;
+        if let Some((table, writer)) = self.cache(state) {
+            let (put, born) = table.put(writer, (hash, place), Arc::clone(event), newest_lag);
+            if put == Put::NewKey {
+                topic.count_key();
+            }
+            (tally.version, tally.born) = (writer.version(), born);
+            swept = writer.sweep();
         }
-        tally.version = writer.version();
-        writer.sweep()
+        Leavings {
+            swept,
+            parts: None,
+            folded: None,
+            nodes: None,
+            is_forwarded,
+        }
     }
 
     /// The same where not only this node has spoken.
@@ -166,56 +314,51 @@ impl<E: Event> Shard<E> {
         &self,
         state: &mut State<E>,
         topic: &Hub<E>,
-        (hash, event): (u64, E),
-        speaker: Option<Origin>,
+        (hash, event, place): (u64, &Arc<E>, Option<Place>),
+        (speaker, folded): (Option<Origin>, Option<Folded<E>>),
+        known: &Known<E>,
         tally: &mut Tally<E>,
-    ) -> Swept<E> {
-        let cache = self.cache(state);
-        let last = cache.and_then(|(table, writer)| table.last_change(writer, (hash, event.key())));
-        // A predicate may panic in here: then nothing has changed.
-        let swept = self.change(state, topic, (hash, event), speaker, tally);
+    ) -> Leavings<E> {
+        let last = place.map(|place| place.version());
+        let change = (hash, event, place);
+        let mut leavings = self.change(state, topic, change, speaker, known, tally);
         state.forget_change(last);
+        if let Some(parts) = folded.as_ref().and_then(Folded::parts) {
+            leavings.parts = state.set_parts(tally.born, parts, topic.local());
+        }
+        leavings.folded = folded;
         let version = state.writer.as_ref().map_or(0, Writer::version);
-        self.note_change(state, version, speaker);
-        swept
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn change_with_others(
-        &self,
-        state: &mut State<E>,
-        topic: &Hub<E>,
-        (hash, event): (u64, E),
-        how: How,
-        tally: &mut Tally<E>,
-    ) -> Swept<E> {
-        let event = self.fold(state, topic, (hash, how), event);
-        self.change_by(state, topic, (hash, event), how.origin, tally)
-    }
-
-    /// The state of all nodes after one of them has spoken.
-    fn fold(&self, state: &mut State<E>, topic: &Hub<E>, (hash, how): (u64, How), event: E) -> E {
-        let Some(folding) = topic.folding() else {
-            return event;
-        };
-        let nodes = state.nodes.get_or_insert_default();
-        let speaker = (hash, how.part().unwrap_or(folding.local));
-        let cached = |key: &E::Key| {
-            let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
-            table.get_locked(writer, (hash, key))
-        };
-        nodes.parts.set(folding, speaker, event, cached)
+        leavings.nodes = self.note_change(state, version, speaker);
+        leavings
     }
 
     /// Takes note of who makes a change that is kept, and forgets of other
     /// nodes if nothing is left of them.
-    fn note_change(&self, state: &mut State<E>, version: u64, speaker: Option<Origin>) {
+    #[must_use]
+    fn note_change(
+        &self,
+        state: &mut State<E>,
+        version: u64,
+        speaker: Option<Origin>,
+    ) -> Option<Box<Nodes<E>>> {
         if self.table.is_some() && (speaker.is_some() || state.nodes.is_some()) {
             let nodes = state.nodes.get_or_insert_default();
             nodes.speakers.note(version, speaker);
         }
-        state.nodes.take_if(|nodes| nodes.is_empty());
+        state.nodes.take_if(|nodes| nodes.is_empty())
+    }
+
+    /// Drops what a change left, and passes on what is to be forwarded. No
+    /// lock is held.
+    #[inline(always)]
+    fn clean_up(&self, leavings: Leavings<E>, tally: &mut Tally<E>) {
+        note_change();
+        if leavings.is_forwarded {
+            self.serve_outbox(tally);
+        }
+        if leavings.swept.is_some() || leavings.parts.is_some() || leavings.folded.is_some() {
+            leavings.drop_all();
+        }
     }
 
     /// Takes away what a node says of the key and tells the subscribers;
@@ -225,398 +368,156 @@ impl<E: Event> Shard<E> {
     pub(super) fn clear(
         &self,
         topic: &Hub<E>,
-        (hash, key): (u64, &E::Key),
-        which: &Which<'_, E>,
-        how: How,
+        (hash, key): (u64, &Arc<E::Key>),
+        (which, how): (&Which<'_, E>, How),
+        known: &mut Known<E>,
         tally: &mut Tally<E>,
     ) -> Result<bool, Arc<Subscriber<E>>> {
-        let mut state = self.state.lock();
-        if !self.is_meant(&mut state, (hash, key), which) {
-            return Ok(false);
+        self.look(hash, key, known);
+        loop {
+            match self.try_clear(topic, (hash, key), (which, how), known, tally) {
+                Tried::Done(leavings) => {
+                    self.clean_up(leavings, tally);
+                    return Ok(true);
+                }
+                Tried::Unchanged => return Ok(false),
+                Tried::Full(full) => return Err(full),
+                Tried::Stale => known.ask(|known| self.look(hash, key, known)),
+                Tried::Unknown => known.ask(|known| {
+                    let origin = how.part().unwrap_or(topic.local());
+                    let part = Some(Part::Withdraws(origin));
+                    known.find_out(topic.folding(), (key, None), part, which.is_wanted());
+                }),
+            }
         }
-        if how.may_wait
-            && let Some(full) = state.listeners.find_full_for_key(hash, key)
-        {
-            return Err(full);
-        }
-        let swept = self.clear_locked(&mut state, topic, (hash, key), how, tally);
-        drop(state);
-        Ok(swept.is_some())
     }
 
-    /// Whether the key has a last value, in the state in which it is to be
-    /// cleared.
+    fn try_clear(
+        &self,
+        topic: &Hub<E>,
+        (hash, key): (u64, &Arc<E::Key>),
+        (which, how): (&Which<'_, E>, How),
+        known: &mut Known<E>,
+        tally: &mut Tally<E>,
+    ) -> Tried<E> {
+        let mut state = self.state.lock();
+        let Ok(place) = self.place(&state, hash, known) else {
+            return Tried::Stale;
+        };
+        let Some(place) = place.filter(Place::is_live) else {
+            return Tried::Unchanged;
+        };
+        match self.is_meant(&state, place, which, known) {
+            None => return Tried::Unknown,
+            Some(false) => return Tried::Unchanged,
+            Some(true) => {}
+        }
+        let left = match state.withdrawal(topic, place, how) {
+            Withdrawal::Unchanged => return Tried::Unchanged,
+            Withdrawal::OfKey => None,
+            Withdrawal::OfPart(basis) => {
+                let Some(folded) = known.folded(basis) else {
+                    return Tried::Unknown;
+                };
+                folded.event.clone()
+            }
+        };
+        let change = match &left {
+            Some(event) => listener::Change::Event(event),
+            None => listener::Change::Cleared(key),
+        };
+        if let Some(obstacle) = state.obstacle(hash, &change, how, known) {
+            return obstacle;
+        }
+        if let Some(event) = &left {
+            let folded = known.take_folded();
+            let change = (hash, event, Some(place));
+            let by = (how.origin, folded);
+            return Tried::Done(self.change_by(&mut state, topic, change, by, known, tally));
+        }
+        Tried::Done(self.remove_key(&mut state, topic, (hash, key, place), how, known, tally))
+    }
+
+    /// Whether the key is in the state in which it is to be cleared; `None`
+    /// when that is to be asked first.
     fn is_meant(
         &self,
-        state: &mut State<E>,
-        (hash, key): (u64, &E::Key),
+        state: &State<E>,
+        place: Place,
         which: &Which<'_, E>,
-    ) -> bool {
-        let Some((table, writer)) = self.cache(state) else {
-            return false;
-        };
-        let Some(last_version) = table.version_of(writer, (hash, key)) else {
-            return false;
-        };
+        known: &mut Known<E>,
+    ) -> Option<bool> {
         match which {
-            Which::Any => true,
-            Which::Version(version) => last_version == *version,
-            Which::SaidBy(origin) => state.speaker(last_version) == *origin,
-            Which::Matching(is_wanted) => {
-                let last = table.get_locked(writer, (hash, key));
-                last.is_some_and(|event| is_wanted(&event))
+            Which::Any => Some(true),
+            Which::Version(version) => Some(place.version() == *version),
+            Which::SaidBy(origin) => Some(state.speaker(place.version()) == *origin),
+            Which::Matching(_) => {
+                let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
+                known.matches(table.event(writer, place)?)
             }
         }
     }
 
-    /// None when there was nothing to take away.
-    fn clear_locked(
-        &self,
-        state: &mut State<E>,
-        topic: &Hub<E>,
-        (hash, key): (u64, &E::Key),
-        how: How,
-        tally: &mut Tally<E>,
-    ) -> Option<Swept<E>> {
-        match state.withdraw(topic, (hash, key), how.part()) {
-            Withdrawn::Unchanged => None,
-            Withdrawn::Left(event) => {
-                Some(self.change_by(state, topic, (hash, event), how.origin, tally))
-            }
-            Withdrawn::Unfolded | Withdrawn::Gone => {
-                self.remove_key(state, topic, (hash, key), how.origin, tally)
-            }
-        }
-    }
-
-    /// None when the key has no last value.
     fn remove_key(
         &self,
         state: &mut State<E>,
         topic: &Hub<E>,
-        (hash, key): (u64, &E::Key),
-        speaker: Option<Origin>,
+        (hash, key, place): (u64, &Arc<E::Key>, Place),
+        how: How,
+        known: &mut Known<E>,
         tally: &mut Tally<E>,
-    ) -> Option<Swept<E>> {
-        let (table, writer) = self.cache(state)?;
-        table.version_of(writer, (hash, key))?;
-        let place = state.place(hash);
-        state.listeners.offer_cleared(place, key, speaker, tally);
-        for to in &state.forwards {
-            to.clear_forwarded(key, speaker.unwrap_or(topic.local()), tally);
-        }
+    ) -> Leavings<E> {
+        let change = listener::Change::Cleared(key);
+        let where_ = state.place(hash);
+        let speaker = how.origin;
+        (state.listeners).offer(where_, &change, speaker, tally, &known.answers);
+        let is_forwarded = state.forward(topic, &change, speaker);
         let newest_lag = state.listeners.newest_lag();
-        let (table, writer) = self.cache(state)?;
-        let last = table.last_change(writer, (hash, key));
-        let has_grave = table.clear(writer, hash, key, newest_lag);
-        let (version, swept) = (writer.version(), writer.sweep());
+        let (mut version, mut swept, mut has_grave) = (0, None, false);
+        if let Some((table, writer)) = self.cache(state) {
+            has_grave = table.clear(writer, place, newest_lag);
+            (version, swept) = (writer.version(), writer.sweep());
+        }
         topic.forget_key();
-        state.forget_change(last);
+        (tally.version, tally.born) = (version, place.born);
+        state.forget_change(Some(place.version()));
+        let parts = state.nodes.as_mut();
+        let parts = parts.and_then(|nodes| nodes.parts.remove(place.born));
         // Whoever is told of it later is told by whom.
-        self.note_change(state, version, speaker.filter(|_| has_grave));
-        Some(swept)
-    }
-
-    /// Forwards what is cached, and from now on every change.
-    pub(super) fn add_forward(&self, topic: &Hub<E>, to: &Arc<Hub<E>>, tally: &mut Tally<E>) {
-        pinned(|pin| {
-            let mut state = self.state.lock();
-            let cache = self.cache(&mut state);
-            let cached = cache.map(|(table, writer)| table.changes_since(writer, 0, pin));
-            for event in in_order(cached.unwrap_or_default()) {
-                if !event.is_cleared() {
-                    let speaker = state.speaker(event.version()).unwrap_or(topic.local());
-                    to.publish_forwarded(E::clone(&event), speaker, tally);
-                }
-            }
-            state.forwards.push(Arc::clone(to));
-        });
-    }
-
-    pub(super) fn remove_forward(&self, to: &Arc<Hub<E>>) {
-        let mut state = self.state.lock();
-        let (gone, kept): (Vec<_>, _) = mem::take(&mut state.forwards)
-            .into_iter()
-            .partition(|topic| Arc::ptr_eq(topic, to));
-        state.forwards = kept;
-        drop(state);
-        drop(gone);
-    }
-
-    /// The keys of which a node has a state, in the order it was first heard
-    /// of or, where nothing is folded, of the last events.
-    pub(super) fn keys_of(&self, topic: &Hub<E>, origin: Origin) -> Vec<E::Key> {
-        if topic.folding().is_none() {
-            return self.keys_said_by(topic, origin);
-        }
-        let state = self.state.lock();
-        (state.nodes.as_ref()).map_or_else(Vec::new, |nodes| nodes.parts.keys_of(origin))
-    }
-
-    fn keys_said_by(&self, topic: &Hub<E>, origin: Origin) -> Vec<E::Key> {
-        pinned(|pin| {
-            let mut state = self.state.lock();
-            let Some((table, writer)) = self.cache(&mut state) else {
-                return Vec::new();
-            };
-            let changes = in_order(table.changes_since(writer, 0, pin));
-            let said = changes.filter(|event| {
-                let speaker = state.speaker(event.version());
-                !event.is_cleared() && speaker.unwrap_or(topic.local()) == origin
-            });
-            said.map(|event| event.key().clone()).collect()
-        })
-    }
-
-    /// The keys whose last event is wanted, in the order of those.
-    pub(super) fn keys_where(&self, is_wanted: &dyn Fn(&E) -> bool) -> Vec<E::Key> {
-        pinned(|pin| {
-            let mut state = self.state.lock();
-            let Some((table, writer)) = self.cache(&mut state) else {
-                return Vec::new();
-            };
-            let changes = table.changes_since(writer, 0, pin);
-            drop(state);
-            let wanted = in_order(changes).filter(|event| !event.is_cleared() && is_wanted(event));
-            wanted.map(|event| event.key().clone()).collect()
-        })
-    }
-
-    /// Who spoke last of the key, if it has a last value.
-    pub(super) fn origin_of(&self, topic: &Hub<E>, place: (u64, &E::Key)) -> Option<Origin> {
-        let mut state = self.state.lock();
-        let (table, writer) = self.cache(&mut state)?;
-        let version = table.version_of(writer, place)?;
-        Some(state.speaker(version).unwrap_or(topic.local()))
-    }
-
-    /// What one node says of the key.
-    pub(super) fn get_from(
-        &self,
-        topic: &Hub<E>,
-        place: (u64, &E::Key),
-        origin: Origin,
-    ) -> Option<E> {
-        let mut state = self.state.lock();
-        if topic.folding().is_some() {
-            let nodes = state.nodes.as_ref();
-            match nodes.and_then(|nodes| nodes.parts.find(place)) {
-                Some(parts) => return parts.of(origin),
-                None if origin != topic.local() => return None,
-                None => {}
-            }
-        }
-        let (table, writer) = self.cache(&mut state)?;
-        let (version, event) = (
-            table.version_of(writer, place)?,
-            table.get_locked(writer, place)?,
-        );
-        let speaker = state.speaker(version).unwrap_or(topic.local());
-        (topic.folding().is_some() || speaker == origin).then_some(event)
-    }
-
-    #[inline]
-    pub(super) fn get(&self, hash: u64, key: &E::Key) -> Option<E> {
-        let table = self.table.as_ref()?;
-        table.prefetch(hash);
-        pinned(|pin| table.get(hash, key, pin))
-    }
-
-    /// Keys with a last value.
-    pub(super) fn len(&self) -> usize {
-        self.state.lock().writer.as_ref().map_or(0, Writer::len)
-    }
-
-    /// Appends the last events, oldest change first.
-    pub(super) fn snapshot(&self, events: &mut Vec<E>) {
-        pinned(|pin| {
-            let mut state = self.state.lock();
-            let Some((table, writer)) = self.cache(&mut state) else {
-                return;
-            };
-            let changes = table.changes_since(writer, 0, pin);
-            drop(state);
-            let live = in_order(changes).filter(|event| !event.is_cleared());
-            events.extend(live.map(|event| E::clone(&event)));
-        });
-    }
-
-    pub(super) fn want(&self, hash: u64, key: &E::Key) -> bool {
-        let state = self.state.lock();
-        let forwards = &state.forwards;
-        state.listeners.want(hash, key) || forwards.iter().any(|topic| topic.would_keep(key))
-    }
-
-    pub(super) fn add(&self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
-        self.state.lock().listeners.add(subscriber, lag);
-    }
-
-    pub(super) fn remove(&self, subscriber: &Arc<Subscriber<E>>) {
-        let mut state = self.state.lock();
-        let removed = state.listeners.remove(subscriber);
-        let swept = self.bury(&mut state);
-        drop(state);
-        drop((removed, swept));
-    }
-
-    /// Fills the batch with everything of this shard that the subscriber has
-    /// not heard, and makes it a follower.
-    ///
-    /// What was offered before it began to lag is in its mailbox, so that goes
-    /// first; what changed since comes from the cache; what changes later will
-    /// be offered again. The lock makes the three meet without a gap.
-    pub(super) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) {
-        pinned(|pin| {
-            let mut state = self.state.lock();
-            subscriber.mailbox().take_all(batch);
-            let Some(lag) = state.listeners.follow(subscriber) else {
-                return;
-            };
-            let changes = self.changes_for(&mut state, subscriber, lag.since, pin);
-            state.listeners.count_delivered(changes.len());
-            let speakers = state.speakers_of(&changes);
-            let swept = self.bury(&mut state);
-            drop(state);
-            drop(swept);
-            if lag.lost > 0 {
-                batch.push(Item::Lost(lag.lost), None);
-            }
-            for event in in_order(changes) {
-                if let Some(item) = subscriber.item_of(&event, lag) {
-                    batch.push(item, speakers.get(&event.version()).copied());
-                }
-            }
-        });
-    }
-
-    fn changes_for<'a>(
-        &self,
-        state: &mut State<E>,
-        subscriber: &Subscriber<E>,
-        since: u64,
-        pin: &'a Pin<'a>,
-    ) -> Vec<Frozen<'a, E>> {
-        let Some((table, writer)) = self.cache(state) else {
-            return Vec::new();
-        };
-        match subscriber.key() {
-            Some(key) => Vec::from_iter(table.change_of(writer, key, since, pin)),
-            None => table.changes_since(writer, since, pin),
-        }
-    }
-
-    /// Removes what was kept for laggards, once there is none.
-    fn bury(&self, state: &mut State<E>) -> Swept<E> {
-        if state.listeners.newest_lag() > 0 {
-            return None;
-        }
-        let mut nodes = state.nodes.take();
-        let (table, writer) = self.cache(state)?;
-        table.bury(writer, |version| {
-            if let Some(nodes) = &mut nodes {
-                nodes.speakers.forget(version);
-            }
-        });
-        let swept = writer.sweep();
-        state.nodes = nodes.filter(|nodes| !nodes.is_empty());
-        swept
-    }
-
-    /// Names the subscriber for whom most is waiting, with how much that is.
-    pub(super) fn slowest(&self) -> Option<(u64, String)> {
-        let state = self.state.lock();
-        let slowest = Arc::clone(state.listeners.slowest()?);
-        drop(state);
-        Some((slowest.mailbox().len() as u64, slowest.name().into()))
-    }
-
-    pub(super) fn stats(&self) -> ShardStats {
-        let state = self.state.lock();
-        let writer = state.writer.as_ref();
-        ShardStats {
-            counts: state.listeners.counts(),
-            published: state.published,
-            refused: state.refused,
-            cached_count: writer.map_or(0, |writer| writer.len() as u64),
-            lagging_count: state.listeners.laggard_count() as u64,
-            retired_count: writer.map_or(0, |writer| writer.retired_len() as u64),
+        let nodes = self.note_change(state, version, speaker.filter(|_| has_grave));
+        Leavings {
+            swept,
+            parts,
+            folded: known.take_folded(),
+            nodes,
+            is_forwarded,
         }
     }
 }
 
-impl<E: Event> State<E> {
-    #[inline(always)]
-    fn place(&self, hash: u64) -> Place {
-        Place {
-            shard: self.index,
-            hash,
-            version: self.writer.as_ref().map_or(0, Writer::version),
-        }
-    }
+/// What a clear takes away.
+enum Withdrawal<E> {
+    /// The node has said nothing.
+    Unchanged,
+    /// The whole key: nobody else has a state of it.
+    OfKey,
+    /// One node's part.
+    OfPart(Basis<E>),
+}
 
-    /// Who makes the publisher wait; of a part that is folded with others',
-    /// perhaps one that wants the whole though not the part.
-    fn find_full(
-        &self,
-        topic: &Hub<E>,
-        (hash, how): (u64, How),
-        event: &E,
-    ) -> Option<Arc<Subscriber<E>>> {
-        match topic.folding().is_some() && (how.origin.is_some() || self.nodes.is_some()) {
-            true => self.listeners.find_full_for_key(hash, event.key()),
-            false => self.listeners.find_full(hash, event),
-        }
-    }
-
-    /// Forgets who made a change that another one follows.
-    fn forget_change(&mut self, last: Option<u64>) {
-        if let (Some(nodes), Some(version)) = (&mut self.nodes, last) {
-            nodes.speakers.forget(version);
-        }
-    }
-
-    /// The other node that made the change.
-    fn speaker(&self, version: u64) -> Option<Origin> {
-        self.nodes.as_ref()?.speakers.of(version)
-    }
-
-    /// Who made those of the changes that other nodes made, by version.
-    fn speakers_of(&self, changes: &[Frozen<'_, E>]) -> BTreeMap<u64, Origin> {
-        if self.nodes.is_none() {
-            return BTreeMap::new();
-        }
-        let spoken = |version| Some((version, self.speaker(version)?));
-        changes
-            .iter()
-            .map(Frozen::version)
-            .filter_map(spoken)
-            .collect()
-    }
-
-    /// Drops what a node says of the key.
-    fn withdraw(
-        &mut self,
-        topic: &Hub<E>,
-        (hash, key): (u64, &E::Key),
-        origin: Option<Origin>,
-    ) -> Withdrawn<E> {
-        let Some(folding) = topic.folding() else {
-            return Withdrawn::Unfolded;
-        };
-        let origin = origin.unwrap_or(folding.local);
-        let withdrawn = match &mut self.nodes {
-            Some(nodes) => nodes.parts.withdraw(folding, (hash, origin), key),
-            None => Withdrawn::Unfolded,
-        };
-        match withdrawn {
-            Withdrawn::Unfolded if origin != folding.local => Withdrawn::Unchanged,
-            withdrawn => withdrawn,
-        }
+impl<E: Event> Leavings<E> {
+    #[cold]
+    fn drop_all(self) {
+        let mut panics = Panics::default();
+        panics.drop(self.folded);
+        panics.drop(self.parts);
+        panics.drop(self.nodes);
+        panics.drop(self.swept);
     }
 }
 
-fn in_order<E>(mut changes: Vec<Frozen<'_, E>>) -> impl Iterator<Item = Frozen<'_, E>> {
-    changes.sort_unstable_by_key(Frozen::version);
+fn in_order<E>(mut changes: Vec<Change<E>>) -> impl Iterator<Item = Change<E>> {
+    changes.sort_unstable_by_key(Change::version);
     changes.into_iter()
 }
 

@@ -4,6 +4,7 @@ use super::{
     hub::Hub,
     lanes::{InLane, InLanes},
     mailbox::Mailbox,
+    panics::Panics,
 };
 use crate::task::{Executor, Overflow};
 use std::{fmt, hash::Hash, mem, sync::Arc};
@@ -49,14 +50,14 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// Only events of this key. Publishers of other keys do not notice the
     /// subscription. Replaces an earlier choice of events.
     pub fn key(mut self, key: E::Key) -> Self {
-        let hash = self.topic.hash(&key);
+        let (hash, key) = self.topic.shared_key(key);
         self.filter = Filter::Key { hash, key };
         self
     }
 
-    /// Only events for which `wanted` is true. It runs while a part of the
-    /// topic is locked: it must be quick and must not call the bus. That a key
-    /// was cleared is told whatever its last event was. Replaces an earlier
+    /// Only events for which `wanted` is true. It runs on the publisher's
+    /// thread under no lock, and more than once for an event if something
+    /// changes meanwhile. That a key was cleared is told whatever its last event was. Replaces an earlier
     /// choice of events.
     pub fn matching(mut self, wanted: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Filter::Matching(Arc::new(wanted));
@@ -240,13 +241,16 @@ impl<E: Event> SubscriptionBuilder<E> {
     }
 
     fn subscription(self, subscribers: Vec<Arc<Subscriber<E>>>) -> Subscription<E> {
-        for subscriber in &subscribers {
-            self.topic.add(subscriber, self.replays);
-        }
-        Subscription {
+        // Made first, so that it ends again if a callback panics in its replay.
+        let mut subscription = Subscription {
             topic: self.topic,
-            subscribers,
+            subscribers: Vec::with_capacity(subscribers.len()),
+        };
+        for subscriber in subscribers {
+            subscription.subscribers.push(Arc::clone(&subscriber));
+            subscription.topic.add(&subscriber, self.replays);
         }
+        subscription
     }
 }
 
@@ -290,9 +294,11 @@ impl<E: Event> Subscription<E> {
 
 impl<E: Event> Drop for Subscription<E> {
     fn drop(&mut self) {
-        for subscriber in &self.subscribers {
-            self.topic.remove(subscriber);
-            subscriber.mailbox().close();
+        let mut panics = Panics::default();
+        for subscriber in self.subscribers.drain(..) {
+            panics.catch(|| self.topic.remove(&subscriber));
+            panics.catch(|| subscriber.mailbox().close());
+            panics.drop(subscriber);
         }
     }
 }

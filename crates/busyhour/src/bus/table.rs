@@ -1,29 +1,23 @@
 //! The last-value table of one shard: one writer at a time, readers who take
-//! no lock.
+//! no lock and wait for nobody.
 //!
-//! Open addressing with linear probing. A slot holds the event itself beside
-//! its hash, so that a lookup and a replacement touch one place in memory.
-//! Each slot is a sequence lock, its word being the sequence; a value that
-//! owns memory is dropped only when no reader can still be cloning it. The
-//! proof is in README.md beside this file.
+//! Open addressing with linear probing. A slot holds a pointer to the event
+//! beside its hash. A replaced event is dropped only when no reader can still
+//! be looking at it. The proof is in README.md beside this file.
 
 use super::{
     Event,
     epoch::{Pin, epochs},
-    garbage::{Garbage, Overdue, Retired},
+    garbage::{Garbage, Overdue},
     lines::{Lines, Zeroed},
+    panics::Panics,
     word::{Kind, Word},
 };
 use crate::sync::{
-    RacyCell,
-    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence},
-    load_sequential_pointer, load_sequential_u64, spin_loop, thread,
+    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    load_sequential_pointer, load_sequential_u64,
 };
-use std::{
-    marker::PhantomData,
-    mem::{MaybeUninit, needs_drop},
-    ops::Deref,
-};
+use std::{ptr, sync::Arc};
 
 /// What readers see. The other half, [`Writer`], lives behind the shard's lock.
 pub(super) struct Table<E: Event> {
@@ -41,11 +35,11 @@ pub(super) struct Writer<E: Event> {
     live_count: usize,
     cleared_count: usize,
     vacated_count: usize,
-    garbage: Garbage<E, Box<Slots<E>>>,
+    garbage: Garbage<Arc<E>, Box<Slots<E>>>,
 }
 
 /// What can be dropped when the shard's lock has been left.
-pub(super) type Swept<E> = Option<Overdue<E, Box<Slots<E>>>>;
+pub(super) type Swept<E> = Option<Overdue<Arc<E>, Box<Slots<E>>>>;
 
 /// What a key had before its last event was put there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,48 +48,85 @@ pub(super) enum Put {
     NewKey,
 }
 
+/// Where a search without a lock found a key, and where it found other keys of
+/// the same hash. The holder of the lock checks that this is still so.
+pub(super) struct Seen {
+    found: Option<Seat>,
+    others: Vec<Seat>,
+}
+
+/// A slot for as long as it belongs to one key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seat {
+    index: usize,
+    /// The version at which the key got the slot. No other key and no later
+    /// stay of the same key has it.
+    born: u64,
+}
+
+/// The table has changed since the search: it must be repeated.
+#[derive(Debug)]
+pub(super) struct Stale;
+
+/// A slot whose key is known, while the shard's lock is held.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    index: usize,
+    pub(super) born: u64,
+    word: Word,
+}
+
+/// The last change of a key.
+pub(super) struct Change<E> {
+    word: Word,
+    pub(super) event: Arc<E>,
+}
+
 pub(super) struct Slots<E> {
     mask: usize,
     slots: Lines<Slot<E>>,
 }
 
+/// Written under the shard's lock, read by anybody who is pinned.
 struct Slot<E> {
-    /// A [`Word`]. Written under the shard's lock, read by anybody.
+    /// A [`Word`].
     word: AtomicU64,
     /// Written before the word says that the slot is in use.
     hash: AtomicU64,
-    /// An event while the word says live or cleared.
-    event: RacyCell<E>,
+    /// The version at which the key got the slot.
+    born: AtomicU64,
+    /// An event, counted as one reference of its `Arc`, while the word says
+    /// live or cleared; else null.
+    event: AtomicPtr<E>,
 }
 
-/// An event as it was at one moment, not yet cloned; a pin keeps what it owns
-/// from being freed.
-pub(super) struct Frozen<'a, E> {
-    word: Word,
-    bytes: MaybeUninit<E>,
-    pin: PhantomData<&'a Pin<'a>>,
+impl Seen {
+    /// Of a table in which nobody has searched.
+    pub(super) const NOTHING: Self = Self {
+        found: None,
+        others: Vec::new(),
+    };
 }
 
-impl<E> Frozen<'_, E> {
+impl Place {
+    pub(super) fn is_live(&self) -> bool {
+        self.word.kind() == Kind::Live
+    }
+
+    /// The version of the key's last change.
+    pub(super) fn version(&self) -> u64 {
+        self.word.version()
+    }
+}
+
+impl<E> Change<E> {
     pub(super) fn version(&self) -> u64 {
         self.word.version()
     }
 
-    /// Whether its key has been cleared.
+    /// Whether the key has been cleared.
     pub(super) fn is_cleared(&self) -> bool {
         self.word.kind() == Kind::Cleared
-    }
-}
-
-impl<E> Deref for Frozen<'_, E> {
-    type Target = E;
-
-    #[inline(always)]
-    fn deref(&self) -> &E {
-        // SAFETY: a frozen event is made only of bytes that no write
-        // overlapped. What they own is not freed while the pin lives, since
-        // the writer retires replaced events to the epochs.
-        unsafe { self.bytes.assume_init_ref() }
     }
 }
 
@@ -130,19 +161,66 @@ impl<E: Event> Table<E> {
     #[inline]
     pub(super) fn get(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<E> {
         let slots = self.pinned_slots(pin);
-        for slot in slots.probe(hash) {
+        for (_, slot) in slots.probe(hash) {
             let word = Word::from_bits(load_sequential_u64(&slot.word));
             if word == Word::EMPTY {
                 return None;
             }
-            if slot.hash.load(Ordering::Relaxed) == hash
-                && let Some(event) = slot.read(hash, pin)
+            if word.kind() == Kind::Live
+                && slot.hash.load(Ordering::Relaxed) == hash
+                && let Some(event) = slot.read(pin)
                 && event.key() == key
             {
                 return Some(event.clone());
             }
         }
         None
+    }
+
+    /// Searches for the key without a lock. The key's own code runs here, and
+    /// never under the lock.
+    #[inline]
+    pub(super) fn look(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Seen {
+        let slots = self.pinned_slots(pin);
+        let mut others = Vec::new();
+        for (index, slot) in slots.probe(hash) {
+            let word = Word::from_bits(load_sequential_u64(&slot.word));
+            if word == Word::EMPTY {
+                break;
+            }
+            if slot.hash.load(Ordering::Relaxed) != hash {
+                continue;
+            }
+            // Before the event: an event that is read afterwards is this
+            // stay's or a later one's, and the lock's holder notices the latter.
+            let born = slot.born.load(Ordering::Acquire);
+            let seat = Seat { index, born };
+            match slot.read(pin) {
+                Some(event) if event.key() == key => {
+                    let found = Some(seat);
+                    return Seen { found, others };
+                }
+                Some(_) => others.push(seat),
+                None => {}
+            }
+        }
+        let found = None;
+        Seen { found, others }
+    }
+
+    /// The key's slot, if it has one, as a search without a lock has seen it.
+    #[inline(always)]
+    pub(super) fn place(
+        &self,
+        writer: &Writer<E>,
+        hash: u64,
+        seen: &Seen,
+    ) -> Result<Option<Place>, Stale> {
+        let slots = self.writer_slots(writer);
+        match seen.found {
+            Some(seat) => slots.place_at(seat, hash).map(Some).ok_or(Stale),
+            None => slots.is_absent(hash, seen).then_some(None).ok_or(Stale),
+        }
     }
 
     /// Sends for the memory where the key's event lies, so that it is on its
@@ -154,139 +232,87 @@ impl<E: Event> Table<E> {
         prefetch(first.wrapping_add(index * size_of::<Slot<E>>()));
     }
 
-    /// The version of the key's last event, if it has one; for the writer.
-    pub(super) fn version_of(
-        &self,
-        writer: &Writer<E>,
-        (hash, key): (u64, &E::Key),
-    ) -> Option<u64> {
-        let (_, word) = self.find(writer, hash, key)?;
-        (word.kind() == Kind::Live).then(|| word.version())
+    /// The event of a slot.
+    pub(super) fn event(&self, writer: &Writer<E>, place: Place) -> Option<Arc<E>> {
+        self.writer_slots(writer).slots[place.index].share()
     }
 
-    /// The version of the key's last change, which may be that it was cleared,
-    /// if the table still holds it; for the writer.
-    pub(super) fn last_change(
-        &self,
-        writer: &Writer<E>,
-        (hash, key): (u64, &E::Key),
-    ) -> Option<u64> {
-        let (_, word) = self.find(writer, hash, key)?;
-        Some(word.version())
-    }
-
-    /// The key's last event; for the writer.
-    pub(super) fn get_locked(&self, writer: &Writer<E>, (hash, key): (u64, &E::Key)) -> Option<E> {
-        let (slot, word) = self.find(writer, hash, key)?;
-        // SAFETY: the slot that was found holds an event, and only the writer
-        // could change that.
-        (word.kind() == Kind::Live).then(|| unsafe { slot.event.peek(E::clone) })
-    }
-
-    #[inline]
-    fn find(&self, writer: &Writer<E>, hash: u64, key: &E::Key) -> Option<(&Slot<E>, Word)> {
-        for slot in self.writer_slots(writer).probe(hash) {
-            let word = slot.word();
-            if word == Word::EMPTY {
-                return None;
-            }
-            if slot.is_for(word, hash, key) {
-                return Some((slot, word));
-            }
-        }
-        None
-    }
-
-    /// Replaces the last event of the key.
+    /// Replaces the last event of the key; says since when the key has its slot.
     #[inline]
     pub(super) fn put(
         &self,
         writer: &mut Writer<E>,
-        hash: u64,
-        event: E,
+        (hash, place): (u64, Option<Place>),
+        event: Arc<E>,
         laggards_since: u64,
-    ) -> Put {
+    ) -> (Put, u64) {
         writer.version += 1;
-        let Some((slot, word)) = self.find(writer, hash, event.key()) else {
+        let Some(Place { index, born, word }) = place else {
             self.insert(writer, hash, event);
-            return Put::NewKey;
+            return (Put::NewKey, writer.version);
         };
         let changed = word.changed(Kind::Live, writer.version, laggards_since);
-        let old = slot.replace(changed, event);
-        writer.garbage.retire_value(old);
+        let old = self.writer_slots(writer).slots[index].replace(changed, event);
+        writer.retire(old);
         if word.kind() == Kind::Live {
-            return Put::Replaced;
+            return (Put::Replaced, born);
         }
         writer.cleared_count -= 1;
         writer.live_count += 1;
-        Put::NewKey
+        (Put::NewKey, born)
     }
 
     #[cold]
-    fn insert(&self, writer: &mut Writer<E>, hash: u64, event: E) {
+    fn insert(&self, writer: &mut Writer<E>, hash: u64, event: Arc<E>) {
         let used = writer.live_count + writer.cleared_count + writer.vacated_count;
         if used + 1 > self.writer_slots(writer).used_max() {
             self.rebuild(writer);
         }
-        let word = Word::new(Kind::Live, writer.version);
         let slots = self.writer_slots(writer);
-        let Some(slot) = slots.probe(hash).find(|slot| slot.is_free()) else {
+        let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
             unreachable!("a table is never more than five eighths full");
         };
         writer.vacated_count -= usize::from(slot.word().kind() == Kind::Vacated);
         writer.live_count += 1;
-        slot.fill(hash, word, event);
+        slot.fill(hash, writer.version, event);
     }
 
     /// Takes the key's last value away; keeps its grave while somebody who
     /// lags has to be told, and says whether it does. The key must have a value.
-    pub(super) fn clear(
-        &self,
-        writer: &mut Writer<E>,
-        hash: u64,
-        key: &E::Key,
-        laggards_since: u64,
-    ) -> bool {
-        let Some((slot, word)) = self.find(writer, hash, key) else {
-            return false;
-        };
+    pub(super) fn clear(&self, writer: &mut Writer<E>, place: Place, laggards_since: u64) -> bool {
+        debug_assert!(place.is_live(), "only a key with a value is cleared");
+        let slot = &self.writer_slots(writer).slots[place.index];
         writer.version += 1;
         writer.live_count -= 1;
-        let cleared = word.changed(Kind::Cleared, writer.version, laggards_since);
+        let cleared = (place.word).changed(Kind::Cleared, writer.version, laggards_since);
         if cleared.is_known_to_laggard() {
             writer.cleared_count += 1;
             slot.set_word(cleared);
         } else {
             writer.vacated_count += 1;
             let old = slot.vacate(writer.version);
-            writer.garbage.retire_value(old);
+            writer.retire(old);
         }
         self.shrink(writer);
         cleared.is_known_to_laggard()
     }
 
     /// Every change after `version`, in no order; of one key only the last.
-    pub(super) fn changes_since<'a>(
-        &self,
-        writer: &Writer<E>,
-        version: u64,
-        _pin: &'a Pin<'a>,
-    ) -> Vec<Frozen<'a, E>> {
+    pub(super) fn changes_since(&self, writer: &Writer<E>, version: u64) -> Vec<Change<E>> {
         let slots = self.writer_slots(writer).slots.iter();
-        let changes = slots.filter_map(|slot| slot.change_since(version));
-        changes.collect()
+        slots
+            .filter_map(|slot| slot.change_since(version))
+            .collect()
     }
 
     /// The change of one key after `version`, if there was one.
-    pub(super) fn change_of<'a>(
+    pub(super) fn change_at(
         &self,
         writer: &Writer<E>,
-        (hash, key): (u64, &E::Key),
+        place: Place,
         version: u64,
-        _pin: &'a Pin<'a>,
-    ) -> Option<Frozen<'a, E>> {
-        let (slot, _) = self.find(writer, hash, key)?;
-        slot.change_since(version)
+    ) -> Option<Change<E>> {
+        self.writer_slots(writer).slots[place.index].change_since(version)
     }
 
     /// Removes the graves, telling the version of each: nobody lags any more.
@@ -299,7 +325,7 @@ impl<E: Event> Table<E> {
             if word.kind() == Kind::Cleared {
                 bury(word.version());
                 let old = slot.vacate(writer.version);
-                writer.garbage.retire_value(old);
+                writer.retire(old);
             }
         }
         writer.vacated_count += writer.cleared_count;
@@ -323,7 +349,7 @@ impl<E: Event> Table<E> {
         let new = Slots::new(Slots::<E>::len_for(
             writer.live_count + writer.cleared_count,
         ));
-        for slot in old.slots.iter().filter(|slot| slot.is_used()) {
+        for slot in old.slots.iter().filter(|slot| !slot.is_free()) {
             slot.copy_to(&new);
         }
         writer.vacated_count = 0;
@@ -331,7 +357,7 @@ impl<E: Event> Table<E> {
         self.mask.store(new.mask, Ordering::Relaxed);
         let old = self.slots.swap(Box::into_raw(new), Ordering::AcqRel);
         // SAFETY: the pointer came from a box, and it is no longer current.
-        // The events in it have moved: the slots do not drop theirs.
+        // The events have moved: the old slots do not drop theirs.
         writer.garbage.retire_array(unsafe { Box::from_raw(old) });
     }
 }
@@ -341,10 +367,9 @@ impl<E: Event> Drop for Table<E> {
         // SAFETY: the pointer came from a box; nobody reads or writes, since
         // the table is borrowed mutably.
         let slots = unsafe { Box::from_raw(self.slots.load(Ordering::Relaxed)) };
-        if needs_drop::<E>() {
-            let used = slots.slots.iter().filter(|slot| slot.is_used());
-            // SAFETY: a used slot holds an event, and it is not read again.
-            used.for_each(|slot| drop(unsafe { slot.event.read().assume_init() }));
+        let mut panics = Panics::default();
+        for slot in slots.slots.iter() {
+            panics.drop(slot.take());
         }
     }
 }
@@ -357,6 +382,14 @@ impl<E: Event> Writer<E> {
             cleared_count: 0,
             vacated_count: 0,
             garbage: Garbage::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn retire(&mut self, old: Option<Arc<E>>) {
+        debug_assert!(old.is_some(), "a slot in use has an event");
+        if let Some(old) = old {
+            self.garbage.retire_value(old);
         }
     }
 
@@ -381,6 +414,12 @@ impl<E: Event> Writer<E> {
     #[must_use]
     pub(super) fn sweep(&mut self) -> Swept<E> {
         self.garbage.sweep(epochs())
+    }
+
+    /// The same of everything that was ever replaced, however little it is.
+    #[must_use]
+    pub(super) fn sweep_all(&mut self) -> Swept<E> {
+        self.garbage.sweep_all(epochs())
     }
 }
 
@@ -413,20 +452,50 @@ impl<E> Slots<E> {
 
     /// The slots in which an event of this hash may be, in order.
     #[inline(always)]
-    fn probe(&self, hash: u64) -> impl Iterator<Item = &Slot<E>> {
+    fn probe(&self, hash: u64) -> impl Iterator<Item = (usize, &Slot<E>)> {
         let from = hash as usize;
-        (0..self.slots.len()).map(move |step| &self.slots[from.wrapping_add(step) & self.mask])
+        (0..self.slots.len()).map(move |step| {
+            let index = from.wrapping_add(step) & self.mask;
+            (index, &self.slots[index])
+        })
+    }
+
+    /// The slot, if it still belongs to the key that was seen in it.
+    #[inline(always)]
+    fn place_at(&self, Seat { index, born }: Seat, hash: u64) -> Option<Place> {
+        let slot = self.slots.get(index)?;
+        let word = slot.word();
+        let is_same = slot.born.load(Ordering::Relaxed) == born
+            && slot.hash.load(Ordering::Relaxed) == hash
+            && matches!(word.kind(), Kind::Live | Kind::Cleared);
+        is_same.then_some(Place { index, born, word })
+    }
+
+    /// Whether every slot of this hash was seen and belongs to another key.
+    #[cold]
+    fn is_absent(&self, hash: u64, seen: &Seen) -> bool {
+        let in_use = self
+            .probe(hash)
+            .take_while(|(_, slot)| slot.word() != Word::EMPTY);
+        let same_hash =
+            in_use.filter(|(_, slot)| !slot.is_free() && slot.hash.load(Ordering::Relaxed) == hash);
+        let mut seats = same_hash.map(|(index, slot)| Seat {
+            index,
+            born: slot.born.load(Ordering::Relaxed),
+        });
+        seats.all(|seat| seen.others.contains(&seat))
     }
 }
 
-// SAFETY: zero is the word of an empty slot, whose hash and event nobody
-// looks at.
+// SAFETY: zero is the word of an empty slot, whose hash and stay nobody looks
+// at, and the null pointer.
 unsafe impl<E> Zeroed for Slot<E> {
     fn zeroed() -> Self {
         Self {
             word: AtomicU64::new(Word::EMPTY.bits()),
             hash: AtomicU64::new(0),
-            event: RacyCell::uninit(),
+            born: AtomicU64::new(0),
+            event: AtomicPtr::new(ptr::null_mut()),
         }
     }
 }
@@ -442,36 +511,27 @@ impl<E> Slot<E> {
         matches!(self.word().kind(), Kind::Empty | Kind::Vacated)
     }
 
-    fn is_used(&self) -> bool {
-        !self.is_free()
-    }
-
-    /// Reads the event of a live slot with this hash without a lock.
-    #[inline]
-    fn read<'a>(&self, hash: u64, _pin: &'a Pin<'a>) -> Option<Frozen<'a, E>> {
-        let mut tries = 0;
-        loop {
-            let word = Word::from_bits(load_sequential_u64(&self.word));
-            if !word.is_writing() {
-                if word.kind() != Kind::Live || self.hash.load(Ordering::Relaxed) != hash {
-                    return None;
-                }
-                let bytes = self.event.read();
-                fence(Ordering::Acquire);
-                if self.word.load(Ordering::Relaxed) == word.bits() {
-                    let pin = PhantomData;
-                    return Some(Frozen { word, bytes, pin });
-                }
-            }
-            wait_for_writer(&mut tries);
-        }
-    }
-
+    /// The event that is there now, for a reader without a lock.
     #[inline(always)]
-    fn begin_write(&self) {
-        let word = self.word().writing();
-        self.word.store(word.bits(), Ordering::Relaxed);
-        fence(Ordering::Release);
+    fn read<'a>(&'a self, _pin: &'a Pin<'_>) -> Option<&'a E> {
+        let event = load_sequential_pointer(&self.event);
+        // SAFETY: it is null or points to an event whose reference the writer
+        // gives up only after this pin has ended.
+        unsafe { event.as_ref() }
+    }
+
+    /// A reference of one's own to the event, for the writer.
+    fn share(&self) -> Option<Arc<E>> {
+        let event = self.event.load(Ordering::Relaxed);
+        if event.is_null() {
+            return None;
+        }
+        // SAFETY: the slot holds a reference, which only the writer gives up;
+        // one more is counted for ours.
+        unsafe {
+            Arc::increment_strong_count(event);
+            Some(Arc::from_raw(event))
+        }
     }
 
     #[inline(always)]
@@ -480,63 +540,68 @@ impl<E> Slot<E> {
     }
 
     /// Puts an event into a free slot.
-    fn fill(&self, hash: u64, word: Word, event: E) {
-        self.begin_write();
+    fn fill(&self, hash: u64, version: u64, event: Arc<E>) {
         self.hash.store(hash, Ordering::Relaxed);
-        // SAFETY: the caller has the writer, so nobody else writes.
-        unsafe { self.event.write(MaybeUninit::new(event)) };
-        self.set_word(word);
+        // After the pointer of the stay before became null, and before the
+        // new one: see `Table::look`.
+        self.born.store(version, Ordering::Release);
+        let empty = self.exchange(Some(event));
+        debug_assert!(empty.is_none(), "a free slot has no event");
+        self.set_word(Word::new(Kind::Live, version));
     }
 
     /// Puts an event in the place of the one there.
     #[inline(always)]
-    fn replace(&self, word: Word, event: E) -> Retired<E> {
-        let old = self.event.read();
-        self.begin_write();
-        // SAFETY: the caller has the writer, so nobody else writes.
-        unsafe { self.event.write(MaybeUninit::new(event)) };
+    fn replace(&self, word: Word, event: Arc<E>) -> Option<Arc<E>> {
+        let old = self.exchange(Some(event));
         self.set_word(word);
-        // SAFETY: the slot held an event and holds another one now.
-        unsafe { Retired::new(old) }
+        old
     }
 
     /// Takes the event out; searches go on past the slot.
-    fn vacate(&self, version: u64) -> Retired<E> {
+    fn vacate(&self, version: u64) -> Option<Arc<E>> {
         self.set_word(Word::new(Kind::Vacated, version));
-        // SAFETY: the slot held an event and is now said to hold none.
-        unsafe { Retired::new(self.event.read()) }
+        self.exchange(None)
     }
 
-    /// Copies a used slot into an array that nobody else sees yet.
+    /// For the writer: the slot's reference, for which it gets another one.
+    #[inline(always)]
+    fn exchange(&self, event: Option<Arc<E>>) -> Option<Arc<E>> {
+        let old = self.event.load(Ordering::Relaxed);
+        let new = event.map_or(ptr::null(), Arc::into_raw);
+        self.event.store(new.cast_mut(), Ordering::Release);
+        // SAFETY: what is not null came from `Arc::into_raw`, and the slot's
+        // one reference now belongs to whoever gets it from here.
+        (!old.is_null()).then(|| unsafe { Arc::from_raw(old) })
+    }
+
+    /// The slot's reference, when nobody reads any more.
+    fn take(&self) -> Option<Arc<E>> {
+        self.exchange(None)
+    }
+
+    /// Moves a used slot into an array that nobody else sees yet. Readers of
+    /// the old array still find the event there.
     fn copy_to(&self, slots: &Slots<E>) {
         let hash = self.hash.load(Ordering::Relaxed);
-        let Some(slot) = slots.probe(hash).find(|slot| slot.is_free()) else {
+        let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
             unreachable!("the new array has room for all");
         };
         slot.hash.store(hash, Ordering::Relaxed);
-        // SAFETY: nobody else sees the new array.
-        unsafe { slot.event.write(self.event.read()) };
+        let born = self.born.load(Ordering::Relaxed);
+        slot.born.store(born, Ordering::Relaxed);
+        let event = self.event.load(Ordering::Relaxed);
+        slot.event.store(event, Ordering::Relaxed);
         slot.set_word(self.word());
     }
 
-    fn change_since<'a>(&self, version: u64) -> Option<Frozen<'a, E>> {
+    fn change_since(&self, version: u64) -> Option<Change<E>> {
         let word = self.word();
-        let is_change = self.is_used() && word.version() > version;
-        is_change.then(|| Frozen {
-            word,
-            bytes: self.event.read(),
-            pin: PhantomData,
-        })
-    }
-}
-
-impl<E: Event> Slot<E> {
-    #[inline(always)]
-    fn is_for(&self, word: Word, hash: u64, key: &E::Key) -> bool {
-        self.hash.load(Ordering::Relaxed) == hash
-            && matches!(word.kind(), Kind::Live | Kind::Cleared)
-            // SAFETY: the slot holds an event, and the caller has the writer.
-            && unsafe { self.event.peek(|event| event.key() == key) }
+        if self.is_free() || word.version() <= version {
+            return None;
+        }
+        let event = self.share()?;
+        Some(Change { word, event })
     }
 }
 
@@ -551,14 +616,4 @@ fn prefetch(address: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _no_hint_here = address;
-}
-
-#[cold]
-fn wait_for_writer(tries: &mut u32) {
-    *tries += 1;
-    if tries.is_multiple_of(64) {
-        thread::yield_now();
-    } else {
-        spin_loop();
-    }
 }

@@ -1,9 +1,5 @@
-use super::{Event, consumer::Subscriber, item::Item};
-use std::{
-    mem,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
-};
+use super::{Event, consumer::Subscriber, item::Item, panics::Panics};
+use std::{mem, sync::Arc};
 
 /// What became of an event's deliveries.
 ///
@@ -34,6 +30,8 @@ pub(super) struct Tally<E: Event> {
     pub(super) counts: Counts,
     /// The version of the event in the cache.
     pub(super) version: u64,
+    /// Since which version its key, or the one that was cleared, has its slot.
+    pub(super) born: u64,
     /// The topic has no room for another key.
     pub(super) refused: bool,
     /// What is to do when no lock is held; usually nothing.
@@ -80,6 +78,7 @@ impl<E: Event> Tally<E> {
         Self {
             counts: Counts::default(),
             version: 0,
+            born: 0,
             refused: false,
             afterwards: None,
         }
@@ -117,18 +116,15 @@ impl<E: Event> Drop for Afterwards<E> {
         let blocks = |subscriber: &&Arc<Subscriber<E>>| !is_only && subscriber.mailbox().blocks();
         let waiting = self.wake.iter().filter(blocks);
         waiting.for_each(|subscriber| subscriber.mailbox().expect_sending());
-        let mut panicked = None;
+        let mut panics = Panics::default();
         for subscriber in mem::take(&mut self.wake) {
             if blocks(&&subscriber) {
                 subscriber.mailbox().sending();
             }
-            let woken = catch_unwind(AssertUnwindSafe(|| subscriber.wake()));
-            panicked = panicked.or(woken.err());
+            panics.catch(|| subscriber.wake());
         }
-        if let Some(payload) = panicked
-            && !std::thread::panicking()
-        {
-            resume_unwind(payload);
+        for replaced in self.drop.drain(..) {
+            panics.drop(replaced);
         }
     }
 }

@@ -215,8 +215,8 @@ impl<E: Event> Topic<E> {
     }
 
     /// Clears every key whose last event is one that `is_wanted`, one after
-    /// the other: what is published meanwhile may stay. It runs while a part
-    /// of the topic is locked: it must be quick and must not call the bus.
+    /// the other: what is published meanwhile may stay. It runs under no lock,
+    /// and twice for an event that it wants.
     ///
     /// # Examples
     ///

@@ -1,10 +1,7 @@
 use std::fmt;
 
-/// The state of one table slot in one word: what it holds, whether it is being
-/// written, and the version of its last change.
-///
-/// Every write ends with a word that this slot never had before, so a reader
-/// who finds the same word before and after has read no torn value.
+/// The state of one table slot in one word: what it holds and the version of
+/// its last change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(u64);
 
@@ -24,9 +21,8 @@ pub(super) enum Kind {
 impl Word {
     pub(super) const EMPTY: Self = Self(0);
     const KIND_MASK: u64 = 0b11;
-    const WRITING: u64 = 1 << 2;
-    const KNOWN_TO_LAGGARD: u64 = 1 << 3;
-    const VERSION_SHIFT: u32 = 4;
+    const KNOWN_TO_LAGGARD: u64 = 1 << 2;
+    const VERSION_SHIFT: u32 = 3;
 
     pub(super) const fn new(kind: Kind, version: u64) -> Self {
         Self(version << Self::VERSION_SHIFT | kind as u64)
@@ -52,16 +48,6 @@ impl Word {
 
     pub(super) const fn version(self) -> u64 {
         self.0 >> Self::VERSION_SHIFT
-    }
-
-    #[must_use]
-    pub(super) const fn writing(self) -> Self {
-        Self(self.0 | Self::WRITING)
-    }
-
-    #[inline(always)]
-    pub(super) const fn is_writing(self) -> bool {
-        self.0 & Self::WRITING != 0
     }
 
     /// Somebody who lags has heard of this key.
@@ -100,14 +86,5 @@ mod tests {
         let known = word.changed(Kind::Live, 6, 5);
         assert!(known.is_known_to_laggard());
         assert!(known.changed(Kind::Cleared, 9, 5).is_known_to_laggard());
-    }
-
-    #[test]
-    fn the_writing_bit_leaves_kind_and_version_alone() {
-        for kind in [Kind::Live, Kind::Cleared, Kind::Vacated] {
-            let word = Word::new(kind, 7).writing();
-            assert!(word.is_writing());
-            assert_eq!((word.kind(), word.version()), (kind, 7));
-        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod bombs;
 mod buffers;
+mod bus;
 mod heap;
 mod pool;
 mod run_queue;

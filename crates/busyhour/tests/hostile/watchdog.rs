@@ -6,7 +6,8 @@ use std::{process, sync::mpsc, thread, time::Duration};
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Runs `case` on this thread. Aborts the process with the case's name when it does not return in two minutes.
-pub fn watched<R>(name: &'static str, case: impl FnOnce() -> R) -> R {
+pub fn watched<R>(name: impl Into<String>, case: impl FnOnce() -> R) -> R {
+    let name = name.into();
     let (finished, waiting) = mpsc::channel::<()>();
     thread::spawn(move || {
         if waiting.recv_timeout(DEADLINE) == Err(mpsc::RecvTimeoutError::Timeout) {

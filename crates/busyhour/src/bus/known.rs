@@ -1,0 +1,190 @@
+use super::{
+    Event, Origin,
+    answers::Answers,
+    fold::{Basis, Folded, Folding},
+    panics::Panics,
+    table::Seen,
+};
+use std::{cell::Cell, mem, sync::Arc};
+
+/// What was found out with no lock held, for a try under the lock.
+///
+/// A try that needs to know more leaves a note here and the lock; then the
+/// user's code says it, and the next try looks whether it is still right.
+pub(super) struct Known<E: Event> {
+    /// Where the key is in the table.
+    pub(super) seen: Seen,
+    pub(super) answers: Answers<E>,
+    fold: Fold<E>,
+    matched: Option<Matched<E>>,
+    /// What is no longer right, until no lock is held.
+    outdated: Outdated<E>,
+    /// How often the user's code changed a topic while it was asked.
+    disturbed: u32,
+}
+
+enum Fold<E: Event> {
+    Nothing,
+    Wanted(Basis<E>),
+    Done(Folded<E>),
+}
+
+/// Whether an event that is cached is one of those to be cleared.
+struct Matched<E: Event> {
+    event: Arc<E>,
+    is_wanted: Option<bool>,
+}
+
+struct Outdated<E: Event> {
+    folds: Vec<Fold<E>>,
+    events: Vec<Arc<E>>,
+}
+
+impl<E: Event> Drop for Known<E> {
+    fn drop(&mut self) {
+        let mut panics = Panics::default();
+        panics.drop(mem::replace(&mut self.fold, Fold::Nothing));
+        panics.drop(self.matched.take());
+        self.outdated.drop_all(&mut panics);
+        panics.drop(mem::replace(&mut self.answers, Answers::new()));
+    }
+}
+
+impl<E: Event> Outdated<E> {
+    fn drop_all(&mut self, panics: &mut Panics) {
+        for fold in self.folds.drain(..) {
+            panics.drop(fold);
+        }
+        for event in self.events.drain(..) {
+            panics.drop(event);
+        }
+    }
+}
+
+/// What a node does to its part of a fold.
+pub(super) enum Part<'a, E> {
+    Says(Origin, &'a E),
+    Withdraws(Origin),
+}
+
+impl<E: Event> Known<E> {
+    #[inline(always)]
+    pub(super) const fn new() -> Self {
+        Self {
+            seen: Seen::NOTHING,
+            answers: Answers::new(),
+            fold: Fold::Nothing,
+            matched: None,
+            outdated: Outdated {
+                folds: Vec::new(),
+                events: Vec::new(),
+            },
+            disturbed: 0,
+        }
+    }
+
+    /// What was folded from this; `None` when it is to be folded first.
+    pub(super) fn folded(&mut self, basis: Basis<E>) -> Option<&Folded<E>> {
+        let is_done = matches!(&self.fold, Fold::Done(folded) if folded.is_from(&basis));
+        if !is_done {
+            let wanted = Fold::Wanted(basis);
+            let outdated = mem::replace(&mut self.fold, wanted);
+            self.outdated.folds.push(outdated);
+            return None;
+        }
+        self.last_folded()
+    }
+
+    fn last_folded(&self) -> Option<&Folded<E>> {
+        match &self.fold {
+            Fold::Done(folded) => Some(folded),
+            Fold::Nothing | Fold::Wanted(_) => None,
+        }
+    }
+
+    /// Hands out what was folded.
+    pub(super) fn take_folded(&mut self) -> Option<Folded<E>> {
+        match mem::replace(&mut self.fold, Fold::Nothing) {
+            Fold::Done(folded) => Some(folded),
+            Fold::Nothing | Fold::Wanted(_) => None,
+        }
+    }
+
+    /// Whether this event, the last of its key, is to be cleared; `None` when
+    /// that is to be asked first.
+    pub(super) fn matches(&mut self, event: Arc<E>) -> Option<bool> {
+        let known = self.matched.as_ref();
+        let known = known.filter(|it| Arc::ptr_eq(&it.event, &event));
+        let is_wanted = known.and_then(|matched| matched.is_wanted);
+        let matched = Matched { event, is_wanted };
+        if let Some(outdated) = self.matched.replace(matched) {
+            self.outdated.events.push(outdated.event);
+        }
+        is_wanted
+    }
+
+    /// Runs the user's code for whatever the last try wanted to know. No lock
+    /// may be held.
+    pub(super) fn find_out(
+        &mut self,
+        folding: Option<&Folding<E>>,
+        (key, event): (&E::Key, Option<&E>),
+        part: Option<Part<'_, E>>,
+        is_wanted: Option<&dyn Fn(&E) -> bool>,
+    ) {
+        if let (Some(matched), Some(is_wanted)) = (&mut self.matched, is_wanted)
+            && matched.is_wanted.is_none()
+        {
+            matched.is_wanted = Some(is_wanted(&matched.event));
+        }
+        self.fold_as_wanted(folding, part);
+        let folded = match &self.fold {
+            Fold::Done(folded) => folded.event.as_deref(),
+            Fold::Nothing | Fold::Wanted(_) => None,
+        };
+        self.answers.answer(key, folded.or(event));
+    }
+
+    /// Runs `ask`, which runs the user's code after a try in vain. Panics where
+    /// that code changes a topic every time: the answer would never be right.
+    pub(super) fn ask(&mut self, ask: impl FnOnce(&mut Self)) {
+        let before = CHANGES.get();
+        ask(self);
+        self.disturbed += u32::from(CHANGES.get() != before);
+        assert!(
+            self.disturbed < DISTURBED_MAX,
+            "a key, a filter or a fold that changes its topic whenever it is asked can never be answered"
+        );
+    }
+
+    fn fold_as_wanted(&mut self, folding: Option<&Folding<E>>, part: Option<Part<'_, E>>) {
+        let Some((folding, part)) = folding.zip(part) else {
+            return;
+        };
+        let basis = match mem::replace(&mut self.fold, Fold::Nothing) {
+            Fold::Wanted(basis) => basis,
+            other => {
+                self.fold = other;
+                return;
+            }
+        };
+        self.fold = Fold::Done(match part {
+            Part::Says(origin, event) => folding.join(basis, (origin, event)),
+            Part::Withdraws(origin) => folding.part(basis, origin),
+        });
+        // What was said of an earlier state is not said of this one.
+        self.answers = Answers::new();
+    }
+}
+
+/// Takes note that this thread has changed a topic. Where it does so within the
+/// user's code, what that code is asked about may change with every question.
+#[inline(always)]
+pub(super) fn note_change() {
+    CHANGES.set(CHANGES.get().wrapping_add(1));
+}
+
+thread_local!(static CHANGES: Cell<u64> = const { Cell::new(0) });
+
+/// The changes of other threads are no reason to give up, only a thread's own.
+const DISTURBED_MAX: u32 = 16;

@@ -1,0 +1,103 @@
+//! How subscribers come, go, and are brought up to date.
+
+use super::*;
+
+impl<E: Event> Shard<E> {
+    pub(in crate::bus) fn add(&self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
+        self.state.lock().listeners.add(subscriber, lag);
+    }
+
+    pub(in crate::bus) fn remove(&self, subscriber: &Arc<Subscriber<E>>) {
+        let mut state = self.state.lock();
+        let removed = state.listeners.remove(subscriber);
+        let swept = self.bury(&mut state);
+        drop(state);
+        drop((removed, swept));
+    }
+
+    /// Fills the batch with everything of this shard that the subscriber has
+    /// not heard, and makes it a follower.
+    ///
+    /// What was offered before it began to lag is in its mailbox, so that goes
+    /// first; what changed since comes from the cache; what changes later will
+    /// be offered again. The lock makes the three meet without a gap.
+    pub(in crate::bus) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) {
+        let Some((lag, changes, speakers)) = self.follow(subscriber, batch) else {
+            return;
+        };
+        if lag.lost > 0 {
+            batch.push(Item::Lost(lag.lost), None);
+        }
+        for change in in_order(changes) {
+            let speaker = speakers.get(&change.version()).copied();
+            if let Some(item) = subscriber.item_of(change, lag) {
+                batch.push(item, speaker);
+            }
+        }
+    }
+
+    fn follow(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) -> Option<Missed<E>> {
+        let mut known = Known::new();
+        loop {
+            if let Some((hash, key)) = subscriber.key() {
+                self.look(hash, key, &mut known);
+            }
+            let mut state = self.state.lock();
+            let place = match subscriber.key() {
+                Some((hash, _)) => self.place(&state, hash, &known),
+                None => Ok(None),
+            };
+            let Ok(place) = place else { continue };
+            subscriber.mailbox().take_all(batch);
+            let lag = state.listeners.follow(subscriber)?;
+            let changes = self.changes_for(&mut state, subscriber, place, lag.since);
+            state.listeners.count_delivered(changes.len());
+            let speakers = state.speakers_of(&changes);
+            let swept = self.bury(&mut state);
+            drop(state);
+            drop(swept);
+            return Some((lag, changes, speakers));
+        }
+    }
+
+    fn changes_for(
+        &self,
+        state: &mut State<E>,
+        subscriber: &Subscriber<E>,
+        place: Option<Place>,
+        since: u64,
+    ) -> Vec<Change<E>> {
+        let Some((table, writer)) = self.cache(state) else {
+            return Vec::new();
+        };
+        if subscriber.key().is_none() {
+            return table.changes_since(writer, since);
+        }
+        let change = place.and_then(|place| table.change_at(writer, place, since));
+        Vec::from_iter(change)
+    }
+
+    /// Removes what was kept for laggards, once there is none.
+    fn bury(&self, state: &mut State<E>) -> (Swept<E>, Option<Box<Nodes<E>>>) {
+        if state.listeners.newest_lag() > 0 {
+            return (None, None);
+        }
+        let mut nodes = state.nodes.take();
+        let mut swept = None;
+        if let Some((table, writer)) = self.cache(state) {
+            table.bury(writer, |version| {
+                if let Some(nodes) = &mut nodes {
+                    nodes.speakers.forget(version);
+                }
+            });
+            swept = writer.sweep();
+        }
+        let empty = nodes.take_if(|nodes| nodes.is_empty());
+        state.nodes = nodes;
+        (swept, empty)
+    }
+}
+
+/// How far a subscriber lagged, what changed since, and which other nodes made
+/// which of the changes.
+type Missed<E> = (Lag, Vec<Change<E>>, BTreeMap<u64, Origin>);

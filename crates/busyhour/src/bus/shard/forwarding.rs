@@ -1,0 +1,75 @@
+//! The way of a shard's changes to the topics that its topic is forwarded to.
+
+use super::*;
+
+impl<E: Event> Shard<E> {
+    /// Forwards what is cached, and from now on every change.
+    pub(in crate::bus) fn add_forward(
+        &self,
+        topic: &Hub<E>,
+        to: &Arc<Hub<E>>,
+        tally: &mut Tally<E>,
+    ) {
+        let mut state = self.state.lock();
+        let cache = self.cache(&mut state);
+        let cached = cache.map(|(table, writer)| table.changes_since(writer, 0));
+        let (mut live, cleared): (Vec<_>, Vec<_>) = cached
+            .unwrap_or_default()
+            .into_iter()
+            .partition(|change| !change.is_cleared());
+        live.sort_unstable_by_key(Change::version);
+        for change in live {
+            let speaker = state.speaker(change.version()).unwrap_or(topic.local());
+            let item = Item::Event(change.event);
+            let to = Arc::clone(to);
+            state.outbox.push(Parcel { to, item, speaker });
+        }
+        state.forwards.push(Arc::clone(to));
+        drop(state);
+        drop_each(cleared);
+        self.serve_outbox(tally);
+    }
+
+    pub(in crate::bus) fn remove_forward(&self, to: &Arc<Hub<E>>) {
+        let mut state = self.state.lock();
+        let (gone, kept): (Vec<_>, _) = mem::take(&mut state.forwards)
+            .into_iter()
+            .partition(|topic| Arc::ptr_eq(topic, to));
+        state.forwards = kept;
+        drop(state);
+        drop(gone);
+    }
+
+    /// Hands over what is to be forwarded, unless another thread does, or
+    /// this one further up its stack.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn serve_outbox(&self, tally: &mut Tally<E>) {
+        let mut panics = Panics::default();
+        let mut serves = false;
+        loop {
+            let parcels = self.state.lock().outbox.take(&mut serves);
+            let Some(parcels) = parcels else { break };
+            for parcel in parcels {
+                parcel.hand_over(tally, &mut panics);
+            }
+        }
+        let mut patience = PATIENCE;
+        while patience > 0 && self.state.lock().outbox.is_long() {
+            thread::yield_now();
+            patience -= 1;
+        }
+    }
+}
+
+/// Drops events one by one, so that one that panics takes no other along.
+fn drop_each<E>(changes: Vec<Change<E>>) {
+    let mut panics = Panics::default();
+    for change in changes {
+        panics.drop(change);
+    }
+}
+
+/// How often a publisher offers its processor to a thread that forwards more
+/// slowly than others publish.
+const PATIENCE: u32 = 1024;

@@ -1,0 +1,154 @@
+//! What can be asked of a shard.
+
+use super::*;
+
+impl<E: Event> Shard<E> {
+    /// The keys of which a node has a state, in the order it was first heard
+    /// of or, where nothing is folded, of the last events.
+    pub(in crate::bus) fn keys_of(&self, topic: &Hub<E>, origin: Origin) -> Vec<E::Key> {
+        if topic.folding().is_none() {
+            return self.keys_said_by(topic, origin);
+        }
+        let state = self.state.lock();
+        let nodes = state.nodes.as_ref();
+        let parts = nodes.map(|nodes| nodes.parts.with_part_of(origin));
+        drop(state);
+        let parts = parts.unwrap_or_default();
+        let own = parts.iter().filter_map(|parts| part(parts, origin));
+        own.map(|event| event.key().clone()).collect()
+    }
+
+    fn keys_said_by(&self, topic: &Hub<E>, origin: Origin) -> Vec<E::Key> {
+        let mut state = self.state.lock();
+        let Some((table, writer)) = self.cache(&mut state) else {
+            return Vec::new();
+        };
+        let changes = table.changes_since(writer, 0);
+        let speakers = state.speakers_of(&changes);
+        drop(state);
+        let changes = in_order(changes);
+        let said = changes.filter(|change| {
+            let speaker = speakers.get(&change.version()).copied();
+            !change.is_cleared() && speaker.unwrap_or(topic.local()) == origin
+        });
+        said.map(|change| change.event.key().clone()).collect()
+    }
+
+    /// The keys whose last event is wanted, in the order of those.
+    pub(in crate::bus) fn keys_where(&self, is_wanted: &dyn Fn(&E) -> bool) -> Vec<E::Key> {
+        let changes = in_order(self.all_changes());
+        let wanted = changes.filter(|change| !change.is_cleared() && is_wanted(&change.event));
+        wanted.map(|change| change.event.key().clone()).collect()
+    }
+
+    fn all_changes(&self) -> Vec<Change<E>> {
+        let mut state = self.state.lock();
+        let cache = self.cache(&mut state);
+        let changes = cache.map(|(table, writer)| table.changes_since(writer, 0));
+        changes.unwrap_or_default()
+    }
+
+    /// Who spoke last of the key, if it has a last value.
+    pub(in crate::bus) fn origin_of(&self, topic: &Hub<E>, key: (u64, &E::Key)) -> Option<Origin> {
+        self.with_place(key, |state, place| {
+            let place = place.filter(Place::is_live)?;
+            Some(state.speaker(place.version()).unwrap_or(topic.local()))
+        })
+    }
+
+    /// What one node says of the key.
+    pub(in crate::bus) fn get_from(
+        &self,
+        topic: &Hub<E>,
+        key: (u64, &E::Key),
+        origin: Origin,
+    ) -> Option<E> {
+        let folds = topic.folding().is_some();
+        let said = self.with_place(key, |state, place| {
+            let place = place.filter(Place::is_live)?;
+            if let Some(parts) = state.parts_of(place).filter(|_| folds) {
+                return Some(Said::Parts(parts));
+            }
+            let speaker = state.speaker(place.version()).unwrap_or(topic.local());
+            let is_said = if folds { topic.local() } else { speaker } == origin;
+            let (table, writer) = self.cache(state)?;
+            let event = table.event(writer, place).filter(|_| is_said)?;
+            Some(Said::Event(event))
+        });
+        match said? {
+            Said::Parts(parts) => part(&parts, origin).cloned(),
+            Said::Event(event) => Some(E::clone(&event)),
+        }
+    }
+
+    #[inline]
+    pub(in crate::bus) fn get(&self, hash: u64, key: &E::Key) -> Option<E> {
+        let table = self.table.as_ref()?;
+        table.prefetch(hash);
+        pinned(|pin| table.get(hash, key, pin))
+    }
+
+    /// Keys with a last value.
+    pub(in crate::bus) fn len(&self) -> usize {
+        self.state.lock().writer.as_ref().map_or(0, Writer::len)
+    }
+
+    /// Appends the last events, oldest change first.
+    pub(in crate::bus) fn snapshot(&self, events: &mut Vec<E>) {
+        let live = in_order(self.all_changes()).filter(|change| !change.is_cleared());
+        events.extend(live.map(|change| E::clone(&change.event)));
+    }
+
+    /// Whether somebody might want an event of this key.
+    pub(in crate::bus) fn want(&self, hash: u64, key: &E::Key) -> bool {
+        let state = self.state.lock();
+        if state.listeners.want_any_key() {
+            return true;
+        }
+        let keys = state.listeners.keys_of(hash);
+        let forwards = state.forwards.clone();
+        drop(state);
+        keys.iter().any(|other| **other == *key)
+            || forwards.iter().any(|topic| topic.would_keep(key))
+    }
+
+    /// The key that subscriptions to it share, if there is one already.
+    pub(in crate::bus) fn shared_key(&self, hash: u64, key: E::Key) -> Arc<E::Key> {
+        let keys = self.state.lock().listeners.keys_of(hash);
+        let shared = keys.into_iter().find(|other| **other == key);
+        shared.unwrap_or_else(|| Arc::new(key))
+    }
+
+    /// Drops what was replaced and that nobody reads any more.
+    pub(in crate::bus) fn sweep(&self) {
+        let swept = self.state.lock().writer.as_mut().map(Writer::sweep_all);
+        drop(swept);
+    }
+
+    /// Names the subscriber for whom most is waiting, with how much that is.
+    pub(in crate::bus) fn slowest(&self) -> Option<(u64, String)> {
+        let state = self.state.lock();
+        let slowest = Arc::clone(state.listeners.slowest()?);
+        drop(state);
+        Some((slowest.mailbox().len() as u64, slowest.name().into()))
+    }
+
+    pub(in crate::bus) fn stats(&self) -> ShardStats {
+        let state = self.state.lock();
+        let writer = state.writer.as_ref();
+        ShardStats {
+            counts: state.listeners.counts(),
+            published: state.published,
+            refused: state.refused,
+            cached_count: writer.map_or(0, |writer| writer.len() as u64),
+            lagging_count: state.listeners.laggard_count() as u64,
+            retired_count: writer.map_or(0, |writer| writer.retired_len() as u64),
+        }
+    }
+}
+
+/// What one node, or all, say of a key.
+enum Said<E> {
+    Parts(Parts<E>),
+    Event(Arc<E>),
+}

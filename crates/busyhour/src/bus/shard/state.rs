@@ -1,0 +1,111 @@
+//! What the holder of a shard's lock does in a few steps.
+
+use super::*;
+
+impl<E: Event> State<E> {
+    #[inline(always)]
+    pub(super) fn place(&self, hash: u64) -> listener::Place {
+        listener::Place {
+            shard: self.index,
+            hash,
+            version: self.writer.as_ref().map_or(0, Writer::version),
+        }
+    }
+
+    /// What keeps the change from being made now: an open question, or a
+    /// subscriber without room.
+    #[inline(always)]
+    pub(super) fn obstacle(
+        &self,
+        hash: u64,
+        change: &listener::Change<'_, E>,
+        how: How,
+        known: &mut Known<E>,
+    ) -> Option<Tried<E>> {
+        if self.listeners.may_ask() && !self.listeners.ask(hash, change, &mut known.answers) {
+            return Some(Tried::Unknown);
+        }
+        if how.may_wait && self.listeners.may_be_full() {
+            let full = self.listeners.find_full(hash, change, &known.answers);
+            return full.map(Tried::Full);
+        }
+        None
+    }
+
+    /// Puts the change on its way to the topics this one is forwarded to;
+    /// whether there are any.
+    #[inline(always)]
+    pub(super) fn forward(
+        &mut self,
+        topic: &Hub<E>,
+        change: &listener::Change<'_, E>,
+        speaker: Option<Origin>,
+    ) -> bool {
+        let speaker = speaker.unwrap_or(topic.local());
+        for to in &self.forwards {
+            let (to, item) = (Arc::clone(to), change.to_item());
+            self.outbox.push(Parcel { to, item, speaker });
+        }
+        !self.forwards.is_empty()
+    }
+
+    /// What is said of the key, if another node has spoken of it.
+    pub(super) fn parts_of(&self, place: Place) -> Option<Parts<E>> {
+        self.nodes.as_ref()?.parts.of(place.born).cloned()
+    }
+
+    /// Takes note of what the nodes say; returns what they said before.
+    pub(super) fn set_parts(
+        &mut self,
+        born: u64,
+        parts: &Parts<E>,
+        local: Origin,
+    ) -> Option<Parts<E>> {
+        let nodes = self.nodes.get_or_insert_default();
+        match parts.iter().all(|(origin, _)| *origin == local) {
+            true => nodes.parts.remove(born),
+            false => nodes.parts.set(born, Arc::clone(parts)),
+        }
+    }
+
+    /// Forgets who made a change that another one follows.
+    pub(super) fn forget_change(&mut self, last: Option<u64>) {
+        if let (Some(nodes), Some(version)) = (&mut self.nodes, last) {
+            nodes.speakers.forget(version);
+        }
+    }
+
+    /// The other node that made the change.
+    pub(super) fn speaker(&self, version: u64) -> Option<Origin> {
+        self.nodes.as_ref()?.speakers.of(version)
+    }
+
+    /// Who made those of the changes that other nodes made, by version.
+    pub(super) fn speakers_of(&self, changes: &[Change<E>]) -> BTreeMap<u64, Origin> {
+        if self.nodes.is_none() {
+            return BTreeMap::new();
+        }
+        let spoken = |version| Some((version, self.speaker(version)?));
+        changes
+            .iter()
+            .map(Change::version)
+            .filter_map(spoken)
+            .collect()
+    }
+
+    /// What is to be taken away of a key when a node has nothing more to say.
+    pub(super) fn withdrawal(&self, topic: &Hub<E>, place: Place, how: How) -> Withdrawal<E> {
+        let Some(folding) = topic.folding() else {
+            return Withdrawal::OfKey;
+        };
+        let origin = how.part().unwrap_or(folding.local);
+        match self.parts_of(place) {
+            None if origin == folding.local => Withdrawal::OfKey,
+            Some(parts) if part(&parts, origin).is_some() => Withdrawal::OfPart(Basis {
+                parts: Some(parts),
+                local: None,
+            }),
+            _ => Withdrawal::Unchanged,
+        }
+    }
+}
