@@ -1,7 +1,7 @@
+use super::held::isolate;
 use crate::{
     clock::Instant,
     sync::atomic::{AtomicU64, Ordering, fence},
-    task::isolate,
 };
 use std::{fmt, sync::OnceLock};
 

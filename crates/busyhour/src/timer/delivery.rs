@@ -1,6 +1,7 @@
 use super::{
     again::Again,
     handle::TimerHandle,
+    held,
     record::{Repeat, Work},
     running,
     service::Service,
@@ -63,6 +64,7 @@ impl Delivery {
     /// Calls the callback: what the timer does next, or what is left of its
     /// work to drop, and the panic that the call ended with.
     fn call(&self, work: Work) -> (Result<Again, Work>, Option<Payload>) {
+        held::assert_none();
         match work {
             Work::Once { task, executor } => {
                 debug_assert!(executor.is_none(), "the driver took it for the delivery");

@@ -4,6 +4,7 @@ use super::{
     again::Again,
     delivery::Delivery,
     handle::TimerHandle,
+    held::isolate,
     record::{Phase, REFUSED_RETRY, Record, Work, panics},
     running,
     service::{BATCH, Service},
@@ -13,7 +14,7 @@ use crate::{
     clock::Instant,
     pool::current_entity,
     sync::CachePadded,
-    task::{Executor, Reason, Rejected, Task, isolate},
+    task::{Executor, Reason, Rejected, Task},
 };
 use std::{
     sync::{Arc, TryLockError},

@@ -16,6 +16,7 @@ mod builder;
 mod handle;
 mod service;
 mod shard;
+mod held;
 mod record;
 mod again;
 mod due;

@@ -1,4 +1,5 @@
 use super::{
+    held::isolate,
     labels::LabelIndex,
     rule::{Next, Rule},
     slack::coalesce,
@@ -6,7 +7,7 @@ use super::{
 use crate::{
     clock::Instant,
     pool::Entity,
-    task::{Executor, Task, isolate},
+    task::{Executor, Task},
 };
 use std::{mem, sync::Arc, task::Waker, time::Duration};
 

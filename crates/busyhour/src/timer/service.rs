@@ -1,6 +1,7 @@
 use super::{
     alarm::Alarm,
     handle::{Cancel, TimerHandle},
+    held,
     record::{Phase, Record, Work, panics},
     report,
     running::{self, Waits},
@@ -209,6 +210,7 @@ impl Service {
         let Some(shard) = self.shard_of(handle) else {
             return false;
         };
+        held::assert_none();
         // Cloned before the lock and dropped after it: both are the user's code.
         let mut waker = waker.clone();
         let mut state = shard.lock();

@@ -1,6 +1,7 @@
 use super::{
     again::Again,
     alarm::Alarm,
+    held::Held,
     labels::{LabelIndex, Labels},
     members::Members,
     queue::Queue,
@@ -11,7 +12,7 @@ use crate::{
     clock::Instant,
     stats::TimerStats,
     sync::{
-        Condvar, Mutex, MutexGuard,
+        Condvar, Mutex,
         atomic::{AtomicU64, Ordering},
         lock,
     },
@@ -69,8 +70,8 @@ impl Shard {
     }
 
     /// Locks the shard to look at it.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    pub(super) fn lock(&self) -> Held<'_> {
+        Held::new(lock(&self.state))
     }
 
     /// Changes the shard under its lock, publishes its next deadline, and
@@ -99,7 +100,7 @@ impl Shard {
     /// Waits until the timer is not running any more. A periodic one must have
     /// been stopped.
     pub(super) fn await_end(&self, timer: Handle) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while state.mark_awaited(timer) {
             state = self
                 .ended

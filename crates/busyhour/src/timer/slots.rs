@@ -1,5 +1,5 @@
 use super::entry::{Entry, Liveness};
-use std::{fmt, iter, mem::MaybeUninit, num::NonZero};
+use std::{fmt, iter, mem::MaybeUninit, num::NonZero, slice};
 
 /// Names one timer of a [`Queue`](super::Queue) as long as it is there.
 ///
@@ -399,16 +399,30 @@ fn boxed_array<E>(elements: impl Iterator<Item = E>) -> Box<[E; CHUNK_SLOTS]> {
 
 impl<T> Drop for Chunk<T> {
     fn drop(&mut self) {
-        if !std::mem::needs_drop::<T>() {
-            return;
+        if std::mem::needs_drop::<T>() {
+            Values(self.slots.iter_mut()).drop_all();
         }
-        for slot in self.slots.iter_mut() {
+    }
+}
+
+/// Values to drop. A drop that panics does not keep the others from being dropped.
+struct Values<'a, T>(slice::IterMut<'a, Slot<T>>);
+
+impl<T> Values<'_, T> {
+    fn drop_all(&mut self) {
+        for slot in &mut self.0 {
             if slot.claimed.take().is_some() {
                 // SAFETY: the slot was claimed, which says that the value is
                 // there; it has just been marked as vacant.
                 unsafe { slot.value.assume_init_drop() };
             }
         }
+    }
+}
+
+impl<T> Drop for Values<'_, T> {
+    fn drop(&mut self) {
+        self.drop_all();
     }
 }
 

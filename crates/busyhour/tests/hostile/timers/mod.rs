@@ -2,6 +2,7 @@
 
 mod drops;
 mod executors;
+mod queue;
 mod waiting;
 mod wakers;
 

@@ -1,0 +1,75 @@
+//! Checks in debug builds that a thread holds no shard's lock while it calls
+//! code of the user's.
+
+use super::shard::State;
+use crate::{
+    sync::{MutexGuard, thread_local},
+    task,
+};
+use std::{
+    cell::Cell,
+    ops::{Deref, DerefMut},
+};
+
+thread_local! {
+    // The shards that this thread has locked; counted in debug builds only.
+    // The model checker's macro knows no constant initialiser.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static HELD: Cell<u32> = Cell::new(0);
+}
+
+/// A shard's state under its lock.
+pub(super) struct Held<'a>(MutexGuard<'a, State>);
+
+impl<'a> Held<'a> {
+    pub(super) fn new(state: MutexGuard<'a, State>) -> Self {
+        change_count(1);
+        Self(state)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        change_count(-1);
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = State;
+
+    #[inline]
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl DerefMut for Held<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.0
+    }
+}
+
+/// Says that code of the user's is called next.
+#[inline]
+pub(super) fn assert_none() {
+    debug_assert_eq!(
+        HELD.with(Cell::get),
+        0,
+        "the user's code runs under no lock"
+    );
+}
+
+/// Runs code of the user's; `None` if it panicked.
+#[inline]
+pub(super) fn isolate<R>(foreign: impl FnOnce() -> R) -> Option<R> {
+    assert_none();
+    task::isolate(foreign)
+}
+
+#[inline]
+fn change_count(by: i32) {
+    if cfg!(debug_assertions) {
+        HELD.with(|held| held.set(held.get().wrapping_add_signed(by)));
+    }
+}
