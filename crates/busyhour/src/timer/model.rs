@@ -3,7 +3,8 @@
 
 use super::{
     handle::{Cancel, TimerHandle},
-    record::Work,
+    record::{Repeat, Work},
+    rule::Rule,
     service::{Add, Service},
 };
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     task::{Executor, Rejected, Task},
 };
 use loom::thread;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// An executor whose tasks the model runs when it wants to.
 #[derive(Default)]
@@ -45,6 +46,14 @@ impl Hand {
 struct Trace {
     begun: AtomicUsize,
     ended: AtomicUsize,
+}
+
+struct CountsDrop(Arc<Trace>);
+
+impl Drop for CountsDrop {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 struct World {
@@ -76,6 +85,22 @@ impl World {
             executor: Some(executor),
         };
         add(&self.service, 0, work)
+    }
+
+    /// A periodic timer whose callback counts its own drop as an end.
+    fn add_periodic(&self) -> TimerHandle {
+        let held = CountsDrop(Arc::clone(&self.trace));
+        let repeat = Repeat {
+            run: Box::new(move || {
+                held.0.begun.fetch_add(1, Ordering::SeqCst);
+                Duration::from_secs(1)
+            }),
+            executor: Arc::clone(&self.hand) as _,
+            rule: Rule::Told,
+            due: Instant::ZERO,
+            slack: Duration::ZERO,
+        };
+        add(&self.service, 0, Work::Repeat(Box::new(repeat)))
     }
 
     /// Cancels and waits, and checks what that promises then and ever after.
@@ -135,6 +160,22 @@ fn loom_timer_cancelled_while_it_is_delivered_never_runs_later() {
             hand.run_one();
         });
         world.cancel_and_check(timer, driver);
+    });
+}
+
+#[test]
+fn loom_timer_cancelled_and_waited_has_dropped_its_captures() {
+    model(|| {
+        let world = World::new();
+        let timer = world.add_periodic();
+        assert_eq!(world.service.run_due(Instant::ZERO), 1);
+        let hand = Arc::clone(&world.hand);
+        let worker = thread::spawn(move || hand.run_one());
+        let outcome = world.service.cancel_and_wait(&timer);
+        assert_ne!(outcome, Cancel::Running, "nobody else waits");
+        let dropped = world.trace.ended.load(Ordering::SeqCst);
+        assert_eq!(dropped, 1, "the captures outlive a cancel that waited");
+        worker.join().unwrap();
     });
 }
 
