@@ -5,6 +5,8 @@
 #![deny(missing_docs)]
 #![deny(rustdoc::broken_intra_doc_links)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
+// Examples are copied: each compiles without a warning.
+#![doc(test(attr(deny(warnings))))]
 
 mod console;
 pub mod proto;

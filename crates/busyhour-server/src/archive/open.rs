@@ -31,7 +31,7 @@ use std::{
 /// # Examples
 ///
 /// ```no_run
-/// use busyhour::{buffer::BufferPool, clock::UnixTime};
+/// use busyhour::buffer::BufferPool;
 /// use busyhour_server::archive::{Archive, Window};
 /// use std::time::Duration;
 ///

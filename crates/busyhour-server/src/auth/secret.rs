@@ -26,7 +26,7 @@ impl Secret {
     /// be used. The password itself need not be kept.
     ///
     /// ```
-    /// use busyhour_server::auth::{Algorithm, HexDigest, Secret};
+    /// use busyhour_server::auth::{Algorithm, Secret};
     /// let ha1 = Algorithm::Md5.hash(&[b"alice", b"example.org", b"wonder"]);
     /// let secret = Secret::hashed([(Algorithm::Md5, ha1)]);
     /// assert!(secret.works_with(Algorithm::Md5));

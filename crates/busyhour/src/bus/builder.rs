@@ -117,8 +117,8 @@ impl<E: Event> TopicBuilder<E> {
     ///         count: parts.iter().map(|(_, calls)| calls.count).sum(),
     ///     })
     ///     .build();
-    /// calls.publish(Calls { line: 7, count: 2 });
-    /// calls.publish_from(Origin(2), Calls { line: 7, count: 3 });
+    /// _ = calls.publish(Calls { line: 7, count: 2 });
+    /// _ = calls.publish_from(Origin(2), Calls { line: 7, count: 3 });
     /// assert_eq!(calls.get(&7).unwrap().count, 5);
     /// let _ = calls.forget_origin(Origin(2));
     /// assert_eq!(calls.get(&7).unwrap().count, 2);
@@ -159,8 +159,8 @@ impl<E: Event> TopicBuilder<E> {
     ///         to_others.send(tick.0).unwrap();
     ///     }
     /// });
-    /// ticks.publish(Tick(7));
-    /// ticks.publish_from(Origin(2), Tick(8));
+    /// _ = ticks.publish(Tick(7));
+    /// _ = ticks.publish_from(Origin(2), Tick(8));
     /// assert_eq!(passed_on.try_iter().collect::<Vec<_>>(), [7]);
     /// assert_eq!(ticks.origin_of(&8), Some(Origin(2)));
     /// ```

@@ -38,7 +38,7 @@
 //!
 //! let states = Topic::builder("device-state").cached().build();
 //! let device = Name::new("SIP/door");
-//! states.publish(DeviceState { device: device.clone(), in_use: true });
+//! _ = states.publish(DeviceState { device: device.clone(), in_use: true });
 //!
 //! let (sender, receiver) = mpsc::channel();
 //! let watcher = states.subscribe().key(device.clone()).replay().start(move |delivery| {
@@ -46,7 +46,7 @@
 //!         sender.send(state.in_use).unwrap();
 //!     }
 //! });
-//! states.publish(DeviceState { device: device.clone(), in_use: false });
+//! _ = states.publish(DeviceState { device: device.clone(), in_use: false });
 //! assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [true, false]);
 //! assert!(!states.get(&device).unwrap().in_use);
 //! watcher.unsubscribe();
@@ -131,7 +131,8 @@ use std::hash::Hash;
 ///     fn key(&self) -> &u32 { &self.mailbox }
 /// }
 ///
-/// assert_eq!(*Waiting { mailbox: 7, messages: 2 }.key(), 7);
+/// let waiting = Waiting { mailbox: 7, messages: 2 };
+/// assert_eq!((waiting.key(), waiting.messages), (&7, 2));
 /// ```
 pub trait Event: Clone + Send + Sync + 'static {
     /// What the event is about: one last value is kept, and one order, per key.

@@ -28,8 +28,8 @@ type Rest<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
 ///     .otherwise(move |_| other.0.send(()).unwrap());
 /// let calls = Topic::builder("calls").build();
 /// let _router = calls.subscribe().start(router.into_callback());
-/// calls.publish(Call { line: 1, state: "ringing" });
-/// calls.publish(Call { line: 2, state: "up" });
+/// _ = calls.publish(Call { line: 1, state: "ringing" });
+/// _ = calls.publish(Call { line: 2, state: "up" });
 /// assert_eq!(ringing.1.try_recv(), Ok(1));
 /// assert_eq!(other.1.try_iter().count(), 1);
 /// ```

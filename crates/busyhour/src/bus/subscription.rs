@@ -164,7 +164,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     ///     }
     /// });
     /// for number in 0..100 {
-    ///     ticks.publish(Tick(number));
+    ///     _ = ticks.publish(Tick(number));
     /// }
     /// while !lanes.is_idle() {
     ///     std::thread::yield_now();
@@ -214,7 +214,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// # }
     ///
     /// let ticks = Topic::builder("ticks").cached().build();
-    /// ticks.publish(Tick(7));
+    /// _ = ticks.publish(Tick(7));
     /// let mut events = pin!(ticks.subscribe().replay().stream());
     /// let mut context = Context::from_waker(Waker::noop());
     /// let first = events.as_mut().poll_next(&mut context);

@@ -25,8 +25,8 @@ use std::{fmt, sync::Arc, time::Duration};
 /// }
 ///
 /// let loads = Topic::builder("load").cached().build();
-/// loads.publish(Load { line: 7, calls: 1 });
-/// loads.publish(Load { line: 7, calls: 2 });
+/// _ = loads.publish(Load { line: 7, calls: 1 });
+/// _ = loads.publish(Load { line: 7, calls: 2 });
 /// assert_eq!(loads.get(&7).unwrap().calls, 2);
 /// assert_eq!(loads.clear(&7).key_count, 1);
 /// assert!(loads.get(&7).is_none());
@@ -139,7 +139,7 @@ impl<E: Event> Topic<E> {
     /// let timers = Timers::builder().clock(clock.clone()).build();
     /// let bindings = Topic::builder("bindings").cached().expiring(&timers, &pool).build();
     ///
-    /// bindings.publish_for(Binding(7), Duration::from_secs(3600))?;
+    /// _ = bindings.publish_for(Binding(7), Duration::from_secs(3600))?;
     /// clock.as_virtual().unwrap().advance(Duration::from_secs(3600));
     /// timers.run_due(clock.now());
     /// while pool.step() {}
@@ -186,7 +186,7 @@ impl<E: Event> Topic<E> {
     /// # Examples
     ///
     /// ```
-    /// use busyhour::{bus::{Event, Topic}, pool::TaskPool, serializer::Serializer};
+    /// use busyhour::{bus::{Event, Topic}, pool::TaskPool};
     /// # #[derive(Clone)]
     /// # struct Tick(u32);
     /// # impl Event for Tick {
@@ -275,8 +275,8 @@ impl<E: Event> Topic<E> {
     /// let all = Topic::builder("all").cached().build();
     /// let _one = one.forward_to(&all)?;
     /// let _other = other.forward_to(&all)?;
-    /// one.publish(Tick(1));
-    /// other.publish(Tick(2));
+    /// _ = one.publish(Tick(1));
+    /// _ = other.publish(Tick(2));
     /// assert_eq!(all.len(), 2);
     /// assert!(all.forward_to(&one).is_err());
     /// # Ok::<(), busyhour::bus::ForwardError>(())

@@ -33,7 +33,7 @@ use super::{Event, Name};
 /// assert_eq!(Record::decode(&bytes, &Limits::default())?, record);
 ///
 /// let records = Topic::builder("records").cached().build();
-/// records.publish(record);
+/// _ = records.publish(record);
 /// assert_eq!(records.get(&"SIP/door".into()).unwrap().sort(), 7);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
