@@ -7,22 +7,23 @@ help: ## Show this list
 
 run: ## Build the server and start it with its embedded defaults
 	@scripts/install-deps.sh build
-	@cargo run --release --quiet --package busyhour-server -- serve
+	@echo "building the server: two to three minutes in a fresh clone"
+	@cargo run --profile quick --package busyhour-server -- serve
 
 test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
 	@scripts/install-deps.sh build test
 	@scripts/test.sh
 
 storm: ## The seed's load against a server that runs: 12,000 registrations in 60 s
-	@cargo run --release --quiet --package busyhour-server -- storm
+	@cargo run --profile quick --package busyhour-server -- storm
 
 peers: ## Install the peers that Debian has, and build every engine of the benchmarks
 	@scripts/install-deps.sh build peers
-	@cd bench && cargo run --quiet --package versus -- build && cargo run --quiet --package versus -- check
+	@cd bench && cargo run --package versus -- build && cargo run --package versus -- check
 
 bench: ## Every scenario at every size against every peer, within 18 minutes, and the page of it
-	@cd bench && { cargo run --quiet --package versus -- run all --rounds 3 --budget 18 --json target/record.json; \
-		status=$$?; cargo run --quiet --package versus -- report target/record.json; exit $$status; }
+	@cd bench && { cargo run --package versus -- run all --rounds 3 --budget 18 --json target/record.json; \
+		status=$$?; cargo run --package versus -- report target/record.json; exit $$status; }
 
 doc: ## Build the library's documentation
 	@cargo doc --workspace --no-deps

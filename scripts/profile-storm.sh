@@ -19,7 +19,8 @@ registrations=${1:-600}
 rate=${2:-20}
 auth=${3:-open}
 binary=${BUSYHOUR:-target/release/busyhour}
-[ -n "${BUSYHOUR:-}" ] || cargo build --quiet --release --package busyhour-server
+[ -n "${BUSYHOUR:-}" ] || CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none \
+  cargo build --release --package busyhour-server
 for tool in valgrind callgrind_control callgrind_annotate; do
   command -v "$tool" >/dev/null || { echo "$tool is missing: apt-get install valgrind" >&2; exit 1; }
 done
