@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Busyhour needs from Debian's packages, and only what is missing.
-# usage: scripts/install-deps.sh GROUP...     groups: build test peers
+# usage: scripts/install-deps.sh GROUP...     groups: build test peers fresh
 set -euo pipefail
 
 build=(build-essential pkg-config)
@@ -9,6 +9,7 @@ test=(sip-tester sipsak baresip-core linphone-cli twinkle-console faketime
 peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libboost-fiber-dev libtbb-dev libpcp3-dev
   libpcp-import1-dev redis-server nats-server kamailio kamailio-presence-modules
   pcp)
+fresh=(mmdebstrap debian-archive-keyring)
 
 packages=()
 for group in "$@"; do
@@ -16,7 +17,8 @@ for group in "$@"; do
     build) packages+=("${build[@]}") ;;
     test) packages+=("${test[@]}") ;;
     peers) packages+=("${peers[@]}") ;;
-    *) echo "install-deps: no group '$group'; the groups are: build test peers" >&2; exit 2 ;;
+    fresh) packages+=("${fresh[@]}") ;;
+    *) echo "install-deps: no group '$group'; the groups are: build test peers fresh" >&2; exit 2 ;;
   esac
 done
 
@@ -37,7 +39,13 @@ command -v apt-get >/dev/null || {
   exit 1
 }
 as_root=()
-[ "$(id -u)" = 0 ] || as_root=(sudo)
+if [ "$(id -u)" != 0 ]; then
+  command -v sudo >/dev/null || {
+    echo "install-deps: missing: ${missing[*]}; run this as root, or install sudo" >&2
+    exit 1
+  }
+  as_root=(sudo)
+fi
 echo "install-deps: installing ${missing[*]}"
 
 # The tests start the servers among the packages themselves, with their own settings. Where systemd is installed but does
@@ -50,7 +58,9 @@ if [ ! -d /run/systemd/system ]; then
   printf '#!/bin/sh\nexit 0\n' >"$stand_in/systemctl"
   chmod 755 "$stand_in/systemctl"
 fi
-"${as_root[@]}" apt-get update -qq
+# apt says itself what it downloads and installs: this can take a minute.
+"${as_root[@]}" apt-get update -q
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-  apt-get install -y -qq --no-install-recommends \
-  -o DPkg::Path="$stand_in:/usr/sbin:/usr/bin:/sbin:/bin" "${missing[@]}" >/dev/null
+  apt-get install -y -q --no-install-recommends -o Dpkg::Use-Pty=0 \
+  -o DPkg::Path="$stand_in:/usr/sbin:/usr/bin:/sbin:/bin" "${missing[@]}"
+echo "install-deps: installed ${#missing[@]} packages and what they need"

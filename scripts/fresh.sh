@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Tries the project on a machine that has never seen it: a clean Debian 12 in a temporary folder.
+# usage: scripts/fresh.sh [OPTION...]
+#
+#   --packages     only scripts/install-deps.sh, as root; `make test` does this
+#   --run          `make run` in a clone of HEAD, until the server says that it is ready
+#   --test         `make test` in that clone; more options after it: more steps. None means --run --test
+#   --user NAME    as this user, who has sudo (or as root, if NAME is root). Unless told: first root, then newcomer
+#   --mirror URL   the Debian mirror, if the one that apt uses here cannot be told from its settings
+#   --help         this text
+#
+# The package systemd is installed in the clean root but does not run, as in most containers and build machines.
+# The root resolves and downloads as this machine does (mirror, proxy, own certificates), and its Rust toolchain is the
+# one that `rustc` here belongs to, mounted read-only. Crates are downloaded anew.
+# It needs root (or sudo) and the right to mount. All mounts and processes are in namespaces of their own, which end with
+# the command; then the folder is removed. BUSYHOUR_FRESH is set for what runs inside.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+main() {
+  read_options "$@"
+  if [ -n "${BUSYHOUR_FRESH:-}" ]; then
+    echo "fresh: BUSYHOUR_FRESH=$BUSYHOUR_FRESH: this is such a root, in which install-deps.sh has just run; not repeated"
+    exit 0
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || fail "needs root to make a clean root; run it as root, or install sudo"
+    exec sudo env PATH="$PATH" RUSTUP_TOOLCHAIN="${RUSTUP_TOOLCHAIN:-}" FRESH_CARGO_HOME="$cargo_home" \
+      FRESH_SYSROOT="$(rustc --print sysroot)" "$0" "$@"
+  fi
+  if [ -z "${FRESH_INSIDE:-}" ]; then outside "$@"; else inside; fi
+}
+
+read_options() {
+  steps=() users=() mirror=""
+  cargo_home=${FRESH_CARGO_HOME:-${CARGO_HOME:-$HOME/.cargo}}
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --packages | --run | --test) steps+=("${1#--}") ;;
+      --user) users+=("${2:?"fresh: --user needs a name"}"); shift ;;
+      --mirror) mirror=${2:?"fresh: --mirror needs an address"}; shift ;;
+      --help | -h) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+      *) echo "fresh: no option '$1'; see scripts/fresh.sh --help" >&2; exit 2 ;;
+    esac
+    shift
+  done
+  [ ${#steps[@]} -gt 0 ] || steps=(run test)
+  [ ${#users[@]} -gt 0 ] || users=(root newcomer)
+}
+
+# In namespaces of their own, mounts and processes end when `inside` does, however it ends.
+outside() {
+  scripts/install-deps.sh fresh
+  sysroot=${FRESH_SYSROOT:-$(rustc --print sysroot)}
+  [ "$sysroot" != /usr ] || fail "the Rust toolchain lies in /usr; one of rustup's is needed, which can be mounted alone"
+  unshare --mount --pid --fork true 2>/dev/null || fail "may not mount here (CAP_SYS_ADMIN is missing, as in unprivileged \
+containers); run it on a machine that may, or set BUSYHOUR_FRESH=1 if this container is a clean root itself"
+  work=$(mktemp -d --tmpdir busyhour-fresh.XXXXXX)
+  trap 'rm -rf --one-file-system "$work"' EXIT
+  trap 'exit 130' INT TERM
+  chmod 755 "$work"
+  FRESH_INSIDE=$work FRESH_SYSROOT=$sysroot FRESH_CARGO_HOME=$cargo_home \
+    unshare --mount --propagation private --pid --fork --kill-child "$0" "${arguments[@]}"
+}
+
+inside() {
+  root=$FRESH_INSIDE/root
+  local begin=$SECONDS
+  make_root
+  mount_all
+  said "a clean root in $((SECONDS - begin)) s: Debian $(cat "$root/etc/debian_version"), systemd installed, not running"
+  local user step
+  for user in "${users[@]}"; do
+    for step in "${steps[@]}"; do
+      begin=$SECONDS
+      case "$step" in
+        packages) packages ;;
+        run) clone "$user"; as "$user" 'cd busyhour && exec bash -c "$1" -' "$(declare -f until_ready); until_ready" ;;
+        test) clone "$user"; as "$user" 'cd busyhour && exec make test' ;;
+      esac || fail "$step as $user FAILED after $((SECONDS - begin)) s"
+      said "$step as $user: ok in $((SECONDS - begin)) s"
+    done
+    [ "${steps[*]}" != packages ] || break
+  done
+}
+
+make_root() {
+  local debian security settings=$FRESH_INSIDE/apt.conf
+  debian=${mirror:-$(mirror_of Debian)}
+  security=$(mirror_of Debian-Security)
+  [ -n "$debian" ] || fail "apt knows no mirror of Debian here (run apt-get update); name one with --mirror URL"
+  # Proxies and the like.
+  apt-config dump | grep -E '^Acquire::(http|https|ftp|Retries)\b' >"$settings" || true
+  {
+    echo "deb $debian bookworm main"
+    echo "deb $debian bookworm-updates main"
+    [ -z "$security" ] || echo "deb $security bookworm-security main"
+  } >"$FRESH_INSIDE/sources.list"
+  said "making a clean root"
+  mmdebstrap --quiet --mode=root --variant=minbase --aptopt="$settings" --dpkgopt=force-unsafe-io \
+    --include=systemd,ca-certificates,git,make,sudo bookworm "$root" - <"$FRESH_INSIDE/sources.list"
+  cp /etc/resolv.conf /etc/hosts "$root/etc/"
+  if [ -d /usr/local/share/ca-certificates ]; then
+    cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
+    chroot "$root" update-ca-certificates >/dev/null 2>&1
+  fi
+}
+
+mirror_of() { # LABEL: the first address that apt here uses for it
+  apt-get indextargets --format '$(LABEL)|$(REPO_URI)' 'Created-By: Packages' | sed -n "s/^$1|//p" | sed -n 1p
+}
+
+mount_all() {
+  mount -t proc proc "$root/proc"
+  mount --rbind /sys "$root/sys"
+  mount --rbind /dev "$root/dev"
+  mkdir "$root/opt/rust"
+  mount --bind "$FRESH_SYSROOT" "$root/opt/rust"
+  mount -o remount,bind,ro "$root/opt/rust"
+}
+
+packages() {
+  mkdir -p "$root/opt/busyhour/scripts"
+  cp scripts/install-deps.sh "$root/opt/busyhour/scripts/"
+  as root '/opt/busyhour/scripts/install-deps.sh build test'
+}
+
+clone() { # USER: gets an account with sudo, and a clone of HEAD
+  local home=/root
+  if [ "$1" != root ]; then
+    home=/home/$1
+    [ -d "$root$home" ] || chroot "$root" useradd --create-home --shell /bin/bash "$1"
+    echo "$1 ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$1"
+  fi
+  [ ! -d "$root$home/busyhour" ] || return 0
+  [ -z "$(git_here status --porcelain --untracked-files=no)" ] || said "what is not committed is not in the clone"
+  git_here clone --quiet --no-local . "$root$home/busyhour"
+  git_here -C "$root$home/busyhour" checkout --quiet "$(git_here rev-parse HEAD)"
+  mkdir -p "$root$home/.cargo"
+  [ ! -f "$cargo_home/config.toml" ] || cp "$cargo_home/config.toml" "$root$home/.cargo/"
+  chroot "$root" chown -R "$1:" "$home"
+}
+
+git_here() { # the folder may belong to who called sudo
+  git -c safe.directory="*" "$@"
+}
+
+as() { # USER COMMAND [ARGUMENT]: in the root, with a newcomer's environment and the proxies of this one
+  local user=$1 home=/root pass=() name
+  [ "$user" = root ] || home=/home/$user
+  for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY CARGO_HTTP_PROXY; do
+    [ -z "${!name:-}" ] || pass+=("$name=${!name}")
+  done
+  shift
+  chroot "$root" runuser -u "$user" -- env -i "${pass[@]}" HOME="$home" USER="$user" LANG=C.UTF-8 BUSYHOUR_FRESH=1 \
+    PATH=/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    bash -c 'cd; command=$1; shift; eval "$command"' - "$@" </dev/null
+}
+
+until_ready() { # in the root: `make run`, until its ready line, then an orderly end
+  local begin=$SECONDS server
+  make run >run.log 2>&1 &
+  server=$!
+  tail --pid="$server" --lines=+1 --follow run.log &
+  until grep -q '^ready ' run.log; do
+    kill -0 "$server" 2>/dev/null || { echo "fresh: make run ended before it was ready" >&2; return 1; }
+    sleep 1
+  done
+  echo "fresh: ready after $((SECONDS - begin)) s; busyhour has $(($(stat -c %s target/*/busyhour | sort -n | tail -1) / 1000000)) MB"
+  kill "$(sed -n 's/^ready .*pid=\([0-9]*\).*/\1/p' run.log)"
+  wait "$server" || [ $? -le 143 ]
+}
+
+said() { printf 'fresh: %s\n' "$*"; }
+fail() { printf 'fresh: %s\n' "$*" >&2; exit 1; }
+
+arguments=("$@")
+main "$@"
