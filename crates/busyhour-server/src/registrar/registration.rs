@@ -5,7 +5,9 @@ use super::{
     outbound::{GRUU, OUTBOUND},
     sips,
 };
-use crate::proto::sip::{Contact as ContactHeader, ContactIter, Contacts, HeaderName, Message};
+use crate::proto::sip::{
+    Contact as ContactHeader, ContactIter, Contacts, HeaderName, Message, ParseError,
+};
 use std::{borrow::Cow, fmt::Write};
 
 /// The wishes of one REGISTER.
@@ -78,7 +80,7 @@ impl<'a> Registration<'a> {
             cseq: message.cseq()?.number,
             wish,
             extensions,
-            path: path(message),
+            path: path(message)?,
             user_agent: message.header(HeaderName::UserAgent).unwrap_or(""),
             flow,
         })
@@ -142,8 +144,14 @@ impl<'a> ContactWish<'a> {
 ///
 /// # Errors
 ///
-/// [`Refusal::BadExtension`] with what is not.
+/// [`Refusal::BadExtension`] with what is not, [`Refusal::BadRequest`] where it
+/// names what cannot be an option.
 pub fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
+    for option in message.elements(HeaderName::Require) {
+        if !is_token(option) {
+            return Err(ParseError::Malformed(HeaderName::Require).into());
+        }
+    }
     let unknown: Vec<_> = message
         .elements(HeaderName::Require)
         .filter(|option| {
@@ -158,16 +166,19 @@ pub fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
     }
 }
 
-fn path<'a>(message: &Message<'a>) -> Cow<'a, str> {
+fn path<'a>(message: &Message<'a>) -> Result<Cow<'a, str>, Refusal> {
+    for route in message.routes(HeaderName::Path) {
+        route?;
+    }
     let mut lines = message.headers(HeaderName::Path);
-    match (lines.next(), lines.next()) {
+    Ok(match (lines.next(), lines.next()) {
         (None, _) => Cow::Borrowed(""),
-        (Some(only), None) => Cow::Borrowed(only),
+        (Some(only), None) if !only.contains(FOLD) => Cow::Borrowed(only),
         _ => {
             let all: Vec<_> = message.headers(HeaderName::Path).collect();
-            Cow::Owned(all.join(", "))
+            Cow::Owned(all.join(", ").replace(FOLD, " "))
         }
-    }
+    })
 }
 
 /// The parameters to be given back, quoted where their value needs it.
@@ -185,13 +196,16 @@ fn parameters(contact: &ContactHeader<'_>) -> String {
 }
 
 fn push_parameter(text: &mut String, name: &str, value: Option<&str>) {
-    let is_token = |value: &str| !value.is_empty() && value.bytes().all(is_token_byte);
     // Writing to a String can't fail.
     let _ = match value {
         None => write!(text, ";{name}"),
         Some(value) if is_token(value) => write!(text, ";{name}={value}"),
-        Some(value) => write!(text, ";{name}=\"{value}\""),
+        Some(value) => write!(text, ";{name}=\"{}\"", value.replace(FOLD, " ")),
     };
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_token_byte)
 }
 
 fn is_token_byte(byte: u8) -> bool {
@@ -202,4 +216,6 @@ fn is_token_byte(byte: u8) -> bool {
 pub const SUPPORTED: [&str; 3] = ["path", OUTBOUND, GRUU];
 /// Parameters that the lease carries, or we give, and not the contact.
 const OF_THE_LEASE: [&str; 4] = ["q", "expires", "pub-gruu", "temp-gruu"];
+/// Line ends that may stand in a value that was folded.
+const FOLD: [char; 2] = ['\r', '\n'];
 const STAR_NEEDS_ZERO: &str = "Contact: * Needs Expires: 0";

@@ -48,13 +48,20 @@ impl Core {
         }
     }
 
-    /// Whether somebody may watch: anybody with an account may watch anything but
+    /// Whether somebody may watch the user `watched`: anybody with an account may watch anything but
     /// the mailboxes and registrations of others.
-    pub(super) fn admit_subscription(&self, request: &Request<'_>) -> Result<bool, Refusal> {
+    pub(super) fn admit_subscription(
+        &self,
+        request: &Request<'_>,
+        watched: &str,
+    ) -> Result<bool, Refusal> {
         match self.prove(request)? {
             Proof::Open => Ok(true),
             Proof::Challenged => Ok(false),
-            Proof::Of(username) => self.check_private(request.message, username).map(|()| true),
+            Proof::Of(username) => {
+                self.check_private(request.message, watched, username)?;
+                Ok(true)
+            }
         }
     }
 
@@ -74,11 +81,14 @@ impl Core {
 
     /// Only those whose mailbox it is may watch one (RFC 3842 §6), and only the
     /// account itself where its registrations come from (RFC 3680 §6).
-    fn check_private(&self, message: &Message<'_>, username: &str) -> Result<(), Refusal> {
+    fn check_private(
+        &self,
+        message: &Message<'_>,
+        watched: &str,
+        username: &str,
+    ) -> Result<(), Refusal> {
         let event = message.event()?;
         let package = event.and_then(|event| Package::from_name(event.package));
-        let to = message.to()?;
-        let watched = to.uri.as_sip().and_then(|uri| uri.user).unwrap_or("");
         let own = username.split_once('@').map_or(username, |(user, _)| user);
         match package {
             Some(Package::MessageSummary) => {}

@@ -7,10 +7,12 @@ use super::{
 };
 use crate::{
     proto::{
-        sip::{Essentials, HeaderName, Message, Method, ParseError, Start, Status},
+        sip::{Essentials, HeaderName, Message, Method, ParseError, Start, Status, Uri},
         stun,
     },
-    registrar::{ALLOW_EVENTS, Flow, SUPPORTED, Transport, check_require},
+    registrar::{
+        ALLOW_EVENTS, Flow, Refusal, SUPPORTED, Transport, address_of_record, check_require,
+    },
     watch::Dialog,
 };
 use busyhour::buffer::Buffer;
@@ -74,7 +76,7 @@ impl Core {
         match Message::salvage(datagram) {
             Some(request) => {
                 traffic.malformed_answered.increment();
-                self.respond(&request, flow, error.status(), |answer| answer.finish());
+                self.refuse_malformed(&request, flow, error);
             }
             None => traffic.malformed_silent.increment(),
         }
@@ -106,7 +108,7 @@ impl Core {
             Ok(essentials) => essentials,
             Err(error) => {
                 self.counters().traffic.malformed_answered.increment();
-                return self.respond(message, flow, error.status(), |answer| answer.finish());
+                return self.refuse_malformed(message, flow, error);
             }
         };
         let transaction = self.transactions().key(message, flow.remote);
@@ -148,7 +150,8 @@ impl Core {
 
     fn options(&self, request: &Request<'_>) {
         self.counters().traffic.options.increment();
-        if let Err(refusal) = check_require(request.message) {
+        let asked = check_require(request.message).and_then(|()| self.check_asked(request));
+        if let Err(refusal) = asked {
             let Request { message, flow, .. } = *request;
             return self.refuse(message, flow, request.transaction, &refusal);
         }
@@ -160,6 +163,19 @@ impl Core {
                 .header(HeaderName::Supported, SUPPORTED.join(", "))
                 .finish();
         });
+    }
+
+    /// OPTIONS of a device that is not there are answered as an INVITE would be
+    /// (RFC 3261 §11.2).
+    fn check_asked(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        let uri = request.essentials.request_uri;
+        match uri.as_ref().and_then(Uri::as_sip) {
+            Some(sip) if sip.param("gr").is_some() => {
+                let aor = address_of_record(&Uri::Sip(*sip), &self.parts.domains)?;
+                self.check_gruu(sip, &aor)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn unsupported(&self, request: &Request<'_>, method: Method<'_>) {

@@ -2,7 +2,7 @@
 
 use super::{SendError, core::Core, receive::Request, transactions::Key};
 use crate::{
-    proto::sip::{Message, Method, ResponseBuilder, Status, write_hex},
+    proto::sip::{Message, Method, ParseError, ResponseBuilder, Status, write_hex},
     registrar::{Flow, Refusal, write_refusal},
     watch::{NoBuffer, Subscription, Transmission},
 };
@@ -77,16 +77,22 @@ impl Core {
         }
     }
 
-    /// Answers a message that is no valid request, and so is kept nowhere.
-    pub(super) fn respond(
-        &self,
-        message: &Message<'_>,
-        flow: Flow,
-        status: Status,
-        finish: impl FnOnce(Response<'_, '_, '_>),
-    ) {
-        let transaction = self.transactions().key(message, flow.remote);
-        if let Some(answer) = self.answer_to(message, flow, transaction, status, finish) {
+    /// Answers a message that is no valid request, and so is kept nowhere. The
+    /// reason phrase says what is wrong (RFC 3261 §21.4.1).
+    pub(super) fn refuse_malformed(&self, message: &Message<'_>, flow: Flow, error: ParseError) {
+        if message.method() == Some(Method::Ack) {
+            return;
+        }
+        let reason = error.to_string();
+        let status = error.status();
+        let tag = self.to_tag(self.transactions().key(message, flow.remote));
+        let answer = self.write(|out| {
+            let source = Some(flow.remote);
+            ResponseBuilder::with_reason(out, message, status, &reason, source)
+                .to_tag(tag.as_str())
+                .finish();
+        });
+        if let Some(answer) = answer {
             self.send(self.answer_flow(message, flow), answer);
         }
     }

@@ -10,8 +10,8 @@ use super::{
     watcher::Watcher,
 };
 use crate::{
-    proto::sip::{HeaderName, Message, Uri},
-    registrar::{Refusal, address_of_record},
+    proto::sip::{HeaderName, Message, SipUri, Uri},
+    registrar::{Refusal, address_of_record, user_of},
     watch::{Subscribe, Subscription, write_accepted},
 };
 use busyhour::bus::Name;
@@ -60,6 +60,9 @@ impl Core {
         let uri = request.essentials.request_uri;
         let uri = uri.ok_or(Refusal::UnsupportedScheme)?;
         let aor = address_of_record(&uri, &self.parts.domains)?;
+        if let Some(uri) = uri.as_sip() {
+            self.check_gruu(uri, &aor)?;
+        }
         self.route_to_device(request, &aor, Job::Publish)
     }
 
@@ -110,13 +113,17 @@ impl Core {
         if tag.is_none() && self.sheds_newcomers() {
             return Err(self.overloaded());
         }
-        if !self.admit_subscription(request)? {
-            return Ok(());
-        }
         let Some(tag) = tag else {
             return self.open_subscription(request);
         };
-        let watcher = self.watchers().find(tag).ok_or(Refusal::NoSubscription)?;
+        let watcher = self.watchers().find(tag);
+        // Within a dialog the Request-URI is our Contact.
+        let device = watcher.as_ref().map(|watcher| watcher.device());
+        let watched = device.as_ref().map_or("", |device| user_of(device));
+        if !self.admit_subscription(request, watched)? {
+            return Ok(());
+        }
+        let watcher = watcher.ok_or(Refusal::NoSubscription)?;
         if let Some(arrival) = self.begin(request) {
             self.push_to_watcher(&watcher, arrival);
         }
@@ -134,11 +141,17 @@ impl Core {
         }
     }
 
+    /// What is watched stands in the Request-URI (RFC 3261 §8.2.2.1, RFC 6665
+    /// §4.2.1): To may name anything.
     fn open_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let Request { message, flow, .. } = *request;
-        self.check_request_uri(request)?;
-        let device = address_of_record(&request.essentials.to.uri, &self.parts.domains)?;
+        let uri = self.check_request_uri(request)?;
+        let device = address_of_record(&Uri::Sip(uri), &self.parts.domains)?;
+        if !self.admit_subscription(request, user_of(&device))? {
+            return Ok(());
+        }
         self.check_known(&device)?;
+        self.check_gruu(&uri, &device)?;
         let subscribe = Subscribe::read(message, &self.config().watch, flow)?;
         match self.begin(request) {
             Some(arrival) => self.start_watcher(message, &subscribe, device.into(), &arrival),
@@ -196,14 +209,31 @@ impl Core {
     }
 
     /// We are no proxy: a request for another domain ends here (RFC 3261 §10.3, step 1).
-    fn check_request_uri(&self, request: &Request<'_>) -> Result<(), Refusal> {
+    fn check_request_uri<'a>(&self, request: &Request<'a>) -> Result<SipUri<'a>, Refusal> {
         let uri = request.essentials.request_uri.as_ref();
         let uri = uri
             .and_then(Uri::as_sip)
             .ok_or(Refusal::UnsupportedScheme)?;
         match self.parts.domains.contain(&uri.host) {
-            true => Ok(()),
+            true => Ok(*uri),
             false => Err(Refusal::Forbidden("Domain Not Served Here")),
+        }
+    }
+
+    /// A GRUU is of a device that is registered (RFC 5627 §5.3); those that we
+    /// give have a value.
+    pub(super) fn check_gruu(&self, uri: &SipUri<'_>, aor: &str) -> Result<(), Refusal> {
+        let Some(instance) = uri.param("gr") else {
+            return Ok(());
+        };
+        let wanted = instance.map(|instance| format!("{aor};gr={instance}"));
+        let device = self.devices().find(aor);
+        let bindings = device.map(|device| device.active_bindings(self.now()));
+        let mut gruus =
+            (bindings.iter().flatten()).filter_map(|binding| binding.contact.public_gruu(aor));
+        match wanted.is_some_and(|wanted| gruus.any(|gruu| gruu == wanted)) {
+            true => Ok(()),
+            false => Err(Refusal::NotFound),
         }
     }
 }

@@ -3,10 +3,11 @@
 
 use super::{
     NotRestored, Subscribe,
+    next_hop::next_hop,
     stored::{CSEQ_MAX, StoredDialog, cseq_gap},
 };
 use crate::{
-    proto::sip::{Address, HeaderName, Method, Output, RequestBuilder},
+    proto::sip::{HeaderName, Method, Output, RequestBuilder, Uri},
     registrar::{Advertised, Flow, Refusal},
 };
 use std::{fmt::Display, net::SocketAddr, time::Duration};
@@ -23,6 +24,7 @@ pub struct Dialog {
     routes: Box<[Box<str>]>,
     local_cseq: u32,
     remote_cseq: u32,
+    /// Which way our requests go.
     flow: Flow,
     /// What our Contact and Via name, where that is not the address that requests
     /// come to.
@@ -32,6 +34,7 @@ pub struct Dialog {
 impl Dialog {
     pub(super) fn open(subscribe: &Subscribe<'_>, local_tag: &str, advertised: Advertised) -> Self {
         let routes = subscribe.routes.iter().map(|route| Box::from(*route));
+        let first = subscribe.routes.first().unwrap_or(&subscribe.target);
         Self {
             call_id: subscribe.call_id.into(),
             local_uri: subscribe.to.into(),
@@ -42,7 +45,7 @@ impl Dialog {
             routes: routes.collect(),
             local_cseq: 0,
             remote_cseq: subscribe.cseq,
-            flow: subscribe.flow,
+            flow: next_hop(subscribe.flow, subscribe.keeps_flow, first),
             advertised,
         }
     }
@@ -132,12 +135,15 @@ impl Dialog {
         self.check(subscribe)?;
         self.remote_cseq = subscribe.cseq;
         self.target = subscribe.target.into();
-        self.flow = subscribe.flow;
+        // The route set stays what it was at first.
+        let first = self.routes.first().unwrap_or(&self.target);
+        self.flow = next_hop(subscribe.flow, subscribe.keeps_flow, first);
         Ok(())
     }
 
-    /// Where requests of this dialog go: back the way its last request came,
-    /// which holds through address translation.
+    /// Which way requests of this dialog go: to the first of its route set or to
+    /// its target, or back the way its last request came, which holds through
+    /// address translation.
     pub fn flow(&self) -> Flow {
         self.flow
     }
@@ -184,7 +190,7 @@ impl Dialog {
     pub(super) fn notify<'o, O: Output>(&self, out: &'o mut O, cseq: u32) -> RequestBuilder<'o, O> {
         let loose = self.routes.first().is_none_or(|route| is_loose(route));
         let (uri, skipped, last) = match (loose, self.routes.first()) {
-            (false, Some(first)) => (uri_of(first), 1, Some(&self.target)),
+            (false, Some(first)) => (&**first, 1, Some(&self.target)),
             _ => (&*self.target, 0, None),
         };
         let contact = self.contact();
@@ -194,7 +200,7 @@ impl Dialog {
         let mut request =
             RequestBuilder::new(out, Method::Notify, uri).header(HeaderName::Via, via);
         for route in self.routes.iter().skip(skipped) {
-            request = request.header(HeaderName::Route, route);
+            request = request.header(HeaderName::Route, format_args!("<{route}>"));
         }
         if let Some(target) = last {
             request = request.header(HeaderName::Route, format_args!("<{target}>"));
@@ -226,14 +232,9 @@ impl Dialog {
 
 /// Whether the next hop keeps the Request-URI (RFC 3261 §12.2.1.1).
 fn is_loose(route: &str) -> bool {
-    Address::parse(route).is_some_and(|address| {
-        let uri = address.uri.as_sip();
-        uri.is_some_and(|uri| uri.param("lr").is_some())
-    })
-}
-
-fn uri_of(route: &str) -> &str {
-    Address::parse(route).map_or(route, |address| address.uri_text)
+    let uri = Uri::parse(route);
+    let uri = uri.as_ref().and_then(Uri::as_sip);
+    uri.is_some_and(|uri| uri.param("lr").is_some())
 }
 
 /// The cookie of RFC 3261 §8.1.1.7.

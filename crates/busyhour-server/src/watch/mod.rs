@@ -26,6 +26,7 @@ mod document;
 mod publish;
 mod publications;
 mod subscribe;
+mod next_hop;
 mod dialog;
 mod subscription;
 mod outstanding;

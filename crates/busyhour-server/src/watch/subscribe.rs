@@ -2,7 +2,7 @@
 
 use super::{Package, Policy};
 use crate::{
-    proto::sip::{Contacts, HeaderName, Message},
+    proto::sip::{Contacts, HeaderName, Message, SipUri},
     registrar::{Flow, Refusal, check_require},
 };
 use std::time::Duration;
@@ -20,7 +20,8 @@ pub struct Subscribe<'a> {
     pub notify_interval: Duration,
     /// The watcher's Contact URI: where NOTIFY requests are addressed.
     pub target: &'a str,
-    /// The watched URI, as written in To.
+    /// Our URI in the dialog, as written in To; what is watched stands in the
+    /// Request-URI.
     pub to: &'a str,
     /// The tag in To: ours, when the request belongs to a subscription.
     pub to_tag: Option<&'a str>,
@@ -32,8 +33,10 @@ pub struct Subscribe<'a> {
     pub call_id: &'a str,
     /// CSeq number.
     pub cseq: u32,
-    /// The Record-Route values in order: the route of our requests.
+    /// The URIs of Record-Route in order: the route of our requests.
     pub routes: Vec<&'a str>,
+    /// The watcher wants our requests at the port it sent this one from.
+    pub keeps_flow: bool,
     /// Which way it came.
     pub flow: Flow,
 }
@@ -54,19 +57,21 @@ impl<'a> Subscribe<'a> {
         }
         let granted_s = policy.grant(message.expires()?);
         let (from, to) = (message.from()?, message.to()?);
+        let target = target(message)?;
         Ok(Self {
             package,
             event_id,
             granted_s: granted_s.ok_or(Refusal::IntervalTooBrief(policy.expires_min))?,
             notify_interval: policy.notify_interval,
-            target: target(message)?,
+            target: target.text,
             to: to.uri_text,
             to_tag: to.tag(),
             from: from.uri_text,
             from_tag: from.tag().ok_or(bad("From Needs A Tag"))?,
             call_id: message.call_id()?,
             cseq: message.cseq()?.number,
-            routes: message.elements(HeaderName::RecordRoute).collect(),
+            routes: routes(message)?,
+            keeps_flow: message.via()?.rport().is_some() || target.param("ob").is_some(),
             flow,
         })
     }
@@ -78,15 +83,28 @@ fn package<'a>(message: &Message<'a>) -> Result<(Package, Option<&'a str>), Refu
     Ok((package, event.id()))
 }
 
-fn target<'a>(message: &Message<'a>) -> Result<&'a str, Refusal> {
+/// The URI of the one Contact, which has to be one that a request can have
+/// (RFC 3261 §12.1.1, §19.1.1).
+fn target<'a>(message: &Message<'a>) -> Result<SipUri<'a>, Refusal> {
     let Contacts::List(mut contacts) = message.contacts()? else {
         return Err(bad("Contact: * In SUBSCRIBE"));
     };
     match (contacts.next(), contacts.next()) {
-        (Some(contact), None) => Ok(contact?.address.uri_text),
+        (Some(contact), None) => contact?
+            .address
+            .uri
+            .as_request_uri()
+            .ok_or(bad("Contact Needs A SIP URI Without Headers")),
         (None, _) => Err(bad("Missing Contact")),
         (Some(_), Some(_)) => Err(bad("More Than One Contact")),
     }
+}
+
+/// The URIs of Record-Route; what is no address in brackets would make a
+/// Request-URI or a Route that nobody can read.
+fn routes<'a>(message: &Message<'a>) -> Result<Vec<&'a str>, Refusal> {
+    let routes = message.routes(HeaderName::RecordRoute);
+    routes.map(|route| Ok(route?.text)).collect()
 }
 
 fn bad(reason: &'static str) -> Refusal {

@@ -362,10 +362,7 @@ fn what_cannot_be_a_message_is_answered_400() {
     let without_length = register("alice", "TCP", 1).replace("Content-Length: 0\r\n", "");
     world.send(peer, &without_length);
     let answer = world.received(peer);
-    assert!(
-        answer.starts_with("SIP/2.0 400 Bad Request\r\n"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("SIP/2.0 400 "), "{answer}");
     assert_eq!(world.server.stats().traffic.malformed_answered, 1);
     assert_eq!(world.server.stats().registrar.requests, 0);
 }

@@ -156,7 +156,11 @@ fn what_cannot_be_a_message_is_answered_and_the_connection_ends() {
     let mut client = fixture.client();
     let broken = register("alice", "TCP", 1).replace("Content-Length: 0\r\n", "");
     client.send(broken.as_bytes());
-    assert!(client.message().starts_with("SIP/2.0 400 Bad Request\r\n"));
+    assert!(
+        client
+            .message()
+            .starts_with("SIP/2.0 400 Missing Content-Length\r\n")
+    );
     assert_eq!(
         client.next(),
         None,

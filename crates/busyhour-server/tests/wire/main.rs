@@ -5,4 +5,6 @@
 mod support;
 
 mod local_address;
+mod malformed;
 mod phone;
+mod target;

@@ -1,5 +1,9 @@
 //! A telephone that writes its requests by hand.
 
+use busyhour_server::{
+    auth::Answer,
+    proto::sip::{DigestChallenge, HeaderName, Message},
+};
 use std::{
     net::{SocketAddr, UdpSocket},
     time::Duration,
@@ -70,6 +74,22 @@ impl Phone {
         let contact = format!("Contact: <sip:bob@{}>\r\n", self.address());
         let headers = format!("{contact}Event: presence\r\nExpires: 600\r\n");
         self.request("SUBSCRIBE", &uri, user, &headers)
+    }
+
+    /// The request with an answer to a 401 in it.
+    pub fn proven(&self, request: &str, challenge: &str, user: &str) -> String {
+        let (method, rest) = request.split_once(' ').expect("a request");
+        let (uri, _) = rest.split_once(' ').expect("a request");
+        let message = Message::parse(challenge.as_bytes()).expect("a response");
+        let value = message.header(HeaderName::WwwAuthenticate).expect("a 401");
+        let challenge = DigestChallenge::parse(value).flatten().expect("a digest");
+        let answer = Answer::new(&challenge, user, "secret", method, uri).expect("known");
+        let line = format!(
+            "Authorization: {}\r\nContent-Length",
+            answer.counted(1, "c")
+        );
+        let request = request.replace("Content-Length", &line);
+        request.replace("branch=z9hG4bK", "branch=z9hG4bKproven")
     }
 
     pub fn register(&self, user: &str) -> String {

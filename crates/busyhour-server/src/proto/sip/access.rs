@@ -1,10 +1,10 @@
 //! What headers mean: the typed accessors of a message.
 
 use super::index::Line;
-use super::lex::{ListIter, saturating_u32};
+use super::lex::{self, ListIter, VALUE, saturating_u32};
 use super::{
     Address, CSeq, ContactIter, DigestChallenge, DigestCredentials, Event, HeaderName, MediaRange,
-    Message, ParseError, SubscriptionState, Via, ViaIter,
+    Message, ParseError, SipUri, SubscriptionState, Via, ViaIter,
 };
 
 /// The Contact headers of a message.
@@ -101,7 +101,7 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`ParseError::Missing`], [`ParseError::Repeated`] or [`ParseError::Malformed`].
     pub fn from(&self) -> Result<Address<'a>, ParseError> {
-        self.required(HeaderName::From, Address::parse)
+        self.required(HeaderName::From, with_plain_tag)
     }
 
     /// To.
@@ -109,7 +109,7 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`ParseError::Missing`], [`ParseError::Repeated`] or [`ParseError::Malformed`].
     pub fn to(&self) -> Result<Address<'a>, ParseError> {
-        self.required(HeaderName::To, Address::parse)
+        self.required(HeaderName::To, with_plain_tag)
     }
 
     /// Call-ID; compare it byte by byte.
@@ -250,6 +250,19 @@ impl<'a> Message<'a> {
             .map(move |text| Address::parse(text).ok_or(ParseError::Malformed(name)))
     }
 
+    /// The URIs of Route, Record-Route or Path. Each has to stand in brackets and
+    /// to be a SIP URI without headers (RFC 3261 §20.34, RFC 3327 §4).
+    pub fn routes(
+        &self,
+        name: HeaderName,
+    ) -> impl Iterator<Item = Result<SipUri<'a>, ParseError>> + '_ {
+        self.elements(name).map(move |text| {
+            let address = Address::parse(text).filter(|_| text.contains('<'));
+            let uri = address.and_then(|address| address.uri.as_request_uri());
+            uri.ok_or(ParseError::Malformed(name))
+        })
+    }
+
     /// The digest credentials of Authorization or Proxy-Authorization, one a
     /// line; other schemes are passed over.
     pub fn credentials(
@@ -314,6 +327,13 @@ impl<'a> Iterator for Elements<'_, 'a> {
             self.list = ListIter::new(self.lines.next()?);
         }
     }
+}
+
+/// A tag that needs quotes is none (RFC 3261 §25.1), and what we write of it
+/// would not be one either.
+fn with_plain_tag(text: &str) -> Option<Address<'_>> {
+    let is_plain = |address: &Address<'_>| address.tag().is_none_or(|tag| lex::all(tag, VALUE));
+    Address::parse(text).filter(is_plain)
 }
 
 /// Visible characters alone, at least one.

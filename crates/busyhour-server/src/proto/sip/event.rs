@@ -1,7 +1,7 @@
 //! Event and Subscription-State (RFC 6665 §8.2).
 
 use super::Params;
-use super::lex::{self, Cursor};
+use super::lex::{self, Cursor, VALUE};
 
 /// An event package with its templates and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,10 @@ impl<'a> Event<'a> {
     /// Reads the value; `None` when its grammar is broken.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (package, params) = token_with_params(text)?;
-        Some(Self { package, params })
+        let event = Self { package, params };
+        // One that needs quotes is none (RFC 6665 §8.4).
+        let is_plain = |id: &str| lex::all(id, VALUE);
+        event.id().is_none_or(is_plain).then_some(event)
     }
 
     /// The `id` that tells subscriptions of one dialog apart.

@@ -91,6 +91,13 @@ impl<'a> Uri<'a> {
         }
     }
 
+    /// The SIP URI, if it is one that a request or a route can have: without
+    /// headers (RFC 3261 §19.1.1, table 1).
+    pub fn as_request_uri(&self) -> Option<SipUri<'a>> {
+        let uri = self.as_sip()?;
+        uri.headers().next().is_none().then_some(*uri)
+    }
+
     /// Whether both name the same resource; other schemes by their text.
     pub fn matches(&self, that: &Uri<'_>) -> bool {
         match (self, that) {

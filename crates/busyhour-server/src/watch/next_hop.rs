@@ -1,0 +1,88 @@
+//! Where our requests of a dialog go (RFC 3261 §12.2.1.1).
+
+use crate::{
+    proto::sip::{Host, Scheme, Uri},
+    registrar::Flow,
+};
+use std::net::{IpAddr, SocketAddr};
+
+/// Which way a request goes whose next hop is `uri`: the first of the route set,
+/// or the remote target where there is none. `came` is the way of the request
+/// that made or refreshed the dialog.
+///
+/// Requests go to the address in `uri`, at its port or 5060, if that is the IP
+/// address which the dialog's request came from. They go back the way it came:
+/// - over a connection, since we open none;
+/// - when the other side `keeps_flow`: it asked for answers at its source port
+///   (RFC 3581 §4), where it has to hear us then, or for its flow (RFC 5626 §4.3);
+/// - when `uri` has another IP address: the other side is behind a translation
+///   of addresses, or names a third party that has asked for nothing;
+/// - when `uri` has a name, which we do not look up, or wants another transport.
+pub(super) fn next_hop(came: Flow, keeps_flow: bool, uri: &str) -> Flow {
+    match address_of(uri) {
+        Some((ip, port)) if !keeps_flow && is_same(came, ip) => Flow {
+            remote: with_port(came.remote, port),
+            ..came
+        },
+        _ => came,
+    }
+}
+
+fn is_same(came: Flow, ip: IpAddr) -> bool {
+    !came.transport.is_reliable() && came.remote.ip().to_canonical() == ip
+}
+
+/// The address and port of a SIP URI that is reached by datagrams.
+fn address_of(uri: &str) -> Option<(IpAddr, u16)> {
+    let uri = Uri::parse(uri)?;
+    let uri = uri.as_sip().filter(|uri| uri.scheme == Scheme::Sip)?;
+    let transport = uri.param("transport").flatten();
+    if transport.is_some_and(|transport| !transport.eq_ignore_ascii_case("udp")) {
+        return None;
+    }
+    let ip = match uri.host {
+        Host::V4(ip) => ip.into(),
+        Host::V6(ip) => IpAddr::from(ip).to_canonical(),
+        Host::Name(_) => return None,
+    };
+    Some((ip, uri.port.unwrap_or(5060)))
+}
+
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    // The scope of an IPv6 address stays.
+    address.set_port(port);
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registrar::Transport;
+
+    fn goes(keeps_flow: bool, uri: &str) -> String {
+        let addresses = ("192.0.2.1:5060", "192.0.2.7:40000");
+        let came = Flow::udp(addresses.0.parse().unwrap(), addresses.1.parse().unwrap());
+        let tcp = Flow {
+            transport: Transport::Tcp,
+            ..came
+        };
+        assert_eq!(next_hop(tcp, keeps_flow, uri), tcp);
+        next_hop(came, keeps_flow, uri).remote.to_string()
+    }
+
+    #[test]
+    fn a_request_goes_to_the_port_of_the_target_at_the_address_that_asked() {
+        assert_eq!(goes(false, "sip:bob@192.0.2.7:5070"), "192.0.2.7:5070");
+        assert_eq!(goes(false, "sip:192.0.2.7;lr"), "192.0.2.7:5060");
+        for elsewhere in [
+            "sip:bob@192.0.2.8:5070",
+            "sip:bob@example.com",
+            "sip:bob@192.0.2.7:5070;transport=tcp",
+            "sips:bob@192.0.2.7:5070",
+            "tel:123",
+        ] {
+            assert_eq!(goes(false, elsewhere), "192.0.2.7:40000", "{elsewhere}");
+        }
+        assert_eq!(goes(true, "sip:bob@192.0.2.7:5070"), "192.0.2.7:40000");
+    }
+}

@@ -1,0 +1,96 @@
+//! What is watched, and where the watcher is told.
+
+use crate::{
+    phone::{OPEN, Phone},
+    support::Place,
+};
+use std::net::SocketAddr;
+
+#[test]
+fn what_is_watched_stands_in_the_request_uri_and_not_in_to() {
+    let place = Place::new();
+    let server = place.server(OPEN);
+    let phone = Phone::at("127.0.0.9:0");
+    let (answer, _) = phone.ask(&phone.register("alice"), server.sip);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    let request = phone.subscribe("alice");
+    let to = "To: <sip:somebody@else.where>";
+    let request = request.replace("To: <sip:alice@example.com>", to);
+    let (answer, _) = phone.ask(&request, server.sip);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    let (notify, _) = phone.hear("NOTIFY ");
+    assert!(notify.contains("<basic>open</basic>"), "{notify}");
+    assert!(notify.contains("sip:alice@example.com"), "{notify}");
+    assert!(notify.contains("From: <sip:somebody@else.where>;tag="));
+}
+
+#[test]
+fn a_mailbox_of_another_is_private_whatever_to_says() {
+    let place = Place::new();
+    let accounts = "[sip]\ndomains = \"example.com\"\n\n\
+        [[account_range]]\nprefix = \"user\"\ncount = 2\npassword = \"secret\"\n";
+    let server = place.server(accounts);
+    let phone = Phone::at("127.0.0.9:0");
+    let contact = format!("Contact: <sip:bob@{}>\r\n", phone.address());
+    let headers = format!("{contact}Event: message-summary\r\n");
+    for (own, status) in [("user0", "403"), ("user1", "200")] {
+        // To names the own mailbox, the Request-URI that of user1.
+        let uri = "sip:user1@example.com";
+        let request = phone.request("SUBSCRIBE", uri, own, &headers);
+        let (challenge, _) = phone.ask(&request, server.sip);
+        let proven = phone.proven(&request, &challenge, own);
+        let (answer, _) = phone.ask(&proven, server.sip);
+        assert!(
+            answer.starts_with(&format!("SIP/2.0 {status} ")),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn a_watcher_is_told_at_its_contact_and_not_at_the_port_it_sends_from() {
+    let place = Place::new();
+    let server = place.server(OPEN);
+    let (sends, hears) = (Phone::at("127.0.0.9:0"), Phone::at("127.0.0.9:0"));
+    let request = hears.subscribe("alice");
+    sends.send(&request, server.sip);
+    // Via names that port, too.
+    hears.hear("SIP/2.0 200 ");
+    hears.hear("NOTIFY ");
+}
+
+#[test]
+fn a_proxy_that_records_its_route_is_told_at_that_route() {
+    let place = Place::new();
+    let server = place.server(OPEN);
+    let (sends, hears) = (Phone::at("127.0.0.9:0"), Phone::at("127.0.0.9:0"));
+    let route = format!("Record-Route: <sip:{};lr>\r\nContact", hears.address());
+    let request = sends.subscribe("alice").replace("Contact", &route);
+    let request = request.replace(&format!("bob@{}", sends.address()), "bob@192.0.2.7");
+    sends.ask(&request, server.sip);
+    let (notify, _) = hears.hear("NOTIFY sip:bob@192.0.2.7 ");
+    let route = format!("Route: <sip:{};lr>\r\n", hears.address());
+    assert!(notify.contains(&route), "{notify}");
+}
+
+#[test]
+fn whoever_is_behind_a_translation_or_keeps_its_flow_is_told_where_it_asked() {
+    let place = Place::new();
+    let server = place.server(OPEN);
+    let elsewhere = SocketAddr::from(([127, 0, 0, 9], 9));
+    // Asks for the source port; has another address; keeps its flow; has a name.
+    for (branch, contact, via) in [
+        ("1", format!("sip:bob@{elsewhere}"), ";rport"),
+        ("2", "sip:bob@192.168.0.7:5060".to_owned(), ""),
+        ("3", format!("sip:bob@{elsewhere};ob"), ""),
+        ("4", "sip:bob@phone.example.com".to_owned(), ""),
+    ] {
+        let phone = Phone::at("127.0.0.9:0");
+        let request = phone.subscribe("alice");
+        let request = request.replace(&format!("sip:bob@{}", phone.address()), &contact);
+        let via = format!(";branch=z9hG4bK{branch}{via}\r\nFrom");
+        let request = request.replace(";branch=z9hG4bKaliceSUBSCRIBE\r\nFrom", &via);
+        phone.ask(&request, server.sip);
+        phone.hear("NOTIFY ");
+    }
+}
