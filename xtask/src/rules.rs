@@ -74,10 +74,18 @@ const SERVER: Layers = Layers {
         ),
         arrow("net", &["proto", "registrar", "server"]),
         arrow("console", &[]),
+        arrow("json", &[]),
         arrow("storm", &["console", "proto", "auth"]),
         arrow(
             "web",
-            &["archive", "registrar", "server", "store", "graphite"],
+            &[
+                "archive",
+                "json",
+                "registrar",
+                "server",
+                "store",
+                "graphite",
+            ],
         ),
         arrow(
             "config",
@@ -92,6 +100,7 @@ const SERVER: Layers = Layers {
                 "config",
                 "console",
                 "graphite",
+                "json",
                 "logs",
                 "net",
                 "registrar",

@@ -9,6 +9,7 @@
 #![doc(test(attr(deny(warnings))))]
 
 mod console;
+mod json;
 pub mod proto;
 pub mod auth;
 pub mod registrar;

@@ -172,11 +172,15 @@ fn what_was_set_is_there_after_the_next_start() {
 fn what_is_wrong_is_400_with_the_reason() {
     let fixture = Fixture::new();
     for (path, body, reason) in [
-        ("/api/mailboxes/alice", "", "body: EOF"),
+        (
+            "/api/mailboxes/alice",
+            "",
+            "body: line 1, column 0: the JSON ends too early",
+        ),
         (
             "/api/mailboxes/alice",
             "{\"voice\":{\"new\":-1}}",
-            "body: invalid value",
+            "body: line 1, column 18: found a negative number where a whole number belongs",
         ),
         (
             "/api/mailboxes/alice",
@@ -203,7 +207,7 @@ fn what_is_wrong_is_400_with_the_reason() {
             "{\"devices\":[\"alice\"]}",
             "an extension is 1 to 64",
         ),
-        ("/api/hints/100", "{}", "missing field `devices`"),
+        ("/api/hints/100", "{}", "field `devices` is missing"),
         ("/api/hints/300", "{\"devices\":[]}", "1 to 64 devices"),
         (
             "/api/hints/300",

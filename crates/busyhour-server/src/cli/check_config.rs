@@ -28,7 +28,7 @@ impl CheckConfig {
     ///
     /// Every problem of the configuration, a line each.
     pub fn run(self) -> Result<(), Failure> {
-        let loaded = Config::load(self.file.as_deref(), &self.overrides)?;
+        let loaded = Config::check(self.file.as_deref(), &self.overrides)?;
         read_certificate(&loaded.config.sip).map_err(Failure::usage)?;
         for warning in &loaded.warnings {
             console::print_error(format_args!("busyhour: warning: {warning}"));

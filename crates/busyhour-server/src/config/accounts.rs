@@ -170,39 +170,75 @@ pub(super) struct RangeEntry {
 }
 
 impl AccountEntry {
-    pub(super) fn check(self) -> Result<Account, String> {
-        let user = user(self.user)?;
-        let hashes = hashes([
-            (Algorithm::Md5, "md5", self.md5),
-            (Algorithm::Sha256, "sha256", self.sha256),
-            (Algorithm::Sha512_256, "sha512_256", self.sha512_256),
-        ])?;
-        let secret = match (self.password, hashes.is_empty()) {
-            (Some(password), true) => Secret::plaintext(not_empty(password)?),
-            (None, false) => Secret::hashed(hashes),
-            _ => return Err(EITHER.into()),
-        };
-        let mailbox = self.mailbox.map(mailbox).transpose()?;
-        Ok(Account {
-            user,
-            secret,
-            mailbox,
-        })
+    /// # Errors
+    ///
+    /// Every mistake, a sentence each.
+    pub(super) fn check(self) -> Result<Account, Vec<String>> {
+        let mut mistakes = Vec::new();
+        let hashes = collect(
+            &mut mistakes,
+            hashes([
+                (Algorithm::Md5, "md5", self.md5),
+                (Algorithm::Sha256, "sha256", self.sha256),
+                (Algorithm::Sha512_256, "sha512_256", self.sha512_256),
+            ]),
+        );
+        let user = collect(&mut mistakes, user(self.user));
+        let mailbox = collect(&mut mistakes, self.mailbox.map(mailbox).transpose());
+        let secret = hashes.and_then(|hashes| {
+            let secret = secret(self.password, hashes);
+            collect(&mut mistakes, secret)
+        });
+        match (user, secret, mailbox) {
+            (Some(user), Some(secret), Some(mailbox)) => Ok(Account {
+                user,
+                secret,
+                mailbox,
+            }),
+            _ => Err(mistakes),
+        }
     }
 }
 
 impl RangeEntry {
-    pub(super) fn check(self) -> Result<AccountRange, String> {
-        within("count", self.count, 1, 10_000_000)?;
-        within("first", self.first, 0, 1 << 53)?;
-        within("digits", self.digits as u64, 0, 16)?;
-        Ok(AccountRange {
-            prefix: user(self.prefix)?,
-            first: self.first,
-            count: self.count,
-            digits: self.digits,
-            secret: Secret::plaintext(not_empty(self.password)?),
-        })
+    /// # Errors
+    ///
+    /// Every mistake, a sentence each.
+    pub(super) fn check(self) -> Result<AccountRange, Vec<String>> {
+        let mut mistakes = Vec::new();
+        for number in [
+            within("count", self.count, 1, 10_000_000),
+            within("first", self.first, 0, 1 << 53),
+            within("digits", self.digits as u64, 0, 16),
+        ] {
+            collect(&mut mistakes, number);
+        }
+        let prefix = collect(&mut mistakes, user(self.prefix));
+        let password = collect(&mut mistakes, not_empty(self.password));
+        match (prefix, password) {
+            (Some(prefix), Some(password)) if mistakes.is_empty() => Ok(AccountRange {
+                prefix,
+                first: self.first,
+                count: self.count,
+                digits: self.digits,
+                secret: Secret::plaintext(password),
+            }),
+            _ => Err(mistakes),
+        }
+    }
+}
+
+/// What is right, or else one mistake more.
+fn collect<T>(mistakes: &mut Vec<String>, checked: Result<T, String>) -> Option<T> {
+    checked.map_err(|mistake| mistakes.push(mistake)).ok()
+}
+
+fn secret(password: Option<String>, hashes: Vec<(Algorithm, HexDigest)>) -> Result<Secret, String> {
+    match (password, hashes.is_empty()) {
+        (Some(password), true) => not_empty(password).map(Secret::plaintext),
+        (None, false) => Ok(Secret::hashed(hashes)),
+        (None, true) => Err(NO_SECRET.into()),
+        (Some(_), false) => Err(NOT_BOTH.into()),
     }
 }
 
@@ -249,7 +285,8 @@ fn hashes(
     Ok(hashes)
 }
 
-const EITHER: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
+const NOT_BOTH: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
+const NO_SECRET: &str = "give a password, or hashes (md5, sha256, sha512_256)";
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,6 @@
 use super::{Loaded, Origin, Problem};
+use crate::registrar::Domains;
+use std::net::IpAddr;
 
 /// Relations between settings that are each valid alone.
 pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
@@ -20,7 +22,12 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
         ),
     ];
     let mut problems = identity(loaded);
-    let wrong = ordered.iter().filter(|(_, lower, _, upper)| lower > upper);
+    // A relation means something only where both settings are valid.
+    let is_valid = |path: &str| !loaded.invalid.contains(path);
+    let ordered = ordered
+        .iter()
+        .filter(|(lower, _, upper, _)| is_valid(lower) && is_valid(upper));
+    let wrong = ordered.filter(|(_, lower, _, upper)| lower > upper);
     problems.extend(wrong.map(|(lower, _, upper, _)| order(loaded, lower, upper)));
     problems.extend(hints(loaded));
     problems
@@ -29,7 +36,12 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
 /// A server whose hints name what cannot be does not start.
 fn hints(loaded: &Loaded) -> impl Iterator<Item = Problem> {
     let config = &loaded.config;
-    let domains = config.server().domains();
+    let is_valid = |path: &str| !loaded.invalid.contains(path);
+    let domains = match is_valid("sip.domains") && is_valid("sip.listen") {
+        true => config.server().domains(),
+        // Anywhere, until it is known where.
+        false => Domains::default().at(Some(IpAddr::from([127, 0, 0, 1]))),
+    };
     let hints = config.hints.iter().zip(&loaded.hint_origins);
     hints.filter_map(move |(hint, origin)| {
         let refusal = hint.check(&domains).err()?;
@@ -45,9 +57,9 @@ fn identity(loaded: &Loaded) -> Vec<Problem> {
         (TLS_CERTIFICATE, sip.tls_certificate.is_none()),
         (TLS_KEY, sip.tls_key.is_none()),
     ];
-    let missing = files
-        .iter()
-        .filter(|(_, is_missing)| *is_missing && !sip.tls.is_empty());
+    let missing = files.iter().filter(|(path, is_missing)| {
+        *is_missing && !sip.tls.is_empty() && !loaded.invalid.contains(path)
+    });
     let problem = |(setting, _): &(&str, bool)| {
         let origin = loaded.origins.get(TLS).cloned();
         let origin = origin.unwrap_or(Origin::WholeFile("defaults".into()));

@@ -89,15 +89,19 @@ impl Reader<'_> {
                 let origin = self.origin(value.span());
                 self.loaded.origins.insert(key.path, origin);
             }
-            Err(refusal) => self.report(value.span(), refusal),
+            Err(refusal) => {
+                self.loaded.invalid.insert(key.path);
+                self.report(value.span(), refusal);
+            }
         }
     }
 
     fn accounts(&mut self, value: &Spanned<DeValue<'_>>) {
         for (span, entry) in self.entries::<AccountEntry>("account", value) {
+            let accounts = &mut self.loaded.config.accounts;
             let added = entry
                 .check()
-                .and_then(|account| self.loaded.config.accounts.add(account));
+                .and_then(|account| accounts.add(account).map_err(|mistake| vec![mistake]));
             self.keep(span, "account", added);
         }
     }
@@ -108,7 +112,7 @@ impl Reader<'_> {
             let hints = &mut self.loaded.config.hints;
             let is_known = hints.iter().any(|hint| hint.extension == extension);
             let added = match is_known {
-                true => Err(format!("hint `{extension}` is there already")),
+                true => Err(vec![format!("hint `{extension}` is there already")]),
                 false => {
                     hints.push(HintConfig { extension, devices });
                     let origin = self.origin(span.clone());
@@ -133,7 +137,8 @@ impl Reader<'_> {
         for (span, entry) in self.entries::<TokenEntry>("token", value) {
             let added = entry
                 .check()
-                .map(|token| self.loaded.config.tokens.push(token));
+                .map(|token| self.loaded.config.tokens.push(token))
+                .map_err(|mistake| vec![mistake]);
             self.keep(span, "token", added);
         }
     }
@@ -150,7 +155,8 @@ impl Reader<'_> {
         };
         let mut entries = Vec::new();
         for element in elements {
-            match T::deserialize(ValueDeserializer::from(element.clone())) {
+            let known = self.without_unknown_fields::<T>(what, element);
+            match T::deserialize(ValueDeserializer::from(known)) {
                 Ok(entry) => entries.push((element.span(), entry)),
                 Err(error) => {
                     let span = error.span().unwrap_or(element.span());
@@ -161,9 +167,32 @@ impl Reader<'_> {
         entries
     }
 
-    fn keep(&mut self, span: Range<usize>, what: &str, added: Result<(), String>) {
-        if let Err(refusal) = added {
-            self.report(span, format!("{what}: {refusal}"));
+    /// An element less its fields that nobody knows, each of which becomes a problem.
+    fn without_unknown_fields<'d, T: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        element: &Spanned<DeValue<'d>>,
+    ) -> Spanned<DeValue<'d>> {
+        let mut known = element.clone();
+        while let Err(error) = T::deserialize(ValueDeserializer::from(known.clone())) {
+            let (Some(span), DeValue::Table(table)) = (error.span(), known.get_mut()) else {
+                break;
+            };
+            let is_unknown = error.message().starts_with("unknown field");
+            let mut names = table.keys();
+            let Some(name) = names.find(|name| is_unknown && name.span() == span) else {
+                break;
+            };
+            let name = name.get_ref().to_string();
+            table.remove(name.as_str());
+            self.report(span, format!("{what}: {}", error.message()));
+        }
+        known
+    }
+
+    fn keep(&mut self, span: Range<usize>, what: &str, added: Result<(), Vec<String>>) {
+        for refusal in added.err().into_iter().flatten() {
+            self.report(span.clone(), format!("{what}: {refusal}"));
         }
     }
 
@@ -225,7 +254,7 @@ fn names_in(section: &str) -> Vec<&'static str> {
 }
 
 /// The known word most like `found`, if any is like enough to be a slip of the hand.
-fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     let likeness = |word: &&&str| (strsim::jaro_winkler(found, word) * 1000.0) as u32;
     let best = known.iter().max_by_key(likeness)?;
     (likeness(&best) > 800).then_some(*best)
@@ -297,7 +326,7 @@ mod tests {
     fn an_account_problem_names_the_field() {
         let found = problems("[[account]]\nuser = \"alice\"\npasword = \"x\"\n");
         assert!(
-            found.starts_with("f.toml:3:1: account: unknown field `pasword`"),
+            found.contains("f.toml:3:1: account: unknown field `pasword`"),
             "{found}"
         );
         let found = problems("[[account]]\nuser = \"alice\"\n");

@@ -20,6 +20,7 @@
 mod accounts;
 mod allowed;
 mod check;
+mod environment;
 mod file;
 mod graphite;
 mod keys;
@@ -46,7 +47,7 @@ use crate::server::{
 };
 use crate::web::Token;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
@@ -248,17 +249,43 @@ pub struct Loaded {
     pub origins: BTreeMap<&'static str, Origin>,
     /// Where each of the hints stands, in their order.
     pub hint_origins: Vec<Origin>,
+    /// Settings whose value is not allowed.
+    invalid: BTreeSet<&'static str>,
     /// What is allowed and yet is probably not meant: sentences for the operator.
     pub warnings: Vec<String>,
 }
 
 impl Config {
     /// Reads `path` if given, applies `overrides` on top of it and checks the whole.
+    /// A variable of the environment that looks like a setting and is none is a warning.
     ///
     /// # Errors
     ///
     /// Every problem found, each with its place and with what is allowed there.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Problems> {
+        let unknown = environment::unknown_variables();
+        match Self::read(path, overrides) {
+            Ok(mut loaded) => {
+                loaded
+                    .warnings
+                    .extend(unknown.iter().map(Problem::to_string));
+                Ok(loaded)
+            }
+            Err(problems) => Err(problems.and(unknown)),
+        }
+    }
+
+    /// As [`load`](Self::load), and an unknown variable is a problem too.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load).
+    pub fn check(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Problems> {
+        let loaded = Self::load(path, overrides)?;
+        Problems::none_or(environment::unknown_variables()).map(|()| loaded)
+    }
+
+    fn read(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Problems> {
         let Some(path) = path else {
             return Self::parse("(no file)", "", overrides);
         };
@@ -281,14 +308,12 @@ impl Config {
             config: Self::default(),
             origins: BTreeMap::new(),
             hint_origins: Vec::new(),
+            invalid: BTreeSet::new(),
             warnings: Vec::new(),
         };
         let mut problems = file::read(name, text, &mut loaded);
         problems.extend(overrides.apply(&mut loaded));
-        // A relation between settings means something only once each is valid.
-        if problems.is_empty() {
-            problems.extend(check::relations(&loaded));
-        }
+        problems.extend(check::relations(&loaded));
         Problems::none_or(problems).map(|()| loaded)
     }
 

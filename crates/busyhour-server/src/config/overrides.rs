@@ -43,7 +43,11 @@ impl Override {
     fn apply(&self, loaded: &mut Loaded) -> Result<(), Problem> {
         let refuse = |message| Problem::new(self.origin.clone(), message);
         let key = Key::find(self.path).ok_or_else(|| refuse("unknown setting".into()))?;
-        key.set(&mut loaded.config, &self.value).map_err(refuse)?;
+        if let Err(refusal) = key.set(&mut loaded.config, &self.value) {
+            loaded.invalid.insert(key.path);
+            return Err(refuse(refusal));
+        }
+        loaded.invalid.remove(key.path);
         loaded.origins.insert(key.path, self.origin.clone());
         Ok(())
     }

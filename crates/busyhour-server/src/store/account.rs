@@ -82,30 +82,36 @@ impl AccountEntry {
     ///
     /// # Errors
     ///
-    /// A sentence that names the field and what it may be.
+    /// Every mistake: the field and what it may be.
     pub fn check(self, realm: &str) -> Result<Account, String> {
-        check_username(&self.user)?;
-        let (secret, user) = (self.secret(realm)?, self.user);
-        if let Some(count) = self.max_contacts {
-            within("max_contacts", u64::from(count), 1, 1000)?;
+        let mut mistakes: Vec<String> = check_username(&self.user).err().into_iter().collect();
+        let secret = self.secret(realm);
+        mistakes.extend(secret.as_ref().err().cloned());
+        mistakes.extend(self.check_belongings());
+        match secret {
+            Ok(secret) if mistakes.is_empty() => Ok(Account {
+                username: self.user,
+                realm: realm.to_owned(),
+                secret,
+                contacts_max: self.max_contacts,
+                mailbox: self.mailbox,
+                hints: self.hints,
+            }),
+            _ => Err(mistakes.join("; ")),
         }
-        if let Some(mailbox) = self.mailbox.as_ref().filter(|name| !is_mailbox_name(name)) {
-            return Err(format!("mailbox: `{mailbox}` is none; give {MAILBOX_RULE}"));
-        }
-        within("hints", self.hints.len() as u64, 0, HINTS_MAX)?;
-        if let Some(hint) = self.hints.iter().find(|hint| !is_extension(hint)) {
-            return Err(format!(
-                "hints: `{hint}` is no extension; give {EXTENSION_RULE}"
-            ));
-        }
-        Ok(Account {
-            username: user,
-            realm: realm.to_owned(),
-            secret,
-            contacts_max: self.max_contacts,
-            mailbox: self.mailbox,
-            hints: self.hints,
-        })
+    }
+
+    fn check_belongings(&self) -> impl Iterator<Item = String> {
+        let count = self.max_contacts.map_or(1, u64::from);
+        let contacts = within("max_contacts", count, 1, 1000).err();
+        let mailbox = self.mailbox.as_ref().filter(|name| !is_mailbox_name(name));
+        let mailbox =
+            mailbox.map(|name| format!("mailbox: `{name}` is not allowed; give {MAILBOX_RULE}"));
+        let hints = within("hints", self.hints.len() as u64, 0, HINTS_MAX).err();
+        let hint = self.hints.iter().find(|hint| !is_extension(hint));
+        let hint =
+            hint.map(|hint| format!("hints: `{hint}` is no extension; give {EXTENSION_RULE}"));
+        contacts.into_iter().chain(mailbox).chain(hints).chain(hint)
     }
 
     fn secret(&self, realm: &str) -> Result<Secret, String> {
@@ -122,7 +128,8 @@ impl AccountEntry {
                 Err("iax2: needs the password itself, hashes do not do".into())
             }
             (None, false) => Ok(Secret::hashed(hashes)),
-            _ => Err(EITHER.into()),
+            (None, true) => Err(NO_SECRET.into()),
+            (Some(_), false) => Err(NOT_BOTH.into()),
         }
     }
 
@@ -232,7 +239,8 @@ fn within(field: &str, value: u64, min: u64, max: u64) -> Result<(), String> {
 const PLAIN: &str = "-_.!~*'()&=+$,;?/";
 pub(crate) const MAILBOX_RULE: &str = "1 to 128 letters, digits or any of -_.!~*'()&=+$,;?/@#";
 pub(crate) const EXTENSION_RULE: &str = "1 to 64 letters, digits or any of -_.+*";
-const EITHER: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
+const NOT_BOTH: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
+const NO_SECRET: &str = "give a password, or hashes (md5, sha256, sha512_256)";
 const HINTS_MAX: u64 = 64;
 const PASSWORD_LEN_MAX: usize = 256;
 
@@ -288,7 +296,7 @@ mod tests {
             md5: Some("0".repeat(32)),
             ..entry()
         };
-        assert_eq!(refusal(both.clone()), EITHER);
+        assert_eq!(refusal(both.clone()), NOT_BOTH);
         let hashed = AccountEntry {
             password: None,
             iax2: true,

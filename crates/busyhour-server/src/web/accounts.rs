@@ -6,6 +6,7 @@ use super::{
     paging::{BODY_BYTES_MAX, Page, PageQuery},
 };
 use crate::{
+    json,
     server::{AccountError, Server},
     store::{AccountEntry, AccountView, Completion},
 };
@@ -108,7 +109,10 @@ async fn put(
             let message = format!("user: `{}` is not the `{user}` of the path\n", entry.user);
             return (StatusCode::BAD_REQUEST, message).into_response();
         }
-        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+        Err(error) => {
+            let mistake = json::mistake_at(&error);
+            return (StatusCode::BAD_REQUEST, format!("body: {mistake}\n")).into_response();
+        }
     };
     let Some(desk) = subject.accounts() else {
         return StatusCode::NOT_FOUND.into_response();

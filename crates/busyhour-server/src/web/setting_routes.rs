@@ -5,8 +5,11 @@ use super::{
     paging::{BODY_BYTES_MAX, Page, PageQuery},
     setting_desk::SettingDesk,
 };
-use crate::server::{
-    HintConfig, HintRefusal, HintView, LineState, Mailbox, MailboxRefusal, MessageSummary,
+use crate::{
+    json,
+    server::{
+        HintConfig, HintRefusal, HintView, LineState, Mailbox, MailboxRefusal, MessageSummary,
+    },
 };
 use axum::{
     Json, Router,
@@ -213,7 +216,8 @@ fn status_of_hint(refusal: &HintRefusal) -> StatusCode {
 }
 
 fn bad_body(error: &serde_json::Error) -> Response {
-    refuse(StatusCode::BAD_REQUEST, format_args!("body: {error}"))
+    let mistake = json::mistake_at(error);
+    refuse(StatusCode::BAD_REQUEST, format_args!("body: {mistake}"))
 }
 
 fn set_status(is_new: bool) -> StatusCode {

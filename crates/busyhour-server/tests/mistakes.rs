@@ -1,0 +1,135 @@
+//! Every mistake is named at once, with its place.
+
+mod support;
+
+use std::process::Command;
+use support::{Place, busyhour};
+
+/// The lines that a command says when it fails for its input, without their head.
+fn mistakes(command: &mut Command) -> Vec<String> {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines = said
+        .lines()
+        .map(|line| line.strip_prefix("busyhour: ").expect(line));
+    lines.map(str::to_owned).collect()
+}
+
+/// Each line begins so, and none is left over.
+fn assert_lines(found: &[String], expected: &[&str]) {
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.contains(expected), "{found}\ninstead of\n{expected}");
+    }
+}
+
+#[test]
+fn no_mistake_of_a_configuration_hides_another() {
+    let place = Place::new();
+    let text = "[sip]\nlisten = \"nowhere\"\nmin_expires_seconds = 4000\n\
+        [[account]]\nuser = \"alice\"\n\
+        [[account]]\nuser = \"b b\"\npassword = \"x\"\nmd5 = \"y\"\npasword = \"z\"\nrealm = \"r\"\n\
+        [[account]]\nuser = \"carol\"\npassword = \"x\"\nsha256 = \"";
+    let hash = "0".repeat(64);
+    let rest = "\"\n[[hint]]\nextension = \"1 0\"\ndevices = [\"alice\"]\n\
+        [[hint]]\nextension = \"100\"\ndevices = []\n[[account_range]]\nprefix = \"\"\n\
+        count = 0\npassword = \"\"\n";
+    let file = place.file("bad.toml", &format!("{text}{hash}{rest}"));
+    let found = mistakes(
+        busyhour()
+            .arg("check-config")
+            .arg(&file)
+            .env("BUSYHOUR_LOG_LEVL", "x"),
+    );
+    let at = |place: &str| format!("bad.toml:{place}");
+    let expected = [
+        at("2:10: sip.listen: `nowhere` is not allowed"),
+        at("4:1: account: give a password, or hashes"),
+        at("6:1: account: `b b` is not a user name"),
+        at("6:1: account: md5: give 32 hexadecimal digits"),
+        at("10:1: account: unknown field `pasword`"),
+        at("11:1: account: unknown field `realm`"),
+        at("12:1: account: give either password or hashes"),
+        at("22:1: account_range: count"),
+        at("22:1: account_range: `` is not a user name"),
+        at("22:1: account_range: password: give at least one"),
+        at("3:23: sip.min_expires_seconds (4000) must not be more than"),
+        at("16:1: hint `1 0`: an extension is"),
+        at("19:1: hint `100`: a hint has 1 to 64 devices"),
+        "BUSYHOUR_LOG_LEVL: unknown setting (did you mean BUSYHOUR_LOG_LEVEL?)".to_owned(),
+    ];
+    let folder = place.path("").display().to_string();
+    let mut found: Vec<String> = found.iter().map(|line| line.replace(&folder, "")).collect();
+    let mut expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_lines(&found, &expected);
+}
+
+#[test]
+fn a_mistyped_variable_is_a_mistake_and_a_server_warns_of_it() {
+    let place = Place::new();
+    let found = mistakes(
+        busyhour()
+            .arg("check-config")
+            .env("BUSYHOUR_SIP_REALMS", "x"),
+    );
+    assert_lines(
+        &found,
+        &["BUSYHOUR_SIP_REALMS: unknown setting (did you mean BUSYHOUR_SIP_REALM?)"],
+    );
+    let mut serve = place.serve();
+    serve.env("BUSYHOUR_SIP_REALMS", "x");
+    let server = support::ServerProcess::start(&mut serve, &place);
+    server.wait_for_log("did you mean BUSYHOUR_SIP_REALM?");
+    assert!(server.stop().success());
+}
+
+/// A file with mistakes makes no database either, wherever it would be.
+#[test]
+fn an_import_names_every_line_with_mistakes() {
+    let place = Place::new();
+    let import = |name: &str, text: &str| {
+        let mut command = busyhour();
+        command.args(["device", "import", "--create"]);
+        command.arg(place.file(name, text));
+        command.arg("--store-path").arg(place.path("busyhour.db"));
+        mistakes(&mut command)
+    };
+    let csv = "user,password,iax2,max_contacts,mailbox\n\
+        a b,x,,,\nb,,,,\nc,x,perhaps,,\nd,x,,many,\ne,x\nf,x,,0,m m\nf2,x,,,\nf2,x,,,\n";
+    let expected = [
+        "devices.csv: line 2: `a b` is not a user name",
+        "devices.csv: line 3: give a password, or hashes",
+        "devices.csv: line 4: iax2: `perhaps` is not allowed",
+        "devices.csv: line 5: max_contacts: give a whole number",
+        "devices.csv: line 6: 2 fields, but the first line names 5",
+        "devices.csv: line 7: max_contacts: give a whole number from 1 to 1000; mailbox: `m m`",
+        "devices.csv: line 9: user `f2` is there twice",
+    ];
+    assert_lines(&import("devices.csv", csv), &expected);
+    let columns = import("columns.csv", "user,pasword,realm\na,x,y\n");
+    assert_lines(
+        &columns,
+        &["columns.csv: line 1: unknown columns: pasword, realm; there are"],
+    );
+    let json = "[\n  {\"user\": \"a b\", \"password\": \"x\"},\n  {\"user\": \"b\",\n   \
+        \"pasword\": \"secret\"},\n  {\"user\": \"c\", \"password\": \"x\", \"iax2\": \"secret\"},\n  \
+        {\"user\": \"d\", \"password\": \"x\"}, 3\n]";
+    let expected = [
+        "devices.json: line 2: `a b` is not a user name",
+        "devices.json: line 4: unknown field `pasword`; there are: user, password",
+        "devices.json: line 5: found a text where true or false belongs",
+        "devices.json: line 6: found another number where an object belongs",
+    ];
+    let found = import("devices.json", json);
+    assert_lines(&found, &expected);
+    assert!(!found.concat().contains("secret"), "{found:?}");
+    let broken = import("broken.json", "[{\"user\": \"a\"");
+    assert_lines(
+        &broken,
+        &["broken.json: line 1, column 13: the JSON ends too early"],
+    );
+    assert!(!place.path("busyhour.db").exists());
+}
