@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A periodic timer's way back into the queue.
 pub(super) struct Again {
-    pub(super) work: Work,
+    pub(super) repeat: Box<Repeat>,
     pub(super) deadline: Instant,
     /// Ticks left out on the way there.
     pub(super) missed: u64,
@@ -24,7 +24,7 @@ impl Again {
         Ok(Self {
             deadline: repeat.deadline(),
             missed: next.missed,
-            work: Work::Repeat(repeat),
+            repeat,
         })
     }
 

@@ -11,7 +11,7 @@ use super::{
     shard::{Counters, Shard, State},
 };
 use crate::{
-    clock::Instant,
+    clock::{Clock, Instant},
     pool::current_entity,
     sync::CachePadded,
     task::{Executor, Reason, Rejected, Task},
@@ -37,41 +37,56 @@ impl Service {
             return 0;
         }
         let pending = |shard: &CachePadded<Shard>| shard.lock().queue.len();
-        let mut allowed: usize = self.shards.iter().map(pending).sum();
-        let mut delivered = 0;
-        let turn_ends_at = self.clock.now() + TURN;
+        let allowed: usize = self.shards.iter().map(pending).sum();
         let mut batch = Vec::with_capacity(allowed.min(BATCH));
-        while allowed > 0 {
+        let (mut delivered, mut turn) = (0, Turn::default());
+        while delivered < allowed
+            && let Some((shard, until)) = self.next_shard(now)
+            && !(delivered > 0 && turn.is_over(&self.clock))
+        {
             // As many as were delivered so far: if those took half of the turn,
             // so will these, and the turn is over.
-            let count_max = delivered.clamp(1, BATCH).min(allowed);
-            self.take_batch(now, count_max, &mut batch);
+            let count_max = delivered.clamp(1, BATCH).min(allowed - delivered);
+            self.take_batch(shard, until, now, count_max, &mut batch);
             if batch.is_empty() {
                 break;
             }
-            allowed -= batch.len();
             delivered += batch.len();
             batch.drain(..).for_each(|due| due.deliver(self));
-            if self.clock.now() >= turn_ends_at {
-                break;
-            }
         }
         delivered
     }
 
-    /// The next due timers of the shard whose turn it is, up to where another
-    /// shard's turn comes.
-    fn take_batch(self: &Arc<Self>, now: Instant, count_max: usize, batch: &mut Vec<Due>) {
-        let deadline = |index: usize| self.shards[index].next_deadline();
-        let indices = 0..self.shards.len();
-        let Some(index) = indices.clone().min_by_key(|&index| deadline(index)) else {
-            return;
-        };
-        let others = indices.filter(|&other| other != index).map(deadline);
-        let until = others.min().unwrap_or(now).min(now);
+    /// The shard with the earliest timer, and up to when it has its turn; none
+    /// if nothing is due.
+    fn next_shard(&self, now: Instant) -> Option<(usize, Instant)> {
+        let (mut index, mut first, mut second) = (0, Instant::FAR_FUTURE, now);
+        for (other, shard) in self.shards.iter().enumerate() {
+            let deadline = shard.next_deadline();
+            if deadline < first {
+                (index, second, first) = (other, second.min(first), deadline);
+            } else {
+                second = second.min(deadline);
+            }
+        }
+        (first <= now).then_some((index, second))
+    }
+
+    /// Takes the next due timers of a shard, up to where another shard's turn comes.
+    fn take_batch(
+        self: &Arc<Self>,
+        index: usize,
+        until: Instant,
+        now: Instant,
+        count_max: usize,
+        batch: &mut Vec<Due>,
+    ) {
         self.shards[index].change(&self.alarm, |state| {
-            let due = || self.take_due(state, index as u32, until, now);
-            batch.extend(std::iter::from_fn(due).take(count_max));
+            while batch.len() < count_max
+                && let Some(due) = self.take_due(state, index as u32, until, now)
+            {
+                batch.push(due);
+            }
         });
     }
 
@@ -173,6 +188,20 @@ impl Service {
             let _running = running::enter(lost.handle);
             self.finish(&lost.handle, next(work, self.clock.now()));
         }
+    }
+}
+
+/// How long one call has gone on to deliver. The clock is read only where
+/// there is more than one batch.
+#[derive(Default)]
+struct Turn {
+    ends_at: Option<Instant>,
+}
+
+impl Turn {
+    fn is_over(&mut self, clock: &Clock) -> bool {
+        let now = clock.now();
+        now >= *self.ends_at.get_or_insert(now + TURN)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which timers' callbacks this thread is in, and who waits for whose end.
 
 use super::handle::TimerHandle;
-use crate::sync::{Mutex, lock, thread_local};
+use crate::sync::{Mutex, lazy_static, lock, thread_local};
 use std::{
     cell::{Cell, RefCell},
     sync::atomic::{AtomicUsize, Ordering},
@@ -52,11 +52,11 @@ impl Drop for Entered {
     }
 }
 
-/// The waits for the end of a callback that go on now, kept to refuse one that
-/// could never end.
-#[derive(Debug, Default)]
-pub(super) struct Waits {
-    waits: Mutex<Vec<Wait>>,
+lazy_static! {
+    // The waits for the end of a callback that go on now, kept to refuse one
+    // that could never end. One list for the process, since a circle may lead
+    // through several services; locked only by who is about to wait.
+    static ref WAITS: Mutex<Vec<Wait>> = Mutex::new(Vec::new());
 }
 
 #[derive(Debug)]
@@ -66,25 +66,20 @@ struct Wait {
     for_end_of: TimerHandle,
 }
 
-impl Waits {
-    /// Registers a wait of this thread for the end of `target`'s callback;
-    /// `None` if that in turn waits, through whatever chain, for a callback
-    /// that this thread is in.
-    pub(super) fn enter(&self, target: TimerHandle) -> Option<Waiting<'_>> {
-        let inside = inside();
-        let mut waits = lock(&self.waits);
-        if reaches(&waits, target, &inside) {
-            return None;
-        }
-        waits.push(Wait {
-            inside,
-            for_end_of: target,
-        });
-        Some(Waiting {
-            waits: self,
-            target,
-        })
+/// Registers a wait of this thread for the end of `target`'s callback; `None`
+/// if that in turn waits, through whatever chain, for a callback that this
+/// thread is in.
+pub(super) fn wait_for(target: TimerHandle) -> Option<Waiting> {
+    let inside = inside();
+    let mut waits = lock(&WAITS);
+    if reaches(&waits, target, &inside) {
+        return None;
     }
+    waits.push(Wait {
+        inside,
+        for_end_of: target,
+    });
+    Some(Waiting { target })
 }
 
 /// Follows `target` from wait to wait. Each callback is in one thread, which
@@ -103,17 +98,18 @@ fn reaches(waits: &[Wait], target: TimerHandle, inside: &[TimerHandle]) -> bool 
 }
 
 /// A registered wait.
-pub(super) struct Waiting<'a> {
-    waits: &'a Waits,
+pub(super) struct Waiting {
     target: TimerHandle,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
         let inside = inside();
-        let mut waits = lock(&self.waits.waits);
+        let mut waits = lock(&WAITS);
         let own = |wait: &Wait| wait.for_end_of == self.target && wait.inside == inside;
-        if let Some(index) = waits.iter().position(own) {
+        let index = waits.iter().position(own);
+        debug_assert!(index.is_some(), "a wait is registered until it ends");
+        if let Some(index) = index {
             waits.swap_remove(index);
         }
     }

@@ -3,8 +3,7 @@ use super::{
     handle::{Cancel, TimerHandle},
     held,
     record::{Phase, Record, Work, panics},
-    report,
-    running::{self, Waits},
+    report, running,
     shard::{NotCancelled, Shard, State},
     slots::Handle,
     timers::AddError,
@@ -34,7 +33,6 @@ pub(super) struct Service {
     /// Held by the one thread that delivers, so that deliveries keep their
     /// order. Nobody ever waits for it, so the user's code may run meanwhile.
     pub(super) driving: Mutex<()>,
-    waits: Waits,
 }
 
 /// A new timer.
@@ -58,7 +56,6 @@ impl Service {
             refused: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
             driving: Mutex::new(()),
-            waits: Waits::default(),
         }
     }
 
@@ -140,7 +137,7 @@ impl Service {
     /// Waits for the end of a run; `false` if that would never come, because
     /// it waits for what this thread is in.
     fn await_end(&self, shard: &Shard, handle: &TimerHandle) -> bool {
-        let Some(_wait) = self.waits.enter(*handle) else {
+        let Some(_wait) = running::wait_for(*handle) else {
             return false;
         };
         let runner = shard.lock().runner(handle.timer);

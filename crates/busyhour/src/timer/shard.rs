@@ -174,9 +174,9 @@ impl State {
         let may_go_on = !self.closed;
         let record = self.queue.get_mut(timer).filter(|_| may_go_on);
         let Some(record) = record.filter(|record| record.is_running_on()) else {
-            return Err(again.work);
+            return Err(Work::Repeat(again.repeat));
         };
-        let away = mem::replace(&mut record.work, again.work);
+        let away = mem::replace(&mut record.work, Work::Repeat(again.repeat));
         debug_assert!(matches!(away, Work::Away(_)), "one thread has the work");
         self.counters.missed += again.missed;
         self.wait_until(timer, again.deadline);

@@ -122,6 +122,37 @@ fn a_circle_through_a_serializer_is_refused() {
     }
 }
 
+/// Two services: the callback of each waits for that of the other.
+#[test]
+fn a_circle_through_two_services_is_refused() {
+    watched("a circle through two services", || {
+        let services = [one_shard(), one_shard()];
+        let both_run = Arc::new(Barrier::new(2));
+        let handles: [Arc<Mutex<Option<TimerHandle>>>; 2] = Default::default();
+        let (answers, outcomes) = mpsc::channel();
+        let hands = [Hand::default(), Hand::default()];
+        for own in 0..2 {
+            let (other, answer) = (services[1 - own].clone(), answers.clone());
+            let (meet, handle) = (Arc::clone(&both_run), Arc::clone(&handles[1 - own]));
+            let timer = services[own].after(SECOND, &hands[own], move || {
+                meet.wait();
+                let handle = handle.lock().unwrap().expect("added");
+                answer.send(other.cancel_and_wait(&handle)).unwrap();
+            });
+            *handles[own].lock().unwrap() = Some(timer);
+        }
+        services.iter().for_each(|service| ignore(pass(service, 1)));
+        thread::scope(|scope| {
+            for hand in &hands {
+                scope.spawn(|| hand.run_all());
+            }
+        });
+        let mut outcomes = [outcomes.recv().unwrap(), outcomes.recv().unwrap()];
+        outcomes.sort_by_key(|outcome| *outcome == Cancel::Running);
+        assert_eq!(outcomes, [Cancel::AlreadyRan, Cancel::Running]);
+    });
+}
+
 /// The only worker waits for a callback that needs the pool.
 #[test]
 fn a_worker_that_waits_for_a_callback_is_stood_in_for() {
