@@ -198,7 +198,8 @@ impl<F: Future> Fiber<F> {
 #[inline]
 fn begin_poll(progress: &AtomicU8) {
     if progress.load(Ordering::Relaxed) != POLLING {
-        progress.swap(POLLING, Ordering::AcqRel);
+        let before = progress.swap(POLLING, Ordering::AcqRel);
+        debug_assert!(matches!(before, QUEUED | WOKEN), "who polls has the token");
     }
 }
 

@@ -36,6 +36,7 @@ impl<T> Gate<T> {
     /// - `work` does not enter this gate again.
     #[inline(always)]
     pub(super) unsafe fn as_owner<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        debug_assert!(!self.owner_is_inside(), "entered twice");
         self.owner_inside.store(true, Ordering::Relaxed);
         fences::light();
         if self.stranger_inside.load(Ordering::Acquire) {
@@ -45,6 +46,11 @@ impl<T> Gate<T> {
         // SAFETY: `owner_inside` was set before a fence and no stranger was
         // seen after it, so each stranger waits for `Leave`.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
+    }
+
+    /// Whether the owner is inside; for the owner to ask.
+    pub(super) fn owner_is_inside(&self) -> bool {
+        self.owner_inside.load(Ordering::Relaxed)
     }
 
     /// Enters as somebody else; waits for the owner and for other strangers.

@@ -108,6 +108,7 @@ impl Inbound {
             tasks,
             tokens: mem::take(&mut queue.tokens),
         };
+        debug_assert!(loot.len() <= queue.len);
         queue.len -= loot.len();
         self.len.store(queue.len, Ordering::Relaxed);
         loot

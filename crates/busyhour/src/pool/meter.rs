@@ -50,9 +50,9 @@ impl<'a> Meter<'a> {
         self.unread_left == self.unread_max
     }
 
-    /// Whether the turn takes so long that others must have theirs: so much time has
-    /// passed since the last reading. For a clock is read, this is asked once for
-    /// [`TASKS_UNREAD_MAX`] tasks.
+    /// Whether the turn takes so long that others must have theirs: so much time
+    /// has passed since the last reading. Asked once in [`TASKS_UNREAD_MAX`] tasks,
+    /// and only if others wait.
     #[inline(never)]
     pub(super) fn is_turn_over(&self) -> bool {
         self.clock.now().nanos_since(self.now) > TURN_MAX_NS

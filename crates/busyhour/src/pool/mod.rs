@@ -39,6 +39,7 @@ mod entity;
 mod turn;
 mod meter;
 mod log_counts;
+mod labelled;
 mod affinity;
 mod patrol;
 mod context;

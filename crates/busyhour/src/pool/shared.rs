@@ -22,6 +22,7 @@ use super::{
     fences,
     guest::{GUESTS_MAX, Guests},
     inbound::Closed,
+    labelled,
     meter::{Meter, TASKS_UNREAD_MAX},
     phase::{Phase, PhaseCell},
     pushing::Pushes,
@@ -239,6 +240,14 @@ impl Shared {
         if !self.admits() {
             return Err(self.reject(task, Reason::ShutDown));
         }
+        if task.label().is_some() {
+            return self.push_admitted(labelled::showing_its_label(task), forced);
+        }
+        self.push_admitted(task, forced)
+    }
+
+    #[inline(always)]
+    fn push_admitted(self: &Arc<Self>, task: Task, forced: bool) -> Result<(), Rejected> {
         if let Some(seat) = Seat::of(self) {
             return self.push_here(seat, task, forced);
         }
@@ -451,28 +460,15 @@ impl Shared {
                 if !popped {
                     break;
                 }
-                self.run_plain(seat, &mut berth);
+                self.run_task(&mut berth);
                 ran += 1;
-                if ran.is_multiple_of(TASKS_UNREAD_MAX) && meter.is_turn_over() {
+                let is_due = ran.is_multiple_of(TASKS_UNREAD_MAX) && seat.worker.others_wait(ran);
+                if is_due && meter.is_turn_over() {
                     return tasks_max;
                 }
             }
             ran
         })
-    }
-
-    #[inline(always)]
-    fn run_plain(&self, seat: Seat<'_>, berth: &mut Berth) {
-        match berth.label() {
-            None => {
-                self.run_task(berth);
-            }
-            label => {
-                seat.worker.set_label(label);
-                self.run_task(berth);
-                seat.worker.set_label(None);
-            }
-        }
     }
 
     /// Runs one task; whether it panicked, which is counted and goes no further.
@@ -484,6 +480,7 @@ impl Shared {
     /// As [`run_task`](Self::run_task), with this thread's counters at hand.
     #[inline(always)]
     pub(super) fn run_counting(&self, tallier: Tallier<'_>, berth: &mut Berth) -> bool {
+        debug_assert!(self.is_outside_of_gates());
         let outcome = berth.run();
         let panicked = outcome.is_err();
         if let Err(payload) = outcome {
@@ -503,9 +500,14 @@ impl Shared {
         }
     }
 
+    fn is_outside_of_gates(&self) -> bool {
+        Seat::of(self).is_none_or(|seat| seat.is_outside())
+    }
+
     /// Calls foreign code; whether it panicked, which is counted.
     #[inline(always)]
     pub(crate) fn isolate(&self, foreign: impl FnOnce()) -> bool {
+        debug_assert!(self.is_outside_of_gates());
         let outcome = catch_unwind(AssertUnwindSafe(foreign));
         let panicked = outcome.is_err();
         if let Err(payload) = outcome {

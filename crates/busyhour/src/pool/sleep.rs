@@ -36,7 +36,7 @@ impl Sleepers {
             Some(index) => asleep.swap_remove(index),
             None => asleep.pop()?,
         };
-        self.update(|word| word - 1 + SEARCHING);
+        self.update(&asleep, |word| word - 1 + SEARCHING);
         Some(taken)
     }
 
@@ -45,22 +45,22 @@ impl Sleepers {
         let mut asleep = lock(&self.asleep);
         let taken = std::mem::take(&mut *asleep);
         let count = taken.len() as u32;
-        self.update(|word| word - count + count * SEARCHING);
+        self.update(&asleep, |word| word - count + count * SEARCHING);
         taken
     }
 
     /// An awake worker begins to search.
     pub(super) fn begin_search(&self) {
-        let _asleep = lock(&self.asleep);
-        self.update(|word| word + SEARCHING);
+        let asleep = lock(&self.asleep);
+        self.update(&asleep, |word| word + SEARCHING);
     }
 
     /// A searching worker found work (or ends). `true` if it was the last
     /// searcher while others sleep: then it must look whether there is more.
     pub(super) fn end_search(&self) -> bool {
-        let _asleep = lock(&self.asleep);
-        let word = self.update(|word| word - SEARCHING);
-        drop(_asleep);
+        let asleep = lock(&self.asleep);
+        let word = self.update(&asleep, |word| word - SEARCHING);
+        drop(asleep);
         let is_last = word < SEARCHING && word > 0;
         if is_last {
             fences::heavy();
@@ -74,7 +74,7 @@ impl Sleepers {
     pub(super) fn fall_asleep(&self, number: usize) -> usize {
         let mut asleep = lock(&self.asleep);
         asleep.push(number);
-        let word = self.update(|word| word - SEARCHING + 1);
+        let word = self.update(&asleep, |word| word - SEARCHING + 1);
         drop(asleep);
         fences::heavy();
         (word & ASLEEP_MASK) as usize
@@ -87,7 +87,7 @@ impl Sleepers {
         let position = asleep.iter().position(|other| *other == number);
         if let Some(index) = position {
             asleep.swap_remove(index);
-            self.update(|word| word - 1 + SEARCHING);
+            self.update(&asleep, |word| word - 1 + SEARCHING);
         }
         position.is_some()
     }
@@ -103,9 +103,10 @@ impl Sleepers {
         (self.word.load(Ordering::Relaxed) & ASLEEP_MASK) as usize
     }
 
-    /// Only under the mutex.
-    fn update(&self, change: impl FnOnce(u32) -> u32) -> u32 {
+    /// Only under the mutex, after the list was changed.
+    fn update(&self, asleep: &[usize], change: impl FnOnce(u32) -> u32) -> u32 {
         let word = change(self.word.load(Ordering::Relaxed));
+        debug_assert_eq!((word & ASLEEP_MASK) as usize, asleep.len());
         self.word.store(word, Ordering::SeqCst);
         word
     }

@@ -76,7 +76,8 @@ impl<'a, 'm> Turn<'a, 'm> {
     #[inline(never)]
     fn is_over_by_the_clock(&mut self) -> bool {
         let on = self.on.as_ref();
-        let is_over = on.is_some_and(|(_, meter)| meter.is_turn_over());
+        let is_over =
+            on.is_some_and(|(seat, meter)| seat.worker.waiting_len() > 0 && meter.is_turn_over());
         if is_over {
             self.tasks_left = 0;
         }

@@ -20,21 +20,23 @@ use crate::sync::{Mutex, lazy_static, lock};
 
 lazy_static! {
     // The waiting edges of all pools; few at any time.
-    static ref EDGES: Mutex<Vec<Edge>> = Mutex::new(Vec::new());
+    static ref EDGES: Mutex<Edges> = Mutex::new(Edges::default());
+}
+
+#[derive(Default)]
+struct Edges {
+    edges: Vec<Edge>,
+    next_id: u64,
 }
 
 /// The waiter runs, so it lives. The awaited one is not kept from ending.
-#[derive(Clone)]
 struct Edge {
+    id: u64,
     waiter: Arc<dyn Entity>,
     awaited: Weak<dyn Entity>,
 }
 
 impl Edge {
-    fn is(&self, other: &Self) -> bool {
-        self.from() == other.from() && self.to() == other.to()
-    }
-
     fn from(&self) -> usize {
         Arc::as_ptr(&self.waiter).addr()
     }
@@ -49,28 +51,33 @@ impl Edge {
 /// unless that closes a cycle. Outside of an entity's task nothing is recorded.
 pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
     match current_entity() {
-        Some(waiter) => begin(waiter, awaited),
-        None => Ok(Waiting { edge: None }),
+        Some(waiter) => begin(waiter, Arc::downgrade(awaited)),
+        None => Ok(Waiting { id: None }),
     }
 }
 
 /// As [`wait_for`], for an entity that is at hand in another form.
 pub(super) fn wait_for_ref(awaited: EntityRef<'_>) -> Result<Waiting, Cycle> {
     match current_entity() {
-        Some(waiter) => begin(waiter, &awaited.to_arc()),
-        None => Ok(Waiting { edge: None }),
+        Some(waiter) => begin(waiter, Arc::downgrade(&awaited.to_arc())),
+        None => Ok(Waiting { id: None }),
     }
 }
 
-fn begin(waiter: Arc<dyn Entity>, awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
-    let awaited = Arc::downgrade(awaited);
-    let edge = Edge { waiter, awaited };
-    let mut edges = lock(&EDGES);
-    let Some(path) = path(&edges, edge.to(), edge.from()) else {
-        edges.push(edge.clone());
-        return Ok(Waiting { edge: Some(edge) });
+fn begin(waiter: Arc<dyn Entity>, awaited: Weak<dyn Entity>) -> Result<Waiting, Cycle> {
+    let mut all = lock(&EDGES);
+    let id = all.next_id;
+    let edge = Edge {
+        id,
+        waiter,
+        awaited,
     };
-    drop(edges);
+    let Some(path) = path(&all.edges, edge.to(), edge.from()) else {
+        all.edges.push(edge);
+        all.next_id += 1;
+        return Ok(Waiting { id: Some(id) });
+    };
+    drop(all);
     let waiters = std::iter::once(edge.waiter).chain(path);
     Err(Cycle(waiters.map(|entity| entity.name()).collect()))
 }
@@ -78,19 +85,18 @@ fn begin(waiter: Arc<dyn Entity>, awaited: &Arc<dyn Entity>) -> Result<Waiting, 
 /// The edge exists while this lives.
 #[must_use]
 pub(crate) struct Waiting {
-    edge: Option<Edge>,
+    id: Option<u64>,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let Some(ending) = self.edge.take() else {
-            return;
-        };
-        let mut edges = lock(&EDGES);
-        let position = edges.iter().position(|edge| edge.is(&ending));
+        let Some(id) = self.id else { return };
+        let mut all = lock(&EDGES);
+        // The latest waits end first, mostly.
+        let position = all.edges.iter().rposition(|edge| edge.id == id);
         debug_assert!(position.is_some(), "an edge is removed once");
-        let ended = position.map(|index| edges.swap_remove(index));
-        drop(edges);
+        let ended = position.map(|index| all.edges.swap_remove(index));
+        drop(all);
         drop(ended);
     }
 }
@@ -98,6 +104,9 @@ impl Drop for Waiting {
 /// The entities on a way along the edges, from the one at the address `from`
 /// to the one at `to`, which is left out.
 fn path(edges: &[Edge], from: usize, to: usize) -> Option<Vec<Arc<dyn Entity>>> {
+    if from != to && !edges.iter().any(|edge| edge.from() == from) {
+        return None;
+    }
     let mut ways: Vec<Vec<&Edge>> = vec![Vec::new()];
     while let Some(way) = ways.pop() {
         let last = way.last().map_or(from, |edge| edge.to());

@@ -134,6 +134,14 @@ impl Worker {
         lane_len + entity_len + self.inbound.len()
     }
 
+    /// Whether others wait for the lane, which has run so many tasks in its turn.
+    /// What came from outside may be plain tasks as well, so it counts less often.
+    #[inline]
+    pub(super) fn others_wait(&self, ran: u32) -> bool {
+        let entity_len = self.published.entity_len.load(Ordering::Relaxed);
+        entity_len > 0 || (ran.is_multiple_of(32) && self.inbound.len() > 0)
+    }
+
     /// Plain tasks that wait in the lane.
     #[inline]
     pub(super) fn lane_len(&self) -> usize {
@@ -241,6 +249,11 @@ impl<'a> Seat<'a> {
             tally: &self.worker.published.tally,
             is_alone: true,
         }
+    }
+
+    /// Whether this thread is outside of its gate, as where foreign code runs.
+    pub(super) fn is_outside(&self) -> bool {
+        !self.worker.gate.owner_is_inside()
     }
 
     /// Enters the own gate. `work` must not come back here, nor run foreign code.

@@ -407,10 +407,10 @@ impl Core {
     fn help_until_idle(self: &Arc<Self>, ends_at: Option<MachineInstant>) {
         let helps = self.pool().is_inside();
         let is_over = || ends_at.is_some_and(|end| MachineInstant::now() >= end);
-        let mut helping = Helping::begin(self.pool());
+        let mut helping = Helping::default();
         while !self.is_idle() && !is_over() {
             if helps && self.run_one() {
-                helping.look_at_the_clock();
+                helping.go_on(self.pool());
                 continue;
             }
             self.state.lock().waiters += 1;
@@ -489,6 +489,7 @@ impl Core {
         turn: &mut Turn<'_, '_>,
     ) -> Next {
         turn.charge(token);
+        debug_assert!(state.is_scheduled, "a token is spent once");
         state.is_scheduled = false;
         self.leave(state);
         Next::Done
@@ -502,6 +503,7 @@ unsafe impl Runs for Core {
         let hand = turn.hand(self.pool());
         let mut berth = Berth::EMPTY;
         let mut state = self.state.lock();
+        debug_assert!(state.is_scheduled, "who runs it by turns has its token");
         let waiting_since = state.head_since();
         if !state.begin(turn.began, &mut berth) {
             self.stop(state, token, turn);

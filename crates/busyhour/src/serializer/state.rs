@@ -159,6 +159,7 @@ impl State {
 
     #[inline(always)]
     pub(super) fn end(&mut self) {
+        debug_assert!(self.is_running, "one task at a time");
         self.is_running = false;
         self.processed += 1;
     }

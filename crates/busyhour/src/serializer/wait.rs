@@ -22,24 +22,21 @@ pub(super) struct Hopeless(WaitError);
 
 /// A worker that runs another serializer's tasks, and leaves its own waiting.
 /// Once it does so for long it gets a stand-in.
-pub(super) struct Helping<'a> {
-    pool: &'a Shared,
-    began: Instant,
+#[derive(Default)]
+pub(super) struct Helping {
+    since: Option<Instant>,
     stand_in: Option<StandIn>,
 }
 
-impl<'a> Helping<'a> {
-    pub(super) fn begin(pool: &'a Shared) -> Self {
-        Self {
-            pool,
-            began: pool.clock.now(),
-            stand_in: None,
-        }
-    }
-
-    pub(super) fn look_at_the_clock(&mut self) {
-        if self.stand_in.is_none() && self.pool.clock.now() - self.began > HELPING_MAX {
-            self.stand_in = stand_in();
+impl Helping {
+    /// Looks at the clock, before one task more is run.
+    pub(super) fn go_on(&mut self, pool: &Shared) {
+        if self.stand_in.is_none() {
+            let now = pool.clock.now();
+            let since = *self.since.get_or_insert(now);
+            if now - since > HELPING_MAX {
+                self.stand_in = stand_in();
+            }
         }
     }
 }
@@ -106,10 +103,13 @@ impl Core {
 
     fn help_until(self: &Arc<Self>, done: impl Fn() -> bool) -> Result<(), Hopeless> {
         let helps = self.may_help();
-        let mut helping = Helping::begin(self.pool());
+        let mut helping = Helping::default();
         while !done() {
             if helps && self.run_one() {
-                helping.look_at_the_clock();
+                if done() {
+                    break;
+                }
+                helping.go_on(self.pool());
                 continue;
             }
             if !self.pool().is_simulated() {

@@ -1,0 +1,40 @@
+//! Labels of plain tasks, for the report of a shutdown that they outlast.
+
+use std::sync::Arc;
+
+use super::{context, shared::Shared, worker::Seat};
+use crate::task::Task;
+
+/// A task with a label becomes one that shows it while it runs. So tasks
+/// without one, which are nearly all, cost their workers nothing for it.
+#[cold]
+pub(super) fn showing_its_label(task: Task) -> Task {
+    let label = task.label();
+    Task::new(move || {
+        let _shown = label.map(Shown::begin);
+        task.run();
+    })
+}
+
+/// While this lives, the worker that this thread is shows a label.
+struct Shown(Option<(Arc<Shared>, usize)>);
+
+impl Shown {
+    fn begin(label: &'static str) -> Self {
+        let pool = context::current_pool();
+        Self(pool.and_then(|pool| {
+            let worker = Seat::of(&pool)?.worker;
+            worker.set_label(Some(label));
+            let number = worker.number;
+            Some((pool, number))
+        }))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Some((pool, number)) = &self.0 {
+            pool.workers[*number].set_label(None);
+        }
+    }
+}
