@@ -441,6 +441,27 @@ pub const KEYS: &[Key] = &[
         show: |config| config.limits.iax2_records_max.to_string(),
     },
     Key {
+        path: "limits.source_percent",
+        allowed: whole(1, 100, "percent"),
+        help: "The part of a limit that one IPv4 address or IPv6 network of 64 bits may hold; 100 behind a proxy",
+        assign: |config, text| put(&mut config.limits.source_percent, text.parse().ok()),
+        show: |config| config.limits.source_percent.to_string(),
+    },
+    Key {
+        path: "limits.account_percent",
+        allowed: whole(1, 100, "percent"),
+        help: "The part of a limit that one account may hold",
+        assign: |config, text| put(&mut config.limits.account_percent, text.parse().ok()),
+        show: |config| config.limits.account_percent.to_string(),
+    },
+    Key {
+        path: "limits.dialog_bytes",
+        allowed: whole(512, 65_535, "bytes"),
+        help: "What a subscription keeps of its SUBSCRIBE: route, addresses, names; more is answered 513",
+        assign: |config, text| put(&mut config.limits.dialog_bytes_max, text.parse().ok()),
+        show: |config| config.limits.dialog_bytes_max.to_string(),
+    },
+    Key {
         path: "http.listen",
         allowed: Allowed::Text("an IP address and port such as 127.0.0.1:8080, or off"),
         help: "Where the dashboard, its API and the metrics are served, or off",

@@ -18,6 +18,8 @@ pub enum Refusal {
     ConditionFailed,
     /// 413: the body is longer than is taken.
     TooLarge,
+    /// 513: it names more hops or longer addresses than are kept.
+    TooLongToKeep,
     /// 415: the body must be of this type, and not encoded.
     UnsupportedMedia(&'static str),
     /// 416: the scheme of the address of record is not SIP.
@@ -53,6 +55,7 @@ impl Refusal {
             Self::NotAcceptable => Status::NOT_ACCEPTABLE,
             Self::ConditionFailed => Status::CONDITIONAL_REQUEST_FAILED,
             Self::TooLarge => Status::REQUEST_ENTITY_TOO_LARGE,
+            Self::TooLongToKeep => Status::MESSAGE_TOO_LARGE,
             Self::UnsupportedMedia(_) => Status::UNSUPPORTED_MEDIA_TYPE,
             Self::TooManyPublications => Status::TEMPORARILY_UNAVAILABLE,
             Self::NoSubscription => Status::CALL_DOES_NOT_EXIST,

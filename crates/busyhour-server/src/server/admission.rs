@@ -20,6 +20,16 @@ enum Proof<'a> {
     Of(&'a str),
 }
 
+/// Who sent a request, if that was asked.
+pub(super) struct Sender<'a>(Option<&'a str>);
+
+impl<'a> Sender<'a> {
+    /// The user of its account.
+    pub(super) fn account(&self) -> Option<&'a str> {
+        self.0.map(own_user)
+    }
+}
+
 /// What became of the credentials of a request.
 enum Admission<'a> {
     /// Right; these are they.
@@ -48,19 +58,20 @@ impl Core {
         }
     }
 
-    /// Whether somebody may watch the user `watched`: anybody with an account may watch anything but
-    /// the mailboxes and registrations of others.
-    pub(super) fn admit_subscription(
+    /// Whether somebody may watch the user `watched`: anybody with an account may
+    /// watch anything but the mailboxes and registrations of others.
+    /// `None` when it was challenged, and so answered.
+    pub(super) fn admit_subscription<'a>(
         &self,
-        request: &Request<'_>,
+        request: &Request<'a>,
         watched: &str,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Option<Sender<'a>>, Refusal> {
         match self.prove(request)? {
-            Proof::Open => Ok(true),
-            Proof::Challenged => Ok(false),
+            Proof::Open => Ok(Some(Sender(None))),
+            Proof::Challenged => Ok(None),
             Proof::Of(username) => {
                 self.check_private(request.message, watched, username)?;
-                Ok(true)
+                Ok(Some(Sender(Some(username))))
             }
         }
     }
@@ -89,7 +100,7 @@ impl Core {
     ) -> Result<(), Refusal> {
         let event = message.event()?;
         let package = event.and_then(|event| Package::from_name(event.package));
-        let own = username.split_once('@').map_or(username, |(user, _)| user);
+        let own = own_user(username);
         match package {
             Some(Package::MessageSummary) => {}
             Some(Package::Registration) if watched != own => {
@@ -151,7 +162,7 @@ impl Core {
                 authenticator.verify(unix, source, method, &credentials, secret.as_deref());
             return Ok(match verdict {
                 Verdict::Accepted { nonce_count }
-                    if self.is_replay(request, credentials.nonce, nonce_count, unix) =>
+                    if self.is_replay(request, &credentials, nonce_count, unix) =>
                 {
                     Admission::Stale
                 }
@@ -163,7 +174,9 @@ impl Core {
                 Verdict::Stale => Admission::Stale,
                 Verdict::Refused(crate::auth::Refusal::Secret) => {
                     let now = self.now();
-                    self.parts.logins.failed(source, credentials.username, now);
+                    let holder = self.holder(flow, None);
+                    let logins = &self.parts.logins;
+                    logins.failed(source, holder, credentials.username, now);
                     Admission::Denied
                 }
                 Verdict::Refused(_) => Admission::Absent,
@@ -179,14 +192,18 @@ impl Core {
     fn is_replay(
         &self,
         request: &Request<'_>,
-        nonce: &str,
+        credentials: &DigestCredentials<'_>,
         count: Option<u32>,
         unix: UnixTime,
     ) -> bool {
         let secrets = &self.parts.secrets;
+        let DigestCredentials {
+            nonce, username, ..
+        } = *credentials;
         let used = Use {
             nonce,
             issued_s: Authenticator::issued_s(nonce).unwrap_or(0),
+            holder: self.parts.holders.of_account(username),
             count: count.unwrap_or(u32::MAX),
             request: secrets.name_of(request.flow.remote, request.datagram),
         };
@@ -221,6 +238,11 @@ impl Core {
             answer.finish();
         });
     }
+}
+
+/// The user of credentials, which may name the domain behind it.
+fn own_user(username: &str) -> &str {
+    username.split_once('@').map_or(username, |(user, _)| user)
 }
 
 /// Whether `username`, with or without a domain behind it, is the user of `aor`.

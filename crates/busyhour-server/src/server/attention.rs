@@ -1,7 +1,7 @@
 //! Who listens to devices on the bus: a device that nobody listens to is not
 //! told of there.
 
-use super::core::Core;
+use super::{core::Core, shares::Holder};
 use busyhour::bus::Name;
 use std::sync::{Arc, atomic::Ordering};
 
@@ -10,7 +10,7 @@ impl Core {
     /// of states, with what is there now.
     pub(super) fn attend<R>(self: &Arc<Self>, aor: &str, subscribe: impl Fn() -> R) -> R {
         self.is_listened.store(true, Ordering::Release);
-        while let Ok(device) = self.devices().open(aor, self) {
+        while let Ok(device) = self.devices().open(aor, Holder::NOBODY, self) {
             if let Some(subscribed) = device.attend(self, &subscribe) {
                 return subscribed;
             }

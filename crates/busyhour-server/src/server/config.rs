@@ -139,6 +139,14 @@ pub struct Limits {
     pub iax2_calls_per_source_max: usize,
     /// Calls of IAX2 that are over and whose late duplicates are recognised.
     pub iax2_records_max: usize,
+    /// The part of each of these, and of the packet memory, that one source may
+    /// hold, in percent; 100 is all of it. See docs/limits.md.
+    pub source_percent: u64,
+    /// The same of one account.
+    pub account_percent: u64,
+    /// What one subscription keeps of the SUBSCRIBE that opened it, in bytes: the
+    /// route, the addresses, the tags. More is answered 513.
+    pub dialog_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -156,6 +164,9 @@ impl Default for Limits {
             iax2_calls_max: 65_536,
             iax2_calls_per_source_max: 4_096,
             iax2_records_max: 262_144,
+            source_percent: 10,
+            account_percent: 10,
+            dialog_bytes_max: 4096,
         }
     }
 }

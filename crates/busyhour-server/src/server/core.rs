@@ -18,6 +18,7 @@ use super::{
     nonces::Nonces,
     overload::Overload,
     random::Secrets,
+    shares::{Holders, Shares},
     transactions::Transactions,
     watchers::Watchers,
 };
@@ -30,7 +31,7 @@ use crate::{
 use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
 /// The server without its handle. Devices and watchers refer to it weakly, so
@@ -40,7 +41,6 @@ pub(super) struct Core {
     pub(super) next_binding_id: AtomicU64,
     pub(super) nonce_salt: AtomicU32,
     pub(super) last_etag: AtomicU64,
-    pub(super) publication_count: AtomicUsize,
     pub(super) is_closing: AtomicBool,
     /// Somebody listened to a device on the bus, at some time.
     pub(super) is_listened: AtomicBool,
@@ -67,6 +67,10 @@ pub(super) struct Parts {
     pub(super) watchers: Watchers,
     pub(super) mailboxes: Mailboxes,
     pub(super) hints: Hints,
+    pub(super) holders: Holders,
+    pub(super) publications: Shares,
+    /// Bytes of NOTIFY requests that wait for their answer.
+    pub(super) notifies: Shares,
     pub(super) transactions: Transactions,
     pub(super) nonces: Nonces,
     pub(super) iax2: Iax2,
@@ -90,7 +94,6 @@ impl Core {
             next_binding_id: AtomicU64::new(first_binding_id),
             nonce_salt: AtomicU32::new(0),
             last_etag: AtomicU64::new(0),
-            publication_count: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
             is_listened: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),

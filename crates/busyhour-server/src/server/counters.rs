@@ -28,6 +28,7 @@ pub(super) struct TrafficCounters {
     pub(super) received_bytes: Counter,
     pub(super) sent: Counter,
     pub(super) send_refused: Counter,
+    pub(super) undeliverable: Counter,
     pub(super) no_buffer: Counter,
     pub(super) keepalives: Counter,
     pub(super) malformed_silent: Counter,
@@ -39,6 +40,7 @@ pub(super) struct TrafficCounters {
     pub(super) retransmissions_absorbed: Counter,
     pub(super) dropped_device_queue: Counter,
     pub(super) refused_table_full: Counter,
+    pub(super) refused_share: Counter,
     pub(super) shed: Counter,
     pub(super) dropped_shutdown: Counter,
 }
@@ -79,6 +81,8 @@ pub(super) struct WatchCounters {
     pub(super) retransmitted: Counter,
     pub(super) confirmed: Counter,
     pub(super) conflated: Counter,
+    pub(super) over_share: Counter,
+    pub(super) too_long: Counter,
 }
 
 /// What happened to publications; the fields of [`PublishStats`](super::PublishStats).

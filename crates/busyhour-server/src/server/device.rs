@@ -25,6 +25,7 @@ use super::{
     core::Core,
     job::{Arrival, Iax2Arrival, Job},
     publish::PublicationDraft,
+    shares::Holder,
     transactions::Key,
 };
 use crate::{
@@ -55,6 +56,8 @@ use std::{
 pub(super) struct Device {
     aor: Box<str>,
     hash: u64,
+    /// For whom it was made.
+    holder: Holder,
     core: Weak<Core>,
     /// Requests that wait for their turn on the lane.
     queued: AtomicU32,
@@ -113,7 +116,7 @@ enum Answer {
 }
 
 impl Device {
-    pub(super) fn new(aor: Box<str>, hash: u64, core: &Arc<Core>) -> Self {
+    pub(super) fn new(aor: Box<str>, hash: u64, holder: Holder, core: &Arc<Core>) -> Self {
         let state = State {
             is_awaited: core.awaits(&aor),
             ..State::default()
@@ -121,6 +124,7 @@ impl Device {
         Self {
             aor,
             hash,
+            holder,
             core: Arc::downgrade(core),
             queued: AtomicU32::new(0),
             is_known: AtomicBool::new(false),
@@ -136,6 +140,10 @@ impl Device {
 
     pub(super) fn hash(&self) -> u64 {
         self.hash
+    }
+
+    pub(super) fn holder(&self) -> Holder {
+        self.holder
     }
 
     /// The bindings that are valid at `now`.
@@ -647,7 +655,10 @@ mod tests {
         let feed = core.registrations().subscribe().key(alice.clone());
         let _feed = feed.start(move |_| *ear.lock().unwrap() += 1);
         for _ in 0..2 {
-            let device = core.devices().open(&alice, &core).expect("room");
+            let device = core
+                .devices()
+                .open(&alice, Holder::NOBODY, &core)
+                .expect("room");
             (0..1000).for_each(|_| assert!(core.show_registration(&alice)));
             assert_eq!(core.devices().lane(device.hash()).len(), 1);
             runtime.simulation().expect("virtual").run_until_idle();
@@ -660,10 +671,15 @@ mod tests {
         let runtime = Runtime::simulated(1);
         let core = Core::simulated(&runtime, 1);
         let alice = Name::new("sip:alice@example.com");
-        let device = core.devices().open(&alice, &core).expect("room");
+        let device = core
+            .devices()
+            .open(&alice, Holder::NOBODY, &core)
+            .expect("room");
         device.retire(&core, &mut device.lock());
-        let bob = core.devices().open("sip:bob@example.com", &core);
-        assert!(bob.is_ok() && core.devices().open(&alice, &core).is_err());
+        let bob = core
+            .devices()
+            .open("sip:bob@example.com", Holder::NOBODY, &core);
+        assert!(bob.is_ok() && core.devices().open(&alice, Holder::NOBODY, &core).is_err());
 
         let told: Arc<Mutex<Vec<RegistrationState>>> = Arc::default();
         let ear = told.clone();

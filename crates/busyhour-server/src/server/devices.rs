@@ -6,16 +6,19 @@
 //! waits for the disk, so nobody there waits for long. And each shard of the
 //! table has one alarm, for the device whose deadline comes first.
 
-use super::{alarm::Alarm, core::Core, device::Device};
+use super::{
+    alarm::Alarm,
+    core::Core,
+    device::Device,
+    shares::{Excess, Holder, Shares},
+};
+use crate::registrar::user_of;
 use busyhour::{clock::Instant, pool::TaskPool, serializer::Serializer};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use std::{
     hash::BuildHasher,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 /// The table of devices, in shards with a lock each.
@@ -26,8 +29,7 @@ pub(super) struct Devices {
     /// one instant, they keep one worker busy and not all of them.
     bell: Serializer,
     hasher: FixedState,
-    count: AtomicUsize,
-    count_max: usize,
+    shares: Shares,
 }
 
 #[derive(Default)]
@@ -42,34 +44,31 @@ struct Entry {
     deadline: Instant,
 }
 
-/// The table has no room for another device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TableFull;
-
 impl Devices {
-    pub(super) fn new(count_max: usize, seed: u64, pool: &TaskPool) -> Self {
+    pub(super) fn new(shares: Shares, seed: u64, pool: &TaskPool) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             lanes: (0..LANES).map(|_| pool.ephemeral()).collect(),
             bell: pool.ephemeral(),
             hasher: FixedState::with_seed(seed),
-            count: AtomicUsize::new(0),
-            count_max,
+            shares,
         }
     }
 
-    /// The device of an address of record, made if there is none.
-    pub(super) fn open(&self, aor: &str, core: &Arc<Core>) -> Result<Arc<Device>, TableFull> {
+    /// The device of an address of record, made for `holder` if there is none.
+    pub(super) fn open(
+        &self,
+        aor: &str,
+        holder: Holder,
+        core: &Arc<Core>,
+    ) -> Result<Arc<Device>, Excess> {
         let hash = self.hasher.hash_one(aor);
         let mut shard = self.shard(hash);
         if let Some(device) = shard.find(hash, aor) {
             return Ok(device);
         }
-        if self.count.fetch_add(1, Ordering::Relaxed) >= self.count_max {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            return Err(TableFull);
-        }
-        Ok(shard.insert(Device::new(aor.into(), hash, core)))
+        self.shares.take(holder, 1)?;
+        Ok(shard.insert(Device::new(aor.into(), hash, holder, core)))
     }
 
     /// The device of an address of record, if there is one.
@@ -83,8 +82,9 @@ impl Devices {
         let hash = self.hasher.hash_one(&*aor);
         let mut shard = self.shard(hash);
         shard.find(hash, &aor).unwrap_or_else(|| {
-            self.count.fetch_add(1, Ordering::Relaxed);
-            shard.insert(Device::new(aor, hash, core))
+            let holder = core.parts.holders.of_account(user_of(&aor));
+            self.shares.take_anyway(holder, 1);
+            shard.insert(Device::new(aor, hash, holder, core))
         })
     }
 
@@ -103,12 +103,12 @@ impl Devices {
         let is_it = |entry: &Entry| Arc::ptr_eq(&entry.device, device);
         if let Ok(entry) = shard.table.find_entry(device.hash(), is_it) {
             entry.remove();
-            self.count.fetch_sub(1, Ordering::Relaxed);
+            self.shares.give_back(device.holder(), 1);
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.shares.used() as usize
     }
 
     /// Where what concerns many devices at once is done, a portion at a time.

@@ -8,7 +8,6 @@ use super::{
     alarm::Alarm,
     config::Limits,
     core::Core,
-    devices::TableFull,
     job::{Iax2Arrival, Job},
 };
 use crate::{
@@ -116,7 +115,9 @@ impl Core {
             self.parts.logins.succeeded(source, username);
             return Login::Accepted;
         }
-        self.parts.logins.failed(source, username, self.now());
+        let holder = self.holder(flow, None);
+        let logins = &self.parts.logins;
+        logins.failed(source, holder, username, self.now());
         Login::Refused
     }
 
@@ -183,7 +184,8 @@ impl Core {
         if self.sheds(registration.aor.as_str(), proves) {
             return self.conclude_iax2(&call, &Verdict::Failed);
         }
-        match self.devices().open(&registration.aor, self) {
+        let holder = self.holder(registration.flow, Some(&registration.username));
+        match self.devices().open(&registration.aor, holder, self) {
             Ok(device) => {
                 let arrived_at = self.now();
                 let arrival = Iax2Arrival {
@@ -193,8 +195,8 @@ impl Core {
                 };
                 self.push_to_device(&device, Job::Iax2(Box::new(arrival)));
             }
-            Err(TableFull) => {
-                self.counters().traffic.refused_table_full.increment();
+            Err(excess) => {
+                self.count_excess(excess);
                 self.conclude_iax2(&call, &Verdict::Failed);
             }
         }

@@ -49,6 +49,14 @@ impl Job {
         }
     }
 
+    /// Which way it came.
+    pub(super) fn flow(&self) -> Flow {
+        match self {
+            Self::Sip(arrival) | Self::Publish(arrival) => arrival.flow,
+            Self::Iax2(arrival) => arrival.registration.flow,
+        }
+    }
+
     pub(super) fn arrived_at(&self) -> Instant {
         match self {
             Self::Sip(arrival) | Self::Publish(arrival) => arrival.arrived_at,

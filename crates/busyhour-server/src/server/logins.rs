@@ -3,9 +3,10 @@
 //! Counted is by source and user name together: one broken phone behind an
 //! address does not lock out the others there, and who knows a user's name
 //! locks that user out nowhere else. An IPv6 network of 64 bits is one source.
-//! The table has an end; what does not fit is counted, and merely not slowed
-//! down.
+//! The table has an end, and a source has its share of it; what does not fit is
+//! counted, and merely not slowed down.
 
+use super::shares::{Holder, Shares};
 use crate::registrar::source_of;
 use busyhour::clock::Instant;
 use foldhash::quality::FixedState;
@@ -24,6 +25,7 @@ use std::{
 pub(super) struct Logins {
     shards: Box<[Mutex<Shard>]>,
     hasher: FixedState,
+    shares: Shares,
     overflowed: AtomicU64,
 }
 
@@ -37,15 +39,18 @@ struct Shard {
 /// The failures of one source with one user name, known by their hash.
 struct Failures {
     hash: u64,
+    holder: Holder,
     count: u32,
     last_at: Instant,
 }
 
 impl Logins {
-    pub(super) fn new(seed: u64) -> Self {
+    /// `shares` are those of [`CAPACITY`] entries.
+    pub(super) fn new(seed: u64, shares: Shares) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: FixedState::with_seed(seed),
+            shares,
             overflowed: AtomicU64::new(0),
         }
     }
@@ -64,11 +69,11 @@ impl Logins {
         (now < until).then(|| until - now)
     }
 
-    /// It gave a wrong password.
-    pub(super) fn failed(&self, source: IpAddr, username: &str, now: Instant) {
+    /// It gave a wrong password. `holder` is the source.
+    pub(super) fn failed(&self, source: IpAddr, holder: Holder, username: &str, now: Instant) {
         let hash = self.hash(source, username);
         let mut shard = self.shard(hash);
-        shard.make_room(now);
+        shard.make_room(now, &self.shares);
         let is_full = shard.is_full();
         match shard.table.entry(
             hash,
@@ -76,11 +81,14 @@ impl Logins {
             |failures| failures.hash,
         ) {
             Entry::Occupied(mut entry) => entry.get_mut().add(now),
-            Entry::Vacant(_) if is_full => drop(self.overflowed.fetch_add(1, Ordering::Relaxed)),
+            Entry::Vacant(_) if is_full || self.shares.take(holder, 1).is_err() => {
+                self.overflowed.fetch_add(1, Ordering::Relaxed);
+            }
             Entry::Vacant(entry) => {
                 let (count, last_at) = (1, now);
                 entry.insert(Failures {
                     hash,
+                    holder,
                     count,
                     last_at,
                 });
@@ -96,7 +104,8 @@ impl Logins {
             .table
             .find_entry(hash, |failures| failures.hash == hash)
         {
-            entry.remove();
+            let (failures, _) = entry.remove();
+            self.shares.give_back(failures.holder, 1);
         }
     }
 
@@ -131,10 +140,12 @@ impl Shard {
 
     /// Forgets the old ones where there is no room. Who comes while nobody is
     /// old must not pay for a look at all each time.
-    fn make_room(&mut self, now: Instant) {
+    fn make_room(&mut self, now: Instant, shares: &Shares) {
         let is_due = self.swept_at.is_none_or(|at| now >= at + SWEEP_PERIOD);
         if self.is_full() && is_due {
-            self.table.retain(|failures| !failures.is_old(now));
+            self.table
+                .extract_if(|failures| failures.is_old(now))
+                .for_each(|failures| shares.give_back(failures.holder, 1));
             self.swept_at = Some(now);
         }
     }
@@ -172,14 +183,29 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 /// Between two looks for old failures in a full shard.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 const SHARDS: usize = 16;
-/// 65,536 in all, of 24 bytes.
-const SHARD_LEN_MAX: usize = 4096;
+/// Entries in all.
+pub(super) const CAPACITY: usize = 65_536;
+const SHARD_LEN_MAX: usize = CAPACITY / SHARDS;
 
 #[cfg(test)]
 mod tests {
+    use super::super::shares::{Holders, Parts};
     use super::*;
 
     const SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn logins(by_source: u64) -> Logins {
+        let parts = Parts {
+            by_source,
+            by_account: 100,
+            least: 1,
+        };
+        Logins::new(1, Shares::new(CAPACITY as u64, parts))
+    }
+
+    fn fail(logins: &Logins, source: IpAddr, username: &str, now: Instant) {
+        logins.failed(source, Holders::new(1).of(source, None), username, now);
+    }
 
     impl Logins {
         fn is_paused(&self, source: IpAddr, username: &str, now: Instant) -> bool {
@@ -193,15 +219,15 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_end_and_are_forgiven() {
-        let logins = Logins::new(1);
+        let logins = logins(100);
         for _ in 0..4 {
-            logins.failed(SOURCE, "alice", at(1));
+            fail(&logins, SOURCE, "alice", at(1));
         }
         assert!(!logins.is_paused(SOURCE, "alice", at(1)), "a few slips");
-        logins.failed(SOURCE, "alice", at(1));
+        fail(&logins, SOURCE, "alice", at(1));
         assert!(logins.is_paused(SOURCE, "alice", at(1)));
         assert!(!logins.is_paused(SOURCE, "alice", at(2)));
-        logins.failed(SOURCE, "alice", at(2));
+        fail(&logins, SOURCE, "alice", at(2));
         assert!(logins.is_paused(SOURCE, "alice", at(3)));
         assert!(!logins.is_paused(SOURCE, "alice", at(4)));
         assert!(!logins.is_paused(SOURCE, "bob", at(3)), "another user");
@@ -214,10 +240,10 @@ mod tests {
 
     #[test]
     fn who_has_a_network_is_one_source() {
-        let logins = Logins::new(1);
+        let logins = logins(100);
         let of = |text: &str| text.parse::<IpAddr>().unwrap();
         for number in 1..=5 {
-            logins.failed(of(&format!("2001:db8::{number}")), "alice", at(1));
+            fail(&logins, of(&format!("2001:db8::{number}")), "alice", at(1));
         }
         assert!(logins.is_paused(of("2001:db8::77"), "alice", at(1)));
         assert!(!logins.is_paused(of("2001:db8:0:1::1"), "alice", at(1)));
@@ -225,43 +251,55 @@ mod tests {
 
     #[test]
     fn no_pause_is_longer_than_a_minute_and_old_failures_are_forgotten() {
-        let logins = Logins::new(1);
+        let logins = logins(100);
         for _ in 0..1000 {
-            logins.failed(SOURCE, "alice", at(1));
+            fail(&logins, SOURCE, "alice", at(1));
         }
         assert!(logins.is_paused(SOURCE, "alice", at(60)));
         assert!(!logins.is_paused(SOURCE, "alice", at(61)));
-        logins.failed(SOURCE, "alice", at(400));
+        fail(&logins, SOURCE, "alice", at(400));
         assert!(!logins.is_paused(SOURCE, "alice", at(400)));
     }
 
     #[test]
     fn the_table_has_an_end_and_room_again_later() {
-        let logins = Logins::new(1);
+        let logins = logins(100);
         let users = |from: usize| (from..from + 200_000).map(|number| number.to_string());
-        users(0).for_each(|user| logins.failed(SOURCE, &user, at(1)));
+        users(0).for_each(|user| fail(&logins, SOURCE, &user, at(1)));
         assert_eq!(logins.len(), (SHARDS * SHARD_LEN_MAX) as u64);
         assert_eq!(logins.overflowed() + logins.len(), 200_000);
         let before = logins.overflowed();
-        logins.failed(SOURCE, "late", at(302));
+        fail(&logins, SOURCE, "late", at(302));
         assert_eq!(logins.overflowed(), before);
     }
 
     #[test]
     fn a_full_table_is_looked_through_once_a_second_and_not_at_each_failure() {
-        let logins = Logins::new(1);
+        let logins = logins(100);
         let users = |from: usize| (from..from + 200_000).map(|number| number.to_string());
-        users(0).for_each(|user| logins.failed(SOURCE, &user, at(1)));
+        users(0).for_each(|user| fail(&logins, SOURCE, &user, at(1)));
         let just_before = at(300) + Duration::from_millis(500);
-        users(200_000).for_each(|user| logins.failed(SOURCE, &user, just_before));
+        users(200_000).for_each(|user| fail(&logins, SOURCE, &user, just_before));
         let before = logins.overflowed();
-        logins.failed(SOURCE, "early", at(301));
+        fail(&logins, SOURCE, "early", at(301));
         assert_eq!(
             logins.overflowed(),
             before + 1,
             "all are old, and nobody looked"
         );
-        logins.failed(SOURCE, "late", at(302));
+        fail(&logins, SOURCE, "late", at(302));
         assert_eq!(logins.overflowed(), before + 1);
+    }
+
+    #[test]
+    fn one_source_fills_no_more_than_its_share() {
+        let logins = logins(10);
+        for number in 0..20_000 {
+            fail(&logins, SOURCE, &number.to_string(), at(1));
+        }
+        assert_eq!(logins.len(), CAPACITY as u64 / 10);
+        let other = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+        (0..5).for_each(|_| fail(&logins, other, "alice", at(1)));
+        assert!(logins.is_paused(other, "alice", at(1)));
     }
 }

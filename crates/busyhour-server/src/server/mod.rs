@@ -32,6 +32,7 @@ mod receive;
 mod route;
 mod nonces;
 mod admission;
+mod shares;
 mod transactions;
 mod devices;
 mod device;

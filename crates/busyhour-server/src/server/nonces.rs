@@ -6,9 +6,13 @@
 //! up its oldest and remembers when the latest of those was issued: a nonce that
 //! is no younger and not noted may have been used before, so it counts as stale.
 //! Nothing can be replayed for want of room, then; a client is challenged once
-//! more.
+//! more. So is an account that used as many as is its share: it cannot make the
+//! others come again.
 
-use super::counters::Counter;
+use super::{
+    counters::Counter,
+    shares::{Excess, Holder, Shares},
+};
 use foldhash::fast::FixedState;
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,7 +24,9 @@ pub(super) struct Nonces {
     shards: Box<[Mutex<Shard>]>,
     shard_capacity: usize,
     life_s: u64,
+    shares: Shares,
     evicted: Counter,
+    over_share: Counter,
 }
 
 /// One use of a nonce that is known to be ours.
@@ -30,6 +36,8 @@ pub(super) struct Use<'n> {
     pub(super) nonce: &'n str,
     /// When it was issued, in seconds since 1970.
     pub(super) issued_s: u64,
+    /// Who used it.
+    pub(super) holder: Holder,
     /// `nc`.
     pub(super) count: u32,
     /// Names the request by all of its bytes, so that its retransmission, which
@@ -41,7 +49,7 @@ pub(super) struct Use<'n> {
 struct Shard {
     last: HashMap<u64, Last, FixedState>,
     /// In the order of their first use.
-    order: VecDeque<(u64, u64)>,
+    order: VecDeque<(u64, u64, Holder)>,
     /// Nonces issued up to then may have been given up.
     given_up_s: u64,
 }
@@ -55,12 +63,14 @@ struct Last {
 
 impl Nonces {
     /// Room for about `capacity` nonces that are good for `life_s` seconds.
-    pub(super) fn new(capacity: usize, life_s: u64) -> Self {
+    pub(super) fn new(capacity: usize, shares: Shares, life_s: u64) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             shard_capacity: capacity.div_ceil(SHARDS).max(1),
             life_s,
+            shares,
             evicted: Counter::default(),
+            over_share: Counter::default(),
         }
     }
 
@@ -72,7 +82,7 @@ impl Nonces {
             return false;
         };
         let mut shard = self.shard(key);
-        shard.expire(now_s.saturating_sub(self.life_s + GRACE_S));
+        shard.expire(now_s.saturating_sub(self.life_s + GRACE_S), &self.shares);
         if let Some(last) = shard.last.get_mut(&key) {
             return last.follow(&used, seconds(now_s));
         }
@@ -80,8 +90,17 @@ impl Nonces {
         if (used.issued_s..=now_s).contains(&shard.given_up_s) {
             return false;
         }
+        match self.shares.take(used.holder, 1) {
+            Ok(()) => {}
+            // The oldest makes room.
+            Err(Excess::Whole) => self.shares.take_anyway(used.holder, 1),
+            Err(Excess::Share) => {
+                self.over_share.increment();
+                return false;
+            }
+        }
         while shard.order.len() >= self.shard_capacity {
-            shard.give_up_oldest();
+            shard.give_up_oldest(&self.shares);
             self.evicted.increment();
         }
         shard.note(key, &used, seconds(now_s));
@@ -102,6 +121,11 @@ impl Nonces {
         self.evicted.get()
     }
 
+    /// Uses refused because their account had its share.
+    pub(super) fn over_share(&self) -> u64 {
+        self.over_share.get()
+    }
+
     fn shard(&self, key: u64) -> MutexGuard<'_, Shard> {
         lock(&self.shards[(key >> 56) as usize % SHARDS])
     }
@@ -110,15 +134,16 @@ impl Nonces {
 impl Shard {
     fn note(&mut self, key: u64, used: &Use<'_>, at_s: u32) {
         self.last.insert(key, Last::of(used, at_s));
-        self.order.push_back((used.issued_s, key));
+        self.order.push_back((used.issued_s, key, used.holder));
     }
 
     /// Some at a time, so that a shard in use shrinks by itself.
-    fn expire(&mut self, good_since_s: u64) {
+    fn expire(&mut self, good_since_s: u64, shares: &Shares) {
         for _ in 0..EXPIRED_AT_ONCE {
             match self.order.front() {
-                Some((issued_s, key)) if *issued_s < good_since_s => {
+                Some((issued_s, key, holder)) if *issued_s < good_since_s => {
                     self.last.remove(key);
+                    shares.give_back(*holder, 1);
                     self.order.pop_front();
                 }
                 _ => return,
@@ -126,9 +151,10 @@ impl Shard {
         }
     }
 
-    fn give_up_oldest(&mut self) {
-        if let Some((issued_s, key)) = self.order.pop_front() {
+    fn give_up_oldest(&mut self, shares: &Shares) {
+        if let Some((issued_s, key, holder)) = self.order.pop_front() {
             self.last.remove(&key);
+            shares.give_back(holder, 1);
             self.given_up_s = self.given_up_s.max(issued_s);
         }
     }
@@ -179,12 +205,23 @@ const RETRANSMITTED_S: u32 = 32;
 
 #[cfg(test)]
 mod tests {
+    use super::super::shares::{Holders, Parts};
     use super::*;
+
+    fn nonces(capacity: usize) -> Nonces {
+        let parts = Parts {
+            by_source: 100,
+            by_account: 10,
+            least: 1,
+        };
+        Nonces::new(capacity, Shares::new(capacity as u64, parts), 300)
+    }
 
     fn used(nonce: &str, issued_s: u64, count: u32, request: u64) -> Use<'_> {
         Use {
             nonce,
             issued_s,
+            holder: Holder::NOBODY,
             count,
             request,
         }
@@ -192,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_count_is_good_once_but_for_the_same_request() {
-        let nonces = Nonces::new(100, 300);
+        let nonces = nonces(100);
         let nonce = "0000000a00000000aaaaaaaabbbbbbbbcccccccc";
         assert!(nonces.admit(used(nonce, 10, 1, 7), 10));
         assert!(nonces.admit(used(nonce, 10, 1, 7), 11), "a retransmission");
@@ -206,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_others_read_later_forgets_no_use_of_a_nonce_in_its_last_second() {
-        let nonces = Nonces::new(100, 300);
+        let nonces = nonces(100);
         assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 309));
         assert!(nonces.admit(used("ff00000000000002", 311, 1, 2), 311));
         assert!(!nonces.admit(used("ff00000000000001", 10, 1, 3), 310));
@@ -214,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_was_given_up_for_want_of_room_cannot_come_again() {
-        let nonces = Nonces::new(SHARDS, 300);
+        let nonces = nonces(SHARDS);
         assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 10));
         assert!(nonces.admit(used("ff00000000000002", 11, 1, 2), 11));
         assert_eq!((nonces.len(), nonces.evicted()), (1, 1));
@@ -228,10 +265,30 @@ mod tests {
 
     #[test]
     fn what_is_no_longer_good_is_forgotten() {
-        let nonces = Nonces::new(100, 300);
+        let nonces = nonces(100);
         assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 10));
         assert!(nonces.admit(used("ff00000000000002", 400, 1, 2), 400));
         assert_eq!((nonces.len(), nonces.evicted()), (1, 0));
         assert!(!nonces.admit(used("short", 400, 1, 2), 400));
+    }
+
+    #[test]
+    fn an_account_that_has_its_share_makes_nobody_else_come_again() {
+        let nonces = nonces(1000);
+        let holders = Holders::new(1);
+        let admit = |number: u64, account| {
+            let nonce = format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let used = Use {
+                holder: holders.of_account(account),
+                ..used(&nonce, 10, 1, 1)
+            };
+            nonces.admit(used, 10)
+        };
+        let admitted = (0..500).filter(|number| admit(*number, "alice")).count();
+        assert_eq!(
+            (admitted, nonces.over_share(), nonces.evicted()),
+            (100, 400, 0)
+        );
+        assert!(admit(1000, "bob"));
     }
 }

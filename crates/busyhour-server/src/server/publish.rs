@@ -1,6 +1,11 @@
 //! PUBLISH at a device: its publications, their answers, and their end.
 
-use super::{core::Core, job::Arrival, stats::PublishStats};
+use super::{
+    core::Core,
+    job::Arrival,
+    shares::{Excess, Holder},
+    stats::PublishStats,
+};
 use crate::{
     proto::sip::Message,
     registrar::{Refusal, user_of},
@@ -11,7 +16,7 @@ use crate::{
     },
 };
 use busyhour::{buffer::Buffer, bus::Name};
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{Arc, Weak, atomic::Ordering};
 
 /// What a PUBLISH leads to, and the answer to it.
 pub(super) struct PublicationDraft {
@@ -19,30 +24,55 @@ pub(super) struct PublicationDraft {
     pub(super) answer: Buffer,
     /// The package whose watchers see a difference.
     pub(super) changed: Option<Package>,
+    /// The place of a new one.
+    pub(super) place: Option<Place>,
+}
+
+/// A place among the publications, given back unless it is taken up.
+pub(super) struct Place {
+    core: Weak<Core>,
+    holder: Option<Holder>,
+}
+
+impl Place {
+    /// A publication lives there from now on.
+    pub(super) fn take_up(mut self) {
+        self.holder = None;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let (Some(holder), Some(core)) = (self.holder, self.core.upgrade()) {
+            core.parts.publications.give_back(holder, 1);
+        }
+    }
 }
 
 impl Core {
     /// What a PUBLISH of a device leads to. Without a buffer for the answer nothing
     /// is done, and it is `None`: whoever publishes asks again, in the same words.
     pub(super) fn plan_publication(
-        &self,
+        self: &Arc<Self>,
         device: &Name,
+        holder: Holder,
         publications: &Publications,
         message: &Message<'_>,
         arrival: &Arrival,
     ) -> Result<Option<PublicationDraft>, Refusal> {
         let publish = Publish::read(message, &self.config().watch)?;
         let package = publish.package;
-        if publish.if_match.is_none() && !self.has_room_for_publication() {
-            return Err(self.table_full());
-        }
+        let place = match publish.if_match {
+            None => Some(self.place_for_publication(holder)?),
+            Some(_) => None,
+        };
         if package == Package::MessageSummary
             && publish.document.is_some()
             && !self
                 .mailboxes()
                 .has_room_for(&self.mailbox_of(user_of(device)))
         {
-            return Err(self.table_full());
+            return Err(self.no_room(Excess::Whole));
         }
         let mut new = || self.new_etag();
         let count_max = self.limits().publications_per_device_max;
@@ -60,8 +90,18 @@ impl Core {
                     Some(package)
                 }
             },
+            place: place.filter(|_| plan.granted.step == PublishStep::Created),
             plan,
         }))
+    }
+
+    fn place_for_publication(self: &Arc<Self>, holder: Holder) -> Result<Place, Refusal> {
+        let taken = self.parts.publications.take(holder, 1);
+        taken.map_err(|excess| self.no_room(excess))?;
+        Ok(Place {
+            core: Arc::downgrade(self),
+            holder: Some(holder),
+        })
     }
 
     /// What has to be durable before the answer leaves.
@@ -103,8 +143,8 @@ impl Core {
             };
             self.last_etag
                 .fetch_max(stored.last_number(), Ordering::Relaxed);
-            self.publication_count.fetch_add(1, Ordering::Relaxed);
             let device = self.devices().reopen(stored.device().into(), self);
+            self.parts.publications.take_anyway(device.holder(), 1);
             device.restore_publication(self, stored, row.ended(), at.now + remaining);
         }
         self.store().forget(&over);
@@ -120,9 +160,9 @@ impl Core {
         }
     }
 
-    pub(super) fn count_ended_publications(&self, count: usize) {
+    pub(super) fn count_ended_publications(&self, holder: Holder, count: usize) {
         self.counters().publish.expired.add(count as u64);
-        self.publication_count.fetch_sub(count, Ordering::Relaxed);
+        self.parts.publications.give_back(holder, count as u64);
     }
 
     pub(super) fn refuse_publication(
@@ -138,7 +178,7 @@ impl Core {
     pub(super) fn publish_stats(&self) -> PublishStats {
         let counters = &self.counters().publish;
         PublishStats {
-            publication_count: self.publication_count.load(Ordering::Relaxed) as u64,
+            publication_count: self.parts.publications.used(),
             requests: counters.requests.get(),
             created: counters.created.get(),
             refreshed: counters.refreshed.get(),
@@ -161,22 +201,14 @@ impl Core {
         self.write(|out| write_published(out, message, granted, arrival.flow.remote, tag.as_str()))
     }
 
-    /// The count may pass the limit by as many as are in work at the same moment.
-    fn has_room_for_publication(&self) -> bool {
-        self.publication_count.load(Ordering::Relaxed) < self.limits().publications_max
-    }
-
-    pub(super) fn count_publication(&self, step: PublishStep) {
+    pub(super) fn count_publication(&self, step: PublishStep, holder: Holder) {
         let counters = &self.counters().publish;
         match step {
-            PublishStep::Created => {
-                self.publication_count.fetch_add(1, Ordering::Relaxed);
-                counters.created.increment();
-            }
+            PublishStep::Created => counters.created.increment(),
             PublishStep::Refreshed => counters.refreshed.increment(),
             PublishStep::Modified => counters.modified.increment(),
             PublishStep::Removed => {
-                self.publication_count.fetch_sub(1, Ordering::Relaxed);
+                self.parts.publications.give_back(holder, 1);
                 counters.removed.increment();
             }
             PublishStep::Nothing => {}

@@ -1,6 +1,12 @@
 //! Writing and sending: every datagram leaves through here.
 
-use super::{SendError, core::Core, receive::Request, transactions::Key};
+use super::{
+    SendError,
+    core::Core,
+    receive::Request,
+    shares::{Excess, Holder},
+    transactions::Key,
+};
 use crate::{
     proto::sip::{Message, Method, ParseError, ResponseBuilder, Status, write_hex},
     registrar::{Flow, Refusal, write_refusal},
@@ -18,7 +24,16 @@ impl Core {
         let traffic = &self.counters().traffic;
         match self.parts.network.send(flow, datagram) {
             Ok(()) => traffic.sent.increment(),
-            Err(_) => traffic.send_refused.increment(),
+            Err(error) => self.count_unsent(flow, error),
+        }
+    }
+
+    /// Where a peer does not read, or is gone, that is its own matter.
+    fn count_unsent(&self, flow: Flow, error: SendError) {
+        let traffic = &self.counters().traffic;
+        match error {
+            SendError::Full if !flow.transport.is_reliable() => traffic.send_refused.increment(),
+            _ => traffic.undeliverable.increment(),
         }
     }
 
@@ -29,7 +44,7 @@ impl Core {
         match self.parts.network.offer(flow, datagram) {
             Ok(()) => traffic.sent.increment(),
             Err(SendError::Full) if flow.transport.is_reliable() => return false,
-            Err(_) => traffic.send_refused.increment(),
+            Err(error) => self.count_unsent(flow, error),
         }
         true
     }
@@ -207,10 +222,23 @@ impl Core {
         queued_len >= self.limits().device_queue_max
     }
 
-    /// The refusal when a table has no room, counted.
-    pub(super) fn table_full(&self) -> Refusal {
-        self.counters().traffic.refused_table_full.increment();
+    /// The refusal when a table has no room, for anybody or for who asks; counted.
+    pub(super) fn no_room(&self, excess: Excess) -> Refusal {
+        self.count_excess(excess);
         self.overloaded()
+    }
+
+    pub(super) fn count_excess(&self, excess: Excess) {
+        let traffic = &self.counters().traffic;
+        match excess {
+            Excess::Whole => traffic.refused_table_full.increment(),
+            Excess::Share => traffic.refused_share.increment(),
+        }
+    }
+
+    /// Who sent a request, as far as shares are concerned.
+    pub(super) fn holder(&self, flow: Flow, account: Option<&str>) -> Holder {
+        self.parts.holders.of(flow.remote.ip(), account)
     }
 
     /// The refusal of a request for which there is no room. Retry-After is in

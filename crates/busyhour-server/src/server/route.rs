@@ -4,9 +4,10 @@
 use super::{
     core::Core,
     device::Device,
-    devices::TableFull,
     job::{Arrival, Job},
     receive::Request,
+    shares::Holder,
+    transactions::Begun,
     watcher::Watcher,
 };
 use crate::{
@@ -44,9 +45,10 @@ impl Core {
 
     /// A registration whose device left the table meanwhile.
     pub(super) fn register_again(self: &Arc<Self>, aor: &str, job: Job) {
-        match self.devices().open(aor, self) {
+        let holder = self.holder(job.flow(), Some(user_of(aor)));
+        match self.devices().open(aor, holder, self) {
             Ok(device) => self.push_to_device(&device, job),
-            Err(TableFull) => self.put_off_job(&job, &self.table_full()),
+            Err(excess) => self.put_off_job(&job, &self.no_room(excess)),
         }
     }
 
@@ -80,9 +82,10 @@ impl Core {
         if !self.admit_registration(request, aor)? {
             return Ok(());
         }
-        let device = self.devices().open(aor, self);
-        let device = device.map_err(|TableFull| self.table_full())?;
-        if let Some(arrival) = self.begin(request) {
+        let holder = self.holder(request.flow, Some(user_of(aor)));
+        let device = self.devices().open(aor, holder, self);
+        let device = device.map_err(|excess| self.no_room(excess))?;
+        if let Some(arrival) = self.begin(request, holder)? {
             self.push_to_device(&device, job(arrival));
         }
         Ok(())
@@ -91,7 +94,7 @@ impl Core {
     /// Has a device tell what is registered; `false` when there is no room.
     pub(super) fn show_registration(self: &Arc<Self>, aor: &str) -> bool {
         self.is_listened.store(true, Ordering::Release);
-        let device = self.devices().open(aor, self);
+        let device = self.devices().open(aor, Holder::NOBODY, self);
         device.is_ok_and(|device| device.push_show(self))
     }
 
@@ -120,14 +123,24 @@ impl Core {
         // Within a dialog the Request-URI is our Contact.
         let device = watcher.as_ref().map(|watcher| watcher.device());
         let watched = device.as_ref().map_or("", |device| user_of(device));
-        if !self.admit_subscription(request, watched)? {
+        let Some(sender) = self.admit_subscription(request, watched)? else {
             return Ok(());
-        }
+        };
         let watcher = watcher.ok_or(Refusal::NoSubscription)?;
-        if let Some(arrival) = self.begin(request) {
+        let holder = self.holder(request.flow, sender.account());
+        if let Some(arrival) = self.begin(request, holder)? {
             self.push_to_watcher(&watcher, arrival);
         }
         Ok(())
+    }
+
+    /// Whether a subscription may keep so much.
+    pub(super) fn check_kept_len(&self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
+        if subscribe.kept_len() <= self.limits().dialog_bytes_max {
+            return Ok(());
+        }
+        self.counters().watch.too_long.increment();
+        Err(Refusal::TooLongToKeep)
     }
 
     fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, arrival: Arrival) {
@@ -147,14 +160,18 @@ impl Core {
         let Request { message, flow, .. } = *request;
         let uri = self.check_request_uri(request)?;
         let device = address_of_record(&Uri::Sip(uri), &self.parts.domains)?;
-        if !self.admit_subscription(request, user_of(&device))? {
+        let Some(sender) = self.admit_subscription(request, user_of(&device))? else {
             return Ok(());
-        }
+        };
+        let holder = self.holder(flow, sender.account());
         self.check_known(&device)?;
         self.check_gruu(&uri, &device)?;
         let subscribe = Subscribe::read(message, &self.config().watch, flow)?;
-        match self.begin(request) {
-            Some(arrival) => self.start_watcher(message, &subscribe, device.into(), &arrival),
+        self.check_kept_len(&subscribe)?;
+        match self.begin(request, holder)? {
+            Some(arrival) => {
+                self.start_watcher(message, &subscribe, device.into(), holder, &arrival)
+            }
             None => Ok(()),
         }
     }
@@ -165,6 +182,7 @@ impl Core {
         message: &Message<'_>,
         subscribe: &Subscribe<'_>,
         device: Name,
+        holder: Holder,
         arrival: &Arrival,
     ) -> Result<(), Refusal> {
         let (id, tag) = self.new_watcher_tag();
@@ -176,9 +194,9 @@ impl Core {
             self.abandon(arrival.transaction);
             return Ok(());
         };
-        let watcher = Arc::new(Watcher::new(id, &tag, self, subscription));
+        let watcher = Arc::new(Watcher::new(id, &tag, holder, self, subscription));
         let inserted = self.watchers().insert(&watcher);
-        inserted.map_err(|TableFull| self.table_full())?;
+        inserted.map_err(|excess| self.no_room(excess))?;
         self.counters().watch.created.increment();
         if granted_s > 0 && !self.store().is_immediate() {
             watcher.begin(self, granted_s, arrival.clone(), answer);
@@ -197,15 +215,18 @@ impl Core {
 
     /// Begins the transaction; `None` when another thread was quicker with a
     /// duplicate.
-    fn begin(&self, request: &Request<'_>) -> Option<Arrival> {
+    fn begin(&self, request: &Request<'_>, holder: Holder) -> Result<Option<Arrival>, Refusal> {
         let arrival = request.arrival(self);
-        let is_new = self
-            .transactions()
-            .begin(arrival.transaction, arrival.arrived_at);
-        if !is_new {
-            self.counters().traffic.retransmissions_absorbed.increment();
+        let (key, len) = (arrival.transaction, request.datagram.len());
+        let transactions = self.transactions();
+        match transactions.begin(key, arrival.arrived_at, holder, len) {
+            Begun::New => Ok(Some(arrival)),
+            Begun::Known => {
+                self.counters().traffic.retransmissions_absorbed.increment();
+                Ok(None)
+            }
+            Begun::Refused(excess) => Err(self.no_room(excess)),
         }
-        is_new.then_some(arrival)
     }
 
     /// We are no proxy: a request for another domain ends here (RFC 3261 §10.3, step 1).

@@ -1,7 +1,7 @@
 //! Starting a server: read the store, wire the parts, take the bindings back in.
 
 use super::{
-    Authentication, HintRefusal, Network, ServerConfig,
+    Authentication, HintRefusal, Limits, Network, ServerConfig,
     accounts::Directory,
     alerts::Alerts,
     core::{Core, Parts},
@@ -10,11 +10,12 @@ use super::{
     hint::SetBy,
     hints::Hints,
     iax2::{self, Iax2},
-    logins::Logins,
+    logins::{self, Logins},
     mailboxes::Mailboxes,
     nonces::Nonces,
     random::{RandomError, Secrets, random_key},
-    transactions::Transactions,
+    shares::{self, Holders, Shares},
+    transactions::{Memory, Transactions},
     watchers::Watchers,
 };
 use crate::{
@@ -179,15 +180,18 @@ fn parts(
     let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
     let is_open = config.authentication == Authentication::Open;
     let policy = iax2::policy(config.call_tokens, is_open, &config.limits);
+    let limits = &config.limits;
+    let (count, bytes) = (share_of(limits, COUNT_MIN), share_of(limits, BYTES_MIN));
+    let budget = runtime.buffers().stats().budget_bytes;
     Ok(Parts {
         states: runtime.topic("device-state").cached().build(),
         registrations: runtime.topic("registration").build(),
         domains: config.domains(),
         authenticator: authenticator(&runtime, &config)?,
         directory: Directory::new(realm, accounts, config.accounts.clone()),
-        logins: Logins::new(device_seed),
+        logins: Logins::new(device_seed, count(logins::CAPACITY)),
         flows: Flows::new(),
-        devices: Devices::new(config.limits.devices_max, device_seed, runtime.pool()),
+        devices: Devices::new(count(limits.devices_max), device_seed, runtime.pool()),
         mailboxes: Mailboxes::new(
             runtime.topic("mailbox").cached().build(),
             config.limits.mailboxes_max,
@@ -196,10 +200,22 @@ fn parts(
             runtime.topic("extension-state").cached().build(),
             config.limits.hints_max,
         ),
-        watchers: Watchers::new(config.limits.watchers_max),
-        transactions: Transactions::new(config.limits.transactions_max, transaction_seeds),
+        watchers: Watchers::new(count(limits.watchers_max)),
+        holders: Holders::new(device_seed),
+        publications: count(limits.publications_max),
+        notifies: bytes((budget / NOTIFIES_PART) as usize),
+        transactions: Transactions::new(
+            limits.transactions_max,
+            Memory {
+                answers: bytes((budget / ANSWERS_PART) as usize),
+                answer_min: budget / ANSWERS_PART / limits.transactions_max as u64,
+                requests: bytes((budget / REQUESTS_PART) as usize),
+            },
+            transaction_seeds,
+        ),
         nonces: Nonces::new(
-            config.limits.nonces_max,
+            limits.nonces_max,
+            count(limits.nonces_max),
             Authenticator::NONCE_LIFE.as_secs(),
         ),
         iax2: Iax2::new(&runtime, random_key(&runtime)?, device_seed, &policy),
@@ -209,6 +225,17 @@ fn parts(
         network,
         store,
     })
+}
+
+/// Makes resources of which one source or account has its part, or so much at
+/// least.
+fn share_of(limits: &Limits, least: u64) -> impl Fn(usize) -> Shares + use<> {
+    let parts = shares::Parts {
+        by_source: limits.source_percent,
+        by_account: limits.account_percent,
+        least,
+    };
+    move |bound| Shares::new(bound as u64, parts)
 }
 
 /// The key is new at each start: what was sent before is worth nothing to those
@@ -225,3 +252,12 @@ fn authenticator(
 }
 
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
+/// Of a small table one may have this many entries, whatever part that is.
+const COUNT_MIN: u64 = 16;
+/// A long message and its answer have room in this.
+const BYTES_MIN: u64 = 128 << 10;
+/// Parts of the packet memory that is not for receiving: answers kept, NOTIFY
+/// requests unanswered, and long requests in work have five eighths together.
+const ANSWERS_PART: u64 = 4;
+const NOTIFIES_PART: u64 = 4;
+const REQUESTS_PART: u64 = 8;

@@ -44,7 +44,14 @@ pub struct ServerStats {
 impl ServerStats {
     /// Counters of what was refused or lost for want of room, by what was full.
     /// One that grows wants a person's attention.
-    pub fn limits_reached(&self) -> [(&'static str, u64); 22] {
+    pub fn limits_reached(&self) -> Vec<(&'static str, u64)> {
+        let (of_all, of_one) = (self.limits_of_all(), self.limits_of_one());
+        of_all.into_iter().chain(of_one).collect()
+    }
+
+    /// Those of them that all share: one that grows says that somebody may have
+    /// been refused who did nothing unusual, so that the service is degraded.
+    pub fn limits_of_all(&self) -> [(&'static str, u64); 13] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams) = (&self.iax2, &network.streams);
         [
@@ -52,8 +59,6 @@ impl ServerStats {
                 "a table (limits.devices, limits.watchers, limits.publications, limits.mailboxes)",
                 traffic.refused_table_full,
             ),
-            ("limits.device_queue", traffic.dropped_device_queue),
-            ("limits.publications_per_device", self.publish.too_many),
             ("limits.transactions", traffic.transactions_evicted),
             ("limits.nonces", self.registrar.nonces_evicted),
             ("runtime.buffer_budget_mib", traffic.no_buffer),
@@ -65,34 +70,55 @@ impl ServerStats {
                 "the time that requests may wait",
                 traffic.shed + network.dropped_stale,
             ),
-            ("wrong passwords", self.registrar.logins_paused),
-            (
-                "the table of wrong passwords",
-                traffic.login_failures_overflowed,
-            ),
             ("limits.iax2_calls", iax2.refused_table_full),
-            ("limits.iax2_calls_per_source", iax2.refused_source_limit),
             (
                 "limits.connections",
                 streams.refused_full + streams.displaced,
-            ),
-            (
-                "limits.connections_per_source",
-                streams.refused_source + streams.displaced_source,
             ),
             (
                 "limits.connection_memory_mib",
                 streams.closed_no_buffer + streams.displaced_memory,
             ),
             (
+                "limits.handshakes",
+                streams.handshake_waits + streams.displaced_handshakes,
+            ),
+        ]
+    }
+
+    /// Those of them that one source, account, device or connection reaches by
+    /// itself: that is how the others are served, and no fault of the service.
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 11] {
+        let (traffic, streams) = (&self.traffic, &self.network.streams);
+        [
+            (
+                "a share (limits.source_percent, limits.account_percent)",
+                traffic.refused_share
+                    + traffic.answers_not_kept
+                    + self.watch.over_share
+                    + self.registrar.nonces_over_share,
+            ),
+            ("limits.device_queue", traffic.dropped_device_queue),
+            ("limits.publications_per_device", self.publish.too_many),
+            ("limits.dialog_bytes", self.watch.too_long),
+            ("wrong passwords", self.registrar.logins_paused),
+            (
+                "the table of wrong passwords",
+                traffic.login_failures_overflowed,
+            ),
+            (
+                "limits.iax2_calls_per_source",
+                self.iax2.refused_source_limit,
+            ),
+            (
+                "limits.connections_per_source",
+                streams.refused_source + streams.displaced_source,
+            ),
+            (
                 "limits.connection_memory_per_source_kib",
                 streams.closed_source_memory,
             ),
             ("limits.connection_queue_kib", streams.closed_unread),
-            (
-                "limits.handshakes",
-                streams.handshake_waits + streams.displaced_handshakes,
-            ),
             ("limits.handshakes_per_source", streams.refused_handshakes),
         ]
     }
@@ -120,6 +146,9 @@ pub struct TrafficStats {
     pub sent: u64,
     /// Datagrams that the network had no room for.
     pub send_refused: u64,
+    /// Messages that could not be sent because their connection was gone or is
+    /// not read.
+    pub undeliverable: u64,
     /// Datagrams not sent because no buffer was free.
     pub no_buffer: u64,
     /// Keep-alives in datagrams: line ends, empty ones, and STUN that was answered.
@@ -146,6 +175,13 @@ pub struct TrafficStats {
     pub dropped_device_queue: u64,
     /// Requests refused with 503 because a table was full.
     pub refused_table_full: u64,
+    /// Requests refused with 503 because their source or account had its share of
+    /// something; see docs/limits.md.
+    pub refused_share: u64,
+    /// Bytes of the responses kept for retransmissions.
+    pub transaction_bytes: u64,
+    /// Responses not kept because their source or account had its share of them.
+    pub answers_not_kept: u64,
     /// Requests refused with 503 because the queue stood: the server could not keep up.
     pub shed: u64,
     /// Sources and users that gave wrong passwords lately.
@@ -191,6 +227,8 @@ pub struct RegistrarStats {
     pub nonce_count: u64,
     /// Nonces forgotten early because there were too many.
     pub nonces_evicted: u64,
+    /// Answered with 401 because their account used as many nonces as it may.
+    pub nonces_over_share: u64,
     /// Answered with 403 or 404: wrong user, password or domain.
     pub forbidden: u64,
     /// Answered with 423.
@@ -238,6 +276,13 @@ pub struct WatchStats {
     pub confirmed: u64,
     /// States replaced by a newer one before they left.
     pub conflated: u64,
+    /// Bytes of the NOTIFY requests that wait for their answer.
+    pub unanswered_bytes: u64,
+    /// NOTIFY requests put off because their watcher's source or account had its
+    /// share of unanswered ones.
+    pub over_share: u64,
+    /// SUBSCRIBE requests answered 513: they name more than a subscription keeps.
+    pub too_long: u64,
 }
 
 /// What devices have published, and what became of it.
@@ -319,6 +364,7 @@ impl Core {
             received_bytes: counters.received_bytes.get(),
             sent: counters.sent.get(),
             send_refused: counters.send_refused.get(),
+            undeliverable: counters.undeliverable.get(),
             no_buffer: counters.no_buffer.get(),
             keepalives: counters.keepalives.get(),
             malformed_silent: counters.malformed_silent.get(),
@@ -332,6 +378,9 @@ impl Core {
             transactions_evicted: self.transactions().evicted(),
             dropped_device_queue: counters.dropped_device_queue.get(),
             refused_table_full: counters.refused_table_full.get(),
+            refused_share: counters.refused_share.get(),
+            transaction_bytes: self.transactions().answer_bytes(),
+            answers_not_kept: self.transactions().not_kept(),
             shed: counters.shed.get(),
             login_failure_count: self.parts.logins.len(),
             login_failures_overflowed: self.parts.logins.overflowed(),
@@ -360,6 +409,7 @@ impl Core {
             replayed: counters.replayed.get(),
             nonce_count: self.parts.nonces.len(),
             nonces_evicted: self.parts.nonces.evicted(),
+            nonces_over_share: self.parts.nonces.over_share(),
             forbidden: counters.forbidden.get(),
             interval_too_brief: counters.interval_too_brief.get(),
             rejected: counters.rejected.get(),
@@ -388,6 +438,9 @@ impl Core {
             retransmitted: counters.retransmitted.get(),
             confirmed: counters.confirmed.get(),
             conflated: counters.conflated.get(),
+            unanswered_bytes: self.parts.notifies.used(),
+            over_share: counters.over_share.get(),
+            too_long: counters.too_long.get(),
         }
     }
 }

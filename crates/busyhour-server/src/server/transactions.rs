@@ -6,8 +6,16 @@
 //! order of arrival is the order of expiry: one queue a shard, no timer an
 //! entry. A shard that is full gives up its oldest entry, and counts it; the
 //! registrar then recognises the duplicate by its CSeq.
+//!
+//! Answers are pinned buffers, and so is a request in work, so both have a share
+//! by source and account ([`Memory`]). An answer beyond its share is not kept: a
+//! retransmission is dealt with anew. A long request beyond it is refused; a
+//! usual one is charged to nobody, since it costs what its place here costs.
 
-use super::counters::Counter;
+use super::{
+    counters::Counter,
+    shares::{Excess, Holder, Shares},
+};
 use crate::proto::sip::{HeaderName, Message};
 use busyhour::{buffer::Buffer, clock::Instant};
 use foldhash::quality::FixedState;
@@ -25,7 +33,20 @@ pub(super) struct Transactions {
     shards: Box<[Mutex<Shard>]>,
     shard_capacity: usize,
     hashers: [FixedState; 2],
+    memory: Memory,
     evicted: Counter,
+    not_kept: Counter,
+}
+
+/// The bytes of pinned buffers that transactions hold.
+pub(super) struct Memory {
+    /// Answers.
+    pub(super) answers: Shares,
+    /// An answer counts for so many bytes at least, so that as many as there is
+    /// room for use up all of `answers`.
+    pub(super) answer_min: u64,
+    /// Long requests in work.
+    pub(super) requests: Shares,
 }
 
 /// The name of a transaction: a keyed hash of everything that tells one request
@@ -53,17 +74,35 @@ struct Shard {
 struct Entry {
     key: Key,
     begun_at: Instant,
+    holder: Holder,
+    /// What its request is charged for, until it is answered.
+    request_bytes: u64,
     answer: Option<Buffer>,
 }
 
+/// What became of the wish to begin a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Begun {
+    /// It is begun.
+    New,
+    /// It was begun before.
+    Known,
+    /// Its request takes more memory than there is for it.
+    Refused(Excess),
+}
+
 impl Transactions {
-    /// Room for about `capacity` entries; `seeds` make the names unguessable.
-    pub(super) fn new(capacity: usize, seeds: [u64; 2]) -> Self {
+    /// Room for about `capacity` entries and so much memory; `seeds` make the
+    /// names unguessable.
+    pub(super) fn new(capacity: usize, memory: Memory, seeds: [u64; 2]) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             shard_capacity: capacity.div_ceil(SHARDS).max(1),
             hashers: seeds.map(FixedState::with_seed),
+            memory,
             evicted: Counter::default(),
+            not_kept: Counter::default(),
         }
     }
 
@@ -88,44 +127,79 @@ impl Transactions {
         self.shard(key).seen(key)
     }
 
-    /// Begins a transaction; `false` when it was begun before.
-    pub(super) fn begin(&self, key: Key, now: Instant) -> bool {
+    /// Begins a transaction of `holder` with a request of `len` bytes.
+    pub(super) fn begin(&self, key: Key, now: Instant, holder: Holder, len: usize) -> Begun {
         let mut shard = self.shard(key);
-        shard.expire(now, EXPIRED_AT_ONCE);
+        shard.expire(now, EXPIRED_AT_ONCE, &self.memory);
         if shard.find(key).is_some() {
-            return false;
+            return Begun::Known;
         }
+        let request_bytes = match self.memory.take_request(holder, len) {
+            Ok(bytes) => bytes,
+            Err(excess) => return Begun::Refused(excess),
+        };
         while shard.order.len() >= self.shard_capacity {
-            self.evicted.add(shard.drop_oldest());
+            self.evicted.add(shard.drop_oldest(&self.memory));
         }
-        shard.insert(key, now);
-        true
+        shard.insert(Entry {
+            key,
+            begun_at: now,
+            holder,
+            request_bytes,
+            answer: None,
+        });
+        Begun::New
     }
 
-    /// Keeps the answer of a transaction that was begun.
+    /// Keeps the answer of a transaction that was begun, if it has a share left;
+    /// if not, a retransmission is as new.
     pub(super) fn answer(&self, key: Key, answer: Buffer) {
-        if let Some(entry) = self.shard(key).find_mut(key) {
-            entry.answer = Some(answer);
+        let mut shard = self.shard(key);
+        let Some(entry) = shard.find_mut(key) else {
+            return;
+        };
+        if entry.answer.is_some() {
+            return;
         }
+        let cost = self.memory.answer_cost(&answer);
+        if self.memory.answers.take(entry.holder, cost).is_err() {
+            self.not_kept.increment();
+            return shard.remove(key, &self.memory);
+        }
+        self.memory.give_back_request(entry);
+        entry.answer = Some(answer);
     }
 
     /// Ends a transaction whose answer is as easily made again.
     pub(super) fn forget(&self, key: Key) {
-        self.shard(key).remove(key);
+        self.shard(key).remove(key, &self.memory);
     }
 
     /// Drops what has lived long enough.
     pub(super) fn sweep(&self, now: Instant) {
         for shard in &self.shards {
-            lock(shard).expire(now, usize::MAX);
+            lock(shard).expire(now, usize::MAX, &self.memory);
         }
     }
 
     /// Drops everything.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
-            *lock(shard) = Shard::default();
+            let mut shard = lock(shard);
+            while !shard.order.is_empty() {
+                shard.drop_oldest(&self.memory);
+            }
         }
+    }
+
+    /// Bytes of the answers that are kept.
+    pub(super) fn answer_bytes(&self) -> u64 {
+        self.memory.answers.used()
+    }
+
+    /// Answers not kept, since their source or account had its share.
+    pub(super) fn not_kept(&self) -> u64 {
+        self.not_kept.get()
     }
 
     /// Entries now.
@@ -142,6 +216,43 @@ impl Transactions {
     fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
         lock(&self.shards[(key.0 >> 64) as usize % SHARDS])
     }
+}
+
+impl Memory {
+    fn take_request(&self, holder: Holder, len: usize) -> Result<u64, Excess> {
+        match buffer_bytes(len) {
+            bytes if len > REQUEST_LEN_USUAL => {
+                self.requests.take(holder, bytes)?;
+                Ok(bytes)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    fn give_back_request(&self, entry: &mut Entry) {
+        let bytes = std::mem::take(&mut entry.request_bytes);
+        if bytes > 0 {
+            self.requests.give_back(entry.holder, bytes);
+        }
+    }
+
+    fn answer_cost(&self, answer: &Buffer) -> u64 {
+        buffer_bytes(answer.len()).max(self.answer_min)
+    }
+
+    /// The entry is gone.
+    fn give_back(&self, mut entry: Entry) {
+        self.give_back_request(&mut entry);
+        if let Some(answer) = &entry.answer {
+            self.answers
+                .give_back(entry.holder, self.answer_cost(answer));
+        }
+    }
+}
+
+/// The most that a buffer of `len` bytes takes, rounding included.
+pub(super) fn buffer_bytes(len: usize) -> u64 {
+    (len + len / 3 + 64) as u64
 }
 
 impl Shard {
@@ -161,27 +272,22 @@ impl Shard {
         self.entries.find_mut(key.hash(), |entry| entry.key == key)
     }
 
-    fn insert(&mut self, key: Key, begun_at: Instant) {
-        let entry = Entry {
-            key,
-            begun_at,
-            answer: None,
-        };
+    fn insert(&mut self, entry: Entry) {
+        self.order.push_back((entry.begun_at, entry.key));
         let hash = |entry: &Entry| entry.key.hash();
-        self.entries.insert_unique(key.hash(), entry, hash);
-        self.order.push_back((begun_at, key));
+        self.entries.insert_unique(entry.key.hash(), entry, hash);
     }
 
-    fn remove(&mut self, key: Key) {
+    fn remove(&mut self, key: Key, memory: &Memory) {
         if let Ok(entry) = self.entries.find_entry(key.hash(), |e| e.key == key) {
-            entry.remove();
+            memory.give_back(entry.remove().0);
         }
     }
 
-    fn expire(&mut self, now: Instant, count_max: usize) {
+    fn expire(&mut self, now: Instant, count_max: usize, memory: &Memory) {
         for _ in 0..count_max {
             match self.order.front() {
-                Some((begun_at, _)) if *begun_at + LIFE <= now => self.drop_oldest(),
+                Some((begun_at, _)) if *begun_at + LIFE <= now => self.drop_oldest(memory),
                 _ => return,
             };
         }
@@ -189,14 +295,14 @@ impl Shard {
 
     /// Returns how many entries that took away: none when the oldest was
     /// forgotten before, or forgotten and begun again.
-    fn drop_oldest(&mut self) -> u64 {
+    fn drop_oldest(&mut self, memory: &Memory) -> u64 {
         let Some((begun_at, key)) = self.order.pop_front() else {
             return 0;
         };
         let is_it = |entry: &Entry| entry.key == key && entry.begun_at == begun_at;
         match self.entries.find_entry(key.hash(), is_it) {
             Ok(entry) => {
-                entry.remove();
+                memory.give_back(entry.remove().0);
                 1
             }
             Err(_) => 0,
@@ -227,16 +333,40 @@ const NAMING: [HeaderName; 4] = [
 const SHARDS: usize = 64;
 /// 64 × T1 (RFC 3261 §17.1.2.2).
 const LIFE: Duration = Duration::from_secs(32);
+/// What a datagram has room for without a second buffer.
+const REQUEST_LEN_USUAL: usize = 2048;
 /// Two for each one that comes, so that a shard in use shrinks by itself.
 const EXPIRED_AT_ONCE: usize = 2;
 
 #[cfg(test)]
 mod tests {
+    use super::super::shares::{Holders, Parts};
     use super::*;
     use busyhour::buffer::BufferPool;
 
     fn key(number: u128) -> Key {
         Key(number << 64 | number)
+    }
+
+    fn memory(bytes: u64) -> Memory {
+        let parts = Parts {
+            by_source: 10,
+            by_account: 10,
+            least: 1,
+        };
+        Memory {
+            answers: Shares::new(bytes, parts),
+            answer_min: 100,
+            requests: Shares::new(bytes, parts),
+        }
+    }
+
+    fn transactions(capacity: usize) -> Transactions {
+        Transactions::new(capacity, memory(1 << 30), [1, 2])
+    }
+
+    fn begin(transactions: &Transactions, key: Key, now: Instant) -> bool {
+        transactions.begin(key, now, Holder::NOBODY, 500) == Begun::New
     }
 
     fn at(seconds: u64) -> Instant {
@@ -246,10 +376,10 @@ mod tests {
     #[test]
     fn a_request_is_new_then_in_work_then_answered_then_new_again() {
         let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
-        let transactions = Transactions::new(100, [1, 2]);
+        let transactions = transactions(100);
         assert!(matches!(transactions.seen(key(1)), Seen::New));
-        assert!(transactions.begin(key(1), at(0)));
-        assert!(!transactions.begin(key(1), at(0)));
+        assert!(begin(&transactions, key(1), at(0)));
+        assert!(!begin(&transactions, key(1), at(0)));
         assert!(matches!(transactions.seen(key(1)), Seen::InWork));
         transactions.answer(key(1), buffers.copy_from(b"200").unwrap());
         assert!(matches!(transactions.seen(key(1)), Seen::Answered(a) if &*a == b"200"));
@@ -261,10 +391,10 @@ mod tests {
 
     #[test]
     fn what_was_forgotten_and_begun_again_keeps_its_own_time() {
-        let transactions = Transactions::new(100, [1, 2]);
-        transactions.begin(key(1), at(0));
+        let transactions = transactions(100);
+        assert!(begin(&transactions, key(1), at(0)));
         transactions.forget(key(1));
-        transactions.begin(key(1), at(10));
+        assert!(begin(&transactions, key(1), at(10)));
         transactions.sweep(at(32));
         assert!(matches!(transactions.seen(key(1)), Seen::InWork));
         transactions.sweep(at(42));
@@ -273,12 +403,47 @@ mod tests {
 
     #[test]
     fn a_full_shard_gives_up_its_oldest_and_counts_it() {
-        let transactions = Transactions::new(SHARDS, [1, 2]);
+        let transactions = transactions(SHARDS);
         let same_shard = |number: u128| Key(number << 70 | number);
-        transactions.begin(same_shard(1), at(0));
-        transactions.begin(same_shard(2), at(1));
+        assert!(begin(&transactions, same_shard(1), at(0)));
+        assert!(begin(&transactions, same_shard(2), at(1)));
         assert!(matches!(transactions.seen(same_shard(1)), Seen::New));
         assert!(matches!(transactions.seen(same_shard(2)), Seen::InWork));
         assert_eq!((transactions.len(), transactions.evicted()), (1, 1));
+    }
+
+    #[test]
+    fn one_keeps_no_more_answers_than_its_share_and_leaves_others_theirs() {
+        let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+        let transactions = Transactions::new(1000, memory(10_000), [1, 2]);
+        let holders = Holders::new(1);
+        let [greedy, other] = [1, 2].map(|host| holders.of([192, 0, 2, host].into(), None));
+        let keep = |number, holder| {
+            let begun = transactions.begin(key(number), at(0), holder, 500);
+            assert_eq!(begun, Begun::New);
+            transactions.answer(key(number), buffers.copy_from(b"200").unwrap());
+        };
+        (0..30).for_each(|number| keep(number, greedy));
+        assert_eq!((transactions.len(), transactions.not_kept()), (10, 20));
+        keep(40, other);
+        assert!(matches!(transactions.seen(key(40)), Seen::Answered(_)));
+        transactions.clear();
+        assert_eq!((transactions.len(), transactions.answer_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn long_requests_in_work_have_a_share_until_they_are_answered_or_forgotten() {
+        let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+        let transactions = Transactions::new(1000, memory(100_000), [1, 2]);
+        let greedy = Holders::new(1).of([192, 0, 2, 1].into(), Some("alice"));
+        let begin = |number| transactions.begin(key(number), at(0), greedy, 3000);
+        assert_eq!([begin(1), begin(2)], [Begun::New, Begun::New]);
+        assert_eq!(begin(3), Begun::Refused(Excess::Share));
+        transactions.forget(key(1));
+        assert_eq!(begin(3), Begun::New);
+        transactions.answer(key(2), buffers.copy_from(b"200").unwrap());
+        assert_eq!(begin(4), Begun::New);
+        let small = transactions.begin(key(5), at(0), greedy, 2048);
+        assert_eq!(small, Begun::New);
     }
 }

@@ -5,7 +5,10 @@
 
 mod durable;
 
-use super::{alarm::Alarm, core::Core, counters::Counter, job::Arrival};
+use super::{
+    alarm::Alarm, core::Core, counters::Counter, job::Arrival, shares::Holder,
+    transactions::buffer_bytes,
+};
 use crate::{
     proto::sip::Message,
     registrar::{EndedBinding, Refusal, user_of},
@@ -24,6 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 pub(super) struct Watcher {
     id: u64,
     tag: Box<str>,
+    /// Who opened it.
+    holder: Holder,
     serializer: Serializer,
     core: Weak<Core>,
     state: Mutex<Inner>,
@@ -37,6 +42,8 @@ struct Inner {
     row: Option<EndedBinding>,
     /// A refresh is on its way to the disk.
     is_storing: bool,
+    /// What its unanswered NOTIFY is charged for, in bytes.
+    notify_bytes: u64,
     is_over: bool,
 }
 
@@ -54,10 +61,17 @@ enum Feed {
 }
 
 impl Watcher {
-    pub(super) fn new(id: u64, tag: &str, core: &Arc<Core>, subscription: Subscription) -> Self {
+    pub(super) fn new(
+        id: u64,
+        tag: &str,
+        holder: Holder,
+        core: &Arc<Core>,
+        subscription: Subscription,
+    ) -> Self {
         Self {
             id,
             tag: tag.into(),
+            holder,
             serializer: core.runtime().pool().ephemeral(),
             core: Arc::downgrade(core),
             state: Mutex::new(Inner {
@@ -66,6 +80,7 @@ impl Watcher {
                 alarm: Alarm::default(),
                 row: None,
                 is_storing: false,
+                notify_bytes: 0,
                 is_over: false,
             }),
         }
@@ -77,6 +92,10 @@ impl Watcher {
 
     pub(super) fn tag(&self) -> &str {
         &self.tag
+    }
+
+    pub(super) fn holder(&self) -> Holder {
+        self.holder
     }
 
     /// The tag of a new watcher: its id, and what nobody can guess.
@@ -269,6 +288,7 @@ impl Watcher {
             return Err(Refusal::NoSubscription);
         }
         let subscribe = Subscribe::read(message, &core.config().watch, arrival.flow)?;
+        core.check_kept_len(&subscribe)?;
         if state.is_over || subscribe.granted_s == 0 || core.store().is_immediate() {
             return self.take_refresh(core, state, message, arrival);
         }
@@ -304,6 +324,9 @@ impl Watcher {
             return;
         }
         self.send(&core, &mut state);
+        if state.subscription.outstanding_len() == 0 {
+            self.charge(&core, &mut state.notify_bytes, 0);
+        }
         if let Some(end) = state.subscription.ended() {
             let feed = self.close(&core, &mut state, end);
             drop(state);
@@ -317,6 +340,12 @@ impl Watcher {
         let counters = &core.counters().watch;
         let subscription = &mut state.subscription;
         while let Some(sent) = core.poll(subscription) {
+            let cost = buffer_bytes(subscription.outstanding_len());
+            if !sent.is_again && !self.charge(core, &mut state.notify_bytes, cost) {
+                counters.over_share.increment();
+                subscription.put_off(core.now());
+                continue;
+            }
             if !core.offer(subscription.dialog().flow(), sent.datagram) {
                 // Whatever changes meanwhile is conflated to the last state.
                 subscription.put_off(core.now());
@@ -328,6 +357,18 @@ impl Watcher {
             };
             counter.increment();
         }
+    }
+
+    /// Charges whoever opened it for an unanswered NOTIFY, in place of the last
+    /// one; `false` when it has its share.
+    fn charge(&self, core: &Core, charged: &mut u64, bytes: u64) -> bool {
+        let notifies = &core.parts.notifies;
+        notifies.give_back(self.holder, std::mem::take(charged));
+        if bytes > 0 && notifies.take(self.holder, bytes).is_err() {
+            return false;
+        }
+        *charged = bytes;
+        true
     }
 
     fn set_alarm(self: &Arc<Self>, core: &Core, state: &mut Inner) {
@@ -407,7 +448,13 @@ mod tests {
     fn it_has_an_alarm_before_it_is_told_anything() {
         let runtime = Runtime::simulated(1);
         let core = Core::simulated(&runtime, 10);
-        let watcher = Arc::new(Watcher::new(1, "1-2", &core, subscription()));
+        let watcher = Arc::new(Watcher::new(
+            1,
+            "1-2",
+            Holder::NOBODY,
+            &core,
+            subscription(),
+        ));
         core.watchers().insert(&watcher).expect("room");
         watcher.start(&core);
         let state = watcher.lock();

@@ -1,11 +1,14 @@
 //! Every subscription that lives, found by our tag of its dialog.
 
-use super::{devices::TableFull, watcher::Watcher};
+use super::{
+    shares::{Excess, Shares},
+    watcher::Watcher,
+};
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -13,17 +16,15 @@ use std::{
 pub(super) struct Watchers {
     shards: Box<[Mutex<Table>]>,
     last_id: AtomicU64,
-    count: AtomicUsize,
-    count_max: usize,
+    shares: Shares,
 }
 
 impl Watchers {
-    pub(super) fn new(count_max: usize) -> Self {
+    pub(super) fn new(shares: Shares) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             last_id: AtomicU64::new(0),
-            count: AtomicUsize::new(0),
-            count_max,
+            shares,
         }
     }
 
@@ -32,11 +33,8 @@ impl Watchers {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(super) fn insert(&self, watcher: &Arc<Watcher>) -> Result<(), TableFull> {
-        if self.count.fetch_add(1, Ordering::Relaxed) >= self.count_max {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            return Err(TableFull);
-        }
+    pub(super) fn insert(&self, watcher: &Arc<Watcher>) -> Result<(), Excess> {
+        self.shares.take(watcher.holder(), 1)?;
         let id = watcher.id();
         self.shard(id).insert(id, watcher.clone());
         Ok(())
@@ -48,7 +46,7 @@ impl Watchers {
         let id = watcher.id();
         self.last_id.fetch_max(id, Ordering::Relaxed);
         if self.shard(id).insert(id, watcher.clone()).is_none() {
-            self.count.fetch_add(1, Ordering::Relaxed);
+            self.shares.take_anyway(watcher.holder(), 1);
         }
     }
 
@@ -60,8 +58,9 @@ impl Watchers {
     }
 
     pub(super) fn remove(&self, id: u64) {
-        if self.shard(id).remove(&id).is_some() {
-            self.count.fetch_sub(1, Ordering::Relaxed);
+        let removed = self.shard(id).remove(&id);
+        if let Some(watcher) = removed {
+            self.shares.give_back(watcher.holder(), 1);
         }
     }
 
@@ -76,7 +75,7 @@ impl Watchers {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.shares.used() as usize
     }
 
     fn shard(&self, id: u64) -> MutexGuard<'_, Table> {

@@ -42,6 +42,14 @@ pub struct Subscribe<'a> {
 }
 
 impl<'a> Subscribe<'a> {
+    /// What a subscription keeps of it: names, addresses and the route, in bytes.
+    pub fn kept_len(&self) -> usize {
+        let texts = [self.target, self.to, self.from, self.from_tag, self.call_id];
+        let routes = self.routes.iter().map(|route| route.len() + ROUTE_PLACE);
+        let id = self.event_id.map_or(0, str::len);
+        texts.map(str::len).iter().sum::<usize>() + id + routes.sum::<usize>()
+    }
+
     /// Reads the headers a notifier acts on (RFC 6665 §4.2.1.1).
     ///
     /// # Errors
@@ -76,6 +84,9 @@ impl<'a> Subscribe<'a> {
         })
     }
 }
+
+/// What a list of routes has for each beside its text, in bytes.
+const ROUTE_PLACE: usize = 32;
 
 fn package<'a>(message: &Message<'a>) -> Result<(Package, Option<&'a str>), Refusal> {
     let event = message.event()?.ok_or(Refusal::BadEvent)?;

@@ -360,6 +360,12 @@ impl Subscription {
         }
     }
 
+    /// Length of the NOTIFY that waits for its answer, in bytes; zero without one.
+    pub fn outstanding_len(&self) -> usize {
+        let outstanding = self.outstanding.as_ref();
+        outstanding.map_or(0, |outstanding| outstanding.datagram.len())
+    }
+
     /// How it ended; `None` while it lives or its last NOTIFY is on its way.
     pub fn ended(&self) -> Option<End> {
         match self.phase {

@@ -1,14 +1,12 @@
 use super::sampler::Sample;
 use std::sync::Arc;
 
-/// What is good enough to serve, and yet wants attention: limits that were
-/// reached during the kept samples.
+/// What is good enough to serve, and yet wants attention: limits that all share
+/// and that were reached during the kept samples. One that a single source,
+/// account or device reaches is no concern of the others.
 pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
     let (before, now) = (&kept.first()?.stats, &kept.last()?.stats);
-    let counts = before
-        .limits_reached()
-        .into_iter()
-        .zip(now.limits_reached());
+    let counts = before.limits_of_all().into_iter().zip(now.limits_of_all());
     let grown = counts.filter(|((_, before), (_, now))| now > before);
     let names: Vec<&str> = grown.map(|(_, (name, _))| name).collect();
     (!names.is_empty()).then(|| format!("degraded: limits reached: {}", names.join(", ")))
@@ -79,6 +77,17 @@ mod tests {
         };
         assert_eq!(concerns(&[]), None);
         assert_eq!(concerns(&[shed(3), shed(3)]), None);
+        let paused = |count| {
+            let mut stats = ServerStats::default();
+            stats.registrar.logins_paused = count;
+            let (number, json) = (1, String::new());
+            Arc::new(Sample {
+                number,
+                stats,
+                json,
+            })
+        };
+        assert_eq!(concerns(&[paused(3), paused(4)]), None, "a matter of one");
         assert_eq!(
             concerns(&[shed(3), shed(4)]).unwrap(),
             "degraded: limits reached: the time that requests may wait"

@@ -6,6 +6,8 @@
 mod support;
 
 mod bystander;
+mod devices;
 mod logins;
 mod phone;
 mod queue;
+mod subscriptions;

@@ -178,8 +178,12 @@ pub fn ok(request: &str) -> String {
 }
 
 fn answers(answer: &str, request: &str) -> bool {
-    let is_same = |name| header(answer, name) == header(request, name);
-    answer.starts_with("SIP/2.0 ") && is_same("CSeq") && is_same("Call-ID")
+    answer.starts_with("SIP/2.0 ") && branch(answer) == branch(request)
+}
+
+fn branch(message: &str) -> Option<&str> {
+    let (_, rest) = header(message, "Via")?.split_once("branch=")?;
+    rest.split(';').next()
 }
 
 const RESEND: Duration = Duration::from_millis(500);

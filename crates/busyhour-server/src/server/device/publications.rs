@@ -28,7 +28,7 @@ impl Device {
         };
         let name = self.name();
         let publications = &state.rare().publications;
-        let draft = core.plan_publication(&name, publications, &message, &arrival);
+        let draft = core.plan_publication(&name, self.holder, publications, &message, &arrival);
         let mut draft = match draft {
             Ok(Some(draft)) => draft,
             Ok(None) => return core.abandon(arrival.transaction),
@@ -50,7 +50,10 @@ impl Device {
     ) {
         let step = draft.plan.granted.step;
         state.rare().publications.apply(draft.plan);
-        core.count_publication(step);
+        core.count_publication(step, self.holder);
+        if let Some(place) = draft.place {
+            place.take_up();
+        }
         if let Ok(message) = Message::parse(&arrival.datagram) {
             let flow = core.answer_flow(&message, arrival.flow);
             core.accept(arrival.transaction, flow, draft.answer);
@@ -90,7 +93,7 @@ impl Device {
             return;
         };
         let ended = rare.publications.expire(core.now());
-        core.count_ended_publications(ended.packages.len());
+        core.count_ended_publications(self.holder, ended.packages.len());
         core.store().forget(&ended.rows);
         // Presence and dialogs are told as one.
         let is_mailbox = |package: &Package| *package == Package::MessageSummary;

@@ -188,7 +188,8 @@ impl Watcher {
     ) -> Option<Arc<Self>> {
         let tag = subscription.dialog().local_tag().to_owned();
         let id = Self::id_in_tag(&tag)?;
-        let watcher = Self::new(id, &tag, core, subscription);
+        let holder = core.holder(subscription.dialog().flow(), None);
+        let watcher = Self::new(id, &tag, holder, core, subscription);
         watcher.lock().row = Some(row.ended());
         Some(Arc::new(watcher))
     }

@@ -1,0 +1,78 @@
+//! One account has an address of record at every host: `limits.devices`.
+
+use crate::{
+    bystander,
+    phone::{ACCOUNTS, Phone, proven},
+    support::{Place, ServerProcess},
+};
+
+/// user1 at 127.0.0.2 sends so many requests, each for itself at another host,
+/// and waits for the last answer.
+fn send_many(server: &ServerProcess, count: u32, make: impl Fn(&mut Phone, &str) -> String) {
+    let mut greedy = Phone::new(server, 2, "user1");
+    let first = make(&mut greedy, "h0");
+    let challenge = greedy.challenge(&first);
+    for count in 1..=count {
+        let request = make(&mut greedy, &format!("h{count}"));
+        let answer = greedy.challenge(&proven(&request, &challenge, "user1", "secret", count));
+        let status = answer.split(' ').nth(1).expect("a status");
+        assert!(["200", "503"].contains(&status), "{answer}");
+    }
+}
+
+fn register(phone: &mut Phone, host: &str) -> String {
+    let contact = format!("Contact: <sip:user1@{}>\r\n", phone.address());
+    let aor = format!("sip:user1@{host}");
+    phone.request("REGISTER", &format!("sip:{host}"), &aor, &contact)
+}
+
+fn publish(phone: &mut Phone, host: &str) -> String {
+    let body = "Messages-Waiting: yes\r\n";
+    let aor = format!("sip:user1@{host}");
+    let headers = "Event: message-summary\r\nContent-Type: application/simple-message-summary\r\n";
+    let request = phone.request("PUBLISH", &aor, &aor, headers);
+    let len = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    request.replace("Content-Length: 0\r\n\r\n", &len)
+}
+
+#[test]
+fn one_account_has_a_tenth_of_the_devices() {
+    let place = Place::new();
+    let server = place.server(&format!("[limits]\ndevices = 200\n{ACCOUNTS}"));
+    send_many(&server, 60, register);
+    assert_eq!(server.stat("/registrar/device_count"), 20);
+    assert_eq!(server.stat("/traffic/refused_share"), 40);
+    bystander::is_served(&server, 3, "user2");
+}
+
+#[test]
+fn one_account_has_a_tenth_of_the_publications() {
+    let place = Place::new();
+    let server = place.server(&format!("[limits]\npublications = 200\n{ACCOUNTS}"));
+    send_many(&server, 60, publish);
+    assert_eq!(server.stat("/publish/publication_count"), 20);
+    assert_eq!(server.stat("/traffic/refused_share"), 40);
+    bystander::is_served(&server, 3, "user2");
+}
+
+/// Thirty accounts at one address.
+#[test]
+fn one_source_has_a_tenth_of_the_devices() {
+    let place = Place::new();
+    let server = place.server(&format!("[limits]\ndevices = 200\n{ACCOUNTS}"));
+    let answers: Vec<_> = (1..=30)
+        .map(|number| {
+            let mut phone = Phone::new(&server, 2, &format!("user{number}"));
+            let register = phone.register_request();
+            phone.ask(&register)
+        })
+        .collect();
+    let count = |status: &str| {
+        answers
+            .iter()
+            .filter(|answer| answer.contains(status))
+            .count()
+    };
+    assert_eq!((count("SIP/2.0 200 "), count("SIP/2.0 503 ")), (20, 10));
+    bystander::is_served(&server, 3, "user31");
+}

@@ -1,0 +1,86 @@
+//! One account subscribes and never answers a NOTIFY: what subscriptions keep,
+//! the answers that are kept, the NOTIFYs that wait, and the subscriptions.
+
+use crate::{
+    bystander,
+    phone::{ACCOUNTS, Phone, proven},
+    support::{Place, ServerProcess},
+};
+
+/// As small as it may be, so that less fills it.
+const LITTLE_MEMORY: &str = "[runtime]\nbuffer_budget_mib = 8\n";
+
+/// user1 at 127.0.0.2 sends so many SUBSCRIBEs with these headers, and reads
+/// nothing. The server has read them all when this returns.
+fn subscribe_many(server: &ServerProcess, count: u32, headers: &str) {
+    let mut greedy = Phone::new(server, 2, "user1");
+    let first = greedy.subscribe_request("user1", "");
+    let challenge = greedy.challenge(&first);
+    let mut pacer = Phone::new(server, 2, "user1");
+    for count in 1..=count {
+        let subscribe = greedy.subscribe_request("user1", headers);
+        greedy.send(&proven(&subscribe, &challenge, "user1", "secret", count));
+        if count % 20 == 0 {
+            let options = pacer.request("OPTIONS", "sip:example.com", "sip:example.com", "");
+            pacer.challenge(&options);
+        }
+    }
+}
+
+#[test]
+fn long_routes_are_refused_and_take_nothing() {
+    let place = Place::new();
+    let server = place.server(&format!("{LITTLE_MEMORY}{ACCOUNTS}"));
+    let route = format!(
+        "Record-Route: <sip:{}.example.com;lr>\r\n",
+        "p".repeat(2000)
+    );
+    subscribe_many(&server, 400, &route.repeat(25));
+    bystander::is_served(&server, 3, "user2");
+    server.wait_for("/watch/too_long", |count| count > 0);
+    assert_eq!(server.stat("/traffic/no_buffer"), 0);
+}
+
+fn via(len: usize) -> String {
+    let branch = "v".repeat(len);
+    format!("Via: SIP/2.0/UDP 192.0.2.9;branch=z9hG4bK{branch}\r\n")
+}
+
+#[test]
+fn long_requests_in_work_have_a_share() {
+    let place = Place::new();
+    let server = place.server(&format!("{LITTLE_MEMORY}{ACCOUNTS}"));
+    subscribe_many(&server, 2000, &via(6000));
+    bystander::is_served(&server, 3, "user2");
+    assert_eq!(server.stat("/traffic/no_buffer"), 0);
+}
+
+#[test]
+fn answers_that_are_kept_and_notifies_that_wait_have_a_share() {
+    let place = Place::new();
+    let server = place.server(&format!("{LITTLE_MEMORY}{ACCOUNTS}"));
+    subscribe_many(&server, 2600, &via(1200));
+    bystander::is_served(&server, 3, "user2");
+    server.wait_for("/traffic/answers_not_kept", |count| count > 0);
+    server.wait_for("/watch/over_share", |count| count > 0);
+    bystander::is_served(&server, 4, "user3");
+    let (kept, waiting) = (
+        server.stat("/traffic/transaction_bytes"),
+        server.stat("/watch/unanswered_bytes"),
+    );
+    let share = 8 << 20 >> 2;
+    assert!(kept < share / 4 && waiting < share / 4, "{kept}, {waiting}");
+    assert_eq!(server.stat("/traffic/no_buffer"), 0);
+    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+}
+
+#[test]
+fn one_account_has_a_tenth_of_the_subscriptions() {
+    let place = Place::new();
+    let server = place.server(&format!("[limits]\nwatchers = 200\n{ACCOUNTS}"));
+    subscribe_many(&server, 300, "");
+    server.wait_for("/traffic/refused_share", |count| count >= 270);
+    assert_eq!(server.stat("/watch/watcher_count"), 20);
+    bystander::is_served(&server, 3, "user2");
+    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+}
