@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
 # What `make test` runs, in the order in which a mistake is cheapest to learn of.
-# Each step says how long it took; the first that fails ends the run.
+# Each step says how long it took. The first that fails ends the run.
+#
+# The tests wait for sockets, clocks and other programs much of the time. Steps that measure no time run beside them, one
+# after another, in target folders of their own. What they print is kept in target/beside/ and shown if they fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+logs=target/beside
 
 # A function says itself when it fails: `set -e` does not hold inside of what is looked at.
 step() { # NAME COMMAND...
@@ -13,19 +17,28 @@ step() { # NAME COMMAND...
   printf '== %s: ok in %s s\n' "$name" $((SECONDS - begin))
 }
 
-models() { # every loom model, in its own target folder because the whole tree is built differently
-  RUSTFLAGS="--cfg loom" cargo test --quiet --package busyhour --lib --release --target-dir target/loom -- loom_
+beside() { # NAME COMMAND...: as `step`, for use in the background
+  local name=$1 begin=$SECONDS
+  shift
+  printf '== %s: begins beside the rest; it prints to %s\n' "$name" "$logs/$name"
+  "$@" >"$logs/$name" 2>&1 </dev/null || { echo "== $name: FAILED (command: $*)" >&2; cat "$logs/$name" >&2; return 1; }
+  printf '== %s: ok in %s s, beside the rest\n' "$name" $((SECONDS - begin))
 }
 
-fuzzing() { # every target for a short time; `scripts/fuzz.sh TARGET SECONDS` for a long one
-  local target
-  for target in fuzz/fuzz_targets/*.rs; do
-    scripts/fuzz.sh "$(basename "$target" .rs)" 10 || return 1
-  done
+side_steps() {
+  beside packages scripts/fresh.sh --packages || return 1
+  beside documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps || return 1
+  beside models models || return 1
+  beside fuzzing scripts/fuzz.sh all 10 || return 1
+  beside benchmarks benchmarks
+}
+
+models() { # every loom model, in its own target folder because the whole tree is built differently
+  RUSTFLAGS="--cfg loom" cargo test --package busyhour --lib --release --target-dir target/loom -- loom_
 }
 
 benchmarks() { # the harness, and the engines that need no peer, at a tiny size
-  (cd bench && cargo test --quiet)
+  (cd bench && cargo test)
 }
 
 formats() {
@@ -35,12 +48,28 @@ formats() {
   done
 }
 
+# What still runs beside when a step fails is ended with all that it started.
+end_side_steps() {
+  [ -z "${side:-}" ] || kill -- -"$side" 2>/dev/null || true
+}
+
 step format formats
-step lints cargo clippy --workspace --all-targets --quiet -- --deny warnings
-step documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --quiet
-step tests cargo test --workspace --quiet
-step models models
-step fuzzing fuzzing
+step "lock files" scripts/locks.sh
+step lints cargo clippy --workspace --all-targets -- --deny warnings
+step "building the tests" cargo test --workspace --no-run
+
+mkdir -p "$logs"
+set -m # the side steps become a process group, so that they can be ended as one
+side_steps &
+side=$!
+set +m
+trap end_side_steps EXIT
+trap 'exit 130' INT TERM
+
+step tests scripts/tests.sh
+step examples cargo test --workspace --doc
 step valgrind scripts/valgrind-buffers.sh
-step benchmarks benchmarks
+printf '\n== waiting for the steps beside\n'
+wait "$side" || exit 1
+side=""
 printf '\nall steps passed in %s s\n' "$SECONDS"

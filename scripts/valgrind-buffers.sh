@@ -12,7 +12,7 @@ command -v valgrind >/dev/null || { echo "valgrind is missing: scripts/install-d
 # Fewer rounds than natively: it runs thirty times slower.
 export BUSYHOUR_TEST_DIVISOR=${BUSYHOUR_TEST_DIVISOR:-40}
 for test in buffer_addresses buffer_threads buffer_accounts; do
-    program=$(cargo test --quiet -p busyhour --test "$test" --no-run --message-format=json |
+    program=$(cargo test --workspace --test "$test" --no-run --message-format=json |
         sed -n "s/.*\"executable\":\"\([^\"]*$test-[^\"]*\)\".*/\1/p")
     echo "valgrind: $test"
     valgrind --quiet --error-exitcode=1 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite \

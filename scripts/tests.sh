@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Runs every test of the workspace, and says for each test program how it ended, how long it took and what it computed.
+# usage: scripts/tests.sh [cargo's options, such as --package busyhour --test bus]
+#        scripts/tests.sh --list     the programs of the last run, the slowest first
+#
+# As `cargo test --workspace`, which prints either nothing or a line for each of two thousand tests. What a program
+# printed is shown if it failed, and is kept in target/tests/. Time is in seconds: by the clock, and of the processor
+# (its own and that of the programs it started). Much of the first with little of the second is waiting.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+TIMEFORMAT='%R %U %S'
+folder=$PWD/target/tests
+record=$folder/times
+
+if [ "${1:-}" = --list ]; then
+  sort --reverse --numeric-sort "$record"
+  exit 0
+fi
+
+# One line a program: its package's folder, and its path.
+programs() {
+  sed -n '/"profile":{[^}]*"test":true}/s/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*\)".*/\1 \2/p' "$folder/artifacts"
+}
+
+run() { # FOLDER PROGRAM
+  local name log times clock processor outcome=ok
+  name=${1##*/}/$(basename "$2" | sed 's/-[0-9a-f]*$//')
+  printf '   %-40s' "$name"
+  log=$folder/${name//\//.}.log
+  times=$({ time in_package "$1" "$2" >"$log" 2>&1; } 2>&1) || outcome=FAILED
+  read -r clock processor < <(awk '{ print $1, $2 + $3 }' <<<"$times")
+  printf '%6s passed %8s s clock %8s s processor  %s\n' "$(passed "$log")" "$clock" "$processor" "$outcome"
+  echo "$clock $processor $name" >>"$record"
+  [ "$outcome" = ok ] || { cat "$log"; return 1; }
+}
+
+in_package() { # FOLDER PROGRAM: in the folder where cargo would start it; called in a subshell
+  cd "$1" && CARGO_MANIFEST_DIR=$1 "$2"
+}
+
+passed() { sed -n 's/^test result: .* \([0-9]*\) passed.*/\1/p' "$1" | tail -1; }
+
+mkdir -p "$folder"
+: >"$record"
+[ $# -gt 0 ] || set -- --workspace
+cargo test "$@" --no-run --message-format=json-render-diagnostics >"$folder/artifacts"
+failed=()
+while read -r package program; do
+  run "$package" "$program" </dev/null || failed+=("$program")
+done < <(programs)
+[ ${#failed[@]} = 0 ] || { printf 'tests: FAILED: %s\n' "${failed[@]}" >&2; exit 1; }
