@@ -7,15 +7,17 @@ use super::{
     listener::Lag,
     mailbox::{Errand, Mailbox},
     pace::Pace,
+    panics::Panics,
+    quantum::Quantum,
     queue::Queue,
     table::Change,
 };
 use crate::{
+    pool::{blocking, give_way},
     sync::{CachePadded, SpinLock},
-    task::{Executor, Rejected, Task},
+    task::{Deliveries, Executor, Rejected, Task},
 };
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Weak},
     task::Waker,
 };
@@ -68,8 +70,12 @@ pub(super) enum Consumer<E: Event> {
         executor: Option<Arc<dyn Executor>>,
         batch: CachePadded<SpinLock<Batch<E>>>,
     },
-    /// A stream, polled by a task that is waiting with this waker.
-    Stream(SpinLock<Option<Waker>>),
+    /// A stream, polled by a task that is waiting with this waker. It ends
+    /// with the executor.
+    Stream {
+        executor: Option<Arc<dyn Executor>>,
+        waker: SpinLock<Option<Waker>>,
+    },
 }
 
 /// Every `count`-th shard, from `index` on.
@@ -96,8 +102,9 @@ impl<E: Event> Consumer<E> {
         Self::Callback { executor, batch }
     }
 
-    pub(super) fn stream() -> Self {
-        Self::Stream(SpinLock::new(None))
+    pub(super) fn stream(executor: Option<Arc<dyn Executor>>) -> Self {
+        let waker = SpinLock::new(None);
+        Self::Stream { executor, waker }
     }
 }
 
@@ -190,7 +197,7 @@ impl<E: Event> Subscriber<E> {
                 executor: Some(executor),
                 ..
             } => send_turn(&Arc::clone(executor), self),
-            Consumer::Stream(waker) => {
+            Consumer::Stream { waker, .. } => {
                 let waker = waker.lock().take();
                 waker.into_iter().for_each(Waker::wake);
             }
@@ -198,15 +205,55 @@ impl<E: Event> Subscriber<E> {
     }
 
     /// Waits until the mailbox has room; `false` when that is hopeless.
-    pub(super) fn wait_for_room(&self) -> bool {
+    pub(super) fn wait_for_room(self: &Arc<Self>) -> bool {
+        let revive = || self.revive();
         match &self.consumer {
             Consumer::Callback {
                 executor: Some(executor),
                 ..
-            } => self.mailbox.wait_for_room(executor),
+            } => self.mailbox.wait_for_room(executor, revive),
             // Other threads are emptying it: the publisher who found it empty,
             // or whoever polls the stream.
-            Consumer::Callback { .. } | Consumer::Stream(_) => self.mailbox.wait_for_room(&Others),
+            Consumer::Callback { .. } | Consumer::Stream { .. } => {
+                self.mailbox.wait_for_room(&Others, revive)
+            }
+        }
+    }
+
+    /// Sends the turn again that was lost on its way; `false` when it is not
+    /// taken.
+    fn revive(self: &Arc<Self>) -> bool {
+        if self.mailbox.needs_turn() {
+            Arc::clone(self).wake();
+            return self.mailbox.is_scheduled() || !self.mailbox.is_full();
+        }
+        true
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.consumer, Consumer::Stream { .. })
+    }
+
+    /// Lets the executor end the deliveries with itself; `false` when it has
+    /// been shut down already.
+    pub(super) fn register(self: &Arc<Self>) -> bool {
+        let deliveries: Arc<dyn Deliveries> = self.clone();
+        let executor = self.executor();
+        executor.is_none_or(|executor| executor.register(Arc::downgrade(&deliveries)))
+    }
+
+    pub(super) fn unregister(self: &Arc<Self>) {
+        if let Some(executor) = self.executor() {
+            executor.unregister(Arc::as_ptr(self).cast());
+        }
+    }
+
+    /// The executor whose shutdown ends the deliveries.
+    pub(super) fn executor(&self) -> Option<&Arc<dyn Executor>> {
+        match &self.consumer {
+            Consumer::Callback { executor, .. } | Consumer::Stream { executor, .. } => {
+                executor.as_ref()
+            }
         }
     }
 
@@ -221,12 +268,14 @@ impl<E: Event> Subscriber<E> {
             self.refill(waker, items);
         }
         let (item, origin) = items.pop()?;
+        let _even_if_ended = self.mailbox.claim(1);
         Some(item.into_message(origin.unwrap_or(self.local)))
     }
 
     fn refill(self: &Arc<Self>, waker: &Waker, items: &mut Items<E>) {
-        if let Consumer::Stream(place) = &self.consumer {
-            let replaced = place.lock().replace(waker.clone());
+        if let Consumer::Stream { waker: place, .. } = &self.consumer {
+            let waker = waker.clone();
+            let replaced = place.lock().replace(waker);
             drop(replaced);
         }
         while items.is_empty() {
@@ -239,32 +288,39 @@ impl<E: Event> Subscriber<E> {
     }
 
     /// Ends the turn here; the rest of the batch is for the next one.
-    fn continue_later(self: &Arc<Self>, executor: Option<&Arc<dyn Executor>>) {
+    fn continue_later(self: &Arc<Self>, executor: &Arc<dyn Executor>) {
         self.mailbox.pause_turn();
-        match executor {
-            Some(executor) => send_turn(executor, Arc::clone(self)),
-            None => self.mailbox.lose_turn(),
-        }
+        send_turn(executor, Arc::clone(self));
     }
 
     /// Hands out all there is, or as much as one turn may.
-    fn run_turn(self: &Arc<Self>, batch: &SpinLock<Batch<E>>, may_go_on: bool) -> Outcome {
+    fn run_turn(
+        self: &Arc<Self>,
+        batch: &SpinLock<Batch<E>>,
+        executor: Option<&Arc<dyn Executor>>,
+    ) -> Outcome {
         let mut batch = batch.lock();
-        let mut delivered = 0;
+        let mut quantum = Quantum::begin(executor);
+        // A panic may have left some that were claimed.
+        if !batch.items.is_empty() && !self.mailbox.begin_batch(&batch.items) {
+            batch.items.drop_all();
+        }
         loop {
-            let batch_len = batch.hand_out(&self.mailbox, self.local);
-            delivered += batch_len;
-            if !may_go_on {
-                if delivered >= DELIVERIES_MAX {
-                    return Outcome::OutOfTime;
-                }
-                if batch_len > 0 {
-                    batch.pace.await_more(batch_len, &self.mailbox);
-                }
+            let batch_len = batch.items.len();
+            if batch.hand_out(&self.mailbox, self.local, &mut quantum) {
+                return Outcome::OutOfTime;
+            }
+            if executor.is_some() && batch_len > 0 {
+                batch.pace.await_more(batch_len, &self.mailbox);
             }
             match self.mailbox.next_errand(&mut batch.items) {
                 Errand::Deliver => {}
-                Errand::CatchUp(shard) => self.catch_up(shard, &mut batch.items),
+                Errand::CatchUp(shard) => {
+                    self.catch_up(shard, &mut batch.items);
+                    if !self.mailbox.begin_batch(&batch.items) {
+                        batch.items.drop_all();
+                    }
+                }
                 Errand::Rest => {
                     batch.items.shrink_to(Queue::<E>::IDLE_CAPACITY);
                     return Outcome::Rested;
@@ -290,17 +346,27 @@ impl<E: Event> Batch<E> {
         }
     }
 
-    fn hand_out(&mut self, mailbox: &Mailbox<E>, local: Origin) -> usize {
-        let mut delivered = 0;
-        while let Some((item, origin)) = self.items.pop() {
-            if mailbox.is_closed() {
-                self.items.drop_all();
-                break;
+    /// Hands out what was taken; `true` when the turn is over before the end.
+    fn hand_out(&mut self, mailbox: &Mailbox<E>, local: Origin, quantum: &mut Quantum<'_>) -> bool {
+        while !self.items.is_empty() {
+            if quantum.is_over() {
+                return true;
             }
-            (self.callback)(item.as_delivery(origin.unwrap_or(local)));
-            delivered += 1;
+            if !mailbox.claim(quantum.stride()) {
+                self.items.drop_all();
+            }
+            for _ in 0..quantum.stride() {
+                let Some((item, origin)) = self.items.pop() else {
+                    break;
+                };
+                if mailbox.is_closed() {
+                    self.items.drop_all();
+                    break;
+                }
+                (self.callback)(item.as_delivery(origin.unwrap_or(local)));
+            }
         }
-        delivered
+        false
     }
 }
 
@@ -324,6 +390,11 @@ impl Executor for Others {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         task.run();
         Ok(())
+    }
+
+    fn blocking(&self, wait: &mut dyn FnMut()) {
+        // The thread may be a worker on which the others would have to run.
+        blocking(wait);
     }
 }
 
@@ -350,14 +421,20 @@ impl<E: Event> Turn<E> {
         let Consumer::Callback { executor, batch } = &subscriber.consumer else {
             return;
         };
-        subscriber.mailbox.begin_turn();
-        let run = || subscriber.run_turn(batch, executor.is_none());
-        match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(Outcome::Rested) => {}
-            Ok(Outcome::OutOfTime) => subscriber.continue_later(executor.as_ref()),
-            Err(panic) => {
-                subscriber.continue_later(executor.as_ref());
-                resume_unwind(panic);
+        let mut panics = Panics::default();
+        loop {
+            subscriber.mailbox.begin_turn();
+            let run = || subscriber.run_turn(batch, executor.as_ref());
+            let outcome = panics.catch(run);
+            match (outcome, executor) {
+                (Some(Outcome::Rested), _) => break,
+                (_, Some(executor)) => {
+                    give_way();
+                    subscriber.continue_later(executor);
+                    break;
+                }
+                // Nobody else would hand out the rest.
+                (_, None) => {}
             }
         }
     }
@@ -388,5 +465,18 @@ enum Outcome {
     OutOfTime,
 }
 
-/// Deliveries after which a turn lets other tasks of its serializer run.
-const DELIVERIES_MAX: usize = 1024;
+impl<E: Event> Deliveries for Subscriber<E> {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn end(&self) -> u64 {
+        let Consumer::Stream { waker, .. } = &self.consumer else {
+            return self.mailbox.end();
+        };
+        self.mailbox.end_stream();
+        let waker = waker.lock().take();
+        waker.into_iter().for_each(Waker::wake);
+        0
+    }
+}

@@ -11,7 +11,7 @@ use super::{
     shard::Shard,
     tally::{ShardStats, Tally},
 };
-use crate::stats::TopicStats;
+use crate::{stats::TopicStats, task::Deliveries};
 use foldhash::fast::{FixedState, RandomState};
 use std::{
     hash::BuildHasher,
@@ -348,6 +348,17 @@ impl<E: Event> Hub<E> {
     pub(super) fn shared_key(&self, key: E::Key) -> (u64, Arc<E::Key>) {
         let (shard, hash) = self.locate(&key);
         (hash, self.shards[shard].shared_key(hash, key))
+    }
+
+    /// Ends every stream.
+    pub(super) fn end_streams(&self) {
+        for shard in &self.shards {
+            for subscriber in shard.subscribers() {
+                if subscriber.is_stream() {
+                    let _all_can_still_be_taken = subscriber.end();
+                }
+            }
+        }
     }
 
     /// Drops what was replaced and that nobody reads any more.

@@ -278,12 +278,22 @@ impl<E: Event> Listeners<E> {
         of_key.flat_map(|keyed| &keyed.listeners)
     }
 
-    /// The subscriber for whom most is waiting, if anything waits for anybody.
-    pub(super) fn slowest(&self) -> Option<&Arc<Subscriber<E>>> {
+    fn all(&self) -> impl Iterator<Item = &Listener<E>> {
         let keyed = self.keyed.iter().flat_map(|keyed| &keyed.listeners);
         let attributed = self.attributes.iter().flat_map(Attributed::iter);
-        let all = self.everything.iter().chain(keyed).chain(attributed);
-        let waiting = all.map(|listener| (listener.subscriber.mailbox().len(), listener));
+        self.everything.iter().chain(keyed).chain(attributed)
+    }
+
+    pub(super) fn subscribers(&self) -> Vec<Arc<Subscriber<E>>> {
+        let all = self.all().map(|listener| Arc::clone(&listener.subscriber));
+        all.collect()
+    }
+
+    /// The subscriber for whom most is waiting, if anything waits for anybody.
+    pub(super) fn slowest(&self) -> Option<&Arc<Subscriber<E>>> {
+        let waiting = self
+            .all()
+            .map(|listener| (listener.subscriber.mailbox().len(), listener));
         let (len, slowest) = waiting.max_by_key(|(len, _)| *len)?;
         (len > 0).then_some(&slowest.subscriber)
     }

@@ -1,6 +1,6 @@
 use super::{
     Event, Origin, answers::Answers, bell::Bell, consumer::Subscriber, item::Item, items::Items,
-    queue::Queue,
+    panics::Panics, queue::Queue,
 };
 use crate::{
     sync::{
@@ -23,6 +23,9 @@ pub(super) struct Mailbox<E: Event> {
     busy: CachePadded<Busy<E>>,
     /// Rung when room appears and when a turn ends, if somebody waits.
     bell: Bell,
+    /// What the running turn has taken and not yet begun to hand out, with
+    /// [`ENDED`] once nothing more will be.
+    unclaimed: CachePadded<AtomicU64>,
     closed: AtomicBool,
     /// Losses since the beginning.
     lost: AtomicU64,
@@ -42,6 +45,10 @@ struct Busy<E: Event> {
 
 struct State<E: Event> {
     queue: Queue<E>,
+    /// How many items the running turn took; some of them may wait no more.
+    taken_len: usize,
+    /// Nothing more is delivered.
+    is_ended: bool,
     /// A consumer's turn is running or on its way.
     scheduled: bool,
     /// The thread that is handing out a batch now.
@@ -113,6 +120,7 @@ impl<E: Event> Mailbox<E> {
                 len: AtomicUsize::new(0),
             }),
             bell: Bell::new(),
+            unclaimed: CachePadded(AtomicU64::new(0)),
             closed: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             capacity,
@@ -157,11 +165,87 @@ impl<E: Event> Mailbox<E> {
         has_same_key: impl Fn(usize) -> bool,
     ) -> Offer<E> {
         let mut state = self.busy.state.lock();
-        let has_room = state.queue.len() < self.capacity || self.blocks();
-        if !has_room || state.queue.conflates() || self.is_closed() {
+        if !self.has_room(&state) || state.queue.conflates() || self.is_closed() {
             return self.offer_carefully(state, shard, hash, (item(), origin), has_same_key);
         }
         self.queue(&mut state, hash, (item(), origin))
+    }
+
+    /// Whether one item more may wait, those included that a turn has taken
+    /// and not yet handed out. Who waits for room has seen some before, and
+    /// who could not wait may go beyond it, by as much again at most.
+    #[inline(always)]
+    fn has_room(&self, state: &State<E>) -> bool {
+        let waiting = state.queue.len();
+        let capacity = match self.blocks() {
+            true => self.capacity.saturating_mul(2).saturating_add(BEYOND),
+            false => self.capacity,
+        };
+        let has_room = waiting + state.taken_len < capacity;
+        !state.is_ended && (has_room || waiting + self.unclaimed_len() < capacity)
+    }
+
+    #[inline(always)]
+    fn unclaimed_len(&self) -> usize {
+        (self.unclaimed.load(Ordering::Acquire) & !ENDED) as usize
+    }
+
+    /// Nothing more is delivered: its executor was shut down.
+    pub(super) fn is_ended(&self) -> bool {
+        self.unclaimed.load(Ordering::Acquire) & ENDED != 0
+    }
+
+    /// Takes note of items that a turn has in hand; `false` when they must not
+    /// be handed out any more.
+    fn take_in_hand(&self, len: usize) -> bool {
+        let add = |unclaimed: u64| (unclaimed & ENDED == 0).then_some(len as u64);
+        (self.unclaimed)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, add)
+            .is_ok()
+    }
+
+    /// Before a turn hands out what was not taken from the queue.
+    pub(super) fn begin_batch(&self, batch: &Items<E>) -> bool {
+        self.take_in_hand(batch.len())
+    }
+
+    /// Lets the turn hand out so many items, whose room is free; `false` when
+    /// nothing more is delivered.
+    pub(super) fn claim(&self, count: u64) -> bool {
+        let rest =
+            |unclaimed: u64| (unclaimed & ENDED == 0).then(|| unclaimed.saturating_sub(count));
+        let claimed = self
+            .unclaimed
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, rest);
+        if self.blocks() {
+            self.announce(self.busy.state.lock());
+        }
+        claimed.is_ok()
+    }
+
+    /// Ends deliveries for good; how many were still waiting. They are lost.
+    pub(super) fn end(&self) -> u64 {
+        let mut state = self.busy.state.lock();
+        let in_hand = self.unclaimed.fetch_or(ENDED, Ordering::AcqRel);
+        if in_hand & ENDED != 0 || self.is_closed() {
+            return 0;
+        }
+        state.is_ended = true;
+        let abandoned = state.queue.discard();
+        self.busy.len.store(0, Ordering::Relaxed);
+        let count = in_hand + abandoned.len() as u64;
+        self.lost.fetch_add(count, Ordering::Relaxed);
+        self.announce(state);
+        drop(abandoned);
+        count
+    }
+
+    /// Ends a stream: what waits can still be taken, and nothing is added.
+    pub(super) fn end_stream(&self) {
+        let mut state = self.busy.state.lock();
+        self.unclaimed.fetch_or(ENDED, Ordering::AcqRel);
+        state.is_ended = true;
+        self.announce(state);
     }
 
     #[inline(always)]
@@ -192,11 +276,13 @@ impl<E: Event> Mailbox<E> {
         if self.is_closed() {
             return Offer::Closed;
         }
+        if state.is_ended {
+            self.count_lost();
+            return Offer::Refused;
+        }
         match state.queue.replace(hash, item, origin, has_same_key) {
             Ok(older) => Offer::Conflated(older),
-            Err(item) if state.queue.len() < self.capacity || self.blocks() => {
-                self.queue(&mut state, hash, (item, origin))
-            }
+            Err(item) if self.has_room(&state) => self.queue(&mut state, hash, (item, origin)),
             Err(item) => self.overflow(&mut state, shard, hash, (item, origin)),
         }
     }
@@ -240,12 +326,16 @@ impl<E: Event> Mailbox<E> {
 
     /// A publisher has to wait before it may offer anything.
     pub(super) fn is_full(&self) -> bool {
-        self.busy.len.load(Ordering::Relaxed) >= self.capacity
+        let waiting = self.busy.len.load(Ordering::Relaxed) + self.unclaimed_len();
+        waiting >= self.capacity && !self.is_ended()
     }
 
     /// Waits until there is room or the subscription ends; `false` when that
     /// is hopeless, because the consumer cannot run while the caller waits.
-    pub(super) fn wait_for_room(&self, executor: &dyn Executor) -> bool {
+    ///
+    /// A turn that was lost is sent again by `revive`, which says whether that
+    /// was of use.
+    pub(super) fn wait_for_room(&self, executor: &dyn Executor, revive: impl Fn() -> bool) -> bool {
         let has_room = || !self.is_full() || self.is_closed();
         while !has_room() {
             if self.busy.state.lock().waits_for_caller() {
@@ -253,11 +343,29 @@ impl<E: Event> Mailbox<E> {
             }
             match executor.assist() {
                 Assistance::Helped => {}
-                Assistance::Wait => executor.blocking(&mut || self.wait_until(|_| has_room())),
+                Assistance::Wait => {
+                    let done = |state: &State<E>| has_room() || !state.scheduled;
+                    executor.blocking(&mut || self.wait_until(done));
+                    if !has_room() && !revive() {
+                        return false;
+                    }
+                }
                 Assistance::Hopeless => return false,
             }
         }
         true
+    }
+
+    /// Whether a turn is to be sent by the caller, since items wait and none
+    /// is on its way.
+    pub(super) fn needs_turn(&self) -> bool {
+        let mut state = self.busy.state.lock();
+        state.queue.len() + self.unclaimed_len() > 0 && !mem::replace(&mut state.scheduled, true)
+    }
+
+    /// Whether a turn is running or on its way.
+    pub(super) fn is_scheduled(&self) -> bool {
+        self.busy.state.lock().scheduled
     }
 
     fn wait_until(&self, is_reached: impl Fn(&State<E>) -> bool) {
@@ -332,12 +440,13 @@ impl<E: Event> Mailbox<E> {
         let mut state = self.busy.state.lock();
         state.scheduled = false;
         state.turns_dropped = 0;
+        self.announce(state);
     }
 
     /// What to do next; fills `batch`, which is empty, when that is to deliver.
     pub(super) fn next_errand(&self, batch: &mut Items<E>) -> Errand {
         let mut state = self.busy.state.lock();
-        if self.is_closed() {
+        if self.is_closed() || self.is_ended() && state.queue.len() == 0 {
             return self.rest(state);
         }
         if let Some(shard) = state.behind.pop_front() {
@@ -350,6 +459,8 @@ impl<E: Event> Mailbox<E> {
         if batch.is_empty() {
             return self.rest(state);
         }
+        state.taken_len = batch.len();
+        self.take_in_hand(batch.len());
         self.announce(state);
         Errand::Deliver
     }
@@ -363,13 +474,13 @@ impl<E: Event> Mailbox<E> {
     pub(super) fn linger(&self, pauses: u32) -> bool {
         for _ in 0..Self::LINGER_LOOKS {
             (0..pauses).for_each(|_| spin_loop());
-            if self.len() > 0 {
+            if self.queued_len() > 0 {
                 return true;
             }
         }
         for _ in 0..Self::LINGER_YIELDS {
             thread::yield_now();
-            if self.len() > 0 {
+            if self.queued_len() > 0 {
                 return true;
             }
         }
@@ -379,6 +490,7 @@ impl<E: Event> Mailbox<E> {
     fn rest(&self, mut state: SpinGuard<'_, State<E>>) -> Errand {
         state.scheduled = false;
         state.runner = None;
+        state.taken_len = 0;
         state.queue.relax();
         self.announce(state);
         Errand::Rest
@@ -420,7 +532,8 @@ impl<E: Event> Mailbox<E> {
         self.busy.len.store(0, Ordering::Relaxed);
         let abandoned = state.queue.discard();
         self.announce(state);
-        drop(abandoned);
+        let mut panics = Panics::default();
+        panics.drop(abandoned);
         self.wait_until(|state| state.runner.is_none() || state.is_run_by_caller());
     }
 
@@ -434,9 +547,14 @@ impl<E: Event> Mailbox<E> {
         self.capacity
     }
 
-    /// Items waiting.
-    pub(super) fn len(&self) -> usize {
+    /// Items waiting in the queue.
+    pub(super) fn queued_len(&self) -> usize {
         self.busy.len.load(Ordering::Relaxed)
+    }
+
+    /// Items waiting, those included that a turn has taken already.
+    pub(super) fn len(&self) -> usize {
+        self.queued_len() + self.unclaimed_len()
     }
 }
 
@@ -444,6 +562,8 @@ impl<E: Event> State<E> {
     fn new(conflates: bool) -> Self {
         Self {
             queue: Queue::new(conflates),
+            taken_len: 0,
+            is_ended: false,
             scheduled: false,
             runner: None,
             sender: None,
@@ -464,3 +584,9 @@ impl<E: Event> State<E> {
         self.is_run_by_caller() || self.sender == Some(thread_token())
     }
 }
+
+/// The bit of `unclaimed` that says that nothing more is delivered.
+const ENDED: u64 = 1 << 63;
+/// Items beyond twice its capacity that a queue which makes publishers wait may
+/// hold, for small ones.
+const BEYOND: usize = 64;

@@ -81,6 +81,7 @@ mod nodes;
 mod outbox;
 mod pace;
 mod panics;
+mod quantum;
 mod queue;
 mod record;
 mod registry;

@@ -33,11 +33,16 @@ pub struct Registry(Arc<Mutex<Vec<Weak<dyn Source>>>>);
 /// A topic of any event type.
 trait Source: Send + Sync {
     fn stats(&self) -> TopicStats;
+    fn end_streams(&self);
 }
 
 impl<E: Event> Source for Hub<E> {
     fn stats(&self) -> TopicStats {
         self.stats()
+    }
+
+    fn end_streams(&self) {
+        self.end_streams();
     }
 }
 
@@ -47,6 +52,11 @@ impl Registry {
         let mut stats: Vec<TopicStats> = self.alive().iter().map(|topic| topic.stats()).collect();
         stats.sort_by(|one, other| one.name.cmp(&other.name));
         stats
+    }
+
+    /// Ends the streams of every topic: nothing more is published on them.
+    pub(crate) fn end_streams(&self) {
+        self.alive().iter().for_each(|topic| topic.end_streams());
     }
 
     pub(super) fn add<E: Event>(&self, topic: &Topic<E>) {

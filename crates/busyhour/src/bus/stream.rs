@@ -42,6 +42,7 @@ impl<E: Event> Stream for EventStream<E> {
         let this = &mut *self;
         match this.subscriber.poll(context.waker(), &mut this.items) {
             Some(message) => Poll::Ready(Some(message)),
+            None if this.subscriber.mailbox().is_ended() => Poll::Ready(None),
             None => Poll::Pending,
         }
     }

@@ -6,7 +6,7 @@ use super::{
     mailbox::Mailbox,
     panics::Panics,
 };
-use crate::task::{Executor, Overflow};
+use crate::task::{Deliveries, Executor, Overflow};
 use std::{fmt, hash::Hash, mem, sync::Arc};
 
 /// Describes a subscription before it starts; see [`Topic::subscribe`](super::Topic::subscribe).
@@ -91,9 +91,11 @@ impl<E: Event> SubscriptionBuilder<E> {
         self
     }
 
-    /// How many events may wait; at least one. A batch in the callback's hands
-    /// does not count, nor, with [`Overflow::Block`], one event for each
-    /// publisher who found room at the same moment.
+    /// How many events may wait; at least one. What a turn has taken counts
+    /// until the callback's turn comes to it, but for sixteen at most; what is
+    /// replayed from the cache does not. With [`Overflow::Block`] one event more
+    /// for each publisher who found room at the same moment may wait, and where
+    /// publishers cannot wait, as much again and 64 more.
     pub fn capacity(mut self, event_count: usize) -> Self {
         self.capacity = event_count.max(1);
         self
@@ -197,8 +199,10 @@ impl<E: Event> SubscriptionBuilder<E> {
     }
 
     /// Starts the subscription as a stream for a task of any async runtime.
-    /// The events are consumed where the stream is polled; the executor, if
-    /// one was given, is not used. The stream ends only by being dropped.
+    /// The events are consumed where the stream is polled. The stream ends, once
+    /// all that waits has been taken, when the executor that was given is shut
+    /// down, or the runtime whose topic this is. Publishers are then told that
+    /// their events are lost.
     ///
     /// # Examples
     ///
@@ -222,7 +226,8 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// ```
     pub fn stream(mut self) -> EventStream<E> {
         let filter = mem::replace(&mut self.filter, Filter::All);
-        let subscriber = self.subscribe(filter, Lane::WHOLE, Consumer::stream());
+        let consumer = Consumer::stream(self.executor.take());
+        let subscriber = self.subscribe(filter, Lane::WHOLE, consumer);
         EventStream::new(Arc::clone(&subscriber), self.subscription(vec![subscriber]))
     }
 
@@ -248,6 +253,9 @@ impl<E: Event> SubscriptionBuilder<E> {
         };
         for subscriber in subscribers {
             subscription.subscribers.push(Arc::clone(&subscriber));
+            if !subscriber.register() {
+                let _nothing_waits = subscriber.end();
+            }
             subscription.topic.add(&subscriber, self.replays);
         }
         subscription
@@ -296,6 +304,7 @@ impl<E: Event> Drop for Subscription<E> {
     fn drop(&mut self) {
         let mut panics = Panics::default();
         for subscriber in self.subscribers.drain(..) {
+            subscriber.unregister();
             panics.catch(|| self.topic.remove(&subscriber));
             panics.catch(|| subscriber.mailbox().close());
             panics.drop(subscriber);

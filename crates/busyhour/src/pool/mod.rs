@@ -43,6 +43,7 @@ mod labelled;
 mod affinity;
 mod patrol;
 mod context;
+mod subscriptions;
 mod tally;
 mod census;
 mod phase;
@@ -63,7 +64,12 @@ mod awaited;
 mod fiber;
 mod give_way;
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 pub use builder::{BuildError, Builder, Selector};
 pub use error::{Cycle, PushError, WaitError};
@@ -71,6 +77,7 @@ pub use give_way::{YieldNow, give_way, spend_budget, yield_now};
 pub use guest::Guest;
 pub use join::{JoinError, JoinHandle};
 pub use shutdown::{Leftover, ShutdownReport, Unfinished};
+pub use subscriptions::Undelivered;
 pub use thread_pool::{ThreadPool, ThreadPoolOptions};
 
 pub(crate) use berth::Berth;
@@ -87,10 +94,10 @@ pub(crate) use turn::Turn;
 pub(crate) use waits::{Waiting, wait_for};
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, Instant},
     run_queue::Class,
     stats::{PoolStats, SerializerStats},
-    task::{Assistance, Executor, Rejected, Task},
+    task::{Assistance, Deliveries, Executor, Rejected, Task},
 };
 
 /// Called when a worker's thread starts or stops.
@@ -321,6 +328,18 @@ impl Executor for TaskPool {
     fn assist(&self) -> Assistance {
         self.handle.assist()
     }
+
+    fn now(&self) -> Option<Instant> {
+        self.handle.now()
+    }
+
+    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+        self.handle.register(deliveries)
+    }
+
+    fn unregister(&self, deliveries: *const ()) {
+        self.handle.unregister(deliveries);
+    }
 }
 
 /// So that what others keep of a pool is its handle itself, and no box around it.
@@ -345,6 +364,18 @@ impl Executor for Handle {
         } else {
             Assistance::Wait
         }
+    }
+
+    fn now(&self) -> Option<Instant> {
+        Some(self.0.clock.now())
+    }
+
+    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+        self.0.subscriptions.register(deliveries)
+    }
+
+    fn unregister(&self, deliveries: *const ()) {
+        self.0.subscriptions.unregister(deliveries);
     }
 }
 

@@ -29,6 +29,7 @@ use super::{
     registry::Registry,
     simulated::{Simulated, Step},
     sleep::Sleepers,
+    subscriptions::Subscriptions,
     tally::{Tallier, Tally},
     worker::{Seat, Worker},
 };
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(super) ends: Ends,
     pub(super) pushes: Pushes,
     pub(crate) registry: Registry,
+    pub(crate) subscriptions: Subscriptions,
     pub(super) awaited: Awaited,
     next_worker: AtomicUsize,
     /// What shutdowns have reported as not run.
@@ -143,6 +145,7 @@ impl Shared {
             ends: Ends::default(),
             pushes: Pushes::default(),
             registry: Registry::default(),
+            subscriptions: Subscriptions::default(),
             awaited: Awaited::default(),
             next_worker: AtomicUsize::new(0),
             reported_not_run: AtomicU64::new(0),

@@ -12,6 +12,7 @@ use super::{
     phase::Phase,
     shared::Shared,
     simulated::Step,
+    subscriptions::Undelivered,
     tally::Tally,
     worker::{Seat, Worker},
 };
@@ -33,6 +34,10 @@ pub struct ShutdownReport {
     pub unfinished_workers: u64,
     /// What they run, as far as it has a name: tasks of named serializers, and plain tasks with a label.
     pub unfinished: Vec<Unfinished>,
+    /// Deliveries that waited for subscriptions on this pool and were dropped.
+    pub not_delivered: u64,
+    /// The subscriptions that lost them, and how many each.
+    pub undelivered: Vec<Undelivered>,
 }
 
 /// A task that still ran when a shutdown ended.
@@ -47,9 +52,9 @@ pub struct Unfinished {
 }
 
 impl ShutdownReport {
-    /// Whether everything accepted has run and every worker has ended.
+    /// Whether everything accepted has run and been delivered, and every worker has ended.
     pub fn is_clean(&self) -> bool {
-        self.not_run == 0 && self.unfinished_workers == 0
+        self.not_run == 0 && self.not_delivered == 0 && self.unfinished_workers == 0
     }
 
     /// Of [`not_run`](Self::not_run), those that no serializer in
@@ -95,6 +100,9 @@ impl Shared {
         } else {
             blocking(|| self.drain_and_seal(ends_at));
         }
+        let undelivered = self.subscriptions.end(|end| {
+            self.isolate(end);
+        });
         self.settle();
         let left = self.drop_leftovers();
         self.awaited.wake_all();
@@ -104,6 +112,8 @@ impl Shared {
             left,
             unfinished_workers: self.others_at_work(),
             unfinished: self.unfinished(),
+            not_delivered: undelivered.iter().map(|one| one.count).sum(),
+            undelivered,
         }
     }
 

@@ -151,8 +151,11 @@ impl Runtime {
         if let Some(driver) = driver {
             driver.stop_within(deadline);
         }
-        self.pool()
-            .shutdown(deadline.saturating_sub(began.elapsed()))
+        let report = self
+            .pool()
+            .shutdown(deadline.saturating_sub(began.elapsed()));
+        self.stations.topics.end_streams();
+        report
     }
 }
 

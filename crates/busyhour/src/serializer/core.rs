@@ -3,7 +3,7 @@
 use std::{
     mem, ptr,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant as MachineInstant},
@@ -24,7 +24,7 @@ use crate::{
     run_queue::{Class, Standing},
     stats::SerializerStats,
     sync::{SpinGuard, SpinLock},
-    task::{Assistance, Executor, Overflow, Reason, Rejected, Task},
+    task::{Assistance, Deliveries, Executor, Overflow, Reason, Rejected, Task},
 };
 
 /// What the handles of one serializer share.
@@ -583,6 +583,18 @@ impl Executor for Core {
 
     fn assist(&self) -> Assistance {
         Core::assist(&self.to_arc())
+    }
+
+    fn now(&self) -> Option<Instant> {
+        Some(self.pool().clock.now())
+    }
+
+    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+        self.pool().subscriptions.register(deliveries)
+    }
+
+    fn unregister(&self, deliveries: *const ()) {
+        self.pool().subscriptions.unregister(deliveries);
     }
 }
 

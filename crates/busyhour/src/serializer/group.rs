@@ -86,6 +86,7 @@ impl ShutdownGroup {
                 .iter()
                 .filter_map(|core| core.unfinished())
                 .collect(),
+            ..ShutdownReport::default()
         }
     }
 

@@ -32,7 +32,11 @@ mod overload;
 mod suspension;
 mod wait;
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, Weak},
+};
 
 pub use builder::{BuildError, Builder};
 pub use group::ShutdownGroup;
@@ -41,9 +45,10 @@ pub use suspension::Suspension;
 
 use self::core::Core;
 use crate::{
+    clock::Instant,
     pool::{JoinHandle, PushError, TaskPool, WaitError, current_entity, downcast, spawn_on},
     stats::SerializerStats,
-    task::{Assistance, Executor, Rejected, Task},
+    task::{Assistance, Deliveries, Executor, Rejected, Task},
 };
 
 /// A handle to an ordered queue of tasks; clones are the same serializer.
@@ -230,6 +235,18 @@ impl Executor for Serializer {
 
     fn assist(&self) -> Assistance {
         self.core.assist()
+    }
+
+    fn now(&self) -> Option<Instant> {
+        Executor::now(&*self.core)
+    }
+
+    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+        self.core.register(deliveries)
+    }
+
+    fn unregister(&self, deliveries: *const ()) {
+        self.core.unregister(deliveries);
     }
 }
 

@@ -1,5 +1,9 @@
-use super::Task;
-use std::{fmt, sync::Arc};
+use super::{Deliveries, Task};
+use crate::clock::Instant;
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
 /// Something that runs tasks: a pool, a serializer, a host's own event loop.
 ///
@@ -65,6 +69,25 @@ pub trait Executor: Send + Sync {
     fn assist(&self) -> Assistance {
         Assistance::Wait
     }
+
+    /// The time by this executor's clock, for a turn that ends after a
+    /// quantum. The default has no clock: then a turn ends by count alone.
+    fn now(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Takes note of deliveries that wait for turns here, to end them at a
+    /// shutdown; `false` when it has been shut down already. The default
+    /// forgets them.
+    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+        let _ = deliveries;
+        true
+    }
+
+    /// The deliveries registered under this address are no more.
+    fn unregister(&self, deliveries: *const ()) {
+        let _ = deliveries;
+    }
 }
 
 /// How to go on waiting for an [`Executor`].
@@ -98,6 +121,18 @@ impl<T: Executor + ?Sized> Executor for Arc<T> {
     fn assist(&self) -> Assistance {
         (**self).assist()
     }
+
+    fn now(&self) -> Option<Instant> {
+        (**self).now()
+    }
+
+    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+        (**self).register(deliveries)
+    }
+
+    fn unregister(&self, deliveries: *const ()) {
+        (**self).unregister(deliveries);
+    }
 }
 
 impl<T: Executor + ?Sized> Executor for &T {
@@ -119,6 +154,18 @@ impl<T: Executor + ?Sized> Executor for &T {
 
     fn assist(&self) -> Assistance {
         (**self).assist()
+    }
+
+    fn now(&self) -> Option<Instant> {
+        (**self).now()
+    }
+
+    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+        (**self).register(deliveries)
+    }
+
+    fn unregister(&self, deliveries: *const ()) {
+        (**self).unregister(deliveries);
     }
 }
 

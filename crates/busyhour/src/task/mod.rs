@@ -10,10 +10,12 @@
 //! bounded queue does when it is full.
 
 mod closure;
+mod deliveries;
 mod executor;
 mod isolate;
 mod overflow;
 
+pub use deliveries::Deliveries;
 pub use executor::{Assistance, Executor, Reason, Rejected};
 pub(crate) use isolate::isolate;
 pub use overflow::Overflow;

@@ -125,6 +125,10 @@ impl<E: Event> Shard<E> {
         drop(swept);
     }
 
+    pub(in crate::bus) fn subscribers(&self) -> Vec<Arc<Subscriber<E>>> {
+        self.state.lock().listeners.subscribers()
+    }
+
     /// Names the subscriber for whom most is waiting, with how much that is.
     pub(in crate::bus) fn slowest(&self) -> Option<(u64, String)> {
         let state = self.state.lock();

@@ -1,0 +1,92 @@
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{Arc, Weak},
+};
+
+use crate::{
+    sync::{Mutex, lock},
+    task::Deliveries,
+};
+
+/// The subscriptions whose turns a pool runs, until it is sealed.
+pub(crate) struct Subscriptions(Mutex<Registered>);
+
+struct Registered {
+    is_ended: bool,
+    /// In the order in which they were made, which simulations repeat.
+    by_number: std::collections::BTreeMap<u64, Weak<dyn Deliveries>>,
+    numbers: HashMap<usize, u64>,
+    made: u64,
+}
+
+/// A subscription whose deliveries a shutdown dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undelivered {
+    /// The subscription's name; empty if it was given none.
+    pub subscription: String,
+    /// Deliveries dropped.
+    pub count: u64,
+}
+
+impl Default for Subscriptions {
+    fn default() -> Self {
+        Self(Mutex::new(Registered {
+            is_ended: false,
+            by_number: Default::default(),
+            numbers: HashMap::new(),
+            made: 0,
+        }))
+    }
+}
+
+impl Subscriptions {
+    /// `false` when the pool is sealed.
+    pub(crate) fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+        let mut registered = lock(&self.0);
+        if registered.is_ended {
+            return false;
+        }
+        let (number, address) = (registered.made, deliveries.as_ptr().addr());
+        registered.made += 1;
+        registered.numbers.insert(address, number);
+        registered.by_number.insert(number, deliveries);
+        true
+    }
+
+    pub(crate) fn unregister(&self, deliveries: *const ()) {
+        let mut registered = lock(&self.0);
+        let number = registered.numbers.remove(&deliveries.addr());
+        let gone = number.and_then(|number| registered.by_number.remove(&number));
+        if registered.numbers.capacity() > 4 * registered.numbers.len().max(16) {
+            registered.numbers.shrink_to_fit();
+        }
+        drop(registered);
+        drop(gone);
+    }
+
+    /// Ends them all, now that the pool is sealed, and names those that lost
+    /// deliveries. `isolate` catches what panics.
+    pub(super) fn end(&self, isolate: impl Fn(&mut dyn FnMut())) -> Vec<Undelivered> {
+        let mut registered = lock(&self.0);
+        registered.is_ended = true;
+        registered.numbers = HashMap::new();
+        let all = mem::take(&mut registered.by_number);
+        drop(registered);
+        let mut undelivered = Vec::new();
+        for deliveries in all.values().filter_map(Weak::upgrade) {
+            let mut ended = Some(deliveries);
+            isolate(&mut || undelivered.extend(ended.take().and_then(end)));
+        }
+        undelivered
+    }
+}
+
+fn end(deliveries: Arc<dyn Deliveries>) -> Option<Undelivered> {
+    let subscription = deliveries.name();
+    let count = deliveries.end();
+    (count > 0).then_some(Undelivered {
+        subscription,
+        count,
+    })
+}

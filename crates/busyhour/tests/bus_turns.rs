@@ -1,0 +1,287 @@
+//! A subscription's turn ends, what waits for it is bounded, and a shutdown says what it did not deliver.
+
+#[path = "model/level.rs"]
+mod model;
+
+use busyhour::{
+    bus::{Delivery, EventStream, Message, Topic},
+    pool::{TaskPool, WaitError},
+    runtime::Runtime,
+    task::Overflow,
+};
+use futures_core::Stream;
+use model::{Level, cached, delivered, level};
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn plain() -> Topic<Level> {
+    Topic::builder("levels").build()
+}
+
+fn one_worker() -> TaskPool {
+    TaskPool::builder().workers(1).maximum(1).build().unwrap()
+}
+
+/// What a callback of ten microseconds does.
+fn take_ten_microseconds() {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_micros(10) {
+        std::hint::spin_loop();
+    }
+}
+
+/// Holds a serializer up until it is told to go on.
+fn hold(serializer: &busyhour::serializer::Serializer) -> mpsc::Sender<()> {
+    let (go_on, told) = mpsc::channel::<()>();
+    let (began, has_begun) = mpsc::channel();
+    let wait = move || {
+        began.send(()).unwrap();
+        let _ = told.recv();
+    };
+    serializer.push(wait).unwrap();
+    has_begun.recv_timeout(DEADLINE).unwrap();
+    go_on
+}
+
+async fn next(stream: &mut EventStream<Level>) -> Option<Message<Level>> {
+    poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
+}
+
+#[test]
+fn a_hundred_thousand_events_keep_no_other_serializer_waiting() {
+    let (pool, topic) = (one_worker(), plain());
+    let (busy, other) = (pool.serializer("busy"), pool.serializer("other"));
+    let (busy, other) = (busy.build().unwrap(), other.build().unwrap());
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    let all = topic.subscribe().capacity(100_000).on(&busy);
+    let _watch = all.start(move |_| {
+        take_ten_microseconds();
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let go_on = hold(&busy);
+    for number in 0..100_000 {
+        assert_eq!(topic.publish(level(number, 1)).lost, 0);
+    }
+    drop(go_on);
+    for _ in 0..20 {
+        while heard.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        let (told, ran) = mpsc::channel();
+        let (seen, before) = (Arc::clone(&heard), heard.load(Ordering::Relaxed));
+        let look = move || told.send(seen.load(Ordering::Relaxed)).unwrap();
+        other.push(look).unwrap();
+        let meanwhile = ran.recv_timeout(DEADLINE).unwrap() - before;
+        // Two milliseconds are two hundred of them.
+        assert!(meanwhile <= 200, "waited for {meanwhile} callbacks");
+    }
+    let report = pool.shutdown(Duration::ZERO);
+    assert_eq!(
+        report.not_delivered + heard.load(Ordering::Relaxed),
+        100_000
+    );
+}
+
+#[test]
+fn what_a_turn_has_taken_counts_against_the_capacity() {
+    let (pool, topic) = (one_worker(), plain());
+    let serializer = pool.serializer("slow").build().unwrap();
+    let (go_on, told) = mpsc::channel::<()>();
+    let (began, has_begun) = mpsc::channel();
+    let told = Mutex::new(told);
+    let slow = topic.subscribe().capacity(100).on(&serializer);
+    let watch = slow.start(move |_| {
+        let _ = began.send(());
+        let _ = told.lock().unwrap().recv();
+    });
+    let held = hold(&serializer);
+    (0..100).for_each(|number| assert_eq!(topic.publish(level(number, 1)).lost, 0));
+    drop(held);
+    has_begun.recv_timeout(DEADLINE).unwrap();
+    // The turn has taken all hundred, and the callback has one of them.
+    let lost: u64 = (0..100)
+        .map(|number| topic.publish(level(number, 1)).lost)
+        .sum();
+    assert!(lost >= 100 - 16, "{lost} lost of a hundred more");
+    assert!(watch.queued_len() <= 100);
+    drop(go_on);
+    assert!(pool.shutdown(DEADLINE).is_clean());
+}
+
+#[test]
+fn a_shutdown_counts_and_names_what_it_does_not_deliver() {
+    let (pool, topic) = (one_worker(), plain());
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    let slow = topic.subscribe().name("slow").capacity(50_000).on(&pool);
+    let watch = slow.start(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(1));
+    });
+    (0..50_000).for_each(|number| assert_eq!(topic.publish(level(number, 1)).lost, 0));
+    let report = pool.shutdown(Duration::from_millis(10));
+    let done = heard.load(Ordering::SeqCst);
+    assert!(!report.is_clean());
+    assert_eq!(report.undelivered.len(), 1);
+    assert_eq!(report.undelivered[0].subscription, "slow");
+    assert_eq!(report.undelivered[0].count, report.not_delivered);
+    // One that was just being handed over is in neither.
+    let known = done + report.not_delivered;
+    assert!((49_999..=50_000).contains(&known), "{known}");
+    assert_eq!(watch.lost(), report.not_delivered);
+    // Who publishes now is told.
+    assert_eq!(topic.publish(level(1, 1)).lost, 1);
+    assert_eq!(watch.lost(), report.not_delivered + 1);
+    watch.unsubscribe();
+    assert!(
+        heard.load(Ordering::SeqCst) <= done + 1,
+        "a callback after the deadline"
+    );
+}
+
+#[test]
+fn a_subscription_on_a_pool_that_was_shut_down_loses_all_and_says_so() {
+    let (pool, topic) = (one_worker(), plain());
+    assert!(pool.shutdown(DEADLINE).is_clean());
+    let blocks = topic.subscribe().capacity(1).overflow(Overflow::Block);
+    let watch = blocks.on(&pool).start(|_| panic!("it is never called"));
+    for number in 0..10 {
+        assert_eq!(topic.publish(level(number, 1)).lost, 1);
+    }
+    assert_eq!(watch.lost(), 10);
+}
+
+#[test]
+fn a_publisher_who_waits_for_room_is_told_of_the_shutdown() {
+    let (pool, topic) = (one_worker(), plain());
+    let serializer = pool.serializer("held").build().unwrap();
+    let blocks = topic.subscribe().capacity(1).overflow(Overflow::Block);
+    let _watch = blocks.on(&serializer).start(|_| ());
+    let go_on = hold(&serializer);
+    let publishing = topic.clone();
+    let (told, published) = mpsc::channel();
+    thread::spawn(move || {
+        for number in 0..4 {
+            told.send(publishing.publish(level(number, 1)).lost)
+                .unwrap();
+        }
+    });
+    assert_eq!(published.recv_timeout(DEADLINE), Ok(0));
+    let report = pool.shutdown(Duration::from_millis(1));
+    assert_eq!(report.not_delivered, 1);
+    let lost: Vec<u64> = (0..3)
+        .map(|_| published.recv_timeout(DEADLINE).unwrap())
+        .collect();
+    assert_eq!(lost, [1, 1, 1]);
+    drop(go_on);
+}
+
+#[test]
+fn a_callback_that_panics_on_the_publishers_thread_leaves_nobody_waiting() {
+    let topic = cached();
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    let publishing = topic.clone();
+    let blocks = topic.subscribe().capacity(2).overflow(Overflow::Block);
+    let _watch = blocks.start(move |delivery| {
+        let Delivery::Event(event, _) = delivery else {
+            return;
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        if event.line == 0 {
+            // These wait behind the one that panics.
+            (1..4).for_each(|line| drop_it(publishing.publish(level(line, 1))));
+            panic!("on purpose");
+        }
+    });
+    let panics = AssertUnwindSafe(|| topic.publish(level(0, 1)));
+    assert!(catch_unwind(panics).is_err());
+    assert_eq!(heard.load(Ordering::Relaxed), 4);
+    let (told, published) = mpsc::channel();
+    thread::spawn(move || told.send(topic.publish(level(5, 1)).delivered).unwrap());
+    assert_eq!(published.recv_timeout(DEADLINE), Ok(1));
+}
+
+fn drop_it<T>(_: T) {}
+
+#[test]
+fn a_stream_ends_with_its_runtime_after_what_waits_in_it() {
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let topic = runtime.topic::<Level>("levels").build();
+    let mut stream = topic.subscribe().stream();
+    assert_eq!(topic.publish(level(1, 1)), delivered(1));
+    struct Count(AtomicU64);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let woken = Arc::new(Count(AtomicU64::new(0)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut context = Context::from_waker(&waker);
+    let mut poll = || Pin::new(&mut stream).poll_next(&mut context);
+    assert!(matches!(poll(), Poll::Ready(Some(Message::Event(..)))));
+    assert!(poll().is_pending());
+    assert!(runtime.shutdown(DEADLINE).is_clean());
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    assert!(matches!(poll(), Poll::Ready(None)));
+    assert_eq!(topic.publish(level(2, 1)).lost, 1);
+}
+
+#[test]
+fn a_task_may_wait_for_room_in_a_stream_of_the_same_worker() {
+    let (pool, topic) = (TaskPool::builder().workers(1).build().unwrap(), plain());
+    let blocks = topic.subscribe().capacity(1).overflow(Overflow::Block);
+    let mut stream = blocks.stream();
+    let publishing = topic.clone();
+    let publish = move || (0..50).for_each(|line| drop_it(publishing.publish(level(line, 1))));
+    pool.push(publish).unwrap();
+    let consumer = pool.spawn(async move {
+        let mut count = 0;
+        while count < 50 {
+            count += u64::from(next(&mut stream).await.is_some());
+        }
+        count
+    });
+    let (told, waited) = mpsc::channel();
+    thread::spawn(move || told.send(consumer.wait().unwrap()).unwrap());
+    assert_eq!(waited.recv_timeout(DEADLINE), Ok(50));
+}
+
+#[test]
+fn a_publisher_for_whom_the_subscriber_waits_does_not_wait_for_it() {
+    let (pool, topic) = (TaskPool::builder().workers(2).build().unwrap(), plain());
+    let (one, two) = (pool.serializer("one"), pool.serializer("two"));
+    let (one, two) = (one.build().unwrap(), two.build().unwrap());
+    let blocks = topic.subscribe().capacity(1).overflow(Overflow::Block);
+    let watch = blocks.on(&one).start(|_| ());
+    let (told, published) = mpsc::channel();
+    let publishing = topic.clone();
+    one.push(move || {
+        let publish = move || {
+            (0..4)
+                .map(|line| publishing.publish(level(line, 1)).delivered)
+                .sum()
+        };
+        let sum: Result<u64, WaitError> = two.push_wait(publish);
+        told.send(sum.unwrap()).unwrap();
+    })
+    .unwrap();
+    assert_eq!(published.recv_timeout(DEADLINE), Ok(4));
+    assert!(pool.shutdown(DEADLINE).is_clean());
+    drop(watch);
+}
