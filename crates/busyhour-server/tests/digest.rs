@@ -221,3 +221,44 @@ fn every_option_of_the_help_stands_in_the_reference() {
         assert!(section.contains(&format!("`{option}")), "{option}");
     }
 }
+
+#[test]
+fn a_pattern_that_matches_nothing_is_an_error_that_helps() {
+    let place = Place::new();
+    let base = archive(&place, "host", 41);
+    let base = base.to_str().unwrap();
+    let (said, code) = failure(&[base, "--metrics", "t.u64.instan"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains(
+            "busyhour: --metrics t.u64.instan: no numeric metric matches (did you mean t.u64."
+        ),
+        "{said}"
+    );
+    // Also beside one that matches: its values are there, and the other is named.
+    let output = digest(&[
+        base,
+        "--metrics",
+        "t.u64.*",
+        "--metrics",
+        "nothing",
+        "--csv",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stdout).contains("t.u64."));
+    assert!(text(&output.stderr).contains("--metrics nothing: no numeric metric matches"));
+}
+
+#[test]
+fn a_plot_that_is_neither_png_nor_svg_is_refused_before_anything_is_read() {
+    let place = Place::new();
+    let file = place.path("x.jpg");
+    let (said, code) = failure(&["nowhere", "--plot", file.to_str().unwrap()]);
+    assert_eq!(code, Some(2));
+    assert!(
+        said.starts_with("busyhour: ") && said.contains("ends in .png or .svg"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1);
+    assert!(!file.exists());
+}

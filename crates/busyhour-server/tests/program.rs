@@ -484,3 +484,134 @@ fn a_storm_that_is_refused_says_what_to_do_and_measures_nothing() {
         assert!(advice.contains("[[account_range]]"), "{advice}");
     }
 }
+
+#[test]
+fn mistakes_in_the_arguments_are_one_line_too() {
+    for (words, expected) in [
+        (&["serve", "--no-such-flag"][..], "--no-such-flag"),
+        (&["serve", "--sip-relm", "x"], "--sip-realm"),
+        (&["device", "add"], "<USER>"),
+        (&["token", "x", "--scope", "all"], "read, write"),
+        (&["storm", "--over", "soon"], "--over"),
+        (&["nonsense"], "nonsense"),
+    ] {
+        let (line, code) = failure(busyhour().args(words));
+        assert_eq!(code, 2, "{line}");
+        assert!(line.contains(expected) && line.contains("--help"), "{line}");
+        assert!(!line.contains("error:"), "{line}");
+    }
+}
+
+#[test]
+fn the_short_help_is_short_and_the_long_one_has_every_default() {
+    let help = |flag: &str| {
+        let output = busyhour().args(["serve", flag]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (short, long) = (help("-h"), help("--help"));
+    assert!(
+        short.lines().count() < 60 && short.contains("--help"),
+        "{short}"
+    );
+    for key in busyhour_server::config::KEYS {
+        let flag = format!("--{} <", key.flag());
+        assert!(!short.contains(&flag), "{flag}");
+        assert!(long.contains(&flag), "{flag}");
+    }
+    let defaults = long.matches("[default:").count();
+    assert_eq!(defaults, busyhour_server::config::KEYS.len());
+    assert!(long.contains("Settings of [sip]:"));
+}
+
+#[test]
+fn a_log_for_programs_or_for_errors_alone_has_no_banner() {
+    for arguments in [
+        ["--log-format", "json"],
+        ["--log-level", "error"],
+        ["--log-level", "warn"],
+    ] {
+        let place = Place::new();
+        let server = ServerProcess::start(place.serve().args(arguments), &place);
+        assert_eq!(server.said.len(), 1, "{:?}", server.said);
+        assert!(server.said[0].starts_with("ready pid="));
+        let log = server.log();
+        match arguments[1] {
+            "error" => assert_eq!(log, ""),
+            "json" => assert!(log.lines().all(|line| line.starts_with('{')), "{log}"),
+            _ => assert!(log.contains("there are no accounts"), "{log}"),
+        }
+        assert!(server.stop().success());
+    }
+}
+
+#[test]
+fn a_server_in_memory_says_which_accounts_it_does_not_read() {
+    let place = Place::new();
+    place.file("devices.csv", "user,password\nalice,x\n");
+    let mut import = busyhour();
+    import
+        .args(["device", "import", "--create"])
+        .arg(place.path("devices.csv"));
+    import.arg("--store-path").arg(place.path("busyhour.db"));
+    assert!(import.output().unwrap().status.success());
+    let warning = "are not read; give accounts in the configuration or over HTTP";
+    let mut serve = place.serve();
+    let server = ServerProcess::start(serve.args(["--store-durability", "memory"]), &place);
+    server.wait_for_log(warning);
+    assert!(
+        server
+            .log()
+            .contains(&place.path("busyhour.db").display().to_string())
+    );
+    let mut check = busyhour();
+    check.args([
+        "check-config",
+        "--store-durability",
+        "memory",
+        "--store-path",
+    ]);
+    let output = check.arg(place.path("busyhour.db")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains(warning), "{said}");
+}
+
+#[test]
+fn a_reload_counts_the_accounts_of_the_store_too() {
+    let place = Place::new();
+    let server = place.server("[[account]]\nuser = \"alice\"\npassword = \"x\"\n");
+    let file = place.file("devices.csv", "user,password\nbob,x\ncarol,x\n");
+    let mut import = busyhour();
+    import.args(["device", "import"]).arg(file);
+    import.arg("--store-path").arg(place.path("busyhour.db"));
+    assert!(import.output().unwrap().status.success());
+    server.wait_for("/registrar/account_count", |count| count == 2);
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("configured_accounts=1 stored_accounts=2");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_token_that_is_not_known_reads_otherwise_than_none() {
+    let place = Place::new();
+    let server = place.server("");
+    let config = ureq::Agent::config_builder().http_status_as_error(false);
+    let agent: ureq::Agent = config.build().into();
+    let url = format!("http://{}/api/accounts/alice", server.http);
+    let mut without = agent.put(&url).send("{}").unwrap();
+    let mut wrong = agent
+        .put(&url)
+        .header("authorization", "Bearer bh_x")
+        .send("{}")
+        .unwrap();
+    assert_eq!(
+        (without.status().as_u16(), wrong.status().as_u16()),
+        (401, 401)
+    );
+    let said = without.body_mut().read_to_string().unwrap();
+    assert!(said.contains("needs a token of scope write"), "{said}");
+    let said = wrong.body_mut().read_to_string().unwrap();
+    assert!(
+        said.contains("the server does not know this token") && said.contains("SIGHUP"),
+        "{said}"
+    );
+}

@@ -2,18 +2,31 @@
 
 use super::service::{Service, store_name};
 use crate::{
-    config::{Auth, Durability},
+    config::{Auth, Durability, LogFormat, LogLevel},
     server::Transport,
 };
 use std::io::{self, Write};
 
-/// For people first, and last the one line for programs.
+/// For people first, unless they asked for a log that is not for them, and last
+/// the one line for programs.
 pub(super) fn announce(service: &Service) {
     // Nobody reading is no reason not to serve.
     let _ = write(&mut io::stdout().lock(), service);
 }
 
 fn write(out: &mut impl Write, service: &Service) -> io::Result<()> {
+    let log = &service.config.log;
+    let is_quiet = matches!(log.level, LogLevel::Error | LogLevel::Warn);
+    if log.format == LogFormat::Text && !is_quiet {
+        write_for_people(out, service)?;
+    } else if service.config.sip.auth == Auth::Digest && service.account_count() == 0 {
+        tracing::warn!("there are no accounts, so nobody can register");
+    }
+    writeln!(out, "{}", ready(service))?;
+    out.flush()
+}
+
+fn write_for_people(out: &mut impl Write, service: &Service) -> io::Result<()> {
     writeln!(out, "busyhour {} serves", env!("CARGO_PKG_VERSION"))?;
     for address in service.network.sip.addresses() {
         writeln!(out, "  SIP        {address} (UDP)")?;
@@ -37,9 +50,7 @@ fn write(out: &mut impl Write, service: &Service) -> io::Result<()> {
         )?,
         _ => writeln!(out, "  bindings   {}", store_name(store))?,
     }
-    write_who_may_register(out, service)?;
-    writeln!(out, "{}", ready(service))?;
-    out.flush()
+    write_who_may_register(out, service)
 }
 
 fn write_who_may_register(out: &mut impl Write, service: &Service) -> io::Result<()> {

@@ -1,6 +1,6 @@
 use super::{
     Failure,
-    service::{read_certificate, store_name},
+    service::{read_certificate, store_name, unread_store},
 };
 use crate::{
     config::{Config, Durability, KEYS, Overrides, Store},
@@ -30,7 +30,8 @@ impl CheckConfig {
     pub fn run(self) -> Result<(), Failure> {
         let loaded = Config::check(self.file.as_deref(), &self.overrides)?;
         read_certificate(&loaded.config.sip).map_err(Failure::usage)?;
-        for warning in &loaded.warnings {
+        let unread = unread_store(&loaded.config.store);
+        for warning in loaded.warnings.iter().chain(&unread) {
             console::print_error(format_args!("busyhour: warning: {warning}"));
         }
         let name = self.file.map_or("environment and defaults".into(), |file| {

@@ -24,10 +24,31 @@ use std::process::ExitCode;
 
 /// Parses the arguments, runs the subcommand and returns the program's exit code.
 pub fn main() -> ExitCode {
-    match Cli::parse().command.run() {
+    let done = Cli::try_parse()
+        .map_err(refused)
+        .and_then(|cli| cli.command.run());
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// A mistake in the arguments as the one line that every failure is; help and
+/// version are printed, and end the program.
+fn refused(error: clap::Error) -> Failure {
+    use clap::error::ErrorKind;
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let about = text.split("\nUsage: ").next().unwrap_or_default();
+    let about = about.split("\nFor more information").next();
+    let lines = about.unwrap_or_default().lines().map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let line = lines.join("; ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    Failure::usage(format!("{line}; --help shows what there is"))
 }
 
 /// A registration, presence and device-state server that stays flat through the busy hour.

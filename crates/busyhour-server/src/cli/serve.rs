@@ -97,7 +97,8 @@ fn tell_service_manager(state: NotifyState<'_>) {
 
 const AFTER_HELP: &str = "\
 Every setting can stand in the file, in the environment and as a flag; a flag
-wins over the environment, and that over the file.
+wins over the environment, and that over the file. `busyhour serve --help` lists
+all settings by section, with their defaults; -h leaves them out.
 
 Examples:
   busyhour serve

@@ -39,6 +39,9 @@ impl Service {
     pub(super) fn start(config: Config, ending: &Ending) -> Result<Self, Failure> {
         // The store first: a second server on it must not take a port before it refuses.
         let store = open_store(&config.store)?;
+        if let Some(warning) = unread_store(&config.store) {
+            tracing::warn!("{warning}");
+        }
         let ending = ending.clone();
         store.watch_end(Box::new(move |error| ending.because(error.to_string())));
         let network = Arc::new(bind(&config)?);
@@ -71,7 +74,8 @@ impl Service {
         self.accounts.replace(config.accounts.clone());
         self.access.replace_tokens(config.tokens.clone());
         tracing::info!(
-            accounts = config.accounts.len(),
+            configured_accounts = config.accounts.len(),
+            stored_accounts = self.server.stored_account_count(),
             tokens = config.tokens.len(),
             "accounts read again"
         );
@@ -191,6 +195,19 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
         queue_capacity: options.queue,
     });
     Ok(Box::new(store.map_err(Failure::running)?))
+}
+
+/// What a server that keeps nothing leaves unread: the accounts of a database.
+pub(super) fn unread_store(options: &config::Store) -> Option<String> {
+    let is_there = options.url.is_some() || database(options).exists();
+    let is_unread = options.durability == config::Durability::Memory && is_there;
+    is_unread.then(|| {
+        let store = store_name(options);
+        format!(
+            "store.durability is memory, so accounts and bindings in database {store} are not \
+             read; give accounts in the configuration or over HTTP"
+        )
+    })
 }
 
 /// The store as commands name it: the path of the file, or the URL without its password.

@@ -1,4 +1,4 @@
-use super::{KEYS, Key, Loaded, Origin, Problem};
+use super::{Config, KEYS, Key, Loaded, Origin, Problem};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 
 /// Settings given by environment variables and flags: one of each for every [`Key`].
@@ -109,15 +109,25 @@ fn argument(key: &'static Key) -> Arg {
         .env(key.environment())
         .value_name(key.name().to_uppercase())
         .help(key.help)
-        .long_help(format!("{}\n\nAllowed: {}", key.help, key.allowed))
+        .long_help(long_help(key))
+        // There are too many for a short help.
+        .hide_short_help(true)
         .help_heading(format!("Settings of [{}]", key.section()))
         .hide_env_values(true)
+}
+
+fn long_help(key: &Key) -> String {
+    let default = key.show(&Config::default());
+    let default = if default.is_empty() { "none" } else { &default };
+    format!(
+        "{} [default: {default}]\nAllowed: {}",
+        key.help, key.allowed
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
 
     fn parse(words: &[&str]) -> Overrides {
         let command = Overrides::augment_args(Command::new("t"));

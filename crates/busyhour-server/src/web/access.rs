@@ -60,8 +60,10 @@ pub struct Access {
 enum Denial {
     /// The host it names is not ours.
     Misdirected,
-    /// It needs a token and has none that is good.
+    /// It needs a token and has none.
     Unauthorized(Scope),
+    /// It needs a token and has one that is not known.
+    Unknown(Scope),
     /// Its token is good, but not for this.
     Forbidden,
 }
@@ -100,6 +102,7 @@ impl Access {
             return Ok(());
         }
         match self.scope(request.headers(), needed) {
+            None if shows_token(request.headers(), needed) => Err(Denial::Unknown(needed)),
             None => Err(Denial::Unauthorized(needed)),
             Some(granted) if granted < needed => Err(Denial::Forbidden),
             Some(_) => Ok(()),
@@ -155,14 +158,15 @@ impl Access {
     fn deny(&self, denial: &Denial) -> Response {
         let counter = match denial {
             Denial::Misdirected => &self.misdirected,
-            Denial::Unauthorized(_) => &self.unauthorized,
+            Denial::Unauthorized(_) | Denial::Unknown(_) => &self.unauthorized,
             Denial::Forbidden => &self.forbidden,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         match denial {
             Denial::Misdirected => (StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).into_response(),
             Denial::Forbidden => (StatusCode::FORBIDDEN, FORBIDDEN).into_response(),
-            Denial::Unauthorized(needed) => unauthorized(*needed),
+            Denial::Unauthorized(needed) => unauthorized(*needed, false),
+            Denial::Unknown(needed) => unauthorized(*needed, true),
         }
     }
 }
@@ -207,11 +211,20 @@ fn needed(method: &Method, path: &str) -> Scope {
     }
 }
 
-fn unauthorized(needed: Scope) -> Response {
+/// Whether there are credentials of a kind that would do.
+fn shows_token(headers: &HeaderMap, needed: Scope) -> bool {
+    let value = headers.get(header::AUTHORIZATION);
+    let scheme = value.and_then(|value| value.as_bytes().get(..BEARER_LEN));
+    let is_bearer = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer"));
+    is_bearer || (needed == Scope::Read && value.is_some())
+}
+
+fn unauthorized(needed: Scope, is_unknown: bool) -> Response {
     let (text, schemes) = match needed {
         Scope::Read => (NO_READER, [BEARER, BASIC].as_slice()),
         Scope::Write => (NO_WRITER, [BEARER].as_slice()),
     };
+    let text = if is_unknown { UNKNOWN } else { text };
     let mut response = (StatusCode::UNAUTHORIZED, text).into_response();
     for scheme in schemes {
         let value = HeaderValue::from_static(scheme);
@@ -263,6 +276,9 @@ const MISDIRECTED: &str =
 const FORBIDDEN: &str = "this token may only read; use one of scope write\n";
 const NO_READER: &str = "reading from another machine needs a token: \
     Authorization: Bearer TOKEN, or the token as the password of a login\n";
+const BEARER_LEN: usize = "bearer".len();
+const UNKNOWN: &str = "the server does not know this token: its configuration needs a [[token]] with \
+    its hash, read at the start and at SIGHUP; `busyhour token NAME` prints both\n";
 const NO_WRITER: &str = "changing something needs a token of scope write: \
     Authorization: Bearer TOKEN; make one with: busyhour token NAME --scope write\n";
 
@@ -338,7 +354,7 @@ mod tests {
         ] {
             assert_eq!(
                 check(AWAY, "GET", "/", &[("authorization", bad)]),
-                denied,
+                Err(Denial::Unknown(Scope::Read)),
                 "{bad}"
             );
         }
@@ -352,6 +368,7 @@ mod tests {
         assert_eq!(put("Bearer reading"), Err(Denial::Forbidden));
         let denied = Err(Denial::Unauthorized(Scope::Write));
         assert_eq!(put("Basic eDp3cml0aW5n"), denied);
+        assert_eq!(put("Bearer writting"), Err(Denial::Unknown(Scope::Write)));
         assert_eq!(check(HERE, "DELETE", "/", &[]), denied);
         assert_eq!(check(HERE, "POST", "/api/stats", &[]), denied);
     }

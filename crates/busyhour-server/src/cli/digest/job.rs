@@ -5,6 +5,7 @@ use super::{
 use crate::archive::{Archive, Error, RenderOptions, Rendering, Window};
 use busyhour::{buffer::BufferPool, pool::TaskPool};
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     time::{Duration, Instant},
@@ -53,6 +54,7 @@ impl Job {
             false => archives.len(),
         };
         let mut problems = Vec::new();
+        let mut names = BTreeSet::new();
         let mut bytes_read = 0;
         for batch in archives.chunks(batch_len) {
             let digested = self.batch(batch, &progress, &mut bytes_read);
@@ -60,6 +62,10 @@ impl Job {
                 match outcome {
                     Ok(digested) => {
                         problems.extend(digested.damage.clone());
+                        if self.selection.unmatched().next().is_some() {
+                            let metrics = digested.archive.metrics().iter();
+                            names.extend(metrics.flat_map(|metric| metric.names.iter().cloned()));
+                        }
                         output.add(&digested).map_err(Failure::running)?;
                     }
                     Err(error) => problems.push(error),
@@ -67,7 +73,10 @@ impl Job {
             }
         }
         progress.finish();
+        let unmatched = self.selection.unmatched();
+        let unmatched: Vec<String> = unmatched.map(|text| no_metric(text, &names)).collect();
         match problems.is_empty() {
+            true if !unmatched.is_empty() => Err(Failure::usage(unmatched.join("\n"))),
             true => Ok(()),
             false => Err(Failure::running(lines(&problems))),
         }
@@ -144,10 +153,21 @@ fn receive(
     }
 }
 
+/// A pattern that matches nothing is a slip of the hand more often than not.
+fn no_metric(pattern: &str, names: &BTreeSet<String>) -> String {
+    let likeness = |name: &&String| (strsim::jaro_winkler(pattern, name) * 1000.0) as u32;
+    let nearest = names.iter().max_by_key(likeness);
+    let nearest = nearest.filter(|name| likeness(name) > LIKE_ENOUGH);
+    let hint = nearest.map_or(String::new(), |name| format!(" (did you mean {name}?)"));
+    format!("--metrics {pattern}: no numeric metric matches{hint}")
+}
+
 fn lines(problems: &[Error]) -> String {
     let lines: Vec<String> = problems.iter().map(Error::to_string).collect();
     lines.join("\n")
 }
 
+/// Of a thousand.
+const LIKE_ENOUGH: u32 = 800;
 /// So that threads do not wait for each other at the end of every batch.
 const ARCHIVES_A_THREAD: usize = 4;

@@ -69,7 +69,7 @@ pub struct Digest {
     csv: bool,
 
     /// Draw the values into this file: NAME.png or NAME.svg, at most 100 series
-    #[arg(long, value_name = "FILE", group = "format")]
+    #[arg(long, value_name = "FILE", group = "format", value_parser = picture)]
     plot: Option<PathBuf>,
 }
 
@@ -145,6 +145,15 @@ fn step(text: &str) -> Result<Duration, String> {
         return Err("at least 1ms is needed".into());
     }
     Ok(step)
+}
+
+/// A file whose name says what picture it is to be.
+fn picture(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match plot::is_png(&path).is_some() {
+        true => Ok(path),
+        false => Err("a plot is a PNG or an SVG: give a name that ends in .png or .svg".into()),
+    }
 }
 
 /// The name of an archive without its folder.

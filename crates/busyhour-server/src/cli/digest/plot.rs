@@ -3,7 +3,11 @@ use crate::{
     archive::{Archive, Rendering},
     graphite::{Line, chart, pieces},
 };
-use std::{fs, ops::Range, path::PathBuf};
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 /// Lines over time, collected from all archives and drawn at the end.
 pub(super) struct Plot {
@@ -46,7 +50,7 @@ impl Plot {
         Ok(())
     }
 
-    /// Writes the file: PNG if its name says so, else SVG.
+    /// Writes the file: PNG or SVG, as its name says.
     pub(super) fn draw(self) -> Result<(), String> {
         let Self {
             file,
@@ -55,13 +59,23 @@ impl Plot {
             times,
         } = self;
         let said = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-        let is_png = file.extension().is_some_and(|suffix| suffix == "png");
+        let is_png = is_png(&file).unwrap_or(false);
         let times = times.unwrap_or(0.0..1.0);
         // A window of one moment is drawn as a second.
         let times = times.start..times.end.max(times.start + 1.0);
         let picture = chart(lines, times, &name.unwrap_or_default(), SIZE, is_png);
         let picture = picture.map_err(|error| said(&error))?;
         fs::write(&file, picture).map_err(|error| said(&error))
+    }
+}
+
+/// Whether the name asks for PNG; `None` when it asks for no picture of ours.
+pub(super) fn is_png(file: &Path) -> Option<bool> {
+    let suffix = file.extension()?.to_str()?;
+    match suffix.to_ascii_lowercase().as_str() {
+        "png" => Some(true),
+        "svg" => Some(false),
+        _ => None,
     }
 }
 

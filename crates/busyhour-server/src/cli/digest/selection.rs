@@ -1,37 +1,69 @@
 use crate::archive::{Archive, SeriesId};
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobMatcher};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// Which series are wanted.
 #[derive(Debug, Clone)]
 pub(super) struct Selection {
-    globs: Option<GlobSet>,
+    patterns: Arc<[Pattern]>,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    text: String,
+    glob: GlobMatcher,
+    has_matched: AtomicBool,
 }
 
 impl Selection {
     /// All series without a pattern, else those that match any.
     pub(super) fn new(patterns: &[String]) -> Result<Self, String> {
-        let mut builder = GlobSetBuilder::new();
-        for pattern in patterns {
-            let glob = Glob::new(pattern);
-            builder.add(glob.map_err(|error| format!("--metrics {pattern}: {}", error.kind()))?);
-        }
-        let globs = builder.build().map_err(|error| error.to_string())?;
+        let patterns = patterns.iter().map(|text| {
+            let glob = Glob::new(text);
+            let glob = glob.map_err(|error| format!("--metrics {text}: {}", error.kind()))?;
+            Ok(Pattern {
+                text: text.clone(),
+                glob: glob.compile_matcher(),
+                has_matched: AtomicBool::new(false),
+            })
+        });
         Ok(Self {
-            globs: (!patterns.is_empty()).then_some(globs),
+            patterns: patterns.collect::<Result<_, String>>()?,
         })
+    }
+
+    /// The patterns that matched in no archive so far.
+    pub(super) fn unmatched(&self) -> impl Iterator<Item = &str> {
+        let patterns = self.patterns.iter();
+        let unmatched = patterns.filter(|pattern| !pattern.has_matched.load(Ordering::Relaxed));
+        unmatched.map(|pattern| &*pattern.text)
     }
 
     /// Those of one archive.
     pub(super) fn of(&self, archive: &Archive) -> Vec<SeriesId> {
         let mut series = archive.series();
-        if let Some(globs) = &self.globs {
-            series.retain(|id| {
-                let metric = &archive.metrics()[id.metric];
-                let any = metric.names.iter().any(|name| globs.is_match(name));
-                any || globs.is_match(series_name(archive, *id))
-            });
+        if !self.patterns.is_empty() {
+            series.retain(|id| self.wants(archive, *id));
         }
         series
+    }
+
+    /// Each pattern is tried, so that one which never matches is known.
+    fn wants(&self, archive: &Archive, id: SeriesId) -> bool {
+        let names = &archive.metrics()[id.metric].names;
+        let full = series_name(archive, id);
+        let mut is_wanted = false;
+        for pattern in self.patterns.iter() {
+            let is_match = |name: &str| pattern.glob.is_match(name);
+            if names.iter().any(|name| is_match(name)) || is_match(&full) {
+                pattern.has_matched.store(true, Ordering::Relaxed);
+                is_wanted = true;
+            }
+        }
+        is_wanted
     }
 }
 
