@@ -173,10 +173,7 @@ impl Core {
                 }
                 Verdict::Stale => Admission::Stale,
                 Verdict::Refused(crate::auth::Refusal::Secret) => {
-                    let now = self.now();
-                    let holder = self.holder(flow, None);
-                    let logins = &self.parts.logins;
-                    logins.failed(source, holder, credentials.username, now);
+                    self.login_failed(flow, credentials.username, "sip");
                     Admission::Denied
                 }
                 Verdict::Refused(_) => Admission::Absent,

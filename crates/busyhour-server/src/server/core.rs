@@ -69,6 +69,8 @@ pub(super) struct Parts {
     pub(super) hints: Hints,
     pub(super) holders: Holders,
     pub(super) publications: Shares,
+    /// Lines about failed logins in this second.
+    pub(super) log_lines: Shares,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
     pub(super) transactions: Transactions,

@@ -41,6 +41,7 @@ pub(super) struct TrafficCounters {
     pub(super) dropped_device_queue: Counter,
     pub(super) refused_table_full: Counter,
     pub(super) refused_share: Counter,
+    pub(super) log_lines_suppressed: Counter,
     pub(super) shed: Counter,
     pub(super) dropped_shutdown: Counter,
 }

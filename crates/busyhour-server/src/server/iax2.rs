@@ -115,9 +115,7 @@ impl Core {
             self.parts.logins.succeeded(source, username);
             return Login::Accepted;
         }
-        let holder = self.holder(flow, None);
-        let logins = &self.parts.logins;
-        logins.failed(source, holder, username, self.now());
+        self.login_failed(flow, username, "iax2");
         Login::Refused
     }
 

@@ -49,6 +49,7 @@ mod alarm;
 mod attention;
 mod alerts;
 mod logins;
+mod login_log;
 mod backlog;
 mod overload;
 mod respond;

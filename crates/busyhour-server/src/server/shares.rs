@@ -156,6 +156,14 @@ impl Shares {
         self.each_cell(holder, |cell| cell.fetch_sub(amount, Ordering::Relaxed));
     }
 
+    /// Takes everything back, of what is never given back otherwise.
+    pub(super) fn clear(&self) {
+        if self.used.swap(0, Ordering::Relaxed) > 0 {
+            let cells = self.rows.iter().flatten();
+            cells.for_each(|cell| cell.store(0, Ordering::Relaxed));
+        }
+    }
+
     /// What is held by all.
     pub(super) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)

@@ -10,6 +10,7 @@ use super::{
     hint::SetBy,
     hints::Hints,
     iax2::{self, Iax2},
+    login_log,
     logins::{self, Logins},
     mailboxes::Mailboxes,
     nonces::Nonces,
@@ -154,6 +155,7 @@ impl Core {
         let sweep = move || match core.upgrade() {
             Some(core) => {
                 core.transactions().sweep(core.now());
+                core.allow_log_lines();
                 for (limit, refused) in alerts.look(&core.stats().limits_reached(), core.now()) {
                     tracing::warn!(limit, refused, "a limit was reached");
                 }
@@ -203,6 +205,7 @@ fn parts(
         watchers: Watchers::new(count(limits.watchers_max)),
         holders: Holders::new(device_seed),
         publications: count(limits.publications_max),
+        log_lines: count(login_log::LINES_PER_SECOND),
         notifies: bytes((budget / NOTIFIES_PART) as usize),
         transactions: Transactions::new(
             limits.transactions_max,

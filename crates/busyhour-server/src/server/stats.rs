@@ -175,6 +175,8 @@ pub struct TrafficStats {
     pub dropped_device_queue: u64,
     /// Requests refused with 503 because a table was full.
     pub refused_table_full: u64,
+    /// Lines about failed logins that were left out of the log.
+    pub log_lines_suppressed: u64,
     /// Requests refused with 503 because their source or account had its share of
     /// something; see docs/limits.md.
     pub refused_share: u64,
@@ -378,6 +380,7 @@ impl Core {
             transactions_evicted: self.transactions().evicted(),
             dropped_device_queue: counters.dropped_device_queue.get(),
             refused_table_full: counters.refused_table_full.get(),
+            log_lines_suppressed: counters.log_lines_suppressed.get(),
             refused_share: counters.refused_share.get(),
             transaction_bytes: self.transactions().answer_bytes(),
             answers_not_kept: self.transactions().not_kept(),
