@@ -2,40 +2,7 @@
 //! the limits, and it is written back byte by byte.
 #![no_main]
 
-use busyhour::bus::{Limits, Record};
+#[path = "../../crates/busyhour/tests/model/record.rs"]
+mod model;
 
-const TIGHT: Limits = Limits {
-    element_count: 4,
-    value_bytes: 64,
-    record_bytes: 256,
-};
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let record = Record::decode(bytes, &Limits::default());
-    if let Ok(record) = &record {
-        hold(record, bytes);
-    }
-    if let Ok(tight) = Record::decode(bytes, &TIGHT) {
-        assert_eq!(Some(&tight), record.as_ref().ok(), "limits only refuse");
-        assert!(bytes.len() <= TIGHT.record_bytes);
-        assert!(tight.iter().count() <= TIGHT.element_count);
-    }
-});
-
-/// A record has one encoding, is found again by each of its elements, and is
-/// put together again from them.
-fn hold(record: &Record, bytes: &[u8]) {
-    assert_eq!(record.encode().as_deref(), Ok(bytes));
-    assert!(record.matches(record));
-    assert!(record.iter().is_sorted_by(|one, next| one.id < next.id));
-    let mut copy = Record::new(record.sort(), record.subject().clone());
-    for element in record.iter() {
-        assert_eq!(record.get(element.id), Some(&element.value));
-        assert_eq!(copy.set(element.id, element.value.clone()), None);
-    }
-    assert_eq!(&copy, record);
-    for element in record.iter() {
-        assert!(copy.remove(element.id).is_some());
-    }
-    assert_eq!(copy.iter().count(), 0);
-}
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| model::hold(bytes));
