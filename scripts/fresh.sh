@@ -158,16 +158,17 @@ as() { # USER COMMAND [ARGUMENT]: in the root, with a newcomer's environment and
 }
 
 until_ready() { # in the root: `make run`, until its ready line, then an orderly end
-  local begin=$SECONDS server
-  make run >run.log 2>&1 &
+  local begin=$SECONDS server log
+  log=$(mktemp)
+  make run >"$log" 2>&1 &
   server=$!
-  tail --pid="$server" --lines=+1 --follow run.log &
-  until grep -q '^ready ' run.log; do
+  tail --pid="$server" --lines=+1 --follow "$log" &
+  until grep -q '^ready ' "$log"; do
     kill -0 "$server" 2>/dev/null || { echo "fresh: make run ended before it was ready" >&2; return 1; }
     sleep 1
   done
   echo "fresh: ready after $((SECONDS - begin)) s; busyhour has $(($(stat -c %s target/*/busyhour | sort -n | tail -1) / 1000000)) MB"
-  kill "$(sed -n 's/^ready .*pid=\([0-9]*\).*/\1/p' run.log)"
+  kill "$(sed -n 's/^ready .*pid=\([0-9]*\).*/\1/p' "$log")"
   wait "$server" || [ $? -le 143 ]
 }
 
