@@ -7,7 +7,7 @@ help: ## Show this list
 
 run: ## Build the server and start it with its embedded defaults
 	@scripts/install-deps.sh build
-	@echo "building the server: two to three minutes in a fresh clone"
+	@echo "building the server: this takes some minutes in a fresh clone"
 	@cargo run --profile quick --package busyhour-server -- serve
 
 test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
