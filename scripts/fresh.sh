@@ -126,12 +126,12 @@ packages() {
 }
 
 clone() { # USER: gets an account with sudo, and a clone of HEAD
-  local home=/root
+  local home
   if [ "$1" != root ]; then
-    home=/home/$1
-    [ -d "$root$home" ] || chroot "$root" useradd --create-home --shell /bin/bash "$1"
+    home_of "$1" >/dev/null || chroot "$root" useradd --create-home --shell /bin/bash "$1"
     echo "$1 ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$1"
   fi
+  home=$(home_of "$1")
   [ ! -d "$root$home/busyhour" ] || return 0
   [ -z "$(git_here status --porcelain --untracked-files=no)" ] || said "what is not committed is not in the clone"
   git_here clone --quiet --no-local . "$root$home/busyhour"
@@ -141,13 +141,19 @@ clone() { # USER: gets an account with sudo, and a clone of HEAD
   chroot "$root" chown -R "$1:" "$home"
 }
 
+home_of() { # USER: fails if there is no such account in the root
+  local entry
+  entry=$(chroot "$root" getent passwd "$1") || return 1
+  cut -d: -f6 <<<"$entry"
+}
+
 git_here() { # the folder may belong to who called sudo
   git -c safe.directory="*" "$@"
 }
 
 as() { # USER COMMAND [ARGUMENT]: in the root, with a newcomer's environment and the proxies of this one
-  local user=$1 home=/root pass=() name
-  [ "$user" = root ] || home=/home/$user
+  local user=$1 home pass=() name
+  home=$(home_of "$user")
   for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY CARGO_HTTP_PROXY; do
     [ -z "${!name:-}" ] || pass+=("$name=${!name}")
   done
