@@ -22,3 +22,38 @@ fn conflation_finds_its_keys_after_the_oldest_was_dropped() {
     assert_eq!(log.take_levels(), [(2, Some(2)), (3, Some(2))]);
     assert_eq!(subscription.lost(), 1);
 }
+
+#[test]
+fn a_conflating_replay_loses_nothing_and_says_so() {
+    let (topic, pool, log) = (cached(), stepped_pool(), Log::default());
+    let few = topic.subscribe().conflate().replay().capacity(4).on(&pool);
+    let subscription = log.start(few);
+    while pool.step() {}
+    for height in 1..=3 {
+        for line in 0..100 {
+            assert_eq!(topic.publish(level(line, height)).lost, 0);
+        }
+    }
+    while pool.step() {}
+    let mut last = std::collections::BTreeMap::new();
+    last.extend(log.take_levels());
+    assert_eq!(last, (0..100).map(|line| (line, Some(3))).collect());
+    assert_eq!((subscription.lost(), topic.stats().lost), (0, 0));
+}
+
+#[test]
+fn a_conflating_queue_never_loses_the_newest_event_of_a_key_that_waits() {
+    let (topic, pool, log) = (cached(), stepped_pool(), Log::default());
+    let few = topic.subscribe().conflate().capacity(4).on(&pool);
+    let subscription = log.start(few);
+    let mut lost = 0;
+    for height in 1..=3 {
+        lost += (0..6)
+            .map(|line| topic.publish(level(line, height)).lost)
+            .sum::<u64>();
+    }
+    while pool.step() {}
+    let waiting = (0..4).map(|line| (line, Some(3)));
+    assert_eq!(log.take_levels(), waiting.collect::<Vec<_>>());
+    assert_eq!((lost, subscription.lost()), (6, 6));
+}

@@ -481,11 +481,15 @@ impl<E: Event> Listener<E> {
             }
             Offer::Refused => books.lost(),
             Offer::FellBehind { wake } => {
-                books.lost();
+                let lost = u64::from(!self.subscriber.mailbox().conflates());
+                match lost {
+                    0 => books.conflated(),
+                    _ => books.lost(),
+                }
                 if wake {
                     books.tally.wake(&self.subscriber);
                 }
-                let (since, lost) = (place.version, 1);
+                let since = place.version;
                 self.lag = Some(Lag { since, lost });
                 return true;
             }

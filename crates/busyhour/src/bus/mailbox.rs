@@ -294,12 +294,16 @@ impl<E: Event> Mailbox<E> {
         hash: u64,
         (item, origin): (Item<E>, Option<Origin>),
     ) -> Offer<E> {
-        self.count_lost();
         if self.reseeds {
+            // Where only the newest counts, the cache will tell it.
+            if !self.conflates {
+                self.count_lost();
+            }
             state.behind.push_back(shard);
             let wake = !mem::replace(&mut state.scheduled, true);
             return Offer::FellBehind { wake };
         }
+        self.count_lost();
         state.lost += 1;
         if self.overflow != Overflow::DropOldest {
             return Offer::Refused;

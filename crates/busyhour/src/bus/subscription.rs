@@ -85,7 +85,16 @@ impl<E: Event> SubscriptionBuilder<E> {
         self
     }
 
-    /// Of several waiting events of one key, only the newest.
+    /// Of several waiting events of one key, only the newest, in the place of
+    /// the oldest, be the queue full or not: the newest event of a key that
+    /// waits is never lost. [`Overflow::Conflate`] is the same with
+    /// [`Overflow::Reject`].
+    ///
+    /// The capacity is the number of keys that may wait. An event of one key
+    /// more is lost by the declared overflow, counted and announced; by default
+    /// it is refused. With [`Self::replay`] on a cached topic nothing is lost: the
+    /// newest event of each key then comes from the cache, and what it replaced
+    /// counts as conflated. So give the queue room for all keys, or let it replay.
     pub fn conflate(mut self) -> Self {
         self.conflates = true;
         self

@@ -10,7 +10,7 @@ pub enum Overflow {
     Block,
     /// Drop the oldest waiting item to make room.
     DropOldest,
-    /// Keep only the newest item of each key, in the place of the older one;
-    /// refuse a new key when even so there is no room.
+    /// Keep only the newest item of each key, in the place of the older one,
+    /// whether it is full or not; refuse a new key when even so there is no room.
     Conflate,
 }
