@@ -4,6 +4,8 @@
 mod credentials;
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "server/probes.rs"]
+mod probes;
 #[path = "server/survival.rs"]
 mod survival;
 

@@ -155,6 +155,13 @@ pub const KEYS: &[Key] = &[
         show: |config| config.sip.unanswered_seconds.to_string(),
     },
     Key {
+        path: "sip.probe_seconds",
+        allowed: whole(0, 86_400, "seconds"),
+        help: "How often a device that has been silent on UDP or IAX2 is asked whether it is there; 0 asks nobody",
+        assign: |config, text| put(&mut config.sip.probe_seconds, text.parse().ok()),
+        show: |config| config.sip.probe_seconds.to_string(),
+    },
+    Key {
         path: "sip.domains",
         allowed: Allowed::Hosts,
         help: "Hosts whose addresses of record are ours; with none, whatever host a request names",

@@ -50,6 +50,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// Everything `busyhour serve` can be told.
@@ -106,6 +107,8 @@ pub struct Sip {
     pub keepalive_seconds: u32,
     /// For how long a peer may leave unanswered what is sent, in seconds.
     pub unanswered_seconds: u32,
+    /// How often silent devices are asked whether they are there, in seconds; 0 is never.
+    pub probe_seconds: u32,
     /// Connections at a time.
     pub connections_max: usize,
     /// Connections at a time from one IP address.
@@ -328,6 +331,7 @@ impl Config {
             registration: self.registration.clone(),
             watch: self.watch.clone(),
             limits: self.limits.clone(),
+            probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
             hints: self.hints.clone(),
             ..ServerConfig::default()
         }
@@ -387,6 +391,7 @@ impl Default for Sip {
             handshake_seconds: 10,
             keepalive_seconds: 120,
             unanswered_seconds: 30,
+            probe_seconds: 0,
             connections_max: 16_384,
             connections_per_source_max: 1024,
             handshakes_max: 1024,

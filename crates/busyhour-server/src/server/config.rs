@@ -7,7 +7,7 @@ use crate::{
     registrar::{Advertised, Domains, Policy as RegistrationPolicy},
     watch::Policy as WatchPolicy,
 };
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// The whole configuration of a [`Server`](super::Server).
 ///
@@ -41,6 +41,9 @@ pub struct ServerConfig {
     pub registration: RegistrationPolicy,
     /// Lifetimes and retries of subscriptions.
     pub watch: WatchPolicy,
+    /// How often a device that registered by datagram and has been silent is asked
+    /// whether it is there; zero asks nobody.
+    pub probe_interval: Duration,
     /// Extensions that stand for devices.
     pub hints: Vec<HintConfig>,
     /// Bounds of every table.
@@ -65,6 +68,7 @@ impl Default for ServerConfig {
             call_tokens: CallTokens::default(),
             registration: RegistrationPolicy::default(),
             watch: WatchPolicy::default(),
+            probe_interval: Duration::ZERO,
             hints: Vec::new(),
             limits: Limits::default(),
         }

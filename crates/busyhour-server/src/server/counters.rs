@@ -58,6 +58,8 @@ pub(super) struct RegistrarCounters {
     pub(super) expired: Counter,
     pub(super) restored: Counter,
     pub(super) unreachable: Counter,
+    pub(super) probed: Counter,
+    pub(super) probes_answered: Counter,
     pub(super) challenged: Counter,
     pub(super) replayed: Counter,
     pub(super) forbidden: Counter,

@@ -175,13 +175,19 @@ impl Device {
 
     /// Takes a stored binding back, before the server serves; `false` when it is over.
     pub(super) fn restore(
-        &self,
+        self: &Arc<Self>,
         id: BindingId,
         contact: Contact,
         lease: Lease,
         at: Moment,
     ) -> Restored {
-        self.lock().bindings.restore(id, contact, lease, at)
+        let mut state = self.lock();
+        let before = state.bindings.clone();
+        let restored = state.bindings.restore(id, contact, lease, at);
+        if let Some(core) = self.core.upgrade() {
+            self.follow_flows(&core, &before, &state.bindings);
+        }
+        restored
     }
 
     /// After a restart, or when a deadline has come.
@@ -489,7 +495,7 @@ impl Device {
         core.count_accepted(draft.tally, job.arrived_at());
         self.publish_registration(core, state, draft.is_visible);
         if let Some(flow) = lost {
-            self.lose_flow(core, state, flow);
+            self.set_reachable(core, state, flow, false);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Which devices are reached over which connection, so that a connection that
-//! ends takes their contacts along.
+//! Which devices are reached over which flow, so that a connection that ends, and
+//! an address that does not answer, takes their contacts along.
 //!
 //! A device enters a flow before it asks the network whether the connection
 //! lives ([`Network::recognise`]), and the network takes a connection out of its
@@ -10,60 +10,120 @@
 //! [`Network::recognise`]: super::Network::recognise
 
 use super::{core::Core, device::Device};
-use crate::registrar::Flow;
+use crate::{
+    proto::{
+        iax2::{Command, Frame, FullFrame, Kind},
+        sip::{HeaderName, Method, RequestBuilder},
+    },
+    registrar::{Flow, Probe, Probes},
+};
+use busyhour::{clock::Instant, timer::AddError};
+use foldhash::quality::FixedState;
 use std::{
     collections::{HashMap, VecDeque},
+    hash::BuildHasher,
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, Weak, atomic::Ordering},
+    time::Duration,
 };
 
-/// The devices of every connection, in shards with a lock each.
+/// The devices of every flow, in shards with a lock each.
 pub(super) struct Flows {
-    shards: Box<[Mutex<Table>]>,
+    shards: Box<[Mutex<Shard>]>,
+    hasher: FixedState,
+    is_probing: bool,
 }
 
-/// The devices of a flow, each by its address in memory.
-type Table = HashMap<Flow, HashMap<usize, Weak<Device>>>;
+struct Shard {
+    /// The devices of a flow, each by its address in memory.
+    table: HashMap<Flow, HashMap<usize, Weak<Device>>>,
+    /// Flows of datagrams that are asked; none where nobody is.
+    probes: Option<Probes>,
+}
 
 impl Flows {
-    pub(super) fn new() -> Self {
+    /// Without an interval nobody is asked, and flows of datagrams are not kept.
+    pub(super) fn new(seed: u64, interval: Duration) -> Self {
+        let is_probing = !interval.is_zero();
+        let shard = || Shard {
+            table: HashMap::new(),
+            probes: is_probing.then(|| Probes::new(interval)),
+        };
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            hasher: FixedState::with_seed(seed),
+            is_probing,
         }
     }
 
+    /// Whether devices are asked that are silent.
+    pub(super) fn is_probing(&self) -> bool {
+        self.is_probing
+    }
+
     /// From now on the device is reached over this flow.
-    pub(super) fn enter(&self, flow: Flow, device: &Arc<Device>) {
-        let mut table = self.shard(&flow);
-        let devices = table.entry(flow).or_default();
+    pub(super) fn enter(&self, flow: Flow, device: &Arc<Device>, now: Instant) {
+        let hash = self.hasher.hash_one(flow);
+        let mut shard = self.shard(hash);
+        let devices = shard.table.entry(flow).or_default();
         devices.insert(place(device), Arc::downgrade(device));
+        if let Some(probes) = &mut shard.probes
+            && !flow.transport.is_reliable()
+        {
+            probes.watch(flow, hash, now);
+        }
     }
 
     /// From now on it is not.
     pub(super) fn leave(&self, flow: Flow, device: &Arc<Device>) {
-        let mut table = self.shard(&flow);
-        let Some(devices) = table.get_mut(&flow) else {
+        let mut shard = self.shard(self.hasher.hash_one(flow));
+        let Some(devices) = shard.table.get_mut(&flow) else {
             return;
         };
         devices.remove(&place(device));
         if devices.is_empty() {
-            table.remove(&flow);
+            shard.table.remove(&flow);
+            if let Some(probes) = &mut shard.probes {
+                probes.forget(&flow);
+            }
         }
     }
 
-    /// Ends a flow: the devices it had, in the order of their addresses of record,
-    /// since every run with the same seed has to go the same way.
-    fn end(&self, flow: Flow) -> VecDeque<Arc<Device>> {
-        let devices = self.shard(&flow).remove(&flow).unwrap_or_default();
-        let mut devices: Vec<_> = devices.values().filter_map(Weak::upgrade).collect();
-        devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
-        devices.into()
+    /// Something came over a flow; whether it was down.
+    fn heard(&self, flow: &Flow, now: Instant) -> bool {
+        let mut shard = self.shard(self.hasher.hash_one(flow));
+        let probes = shard.probes.as_mut();
+        probes.is_some_and(|probes| probes.heard(flow, now))
     }
 
-    fn shard(&self, flow: &Flow) -> MutexGuard<'_, Table> {
-        // Connections are numbered one after the other.
-        self.shards[flow.connection as usize % SHARDS]
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// What is to be done in a shard, not too much at a time.
+    fn poll(&self, index: usize, now: Instant) -> Vec<Probe> {
+        let mut shard = lock(&self.shards[index]);
+        let Some(probes) = &mut shard.probes else {
+            return Vec::new();
+        };
+        std::iter::from_fn(|| probes.poll(now))
+            .take(PROBES_AT_ONCE)
+            .collect()
+    }
+
+    /// The devices of a flow, in the order of their addresses of record, since every
+    /// run with the same seed has to go the same way.
+    fn devices(&self, flow: &Flow) -> VecDeque<Arc<Device>> {
+        let shard = self.shard(self.hasher.hash_one(flow));
+        let devices = shard.table.get(flow).map(sorted);
+        devices.unwrap_or_default()
+    }
+
+    /// Ends a flow: the devices it had.
+    fn end(&self, flow: Flow) -> VecDeque<Arc<Device>> {
+        let mut shard = self.shard(self.hasher.hash_one(flow));
+        let devices = shard.table.remove(&flow);
+        devices.as_ref().map(sorted).unwrap_or_default()
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
 
@@ -77,13 +137,72 @@ impl Core {
         // Whoever is shut down tells its watchers to come again, and no more.
         if !self.is_closing.load(Ordering::Acquire) {
             let devices = self.flows().end(flow);
-            self.cut_off(flow, devices);
+            self.reach(flow, false, devices);
+        }
+    }
+
+    /// A datagram came: whoever is at the other end is there.
+    pub(super) fn note_life(self: &Arc<Self>, flow: Flow) {
+        if self.flows().is_probing() && self.flows().heard(&flow, self.now()) {
+            let devices = self.flows().devices(&flow);
+            self.reach(flow, true, devices);
+        }
+    }
+
+    /// Asks those who have been silent, from now on.
+    pub(super) fn start_probing(self: &Arc<Self>) -> Result<(), AddError> {
+        if !self.flows().is_probing() {
+            return Ok(());
+        }
+        let core: Weak<Self> = Arc::downgrade(self);
+        let probe = move || match core.upgrade() {
+            Some(core) => {
+                (0..SHARDS).for_each(|index| core.probe(index));
+                PROBE_PERIOD
+            }
+            None => Duration::ZERO,
+        };
+        let timer = self.runtime().timers().timer().label("probes");
+        let timer = timer.after(PROBE_PERIOD).on(self.runtime().pool());
+        timer.run_as_told(probe).map(drop)
+    }
+
+    fn probe(self: &Arc<Self>, index: usize) {
+        for probe in self.flows().poll(index, self.now()) {
+            match probe {
+                Probe::Ask(flow) => self.ask(flow),
+                Probe::Down(flow) => {
+                    let devices = self.flows().devices(&flow);
+                    self.reach(flow, false, devices);
+                }
+            }
+        }
+    }
+
+    /// All devices of a flow are asked as one: whoever answers speaks for the flow.
+    fn ask(&self, flow: Flow) {
+        let devices = self.flows().devices(&flow);
+        let contact = devices.iter().find_map(|device| device.contact_over(flow));
+        let Some(contact) = contact else { return };
+        let number = self.counters().registrar.probed.get();
+        let hash = self.flows().hasher.hash_one(flow);
+        let question = match contact.uri().starts_with("iax:") {
+            true => self.write(write_poke),
+            false => {
+                let ours = self.config().advertised.to(flow.remote.ip());
+                let ours = ours.unwrap_or(flow.local);
+                self.write(|out| write_options(out, contact.uri(), ours, hash, number))
+            }
+        };
+        if let Some(question) = question {
+            self.counters().registrar.probed.increment();
+            self.offer(flow, question);
         }
     }
 
     /// Tells some devices and leaves the others for the next turn: a proxy may
     /// have registered a hundred thousand of them over one connection.
-    fn cut_off(self: &Arc<Self>, flow: Flow, mut devices: VecDeque<Arc<Device>>) {
+    fn reach(self: &Arc<Self>, flow: Flow, is_reachable: bool, mut devices: VecDeque<Arc<Device>>) {
         if devices.is_empty() {
             return;
         }
@@ -92,13 +211,71 @@ impl Core {
             let Some(core) = core.upgrade() else { return };
             let portion = devices.len().min(PORTION_LEN);
             for device in devices.drain(..portion) {
-                device.flow_failed(&core, flow);
+                device.reach(&core, flow, is_reachable);
             }
-            core.cut_off(flow, devices);
+            core.reach(flow, is_reachable, devices);
         };
         // It takes no more only when the server ends.
         let _ = self.devices().bell().try_push(tell);
     }
+}
+
+/// An OPTIONS outside of any dialog (RFC 3261 §11.1). Whatever answers it is a sign
+/// of life, also one that says that it is not understood.
+fn write_options(out: &mut Vec<u8>, uri: &str, ours: SocketAddr, hash: u64, number: u64) {
+    RequestBuilder::new(out, Method::Options, uri)
+        .header(
+            HeaderName::Via,
+            format_args!("SIP/2.0/UDP {ours};branch=z9hG4bKprobe{hash:016x}.{number};rport"),
+        )
+        .header(HeaderName::MaxForwards, 70)
+        .header(
+            HeaderName::From,
+            format_args!("<sip:{ours}>;tag={hash:016x}"),
+        )
+        .header(HeaderName::To, format_args!("<{uri}>"))
+        .header(HeaderName::CallId, format_args!("{number}-{hash:016x}"))
+        .header(HeaderName::CSeq, "1 OPTIONS")
+        .header(HeaderName::Contact, format_args!("<sip:{ours}>"))
+        .finish();
+}
+
+/// A POKE asks without a call (RFC 5456 §6.7.1); its PONG is acknowledged.
+fn write_poke(out: &mut Vec<u8>) {
+    let poke = FullFrame {
+        source_call: POKE_CALL,
+        kind: Kind::Iax(Command::Poke),
+        ..FullFrame::default()
+    };
+    poke.write(out);
+}
+
+/// The ACK of the PONG that answers a POKE of ours; `None` for any other frame.
+pub(super) fn ack_of_pong(datagram: &[u8]) -> Option<FullFrame<'static>> {
+    let Ok(Frame::Full(pong)) = Frame::parse(datagram) else {
+        return None;
+    };
+    let is_ours = pong.kind == Kind::Iax(Command::Pong) && pong.destination_call == POKE_CALL;
+    is_ours.then(|| FullFrame {
+        source_call: POKE_CALL,
+        destination_call: pong.source_call,
+        timestamp: pong.timestamp,
+        outbound: pong.inbound,
+        inbound: pong.outbound.wrapping_add(1),
+        ..FullFrame::default()
+    })
+}
+
+fn sorted(devices: &HashMap<usize, Weak<Device>>) -> VecDeque<Arc<Device>> {
+    let mut devices: Vec<_> = devices.values().filter_map(Weak::upgrade).collect();
+    devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
+    devices.into()
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn place(device: &Arc<Device>) -> usize {
@@ -110,3 +287,9 @@ const SHARDS: usize = 64;
 /// Devices that one turn tells, so that what waits behind it waits for less than
 /// a millisecond.
 const PORTION_LEN: usize = 64;
+/// How often silent flows are looked for, and how many of a shard are asked then:
+/// at most 20,480 in a second.
+const PROBE_PERIOD: Duration = Duration::from_millis(100);
+const PROBES_AT_ONCE: usize = 32;
+/// No call has this number for us: a PONG comes to nothing but a PING or POKE.
+const POKE_CALL: u16 = 0x7fff;

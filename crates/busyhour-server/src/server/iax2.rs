@@ -8,6 +8,7 @@ use super::{
     alarm::Alarm,
     config::Limits,
     core::Core,
+    flows::ack_of_pong,
     job::{Iax2Arrival, Job},
 };
 use crate::{
@@ -81,6 +82,14 @@ impl Core {
         traffic.received_bytes.add(datagram.len() as u64);
         if self.is_closing.load(Ordering::Acquire) {
             return traffic.dropped_shutdown.increment();
+        }
+        self.note_life(flow);
+        if self.flows().is_probing()
+            && let Some(ack) = ack_of_pong(datagram)
+        {
+            self.counters().registrar.probes_answered.increment();
+            let ack = self.write(|out| ack.write(out));
+            return ack.map_or((), |ack| self.send(flow, ack));
         }
         let at = self.moment();
         let check = |credentials: &Credentials<'_>| self.login(credentials, flow);

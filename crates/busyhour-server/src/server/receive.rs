@@ -35,6 +35,7 @@ impl Core {
         if self.is_closing.load(Ordering::Acquire) {
             return traffic.dropped_shutdown.increment();
         }
+        self.note_life(flow);
         if flow.transport == Transport::Udp && stun::is_stun(datagram) {
             return self.keep_alive(flow, datagram);
         }
@@ -85,6 +86,9 @@ impl Core {
     /// A response can only be a watcher's, to a NOTIFY of ours.
     fn response(&self, message: &Message<'_>, status: u16) {
         let traffic = &self.counters().traffic;
+        if self.flows().is_probing() && answers_options(message) {
+            return self.counters().registrar.probes_answered.increment();
+        }
         let Some((tag, cseq)) = notify_of(message) else {
             return traffic.stray_responses.increment();
         };
@@ -207,6 +211,11 @@ impl Request<'_> {
             arrived_at: core.now(),
         }
     }
+}
+
+fn answers_options(message: &Message<'_>) -> bool {
+    let cseq = message.cseq();
+    cseq.is_ok_and(|cseq| cseq.method == Method::Options)
 }
 
 /// Our tag and the CSeq number of the NOTIFY that a response answers.

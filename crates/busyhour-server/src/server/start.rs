@@ -70,6 +70,7 @@ impl Core {
         let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1));
         core.restore(bindings);
         core.sweep_transactions()?;
+        core.start_probing()?;
         for hint in &core.config().hints {
             let set = core.take_hint(hint, SetBy::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
@@ -192,7 +193,7 @@ fn parts(
         authenticator: authenticator(&runtime, &config)?,
         directory: Directory::new(realm, accounts, config.accounts.clone()),
         logins: Logins::new(device_seed, count(logins::CAPACITY)),
-        flows: Flows::new(),
+        flows: Flows::new(device_seed, config.probe_interval),
         devices: Devices::new(count(limits.devices_max), device_seed, runtime.pool()),
         mailboxes: Mailboxes::new(
             runtime.topic("mailbox").cached().build(),

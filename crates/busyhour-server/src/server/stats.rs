@@ -221,6 +221,10 @@ pub struct RegistrarStats {
     pub restored: u64,
     /// Times when contacts of a device could no longer be reached.
     pub unreachable: u64,
+    /// Times when a silent device was asked whether it is there.
+    pub probed: u64,
+    /// Answers to that.
+    pub probes_answered: u64,
     /// Answered with 401.
     pub challenged: u64,
     /// Of those: the count of the nonce was used before.
@@ -408,6 +412,8 @@ impl Core {
             expired: counters.expired.get(),
             restored: counters.restored.get(),
             unreachable: counters.unreachable.get(),
+            probed: counters.probed.get(),
+            probes_answered: counters.probes_answered.get(),
             challenged: counters.challenged.get(),
             replayed: counters.replayed.get(),
             nonce_count: self.parts.nonces.len(),

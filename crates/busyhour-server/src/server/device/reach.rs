@@ -7,16 +7,24 @@
 
 use super::{Device, Draft, State};
 use crate::{
-    registrar::{Binding, Bindings, Flow},
+    registrar::{Binding, Bindings, Contact, Flow},
     server::core::Core,
 };
 use std::sync::Arc;
 
 impl Device {
-    /// A connection has ended over which it registered.
-    pub(in crate::server) fn flow_failed(&self, core: &Core, flow: Flow) {
+    /// What came over a flow can be reached from now on, or no longer.
+    pub(in crate::server) fn reach(&self, core: &Core, flow: Flow, is_reachable: bool) {
         let mut state = self.lock();
-        self.lose_flow(core, &mut state, flow);
+        self.set_reachable(core, &mut state, flow, is_reachable);
+    }
+
+    /// A contact that was registered over this flow.
+    pub(in crate::server) fn contact_over(&self, flow: Flow) -> Option<Contact> {
+        let state = self.lock();
+        let mut active = state.bindings.active(self.core.upgrade()?.now());
+        let binding = active.find(|binding| binding.contact.flow() == flow)?;
+        Some(binding.contact.clone())
     }
 
     /// Takes in what holds from now on, and follows it over its connections.
@@ -27,34 +35,49 @@ impl Device {
 
     /// Follows the device over the connections that it has, and no others.
     pub(super) fn follow_flows(self: &Arc<Self>, core: &Core, before: &Bindings, next: &Bindings) {
-        for flow in flows(next).filter(|flow| flows(before).all(|old| old != *flow)) {
-            core.flows().enter(flow, self);
+        let of = |bindings| flows(bindings, core.flows().is_probing());
+        for flow in of(next).filter(|flow| of(before).all(|old| old != *flow)) {
+            core.flows().enter(flow, self, core.now());
         }
-        for flow in flows(before).filter(|flow| flows(next).all(|new| new != *flow)) {
+        for flow in of(before).filter(|flow| of(next).all(|new| new != *flow)) {
             core.flows().leave(flow, self);
         }
     }
 
     /// The watchers are told at once. What is on its way to the disk was made of
     /// what held before, so it has to know as well.
-    pub(super) fn lose_flow(&self, core: &Core, state: &mut State, flow: Flow) {
+    pub(super) fn set_reachable(
+        &self,
+        core: &Core,
+        state: &mut State,
+        flow: Flow,
+        is_reachable: bool,
+    ) {
         if let Some(pending) = &mut state.pending
             && let Draft::Registration(draft) = &mut pending.draft
         {
-            draft.bindings.set_reachable(flow, false);
+            draft.bindings.set_reachable(flow, is_reachable);
         }
-        if state.bindings.set_reachable(flow, false) {
+        if !state.bindings.set_reachable(flow, is_reachable) {
+            return;
+        }
+        if !is_reachable {
             core.counters().registrar.unreachable.increment();
-            self.publish(core, state);
         }
+        self.publish(core, state);
     }
 }
 
-/// The connections that contacts depend on.
-fn flows(bindings: &Bindings) -> impl Iterator<Item = Flow> + '_ {
-    let depends = |binding: &&Binding| {
+/// The flows that contacts depend on: connections that live, and the addresses of
+/// those who are asked.
+fn flows(bindings: &Bindings, is_probing: bool) -> impl Iterator<Item = Flow> + '_ {
+    let depends = move |binding: &&Binding| {
         let contact = &binding.contact;
-        contact.transport().is_reliable() && contact.is_reachable() && contact.depends_on_flow()
+        let matters = match contact.transport().is_reliable() {
+            true => contact.is_reachable(),
+            false => is_probing && !binding.lease.removed,
+        };
+        matters && contact.depends_on_flow()
     };
     bindings.all().filter(depends).map(|b| b.contact.flow())
 }

@@ -1,0 +1,194 @@
+//! Devices that are silent are asked whether they are there.
+
+use crate::{Fixture, exchange::ok, local, open_config, register, register_as, subscribe};
+use busyhour_server::server::{CallTokens, Flow, ServerConfig};
+use std::{net::SocketAddr, time::Duration};
+
+#[test]
+fn a_device_that_does_not_answer_cannot_be_reached_until_it_does() {
+    let mut server = Fixture::with(asking());
+    server.ask(&register(1, "Contact: <sip:a@192.0.2.9:5070>;expires=3600"));
+    server.receive_as(lamp(), &subscribe(1, "", "Event: presence"));
+    server.settle();
+    let sent = server.watch_for(110);
+    let questions = of(&sent, "OPTIONS ");
+    assert!(questions.len() >= 3, "{sent:?}");
+    assert!(questions[0].starts_with("OPTIONS sip:a@192.0.2.9:5070 SIP/2.0\r\n"));
+    let told = of(&sent, "NOTIFY ");
+    assert!(told[0].contains("<basic>open</basic>"), "{told:?}");
+    assert!(
+        told.last().unwrap().contains("<basic>closed</basic>"),
+        "{told:?}"
+    );
+    assert_eq!(server.stats().registrar.unreachable, 1);
+    assert_eq!(
+        server.stats().registrar.binding_count,
+        1,
+        "its lease goes on"
+    );
+
+    let sent = server.watch_for(65);
+    let questions = of(&sent, "OPTIONS ");
+    assert!(
+        (1..=2).contains(&questions.len()),
+        "once in a minute: {sent:?}"
+    );
+    server.receive(&ok(questions[0]));
+    let told = server.watch_for(1);
+    assert!(
+        of(&told, "NOTIFY ")[0].contains("<basic>open</basic>"),
+        "{told:?}"
+    );
+    assert_eq!(server.stats().registrar.probes_answered, 1);
+}
+
+#[test]
+fn one_that_answers_or_comes_often_enough_is_left_alone() {
+    let mut server = Fixture::with(asking());
+    server.ask(&register(1, "Contact: <sip:a@192.0.2.9:5070>;expires=3600"));
+    for _ in 0..20 {
+        server.pass(25);
+        server.receive("\r\n\r\n");
+    }
+    assert_eq!(server.stats().registrar.probed, 0, "it keeps alive");
+    let mut asked = 0;
+    for _ in 0..600 {
+        server.pass(1);
+        let sent = server.sent();
+        for question in of(&sent, "OPTIONS ") {
+            asked += 1;
+            server.receive(&ok(question).replace("200 OK", "481 Nothing Like It"));
+        }
+    }
+    assert!((8..=11).contains(&asked), "once in a minute: {asked}");
+    assert_eq!(server.stats().registrar.unreachable, 0);
+}
+
+#[test]
+fn however_many_come_at_once_are_asked_evenly() {
+    const DEVICES: usize = 1200;
+    let mut server = Fixture::with(asking());
+    for number in 0..DEVICES {
+        let at: SocketAddr = ([10, 0, (number / 256) as u8, number as u8], 5060).into();
+        let contact = format!("Contact: <sip:d{number}@{at}>;expires=3600");
+        server.receive_as(at, &register_as(&format!("d{number}"), 1, &contact));
+    }
+    server.settle();
+    server.sent();
+    // Each is asked for the first time at its moment of the minute.
+    let mut most = 0;
+    let mut first = 0;
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..95 {
+        server.pass(1);
+        let sent = server.sent();
+        let new = of(&sent, "OPTIONS ");
+        let new = new.iter().filter(|one| {
+            let line = one.lines().next().unwrap_or_default().to_owned();
+            seen.insert(line)
+        });
+        let new = new.count();
+        first += new;
+        most = most.max(new);
+    }
+    assert_eq!(first, DEVICES);
+    assert!(most < 60, "{most} in one second, where 20 are even");
+}
+
+#[test]
+fn nobody_is_asked_by_default() {
+    let mut server = Fixture::open();
+    server.ask(&register(1, "Contact: <sip:a@192.0.2.9:5070>;expires=3600"));
+    server.pass(1000);
+    assert_eq!(of(&server.sent(), "OPTIONS ").len(), 0);
+}
+
+impl Fixture {
+    fn receive_as(&mut self, from: SocketAddr, text: &str) {
+        let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
+        self.server.message(Flow::udp(local(), from), &datagram);
+        self.simulation().run_until_idle();
+    }
+
+    fn receive_iax2(&mut self, frame: &[u8]) {
+        let datagram = self.runtime.buffers().copy_from(frame).unwrap();
+        self.server.iax2_datagram(lamp(), local(), datagram);
+        self.simulation().run_until_idle();
+    }
+
+    /// What is sent in so many seconds, while the lamp answers and the phone does not.
+    fn watch_for(&mut self, seconds: u64) -> Vec<String> {
+        let mut all = self.sent();
+        for second in 0..seconds {
+            let from = if second == 0 { 0 } else { all.len() };
+            self.pass(1);
+            all.extend(self.sent());
+            let told: Vec<_> = of(&all[from..], "NOTIFY ").into_iter().map(ok).collect();
+            told.iter()
+                .for_each(|answer| self.receive_as(lamp(), answer));
+        }
+        all
+    }
+}
+
+fn asking() -> ServerConfig {
+    ServerConfig {
+        probe_interval: Duration::from_secs(60),
+        ..open_config()
+    }
+}
+
+fn lamp() -> SocketAddr {
+    ([192, 0, 2, 10], 5060).into()
+}
+
+fn of<'s>(sent: &'s [String], begin: &str) -> Vec<&'s str> {
+    let sent = sent.iter().map(String::as_str);
+    sent.filter(|one| one.starts_with(begin)).collect()
+}
+
+#[test]
+fn a_device_of_iax2_is_poked_and_its_pong_is_acknowledged() {
+    let mut server = Fixture::with(ServerConfig {
+        call_tokens: CallTokens::Optional,
+        domains: vec!["example.com".to_owned()],
+        ..asking()
+    });
+    // REGREQ with a user name and a refresh of 3600 s, then the ACK of its REGACK.
+    let request = b"\x80\x05\0\0\0\0\0\0\0\0\x06\x0d\x06\x01a\x13\x02\x0e\x10";
+    server.receive_iax2(request);
+    server.settle();
+    let answer = server.sent.take_last();
+    assert_eq!(answer[10..12], [6, 0x0f], "a REGACK: {answer:?}");
+    let call = [answer[0] & 0x7f, answer[1]];
+    server.receive_iax2(&[&[0x80, 5], &call[..], &answer[4..8], &[1, 1, 6, 4]].concat());
+    assert_eq!(server.stats().registrar.binding_count, 1);
+
+    let mut asked = 0;
+    for _ in 0..200 {
+        server.pass(1);
+        for (flow, frame) in server.sent.take_all() {
+            assert_eq!(
+                (flow.remote, &frame[10..12]),
+                (lamp(), &[6, 0x1e][..]),
+                "a POKE"
+            );
+            assert_eq!(frame[2..4], [0, 0], "outside of any call");
+            asked += 1;
+            let pong = [
+                &[0x80, 9, frame[0] & 0x7f, frame[1]],
+                &frame[4..8],
+                &[0, 1, 6, 3],
+            ];
+            server.receive_iax2(&pong.concat());
+            let ack = server.sent.take_last();
+            assert_eq!(ack[10..12], [6, 4], "an ACK: {ack:?}");
+            assert_eq!((&ack[2..4], ack[9]), (&[0, 9][..], 1));
+        }
+    }
+    assert!((2..=4).contains(&asked), "{asked}");
+    assert_eq!(server.stats().registrar.unreachable, 0);
+    // From now on it is silent.
+    server.pass(200);
+    assert_eq!(server.stats().registrar.unreachable, 1);
+}
