@@ -41,6 +41,8 @@ impl Fixture {
         let options = WebOptions {
             address: "127.0.0.1:0".parse().unwrap(),
             connections_max: 16,
+            connections_per_source_max: 16,
+            patience: Duration::from_secs(60),
             access: Arc::new(Access::new(Vec::new(), tokens)),
         };
         Self {

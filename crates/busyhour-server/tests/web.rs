@@ -76,6 +76,8 @@ fn fixture() -> Fixture {
     let options = WebOptions {
         address,
         connections_max: 16,
+        connections_per_source_max: 16,
+        patience: Duration::from_secs(60),
         access: Arc::new(Access::new(Vec::new(), tokens)),
     };
     let config = Agent::config_builder()

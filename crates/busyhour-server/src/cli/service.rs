@@ -318,6 +318,8 @@ fn start_web(
     let options = WebOptions {
         address,
         connections_max: config.http.max_connections,
+        connections_per_source_max: config.http.max_connections_per_source,
+        patience: HTTP_PATIENCE,
         access,
     };
     let web = Web::start(options, Arc::new(server.clone()), graphs);
@@ -345,5 +347,7 @@ fn archives(
     Ok(vec![Arc::new(archives)])
 }
 
+/// For a body over HTTP, and for a client to go on reading.
+const HTTP_PATIENCE: Duration = Duration::from_secs(15);
 /// Some megabytes for each worker that reads.
 const ARCHIVE_BUFFER_BYTES: u64 = 256 << 20;

@@ -483,9 +483,21 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "http.max_connections",
         allowed: whole(1, 65_536, "connections"),
-        help: "HTTP connections served at once; further ones wait",
+        help: "HTTP connections served at once; on further ones only /healthz is answered, and all else with 503",
         assign: |config, text| put(&mut config.http.max_connections, text.parse().ok()),
         show: |config| config.http.max_connections.to_string(),
+    },
+    Key {
+        path: "http.max_connections_per_source",
+        allowed: whole(1, 65_536, "connections"),
+        help: "The same from one IPv4 address or IPv6 network of 64 bits; more is needed where a proxy stands between",
+        assign: |config, text| {
+            put(
+                &mut config.http.max_connections_per_source,
+                text.parse().ok(),
+            )
+        },
+        show: |config| config.http.max_connections_per_source.to_string(),
     },
     Key {
         path: "http.hosts",

@@ -172,8 +172,10 @@ pub enum Auth {
 pub struct Http {
     /// The address of the dashboard; `None` serves none.
     pub listen: Option<SocketAddr>,
-    /// Connections served at once; further ones wait in the kernel's backlog.
+    /// Connections served at once; on further ones only `/healthz` is answered.
     pub max_connections: usize,
+    /// The same for one IP address.
+    pub max_connections_per_source: usize,
     /// Names that requests may call the server by, beside addresses and `localhost`.
     pub hosts: Vec<String>,
 }
@@ -435,6 +437,7 @@ impl Default for Http {
         Self {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 8080))),
             max_connections: 256,
+            max_connections_per_source: 25,
             hosts: Vec::new(),
         }
     }

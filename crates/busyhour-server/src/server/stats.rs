@@ -51,9 +51,9 @@ impl ServerStats {
 
     /// Those of them that all share: one that grows says that somebody may have
     /// been refused who did nothing unusual, so that the service is degraded.
-    pub fn limits_of_all(&self) -> [(&'static str, u64); 13] {
+    pub fn limits_of_all(&self) -> [(&'static str, u64); 14] {
         let (traffic, network) = (&self.traffic, &self.network);
-        let (iax2, streams) = (&self.iax2, &network.streams);
+        let (iax2, streams, http) = (&self.iax2, &network.streams, &self.http);
         [
             (
                 "a table (limits.devices, limits.watchers, limits.publications, limits.mailboxes)",
@@ -83,13 +83,14 @@ impl ServerStats {
                 "limits.handshakes",
                 streams.handshake_waits + streams.displaced_handshakes,
             ),
+            ("http.max_connections", http.refused_full),
         ]
     }
 
     /// Those of them that one source, account, device or connection reaches by
     /// itself: that is how the others are served, and no fault of the service.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 11] {
-        let (traffic, streams) = (&self.traffic, &self.network.streams);
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 14] {
+        let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
                 "a share (limits.source_percent, limits.account_percent)",
@@ -120,6 +121,15 @@ impl ServerStats {
             ),
             ("limits.connection_queue_kib", streams.closed_unread),
             ("limits.handshakes_per_source", streams.refused_handshakes),
+            ("http.max_connections_per_source", http.refused_source),
+            (
+                "the event streams and bodies over HTTP",
+                http.refused_events + http.refused_bodies,
+            ),
+            (
+                "the time of clients over HTTP",
+                http.late_bodies + http.closed_unread,
+            ),
         ]
     }
 }
@@ -133,6 +143,19 @@ pub struct HttpStats {
     pub forbidden: u64,
     /// For a host that is not served here (421).
     pub misdirected: u64,
+    /// Connections beyond `http.max_connections`, which are answered 503 but for
+    /// `/healthz`.
+    pub refused_full: u64,
+    /// The same beyond `http.max_connections_per_source`.
+    pub refused_source: u64,
+    /// Event streams beyond half of those numbers (503).
+    pub refused_events: u64,
+    /// Requests whose bodies would have taken too much memory (503).
+    pub refused_bodies: u64,
+    /// Requests whose bodies did not come in time (408).
+    pub late_bodies: u64,
+    /// Connections closed because their clients did not read the answers.
+    pub closed_unread: u64,
 }
 
 /// Datagrams in and out, and what became of those that were no request of ours.

@@ -89,6 +89,7 @@ impl Access {
             unauthorized: self.unauthorized.load(Ordering::Relaxed),
             forbidden: self.forbidden.load(Ordering::Relaxed),
             misdirected: self.misdirected.load(Ordering::Relaxed),
+            ..HttpStats::default()
         }
     }
 
@@ -385,6 +386,7 @@ mod tests {
             unauthorized,
             forbidden,
             misdirected,
+            ..
         } = access.stats();
         assert_eq!([unauthorized, forbidden, misdirected], [1; 3]);
     }

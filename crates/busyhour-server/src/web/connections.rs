@@ -1,17 +1,32 @@
-//! Connections: so many at a time, each with bounds on what a client may take.
+//! Connections: so many at a time, so many of each source, each with bounds on
+//! what a client may take.
+//!
+//! Those beyond get one answer: that of `/healthz`, or 503. So whoever watches over
+//! the server hears of it whatever others hold. Of these the oldest gives way, and
+//! each has little time.
 
-use axum::{Extension, Router};
+use super::{
+    load::{Excess, Load},
+    patient::Patient,
+    places::Place,
+};
+use axum::{
+    Extension, Router,
+    extract::Request,
+    http::{StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::JoinHandle,
+    task::{AbortHandle, JoinHandle},
     time,
 };
 
@@ -30,19 +45,21 @@ struct Acceptor {
     listener: TcpListener,
     routes: Router,
     living: Arc<GracefulShutdown>,
-    places: Arc<Semaphore>,
+    load: Arc<Load>,
+    /// Connections beyond those that there may be, the oldest first.
+    spare: VecDeque<AbortHandle>,
 }
 
 impl Connections {
-    /// Accepts only while fewer than `places_max` connections live; the others
-    /// wait in the kernel's backlog.
-    pub(super) fn start(listener: TcpListener, places_max: usize, routes: Router) -> Self {
+    /// Serves as many as `load` has places for, and some more a little.
+    pub(super) fn start(listener: TcpListener, load: Arc<Load>, routes: Router) -> Self {
         let living = Arc::new(GracefulShutdown::new());
         let acceptor = Acceptor {
             listener,
             routes,
             living: living.clone(),
-            places: Arc::new(Semaphore::new(places_max)),
+            load,
+            spare: VecDeque::new(),
         };
         Self {
             accepting: tokio::spawn(acceptor.run()),
@@ -63,29 +80,81 @@ impl Connections {
 }
 
 impl Acceptor {
-    async fn run(self) {
-        // The semaphore is never closed, so a permit always comes in the end.
-        while let Ok(place) = self.places.clone().acquire_owned().await {
+    async fn run(mut self) {
+        loop {
             match self.listener.accept().await {
-                Ok((stream, peer)) => self.serve(stream, Peer(peer), place),
+                Ok((stream, peer)) => self.admit(stream, Peer(peer)),
                 Err(error) => rest_after(&error).await,
             }
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: Peer, place: OwnedSemaphorePermit) {
+    fn admit(&mut self, stream: TcpStream, peer: Peer) {
+        match self.load.connections.take(peer.0.ip(), 1) {
+            Ok(place) => self.serve(stream, peer, place),
+            Err(why) => {
+                self.load.count(Excess::Connections(why));
+                self.serve_health(stream, peer);
+            }
+        }
+    }
+
+    fn serve(&self, stream: TcpStream, peer: Peer, place: Place) {
         let routes = self.routes.clone().layer(Extension(peer));
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIME_MAX)
-            .max_buf_size(HEADER_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+        let connection = builder().serve_connection(
+            TokioIo::new(self.patient(stream)),
+            TowerToHyperService::new(routes),
+        );
         let connection = self.living.watch(connection);
         tokio::spawn(async move {
             // What goes wrong with one connection is its client's affair.
             let _ = connection.await;
             drop(place);
         });
+    }
+
+    fn serve_health(&mut self, stream: TcpStream, peer: Peer) {
+        let routes = self.routes.clone().layer(Extension(peer));
+        let routes = routes.layer(middleware::from_fn(health_only));
+        let connection = builder().keep_alive(false).serve_connection(
+            TokioIo::new(self.patient(stream)),
+            TowerToHyperService::new(routes),
+        );
+        let task = tokio::spawn(async move {
+            let _ = time::timeout(SPARE_TIME_MAX, connection).await;
+        });
+        if self.spare.len() >= SPARE_MAX
+            && let Some(oldest) = self.spare.pop_front()
+        {
+            oldest.abort();
+        }
+        self.spare.push_back(task.abort_handle());
+    }
+
+    fn patient(&self, stream: TcpStream) -> Patient {
+        let load = self.load.clone();
+        Patient::new(stream, self.load.patience, move || {
+            load.count(Excess::Unread);
+        })
+    }
+}
+
+fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEADER_BYTES_MAX);
+    builder
+}
+
+async fn health_only(request: Request, next: Next) -> Response {
+    match request.uri().path() {
+        "/healthz" => next.run(request).await,
+        _ => {
+            let headers = [(header::RETRY_AFTER, "1")];
+            (StatusCode::SERVICE_UNAVAILABLE, headers, FULL).into_response()
+        }
     }
 }
 
@@ -106,12 +175,18 @@ const HEADER_TIME_MAX: Duration = Duration::from_secs(15);
 /// Of the head of a request; hyper answers a longer one with 431.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const REST: Duration = Duration::from_secs(1);
+const FULL: &str = "too many connections; close some, or raise http.max_connections \
+    or http.max_connections_per_source\n";
+/// Connections beyond those that there may be.
+const SPARE_MAX: usize = 16;
+/// For all that happens on one of them.
+const SPARE_TIME_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use axum::routing::get;
-    use tokio::sync::Notify;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     /// The second connection is served once the first has gone, not before.
     #[test]
@@ -125,18 +200,26 @@ mod tests {
     async fn hold_and_let_go() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Notify::new());
-        let tell = asked.clone();
-        let answer = move || async move { tell.notify_one() };
-        let connections = Connections::start(listener, 1, Router::new().route("/", get(answer)));
+        let answer = || async { "served" };
+        let routes = Router::new()
+            .route("/", get(answer))
+            .route("/healthz", get(answer));
+        let load = Arc::new(Load::new(1, 1, Duration::from_secs(60)));
+        let connections = Connections::start(listener, load, routes);
         let first = TcpStream::connect(address).await.unwrap();
-        let second = TcpStream::connect(address).await.unwrap();
-        second.writable().await.unwrap();
-        second.try_write(REQUEST).unwrap();
+        assert!(ask(address, "/").await.starts_with("HTTP/1.1 503 "));
+        assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 200 "));
         drop(first);
-        asked.notified().await;
+        while !ask(address, "/").await.starts_with("HTTP/1.1 200 ") {}
         connections.end(Duration::ZERO).await;
     }
 
-    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    async fn ask(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
 }

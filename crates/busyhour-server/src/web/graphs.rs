@@ -1,4 +1,4 @@
-use super::{Access, AccountDesk, Subject};
+use super::{Access, AccountDesk, Subject, load::Load};
 use crate::{
     graphite::{
         Answer, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry,
@@ -161,13 +161,14 @@ pub(super) struct Charted {
     pub(super) subject: Arc<dyn Subject>,
     pub(super) graphs: Arc<Graphs>,
     pub(super) access: Arc<Access>,
+    pub(super) load: Arc<Load>,
 }
 
 impl Subject for Charted {
     fn stats(&self) -> ServerStats {
         ServerStats {
             graphite: self.graphs.stats(),
-            http: self.access.stats(),
+            http: self.load.stats(self.access.stats()),
             ..self.subject.stats()
         }
     }

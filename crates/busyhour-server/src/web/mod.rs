@@ -19,14 +19,18 @@
 mod access;
 mod accounts;
 mod archives;
+mod bodies;
 mod connections;
 mod fate;
 mod graphite;
 mod graphs;
 mod health;
+mod load;
 mod metrics;
 mod page;
 mod paging;
+mod patient;
+mod places;
 mod routes;
 mod sampler;
 mod setting_desk;
@@ -44,6 +48,7 @@ pub use subject::Subject;
 use axum::middleware;
 use connections::Connections;
 use graphs::{Charted, Sampling};
+use load::Load;
 use sampler::Sampler;
 use std::{
     io,
@@ -69,6 +74,10 @@ pub struct WebOptions {
     pub address: SocketAddr,
     /// Connections at a time.
     pub connections_max: usize,
+    /// Connections at a time from one IPv4 address or IPv6 network of 64 bits.
+    pub connections_per_source_max: usize,
+    /// For a whole body, and for a client to go on reading what is written.
+    pub patience: Duration,
     /// Who may ask what.
     pub access: Arc<Access>,
 }
@@ -91,16 +100,23 @@ impl Web {
             .enable_all()
             .build()?;
         let (stop, stopped) = oneshot::channel();
+        let load = Arc::new(Load::new(
+            options.connections_max,
+            options.connections_per_source_max,
+            options.patience,
+        ));
         let subject: Arc<dyn Subject> = Arc::new(Charted {
             subject,
             graphs: graphs.clone(),
             access: options.access.clone(),
+            load: load.clone(),
         });
         let sampling = graphs.sample(subject.clone());
         let served = Served {
             subject,
             graphs,
-            options,
+            access: options.access,
+            load,
         };
         let thread = std::thread::Builder::new()
             .name(THREAD.into())
@@ -134,7 +150,8 @@ impl Drop for Web {
 struct Served {
     subject: Arc<dyn Subject>,
     graphs: Arc<Graphs>,
-    options: WebOptions,
+    access: Arc<Access>,
+    load: Arc<Load>,
 }
 
 async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver<()>) {
@@ -145,20 +162,23 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
     let Served {
         subject,
         graphs,
-        options,
+        access,
+        load,
     } = served;
     let (sampler, sampling) = Sampler::start(subject.clone());
     let desk = subject
         .desk()
         .map(setting_routes::router)
         .unwrap_or_default();
-    let routes = routes::router(subject.clone(), sampler)
+    let routes = routes::router(subject.clone(), sampler, load.clone())
         .merge(accounts::router(subject))
         .merge(graphite::router(graphs))
         .merge(desk);
-    let guard = middleware::from_fn_with_state(options.access, access::guard);
-    let routes = routes.layer(guard);
-    let connections = Connections::start(listener, options.connections_max, routes);
+    // Who may not ask need not be listened to.
+    let gather = middleware::from_fn_with_state(load.clone(), bodies::gather);
+    let guard = middleware::from_fn_with_state(access, access::guard);
+    let routes = routes.layer(gather).layer(guard);
+    let connections = Connections::start(listener, load, routes);
     // Either a stop was asked for or the owner is gone; both mean the same.
     let _ = stopped.await;
     sampling.abort();

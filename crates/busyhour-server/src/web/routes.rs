@@ -1,9 +1,13 @@
 use super::{
-    Subject, health, metrics, page,
+    Subject, bodies,
+    connections::Peer,
+    health,
+    load::{Excess, Load},
+    metrics, page,
     sampler::{Feed, Sample, Sampler},
 };
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::{Query, State},
     http::{HeaderMap, StatusCode, header},
     response::{
@@ -53,10 +57,11 @@ pub struct BindingView {
 struct Shared {
     subject: Arc<dyn Subject>,
     sampler: Arc<Sampler>,
+    load: Arc<Load>,
 }
 
 /// All routes.
-pub(super) fn router(subject: Arc<dyn Subject>, sampler: Arc<Sampler>) -> Router {
+pub(super) fn router(subject: Arc<dyn Subject>, sampler: Arc<Sampler>, load: Arc<Load>) -> Router {
     Router::new()
         .route("/", get(dashboard))
         .route("/api/stats", get(stats))
@@ -64,7 +69,11 @@ pub(super) fn router(subject: Arc<dyn Subject>, sampler: Arc<Sampler>) -> Router
         .route("/api/bindings", get(bindings))
         .route("/metrics", get(prometheus))
         .route("/healthz", get(healthz))
-        .with_state(Shared { subject, sampler })
+        .with_state(Shared {
+            subject,
+            sampler,
+            load,
+        })
 }
 
 async fn dashboard() -> impl IntoResponse {
@@ -82,11 +91,20 @@ async fn stats(State(shared): State<Shared>) -> impl IntoResponse {
 
 async fn events(
     State(shared): State<Shared>,
+    Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+) -> Response {
+    let Ok(place) = shared.load.events.take(peer.ip(), 1) else {
+        return bodies::refuse(&shared.load, Excess::Events);
+    };
     let feed = shared.sampler.feed(last_seen(&headers));
-    let events = samples(feed).map(|sample| Ok(event(&sample)));
-    Sse::new(events).keep_alive(KeepAlive::default())
+    let events = samples(feed).map(move |sample| {
+        // Taken for as long as the stream lives.
+        let _taken = &place;
+        Ok::<_, Infallible>(event(&sample))
+    });
+    let events = Sse::new(events).keep_alive(KeepAlive::default());
+    events.into_response()
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,9 @@ mod support;
 
 mod bystander;
 mod devices;
+mod http;
 mod logins;
 mod phone;
 mod queue;
+mod streams;
 mod subscriptions;

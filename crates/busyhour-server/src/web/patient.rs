@@ -1,0 +1,126 @@
+//! A connection whose client has so much time to read what is written.
+
+use std::{
+    future::Future,
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep, sleep_until},
+};
+
+/// Fails with [`io::ErrorKind::TimedOut`] once writing has waited for too long.
+///
+/// The time that it waits is taken from an account, and each 4 KiB written pay a
+/// second back, up to what there was at first. So a client that reads nothing
+/// ends after that time, one that reads a byte now and then a little later, and
+/// one that is merely slow never.
+pub(super) struct Patient {
+    stream: TcpStream,
+    patience: Duration,
+    left: Duration,
+    waits_since: Option<Instant>,
+    alarm: Option<Pin<Box<Sleep>>>,
+    /// Called when the time is over.
+    gives_up: Box<dyn Fn() + Send>,
+}
+
+impl Patient {
+    pub(super) fn new(
+        stream: TcpStream,
+        patience: Duration,
+        gives_up: impl Fn() + Send + 'static,
+    ) -> Self {
+        Self {
+            stream,
+            patience,
+            left: patience,
+            waits_since: None,
+            alarm: None,
+            gives_up: Box::new(gives_up),
+        }
+    }
+
+    fn wrote(&mut self, count: usize) {
+        if let Some(since) = self.waits_since.take() {
+            let paid = Duration::from_millis(count as u64 * 1000 / BYTES_PER_SECOND);
+            let left = self.left.saturating_sub(since.elapsed());
+            self.left = (left + paid).min(self.patience);
+            self.alarm = None;
+        }
+    }
+
+    fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let since = *self.waits_since.get_or_insert_with(Instant::now);
+        let until = since + self.left;
+        let alarm = self
+            .alarm
+            .get_or_insert_with(|| Box::pin(sleep_until(until)));
+        ready!(alarm.as_mut().poll(context));
+        (self.gives_up)();
+        Poll::Ready(io::ErrorKind::TimedOut.into())
+    }
+
+    fn written(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(Ok(count)) => {
+                self.wrote(count);
+                Poll::Ready(Ok(count))
+            }
+            Poll::Ready(error) => Poll::Ready(error),
+            Poll::Pending => self.poll_patience(context).map(Err),
+        }
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, room)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.written(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+const BYTES_PER_SECOND: u64 = 4096;

@@ -1,0 +1,121 @@
+//! So much of something for all, and so much of it for each source.
+
+use crate::registrar::source_of;
+use foldhash::fast::RandomState;
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// What there is, and who has taken how much of it.
+pub(super) struct Places {
+    all_max: usize,
+    per_source_max: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    /// Sources that have something; seeded, since sources choose themselves.
+    by_source: HashMap<IpAddr, usize, RandomState>,
+}
+
+/// What one has taken, given back when it is dropped.
+pub(super) struct Place {
+    places: Arc<Places>,
+    source: IpAddr,
+    amount: usize,
+}
+
+/// Why there is no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// All is taken.
+    Full,
+    /// The source has its share.
+    Source,
+}
+
+impl Places {
+    pub(super) fn new(all_max: usize, per_source_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            all_max,
+            per_source_max,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// Takes so much for a source.
+    ///
+    /// # Errors
+    ///
+    /// When there is not so much, for all or for the source.
+    pub(super) fn take(self: &Arc<Self>, source: IpAddr, amount: usize) -> Result<Place, NoPlace> {
+        let mut place = Place {
+            places: self.clone(),
+            source: source_of(source),
+            amount: 0,
+        };
+        place.grow(amount).map(|()| place)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Takes more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Places::take`]; nothing more is taken then.
+    pub(super) fn grow(&mut self, amount: usize) -> Result<(), NoPlace> {
+        let mut taken = self.places.taken();
+        let of_source = taken.by_source.get(&self.source).copied().unwrap_or(0);
+        if taken.all + amount > self.places.all_max {
+            return Err(NoPlace::Full);
+        }
+        if of_source + amount > self.places.per_source_max {
+            return Err(NoPlace::Source);
+        }
+        taken.all += amount;
+        taken.by_source.insert(self.source, of_source + amount);
+        self.amount += amount;
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        taken.all -= self.amount;
+        if let Some(of_source) = taken.by_source.get_mut(&self.source) {
+            *of_source -= self.amount;
+            if *of_source == 0 {
+                taken.by_source.remove(&self.source);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_has_its_share_and_all_have_the_whole_and_nothing_is_kept() {
+        let places = Places::new(3, 2);
+        let (one, two) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let mut first = places.take(one, 1).ok().unwrap();
+        first.grow(1).unwrap();
+        assert_eq!(first.grow(1), Err(NoPlace::Source));
+        let second = places.take(two, 1).ok().unwrap();
+        assert_eq!(places.take(two, 1).err(), Some(NoPlace::Full));
+        drop((first, second));
+        assert_eq!(places.take(two, 2).err(), None);
+        assert_eq!((places.taken().all, places.taken().by_source.len()), (0, 0));
+    }
+}

@@ -1,0 +1,106 @@
+//! HTTP: connections, bodies that do not come, answers that nobody reads, streams
+//! of events.
+
+use crate::{
+    bystander,
+    phone::ACCOUNTS,
+    support::{Place, ServerProcess, wait_until},
+};
+use socket2::{Domain, Socket, Type};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+#[test]
+fn unfinished_bodies_take_no_places_from_others_and_none_from_healthz() {
+    let place = Place::new();
+    let server = place.server(ACCOUNTS);
+    let held: Vec<_> = (0..256).map(|_| opened(&server, 2, UNFINISHED)).collect();
+    assert!(ask(&server, 2, "/healthz").starts_with("HTTP/1.1 200 "));
+    let stats = ask(&server, 3, "/api/stats");
+    assert!(stats.starts_with("HTTP/1.1 200 "), "{stats}");
+    server.wait_for("/http/refused_source", |refused| refused > 200);
+    server.wait_for_log("http.max_connections_per_source");
+    bystander::is_served(&server, 4, "user1");
+    // The places come back.
+    wait_until(
+        || ask(&server, 2, "/api/stats").starts_with("HTTP/1.1 200 "),
+        || server.log(),
+    );
+    assert!(server.stat("/http/late_bodies") > 0);
+    drop(held);
+}
+
+#[test]
+fn all_places_taken_leave_healthz_reachable() {
+    let place = Place::new();
+    let configuration = format!(
+        "{ACCOUNTS}[http]\nmax_connections = 20\n\
+        max_connections_per_source = 10\n"
+    );
+    let server = place.server(&configuration);
+    let held: Vec<_> = (0..200)
+        .map(|number| opened(&server, 2 + number % 5, UNFINISHED))
+        .collect();
+    assert!(ask(&server, 9, "/healthz").starts_with("HTTP/1.1 200 "));
+    assert!(ask(&server, 9, "/api/stats").starts_with("HTTP/1.1 503 "));
+    bystander::is_served(&server, 10, "user1");
+    drop(held);
+}
+
+#[test]
+fn one_source_has_so_many_streams_of_events_and_no_more() {
+    let place = Place::new();
+    let server = place.server(ACCOUNTS);
+    let streams: Vec<_> = (0..20)
+        .map(|_| opened(&server, 2, "GET /api/events HTTP/1.1\r\n\r\n"))
+        .collect();
+    server.wait_for("/http/refused_events", |refused| refused == 7);
+    assert!(ask(&server, 2, "/api/stats").starts_with("HTTP/1.1 200 "));
+    bystander::is_served(&server, 4, "user1");
+    drop(streams);
+}
+
+#[test]
+fn whoever_reads_no_answers_is_closed() {
+    let place = Place::new();
+    let server = place.server(ACCOUNTS);
+    let mut stream = opened(&server, 2, "");
+    stream
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .expect("a time");
+    let requests = "GET /api/stats HTTP/1.1\r\n\r\n".repeat(1000);
+    while stream.write_all(requests.as_bytes()).is_ok() {}
+    bystander::is_served(&server, 4, "user1");
+    server.wait_for("/http/closed_unread", |closed| closed == 1);
+}
+
+/// A connection from 127.0.0.`host` on which this was sent.
+fn opened(server: &ServerProcess, host: u8, request: &str) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let address = SocketAddr::from(([127, 0, 0, host], 0));
+    socket
+        .bind(&address.into())
+        .expect("an address of the loopback");
+    socket.connect(&server.http.into()).expect("a server");
+    let mut stream = TcpStream::from(socket);
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .expect("a time");
+    // It may be closed already.
+    let _ = stream.write_all(request.as_bytes());
+    stream
+}
+
+fn ask(server: &ServerProcess, host: u8, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n");
+    let mut answer = Vec::new();
+    // What came before an end counts.
+    let _ = opened(server, host, &request).read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+const UNFINISHED: &str = "POST /render HTTP/1.1\r\nContent-Length: 1000\r\n\
+    Content-Type: application/x-www-form-urlencoded\r\n\r\ntarget=";

@@ -1,0 +1,103 @@
+//! Connections of SIP: their memory, their number, and answers that nobody reads.
+
+use crate::{
+    bystander,
+    phone::ACCOUNTS,
+    support::{Place, ServerProcess},
+};
+use socket2::{Domain, Socket, Type};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+#[test]
+fn announced_bodies_take_no_memory_and_those_that_come_only_a_share() {
+    let place = Place::new();
+    let server = place.server(&format!("{ACCOUNTS}[limits]\n{MEMORY}"));
+    let announcing: Vec<_> = (0..200)
+        .map(|number| opened(&server, 2 + number % 2, &incomplete(4400)))
+        .collect();
+    server.wait_for("/network/streams/received_bytes", |bytes| bytes >= 880_000);
+    assert_eq!(server.stat("/network/streams/closed_no_buffer"), 0);
+    bystander::is_served(&server, 4, "user1");
+    drop(announcing);
+    let bringing: Vec<_> = (0..60)
+        .map(|_| opened(&server, 5, &incomplete(60_000)))
+        .collect();
+    server.wait_for("/network/streams/closed_source_memory", |closed| closed > 0);
+    server.wait_for_log("limits.connection_memory_per_source_kib");
+    is_answered(&server, 6);
+    bystander::is_served(&server, 4, "user2");
+    drop(bringing);
+}
+
+#[test]
+fn one_source_has_so_many_connections_and_its_oldest_give_way() {
+    let place = Place::new();
+    let limits = "[limits]\nconnections = 100\nconnections_per_source = 10\n";
+    let server = place.server(&format!("{ACCOUNTS}{limits}"));
+    let held: Vec<_> = (0..50).map(|_| opened(&server, 2, "")).collect();
+    server.wait_for("/network/streams/displaced_source", |count| count == 40);
+    is_answered(&server, 2);
+    is_answered(&server, 3);
+    bystander::is_served(&server, 4, "user1");
+    drop(held);
+}
+
+#[test]
+fn whoever_reads_no_answers_is_closed() {
+    let place = Place::new();
+    let server = place.server(ACCOUNTS);
+    let mut greedy = opened(&server, 2, "");
+    greedy
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .expect("a time");
+    let requests = options().repeat(1000);
+    while greedy.write_all(requests.as_bytes()).is_ok() {}
+    server.wait_for("/network/streams/closed_unread", |closed| closed > 0);
+    is_answered(&server, 3);
+    bystander::is_served(&server, 4, "user1");
+}
+
+/// One at 127.0.0.`host` connects, asks and hears.
+fn is_answered(server: &ServerProcess, host: u8) {
+    let mut stream = opened(server, host, &options());
+    let mut begin = [0; 11];
+    stream.read_exact(&mut begin).expect("an answer");
+    assert_eq!(&begin, b"SIP/2.0 200");
+}
+
+fn opened(server: &ServerProcess, host: u8, message: &str) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let address = SocketAddr::from(([127, 0, 0, host], 0));
+    socket
+        .bind(&address.into())
+        .expect("an address of the loopback");
+    socket.connect(&server.tcp.into()).expect("a server");
+    let mut stream = TcpStream::from(socket);
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .expect("a time");
+    // It may be closed already.
+    let _ = stream.write_all(message.as_bytes());
+    stream
+}
+
+fn options() -> String {
+    "OPTIONS sip:example.com SIP/2.0\r\n\
+     Via: SIP/2.0/TCP 127.0.0.2;branch=z9hG4bK1\r\n\
+     From: <sip:a@example.com>;tag=1\r\nTo: <sip:example.com>\r\n\
+     Call-ID: 1\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+        .to_owned()
+}
+
+/// A message that announces 64,000 bytes of body, up to this length.
+fn incomplete(len: usize) -> String {
+    let head = options().replace("Content-Length: 0", "Content-Length: 64000");
+    let body = "x".repeat(len - head.len());
+    head + &body
+}
+
+const MEMORY: &str = "connection_memory_mib = 8\nconnection_memory_per_source_kib = 2048\n";
