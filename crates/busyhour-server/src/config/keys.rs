@@ -116,12 +116,8 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "sip.idle_seconds",
-        allowed: Allowed::Whole {
-            // Longer than the time between the keep-alives that we ask for.
-            min: 180,
-            max: 604_800,
-            unit: "seconds",
-        },
+        // Longer than the time between the keep-alives that we ask for.
+        allowed: whole(180, 604_800, "seconds"),
         help: "How long a connection may bring nothing before it is closed",
         assign: |config, text| put(&mut config.sip.idle_seconds, text.parse().ok()),
         show: |config| config.sip.idle_seconds.to_string(),

@@ -32,8 +32,8 @@ use crate::{
     iax2::{CallId, Verdict},
     proto::sip::Message,
     registrar::{
-        Binding, BindingChange, BindingId, Bindings, Contact, Flow, Lease, Moment, Refusal,
-        Registration, Restored, Tally, Update, write_answer,
+        Binding, BindingChange, Bindings, Flow, Moment, Refusal, Registration, Tally, Update,
+        write_answer,
     },
     store::{Change, CommitError},
     watch::{DeviceState, MessageSummary, Publications, Published, RegistrationState},
@@ -171,23 +171,6 @@ impl Device {
             core.backlog.leave();
         }
         is_pushed
-    }
-
-    /// Takes a stored binding back, before the server serves; `false` when it is over.
-    pub(super) fn restore(
-        self: &Arc<Self>,
-        id: BindingId,
-        contact: Contact,
-        lease: Lease,
-        at: Moment,
-    ) -> Restored {
-        let mut state = self.lock();
-        let before = state.bindings.clone();
-        let restored = state.bindings.restore(id, contact, lease, at);
-        if let Some(core) = self.core.upgrade() {
-            self.follow_flows(&core, &before, &state.bindings);
-        }
-        restored
     }
 
     /// After a restart, or when a deadline has come.

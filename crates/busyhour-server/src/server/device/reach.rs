@@ -7,12 +7,29 @@
 
 use super::{Device, Draft, State};
 use crate::{
-    registrar::{Binding, Bindings, Contact, Flow},
+    registrar::{Binding, BindingId, Bindings, Contact, Flow, Lease, Moment, Restored},
     server::core::Core,
 };
 use std::sync::Arc;
 
 impl Device {
+    /// Takes a stored binding back, before the server serves; `false` when it is over.
+    pub(in crate::server) fn restore(
+        self: &Arc<Self>,
+        id: BindingId,
+        contact: Contact,
+        lease: Lease,
+        at: Moment,
+    ) -> Restored {
+        let mut state = self.lock();
+        let before = state.bindings.clone();
+        let restored = state.bindings.restore(id, contact, lease, at);
+        if let Some(core) = self.core.upgrade() {
+            self.follow_flows(&core, &before, &state.bindings);
+        }
+        restored
+    }
+
     /// What came over a flow can be reached from now on, or no longer.
     pub(in crate::server) fn reach(&self, core: &Core, flow: Flow, is_reachable: bool) {
         let mut state = self.lock();
