@@ -116,6 +116,7 @@ mod tests {
         assert_eq!(places.take(two, 1).err(), Some(NoPlace::Full));
         drop((first, second));
         assert_eq!(places.take(two, 2).err(), None);
-        assert_eq!((places.taken().all, places.taken().by_source.len()), (0, 0));
+        let taken = places.taken();
+        assert_eq!((taken.all, taken.by_source.len()), (0, 0));
     }
 }
