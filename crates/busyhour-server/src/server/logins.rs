@@ -3,14 +3,15 @@
 //! Counted is by source and user name together: one broken phone behind an
 //! address does not lock out the others there, and who knows a user's name
 //! locks that user out nowhere else. An IPv6 network of 64 bits is one source.
-//! The table has an end, and a source has its share of it; what does not fit is
-//! counted, and merely not slowed down.
+//! The table has an end, and a source has its share of it. Who has its share makes
+//! room by what it did the longest ago; what does not fit is counted, and merely not
+//! slowed down.
 
-use super::shares::{Holder, Shares};
+use super::shares::{Excess, Holder, Shares};
 use crate::registrar::source_of;
 use busyhour::clock::Instant;
 use foldhash::quality::FixedState;
-use hashbrown::{HashTable, hash_table::Entry};
+use hashbrown::HashTable;
 use std::{
     hash::BuildHasher,
     net::IpAddr,
@@ -73,27 +74,41 @@ impl Logins {
     pub(super) fn failed(&self, source: IpAddr, holder: Holder, username: &str, now: Instant) {
         let hash = self.hash(source, username);
         let mut shard = self.shard(hash);
-        shard.make_room(now, &self.shares);
-        let is_full = shard.is_full();
-        match shard.table.entry(
-            hash,
-            |failures| failures.hash == hash,
-            |failures| failures.hash,
-        ) {
-            Entry::Occupied(mut entry) => entry.get_mut().add(now),
-            Entry::Vacant(_) if is_full || self.shares.take(holder, 1).is_err() => {
-                self.overflowed.fetch_add(1, Ordering::Relaxed);
-            }
-            Entry::Vacant(entry) => {
-                let (count, last_at) = (1, now);
-                entry.insert(Failures {
-                    hash,
-                    holder,
-                    count,
-                    last_at,
-                });
-            }
+        if let Some(failures) = shard.table.find_mut(hash, |failures| failures.hash == hash) {
+            return failures.add(now);
         }
+        if self.find_place(&mut shard, holder, now) {
+            let failures = Failures {
+                hash,
+                holder,
+                count: 1,
+                last_at: now,
+            };
+            (shard.table).insert_unique(hash, failures, |failures| failures.hash);
+        }
+    }
+
+    /// Takes a place in a shard for `holder`. Whoever has its share takes that of its
+    /// own oldest failure; a shard has an end, and so has the look for it.
+    fn find_place(&self, shard: &mut Shard, holder: Holder, now: Instant) -> bool {
+        if shard.is_full() {
+            shard.sweep(now, &self.shares);
+        }
+        let mut taken = match shard.is_full() {
+            true => Err(Excess::Whole),
+            false => self.shares.take(holder, 1),
+        };
+        if taken == Err(Excess::Share) && shard.sweep(now, &self.shares) {
+            taken = self.shares.take(holder, 1);
+        }
+        if taken.is_err() {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+        }
+        if taken == Err(Excess::Share) && shard.drop_oldest(holder) {
+            self.shares.give_back(holder, 1);
+            taken = self.shares.take(holder, 1);
+        }
+        taken.is_ok()
     }
 
     /// It gave the right one.
@@ -118,7 +133,7 @@ impl Logins {
         lengths.sum()
     }
 
-    /// Failures that found no room.
+    /// Failures that found no room, or took that of an older one of their source.
     pub(super) fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)
     }
@@ -138,16 +153,30 @@ impl Shard {
         self.table.len() >= SHARD_LEN_MAX
     }
 
-    /// Forgets the old ones where there is no room. Who comes while nobody is
-    /// old must not pay for a look at all each time.
-    fn make_room(&mut self, now: Instant, shares: &Shares) {
+    /// Forgets the old ones; `false` when it is not yet time. Who comes while nobody
+    /// is old must not pay for a look at all each time.
+    fn sweep(&mut self, now: Instant, shares: &Shares) -> bool {
         let is_due = self.swept_at.is_none_or(|at| now >= at + SWEEP_PERIOD);
-        if self.is_full() && is_due {
+        if is_due {
             self.table
                 .extract_if(|failures| failures.is_old(now))
                 .for_each(|failures| shares.give_back(failures.holder, 1));
             self.swept_at = Some(now);
         }
+        is_due
+    }
+
+    /// Forgets the failure of `holder` that is the longest ago; `false` when it has
+    /// none here.
+    fn drop_oldest(&mut self, holder: Holder) -> bool {
+        let own = self.table.iter().filter(|one| one.holder == holder);
+        let oldest = own.min_by_key(|one| one.last_at).map(|one| one.hash);
+        let entry = oldest.map(|hash| self.table.find_entry(hash, |one| one.hash == hash));
+        let Some(Ok(entry)) = entry else {
+            return false;
+        };
+        entry.remove();
+        true
     }
 }
 
@@ -301,5 +330,20 @@ mod tests {
         let other = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
         (0..5).for_each(|_| fail(&logins, other, "alice", at(1)));
         assert!(logins.is_paused(other, "alice", at(1)));
+    }
+
+    #[test]
+    fn one_source_that_has_its_share_is_still_slowed_down() {
+        let logins = logins(10);
+        for number in 0..20_000 {
+            fail(&logins, SOURCE, &number.to_string(), at(1));
+        }
+        (0..5).for_each(|_| fail(&logins, SOURCE, "alice", at(2)));
+        assert!(logins.is_paused(SOURCE, "alice", at(2)));
+        assert_eq!(logins.len(), CAPACITY as u64 / 10);
+        let before = logins.overflowed();
+        fail(&logins, SOURCE, "late", at(303));
+        assert_eq!(logins.overflowed(), before, "the old ones are forgotten");
+        assert!(logins.len() < CAPACITY as u64 / 10);
     }
 }
