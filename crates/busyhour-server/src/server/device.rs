@@ -181,6 +181,14 @@ impl Device {
         }
     }
 
+    /// Takes a device out of the table that was made for a request which found no
+    /// room on its lane.
+    pub(super) fn leave_if_idle(self: &Arc<Self>, core: &Arc<Core>) {
+        if self.queued_len() == 0 && !self.is_known.load(Ordering::Relaxed) {
+            self.ring(core);
+        }
+    }
+
     /// Has the bus hold the device's state while `subscribe` subscribes to it,
     /// and from then on; `None` when the device has left the table.
     ///
@@ -478,6 +486,8 @@ impl Device {
         core.count_accepted(draft.tally, job.arrived_at());
         self.publish_registration(core, state, draft.is_visible);
         if let Some(flow) = lost {
+            // Nobody tells of its end any more, and what cannot be reached leaves no flow.
+            core.flows().leave(flow, self);
             self.set_reachable(core, state, flow, false);
         }
     }

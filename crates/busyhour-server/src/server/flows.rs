@@ -89,6 +89,12 @@ impl Flows {
         }
     }
 
+    /// Flows over which devices are reached.
+    pub(super) fn len(&self) -> u64 {
+        let lens = self.shards.iter().map(|s| lock(s).table.len() as u64);
+        lens.sum()
+    }
+
     /// Something came over a flow; whether it was down.
     fn heard(&self, flow: &Flow, now: Instant) -> bool {
         let mut shard = self.shard(self.hasher.hash_one(flow));

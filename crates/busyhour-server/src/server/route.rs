@@ -83,25 +83,34 @@ impl Core {
             return Ok(());
         }
         let holder = self.holder(request.flow, Some(user_of(aor)));
+        // Begun first: a device that was made for nothing would stay for ever.
+        let Some(arrival) = self.begin(request, holder)? else {
+            return Ok(());
+        };
         let device = self.devices().open(aor, holder, self);
         let device = device.map_err(|excess| self.no_room(excess))?;
-        if let Some(arrival) = self.begin(request, holder)? {
-            self.push_to_device(&device, job(arrival));
-        }
+        self.push_to_device(&device, job(arrival));
         Ok(())
     }
 
     /// Has a device tell what is registered; `false` when there is no room.
     pub(super) fn show_registration(self: &Arc<Self>, aor: &str) -> bool {
         self.is_listened.store(true, Ordering::Release);
-        let device = self.devices().open(aor, Holder::NOBODY, self);
-        device.is_ok_and(|device| device.push_show(self))
+        let Ok(device) = self.devices().open(aor, Holder::NOBODY, self) else {
+            return false;
+        };
+        let is_pushed = device.push_show(self);
+        if !is_pushed {
+            device.leave_if_idle(self);
+        }
+        is_pushed
     }
 
     /// Gives a registration to its device, if that has room.
     pub(super) fn push_to_device(self: &Arc<Self>, device: &Arc<Device>, job: Job) {
         if self.is_flooded(device.queued_len()) || self.devices().is_crowded(device.hash()) {
-            return self.drop_job(&job);
+            self.drop_job(&job);
+            return device.leave_if_idle(self);
         }
         let id = job.id();
         // It takes no more only when the server ends, and the connections with it.

@@ -242,6 +242,9 @@ pub struct RegistrarStats {
     pub logins_paused: u64,
     /// Bindings read back at the start.
     pub restored: u64,
+    /// Flows over which devices are reached: connections, and with probes the
+    /// addresses that are asked.
+    pub flow_count: u64,
     /// Times when contacts of a device could no longer be reached.
     pub unreachable: u64,
     /// Times when a silent device was asked whether it is there.
@@ -434,6 +437,7 @@ impl Core {
             removed: counters.removed.get(),
             expired: counters.expired.get(),
             restored: counters.restored.get(),
+            flow_count: self.flows().len(),
             unreachable: counters.unreachable.get(),
             probed: counters.probed.get(),
             probes_answered: counters.probes_answered.get(),

@@ -86,7 +86,8 @@ impl Device {
 }
 
 /// The flows that contacts depend on: connections that live, and the addresses of
-/// those who are asked.
+/// those who are asked. Nothing ever comes over a flow whose local address is
+/// unspecified, as older versions have stored them, so none depends on that.
 fn flows(bindings: &Bindings, is_probing: bool) -> impl Iterator<Item = Flow> + '_ {
     let depends = move |binding: &&Binding| {
         let contact = &binding.contact;
@@ -96,5 +97,6 @@ fn flows(bindings: &Bindings, is_probing: bool) -> impl Iterator<Item = Flow> + 
         };
         matters && contact.depends_on_flow()
     };
-    bindings.all().filter(depends).map(|b| b.contact.flow())
+    let flows = bindings.all().filter(depends).map(|b| b.contact.flow());
+    flows.filter(|flow| !flow.local.ip().is_unspecified())
 }

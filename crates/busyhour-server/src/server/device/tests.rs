@@ -1,5 +1,7 @@
 use super::*;
+use crate::server::transactions::Begun;
 use busyhour::{bus::Delivery, runtime::Runtime};
+use std::net::SocketAddr;
 
 #[test]
 fn many_who_begin_to_watch_a_registration_fill_no_lane() {
@@ -49,4 +51,52 @@ fn one_that_left_a_full_table_is_shown_as_having_no_contacts() {
     device.show();
     runtime.simulation().expect("virtual").run_until_idle();
     assert_eq!(*told.lock().unwrap(), [RegistrationState::none(&alice)]);
+}
+
+#[test]
+fn a_device_that_was_made_for_a_request_without_a_place_leaves_the_table() {
+    let runtime = Runtime::simulated(1);
+    let core = Core::simulated(&runtime, 10);
+    let open = || {
+        core.devices()
+            .open("sip:alice@example.com", Holder::NOBODY, &core)
+            .expect("room")
+    };
+    let device = open();
+    assert!(device.push_show(&core));
+    device.leave_if_idle(&core);
+    assert_eq!(core.devices().len(), 0);
+    runtime.simulation().expect("virtual").run_until_idle();
+    assert_eq!(core.devices().len(), 0);
+}
+
+#[test]
+fn a_long_registration_beyond_its_share_leaves_no_device() {
+    let runtime = Runtime::simulated(1);
+    let core = Core::simulated(&runtime, 10);
+    let pad = "x".repeat(3000);
+    let text = format!(
+        "REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bK1\r\n\
+         From: <sip:alice@example.com>;tag=1\r\nTo: <sip:alice@example.com>\r\n\
+         Call-ID: 1\r\nCSeq: 1 REGISTER\r\nContact: <sip:alice@192.0.2.7>\r\n\
+         User-Agent: {pad}\r\nContent-Length: 0\r\n\r\n"
+    );
+    let message = Message::parse(text.as_bytes()).expect("sound");
+    let address = |port| SocketAddr::from(([192, 0, 2, 7], port));
+    let flow = Flow::udp(address(5060), address(5060));
+    let holder = core.holder(flow, Some("alice"));
+    // Others of the source use up what it may have.
+    let begin = |port| {
+        let key = core.transactions().key(&message, address(port));
+        core.transactions()
+            .begin(key, core.now(), holder, text.len())
+    };
+    let begun = (6000..).map(begin).find(|begun| *begun != Begun::New);
+    assert!(matches!(begun, Some(Begun::Refused(_))), "{begun:?}");
+
+    let datagram = runtime.buffers().copy_from(text.as_bytes()).expect("room");
+    core.receive(flow, &datagram);
+    runtime.simulation().expect("virtual").run_until_idle();
+    assert!(core.stats().traffic.refused_share > 0);
+    assert_eq!(core.devices().len(), 0);
 }
