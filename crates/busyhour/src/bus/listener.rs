@@ -477,7 +477,7 @@ impl<E: Event> Listener<E> {
             Offer::DroppedOldest(old) => {
                 books.delivered();
                 books.lost();
-                books.tally.drop_later(old);
+                books.tally.drop_later([old]);
             }
             Offer::Refused => books.lost(),
             Offer::FellBehind { wake } => {

@@ -78,7 +78,7 @@ pub(super) enum Offer<E: Event> {
     /// It replaced this older item of its key.
     Conflated(Item<E>),
     /// It was queued, and the oldest one was lost for it.
-    DroppedOldest(Option<Item<E>>),
+    DroppedOldest(Item<E>),
     /// It is lost.
     Refused,
     /// It is lost, and the shard has to be fetched from the cache.
@@ -303,14 +303,23 @@ impl<E: Event> Mailbox<E> {
             let wake = !mem::replace(&mut state.scheduled, true);
             return Offer::FellBehind { wake };
         }
-        self.count_lost();
-        state.lost += 1;
         if self.overflow != Overflow::DropOldest {
+            self.count_unheard(state);
             return Offer::Refused;
         }
-        let oldest = state.queue.pop_oldest();
+        // Where the running turn has everything in hand, nothing is dropped.
+        let Some(oldest) = state.queue.pop_oldest() else {
+            return self.queue(state, hash, (item, origin));
+        };
+        self.count_unheard(state);
         state.queue.push(hash, item, origin);
         Offer::DroppedOldest(oldest)
+    }
+
+    /// Counts a loss that the subscriber is told of.
+    fn count_unheard(&self, state: &mut State<E>) {
+        self.count_lost();
+        state.lost += 1;
     }
 
     /// Counts a loss: of an item that was offered here, or of one that was
