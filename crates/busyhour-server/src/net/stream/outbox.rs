@@ -45,13 +45,17 @@ impl Outbox {
         source: Arc<AtomicUsize>,
         all: Arc<AtomicUsize>,
     ) -> Self {
+        // One connection may have its queue, however much that is.
+        let source_max = policy
+            .outboxes_per_source_bytes_max
+            .max(policy.outbox_bytes_max);
         Self {
             waiting: VecDeque::new(),
             gone: 0,
             cost_bytes: 0,
             cost_bytes_max: policy.outbox_bytes_max,
             source,
-            source_max: policy.outboxes_per_source_bytes_max,
+            source_max,
             all,
             all_max: policy.all_outboxes_bytes_max,
         }
@@ -240,6 +244,22 @@ mod tests {
         }
         drop((one, two));
         assert_eq!(source.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_longer_queue_of_one_connection_can_be_used() {
+        let buffers = BufferPool::builder().build().unwrap();
+        let message = buffers.copy_from(&[0; 60_000]).unwrap();
+        for mebibytes in [12, 64] {
+            let policy = StreamPolicy {
+                outbox_bytes_max: mebibytes << 20,
+                ..StreamPolicy::default()
+            };
+            let mut outbox = Outbox::new(&policy, Arc::default(), Arc::default());
+            let room = (mebibytes << 20) / cost_bytes(&message);
+            let taken = (0..2 * room).take_while(|_| outbox.push(message.clone(), Room::Whole));
+            assert_eq!(taken.count(), room);
+        }
     }
 
     #[test]

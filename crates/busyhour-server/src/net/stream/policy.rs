@@ -32,7 +32,8 @@ pub struct StreamPolicy {
     pub outbox_bytes_max: usize,
     /// The same for all connections together.
     pub all_outboxes_bytes_max: usize,
-    /// The same for all connections of one source together.
+    /// The same for all connections of one source together; never less than
+    /// [`outbox_bytes_max`](Self::outbox_bytes_max).
     pub outboxes_per_source_bytes_max: usize,
     /// Bytes for what connections bring: messages that are not complete, and those
     /// that are being dealt with. Half of it is for connections over which
