@@ -446,7 +446,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.source_percent",
         allowed: whole(1, 100, "percent"),
-        help: "The part of a limit that one IPv4 address or IPv6 network of 64 bits may hold; 100 behind a proxy",
+        help: "The part of a limit that one IPv4 address or IPv6 network of 64 bits may hold, or 1,024 devices, subscriptions and publications; 100 behind a proxy or one NAT",
         assign: |config, text| put(&mut config.limits.source_percent, text.parse().ok()),
         show: |config| config.limits.source_percent.to_string(),
     },

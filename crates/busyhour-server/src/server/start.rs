@@ -185,6 +185,7 @@ fn parts(
     let policy = iax2::policy(config.call_tokens, is_open, &config.limits);
     let limits = &config.limits;
     let (count, bytes) = (share_of(limits, COUNT_MIN), share_of(limits, BYTES_MIN));
+    let phones = share_of(limits, PHONES_MIN);
     let budget = runtime.buffers().stats().budget_bytes;
     Ok(Parts {
         states: runtime.topic("device-state").cached().build(),
@@ -194,7 +195,7 @@ fn parts(
         directory: Directory::new(realm, accounts, config.accounts.clone()),
         logins: Logins::new(device_seed, count(logins::CAPACITY)),
         flows: Flows::new(device_seed, config.probe_interval),
-        devices: Devices::new(count(limits.devices_max), device_seed, runtime.pool()),
+        devices: Devices::new(phones(limits.devices_max), device_seed, runtime.pool()),
         mailboxes: Mailboxes::new(
             runtime.topic("mailbox").cached().build(),
             config.limits.mailboxes_max,
@@ -203,9 +204,9 @@ fn parts(
             runtime.topic("extension-state").cached().build(),
             config.limits.hints_max,
         ),
-        watchers: Watchers::new(count(limits.watchers_max)),
+        watchers: Watchers::new(phones(limits.watchers_max)),
         holders: Holders::new(device_seed),
-        publications: count(limits.publications_max),
+        publications: phones(limits.publications_max),
         log_lines: count(login_log::LINES_PER_SECOND),
         notifies: bytes((budget / NOTIFIES_PART) as usize),
         transactions: Transactions::new(
@@ -258,6 +259,9 @@ fn authenticator(
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 /// Of a small table one may have this many entries, whatever part that is.
 const COUNT_MIN: u64 = 16;
+/// One may have this many devices, subscriptions and publications of each table,
+/// whatever part that is: the phones of a building are one source behind its NAT.
+const PHONES_MIN: u64 = 1024;
 /// A long message and its answer have room in this.
 const BYTES_MIN: u64 = 128 << 10;
 /// Parts of the packet memory that is not for receiving: answers kept, NOTIFY
