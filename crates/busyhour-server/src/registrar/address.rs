@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use crate::proto::sip::{Host, Scheme, Uri};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The hosts whose addresses of record are ours.
 #[derive(Debug, Clone, Default)]
@@ -105,5 +105,89 @@ fn names(domain: &str, host: &Host<'_>) -> bool {
         Host::Name(name) => name.eq_ignore_ascii_case(domain),
         Host::V4(address) => domain.parse() == Ok(*address),
         Host::V6(address) => domain.trim_matches(['[', ']']).parse() == Ok(*address),
+    }
+}
+
+/// The address and port of a SIP URI that is reached by datagrams; `None` where it
+/// has a name, which we do not look up, or wants another transport.
+pub(crate) fn datagram_address(uri: &str) -> Option<(IpAddr, u16)> {
+    let uri = Uri::parse(uri)?;
+    let uri = uri.as_sip().filter(|uri| uri.scheme == Scheme::Sip)?;
+    let transport = uri.param("transport").flatten();
+    if transport.is_some_and(|transport| !transport.eq_ignore_ascii_case("udp")) {
+        return None;
+    }
+    let ip = match uri.host {
+        Host::V4(ip) => ip.into(),
+        Host::V6(ip) => IpAddr::from(ip).to_canonical(),
+        Host::Name(_) => return None,
+    };
+    Some((ip, uri.port.unwrap_or(5060)))
+}
+
+/// Whether who wrote this contact URI listens at `source`, where its registration
+/// came from, as far as can be known: it gives that address, or asks for its flow
+/// (RFC 5626 §4.3), or gives a private address that was translated on its way. One
+/// who gives another port of its own need not listen at the one it sends from, and
+/// who gives another host registers somebody else.
+pub(super) fn listens_at(uri: &str, source: SocketAddr) -> bool {
+    let parsed = Uri::parse(uri);
+    let sip = match parsed.as_ref().map(Uri::as_sip) {
+        Some(Some(sip)) => sip,
+        // IAX2 has one port for both ways.
+        _ => return true,
+    };
+    let source_ip = source.ip().to_canonical();
+    sip.param("ob").is_some()
+        || datagram_address(uri).is_some_and(|(ip, port)| match ip == source_ip {
+            true => port == source.port(),
+            false => is_private(ip) && !is_private(source_ip),
+        })
+}
+
+fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local() || is_shared(ip),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}
+
+/// The addresses behind a carrier's translation (RFC 6598).
+fn is_shared(ip: Ipv4Addr) -> bool {
+    let [first, second, ..] = ip.octets();
+    first == 100 && second & 0xc0 == 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_its_source_or_is_translated_listens_there_and_who_gives_another_need_not() {
+        let listens = |uri: &str, source: &str| listens_at(uri, source.parse().unwrap());
+        let source = "192.0.2.7:40000";
+        for uri in [
+            "sip:a@192.0.2.7:40000",
+            "sip:a@192.0.2.7:5060;ob",
+            "sip:a@192.168.1.5:5060",
+            "sip:a@100.64.0.5",
+            "iax:a@192.0.2.7:4569",
+        ] {
+            assert!(listens(uri, source), "{uri}");
+        }
+        for uri in [
+            "sip:a@192.0.2.7:5060",
+            "sip:a@192.0.2.7",
+            "sip:a@192.0.2.8:40000",
+            "sip:a@phone.example.com:40000",
+            "sip:a@192.0.2.7:40000;transport=tcp",
+            "sips:a@192.0.2.7:40000",
+        ] {
+            assert!(!listens(uri, source), "{uri}");
+        }
+        assert!(listens("sip:a@[2001:db8::7]", "[2001:db8::7]:5060"));
+        assert!(listens("sip:a@[fd00::7]", "[2001:db8::7]:5060"));
+        assert!(listens("sip:a@192.0.2.7", "[::ffff:192.0.2.7]:5060"));
+        assert!(!listens("sip:a@10.0.0.6", "10.0.0.5:5060"), "another phone");
     }
 }

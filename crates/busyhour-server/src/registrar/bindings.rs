@@ -94,8 +94,8 @@ impl Bindings {
         for binding in &mut self.list {
             let contact = &mut binding.contact;
             if contact.is_reachable() != is_reachable
-                && contact.depends_on_flow()
                 && contact.flow() == flow
+                && contact.depends_on_flow()
             {
                 *contact = contact.with_reachable(is_reachable);
                 is_changed |= !binding.lease.removed;

@@ -1,6 +1,6 @@
 //! The part of a binding that a refresh leaves alone, in one piece of memory.
 
-use super::{Flow, Transport};
+use super::{Flow, Transport, address::listens_at};
 use std::{
     fmt::{self, Debug, Formatter},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
@@ -166,9 +166,26 @@ impl Contact {
     }
 
     /// Whether the device is reached over this very flow. Where it came through a
-    /// proxy that put itself on the path, the flow is the proxy's and not its own.
+    /// proxy that put itself on the path, the flow is the proxy's and not its own;
+    /// by datagrams it may listen elsewhere than it sends from, or register another.
+    ///
+    /// ```
+    /// # use busyhour_server::registrar::{Contact, ContactParts, Flow};
+    /// # let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
+    /// # let (parameters, call_id, path, user_agent) = ("", "c", "", "");
+    /// let depends = |uri| {
+    ///     let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow };
+    ///     Contact::new(parts).depends_on_flow()
+    /// };
+    /// assert!(depends("sip:a@192.0.2.7:40000") && depends("sip:a@192.168.1.5"));
+    /// assert!(!depends("sip:a@192.0.2.7:5060") && !depends("sip:a@192.0.2.8"));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
     pub fn depends_on_flow(&self) -> bool {
-        self.path().is_empty()
+        let ContactParts {
+            uri, path, flow, ..
+        } = self.parts();
+        path.is_empty() && (flow.transport.is_reliable() || listens_at(uri, flow.remote))
     }
 
     fn text(&self, index: usize) -> &str {

@@ -27,8 +27,8 @@ mod answer;
 mod date;
 mod iax2;
 
-pub(crate) use address::user_of;
 pub use address::{Domains, address_of_record};
+pub(crate) use address::{datagram_address, user_of};
 pub use advertised::{Advertised, NotAdvertised};
 pub use answer::{ALLOW_EVENTS, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, EndedBinding, Lease, Moment};

@@ -1,9 +1,6 @@
 //! Where our requests of a dialog go (RFC 3261 §12.2.1.1).
 
-use crate::{
-    proto::sip::{Host, Scheme, Uri},
-    registrar::Flow,
-};
+use crate::registrar::{Flow, datagram_address};
 use std::net::{IpAddr, SocketAddr};
 
 /// Which way a request goes whose next hop is `uri`: the first of the route set,
@@ -19,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 ///   of addresses, or names a third party that has asked for nothing;
 /// - when `uri` has a name, which we do not look up, or wants another transport.
 pub(super) fn next_hop(came: Flow, keeps_flow: bool, uri: &str) -> Flow {
-    match address_of(uri) {
+    match datagram_address(uri) {
         Some((ip, port)) if !keeps_flow && is_same(came, ip) => Flow {
             remote: with_port(came.remote, port),
             ..came
@@ -30,22 +27,6 @@ pub(super) fn next_hop(came: Flow, keeps_flow: bool, uri: &str) -> Flow {
 
 fn is_same(came: Flow, ip: IpAddr) -> bool {
     !came.transport.is_reliable() && came.remote.ip().to_canonical() == ip
-}
-
-/// The address and port of a SIP URI that is reached by datagrams.
-fn address_of(uri: &str) -> Option<(IpAddr, u16)> {
-    let uri = Uri::parse(uri)?;
-    let uri = uri.as_sip().filter(|uri| uri.scheme == Scheme::Sip)?;
-    let transport = uri.param("transport").flatten();
-    if transport.is_some_and(|transport| !transport.eq_ignore_ascii_case("udp")) {
-        return None;
-    }
-    let ip = match uri.host {
-        Host::V4(ip) => ip.into(),
-        Host::V6(ip) => IpAddr::from(ip).to_canonical(),
-        Host::Name(_) => return None,
-    };
-    Some((ip, uri.port.unwrap_or(5060)))
 }
 
 fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {

@@ -103,10 +103,49 @@ fn nobody_is_asked_by_default() {
     assert_eq!(of(&server.sent(), "OPTIONS ").len(), 0);
 }
 
+#[test]
+fn one_that_may_listen_elsewhere_than_it_sends_from_is_not_asked() {
+    let mut server = Fixture::with(asking());
+    let source = ([192, 0, 2, 9], 40_000).into();
+    for (user, host) in [("same", "192.0.2.9:5070"), ("another", "192.0.2.11:40000")] {
+        let contact = format!("Contact: <sip:{user}@{host}>;expires=3600");
+        server.receive_as(source, &register_as(user, 1, &contact));
+    }
+    server.settle();
+    server.pass(200);
+    let registrar = server.stats().registrar;
+    assert_eq!((registrar.binding_count, registrar.flow_count), (2, 0));
+    assert_eq!((registrar.probed, registrar.unreachable), (0, 0));
+    let translated = "Contact: <sip:inside@192.168.1.5:5060>;expires=3600";
+    server.receive_as(source, &register_as("inside", 1, translated));
+    server.settle();
+    server.pass(200);
+    let registrar = server.stats().registrar;
+    assert_eq!((registrar.flow_count, registrar.unreachable), (1, 1));
+}
+
+#[test]
+fn a_flow_without_a_local_address_of_its_own_is_not_followed() {
+    let mut server = Fixture::with(asking());
+    let register = register(1, "Contact: <sip:a@192.0.2.9:5070>;expires=3600");
+    let unspecified = ([0, 0, 0, 0], 5060).into();
+    let source = ([192, 0, 2, 9], 5070).into();
+    server.receive_over(Flow::udp(unspecified, source), &register);
+    server.settle();
+    server.pass(200);
+    let registrar = server.stats().registrar;
+    assert_eq!((registrar.binding_count, registrar.flow_count), (1, 0));
+    assert_eq!((registrar.probed, registrar.unreachable), (0, 0));
+}
+
 impl Fixture {
     fn receive_as(&mut self, from: SocketAddr, text: &str) {
+        self.receive_over(Flow::udp(local(), from), text);
+    }
+
+    fn receive_over(&mut self, flow: Flow, text: &str) {
         let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
-        self.server.message(Flow::udp(local(), from), &datagram);
+        self.server.message(flow, &datagram);
         self.simulation().run_until_idle();
     }
 

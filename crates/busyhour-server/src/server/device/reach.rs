@@ -36,11 +36,12 @@ impl Device {
         self.set_reachable(core, &mut state, flow, is_reachable);
     }
 
-    /// A contact that was registered over this flow.
+    /// A contact that is reached over this flow.
     pub(in crate::server) fn contact_over(&self, flow: Flow) -> Option<Contact> {
         let state = self.lock();
         let mut active = state.bindings.active(self.core.upgrade()?.now());
-        let binding = active.find(|binding| binding.contact.flow() == flow)?;
+        let binding = active
+            .find(|Binding { contact, .. }| contact.flow() == flow && contact.depends_on_flow())?;
         Some(binding.contact.clone())
     }
 
