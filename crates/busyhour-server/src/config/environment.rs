@@ -15,12 +15,20 @@ fn is_unknown(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else {
         return false;
     };
-    // Kubernetes tells each container of a service of its name so.
-    let is_of_service = ["SERVICE_", "PORT_"]
-        .iter()
-        .any(|head| rest.starts_with(head));
     let is_known = name == CONFIG || KEYS.iter().any(|key| key.environment() == name);
-    !is_known && !is_of_service && rest != "PORT"
+    !is_known && !is_of_service(rest)
+}
+
+/// Kubernetes tells each container of every service so, and one of ours may be
+/// called busyhour or busyhour-sip.
+fn is_of_service(rest: &str) -> bool {
+    let is_port = |after: &str| after.starts_with(|first: char| first.is_ascii_digit());
+    let rest = format!("_{rest}");
+    ["_SERVICE_HOST", "_SERVICE_PORT"]
+        .iter()
+        .any(|part| rest.contains(part))
+        || rest.ends_with("_PORT")
+        || rest.split("_PORT_").skip(1).any(is_port)
 }
 
 fn problem(name: String) -> Problem {
@@ -56,7 +64,18 @@ mod tests {
             assert!(!is_unknown(name), "{name}");
         }
         assert!(!is_unknown("BUSYHOUR_SERVICE_HOST") && !is_unknown("BUSYHOUR_PORT_8080_TCP"));
-        assert!(is_unknown("BUSYHOUR_SIP_LISTN"));
+        for rest in [
+            "SERVICE_HOST",
+            "SERVICE_PORT_SIP_UDP",
+            "PORT",
+            "PORT_5060_UDP_ADDR",
+        ] {
+            let name = format!("BUSYHOUR_SIP_{rest}");
+            assert!(!is_unknown(&name), "{name}");
+        }
+        for rest in ["SIP_LISTN", "SIP_PORTS", "SIP_PORT_LISTEN", "SERVICE"] {
+            assert!(is_unknown(&format!("BUSYHOUR_{rest}")), "{rest}");
+        }
         let said = problem("BUSYHOUR_SIP_LISTN".into()).to_string();
         assert!(
             said.contains("(did you mean BUSYHOUR_SIP_LISTEN?)"),
