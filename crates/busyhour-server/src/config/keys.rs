@@ -486,7 +486,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "http.max_connections_per_source",
         allowed: whole(1, 65_536, "connections"),
-        help: "The same from one IPv4 address or IPv6 network of 64 bits; more is needed where a proxy stands between",
+        help: "The same from one IPv4 address or IPv6 network of 64 bits; more is needed where a proxy stands between, which is one source for all its users",
         assign: |config, text| {
             put(
                 &mut config.http.max_connections_per_source,

@@ -436,8 +436,8 @@ impl Default for Http {
     fn default() -> Self {
         Self {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 8080))),
-            max_connections: 256,
-            max_connections_per_source: 25,
+            max_connections: 1024,
+            max_connections_per_source: 100,
             hosts: Vec::new(),
         }
     }

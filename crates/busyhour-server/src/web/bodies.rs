@@ -2,7 +2,9 @@
 
 use super::{
     connections::Peer,
+    graphite::FORM_BYTES_MAX,
     load::{Excess, Load},
+    paging::BODY_BYTES_MAX,
 };
 use axum::{
     Extension,
@@ -16,6 +18,16 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
+/// Why there is no whole body.
+enum Failure {
+    /// Longer than any handler takes.
+    TooLong,
+    /// There is no memory for it.
+    NoRoom,
+    /// The client went away.
+    Broken,
+}
+
 /// Lets a request pass once its body is there, or answers it.
 pub(super) async fn gather(
     State(load): State<Arc<Load>>,
@@ -26,6 +38,9 @@ pub(super) async fn gather(
     if request.body().is_end_stream() {
         return next.run(request).await;
     }
+    if request.body().size_hint().lower() > BYTES_MAX as u64 {
+        return refuse_long();
+    }
     let Ok(mut place) = load.bodies.take(peer.ip(), 0) else {
         return refuse(&load, Excess::Bodies);
     };
@@ -34,9 +49,11 @@ pub(super) async fn gather(
     let mut whole = Vec::new();
     let read = async {
         while let Some(piece) = pieces.next().await {
-            // The client went away.
-            let piece = piece.map_err(|_| Excess::LateBody)?;
-            place.grow(piece.len()).map_err(|_| Excess::Bodies)?;
+            let piece = piece.map_err(|_| Failure::Broken)?;
+            if whole.len() + piece.len() > BYTES_MAX {
+                return Err(Failure::TooLong);
+            }
+            place.grow(piece.len()).map_err(|_| Failure::NoRoom)?;
             whole.extend_from_slice(&piece);
         }
         Ok(())
@@ -49,9 +66,22 @@ pub(super) async fn gather(
             drop(place);
             answer
         }
-        Ok(Err(excess)) => refuse(&load, excess),
+        Ok(Err(Failure::TooLong)) => refuse_long(),
+        Ok(Err(Failure::NoRoom)) => refuse(&load, Excess::Bodies),
+        // Nobody reads it, unless what came was no body.
+        Ok(Err(Failure::Broken)) => end(StatusCode::BAD_REQUEST, BROKEN),
         Err(_) => refuse(&load, Excess::LateBody),
     }
+}
+
+/// It would be refused again, so nothing says when to come back.
+fn refuse_long() -> Response {
+    let text = format!("the body is too long; send at most {BYTES_MAX} bytes\n");
+    end(StatusCode::PAYLOAD_TOO_LARGE, text)
+}
+
+fn end(status: StatusCode, text: impl IntoResponse) -> Response {
+    (status, [(header::CONNECTION, "close")], text).into_response()
 }
 
 /// The connection ends with the answer: nobody knows what of the body will come.
@@ -65,5 +95,12 @@ pub(super) fn refuse(load: &Load, excess: Excess) -> Response {
     (status, headers, text).into_response()
 }
 
+/// The most that any handler takes.
+const BYTES_MAX: usize = if FORM_BYTES_MAX > BODY_BYTES_MAX {
+    FORM_BYTES_MAX
+} else {
+    BODY_BYTES_MAX
+};
+const BROKEN: &str = "the body ended too early or is not well-formed\n";
 const LATE: &str = "the body did not come in time\n";
 const FULL: &str = "too much is being dealt with; try again later\n";

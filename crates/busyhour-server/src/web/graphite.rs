@@ -142,4 +142,4 @@ fn told(failure: &Failure) -> (StatusCode, String) {
 }
 
 /// A form with as many targets as a request may have, and long ones, fits.
-const FORM_BYTES_MAX: usize = 1 << 20;
+pub(super) const FORM_BYTES_MAX: usize = 1 << 20;

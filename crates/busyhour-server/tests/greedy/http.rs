@@ -9,7 +9,7 @@ use crate::{
 use socket2::{Domain, Socket, Type};
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ fn unfinished_bodies_take_no_places_from_others_and_none_from_healthz() {
     assert!(ask(&server, 2, "/healthz").starts_with("HTTP/1.1 200 "));
     let stats = ask(&server, 3, "/api/stats");
     assert!(stats.starts_with("HTTP/1.1 200 "), "{stats}");
-    server.wait_for("/http/refused_source", |refused| refused > 200);
+    server.wait_for("/http/refused_source", |refused| refused >= 156);
     server.wait_for_log("http.max_connections_per_source");
     bystander::is_served(&server, 4, "user1");
     // The places come back.
@@ -53,7 +53,8 @@ fn all_places_taken_leave_healthz_reachable() {
 #[test]
 fn one_source_has_so_many_streams_of_events_and_no_more() {
     let place = Place::new();
-    let server = place.server(ACCOUNTS);
+    let configuration = format!("{ACCOUNTS}[http]\nmax_connections_per_source = 25\n");
+    let server = place.server(&configuration);
     let streams: Vec<_> = (0..20)
         .map(|_| opened(&server, 2, "GET /api/events HTTP/1.1\r\n\r\n"))
         .collect();
@@ -61,6 +62,53 @@ fn one_source_has_so_many_streams_of_events_and_no_more() {
     assert!(ask(&server, 2, "/api/stats").starts_with("HTTP/1.1 200 "));
     bystander::is_served(&server, 4, "user1");
     drop(streams);
+}
+
+/// A proxy on this machine is one source for everybody who looks at a dashboard.
+#[test]
+fn a_proxy_holds_a_hundred_connections_half_of_them_streams_of_events() {
+    let place = Place::new();
+    let server = place.server(ACCOUNTS);
+    let streams: Vec<_> = (0..50)
+        .map(|_| opened(&server, 2, "GET /api/events HTTP/1.1\r\n\r\n"))
+        .collect();
+    let others: Vec<_> = (0..49).map(|_| opened(&server, 2, UNFINISHED)).collect();
+    assert!(ask(&server, 2, "/api/stats").starts_with("HTTP/1.1 200 "));
+    for refused in ["/http/refused_source", "/http/refused_events"] {
+        assert_eq!(server.stat(refused), 0, "{refused}");
+    }
+    drop((streams, others));
+}
+
+/// Bodies that no request may have are no matter of memory.
+#[test]
+fn a_body_too_long_is_refused_for_good_and_one_cut_off_is_not_late() {
+    let place = Place::new();
+    let server = place.server(ACCOUNTS);
+    let mut long = opened(
+        &server,
+        2,
+        "POST /render HTTP/1.1\r\nContent-Length: 8388608\r\n\r\n",
+    );
+    let mut answer = String::new();
+    long.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    assert!(!answer.to_lowercase().contains("retry-after"), "{answer}");
+    let mut chunked = opened(
+        &server,
+        2,
+        "POST /render HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n110000\r\n",
+    );
+    let _ = chunked.write_all(&vec![b'x'; 0x11_0000]);
+    let mut answer = [0; 12];
+    chunked.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    let mut cut_off = opened(&server, 2, UNFINISHED);
+    cut_off.shutdown(Shutdown::Write).expect("a connection");
+    // Whether there is an answer or not: it ends at once.
+    let _ = cut_off.read_to_end(&mut Vec::new());
+    assert_eq!(server.stat("/http/late_bodies"), 0);
+    assert_eq!(server.stat("/http/refused_bodies"), 0);
 }
 
 #[test]
