@@ -8,8 +8,20 @@ use std::{collections::VecDeque, mem, sync::Arc};
 /// events of a key arrive there in the order in which they happened here.
 pub(super) struct Outbox<E: Event> {
     parcels: VecDeque<Parcel<E>>,
-    /// A thread is handing them over.
-    is_served: bool,
+    /// The thread that is handing them over.
+    server: Option<usize>,
+    /// How many that thread has taken.
+    taken: usize,
+    /// Publishers who wait for that thread.
+    waiting_count: usize,
+}
+
+/// What a publisher does about an outbox.
+pub(super) enum Duty {
+    Serve,
+    /// To look again a little later.
+    Wait,
+    Nothing,
 }
 
 /// One change for one topic.
@@ -23,7 +35,9 @@ impl<E: Event> Outbox<E> {
     pub(super) fn new() -> Self {
         Self {
             parcels: VecDeque::new(),
-            is_served: false,
+            server: None,
+            taken: 0,
+            waiting_count: 0,
         }
     }
 
@@ -31,20 +45,56 @@ impl<E: Event> Outbox<E> {
         self.parcels.push_back(parcel);
     }
 
-    /// Whether publishers should wait a little for the thread that serves it.
-    pub(super) fn is_long(&self) -> bool {
-        self.is_served && self.parcels.len() > LONG
+    /// What this thread does first. The thread that serves it already, further
+    /// up its stack, does not wait for itself.
+    pub(super) fn enter(&mut self, thread: usize) -> Duty {
+        if self.server.is_some_and(|server| server != thread) && self.is_to_wait_for() {
+            self.waiting_count += 1;
+            return Duty::Wait;
+        }
+        self.serve_if_nobody_does(thread)
     }
 
-    /// Hands out everything to who serves the outbox, or who will do so from
-    /// now on; `None` to somebody else, or when there is nothing left.
-    pub(super) fn take(&mut self, serves: &mut bool) -> Option<VecDeque<Parcel<E>>> {
-        if self.is_served && !*serves {
+    /// What a thread does that has waited. Who gives the outbox up leaves it
+    /// to one of those, so each of them looks before it goes.
+    pub(super) fn look_again(&mut self, thread: usize, patience: u32) -> Duty {
+        let is_alone = self.waiting_count == 1;
+        let is_long = self.parcels.len() > LONG || is_alone && self.taken >= SHARE;
+        if patience > 0 && self.server.is_some() && is_long {
+            return Duty::Wait;
+        }
+        self.waiting_count -= 1;
+        self.serve_if_nobody_does(thread)
+    }
+
+    /// One waits for the server's share to end, all for the outbox to get
+    /// shorter.
+    fn is_to_wait_for(&self) -> bool {
+        self.parcels.len() > LONG || self.waiting_count == 0 && self.taken >= SHARE
+    }
+
+    fn serve_if_nobody_does(&mut self, thread: usize) -> Duty {
+        if self.server.is_some() || self.parcels.is_empty() {
+            return Duty::Nothing;
+        }
+        (self.server, self.taken) = (Some(thread), 0);
+        Duty::Serve
+    }
+
+    /// Hands out some parcels to the thread that serves; `None` when it is to
+    /// serve no longer.
+    pub(super) fn take(&mut self) -> Option<VecDeque<Parcel<E>>> {
+        let is_relieved = self.taken >= SHARE && self.waiting_count > 0;
+        if is_relieved || self.parcels.is_empty() {
+            self.server = None;
             return None;
         }
-        *serves = !self.parcels.is_empty();
-        self.is_served = *serves;
-        self.is_served.then(|| mem::take(&mut self.parcels))
+        let count = self.parcels.len().min(STRIDE);
+        self.taken += count;
+        if count == self.parcels.len() {
+            return Some(mem::take(&mut self.parcels));
+        }
+        Some(self.parcels.drain(..count).collect())
     }
 }
 
@@ -63,3 +113,8 @@ impl<E: Event> Parcel<E> {
 
 /// So many parcels may wait before publishers are slowed down.
 const LONG: usize = 1024;
+/// So many are taken before those are woken to whom they are delivered.
+const STRIDE: usize = 64;
+/// So many one thread hands over before it leaves the rest to a publisher who
+/// waits.
+const SHARE: usize = 1024;

@@ -98,7 +98,17 @@ impl<E: Event> Tally<E> {
 
     #[cold]
     pub(super) fn wake(&mut self, subscriber: &Arc<Subscriber<E>>) {
+        // The user's code that this thread runs before may publish, and must
+        // not wait for a turn that is sent after it.
+        if subscriber.mailbox().blocks() {
+            subscriber.mailbox().expect_sending();
+        }
         self.afterwards().wake.push(Arc::clone(subscriber));
+    }
+
+    /// Wakes whom it gave something to do until now. No lock may be held.
+    pub(super) fn wake_so_far(&mut self) {
+        drop(self.afterwards.take());
     }
 
     /// Wakes whom the publish gave something to do. No lock may be held.
@@ -110,15 +120,9 @@ impl<E: Event> Tally<E> {
 
 impl<E: Event> Drop for Afterwards<E> {
     fn drop(&mut self) {
-        // A turn that runs here may publish, and must not wait for one that
-        // is to be sent after it.
-        let is_only = self.wake.len() == 1;
-        let blocks = |subscriber: &&Arc<Subscriber<E>>| !is_only && subscriber.mailbox().blocks();
-        let waiting = self.wake.iter().filter(blocks);
-        waiting.for_each(|subscriber| subscriber.mailbox().expect_sending());
         let mut panics = Panics::default();
         for subscriber in mem::take(&mut self.wake) {
-            if blocks(&&subscriber) {
+            if subscriber.mailbox().blocks() {
                 subscriber.mailbox().sending();
             }
             panics.catch(|| subscriber.wake());

@@ -1,6 +1,8 @@
 //! The way of a shard's changes to the topics that its topic is forwarded to.
 
-use super::*;
+use super::{super::outbox::Duty, *};
+use crate::sync::thread_token;
+use std::collections::VecDeque;
 
 impl<E: Event> Shard<E> {
     /// Forwards what is cached, and from now on every change.
@@ -45,20 +47,38 @@ impl<E: Event> Shard<E> {
     #[cold]
     #[inline(never)]
     pub(super) fn serve_outbox(&self, tally: &mut Tally<E>) {
+        if !self.is_to_serve() {
+            return;
+        }
         let mut panics = Panics::default();
-        let mut serves = false;
-        loop {
-            let parcels = self.state.lock().outbox.take(&mut serves);
-            let Some(parcels) = parcels else { break };
+        let mut is_first = true;
+        while let Some(parcels) = self.take_parcels() {
+            // Others may bring more without end; nobody sleeps through it.
+            if !mem::replace(&mut is_first, false) {
+                panics.catch(|| tally.wake_so_far());
+            }
             for parcel in parcels {
                 parcel.hand_over(tally, &mut panics);
             }
         }
+    }
+
+    fn take_parcels(&self) -> Option<VecDeque<Parcel<E>>> {
+        self.state.lock().outbox.take()
+    }
+
+    /// Whether this thread has to serve the outbox. Waits a little where
+    /// another one does and it is long.
+    fn is_to_serve(&self) -> bool {
+        let thread = thread_token();
+        let mut duty = self.state.lock().outbox.enter(thread);
         let mut patience = PATIENCE;
-        while patience > 0 && self.state.lock().outbox.is_long() {
+        while matches!(duty, Duty::Wait) {
             thread::yield_now();
-            patience -= 1;
+            patience = patience.saturating_sub(1);
+            duty = self.state.lock().outbox.look_again(thread, patience);
         }
+        matches!(duty, Duty::Serve)
     }
 }
 
