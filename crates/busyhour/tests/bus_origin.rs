@@ -14,7 +14,12 @@ use log::{HERE, Log, THERE, stepped_pool};
 use model::{Level, cached, delivered, level};
 use std::{
     pin::pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
     task::{Context, Poll, Waker},
+    thread,
 };
 
 const ELSEWHERE: Origin = Origin(3);
@@ -248,4 +253,54 @@ fn a_topic_behind_another_tells_on_which_node_it_began() {
     let expected = [(2, Some(1), HERE), (2, Some(2), Origin(0)), (1, None, HERE)];
     assert_eq!(log.take(), expected);
     assert_eq!(all.origin_of(&2), Some(Origin(0)));
+}
+
+/// What a predicate said of the state of two nodes does not decide over the
+/// state of one.
+#[test]
+fn a_predicate_is_asked_again_when_another_node_withdraws_meanwhile() {
+    let sum = |parts: &[(Origin, Level)]| {
+        level(parts[0].1.line, parts.iter().map(|part| part.1.level).sum())
+    };
+    let topic = Topic::builder("sum").fold(HERE, sum).build();
+    let _ = topic.publish(level(1, 1));
+    let _ = topic.publish_from(THERE, level(1, 10));
+    let withdraws = topic.clone();
+    let is_small = move |event: &Level| {
+        if event.level == 12 {
+            let _ = withdraws.clear_from(THERE, &1);
+        }
+        event.level == 2
+    };
+    let log = Log::default();
+    let _watch = log.start(topic.subscribe().matching(is_small));
+    assert_eq!(topic.publish(level(1, 2)), delivered(1));
+    assert_eq!(log.take(), [(1, Some(2), HERE)]);
+}
+
+/// A fold may publish elsewhere as often as others make it run.
+#[test]
+fn a_fold_that_publishes_on_another_topic_is_tried_as_often_as_others_disturb_it() {
+    let counter = Topic::builder("counter").cached().build();
+    let place: Arc<OnceLock<Topic<Level>>> = Arc::default();
+    let (others, runs) = (Arc::clone(&place), AtomicU32::new(0));
+    let publisher = thread::current().id();
+    let fold = move |parts: &[(Origin, Level)]| {
+        if thread::current().id() == publisher {
+            let run = runs.fetch_add(1, Ordering::Relaxed);
+            let _ = counter.publish(level(1, run));
+            let topic = others.get().filter(|_| run < 40);
+            if let Some(topic) = topic.cloned() {
+                let disturb = move || topic.publish_from(THERE, level(1, run));
+                let _ = thread::spawn(disturb).join().unwrap();
+            }
+        }
+        parts[0].1
+    };
+    let topic = Topic::builder("first").fold(HERE, fold).build();
+    let _ = topic.publish_from(THERE, level(1, 1));
+    let _ = place.set(topic.clone());
+    assert_eq!(topic.publish(level(1, 7)), delivered(0));
+    assert_eq!(topic.get(&1), Some(level(1, 7)));
+    drop(place);
 }

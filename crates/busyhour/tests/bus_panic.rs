@@ -5,10 +5,21 @@ mod log;
 #[path = "model/level.rs"]
 mod model;
 
-use busyhour::bus::Topic;
+use busyhour::{
+    bus::{Delivery, Topic},
+    clock::Clock,
+    pool::TaskPool,
+};
 use log::{HERE, Log, THERE};
 use model::{Level, cached, delivered, level};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, panic_any},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+};
 
 #[test]
 fn a_callback_that_panics_takes_nobodys_turn() {
@@ -38,4 +49,54 @@ fn a_predicate_that_panics_names_nobody_as_the_speaker_of_what_follows() {
     assert_eq!(topic.origin_of(&2), Some(THERE));
     let _ = topic.forget_origin(THERE);
     assert_eq!((topic.get(&1), topic.get(&2)), (Some(level(1, 2)), None));
+}
+
+/// A replay tells what the predicate lets it tell, and then that it is over.
+#[test]
+fn a_predicate_that_panics_in_a_replay_takes_only_its_own_event_along() {
+    let topic = cached();
+    for line in 0..8 {
+        let _ = topic.publish(level(line, 1));
+    }
+    let pool = TaskPool::simulated(1, Clock::simulated(Default::default()));
+    let picky = topic.subscribe().replay().matching(|event: &Level| {
+        assert!(event.line != 3, "on purpose");
+        true
+    });
+    let (tell, told) = mpsc::channel();
+    let _picky = picky.on(&pool).start(move |delivery| {
+        let _ = tell.send(match delivery {
+            Delivery::Event(event, _) => Some(event.line),
+            _ => None,
+        });
+    });
+    while pool.step() {}
+    let mut told: Vec<_> = told.try_iter().collect();
+    assert_eq!(told.pop(), Some(None), "the replay ends");
+    told.sort_unstable();
+    assert_eq!(told, [0, 1, 2, 4, 5, 6, 7].map(Some));
+}
+
+#[test]
+fn what_a_second_panic_carries_is_dropped() {
+    struct Counted(Arc<AtomicU32>);
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("on purpose, in a drop");
+        }
+    }
+
+    let (topic, dropped) = (cached(), Arc::new(AtomicU32::new(0)));
+    let watch = || {
+        let count = Arc::clone(&dropped);
+        topic
+            .subscribe()
+            .start(move |_| panic_any(Counted(Arc::clone(&count))))
+    };
+    let _watches: Vec<_> = (0..3).map(|_| watch()).collect();
+    let payload = catch_unwind(AssertUnwindSafe(|| topic.publish(level(1, 1)))).unwrap_err();
+    assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(payload))).is_err());
 }

@@ -19,7 +19,7 @@ pub(super) struct Known<E: Event> {
     matched: Option<Matched<E>>,
     /// What is no longer right, until no lock is held.
     outdated: Outdated<E>,
-    /// How often the user's code changed a topic while it was asked.
+    /// How often the user's code changed the topic while it was asked.
     disturbed: u32,
 }
 
@@ -37,6 +37,7 @@ struct Matched<E: Event> {
 
 struct Outdated<E: Event> {
     folds: Vec<Fold<E>>,
+    answers: Vec<Answers<E>>,
     events: Vec<Arc<E>>,
 }
 
@@ -54,6 +55,9 @@ impl<E: Event> Outdated<E> {
     fn drop_all(&mut self, panics: &mut Panics) {
         for fold in self.folds.drain(..) {
             panics.drop(fold);
+        }
+        for answers in self.answers.drain(..) {
+            panics.drop(answers);
         }
         for event in self.events.drain(..) {
             panics.drop(event);
@@ -77,6 +81,7 @@ impl<E: Event> Known<E> {
             matched: None,
             outdated: Outdated {
                 folds: Vec::new(),
+                answers: Vec::new(),
                 events: Vec::new(),
             },
             disturbed: 0,
@@ -93,6 +98,25 @@ impl<E: Event> Known<E> {
             return None;
         }
         self.last_folded()
+    }
+
+    /// Forgets what was folded, and what was said of that, since nothing is to
+    /// be folded any more; `false` when nothing was.
+    #[inline(always)]
+    pub(super) fn unfold(&mut self) -> bool {
+        let is_folded = !matches!(self.fold, Fold::Nothing);
+        if is_folded {
+            self.unfold_apart();
+        }
+        is_folded
+    }
+
+    #[cold]
+    fn unfold_apart(&mut self) {
+        let fold = mem::replace(&mut self.fold, Fold::Nothing);
+        let answers = mem::replace(&mut self.answers, Answers::new());
+        self.outdated.folds.push(fold);
+        self.outdated.answers.push(answers);
     }
 
     fn last_folded(&self) -> Option<&Folded<E>> {
@@ -146,11 +170,11 @@ impl<E: Event> Known<E> {
     }
 
     /// Runs `ask`, which runs the user's code after a try in vain. Panics where
-    /// that code changes a topic every time: the answer would never be right.
-    pub(super) fn ask(&mut self, ask: impl FnOnce(&mut Self)) {
-        let before = CHANGES.get();
+    /// that code changes this topic every time: the answer would never be right.
+    pub(super) fn ask(&mut self, topic: u64, ask: impl FnOnce(&mut Self)) {
+        let asking = Asking::begin(topic);
         ask(self);
-        self.disturbed += u32::from(CHANGES.get() != before);
+        self.disturbed += u32::from(asking.is_disturbed());
         assert!(
             self.disturbed < DISTURBED_MAX,
             "a key, a filter or a fold that changes its topic whenever it is asked can never be answered"
@@ -177,14 +201,71 @@ impl<E: Event> Known<E> {
     }
 }
 
-/// Takes note that this thread has changed a topic. Where it does so within the
-/// user's code, what that code is asked about may change with every question.
+/// Takes note that this thread has changed the topic. Where it does so within
+/// the user's code, what that code is asked about may change with every question.
 #[inline(always)]
-pub(super) fn note_change() {
-    CHANGES.set(CHANGES.get().wrapping_add(1));
+pub(super) fn note_change(topic: u64) {
+    let depth = DEPTH.get();
+    if depth > 0 {
+        note_disturbed(topic, depth);
+    }
 }
 
-thread_local!(static CHANGES: Cell<u64> = const { Cell::new(0) });
+#[cold]
+fn note_disturbed(topic: u64, depth: usize) {
+    ASKED.with(|asked| {
+        for question in asked.iter().take(depth) {
+            let (about, is_disturbed) = question.get();
+            question.set((about, is_disturbed || about == topic));
+        }
+    });
+}
+
+/// A question that the user's code of a topic answers, perhaps within one of
+/// another topic.
+struct Asking {
+    depth: usize,
+}
+
+impl Asking {
+    fn begin(topic: u64) -> Self {
+        let depth = DEPTH.get();
+        DEPTH.set(depth + 1);
+        ASKED.with(|asked| {
+            if let Some(question) = asked.get(depth) {
+                question.set((topic, false));
+            }
+        });
+        Self { depth }
+    }
+
+    /// Whether this thread has changed the topic meanwhile. Nobody knows of
+    /// questions within too many others, so they count as disturbed.
+    fn is_disturbed(&self) -> bool {
+        ASKED.with(|asked| {
+            asked
+                .get(self.depth)
+                .is_none_or(|question| question.get().1)
+        })
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        DEPTH.set(self.depth);
+    }
+}
+
+/// Questions within each other that are told apart.
+const DEPTH_MAX: usize = 8;
+
+thread_local! {
+    /// How many questions this thread is about to answer, each within the one
+    /// before.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// The topic of each, and whether it was changed meanwhile.
+    static ASKED: [Cell<(u64, bool)>; DEPTH_MAX] = const { [const { Cell::new((0, false)) }; DEPTH_MAX] };
+}
 
 /// The changes of other threads are no reason to give up, only a thread's own.
 const DISTURBED_MAX: u32 = 16;

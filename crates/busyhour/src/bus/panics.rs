@@ -1,3 +1,4 @@
+use crate::task::drop_payload;
 use std::{
     any::Any,
     mem,
@@ -32,12 +33,11 @@ impl Panics {
         }
     }
 
-    /// A later payload is leaked: its own drop might panic as well.
     #[cold]
     fn note(&mut self, payload: Box<dyn Any + Send>) {
         match self.first {
             None => self.first = Some(payload),
-            Some(_) => mem::forget(payload),
+            Some(_) => drop_payload(payload),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Panics {
 impl Drop for Panics {
     fn drop(&mut self) {
         match self.first.take() {
-            Some(payload) if std::thread::panicking() => mem::forget(payload),
+            Some(payload) if std::thread::panicking() => drop_payload(payload),
             Some(payload) => resume_unwind(payload),
             None => {}
         }

@@ -146,13 +146,13 @@ impl<E: Event> Shard<E> {
         loop {
             match self.try_publish(topic, (hash, event), how, known, tally) {
                 Tried::Done(leavings) => {
-                    self.clean_up(leavings, tally);
+                    self.clean_up(topic, leavings, tally);
                     return Ok(());
                 }
                 Tried::Unchanged => return Ok(()),
                 Tried::Full(full) => return Err(full),
-                Tried::Stale => known.ask(|known| self.look(hash, event.key(), known)),
-                Tried::Unknown => known.ask(|known| {
+                Tried::Stale => known.ask(topic.id(), |known| self.look(hash, event.key(), known)),
+                Tried::Unknown => known.ask(topic.id(), |known| {
                     let origin = how.part().unwrap_or(topic.local());
                     let part = Some(Part::Says(origin, &**event));
                     let about = (event.key(), Some(&**event));
@@ -212,6 +212,9 @@ impl<E: Event> Shard<E> {
                 tally,
             );
         }
+        if known.unfold() {
+            return Tried::Unknown;
+        }
         let change = listener::Change::Event(event);
         if let Some(obstacle) = state.obstacle(hash, &change, how, known) {
             return obstacle;
@@ -240,6 +243,8 @@ impl<E: Event> Shard<E> {
             };
             whole = folded.event.clone().unwrap_or(whole);
             is_folded = true;
+        } else if known.unfold() {
+            return Tried::Unknown;
         }
         let change = listener::Change::Event(&whole);
         if let Some(obstacle) = state.obstacle(hash, &change, how, known) {
@@ -351,8 +356,8 @@ impl<E: Event> Shard<E> {
     /// Drops what a change left, and passes on what is to be forwarded. No
     /// lock is held.
     #[inline(always)]
-    fn clean_up(&self, leavings: Leavings<E>, tally: &mut Tally<E>) {
-        note_change();
+    fn clean_up(&self, topic: &Hub<E>, leavings: Leavings<E>, tally: &mut Tally<E>) {
+        note_change(topic.id());
         if leavings.is_forwarded {
             self.serve_outbox(tally);
         }
@@ -377,13 +382,13 @@ impl<E: Event> Shard<E> {
         loop {
             match self.try_clear(topic, (hash, key), (which, how), known, tally) {
                 Tried::Done(leavings) => {
-                    self.clean_up(leavings, tally);
+                    self.clean_up(topic, leavings, tally);
                     return Ok(true);
                 }
                 Tried::Unchanged => return Ok(false),
                 Tried::Full(full) => return Err(full),
-                Tried::Stale => known.ask(|known| self.look(hash, key, known)),
-                Tried::Unknown => known.ask(|known| {
+                Tried::Stale => known.ask(topic.id(), |known| self.look(hash, key, known)),
+                Tried::Unknown => known.ask(topic.id(), |known| {
                     let origin = how.part().unwrap_or(topic.local());
                     let part = Some(Part::Withdraws(origin));
                     known.find_out(topic.folding(), (key, None), part, which.is_wanted());
@@ -414,6 +419,7 @@ impl<E: Event> Shard<E> {
         }
         let left = match state.withdrawal(topic, place, how) {
             Withdrawal::Unchanged => return Tried::Unchanged,
+            Withdrawal::OfKey if known.unfold() => return Tried::Unknown,
             Withdrawal::OfKey => None,
             Withdrawal::OfPart(basis) => {
                 let Some(folded) = known.folded(basis) else {

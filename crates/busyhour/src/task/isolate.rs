@@ -24,7 +24,7 @@ pub(crate) fn isolate<R>(foreign: impl FnOnce() -> R) -> Option<R> {
 /// Drops what a panic carries. That is a user's value, so its `Drop` may panic
 /// in its turn; what the second panic carries is leaked, which ends the chain.
 #[cold]
-fn drop_payload(payload: Box<dyn Any + Send>) {
+pub(crate) fn drop_payload(payload: Box<dyn Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         mem::forget(second);
     }

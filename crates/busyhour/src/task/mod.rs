@@ -17,7 +17,7 @@ mod overflow;
 
 pub use deliveries::Deliveries;
 pub use executor::{Assistance, Executor, Reason, Rejected};
-pub(crate) use isolate::isolate;
+pub(crate) use isolate::{drop_payload, isolate};
 pub use overflow::Overflow;
 
 use closure::Closure;

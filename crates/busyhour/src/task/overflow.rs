@@ -7,6 +7,10 @@ pub enum Overflow {
     #[default]
     Reject,
     /// Make the producer wait for room.
+    ///
+    /// Consumers that produce for each other may come to wait for each other.
+    /// That is found, and one of them goes on, on serializers only: callbacks
+    /// on the pool itself or on the producer's thread then wait for ever.
     Block,
     /// Drop the oldest waiting item to make room.
     DropOldest,

@@ -28,12 +28,16 @@ impl<E: Event> Shard<E> {
         if lag.lost > 0 {
             batch.push(Item::Lost(lag.lost), None);
         }
+        let mut panics = Panics::default();
         for change in in_order(changes) {
             let speaker = speakers.get(&change.version()).copied();
-            if let Some(item) = subscriber.item_of(change, lag) {
+            let item = panics.catch(|| subscriber.item_of(change, lag));
+            if let Some(item) = item.flatten() {
                 batch.push(item, speaker);
             }
         }
+        // Before a panic goes on, since the subscriber follows already.
+        subscriber.mailbox().caught_up();
     }
 
     fn follow(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) -> Option<Missed<E>> {
