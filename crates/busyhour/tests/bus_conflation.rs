@@ -57,3 +57,18 @@ fn a_conflating_queue_never_loses_the_newest_event_of_a_key_that_waits() {
     assert_eq!(log.take_levels(), waiting.collect::<Vec<_>>());
     assert_eq!((lost, subscription.lost()), (6, 6));
 }
+
+/// Each of them is queued, takes the place of one that waits, or leaves its place to one that the cache will tell.
+#[test]
+fn each_event_that_a_conflating_replay_skips_is_counted() {
+    let (topic, pool, log) = (cached(), stepped_pool(), Log::default());
+    let few = topic.subscribe().conflate().replay().capacity(4).on(&pool);
+    let _watch = log.start(few);
+    while pool.step() {}
+    for height in 1..=3 {
+        for line in 0..100 {
+            let _ = topic.publish(level(line, height));
+        }
+    }
+    assert_eq!(topic.stats().conflated, 300 - 4);
+}

@@ -53,11 +53,17 @@ pub(super) struct Listener<E: Event> {
 pub(super) struct Lag {
     pub(super) since: u64,
     pub(super) lost: u64,
+    /// It has heard nothing yet: its replay tells it all.
+    is_new: bool,
 }
 
 impl Lag {
     /// Of a subscriber that has heard nothing yet.
-    pub(super) const NEW: Self = Self { since: 0, lost: 0 };
+    pub(super) const NEW: Self = Self {
+        since: 0,
+        lost: 0,
+        is_new: true,
+    };
 }
 
 impl<E: Event> Listeners<E> {
@@ -458,11 +464,16 @@ impl<E: Event> Listener<E> {
     #[cold]
     fn miss(&mut self, mut books: Books<'_, E>) {
         // A newcomer is told this change by its replay: nothing is lost.
-        if let Some(lag) = self.lag.as_mut().filter(|lag| lag.lost > 0) {
-            lag.lost += 1;
-            self.subscriber.mailbox().count_lost();
-            books.lost();
+        let Some(lag) = self.lag.as_mut().filter(|lag| !lag.is_new) else {
+            return;
+        };
+        if self.subscriber.mailbox().conflates() {
+            books.conflated();
+            return;
         }
+        lag.lost += 1;
+        self.subscriber.mailbox().count_lost();
+        books.lost();
     }
 
     #[cold]
@@ -490,7 +501,12 @@ impl<E: Event> Listener<E> {
                     books.tally.wake(&self.subscriber);
                 }
                 let since = place.version;
-                self.lag = Some(Lag { since, lost });
+                let is_new = false;
+                self.lag = Some(Lag {
+                    since,
+                    lost,
+                    is_new,
+                });
                 return true;
             }
         }
