@@ -301,7 +301,7 @@ impl<E: Event> Subscriber<E> {
     ) -> Outcome {
         let mut batch = batch.lock();
         let mut quantum = Quantum::begin(executor);
-        // A panic may have left some that were claimed.
+        // A panic may have left some while they were fetched from the cache.
         if !batch.items.is_empty() && !self.mailbox.begin_batch(&batch.items) {
             batch.items.drop_all();
         }
@@ -355,18 +355,50 @@ impl<E: Event> Batch<E> {
             if !mailbox.claim(quantum.stride()) {
                 self.items.drop_all();
             }
-            for _ in 0..quantum.stride() {
-                let Some((item, origin)) = self.items.pop() else {
-                    break;
-                };
+            let mut stride = Stride::new(mailbox, &mut self.items, quantum.stride());
+            while let Some((item, origin)) = stride.pop() {
                 if mailbox.is_closed() {
-                    self.items.drop_all();
+                    stride.items.drop_all();
                     break;
                 }
                 (self.callback)(item.as_delivery(origin.unwrap_or(local)));
             }
         }
         false
+    }
+}
+
+/// The next items of a batch, which have been claimed. Those that a panic
+/// leaves are claimed no more.
+struct Stride<'a, E: Event> {
+    mailbox: &'a Mailbox<E>,
+    items: &'a mut Items<E>,
+    /// How many of the items.
+    len: u64,
+}
+
+impl<'a, E: Event> Stride<'a, E> {
+    fn new(mailbox: &'a Mailbox<E>, items: &'a mut Items<E>, len: u64) -> Self {
+        Self {
+            mailbox,
+            items,
+            len,
+        }
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<(Item<E>, Option<Origin>)> {
+        self.len = self.len.checked_sub(1)?;
+        self.items.pop()
+    }
+}
+
+impl<E: Event> Drop for Stride<'_, E> {
+    fn drop(&mut self) {
+        let left_len = self.len.min(self.items.len() as u64);
+        if left_len > 0 {
+            self.mailbox.unclaim(self.items.len(), left_len);
+        }
     }
 }
 

@@ -26,6 +26,9 @@ pub(super) struct Mailbox<E: Event> {
     /// What the running turn has taken and not yet begun to hand out, with
     /// [`ENDED`] once nothing more will be.
     unclaimed: CachePadded<AtomicU64>,
+    /// How many items at the end of the batch are from the cache. Written with
+    /// the lock held.
+    replayed: AtomicU64,
     closed: AtomicBool,
     /// Losses since the beginning.
     lost: AtomicU64,
@@ -45,7 +48,8 @@ struct Busy<E: Event> {
 
 struct State<E: Event> {
     queue: Queue<E>,
-    /// How many items the running turn took; some of them may wait no more.
+    /// How many items the running turn took from the queue at last; some of
+    /// them may wait no more.
     taken_len: usize,
     /// Nothing more is delivered.
     is_ended: bool,
@@ -121,6 +125,7 @@ impl<E: Event> Mailbox<E> {
             }),
             bell: Bell::new(),
             unclaimed: CachePadded(AtomicU64::new(0)),
+            replayed: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             capacity,
@@ -182,7 +187,7 @@ impl<E: Event> Mailbox<E> {
             false => self.capacity,
         };
         let has_room = waiting + state.taken_len < capacity;
-        !state.is_ended && (has_room || waiting + self.unclaimed_len() < capacity)
+        !state.is_ended && (has_room || waiting + self.unclaimed_queued_len() < capacity)
     }
 
     #[inline(always)]
@@ -190,43 +195,75 @@ impl<E: Event> Mailbox<E> {
         (self.unclaimed.load(Ordering::Acquire) & !ENDED) as usize
     }
 
+    /// The same without what is from the cache, which is handed out last.
+    #[inline(always)]
+    fn unclaimed_queued_len(&self) -> usize {
+        let unclaimed = self.unclaimed_len();
+        unclaimed.saturating_sub(self.replayed.load(Ordering::Relaxed) as usize)
+    }
+
     /// Nothing more is delivered: its executor was shut down.
     pub(super) fn is_ended(&self) -> bool {
         self.unclaimed.load(Ordering::Acquire) & ENDED != 0
     }
 
-    /// Takes note of items that a turn has in hand; `false` when they must not
-    /// be handed out any more.
-    fn take_in_hand(&self, len: usize) -> bool {
-        let add = |unclaimed: u64| (unclaimed & ENDED == 0).then_some(len as u64);
+    /// Says how many items a turn has in hand; `false` when they must not be
+    /// handed out any more.
+    fn set_unclaimed(&self, len: usize) -> bool {
+        let set = |unclaimed: u64| (unclaimed & ENDED == 0).then_some(len as u64);
         (self.unclaimed)
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, add)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, set)
             .is_ok()
     }
 
-    /// Before a turn hands out what was not taken from the queue.
+    /// Takes note of items that a turn has just taken from the queue. The lock
+    /// is still held, so that who ends the deliveries finds each item in one
+    /// of the two places.
+    fn take_in_hand(&self, state: &mut State<E>, len: usize) {
+        state.taken_len = len;
+        self.replayed.store(0, Ordering::Relaxed);
+        // When all has ended only a stream takes something, and it may.
+        let _ended = self.set_unclaimed(len);
+    }
+
+    /// Before a turn hands out a batch to whose end it has added what was not
+    /// taken from the queue; `false` when nothing more is delivered.
     pub(super) fn begin_batch(&self, batch: &Items<E>) -> bool {
-        self.take_in_hand(batch.len())
+        let _state = self.busy.state.lock();
+        let added_count = batch.len().saturating_sub(self.unclaimed_len());
+        self.replayed
+            .fetch_add(added_count as u64, Ordering::Relaxed);
+        self.set_unclaimed(batch.len())
+    }
+
+    /// Takes back what was claimed of the batch and is still in it. It is lost
+    /// when the deliveries ended since: nobody else has counted it.
+    pub(super) fn unclaim(&self, batch_len: usize, claimed_len: u64) {
+        if !self.set_unclaimed(batch_len) && !self.is_closed() {
+            self.lost.fetch_add(claimed_len, Ordering::Relaxed);
+        }
     }
 
     /// Lets the turn hand out so many items, whose room is free; `false` when
     /// nothing more is delivered.
     pub(super) fn claim(&self, count: u64) -> bool {
-        let rest =
-            |unclaimed: u64| (unclaimed & ENDED == 0).then(|| unclaimed.saturating_sub(count));
+        let rest = |unclaimed: u64| {
+            let rest = (unclaimed & !ENDED).saturating_sub(count);
+            Some(unclaimed & ENDED | rest)
+        };
         let claimed = self
             .unclaimed
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, rest);
         if self.blocks() {
             self.announce(self.busy.state.lock());
         }
-        claimed.is_ok()
+        claimed.is_ok_and(|unclaimed| unclaimed & ENDED == 0)
     }
 
     /// Ends deliveries for good; how many were still waiting. They are lost.
     pub(super) fn end(&self) -> u64 {
         let mut state = self.busy.state.lock();
-        let in_hand = self.unclaimed.fetch_or(ENDED, Ordering::AcqRel);
+        let in_hand = self.unclaimed.swap(ENDED, Ordering::AcqRel);
         if in_hand & ENDED != 0 || self.is_closed() {
             return 0;
         }
@@ -339,7 +376,7 @@ impl<E: Event> Mailbox<E> {
 
     /// A publisher has to wait before it may offer anything.
     pub(super) fn is_full(&self) -> bool {
-        let waiting = self.busy.len.load(Ordering::Relaxed) + self.unclaimed_len();
+        let waiting = self.queued_len() + self.unclaimed_queued_len();
         waiting >= self.capacity && !self.is_ended()
     }
 
@@ -463,6 +500,7 @@ impl<E: Event> Mailbox<E> {
             return self.rest(state);
         }
         if let Some(shard) = state.behind.pop_front() {
+            state.taken_len = 0;
             return Errand::CatchUp(shard);
         }
         self.take(&mut state, batch);
@@ -472,8 +510,7 @@ impl<E: Event> Mailbox<E> {
         if batch.is_empty() {
             return self.rest(state);
         }
-        state.taken_len = batch.len();
-        self.take_in_hand(batch.len());
+        self.take_in_hand(&mut state, batch.len());
         self.announce(state);
         Errand::Deliver
     }
@@ -514,6 +551,7 @@ impl<E: Event> Mailbox<E> {
     pub(super) fn take_all(&self, batch: &mut Items<E>) {
         let mut state = self.busy.state.lock();
         self.take(&mut state, batch);
+        self.take_in_hand(&mut state, batch.len());
         self.announce(state);
     }
 

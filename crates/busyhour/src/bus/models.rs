@@ -2,11 +2,17 @@
 //! that a few preemptions can bring about. README.md beside this file argues
 //! what they check.
 
-use super::{Delivery, Event, Subscription, Topic};
+use super::{Delivery, Event, EventStream, Subscription, Topic};
+use crate::task::{Deliveries, Executor, Rejected, Task};
+use futures_core::Stream;
 use loom::{model::Builder, thread};
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
 };
 
 /// An event that notices when it is used after it was dropped.
@@ -191,5 +197,56 @@ fn loom_nothing_is_called_after_unsubscribe() {
         watch.unsubscribe();
         ended.store(true, Ordering::SeqCst);
         publisher.join().unwrap();
+    });
+}
+
+/// An executor that keeps what a shutdown would end.
+#[derive(Clone, Default)]
+struct Ends(Arc<Mutex<Option<Weak<dyn Deliveries>>>>);
+
+impl Ends {
+    fn end(&self) {
+        let deliveries = self.0.lock().unwrap().clone();
+        let _ = deliveries.and_then(|it| it.upgrade()).map(|it| it.end());
+    }
+}
+
+impl Executor for Ends {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        task.run();
+        Ok(())
+    }
+
+    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+        *self.0.lock().unwrap() = Some(deliveries);
+        true
+    }
+}
+
+fn poll(stream: &mut EventStream<Step>) -> Poll<bool> {
+    let mut context = Context::from_waker(Waker::noop());
+    let polled = Pin::new(stream).poll_next(&mut context);
+    polled.map(|message| message.is_some())
+}
+
+/// A stream tells what was published before its end, and then the end.
+#[test]
+fn loom_a_stream_tells_its_end_last() {
+    check(|| {
+        let (topic, flags, ends) = (topic(), Flags::default(), Ends::default());
+        let mut stream = topic.subscribe().on(&ends).stream();
+        let publisher = {
+            let (topic, flags) = (topic.clone(), flags.clone());
+            thread::spawn(move || {
+                publish(&topic, 1, &flags);
+                ends.end();
+            })
+        };
+        let first = poll(&mut stream);
+        assert_ne!(first, Poll::Ready(false), "the end before the event");
+        publisher.join().unwrap();
+        let is_heard = first == Poll::Ready(true);
+        assert!(is_heard || poll(&mut stream) == Poll::Ready(true));
+        assert_eq!(poll(&mut stream), Poll::Ready(false));
     });
 }

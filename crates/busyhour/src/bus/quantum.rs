@@ -36,22 +36,23 @@ impl<'a> Quantum<'a> {
         self.stride
     }
 
-    /// Looks at the clock before the next stride.
+    /// Looks at the clock before each stride but the first.
     pub(super) fn is_over(&mut self) -> bool {
         let Some(executor) = self.executor else {
             self.stride = Self::STRIDE_MAX;
             return false;
         };
-        let now = executor.now();
-        if self.begun > 0 {
-            self.adapt(now);
-        }
+        let is_over = self.begun > 0 && self.has_passed(executor.now());
+        self.begun += self.stride;
+        is_over
+    }
+
+    fn has_passed(&mut self, now: Option<Instant>) -> bool {
+        self.adapt(now);
         let is_late = now
             .zip(self.began)
             .is_some_and(|(now, began)| now - began > Self::LENGTH);
-        let is_over = self.begun >= Self::DELIVERIES_MAX || self.begun > 0 && is_late;
-        self.begun += self.stride;
-        is_over
+        self.begun >= Self::DELIVERIES_MAX || is_late
     }
 
     /// Looks more seldom while deliveries are quick.

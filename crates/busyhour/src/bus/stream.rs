@@ -15,7 +15,8 @@ pub struct EventStream<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     /// Taken from the mailbox and not yet handed out.
     items: Items<E>,
-    subscription: Subscription<E>,
+    /// Ends when it is dropped.
+    _subscription: Subscription<E>,
 }
 
 impl<E: Event> EventStream<E> {
@@ -23,13 +24,13 @@ impl<E: Event> EventStream<E> {
         Self {
             subscriber,
             items: Items::new(),
-            subscription,
+            _subscription: subscription,
         }
     }
 
     /// Messages waiting.
     pub fn queued_len(&self) -> usize {
-        self.items.len() + self.subscription.queued_len()
+        self.items.len() + self.subscriber.mailbox().queued_len()
     }
 }
 
@@ -40,9 +41,11 @@ impl<E: Event> Stream for EventStream<E> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message<E>>> {
         let this = &mut *self;
-        match this.subscriber.poll(context.waker(), &mut this.items) {
+        let mut poll = || this.subscriber.poll(context.waker(), &mut this.items);
+        match poll() {
             Some(message) => Poll::Ready(Some(message)),
-            None if this.subscriber.mailbox().is_ended() => Poll::Ready(None),
+            // What came between the two looks is the last.
+            None if this.subscriber.mailbox().is_ended() => Poll::Ready(poll()),
             None => Poll::Pending,
         }
     }
