@@ -3,8 +3,10 @@
 mod support;
 
 use std::{
+    env,
     fs::{self, Permissions},
     os::unix::{
+        ffi::OsStrExt,
         fs::{MetadataExt, PermissionsExt, chown},
         process::CommandExt,
     },
@@ -71,6 +73,11 @@ impl Machine {
         let mut command = Command::new(&self.program);
         command.args(words).uid(user).gid(user);
         for variable in ["HOME", "XDG_STATE_HOME", "STATE_DIRECTORY"] {
+            command.env_remove(variable);
+        }
+        // Those that steer this test run are no settings of the server.
+        let steering = env::vars_os().map(|(name, _)| name);
+        for variable in steering.filter(|name| name.as_bytes().starts_with(b"BUSYHOUR_")) {
             command.env_remove(variable);
         }
         command.env("BUSYHOUR_CONFIG", &self.configuration);
