@@ -2,12 +2,14 @@
 
 use std::{
     env,
+    future::poll_fn,
     panic::panic_any,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
         mpsc,
     },
+    task::Poll,
     thread,
     time::Duration,
 };
@@ -273,7 +275,16 @@ fn futures_of_a_class_run_wake_abort_and_panic() {
     drop(open);
     assert_eq!(waits.wait(), Ok(Ok(5)));
 
-    let never = pool.spawn_as(Class::default(), std::future::pending::<()>());
+    // A waker that somebody keeps: without one the future ends by itself, as the next one does.
+    let kept = Arc::new(Mutex::new(None));
+    let keeper = Arc::clone(&kept);
+    let never = pool.spawn_as(
+        Class::default(),
+        poll_fn(move |context| {
+            *keeper.lock().unwrap() = Some(context.waker().clone());
+            Poll::<()>::Pending
+        }),
+    );
     never.abort();
     assert_eq!(never.wait(), Err(JoinError::Aborted));
     let forgotten = pool.spawn_as(Class::default(), std::future::pending::<()>());
