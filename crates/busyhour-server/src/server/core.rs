@@ -39,6 +39,8 @@ use std::sync::{
 pub(super) struct Core {
     pub(super) parts: Parts,
     pub(super) next_binding_id: AtomicU64,
+    /// See [`Contents::run`](crate::store::Contents::run).
+    pub(super) run: u64,
     pub(super) nonce_salt: AtomicU32,
     pub(super) last_etag: AtomicU64,
     pub(super) is_closing: AtomicBool,
@@ -91,9 +93,10 @@ pub(super) struct Counters {
 }
 
 impl Core {
-    pub(super) fn new(parts: Parts, first_binding_id: u64) -> Self {
+    pub(super) fn new(parts: Parts, first_binding_id: u64, run: u64) -> Self {
         Self {
             next_binding_id: AtomicU64::new(first_binding_id),
+            run,
             nonce_salt: AtomicU32::new(0),
             last_etag: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),

@@ -67,7 +67,7 @@ impl Core {
         let last_id = ids.chain(soft_states.iter().map(|row| row.id.0)).max();
         let accounts = std::mem::take(&mut contents.accounts);
         let parts = parts(runtime, config, network, store, accounts)?;
-        let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1));
+        let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1, contents.run));
         core.restore(bindings);
         core.sweep_transactions()?;
         core.start_probing()?;

@@ -39,12 +39,20 @@ struct Inner {
     feed: Option<Feed>,
     alarm: Alarm,
     /// Its row in the store, as it was last made durable.
-    row: Option<EndedBinding>,
-    /// A refresh is on its way to the disk.
+    row: Option<Row>,
+    /// A row is on its way to the disk.
     is_storing: bool,
     /// What its unanswered NOTIFY is charged for, in bytes.
     notify_bytes: u64,
     is_over: bool,
+}
+
+/// A row of the store.
+struct Row {
+    /// As the store has to forget it.
+    ended: EndedBinding,
+    /// The CSeq number in it, or that this run of the server began with.
+    last_cseq: u32,
 }
 
 /// Where the states come from. Dropping it ends it.
@@ -333,6 +341,7 @@ impl Watcher {
             // Outside the lock: the feed may be what called us.
             return drop(feed);
         }
+        self.renew_row(&core, &mut state);
         self.set_alarm(&core, &mut state);
     }
 
@@ -402,7 +411,7 @@ impl Watcher {
         state.alarm.clear(core.runtime().timers());
         core.watchers().remove(self.id);
         if let Some(row) = state.row.take() {
-            core.store().forget(&[row]);
+            core.store().forget(&[row.ended]);
         }
         state.feed.take()
     }

@@ -152,6 +152,8 @@ pub struct Contents {
     pub accounts: Vec<Account>,
     /// Counts the changes of accounts, see [`Store::watch_accounts`].
     pub account_revision: u64,
+    /// Counts the servers that opened it, the one that reads this included.
+    pub run: u64,
     /// What was set while a server ran, by kind and name.
     pub settings: BTreeMap<(SettingKind, String), String>,
 }

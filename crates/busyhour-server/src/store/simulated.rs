@@ -188,7 +188,7 @@ impl SimulatedDisk {
 
     /// What would survive a crash now.
     pub fn contents(&self) -> Contents {
-        self.lock().durable.contents()
+        self.lock().contents()
     }
 
     /// Changes how the disk behaves from the next transaction on.
@@ -207,7 +207,7 @@ impl Store for SimulatedStore {
     fn load(&self) -> Result<Contents, StoreError> {
         let disk = self.disk.lock();
         match disk.life == self.life {
-            true => Ok(disk.durable.contents()),
+            true => Ok(disk.contents()),
             false => Err(StoreError::Simulated("this store ended with its server")),
         }
     }
@@ -257,6 +257,13 @@ impl Store for SimulatedStore {
 }
 
 impl Disk {
+    fn contents(&self) -> Contents {
+        Contents {
+            run: self.life,
+            ..self.durable.contents()
+        }
+    }
+
     fn die(&mut self) -> Vec<Batch> {
         self.life += 1;
         let mut lost = std::mem::take(&mut self.waiting);
@@ -378,8 +385,8 @@ impl Durable {
             bindings: self.bindings.values().cloned().collect(),
             soft_states: self.soft_states.values().cloned().collect(),
             accounts: self.accounts.values().cloned().collect(),
-            account_revision: 0,
             settings: self.settings.clone(),
+            ..Contents::default()
         }
     }
 

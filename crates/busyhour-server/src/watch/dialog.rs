@@ -4,13 +4,13 @@
 use super::{
     NotRestored, Subscribe,
     next_hop::next_hop,
-    stored::{CSEQ_MAX, StoredDialog, cseq_gap},
+    stored::{StoredDialog, last_cseq_used},
 };
 use crate::{
     proto::sip::{HeaderName, Method, Output, RequestBuilder, Uri},
     registrar::{Advertised, Flow, Refusal},
 };
-use std::{fmt::Display, net::SocketAddr, time::Duration};
+use std::{fmt::Display, net::SocketAddr};
 
 /// Our half of a dialog, opened by a watcher's SUBSCRIBE.
 #[derive(Debug, Clone)]
@@ -50,8 +50,8 @@ impl Dialog {
         }
     }
 
-    /// As it is stored.
-    pub(super) fn stored(&self) -> StoredDialog {
+    /// As it is stored in this run of the server.
+    pub(super) fn stored(&self, run: u64) -> StoredDialog {
         // Field by field, so that one that is forgotten does not compile.
         let Self {
             call_id,
@@ -77,22 +77,23 @@ impl Dialog {
             routes: routes.iter().map(|route| route.to_string()).collect(),
             local_cseq: *local_cseq,
             remote_cseq: *remote_cseq,
+            run,
             local: flow.local_text(),
             remote: flow.remote.to_string(),
         }
     }
 
-    /// One that goes on, with numbers that are higher than all that were used.
+    /// One that goes on in this run, with numbers that are higher than all that were used.
     pub(super) fn restore(
         stored: StoredDialog,
-        age: Duration,
+        run: u64,
         advertised: Advertised,
     ) -> Result<Self, NotRestored> {
         let flow = Flow::from_texts(&stored.local, &stored.remote);
         let no_flow = || NotRestored::Flow(stored.local.clone(), stored.remote.clone());
         let flow = flow.ok_or_else(no_flow)?;
-        let local_cseq = stored.local_cseq.checked_add(cseq_gap(age));
-        let local_cseq = local_cseq.filter(|cseq| *cseq <= CSEQ_MAX / 2);
+        let runs_since = run.saturating_sub(stored.run);
+        let local_cseq = last_cseq_used(stored.local_cseq, runs_since);
         Ok(Self {
             call_id: stored.call_id.into(),
             local_uri: stored.local_uri.into(),

@@ -3,13 +3,16 @@
 //!
 //! The dialog of a subscription goes on with it, and so must the CSeq numbers of the NOTIFYs in it:
 //! the watcher takes none that is not higher than the last (RFC 3261 §12.2.2).
-//! How many were sent since the row was written nobody knows any more, and the row
-//! may have been brought back before. So numbers go by the age of the row: each
-//! life of the server begins higher than the one before can have come.
+//! How many were sent since the row was written nobody knows any more. So each run
+//! of the server has a range of its own: the store counts the runs, a row tells in
+//! which run it was written, and a subscription brought back begins
+//! [`CSEQS_PER_RUN`] higher for each run since. Within a run the row is written
+//! again before the range is used up ([`is_row_old`]). A calendar has no part in
+//! it: it may be wrong in one run and right in the next.
 
 use super::{Document, Elements, LineState, MessageSummary};
 use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// The texts of a subscription and its dialog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +36,8 @@ pub(super) struct StoredDialog {
     pub(super) routes: Vec<String>,
     pub(super) local_cseq: u32,
     pub(super) remote_cseq: u32,
+    /// The run of the server that wrote this, see [`Contents::run`](crate::store::Contents::run).
+    pub(super) run: u64,
     /// See [`Flow::local_text`](crate::registrar::Flow::local_text).
     pub(super) local: String,
     pub(super) remote: String,
@@ -94,18 +99,22 @@ pub enum NotRestored {
     CSeq,
 }
 
-/// How much higher than in the row the numbers are in a subscription brought back at
-/// this age of the row.
-pub(super) fn cseq_gap(age: Duration) -> u32 {
-    let by_age = u32::try_from(age.as_millis()).unwrap_or(CSEQ_MAX);
-    by_age
-        .saturating_mul(CSEQ_PER_MS)
-        .saturating_add(CSEQ_MARGIN)
+/// The last number that may have been used when a row with `local_cseq` of an earlier
+/// run is brought back; `None` when there are none left behind it.
+pub(super) fn last_cseq_used(local_cseq: u32, runs_since: u64) -> Option<u32> {
+    let gap = u32::try_from(runs_since).ok()?.checked_mul(CSEQS_PER_RUN)?;
+    let last = local_cseq.checked_add(gap)?;
+    (last <= CSEQ_MAX - CSEQS_PER_RUN).then_some(last)
 }
 
-/// A watcher answers each NOTIFY before it is sent the next, so it is sent fewer.
-const CSEQ_PER_MS: u32 = 4;
-/// For the first moments, and a clock that goes a little wrong.
-const CSEQ_MARGIN: u32 = 1 << 16;
+/// Whether a row with `stored` has to be written again when `last` was used: half of
+/// its range is.
+pub(super) fn is_row_old(stored: u32, last: u32) -> bool {
+    last - stored >= CSEQS_PER_RUN / 2
+}
+
+/// A watcher answers each NOTIFY before it is sent the next, so the second half lasts
+/// for longer than a row takes to be written.
+const CSEQS_PER_RUN: u32 = 1 << 14;
 /// RFC 3261 §8.1.1.5.
-pub(super) const CSEQ_MAX: u32 = i32::MAX as u32;
+const CSEQ_MAX: u32 = i32::MAX as u32;

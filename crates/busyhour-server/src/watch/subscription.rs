@@ -4,7 +4,7 @@ use super::{
     DeviceState, Dialog, NotRestored, Package, Policy, State, Subscribe, Told,
     outstanding::{Outstanding, T1},
     reginfo::ToldContacts,
-    stored::StoredSubscription,
+    stored::{StoredSubscription, is_row_old},
 };
 use crate::{
     proto::sip::HeaderName,
@@ -132,8 +132,8 @@ impl Subscription {
         subscription
     }
 
-    /// Brings back what [`stored`](Self::stored) gave so long ago, until `expires_at`. The whole
-    /// state is told at `told_at`, or later where it is not known by then. Over a
+    /// Brings back what [`stored`](Self::stored) gave in an earlier run of the server, in the run
+    /// of this number, until `expires_at`. The whole state is told at `told_at`, or later where it is not known by then. Over a
     /// connection nothing is told before a SUBSCRIBE comes over a new one: the old
     /// one ended with the process.
     ///
@@ -142,7 +142,7 @@ impl Subscription {
     /// See [`NotRestored`].
     pub fn restore(
         stored: &str,
-        age: Duration,
+        run: u64,
         policy: &Policy,
         advertised: Advertised,
         expires_at: Instant,
@@ -150,7 +150,7 @@ impl Subscription {
     ) -> Result<Self, NotRestored> {
         let stored: StoredSubscription = serde_json::from_str(stored)?;
         let package = Package::from_name(&stored.package);
-        let dialog = Dialog::restore(stored.dialog, age, advertised)?;
+        let dialog = Dialog::restore(stored.dialog, run, advertised)?;
         Ok(Self {
             device: Name::new(&stored.device),
             package: package.ok_or(NotRestored::Package(stored.package))?,
@@ -173,28 +173,40 @@ impl Subscription {
         })
     }
 
-    /// All that [`restore`](Self::restore) needs, but the time.
-    pub fn stored(&self) -> String {
-        self.stored_with(&self.dialog)
+    /// All that [`restore`](Self::restore) needs, but the time. Runs of the server are counted
+    /// upwards; `run` is this one.
+    pub fn stored(&self, run: u64) -> String {
+        self.stored_with(&self.dialog, run)
     }
 
     /// As [`stored`](Self::stored), as it will be after such a refresh.
-    pub fn stored_after(&self, subscribe: &Subscribe<'_>) -> String {
+    pub fn stored_after(&self, subscribe: &Subscribe<'_>, run: u64) -> String {
         let mut dialog = self.dialog.clone();
         // One that is refused there is refused here as well, and stored in vain.
         let _ = dialog.follow(subscribe);
-        self.stored_with(&dialog)
+        self.stored_with(&dialog, run)
     }
 
-    fn stored_with(&self, dialog: &Dialog) -> String {
+    fn stored_with(&self, dialog: &Dialog, run: u64) -> String {
         let stored = StoredSubscription {
             device: self.device.to_string(),
             package: self.package.name().to_owned(),
             event_id: self.event_id.as_deref().map(str::to_owned),
-            dialog: dialog.stored(),
+            dialog: dialog.stored(run),
         };
         // Texts and numbers can always be written.
         serde_json::to_string(&stored).unwrap_or_default()
+    }
+
+    /// The CSeq number of the last NOTIFY; zero before the first.
+    pub fn last_cseq(&self) -> u32 {
+        self.dialog.last_cseq()
+    }
+
+    /// Whether so many NOTIFYs were sent since it was stored, with `last_cseq` then, that it
+    /// has to be stored again: after a crash their numbers must not be used a second time.
+    pub fn has_outgrown(&self, last_cseq: u32) -> bool {
+        is_row_old(last_cseq, self.dialog.last_cseq())
     }
 
     /// Takes in a SUBSCRIBE inside of the dialog: a refresh, or the end.
@@ -394,6 +406,11 @@ impl Subscription {
     /// The package it is told in.
     pub fn package(&self) -> Package {
         self.package
+    }
+
+    /// Seconds until it ends, rounded up.
+    pub fn left_s(&self, now: Instant) -> u32 {
+        seconds(self.expires_at - now)
     }
 
     fn extend(&mut self, granted_s: u32, now: Instant) {

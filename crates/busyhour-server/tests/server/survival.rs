@@ -1,7 +1,8 @@
 //! Subscriptions go on after a crash, as bindings do.
 
 use crate::{Fixture, exchange::ok, open_config, register, subscribe, to_tag};
-use busyhour_server::{proto::sip::Message, store::DiskBehaviour};
+use busyhour_server::{proto::sip::Message, store::DiskBehaviour, watch::MessageSummary};
+use std::time::Duration;
 
 #[test]
 fn a_subscription_is_answered_when_it_is_durable_and_not_before() {
@@ -75,6 +76,52 @@ fn watchers_are_told_the_whole_state_after_a_crash_and_every_change_after_that()
     assert_ne!(to_tag(&server.sent()[0]), tag);
 }
 
+/// A server that once ran with a calendar ahead of the right one must not have used
+/// numbers that a later one comes back to: the watcher would take none of its NOTIFYs.
+#[test]
+fn numbers_of_notify_rise_from_run_to_run_whatever_the_calendar_says() {
+    let mut server = Fixture::open();
+    watch(&mut server);
+    let mut last = 1;
+    for calendar_s in [540, 0, 300, 10, 0, 0] {
+        server.lived = Duration::from_secs(calendar_s);
+        server.restart(open_config());
+        server.pass(1);
+        let told = server.sent();
+        let next = cseq(&told[0]);
+        assert!(next > last, "{next} after {last}, {calendar_s} s ahead");
+        server.receive(&ok(&told[0]));
+        last = next;
+    }
+}
+
+/// A dialog that is told of so much without a refresh that another run would begin in
+/// the midst of its numbers, had its row not been written again.
+#[test]
+fn numbers_of_notify_rise_after_more_of_them_than_a_run_may_use() {
+    let mut config = open_config();
+    config.watch.notify_interval = Duration::ZERO;
+    let mut server = Fixture::with(config.clone());
+    server.ask(&subscribe(1, "", "Event: message-summary"));
+    let mut told = server.sent().swap_remove(1);
+    for count in 1..=17_000 {
+        server.receive(&ok(&told));
+        let summary = MessageSummary::parse(&format!(
+            "Messages-Waiting: yes\r\nVoice-Message: {count}/0\r\n"
+        ));
+        let set = server
+            .server
+            .set_mailbox("alice", summary.unwrap(), Box::new(|_| ()));
+        set.expect("room");
+        server.settle();
+        told = server.sent().swap_remove(0);
+    }
+    assert!(cseq(&told) > 16_384, "{told}");
+    server.restart(config);
+    server.pass(1);
+    assert!(cseq(&server.sent()[0]) > cseq(&told));
+}
+
 #[test]
 fn many_watchers_are_told_one_after_the_other_after_a_crash() {
     const WATCHERS: usize = 400;
@@ -88,10 +135,10 @@ fn many_watchers_are_told_one_after_the_other_after_a_crash() {
     }
     server.restart(open_config());
     let simulation = server.runtime.simulation().unwrap();
-    simulation.run_for(std::time::Duration::from_millis(50));
+    simulation.run_for(Duration::from_millis(50));
     let early = server.sent().len();
     assert!((190..=210).contains(&early), "{early} of them after 50 ms");
-    simulation.run_for(std::time::Duration::from_millis(60));
+    simulation.run_for(Duration::from_millis(60));
     assert_eq!(early + server.sent().len(), WATCHERS);
 }
 
@@ -118,7 +165,7 @@ fn what_has_ended_is_not_brought_back_and_its_row_goes() {
 fn after_a_gentle_end_watchers_begin_anew() {
     let mut server = Fixture::open();
     watch(&mut server);
-    server.server.shutdown(std::time::Duration::ZERO);
+    server.server.shutdown(Duration::ZERO);
     server.simulation().run_until_idle();
     let told = server.sent();
     assert!(
@@ -150,9 +197,9 @@ const FAILING: DiskBehaviour = DiskBehaviour {
     ..ORDINARY
 };
 const ORDINARY: DiskBehaviour = DiskBehaviour {
-    transaction_min: std::time::Duration::from_micros(200),
-    transaction_max: std::time::Duration::from_millis(20),
-    removal_delay_max: std::time::Duration::from_secs(1),
+    transaction_min: Duration::from_micros(200),
+    transaction_max: Duration::from_millis(20),
+    removal_delay_max: Duration::from_secs(1),
     failures_per_mille: 0,
     queue_capacity: 65_536,
 };

@@ -77,6 +77,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("closed", a_closed_store_has_drained_and_refuses),
     ("ended", only_the_lease_that_ended_is_removed),
     ("late", late_removals_spare_what_came_meanwhile),
+    ("run", each_server_that_opens_it_is_counted),
 ];
 
 const ROOM: usize = 65_536;
@@ -143,6 +144,16 @@ fn soft_states_are_kept_replaced_and_forgotten(database: &dyn Database) {
     let store = database.reopen(store);
     let kept = store.load().unwrap().soft_states;
     assert_eq!(kept, [row(5, "c", 200), row(6, "f", 400)]);
+}
+
+/// Reading counts nothing, and a tool is no server.
+fn each_server_that_opens_it_is_counted(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let first = store.load().unwrap().run;
+    assert_eq!((first > 0, store.load().unwrap().run), (true, first));
+    let store = database.reopen(store);
+    drop(database.book());
+    assert!(store.load().unwrap().run > first);
 }
 
 fn many_changes_of_one_binding_in_a_group_end_as_the_last(database: &dyn Database) {

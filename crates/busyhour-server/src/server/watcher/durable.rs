@@ -8,7 +8,7 @@
 //! Where the store makes nobody wait there are no rows, and after a restart the
 //! first request of a watcher is answered 481, which tells it to begin anew.
 
-use super::{Inner, Watcher};
+use super::{Inner, Row, Watcher};
 use crate::{
     proto::sip::Message,
     registrar::{BindingId, Refusal},
@@ -34,7 +34,7 @@ impl Watcher {
         arrival: Arrival,
         answer: Buffer,
     ) {
-        let value = self.lock().subscription.stored();
+        let value = self.lock().subscription.stored(core.run);
         let row = core.soft_state(core.next_binding_id(), KIND, value, granted_s);
         let (watcher, stored, waiting) = (self.clone(), row.clone(), arrival.clone());
         let begun = move |fate| watcher.begun(fate, &stored, &waiting, answer);
@@ -52,7 +52,7 @@ impl Watcher {
             self.give_up(&core);
             return core.fail_arrival(arrival);
         }
-        self.lock().row = Some(row.ended());
+        self.lock().row = Some(Row::new(row, 0));
         let Ok(message) = Message::parse(&arrival.datagram) else {
             return;
         };
@@ -81,36 +81,21 @@ impl Watcher {
         if state.is_storing {
             return core.drop_arrival(arrival);
         }
-        let value = state.subscription.stored_after(subscribe);
-        let known = state.row.as_ref().map(|row| row.id);
-        let id = known.unwrap_or_else(|| core.next_binding_id());
-        let row = core.soft_state(id, KIND, value, subscribe.granted_s);
-        let (watcher, stored, waiting) = (self.clone(), row.clone(), arrival.clone());
-        let prolonged = move |fate| {
-            watcher.with(|core, state| watcher.prolonged(core, state, fate, &stored, &waiting));
+        let value = state.subscription.stored_after(subscribe, core.run);
+        let watcher = self.clone();
+        let waiting = arrival.clone();
+        let prolonged = move |fate: Fate| {
+            watcher.with(|core, state| match fate {
+                Ok(()) => watcher.prolonged(core, state, &waiting),
+                Err(_) => core.fail_arrival(&waiting),
+            });
         };
-        state.is_storing = self.commit(core, row, prolonged).is_ok();
-        if !state.is_storing {
+        if !self.put_row(core, state, value, subscribe.granted_s, prolonged) {
             core.fail_arrival(arrival);
         }
     }
 
-    fn prolonged(
-        &self,
-        core: &Core,
-        state: &mut Inner,
-        fate: Fate,
-        row: &SoftState,
-        arrival: &Arrival,
-    ) {
-        state.is_storing = false;
-        if fate.is_err() {
-            return core.fail_arrival(arrival);
-        }
-        match state.is_over {
-            true => core.store().forget(&[row.ended()]),
-            false => state.row = Some(row.ended()),
-        }
+    fn prolonged(&self, core: &Core, state: &mut Inner, arrival: &Arrival) {
         // It was parsed when it arrived, so it parses again.
         let Ok(message) = Message::parse(&arrival.datagram) else {
             return;
@@ -118,6 +103,49 @@ impl Watcher {
         if let Err(refusal) = self.take_refresh(core, state, &message, arrival) {
             core.refuse_subscription(&message, arrival.flow, arrival.transaction, &refusal);
         }
+    }
+
+    /// Has the row written again after so many NOTIFYs that a crash would otherwise use
+    /// their numbers twice. One that fails is tried again after the next NOTIFY.
+    pub(super) fn renew_row(self: &Arc<Self>, core: &Core, state: &mut Inner) {
+        let subscription = &state.subscription;
+        let has_outgrown = |row: &Row| subscription.has_outgrown(row.last_cseq);
+        if state.is_storing || !state.row.as_ref().is_some_and(has_outgrown) {
+            return;
+        }
+        let value = subscription.stored(core.run);
+        let left_s = subscription.left_s(core.now());
+        self.put_row(core, state, value, left_s, |_| ());
+    }
+
+    /// Writes the row, takes in that it is written, and then calls `done` with its fate;
+    /// `false` when the store takes nothing.
+    fn put_row(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut Inner,
+        value: String,
+        lives_s: u32,
+        done: impl FnOnce(Fate) + Send + 'static,
+    ) -> bool {
+        let known = state.row.as_ref().map(|row| row.ended.id);
+        let id = known.unwrap_or_else(|| core.next_binding_id());
+        let row = core.soft_state(id, KIND, value, lives_s);
+        let last_cseq = state.subscription.last_cseq();
+        let (watcher, stored) = (self.clone(), row.clone());
+        let written = move |fate: Fate| {
+            watcher.with(|core, state| {
+                state.is_storing = false;
+                match (&fate, state.is_over) {
+                    (Err(_), _) => {}
+                    (Ok(()), true) => core.store().forget(&[stored.ended()]),
+                    (Ok(()), false) => state.row = Some(Row::new(&stored, last_cseq)),
+                }
+            });
+            done(fate);
+        };
+        state.is_storing = self.commit(core, row, written).is_ok();
+        state.is_storing
     }
 
     /// Without a buffer for the answer nothing is done: the watcher asks again,
@@ -175,7 +203,8 @@ impl Watcher {
             state.subscription.end(End::Deactivated, core.now());
             self.send(core, state);
             let is_told = state.subscription.tells_its_end();
-            row = state.row.as_ref().filter(|_| is_told).map(|row| row.id);
+            let told = state.row.as_ref().filter(|_| is_told);
+            row = told.map(|row| row.ended.id);
         });
         row
     }
@@ -190,8 +219,17 @@ impl Watcher {
         let id = Self::id_in_tag(&tag)?;
         let holder = core.holder(subscription.dialog().flow(), None);
         let watcher = Self::new(id, &tag, holder, core, subscription);
-        watcher.lock().row = Some(row.ended());
+        let mut state = watcher.lock();
+        state.row = Some(Row::new(row, state.subscription.last_cseq()));
+        drop(state);
         Some(Arc::new(watcher))
+    }
+}
+
+impl Row {
+    fn new(row: &SoftState, last_cseq: u32) -> Self {
+        let ended = row.ended();
+        Self { ended, last_cseq }
     }
 }
 
@@ -250,9 +288,8 @@ impl Core {
     ) -> Result<Arc<Watcher>, String> {
         let (watch, advertised) = (&self.config().watch, self.config().advertised.clone());
         let ends_at = self.now() + remaining;
-        let age = Duration::from_secs(row.granted_s.into()).saturating_sub(remaining);
         let subscription =
-            Subscription::restore(&row.value, age, watch, advertised, ends_at, told_at);
+            Subscription::restore(&row.value, self.run, watch, advertised, ends_at, told_at);
         let subscription = subscription.map_err(|reason| reason.to_string())?;
         let watcher = Watcher::restored(self, subscription, row);
         let watcher = watcher.ok_or("its tag is none of ours")?;

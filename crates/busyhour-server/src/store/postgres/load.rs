@@ -1,6 +1,6 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
-use super::PostgresOptions;
+use super::{PostgresOptions, turn};
 use crate::{
     registrar::{BindingId, Contact, ContactParts, Flow, Lease},
     store::{
@@ -26,6 +26,7 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
         soft_states: soft_states(&mut snapshot).map_err(wrap)?,
         accounts: accounts(&mut snapshot).map_err(wrap)?,
         account_revision: revision(&mut snapshot, REVISION).map_err(wrap)?,
+        run: turn::run(&mut snapshot).map_err(wrap)?,
         settings: settings(&mut snapshot).map_err(wrap)?,
     })
 }

@@ -93,6 +93,11 @@ impl Turn {
     }
 }
 
+/// How many servers have taken the database over.
+pub(super) fn run(client: &mut impl GenericClient) -> Result<u64, Error> {
+    found(client).map(|count| number_of(count).cast_unsigned())
+}
+
 fn found(client: &mut impl GenericClient) -> Result<i64, Error> {
     client.query_one(FOUND, &[])?.try_get(0)
 }

@@ -1,6 +1,6 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
-use super::{StoreError, sqlite_error};
+use super::{StoreError, schema, sqlite_error};
 use crate::registrar::{BindingId, Contact, ContactParts, Flow, Lease};
 use crate::store::{
     Account, AccountNews, Contents, SettingKind, SoftState, SoftStateKind, StoredBinding,
@@ -21,6 +21,7 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
         soft_states: soft_states(&snapshot).map_err(wrap)?,
         accounts: accounts(&snapshot).map_err(wrap)?,
         account_revision: revision(&snapshot).map_err(wrap)?,
+        run: schema::run(&snapshot).map_err(wrap)?,
         settings: settings(&snapshot).map_err(wrap)?,
     })
 }

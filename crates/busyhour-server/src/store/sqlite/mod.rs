@@ -167,12 +167,8 @@ fn connect(options: &SqliteOptions) -> Result<Connection, StoreError> {
     let wrap = |source| sqlite_error(path, source);
     make_file(path)?;
     let mut connection = Connection::open(path).map_err(wrap)?;
-    let synchronous = match options.durability {
-        Durability::Full => "FULL",
-        Durability::Process => "OFF",
-    };
     connection.busy_timeout(BUSY_TIMEOUT).map_err(wrap)?;
-    for (pragma, value) in [("journal_mode", "WAL"), ("synchronous", synchronous)] {
+    for (pragma, value) in [("journal_mode", "WAL"), ("synchronous", "FULL")] {
         connection
             .pragma_update(None, pragma, value)
             .map_err(wrap)?;
@@ -181,6 +177,12 @@ fn connect(options: &SqliteOptions) -> Result<Connection, StoreError> {
         .pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)
         .map_err(wrap)?;
     schema::migrate(&mut connection, path)?;
+    // Whatever commits promise, this one is not to be forgotten.
+    schema::count_run(&connection).map_err(wrap)?;
+    if options.durability == Durability::Process {
+        let off = connection.pragma_update(None, "synchronous", "OFF");
+        off.map_err(wrap)?;
+    }
     warn_of_readers(path);
     Ok(connection)
 }

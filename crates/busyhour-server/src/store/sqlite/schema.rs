@@ -25,6 +25,20 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     transaction.commit().map_err(wrap)
 }
 
+/// Counts a server that has opened the database.
+pub(super) fn count_run(connection: &Connection) -> rusqlite::Result<()> {
+    let count = "UPDATE revision SET count = count + 1 WHERE name = 'run'";
+    connection.execute(count, []).map(drop)
+}
+
+/// How many servers have opened the database.
+pub(super) fn run(connection: &Connection) -> rusqlite::Result<u64> {
+    let found = "SELECT count FROM revision WHERE name = 'run'";
+    connection.query_row(found, [], |row| {
+        row.get::<_, i64>(0).map(i64::cast_unsigned)
+    })
+}
+
 fn version(transaction: &Transaction<'_>) -> rusqlite::Result<u32> {
     transaction.pragma_query_value(None, "user_version", |row| row.get(0))
 }
@@ -142,6 +156,9 @@ const MIGRATIONS: &[&str] = &[
         granted_s INTEGER NOT NULL,
         expires_at_ns INTEGER NOT NULL
     );
+",
+    "
+    INSERT INTO revision VALUES ('run', 0);
 ",
 ];
 
