@@ -89,7 +89,15 @@ const SERVER: Layers = Layers {
         ),
         arrow(
             "config",
-            &["auth", "server", "registrar", "store", "graphite", "web"],
+            &[
+                "auth",
+                "server",
+                "registrar",
+                "store",
+                "net",
+                "graphite",
+                "web",
+            ],
         ),
         arrow("logs", &[]),
         arrow(

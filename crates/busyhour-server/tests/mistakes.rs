@@ -47,6 +47,7 @@ fn no_mistake_of_a_configuration_hides_another() {
         at("2:10: sip.listen: `nowhere` is not allowed"),
         at("4:1: account: give a password, or hashes"),
         at("6:1: account: `b b` is not a user name"),
+        at("6:1: account: give either password or hashes"),
         at("6:1: account: md5: give 32 hexadecimal digits"),
         at("10:1: account: unknown field `pasword`"),
         at("11:1: account: unknown field `realm`"),
@@ -65,6 +66,95 @@ fn no_mistake_of_a_configuration_hides_another() {
     found.sort_unstable();
     expected.sort_unstable();
     assert_lines(&found, &expected);
+}
+
+/// A value of the wrong type hides nothing else of its entry, a name that is nearly
+/// right is told once, and the second of two is named whatever else is wrong with it.
+#[test]
+fn no_mistake_of_an_entry_hides_another() {
+    let place = Place::new();
+    let text = "[[account]]\nuser = 7\npassword = 8\nmailbox = \"m m\"\n\
+        [[account]]\nuser = \"alice\"\npasword = \"secret\"\n\
+        [[account]]\nuser = \"alice\"\npassword = [\"secret\"]\nmd5 = \"\"\n\
+        [[account_range]]\nprefix = true\ncount = 0\ndigits = \"2\"\n\
+        [[token]]\nname = \"\"\nscope = 1\nsha256 = \"00\"\n\
+        [[hint]]\nextension = \"1 0\"\ndevices = \"alice\"\n\
+        [[hint]]\nextension = \"1 1\"\ndevices = []\n\
+        [[hint]]\nextensoin = \"101\"\ndevices = [\"sip:a b\", \"sip:c d\"]\n";
+    let file = place.file("bad.toml", text);
+    let found = mistakes(busyhour().arg("check-config").arg(&file));
+    assert_lines(
+        &found,
+        &[
+            "bad.toml:1:1: account: mailbox: `m m`",
+            "bad.toml:2:8: account: user: found integer; give a text in quotes",
+            "bad.toml:3:12: account: password: found integer; give a text",
+            "bad.toml:7:1: account: unknown field `pasword` (did you mean password?)",
+            "bad.toml:8:1: account: user `alice` is there already",
+            "bad.toml:8:1: account: md5: give 32 hexadecimal digits",
+            "bad.toml:8:1: account: give either password or hashes",
+            "bad.toml:10:12: account: password: found array; give a text",
+            "bad.toml:12:1: account_range: count: give a whole number from 1",
+            "bad.toml:12:1: account_range: password is missing",
+            "bad.toml:13:10: account_range: prefix: found boolean; give a text",
+            "bad.toml:15:10: account_range: digits: found string; give a whole number",
+            "bad.toml:16:1: token: name: give 1 to 64 characters",
+            "bad.toml:16:1: token: sha256: give 64 hexadecimal digits",
+            "bad.toml:18:9: token: scope: found integer; give a text",
+            "bad.toml:22:11: hint: devices: found string; give texts",
+            "bad.toml:27:1: hint: unknown field `extensoin` (did you mean extension?)",
+            "bad.toml:20:1: hint `1 0`: an extension is",
+            "bad.toml:23:1: hint `1 1`: an extension is",
+            "bad.toml:23:1: hint `1 1`: a hint has 1 to 64 devices",
+            "bad.toml:26:1: hint: device `sip:a b`",
+            "bad.toml:26:1: hint: device `sip:c d`",
+        ],
+    );
+    assert!(!found.concat().contains("secret"), "{found:?}");
+}
+
+/// A certificate neither hides what else is wrong, nor is it hidden; of the server as well.
+#[test]
+fn a_certificate_that_cannot_be_read_hides_nothing() {
+    let place = Place::new();
+    let key = place.file("key.pem", "no key");
+    let (missing, key) = (place.path("none.pem"), key.display());
+    let text = format!(
+        "[sip]\nauth = \"none\"\ntls = \"127.0.0.1:0\"\ntls_certificate = \"{}\"\n\
+         tls_key = \"{key}\"\n",
+        missing.display(),
+    );
+    let file = place.file("tls.toml", &text);
+    let expected = [
+        "tls.toml:2:8: sip.auth: `none` is not allowed",
+        "tls.toml:4:19: sip.tls_certificate: ",
+        "tls.toml:5:11: sip.tls_key: ",
+    ];
+    assert_lines(
+        &mistakes(busyhour().arg("check-config").arg(&file)),
+        &expected,
+    );
+    assert_lines(
+        &mistakes(place.serve().arg("--config").arg(&file)),
+        &expected,
+    );
+}
+
+/// Nor does a file that cannot be read hide the environment.
+#[test]
+fn a_file_that_cannot_be_read_hides_nothing() {
+    let place = Place::new();
+    let mut check = busyhour();
+    check.arg("check-config").arg(place.path("none.toml"));
+    check
+        .args(["--log-level", "loud"])
+        .env("BUSYHOUR_LOG_LEVL", "x");
+    let expected = [
+        "none.toml: cannot be read: ",
+        "--log-level: log.level: `loud` is not allowed",
+        "BUSYHOUR_LOG_LEVL: unknown setting",
+    ];
+    assert_lines(&mistakes(&mut check), &expected);
 }
 
 #[test]

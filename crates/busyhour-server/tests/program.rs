@@ -193,14 +193,17 @@ fn with_tls(certificate: &Path, key: &Path) -> String {
 fn a_certificate_that_cannot_be_read_is_one_clear_line() {
     let place = Place::new();
     let missing = place.path("none.pem");
-    let file = place.file("tls.toml", &with_tls(&missing, &missing));
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = place.file("key.pem", &made.signing_key.serialize_pem());
+    let file = place.file("tls.toml", &with_tls(&missing, &key));
     let expected = format!(
-        "busyhour: sip.tls_certificate: {}: cannot be read: ",
+        "sip.tls_certificate: {}: cannot be read: ",
         missing.display()
     );
+    let expected = format!("busyhour: {}:4:19: {expected}", file.display());
     let (line, code) = failure(place.serve().arg("--config").arg(&file));
     assert!(line.starts_with(&expected), "{line}");
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     let (line, code) = failure(busyhour().arg("check-config").arg(&file));
     assert!(line.starts_with(&expected), "{line}");
     assert_eq!(code, 2);

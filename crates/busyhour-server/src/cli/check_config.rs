@@ -1,6 +1,6 @@
 use super::{
     Failure,
-    service::{read_certificate, store_name, unread_store},
+    service::{store_name, unread_store},
 };
 use crate::{
     config::{Config, Durability, KEYS, Overrides, Store},
@@ -29,7 +29,6 @@ impl CheckConfig {
     /// Every problem of the configuration, a line each.
     pub fn run(self) -> Result<(), Failure> {
         let loaded = Config::check(self.file.as_deref(), &self.overrides)?;
-        read_certificate(&loaded.config.sip).map_err(Failure::usage)?;
         let unread = unread_store(&loaded.config.store);
         for warning in loaded.warnings.iter().chain(&unread) {
             console::print_error(format_args!("busyhour: warning: {warning}"));

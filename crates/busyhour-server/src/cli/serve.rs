@@ -4,7 +4,7 @@ use super::{
     signals::{Signal, Signals},
 };
 use crate::{
-    config::{Config, Loaded, LogFormat, LogLevel, Overrides},
+    config::{Config, LogFormat, LogLevel, Overrides},
     console, logs,
 };
 use clap::Args;
@@ -36,11 +36,12 @@ impl Serve {
     /// What is wrong with the configuration, what could not be started, why the
     /// store ended, or what could not be finished in time.
     pub fn run(self) -> Result<(), Failure> {
-        let loaded = self.load()?;
+        let config = self.config.as_deref();
         if self.print_config {
-            let text = loaded.print();
+            let text = Config::load(config, &self.overrides)?.print();
             return console::print(text.trim_end()).map_err(Failure::running);
         }
+        let loaded = Config::load_to_serve(config, &self.overrides)?;
         start_logs(&loaded.config);
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
@@ -56,10 +57,6 @@ impl Serve {
             Some(reason) => Err(Failure::running(reason)),
             None => stopped,
         }
-    }
-
-    fn load(&self) -> Result<Loaded, Failure> {
-        Ok(Config::load(self.config.as_deref(), &self.overrides)?)
     }
 
     /// Until a signal asks for the end; one that asks for a reload is obeyed here.

@@ -287,7 +287,7 @@ fn seconds(count: u32) -> Duration {
 }
 
 /// What TLS shows; nothing where TLS is not served.
-pub(super) fn read_certificate(sip: &config::Sip) -> Result<Option<Certificate>, CertificateError> {
+fn read_certificate(sip: &config::Sip) -> Result<Option<Certificate>, CertificateError> {
     match (&sip.tls_certificate, &sip.tls_key) {
         (Some(certificate), Some(key)) if !sip.tls.is_empty() => {
             Certificate::read(certificate, key).map(Some)

@@ -1,10 +1,10 @@
+use super::entry::{Entry, Reported};
 use crate::{
     auth::{Algorithm, HexDigest, Secret},
     store::{MAILBOX_RULE, check_username, is_mailbox_name},
 };
-use serde::Deserialize;
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map},
     fmt,
 };
 
@@ -71,8 +71,10 @@ impl Accounts {
     /// A sentence when the user is there already.
     pub fn add(&mut self, account: Account) -> Result<(), String> {
         match self.by_user.entry(account.user) {
-            Entry::Occupied(known) => Err(format!("user `{}` is there already", known.key())),
-            Entry::Vacant(place) => {
+            hash_map::Entry::Occupied(known) => {
+                Err(format!("user `{}` is there already", known.key()))
+            }
+            hash_map::Entry::Vacant(place) => {
                 if let Some(mailbox) = account.mailbox {
                     self.mailboxes.insert(place.key().clone(), mailbox);
                 }
@@ -144,106 +146,90 @@ impl fmt::Debug for Accounts {
     }
 }
 
-/// `[[account]]` as written, before it is checked.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AccountEntry {
-    user: String,
-    password: Option<String>,
-    md5: Option<String>,
-    sha256: Option<String>,
-    sha512_256: Option<String>,
-    mailbox: Option<String>,
-}
-
-/// `[[account_range]]` as written, before it is checked.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RangeEntry {
-    prefix: String,
-    #[serde(default = "one")]
-    first: u64,
-    count: u64,
-    #[serde(default)]
-    digits: usize,
-    password: String,
-}
-
-impl AccountEntry {
-    /// # Errors
-    ///
-    /// Every mistake, a sentence each.
-    pub(super) fn check(self) -> Result<Account, Vec<String>> {
-        let mut mistakes = Vec::new();
-        let hashes = collect(
-            &mut mistakes,
-            hashes([
-                (Algorithm::Md5, "md5", self.md5),
-                (Algorithm::Sha256, "sha256", self.sha256),
-                (Algorithm::Sha512_256, "sha512_256", self.sha512_256),
-            ]),
-        );
-        let user = collect(&mut mistakes, user(self.user));
-        let mailbox = collect(&mut mistakes, self.mailbox.map(mailbox).transpose());
-        let secret = hashes.and_then(|hashes| {
-            let secret = secret(self.password, hashes);
-            collect(&mut mistakes, secret)
+/// Reads an `[[account]]`; `users` are those that came before.
+pub(super) fn read(
+    entry: &mut Entry<'_>,
+    users: &mut HashSet<String>,
+) -> Result<Account, Reported> {
+    let user = entry
+        .required("user", Entry::text)
+        .and_then(|name| entry.check(user(name)))
+        .and_then(|user| match users.insert(user.clone()) {
+            true => Ok(user),
+            false => Err(entry.mistake(format!("user `{user}` is there already"))),
         });
-        match (user, secret, mailbox) {
-            (Some(user), Some(secret), Some(mailbox)) => Ok(Account {
-                user,
-                secret,
-                mailbox,
-            }),
-            _ => Err(mistakes),
+    let secret = secret(entry);
+    let mailbox = entry.text("mailbox").and_then(|name| {
+        let checked = name.map(mailbox).transpose();
+        entry.check(checked)
+    });
+    Ok(Account {
+        user: user?,
+        secret: secret?,
+        mailbox: mailbox?,
+    })
+}
+
+/// Reads an `[[account_range]]`.
+pub(super) fn read_range(entry: &mut Entry<'_>) -> Result<AccountRange, Reported> {
+    let prefix = entry
+        .required("prefix", Entry::text)
+        .and_then(|prefix| entry.check(user(prefix)));
+    let first = entry.whole("first").map(|first| first.unwrap_or(1));
+    let first = first.and_then(|first| entry.check(within("first", first, 0, 1 << 53)));
+    let count = entry
+        .required("count", Entry::whole)
+        .and_then(|count| entry.check(within("count", count, 1, 10_000_000)));
+    let digits = entry.whole("digits").map(Option::unwrap_or_default);
+    let digits = digits.and_then(|digits| entry.check(within("digits", digits, 0, 16)));
+    let password = entry
+        .required("password", Entry::text)
+        .and_then(|password| entry.check(not_empty(password)));
+    Ok(AccountRange {
+        prefix: prefix?,
+        first: first?,
+        count: count?,
+        digits: digits? as usize,
+        secret: Secret::plaintext(password?),
+    })
+}
+
+/// A password, or else hashes.
+fn secret(entry: &mut Entry<'_>) -> Result<Secret, Reported> {
+    let password = entry.text("password");
+    let hashes = [
+        hash(entry, Algorithm::Md5, "md5"),
+        hash(entry, Algorithm::Sha256, "sha256"),
+        hash(entry, Algorithm::Sha512_256, "sha512_256"),
+    ];
+    let has_hash = hashes.iter().any(|hash| !matches!(hash, Ok(None)));
+    match (password, has_hash) {
+        (Ok(None), false) => Err(entry.mistake(NO_SECRET)),
+        (Ok(None), true) => {
+            let [md5, sha256, sha512_256] = hashes;
+            let hashes = [md5?, sha256?, sha512_256?];
+            Ok(Secret::hashed(hashes.into_iter().flatten()))
+        }
+        (_, true) => Err(entry.mistake(NOT_BOTH)),
+        (password, false) => {
+            let password = password?.unwrap_or_default();
+            entry.check(not_empty(password)).map(Secret::plaintext)
         }
     }
 }
 
-impl RangeEntry {
-    /// # Errors
-    ///
-    /// Every mistake, a sentence each.
-    pub(super) fn check(self) -> Result<AccountRange, Vec<String>> {
-        let mut mistakes = Vec::new();
-        for number in [
-            within("count", self.count, 1, 10_000_000),
-            within("first", self.first, 0, 1 << 53),
-            within("digits", self.digits as u64, 0, 16),
-        ] {
-            collect(&mut mistakes, number);
-        }
-        let prefix = collect(&mut mistakes, user(self.prefix));
-        let password = collect(&mut mistakes, not_empty(self.password));
-        match (prefix, password) {
-            (Some(prefix), Some(password)) if mistakes.is_empty() => Ok(AccountRange {
-                prefix,
-                first: self.first,
-                count: self.count,
-                digits: self.digits,
-                secret: Secret::plaintext(password),
-            }),
-            _ => Err(mistakes),
-        }
-    }
-}
-
-/// What is right, or else one mistake more.
-fn collect<T>(mistakes: &mut Vec<String>, checked: Result<T, String>) -> Option<T> {
-    checked.map_err(|mistake| mistakes.push(mistake)).ok()
-}
-
-fn secret(password: Option<String>, hashes: Vec<(Algorithm, HexDigest)>) -> Result<Secret, String> {
-    match (password, hashes.is_empty()) {
-        (Some(password), true) => not_empty(password).map(Secret::plaintext),
-        (None, false) => Ok(Secret::hashed(hashes)),
-        (None, true) => Err(NO_SECRET.into()),
-        (Some(_), false) => Err(NOT_BOTH.into()),
-    }
-}
-
-fn one() -> u64 {
-    1
+fn hash(
+    entry: &mut Entry<'_>,
+    algorithm: Algorithm,
+    field: &'static str,
+) -> Result<Option<(Algorithm, HexDigest)>, Reported> {
+    let Some(value) = entry.text(field)? else {
+        return Ok(None);
+    };
+    let digest = HexDigest::from_hex(algorithm, &value);
+    let refusal = || format!("{field}: give {} hexadecimal digits", algorithm.digits());
+    let digest = entry.check(digest.ok_or_else(refusal))?;
+    Ok(Some((algorithm, digest)))
 }
 
 fn user(name: String) -> Result<String, String> {
@@ -264,27 +250,15 @@ fn not_empty(password: String) -> Result<String, String> {
     Ok(password)
 }
 
-fn within(field: &str, value: u64, min: u64, max: u64) -> Result<(), String> {
-    if (min..=max).contains(&value) {
-        return Ok(());
+fn within(field: &str, value: u64, min: u64, max: u64) -> Result<u64, String> {
+    match (min..=max).contains(&value) {
+        true => Ok(value),
+        false => Err(format!("{field}: give a whole number from {min} to {max}")),
     }
-    Err(format!("{field}: give a whole number from {min} to {max}"))
 }
 
-fn hashes(
-    given: [(Algorithm, &str, Option<String>); 3],
-) -> Result<Vec<(Algorithm, HexDigest)>, String> {
-    let mut hashes = Vec::new();
-    for (algorithm, field, value) in given {
-        if let Some(value) = value {
-            let digest = HexDigest::from_hex(algorithm, &value);
-            let refusal = || format!("{field}: give {} hexadecimal digits", algorithm.digits());
-            hashes.push((algorithm, digest.ok_or_else(refusal)?));
-        }
-    }
-    Ok(hashes)
-}
-
+pub(super) const FIELDS: &[&str] = &["user", "password", "md5", "sha256", "sha512_256", "mailbox"];
+pub(super) const RANGE_FIELDS: &[&str] = &["prefix", "first", "count", "digits", "password"];
 const NOT_BOTH: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
 const NO_SECRET: &str = "give a password, or hashes (md5, sha256, sha512_256)";
 
@@ -347,14 +321,5 @@ mod tests {
         accounts.add(single("alice")).unwrap();
         let refusal = accounts.add(single("alice")).unwrap_err();
         assert_eq!(refusal, "user `alice` is there already");
-    }
-
-    #[test]
-    fn hashes_have_the_length_of_their_algorithm() {
-        const NONE: (Algorithm, &str, Option<String>) = (Algorithm::Sha256, "", None);
-        let of = |value: &str| hashes([(Algorithm::Md5, "md5", Some(value.into())), NONE, NONE]);
-        assert!(of(&"0".repeat(31)).is_err());
-        assert!(of(&"g".repeat(32)).is_err());
-        assert_eq!(of(&"A".repeat(32)).unwrap()[0].1.as_str(), "a".repeat(32));
     }
 }

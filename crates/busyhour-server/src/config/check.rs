@@ -1,5 +1,8 @@
 use super::{Loaded, Origin, Problem};
-use crate::registrar::Domains;
+use crate::{
+    net::{Certificate, CertificateError},
+    registrar::Domains,
+};
 use std::net::IpAddr;
 
 /// Relations between settings that are each valid alone.
@@ -35,19 +38,35 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
 
 /// A server whose hints name what cannot be does not start.
 fn hints(loaded: &Loaded) -> impl Iterator<Item = Problem> {
-    let config = &loaded.config;
     let is_valid = |path: &str| !loaded.invalid.contains(path);
     let domains = match is_valid("sip.domains") && is_valid("sip.listen") {
-        true => config.server().domains(),
+        true => loaded.config.server().domains(),
         // Anywhere, until it is known where.
         false => Domains::default().at(Some(IpAddr::from([127, 0, 0, 1]))),
     };
-    let hints = config.hints.iter().zip(&loaded.hint_origins);
-    hints.filter_map(move |(hint, origin)| {
-        let refusal = hint.check(&domains).err()?;
-        let message = format!("hint `{}`: {refusal}", hint.extension);
-        Some(Problem::new(origin.clone(), message))
+    loaded.hints.iter().flat_map(move |(hint, origin)| {
+        let mistakes = hint.mistakes(&domains).into_iter();
+        mistakes.map(|mistake| Problem::new(origin.clone(), mistake))
     })
+}
+
+/// The certificate and the key of TLS can be read and belong together.
+pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
+    let sip = &loaded.config.sip;
+    if sip.tls.is_empty() {
+        return Vec::new();
+    }
+    let is_valid = |path: &str| !loaded.invalid.contains(path);
+    let certificate = sip.tls_certificate.as_deref();
+    let certificate = certificate.filter(|_| is_valid(TLS_CERTIFICATE));
+    let key = sip.tls_key.as_deref().filter(|_| is_valid(TLS_KEY));
+    let errors = Certificate::errors(certificate, key).into_iter();
+    let problem = |error: CertificateError| {
+        let origin = loaded.origins.get(error.setting()).cloned();
+        let origin = origin.unwrap_or(Origin::WholeFile("defaults".into()));
+        Problem::new(origin, error.to_string())
+    };
+    errors.map(problem).collect()
 }
 
 /// TLS needs a certificate and its key.

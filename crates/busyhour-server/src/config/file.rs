@@ -1,23 +1,13 @@
 use super::{
-    KEYS, Key, Loaded, Origin, Problem,
-    accounts::{AccountEntry, RangeEntry},
-    tokens::TokenEntry,
+    KEYS, Key, Loaded, Origin, Problem, accounts,
+    entry::{Entry, Reported},
+    hints, tokens,
 };
-use crate::server::HintConfig;
-use serde::{Deserialize, de::DeserializeOwned};
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 use toml::{
     Spanned,
-    de::{DeTable, DeValue, ValueDeserializer},
+    de::{DeTable, DeValue},
 };
-
-/// `[[hint]]` as written; whether it can be depends on `sip.domains`, too.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HintEntry {
-    extension: String,
-    devices: Vec<String>,
-}
 
 /// Reads the TOML `text` of the file called `name` into `loaded`; returns every problem.
 pub(super) fn read(name: &str, text: &str, loaded: &mut Loaded) -> Vec<Problem> {
@@ -32,8 +22,9 @@ pub(super) fn read(name: &str, text: &str, loaded: &mut Loaded) -> Vec<Problem> 
         reader.syntax(error);
     }
     // After a syntax error the rest is a guess, and its problems would mislead.
-    if errors.is_empty() {
-        reader.document(document.get_ref());
+    match errors.is_empty() {
+        true => reader.document(document.get_ref()),
+        false => reader.loaded.is_unread = true,
     }
     // Tables come in the order of their names; people read in the order of the file.
     reader
@@ -97,57 +88,49 @@ impl Reader<'_> {
     }
 
     fn accounts(&mut self, value: &Spanned<DeValue<'_>>) {
-        for (span, entry) in self.entries::<AccountEntry>("account", value) {
-            let accounts = &mut self.loaded.config.accounts;
-            let added = entry
-                .check()
-                .and_then(|account| accounts.add(account).map_err(|mistake| vec![mistake]));
-            self.keep(span, "account", added);
-        }
-    }
-
-    fn hints(&mut self, value: &Spanned<DeValue<'_>>) {
-        for (span, entry) in self.entries::<HintEntry>("hint", value) {
-            let HintEntry { extension, devices } = entry;
-            let hints = &mut self.loaded.config.hints;
-            let is_known = hints.iter().any(|hint| hint.extension == extension);
-            let added = match is_known {
-                true => Err(vec![format!("hint `{extension}` is there already")]),
-                false => {
-                    hints.push(HintConfig { extension, devices });
-                    let origin = self.origin(span.clone());
-                    self.loaded.hint_origins.push(origin);
-                    Ok(())
-                }
-            };
-            self.keep(span, "hint", added);
+        let mut users = HashSet::new();
+        let read = |entry: &mut Entry<'_>| accounts::read(entry, &mut users);
+        for (_, account) in self.entries("account", accounts::FIELDS, value, read) {
+            // Its user was not there before.
+            let _ = self.loaded.config.accounts.add(account);
         }
     }
 
     fn account_ranges(&mut self, value: &Spanned<DeValue<'_>>) {
-        for (span, entry) in self.entries::<RangeEntry>("account_range", value) {
-            let added = entry
-                .check()
-                .map(|range| self.loaded.config.accounts.add_range(range));
-            self.keep(span, "account_range", added);
+        let ranges = self.entries(
+            "account_range",
+            accounts::RANGE_FIELDS,
+            value,
+            accounts::read_range,
+        );
+        for (_, range) in ranges {
+            self.loaded.config.accounts.add_range(range);
+        }
+    }
+
+    fn hints(&mut self, value: &Spanned<DeValue<'_>>) {
+        let mut extensions = HashSet::new();
+        let read = |entry: &mut Entry<'_>| Ok(hints::read(entry, &mut extensions));
+        for (span, hint) in self.entries("hint", hints::FIELDS, value, read) {
+            self.loaded.config.hints.extend(hint.whole());
+            let origin = self.origin(span);
+            self.loaded.hints.push((hint, origin));
         }
     }
 
     fn tokens(&mut self, value: &Spanned<DeValue<'_>>) {
-        for (span, entry) in self.entries::<TokenEntry>("token", value) {
-            let added = entry
-                .check()
-                .map(|token| self.loaded.config.tokens.push(token))
-                .map_err(|mistake| vec![mistake]);
-            self.keep(span, "token", added);
+        for (_, token) in self.entries("token", tokens::FIELDS, value, tokens::read) {
+            self.loaded.config.tokens.push(token);
         }
     }
 
-    /// The well-formed elements of an array of tables; the others become problems.
-    fn entries<T: DeserializeOwned>(
+    /// What `read` makes of the elements of an array of tables; each mistake in them is a problem.
+    fn entries<T>(
         &mut self,
         what: &str,
+        fields: &[&'static str],
         value: &Spanned<DeValue<'_>>,
+        mut read: impl FnMut(&mut Entry<'_>) -> Result<T, Reported>,
     ) -> Vec<(Range<usize>, T)> {
         let Some(elements) = value.get_ref().as_array() else {
             self.report(value.span(), format!("{what}: write it as [[{what}]]"));
@@ -155,45 +138,19 @@ impl Reader<'_> {
         };
         let mut entries = Vec::new();
         for element in elements {
-            let known = self.without_unknown_fields::<T>(what, element);
-            match T::deserialize(ValueDeserializer::from(known)) {
-                Ok(entry) => entries.push((element.span(), entry)),
-                Err(error) => {
-                    let span = error.span().unwrap_or(element.span());
-                    self.report(span, format!("{what}: {}", error.message()));
+            let mistakes = match Entry::new(element, fields) {
+                Ok(mut entry) => {
+                    let made = read(&mut entry).ok();
+                    entries.extend(made.map(|made| (element.span(), made)));
+                    entry.into_mistakes()
                 }
+                Err(mistake) => vec![mistake],
+            };
+            for (span, message) in mistakes {
+                self.report(span, format!("{what}: {message}"));
             }
         }
         entries
-    }
-
-    /// An element less its fields that nobody knows, each of which becomes a problem.
-    fn without_unknown_fields<'d, T: DeserializeOwned>(
-        &mut self,
-        what: &str,
-        element: &Spanned<DeValue<'d>>,
-    ) -> Spanned<DeValue<'d>> {
-        let mut known = element.clone();
-        while let Err(error) = T::deserialize(ValueDeserializer::from(known.clone())) {
-            let (Some(span), DeValue::Table(table)) = (error.span(), known.get_mut()) else {
-                break;
-            };
-            let is_unknown = error.message().starts_with("unknown field");
-            let mut names = table.keys();
-            let Some(name) = names.find(|name| is_unknown && name.span() == span) else {
-                break;
-            };
-            let name = name.get_ref().to_string();
-            table.remove(name.as_str());
-            self.report(span, format!("{what}: {}", error.message()));
-        }
-        known
-    }
-
-    fn keep(&mut self, span: Range<usize>, what: &str, added: Result<(), Vec<String>>) {
-        for refusal in added.err().into_iter().flatten() {
-            self.report(span.clone(), format!("{what}: {refusal}"));
-        }
     }
 
     fn syntax(&mut self, error: &toml::de::Error) {
@@ -325,9 +282,10 @@ mod tests {
     #[test]
     fn an_account_problem_names_the_field() {
         let found = problems("[[account]]\nuser = \"alice\"\npasword = \"x\"\n");
-        assert!(
-            found.contains("f.toml:3:1: account: unknown field `pasword`"),
-            "{found}"
+        assert_eq!(
+            found,
+            "f.toml:3:1: account: unknown field `pasword` (did you mean password?); there are: \
+             user, password, md5, sha256, sha512_256, mailbox"
         );
         let found = problems("[[account]]\nuser = \"alice\"\n");
         assert!(found.starts_with("f.toml:1:1: account: "), "{found}");

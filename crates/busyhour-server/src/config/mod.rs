@@ -20,9 +20,11 @@
 mod accounts;
 mod allowed;
 mod check;
+mod entry;
 mod environment;
 mod file;
 mod graphite;
+mod hints;
 mod keys;
 mod overrides;
 mod paths;
@@ -46,6 +48,7 @@ use crate::server::{
     WatchPolicy,
 };
 use crate::web::Token;
+use hints::WrittenHint;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
@@ -252,8 +255,10 @@ pub struct Loaded {
     pub config: Config,
     /// Setting path to origin; absent means the embedded default.
     pub origins: BTreeMap<&'static str, Origin>,
-    /// Where each of the hints stands, in their order.
-    pub hint_origins: Vec<Origin>,
+    /// Each hint as it was written, and where it stands.
+    hints: Vec<(WrittenHint, Origin)>,
+    /// The file's text is unknown: relations between its settings cannot be judged.
+    is_unread: bool,
     /// Settings whose value is not allowed.
     invalid: BTreeSet<&'static str>,
     /// What is allowed and yet is probably not meant: sentences for the operator.
@@ -268,39 +273,57 @@ impl Config {
     ///
     /// Every problem found, each with its place and with what is allowed there.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Problems> {
-        let unknown = environment::unknown_variables();
-        match Self::read(path, overrides) {
-            Ok(mut loaded) => {
-                loaded
-                    .warnings
-                    .extend(unknown.iter().map(Problem::to_string));
-                Ok(loaded)
-            }
-            Err(problems) => Err(problems.and(unknown)),
-        }
+        Self::gather(path, overrides, |_| Vec::new())
     }
 
-    /// As [`load`](Self::load), and an unknown variable is a problem too.
+    /// As [`load`](Self::load), and a certificate that TLS cannot show is a problem too.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load).
+    pub fn load_to_serve(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Problems> {
+        Self::gather(path, overrides, check::certificate)
+    }
+
+    /// As [`load_to_serve`](Self::load_to_serve), and an unknown variable is a problem too.
     ///
     /// # Errors
     ///
     /// As for [`load`](Self::load).
     pub fn check(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Problems> {
-        let loaded = Self::load(path, overrides)?;
+        let loaded = Self::load_to_serve(path, overrides)?;
         Problems::none_or(environment::unknown_variables()).map(|()| loaded)
     }
 
-    fn read(path: Option<&Path>, overrides: &Overrides) -> Result<Loaded, Problems> {
+    /// With what `more` finds wrong.
+    fn gather(
+        path: Option<&Path>,
+        overrides: &Overrides,
+        more: fn(&Loaded) -> Vec<Problem>,
+    ) -> Result<Loaded, Problems> {
+        let (mut loaded, mut problems) = Self::read(path, overrides);
+        problems.extend(more(&loaded));
+        let unknown = environment::unknown_variables();
+        if problems.is_empty() {
+            let warnings = unknown.iter().map(Problem::to_string);
+            loaded.warnings.extend(warnings);
+        } else {
+            problems.extend(unknown);
+        }
+        Problems::none_or(problems).map(|()| loaded)
+    }
+
+    fn read(path: Option<&Path>, overrides: &Overrides) -> (Loaded, Vec<Problem>) {
         let Some(path) = path else {
-            return Self::parse("(no file)", "", overrides);
+            return Self::take("(no file)", Ok(""), overrides);
         };
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Problems::from(Problem::unreadable(path, &error)))?;
-        let mut loaded = Self::parse(&path.display().to_string(), &text, overrides)?;
-        loaded
-            .warnings
-            .extend(secrets::warning(path, &loaded.config));
-        Ok(loaded)
+        let text = std::fs::read_to_string(path);
+        let text = text.as_deref();
+        let text = text.map_err(|error| Problem::unreadable(path, error));
+        let (mut loaded, problems) = Self::take(&path.display().to_string(), text, overrides);
+        let warning = secrets::warning(path, &loaded.config);
+        loaded.warnings.extend(warning);
+        (loaded, problems)
     }
 
     /// As [`load`](Self::load), for text already read from the file called `name`.
@@ -309,17 +332,32 @@ impl Config {
     ///
     /// As for [`load`](Self::load).
     pub fn parse(name: &str, text: &str, overrides: &Overrides) -> Result<Loaded, Problems> {
+        let (loaded, problems) = Self::take(name, Ok(text), overrides);
+        Problems::none_or(problems).map(|()| loaded)
+    }
+
+    fn take(
+        name: &str,
+        text: Result<&str, Problem>,
+        overrides: &Overrides,
+    ) -> (Loaded, Vec<Problem>) {
         let mut loaded = Loaded {
             config: Self::default(),
             origins: BTreeMap::new(),
-            hint_origins: Vec::new(),
+            hints: Vec::new(),
+            is_unread: text.is_err(),
             invalid: BTreeSet::new(),
             warnings: Vec::new(),
         };
-        let mut problems = file::read(name, text, &mut loaded);
+        let mut problems = match text {
+            Ok(text) => file::read(name, text, &mut loaded),
+            Err(problem) => vec![problem],
+        };
         problems.extend(overrides.apply(&mut loaded));
-        problems.extend(check::relations(&loaded));
-        Problems::none_or(problems).map(|()| loaded)
+        if !loaded.is_unread {
+            problems.extend(check::relations(&loaded));
+        }
+        (loaded, problems)
     }
 
     /// What the server itself needs to know, without who may register.

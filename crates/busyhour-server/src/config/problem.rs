@@ -56,21 +56,9 @@ impl Problems {
         }
     }
 
-    /// These and some more.
-    pub(super) fn and(mut self, more: Vec<Problem>) -> Self {
-        self.0.extend(more);
-        self
-    }
-
     /// The problems, in the order of the file, then environment and flags.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.0.iter()
-    }
-}
-
-impl From<Problem> for Problems {
-    fn from(problem: Problem) -> Self {
-        Self(vec![problem])
     }
 }
 

@@ -1,31 +1,34 @@
+use super::entry::{Entry, Reported};
 use crate::web::{Scope, Token};
-use serde::Deserialize;
 
-/// `[[token]]` as written, before it is checked.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TokenEntry {
-    name: String,
-    scope: String,
-    sha256: String,
-}
-
-impl TokenEntry {
-    pub(super) fn check(self) -> Result<Token, String> {
-        if self.name.is_empty() || self.name.len() > NAME_LEN_MAX {
-            return Err(format!("name: give 1 to {NAME_LEN_MAX} characters"));
-        }
-        Ok(Token {
-            name: self.name,
-            scope: scope(&self.scope)?,
-            sha256: sha256(&self.sha256).ok_or(NO_HASH)?,
-        })
-    }
+/// Reads a `[[token]]`.
+pub(super) fn read(entry: &mut Entry<'_>) -> Result<Token, Reported> {
+    let name = entry
+        .required("name", Entry::text)
+        .and_then(|name| entry.check(name_of(name)));
+    let scope = entry
+        .required("scope", Entry::text)
+        .and_then(|text| entry.check(scope(&text)));
+    let sha256 = entry
+        .required("sha256", Entry::text)
+        .and_then(|text| entry.check(sha256(&text).ok_or(NO_HASH.into())));
+    Ok(Token {
+        name: name?,
+        scope: scope?,
+        sha256: sha256?,
+    })
 }
 
 /// Thirty-two bytes in hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn name_of(text: String) -> Result<String, String> {
+    match (1..=NAME_LEN_MAX).contains(&text.len()) {
+        true => Ok(text),
+        false => Err(format!("name: give 1 to {NAME_LEN_MAX} characters")),
+    }
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
@@ -50,6 +53,7 @@ fn sha256(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
+pub(super) const FIELDS: &[&str] = &["name", "scope", "sha256"];
 const NAME_LEN_MAX: usize = 64;
 const NO_HASH: &str = "sha256: give 64 hexadecimal digits; `busyhour token NAME` prints them";
 

@@ -93,16 +93,27 @@ impl HintConfig {
     /// assert_eq!(refusal, HintRefusal::Device("alice".into()));
     /// ```
     pub fn check(&self, domains: &Domains) -> Result<Vec<Name>, HintRefusal> {
-        if !is_extension(&self.extension) {
-            return Err(HintRefusal::Extension);
-        }
-        if !(1..=DEVICES_MAX).contains(&self.devices.len()) {
-            return Err(HintRefusal::DeviceCount);
+        if let Some(refusal) = self.refusals(domains).into_iter().next() {
+            return Err(refusal);
         }
         let devices = self.devices.iter();
         devices
             .map(|device| device_named(device, domains))
             .collect()
+    }
+
+    /// All that [`check`](Self::check) refuses.
+    pub fn refusals(&self, domains: &Domains) -> Vec<HintRefusal> {
+        let extension = (!is_extension(&self.extension)).then_some(HintRefusal::Extension);
+        let mut refusals = Vec::from_iter(extension);
+        match (1..=DEVICES_MAX).contains(&self.devices.len()) {
+            true => {
+                let devices = self.devices.iter();
+                refusals.extend(devices.filter_map(|device| device_named(device, domains).err()));
+            }
+            false => refusals.push(HintRefusal::DeviceCount),
+        }
+        refusals
     }
 }
 

@@ -64,6 +64,29 @@ impl Certificate {
     }
 }
 
+impl Certificate {
+    /// All that is wrong with the files, of which each may be missing in the configuration.
+    pub fn errors(certificate: Option<&Path>, key: Option<&Path>) -> Vec<CertificateError> {
+        let chain_error = certificate.and_then(|path| chain(path).err());
+        let key_error = key.and_then(|path| private_key(path).err());
+        let mut errors: Vec<_> = chain_error.into_iter().chain(key_error).collect();
+        if let (true, Some(certificate), Some(key)) = (errors.is_empty(), certificate, key) {
+            errors.extend(Self::read(certificate, key).err());
+        }
+        errors
+    }
+}
+
+impl CertificateError {
+    /// The setting to repair.
+    pub fn setting(&self) -> &'static str {
+        match self {
+            Self::File { setting, .. } => setting,
+            Self::Unusable { .. } => KEY,
+        }
+    }
+}
+
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Certificate")

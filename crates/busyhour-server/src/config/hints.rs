@@ -1,0 +1,60 @@
+use super::entry::{Entry, Reported};
+use crate::{
+    registrar::Domains,
+    server::{HintConfig, HintRefusal},
+};
+use std::collections::HashSet;
+
+/// A `[[hint]]` as written. Whether it can be depends on `sip.domains`, too; what
+/// is `None` was reported.
+#[derive(Debug, Clone)]
+pub(super) struct WrittenHint {
+    extension: Option<String>,
+    devices: Option<Vec<String>>,
+}
+
+/// Reads a `[[hint]]`; `extensions` are those that came before.
+pub(super) fn read(entry: &mut Entry<'_>, extensions: &mut HashSet<String>) -> WrittenHint {
+    let extension = entry.required("extension", Entry::text);
+    let extension = extension.and_then(|extension| match extensions.insert(extension.clone()) {
+        true => Ok(extension),
+        false => Err(entry.mistake(format!("hint `{extension}` is there already"))),
+    });
+    let devices: Result<_, Reported> = entry.required("devices", Entry::texts);
+    WrittenHint {
+        extension: extension.ok(),
+        devices: devices.ok(),
+    }
+}
+
+impl WrittenHint {
+    /// The hint, if all of it was written.
+    pub(super) fn whole(&self) -> Option<HintConfig> {
+        Some(HintConfig {
+            extension: self.extension.clone()?,
+            devices: self.devices.clone()?,
+        })
+    }
+
+    /// Every mistake in what was written, for a server of these domains.
+    pub(super) fn mistakes(&self, domains: &Domains) -> Vec<String> {
+        let hint = HintConfig {
+            extension: self.extension.clone().unwrap_or_default(),
+            devices: self.devices.clone().unwrap_or_default(),
+        };
+        let was_written = |refusal: &HintRefusal| match refusal {
+            HintRefusal::Extension => self.extension.is_some(),
+            _ => self.devices.is_some(),
+        };
+        let name = match self.extension {
+            Some(ref extension) => format!("hint `{extension}`"),
+            None => "hint".into(),
+        };
+        let refusals = hint.refusals(domains).into_iter().filter(was_written);
+        refusals
+            .map(|refusal| format!("{name}: {refusal}"))
+            .collect()
+    }
+}
+
+pub(super) const FIELDS: &[&str] = &["extension", "devices"];
