@@ -7,7 +7,7 @@ use busyhour::{
     bus::{Delivery, EventStream, Message, Topic},
     pool::{TaskPool, WaitError},
     runtime::Runtime,
-    task::Overflow,
+    task::{Executor, Overflow, Reason, Rejected, Task},
 };
 use futures_core::Stream;
 use model::{Level, cached, delivered, level};
@@ -17,7 +17,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     task::{Context, Poll, Wake, Waker},
@@ -284,4 +284,58 @@ fn a_publisher_for_whom_the_subscriber_waits_does_not_wait_for_it() {
     assert_eq!(published.recv_timeout(DEADLINE), Ok(4));
     assert!(pool.shutdown(DEADLINE).is_clean());
     drop(watch);
+}
+
+/// Runs everything at once, or refuses it.
+#[derive(Clone, Default)]
+struct Refusing(Arc<AtomicBool>);
+
+impl Executor for Refusing {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
+        if self.0.load(Ordering::Relaxed) {
+            let reason = Reason::Full;
+            return Err(Rejected { task, reason });
+        }
+        task.run();
+        Ok(())
+    }
+}
+
+/// The turn that the first event sent is lost for good, and then the queue is full.
+#[test]
+fn an_event_sends_the_turn_that_was_refused_though_it_finds_no_room() {
+    for (overflow, conflates) in [
+        (Overflow::Reject, false),
+        (Overflow::DropOldest, false),
+        (Overflow::Reject, true),
+    ] {
+        let (topic, executor) = (plain(), Refusing::default());
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&heard);
+        let few = topic
+            .subscribe()
+            .capacity(2)
+            .overflow(overflow)
+            .on(&executor);
+        let few = if conflates { few.conflate() } else { few };
+        let _watch = few.start(move |delivery| {
+            if let Delivery::Event(event, _) = delivery {
+                log.lock().unwrap().push((event.line, event.level));
+            }
+        });
+        executor.0.store(true, Ordering::Relaxed);
+        let _ = topic.publish(level(1, 1));
+        let _ = topic.publish(level(2, 1));
+        executor.0.store(false, Ordering::Relaxed);
+        assert!(heard.lock().unwrap().is_empty());
+        let third = if conflates { level(2, 2) } else { level(3, 1) };
+        let _ = topic.publish(third);
+        let expected = match (overflow, conflates) {
+            (_, true) => [(1, 1), (2, 2)],
+            (Overflow::DropOldest, _) => [(2, 1), (3, 1)],
+            _ => [(1, 1), (2, 1)],
+        };
+        let heard = heard.lock().unwrap();
+        assert_eq!(*heard, expected, "{overflow:?}, conflates: {conflates}");
+    }
 }

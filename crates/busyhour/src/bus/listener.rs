@@ -478,38 +478,47 @@ impl<E: Event> Listener<E> {
 
     #[cold]
     fn take_note(&mut self, offer: Offer<E>, place: Place, mut books: Books<'_, E>) -> bool {
-        match offer {
-            Offer::Closed | Offer::Queued | Offer::QueuedFirst => {}
-            Offer::Conflated(old) => {
+        let mut begins_to_lag = false;
+        let wake = match offer {
+            Offer::Closed | Offer::Queued | Offer::QueuedFirst => false,
+            Offer::Conflated { older, wake } => {
                 books.delivered();
                 books.conflated();
-                books.tally.drop_later([old]);
+                books.tally.drop_later([older]);
+                wake
             }
-            Offer::DroppedOldest(old) => {
+            Offer::DroppedOldest { oldest, wake } => {
                 books.delivered();
                 books.lost();
-                books.tally.drop_later([old]);
+                books.tally.drop_later([oldest]);
+                wake
             }
-            Offer::Refused => books.lost(),
+            Offer::Refused { wake } => {
+                books.lost();
+                wake
+            }
             Offer::FellBehind { wake } => {
-                let lost = u64::from(!self.subscriber.mailbox().conflates());
-                match lost {
-                    0 => books.conflated(),
-                    _ => books.lost(),
-                }
-                if wake {
-                    books.tally.wake(&self.subscriber);
-                }
-                let since = place.version;
-                let is_new = false;
-                self.lag = Some(Lag {
-                    since,
-                    lost,
-                    is_new,
-                });
-                return true;
+                self.fall_behind(place, &mut books);
+                begins_to_lag = true;
+                wake
             }
+        };
+        if wake {
+            books.tally.wake(&self.subscriber);
         }
-        false
+        begins_to_lag
+    }
+
+    fn fall_behind(&mut self, place: Place, books: &mut Books<'_, E>) {
+        let lost = u64::from(!self.subscriber.mailbox().conflates());
+        match lost {
+            0 => books.conflated(),
+            _ => books.lost(),
+        }
+        self.lag = Some(Lag {
+            since: place.version,
+            lost,
+            is_new: false,
+        });
     }
 }

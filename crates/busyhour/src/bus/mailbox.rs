@@ -80,11 +80,19 @@ pub(super) enum Offer<E: Event> {
     /// The subscription has ended.
     Closed,
     /// It replaced this older item of its key.
-    Conflated(Item<E>),
+    Conflated {
+        older: Item<E>,
+        wake: bool,
+    },
     /// It was queued, and the oldest one was lost for it.
-    DroppedOldest(Item<E>),
+    DroppedOldest {
+        oldest: Item<E>,
+        wake: bool,
+    },
     /// It is lost.
-    Refused,
+    Refused {
+        wake: bool,
+    },
     /// It is lost, and the shard has to be fetched from the cache.
     FellBehind {
         wake: bool,
@@ -294,10 +302,9 @@ impl<E: Event> Mailbox<E> {
     ) -> Offer<E> {
         state.queue.push(hash, item, origin);
         self.busy.len.store(state.queue.len(), Ordering::Relaxed);
-        if mem::replace(&mut state.scheduled, true) {
-            Offer::Queued
-        } else {
-            Offer::QueuedFirst
+        match state.schedule() {
+            true => Offer::QueuedFirst,
+            false => Offer::Queued,
         }
     }
 
@@ -315,10 +322,13 @@ impl<E: Event> Mailbox<E> {
         }
         if state.is_ended {
             self.count_lost();
-            return Offer::Refused;
+            return Offer::Refused { wake: false };
         }
         match state.queue.replace(hash, item, origin, has_same_key) {
-            Ok(older) => Offer::Conflated(older),
+            Ok(older) => Offer::Conflated {
+                older,
+                wake: state.schedule(),
+            },
             Err(item) if self.has_room(&state) => self.queue(&mut state, hash, (item, origin)),
             Err(item) => self.overflow(&mut state, shard, hash, (item, origin)),
         }
@@ -337,12 +347,13 @@ impl<E: Event> Mailbox<E> {
                 self.count_lost();
             }
             state.behind.push_back(shard);
-            let wake = !mem::replace(&mut state.scheduled, true);
+            let wake = state.schedule();
             return Offer::FellBehind { wake };
         }
         if self.overflow != Overflow::DropOldest {
             self.count_unheard(state);
-            return Offer::Refused;
+            let wake = state.schedule();
+            return Offer::Refused { wake };
         }
         // Where the running turn has everything in hand, nothing is dropped.
         let Some(oldest) = state.queue.pop_oldest() else {
@@ -350,7 +361,8 @@ impl<E: Event> Mailbox<E> {
         };
         self.count_unheard(state);
         state.queue.push(hash, item, origin);
-        Offer::DroppedOldest(oldest)
+        let wake = state.schedule();
+        Offer::DroppedOldest { oldest, wake }
     }
 
     /// Counts a loss that the subscriber is told of.
@@ -410,7 +422,7 @@ impl<E: Event> Mailbox<E> {
     /// is on its way.
     pub(super) fn needs_turn(&self) -> bool {
         let mut state = self.busy.state.lock();
-        state.queue.len() + self.unclaimed_len() > 0 && !mem::replace(&mut state.scheduled, true)
+        state.queue.len() + self.unclaimed_len() > 0 && state.schedule()
     }
 
     /// Whether a turn is running or on its way.
@@ -445,7 +457,7 @@ impl<E: Event> Mailbox<E> {
         let mut state = self.busy.state.lock();
         state.behind.extend(shards);
         state.announce_replayed = true;
-        !mem::replace(&mut state.scheduled, true)
+        state.schedule()
     }
 
     /// The caller will send the turn that is due, but has others to send before.
@@ -624,6 +636,13 @@ impl<E: Event> State<E> {
             announce_replayed: false,
             waiting_count: 0,
         }
+    }
+
+    /// Takes note of a turn; whether the caller has to send it. Where items wait
+    /// already that is so when the one before was lost on its way.
+    #[inline(always)]
+    fn schedule(&mut self) -> bool {
+        !mem::replace(&mut self.scheduled, true)
     }
 
     fn is_run_by_caller(&self) -> bool {

@@ -16,25 +16,37 @@ pub(super) fn showing_its_label(task: Task) -> Task {
     })
 }
 
-/// While this lives, the worker that this thread is shows a label.
-struct Shown(Option<(Arc<Shared>, usize)>);
+/// While this lives, the worker that this thread is shows a label. A task that
+/// was refused may be run by another one that has a label: then that one's comes
+/// back.
+struct Shown(Option<Place>);
+
+struct Place {
+    pool: Arc<Shared>,
+    number: usize,
+    outer: Option<&'static str>,
+}
 
 impl Shown {
     fn begin(label: &'static str) -> Self {
         let pool = context::current_pool();
         Self(pool.and_then(|pool| {
             let worker = Seat::of(&pool)?.worker;
-            worker.set_label(Some(label));
+            let outer = worker.set_label(Some(label));
             let number = worker.number;
-            Some((pool, number))
+            Some(Place {
+                pool,
+                number,
+                outer,
+            })
         }))
     }
 }
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        if let Some((pool, number)) = &self.0 {
-            pool.workers[*number].set_label(None);
+        if let Some(place) = &self.0 {
+            place.pool.workers[place.number].set_label(place.outer);
         }
     }
 }

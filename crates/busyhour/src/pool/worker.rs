@@ -121,9 +121,10 @@ impl Worker {
         })
     }
 
+    /// Returns the label before.
     #[cold]
-    pub(super) fn set_label(&self, label: Option<&'static str>) {
-        *self.label.lock() = label;
+    pub(super) fn set_label(&self, label: Option<&'static str>) -> Option<&'static str> {
+        std::mem::replace(&mut *self.label.lock(), label)
     }
 
     /// Tasks and entities that wait here.

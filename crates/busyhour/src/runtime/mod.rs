@@ -149,7 +149,7 @@ impl Runtime {
         self.timers().close();
         let driver = lock(&self.stations.driver).take();
         if let Some(driver) = driver {
-            driver.stop_within(deadline);
+            let _ended = driver.stop_within(deadline);
         }
         let report = self
             .pool()

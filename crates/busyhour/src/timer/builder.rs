@@ -72,7 +72,8 @@ impl<'a> TimerBuilder<'a> {
 
 impl<On> TimerBuilder<'_, On> {
     /// The class of timers that this one belongs to in reports and for
-    /// [`Timers::clear_label`].
+    /// [`Timers::clear_label`]. A service knows 1,024 of them at least, and
+    /// refuses a timer with one label more by [`AddError::Labels`].
     pub fn label(mut self, label: &'static str) -> Self {
         self.label = label;
         self
@@ -116,7 +117,8 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     ///
     /// # Errors
     ///
-    /// [`AddError`]: the service is full or closed; `callback` is dropped.
+    /// [`AddError`]: the service is full or closed, or has too many labels;
+    /// `callback` is dropped.
     pub fn run(self, callback: impl FnOnce() + Send + 'static) -> Result<TimerHandle, AddError> {
         let deadline = self.deadline_or(Duration::ZERO);
         let work = Work::Once {
@@ -149,7 +151,8 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     ///
     /// # Errors
     ///
-    /// [`AddError`]: the service is full or closed; the old timer stays.
+    /// [`AddError`]: the service is full or closed, or has too many labels; the
+    /// old timer stays.
     pub fn replace(
         self,
         handle: &mut TimerHandle,
@@ -170,7 +173,8 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     ///
     /// # Errors
     ///
-    /// [`AddError`]: the service is full or closed; `callback` is dropped.
+    /// [`AddError`]: the service is full or closed, or has too many labels;
+    /// `callback` is dropped.
     pub fn run_every(
         self,
         period: Duration,
@@ -189,7 +193,8 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     ///
     /// # Errors
     ///
-    /// [`AddError`]: the service is full or closed; `callback` is dropped.
+    /// [`AddError`]: the service is full or closed, or has too many labels;
+    /// `callback` is dropped.
     pub fn run_with_gap(
         self,
         gap: Duration,
@@ -208,7 +213,8 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     ///
     /// # Errors
     ///
-    /// [`AddError`]: the service is full or closed; `callback` is dropped.
+    /// [`AddError`]: the service is full or closed, or has too many labels;
+    /// `callback` is dropped.
     pub fn run_as_told(
         self,
         callback: impl FnMut() -> Duration + Send + 'static,

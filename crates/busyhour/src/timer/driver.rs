@@ -1,5 +1,8 @@
 use super::timers::{DriverError, Timers};
-use crate::sync::{Mutex, lock};
+use crate::{
+    pool::blocking,
+    sync::{Mutex, lock},
+};
 use std::{
     sync::{
         Arc,
@@ -74,18 +77,36 @@ impl Timers {
 
 impl Driver {
     /// Stops the thread and waits for its end. Timers that are pending stay so.
+    ///
+    /// The thread ends once the waker, hook or executor that it is in has
+    /// returned. On a worker of a pool another one sees to the waiting tasks
+    /// meanwhile. One that never returns is waited for without a limit, as is
+    /// one that waits for the very task that calls this:
+    /// [`Driver::stop_within`] has a limit. On the driver's own thread nobody
+    /// waits: it ends when the caller has returned.
     pub fn stop(self) {
         drop(self);
     }
 
-    /// As [`Driver::stop`], but waits no longer than `limit`: a waker or an
-    /// executor of the user's may keep the thread. It ends by itself then, as
-    /// soon as it can.
-    pub(crate) fn stop_within(mut self, limit: Duration) {
-        if let Some(thread) = self.stop_without_waiting() {
-            let _late = lock(&self.ended).recv_timeout(limit);
-            drop(thread);
-        }
+    /// As [`Driver::stop`], but waits no longer than `limit`; whether the
+    /// thread has ended. If not, it ends by itself as soon as it can.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::timer::Timers;
+    ///
+    /// let timers = Timers::builder().build();
+    /// let driver = timers.spawn_driver().unwrap();
+    /// assert!(driver.stop_within(Duration::from_secs(10)));
+    /// ```
+    pub fn stop_within(mut self, limit: Duration) -> bool {
+        let Some(thread) = self.stop_without_waiting() else {
+            return false;
+        };
+        let ended = lock(&self.ended);
+        let end = blocking(|| ended.recv_timeout(limit));
+        drop(thread);
+        end == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 
     /// The thread to wait for, if that is another one.
@@ -106,7 +127,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(thread) = self.stop_without_waiting() {
             // It cannot have panicked: the user's code is called in a catch.
-            let _ = thread.join();
+            let _ = blocking(|| thread.join());
         }
     }
 }

@@ -26,16 +26,27 @@ pub(super) struct Label {
 }
 
 impl Labels {
-    /// Finds or makes the entry for `name`. A program has few labels, all of
-    /// them literals, so most searches end at the first equal pointer.
-    pub(super) fn index(&mut self, name: &'static str) -> LabelIndex {
+    /// Finds or makes the entry for `name`; `None` if there are as many as
+    /// there may be. A program has few labels, all of them literals, so most
+    /// searches end at the first equal pointer.
+    pub(super) fn index(&mut self, name: &'static str) -> Option<LabelIndex> {
         let same = |label: &Label| std::ptr::eq(label.name, name) || label.name == name;
         let found = self.labels.iter().position(same);
-        let index = found.unwrap_or_else(|| {
-            self.labels.push(Label::new(name));
-            self.labels.len() - 1
-        });
-        LabelIndex(u16::try_from(index).expect("a program has fewer than 65,536 labels"))
+        let index = match found {
+            Some(index) => index,
+            None if self.has_room(name) => {
+                self.labels.push(Label::new(name));
+                self.labels.len() - 1
+            }
+            None => return None,
+        };
+        Some(LabelIndex(index as u16))
+    }
+
+    /// The timers without a label, and those of futures, which nothing but a
+    /// close refuses, have their places always.
+    fn has_room(&self, name: &'static str) -> bool {
+        self.labels.len() < LABELS_MAX || name.is_empty() || name == FUTURES
     }
 
     /// The entry for `name`, if a timer ever bore it.
@@ -112,3 +123,9 @@ impl Label {
         report.expired += self.expired;
     }
 }
+
+/// The label of the timers of futures.
+pub(super) const FUTURES: &str = "async";
+/// A label costs 2 KiB, and an add looks for its own among all of them.
+pub(super) const LABELS_MAX: usize = 1024;
+const _: () = assert!(LABELS_MAX + 2 <= u16::MAX as usize);

@@ -80,7 +80,7 @@ impl Service {
             match self.add_to(index, capacity, &mut add) {
                 Ok(handle) => return Ok(handle),
                 Err(AddError::Full) => {}
-                Err(closed) => error = closed,
+                Err(other) => error = other,
             }
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl Service {
         let label = add.as_ref().map_or("", |add| add.label);
         let timer = self.shards[index].change(&self.alarm, |state| {
             state.admit(capacity)?;
-            let label = state.labels.index(label);
+            let label = state.labels.index(label).ok_or(AddError::Labels)?;
             let Some(add) = add.take() else {
                 return Err(AddError::Full);
             };

@@ -1,5 +1,6 @@
 use super::{
     handle::TimerHandle,
+    labels::FUTURES,
     record::Work,
     rule::{MissedTicks, Next},
     service::Add,
@@ -192,7 +193,7 @@ impl Sleep {
         Add {
             deadline: self.deadline,
             work: Work::Wake(waker.clone()),
-            label: LABEL,
+            label: FUTURES,
             owner: None,
         }
     }
@@ -291,6 +292,3 @@ impl Interval {
         self.missed_count
     }
 }
-
-/// The label of futures' timers in reports.
-const LABEL: &str = "async";

@@ -359,6 +359,11 @@ pub enum AddError {
     /// The service was closed.
     #[error("the timer service is closed")]
     Closed,
+    /// The service knows 1,024 labels, and this one is new to it.
+    #[error(
+        "the timer service has 1,024 labels already: a label names a class of timers; tell single ones apart by their owner"
+    )]
+    Labels,
 }
 
 /// Why no driver was started.

@@ -464,3 +464,36 @@ fn what_a_shutdown_does_not_run_is_listed() {
         assert!(again.is_clean() && again.unfinished.is_empty(), "{again:?}");
     });
 }
+
+/// A task that was refused is run by the one that pushed it, as a policy may be.
+#[test]
+fn a_refused_task_that_another_one_runs_takes_no_label_away() {
+    watched(
+        "a task with a label runs a refused one with another",
+        || {
+            let pool = TaskPool::builder().workers(1).capacity(1).build();
+            let pool = pool.expect("a pool");
+            let (begins, begun) = mpsc::channel();
+            let (release, held) = mpsc::channel::<()>();
+            let inner = pool.clone();
+            let outer = Task::labelled(&"outer", move || {
+                inner.push(|| ()).expect("room for one");
+                let refused = inner.execute(Task::labelled(&"inner", || ()));
+                refused.expect_err("it is full").task.run();
+                begins.send(()).expect("the test waits");
+                held.recv().ok();
+            });
+            pool.execute(outer).expect("room");
+            receive(&begun);
+            let report = pool.shutdown(Duration::ZERO);
+            let labels: Vec<_> = report
+                .unfinished
+                .iter()
+                .map(|one| one.label.as_deref())
+                .collect();
+            assert_eq!(labels, [Some("outer")]);
+            drop(release);
+            pool.shutdown(Duration::from_secs(60));
+        },
+    );
+}

@@ -11,7 +11,7 @@ use std::{
         mpsc,
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 fn names(outcome: Result<(), WaitError>) -> Vec<String> {
@@ -68,11 +68,19 @@ fn a_wait_for_another_pool_leaves_no_pool_without_a_worker() {
     );
 }
 
-/// Nanoseconds for which this thread had a processor.
-fn processor_time() -> Duration {
-    let schedule = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
-    let nanos = schedule.split_whitespace().next().expect("a number");
-    Duration::from_nanos(nanos.parse().expect("a number"))
+/// For how long a thread of this process had a processor, if it sleeps now.
+fn processor_time_of_sleeper(thread: &str) -> Option<String> {
+    let read = |file| fs::read_to_string(format!("/proc/self/task/{thread}/{file}"));
+    let status = read("status").expect("Linux");
+    let sleeps = status.lines().any(|line| line.starts_with("State:\tS"));
+    let schedule = read("schedstat").expect("Linux");
+    sleeps.then(|| schedule.split_whitespace().next().map(str::to_owned))?
+}
+
+/// Whether the thread sleeps at each of a thousand looks and does nothing between them.
+fn stays_asleep(thread: &str) -> bool {
+    let first = processor_time_of_sleeper(thread);
+    first.is_some() && (0..1_000).all(|_| processor_time_of_sleeper(thread) == first)
 }
 
 #[test]
@@ -94,15 +102,18 @@ fn a_producer_that_waits_for_room_sleeps() {
             .overflow(Overflow::Block);
         let full = full.build().expect("a serializer");
         full.push(|| ()).expect("room");
+        let (tells, told) = mpsc::channel();
         let producer = thread::spawn(move || {
-            let (began, worked) = (Instant::now(), processor_time());
+            let own = fs::read_link("/proc/thread-self").expect("Linux");
+            let number = own.file_name().expect("its number").to_owned();
+            tells.send(number).expect("the test waits");
             full.push(|| ()).expect("room in the end");
-            (began.elapsed(), processor_time() - worked)
         });
-        thread::sleep(Duration::from_millis(400));
+        let number = told.recv().expect("its number");
+        let number = number.to_str().expect("digits");
+        until(|| stays_asleep(number));
         drop(release);
-        let (waited, worked) = producer.join().expect("the producer");
-        assert!(worked < waited / 10, "it worked {worked:?} of {waited:?}");
+        producer.join().expect("the producer");
         works(&pool, 1);
     });
 }

@@ -2,6 +2,7 @@
 
 mod drops;
 mod executors;
+mod labels;
 mod queue;
 mod waiting;
 mod wakers;

@@ -4,6 +4,7 @@ use super::{Hand, ignore, one_shard, pass};
 use crate::watchdog::watched;
 use busyhour::{
     pool::{TaskPool, WaitError},
+    task::{Executor, Rejected, Task},
     timer::{Cancel, TimerHandle, Timers},
 };
 use std::{
@@ -184,12 +185,77 @@ fn a_worker_that_waits_for_a_callback_is_stood_in_for() {
     });
 }
 
+/// Runs everything at once, on the driver's thread.
 #[derive(Clone)]
 struct Inline;
 
-impl busyhour::task::Executor for Inline {
-    fn execute(&self, task: busyhour::task::Task) -> Result<(), busyhour::task::Rejected> {
+impl Executor for Inline {
+    fn execute(&self, task: Task) -> Result<(), Rejected> {
         task.run();
         Ok(())
     }
+}
+
+/// A callback on the driver's thread that says when it begins, and waits to be let go.
+fn held_driver(timers: &Timers) -> mpsc::Sender<()> {
+    let (begins, begun) = mpsc::channel();
+    let (let_go, held) = mpsc::channel::<()>();
+    timers.after(Duration::ZERO, &Inline, move || {
+        begins.send(()).unwrap();
+        let _ = held.recv();
+    });
+    begun.recv().unwrap();
+    let_go
+}
+
+#[test]
+fn a_driver_may_wait_for_the_pool_whose_only_worker_stops_it() {
+    watched(
+        "the only worker stops a driver that waits for the pool",
+        || {
+            let timers = Timers::builder().build();
+            let driver = timers.spawn_driver().unwrap();
+            let pool = TaskPool::builder().workers(1).build().unwrap();
+            let (stops, stopping) = mpsc::channel::<()>();
+            let (begins, begun) = mpsc::channel();
+            let inner = pool.clone();
+            timers.after(Duration::ZERO, &Inline, move || {
+                begins.send(()).unwrap();
+                stopping.recv().unwrap();
+                assert_eq!(inner.push_wait(|| 7), Ok(7));
+            });
+            begun.recv().unwrap();
+            let stopped = pool.push_wait(move || {
+                stops.send(()).unwrap();
+                driver.stop();
+            });
+            assert_eq!(stopped, Ok(()));
+            assert_eq!(timers.stats().panicked, 0);
+        },
+    );
+}
+
+#[test]
+fn a_driver_that_does_not_end_is_waited_for_no_longer_than_its_limit() {
+    watched("a driver stops within a limit", || {
+        let timers = Timers::builder().build();
+        let driver = timers.spawn_driver().unwrap();
+        let let_go = held_driver(&timers);
+        assert!(!driver.stop_within(Duration::from_millis(1)));
+        drop(let_go);
+    });
+}
+
+#[test]
+fn a_driver_may_be_stopped_on_its_own_thread() {
+    watched("a driver stops itself", || {
+        let timers = Timers::builder().build();
+        let driver = timers.spawn_driver().unwrap();
+        let (stops, stopped) = mpsc::channel();
+        timers.after(Duration::ZERO, &Inline, move || {
+            driver.stop();
+            stops.send(()).unwrap();
+        });
+        stopped.recv().unwrap();
+    });
 }
