@@ -2,11 +2,17 @@
 //! themselves move, on one worker.
 
 use busyhour::{
+    bus::{Event, Topic},
     clock::{Clock, Instant, UnixTime},
-    pool::TaskPool,
+    pool::{TaskPool, spend_budget},
+    run_queue::Class,
     serializer::Serializer,
+    timer::{MissedTicks, Timers},
 };
+use futures_core::Stream;
 use std::{
+    future::poll_fn,
+    pin::Pin,
     sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
@@ -124,6 +130,65 @@ fn a_hundred_thousand_plain_tasks_give_way() {
     }
 }
 
+/// Waits until so many tasks have run: a shutdown would refuse pushes from outside.
+fn await_tasks(pool: &TaskPool, count: u64) {
+    while pool.stats().processed < count {
+        std::thread::yield_now();
+    }
+}
+
+/// Pushes from a thread that is no worker, while the task that calls it goes on.
+fn push_from_outside(light: &Light) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| light.push());
+    });
+}
+
+/// The lane is long, and its tasks were short until now.
+#[test]
+fn a_serializer_that_is_pushed_to_from_outside_waits_for_no_lane() {
+    let (pool, clock) = virtual_pool();
+    let light = Light::new(&pool, &clock);
+    held(&pool, || {
+        (0..5_000).for_each(|_| pool.push(|| ()).expect("room"));
+        for number in 0..2_000 {
+            let light = light.clone();
+            let task = move || {
+                if number % 50 == 0 {
+                    push_from_outside(&light);
+                }
+                work(&light.clock, TASK);
+            };
+            pool.push(task).expect("room");
+        }
+    });
+    await_tasks(&pool, 1 + 5_000 + 2_000 + 40);
+    let longest = light.longest(40);
+    assert!(longest <= TASK + WAIT_MAX, "waited {longest:?}");
+}
+
+/// The same beside tasks that take longer than a turn.
+#[test]
+fn a_serializer_that_is_pushed_to_from_outside_waits_for_one_long_task() {
+    let (pool, clock) = virtual_pool();
+    let (light, long) = (Light::new(&pool, &clock), Duration::from_millis(10));
+    held(&pool, || {
+        for number in 0..2_000 {
+            let light = light.clone();
+            let task = move || {
+                if number % 50 == 49 {
+                    push_from_outside(&light);
+                }
+                work(&light.clock, long);
+            };
+            pool.push(task).expect("room");
+        }
+    });
+    await_tasks(&pool, 1 + 2_000 + 40);
+    let longest = light.longest(40);
+    assert!(longest <= long + WAIT_MAX, "waited {longest:?}");
+}
+
 #[test]
 fn a_guest_with_many_tasks_gives_way() {
     let (pool, clock) = virtual_pool();
@@ -138,6 +203,96 @@ fn a_guest_with_many_tasks_gives_way() {
     assert!(pool.shutdown(Duration::from_secs(600)).is_clean());
     let longest = light.longest(200);
     assert!(longest <= TASK + WAIT_MAX, "waited {longest:?}");
+}
+
+/// How many steps of a future run before the light task that the first one pushes, for each way to spawn it.
+#[test]
+fn a_future_whose_steps_are_always_ready_gives_way() {
+    for (step, steps_max) in [
+        (Duration::from_micros(10), 200),
+        (Duration::from_millis(1), 3),
+    ] {
+        for is_entity in [false, true] {
+            let (pool, clock) = virtual_pool();
+            let light = Light::new(&pool, &clock);
+            let inner = light.clone();
+            let steps = async move {
+                for number in 0..1_000 {
+                    if number % 50 == 0 {
+                        inner.push();
+                    }
+                    work(&inner.clock, step);
+                    spend_budget().await;
+                }
+            };
+            let handle = match is_entity {
+                true => pool.spawn_as(Class::default(), steps),
+                false => pool.spawn(steps),
+            };
+            handle.wait().expect("it ends");
+            assert!(pool.shutdown(Duration::from_secs(600)).is_clean());
+            let longest = light.longest(20);
+            let allowed = (step * steps_max).min(step + WAIT_MAX);
+            assert!(
+                longest <= allowed,
+                "waited {longest:?} beside steps of {step:?}"
+            );
+        }
+    }
+}
+
+/// A stream that has always more, and ticks that were all missed.
+#[test]
+fn a_future_that_always_has_the_next_item_gives_way() {
+    let (pool, clock) = virtual_pool();
+    let light = Light::new(&pool, &clock);
+    let topic = Topic::<Number>::builder("numbers").build();
+    let mut stream = topic.subscribe().capacity(1_000).stream();
+    for number in 0..1_000 {
+        assert_eq!(topic.publish(Number(number)).lost, 0);
+    }
+    let inner = light.clone();
+    let events = async move {
+        for number in 0..1_000 {
+            poll_fn(|context| Pin::new(&mut stream).poll_next(context))
+                .await
+                .expect("an event");
+            if number % 50 == 0 {
+                inner.push();
+            }
+            work(&inner.clock, TASK);
+        }
+    };
+    let timers = Timers::builder().clock(clock.clone()).build();
+    let mut interval = timers
+        .interval(Duration::from_micros(10))
+        .missed(MissedTicks::Burst);
+    let inner = light.clone();
+    let ticks = async move {
+        for number in 0..1_000 {
+            interval.tick().await;
+            if number % 50 == 0 {
+                inner.push();
+            }
+            work(&inner.clock, TASK);
+        }
+    };
+    pool.spawn(events).wait().expect("it ends");
+    pool.spawn(ticks).wait().expect("it ends");
+    assert!(pool.shutdown(Duration::from_secs(600)).is_clean());
+    let longest = light.longest(40);
+    assert!(longest <= TASK + WAIT_MAX, "waited {longest:?}");
+}
+
+#[derive(Clone)]
+struct Number(u32);
+
+impl Event for Number {
+    type Key = u32;
+
+    fn key(&self) -> &u32 {
+        &self.0
+    }
 }
 
 /// The only worker runs another serializer's tasks, for which its own task waits. Its own queues are seen to

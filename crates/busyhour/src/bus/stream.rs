@@ -1,4 +1,5 @@
 use super::{Event, Message, Subscription, consumer::Subscriber, items::Items};
+use crate::pool::poll_budget;
 use futures_core::Stream;
 use std::{
     fmt,
@@ -40,6 +41,10 @@ impl<E: Event> Stream for EventStream<E> {
     type Item = Message<E>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message<E>>> {
+        // A task that never suspends would keep its worker for as long as more comes.
+        if self.queued_len() > 0 && poll_budget(context).is_pending() {
+            return Poll::Pending;
+        }
         let this = &mut *self;
         let mut poll = || this.subscriber.poll(context.waker(), &mut this.items);
         match poll() {

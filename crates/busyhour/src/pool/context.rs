@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    budget::{Budget, Look},
     entity::{Entity, EntityRef, ShareCell},
     shared::Shared,
     worker::Worker,
@@ -21,7 +22,7 @@ thread_local! {
     /// The future that this thread polls (by address, never followed), and what it did.
     static POLL: Polling = const { Polling::none() };
     static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
-    static SPENT: Cell<u32> = const { Cell::new(0) };
+    static BUDGET: Budget = const { Budget::new() };
 }
 
 /// The pool that this thread works for, which lives until it is taken away, its place
@@ -129,15 +130,26 @@ pub(super) fn gave_way() -> bool {
 #[inline(always)]
 pub(super) fn forget_give_way() {
     GIVES_WAY.set(false);
+    BUDGET.with(Budget::renew);
 }
 
 /// One step of the budget; whether it is spent, which begins the next.
 #[inline]
 pub(super) fn spend_budget() -> bool {
-    let spent = SPENT.get() + 1;
-    let is_over = spent >= BUDGET;
-    SPENT.set(if is_over { 0 } else { spent });
-    is_over
+    BUDGET.with(|budget| budget.spend(look_at_the_clock))
+}
+
+fn look_at_the_clock() -> Option<Look> {
+    let pool = current_pool()?;
+    let since = pool.coarse_now();
+    let now = pool.clock.now();
+    Some(Look { now, since })
+}
+
+/// Whether this thread works for a pool.
+#[inline]
+pub(super) fn is_in_a_pool() -> bool {
+    CONTEXT.with(|context| !context.pool.get().is_null())
 }
 
 /// Makes this thread the worker with this number.
@@ -287,5 +299,3 @@ impl Drop for Inside {
 /// Its address stands for a thread that gathers.
 static GATHERS: u64 = 0;
 static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
-/// Steps of always-ready futures in a row.
-const BUDGET: u32 = 128;

@@ -75,9 +75,10 @@ impl Future for YieldNow {
     }
 }
 
-/// One step of the thread's budget: ready at once, but every 128th is as
-/// [`yield_now`]. To be awaited in loops whose
-/// steps are always ready, so that they cannot keep a worker for themselves.
+/// One step of the thread's budget: ready at once, but every 128th in a turn is
+/// as [`yield_now`], and inside a pool the first one after 200 µs. To be awaited
+/// in loops whose steps are always ready, so that they cannot keep a worker for
+/// themselves. Event streams, sleeps and intervals spend a step by themselves.
 ///
 /// ```
 /// use busyhour::pool::{TaskPool, spend_budget};
@@ -97,4 +98,18 @@ pub async fn spend_budget() {
     if context::spend_budget() {
         yield_now().await;
     }
+}
+
+/// As [`spend_budget`], for a future of the library's that is ready. On other
+/// executors, which have budgets of their own, it spends nothing.
+#[inline]
+pub(crate) fn poll_budget(context: &Context<'_>) -> Poll<()> {
+    if !context::is_in_a_pool() || !context::spend_budget() {
+        return Poll::Ready(());
+    }
+    if !polls_a_fiber() {
+        give_way();
+    }
+    context.waker().wake_by_ref();
+    Poll::Pending
 }

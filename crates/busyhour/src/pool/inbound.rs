@@ -16,6 +16,8 @@ use crate::{
 pub(super) struct Inbound {
     /// What waits; written under the lock, for whoever wonders whether to take it.
     len: AtomicUsize,
+    /// The entities among it.
+    token_len: AtomicUsize,
     /// Whether it can be pushed to; written under the lock, as a hint to selectors.
     is_open: AtomicBool,
     high_water: AtomicUsize,
@@ -54,6 +56,11 @@ impl Inbound {
         self.len.load(Ordering::Relaxed)
     }
 
+    #[inline]
+    pub(super) fn token_len(&self) -> usize {
+        self.token_len.load(Ordering::Relaxed)
+    }
+
     pub(super) fn high_water(&self) -> usize {
         self.high_water.load(Ordering::Relaxed)
     }
@@ -85,6 +92,7 @@ impl Inbound {
             return Err(Closed(token));
         }
         queue.tokens.push(token);
+        self.token_len.store(queue.tokens.len(), Ordering::Relaxed);
         Ok(self.publish(&mut queue, 1))
     }
 
@@ -104,13 +112,22 @@ impl Inbound {
             Some(chunk) => chunk,
             None => mem::take(&mut queue.tasks),
         };
-        let loot = Loot {
-            tasks,
-            tokens: mem::take(&mut queue.tokens),
-        };
+        self.hand_out(&mut queue, tasks)
+    }
+
+    /// All entities, which wait behind no plain task.
+    pub(super) fn take_tokens(&self) -> Loot {
+        let mut queue = self.queue.lock();
+        self.hand_out(&mut queue, VecDeque::new())
+    }
+
+    fn hand_out(&self, queue: &mut Queue, tasks: VecDeque<Task>) -> Loot {
+        let tokens = mem::take(&mut queue.tokens);
+        let loot = Loot { tasks, tokens };
         debug_assert!(loot.len() <= queue.len);
         queue.len -= loot.len();
         self.len.store(queue.len, Ordering::Relaxed);
+        self.token_len.store(0, Ordering::Relaxed);
         loot
     }
 

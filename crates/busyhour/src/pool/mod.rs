@@ -63,6 +63,7 @@ mod outcome;
 mod awaited;
 mod fiber;
 mod give_way;
+mod budget;
 
 use std::{
     fmt,
@@ -84,6 +85,7 @@ pub(crate) use berth::Berth;
 pub(crate) use blocking::{StandIn, blocking, stand_in};
 pub(crate) use context::current_entity;
 pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
+pub(crate) use give_way::poll_budget;
 pub(crate) use hand::Hand;
 pub(crate) use join::spawn_on;
 pub(crate) use pushing::Pushing;

@@ -465,7 +465,7 @@ impl Shared {
                 }
                 self.run_task(&mut berth);
                 ran += 1;
-                let is_due = ran.is_multiple_of(TASKS_UNREAD_MAX) && seat.worker.others_wait(ran);
+                let is_due = ran.is_multiple_of(TASKS_UNREAD_MAX) && seat.worker.others_wait();
                 if is_due && meter.is_turn_over() {
                     return tasks_max;
                 }

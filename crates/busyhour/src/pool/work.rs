@@ -50,16 +50,22 @@ impl Day<'_> {
         if self.shift.is_fresh() && self.patrol.is_due(self.shift.now(), self.shift.turns()) {
             self.go_on_patrol();
         }
-        if self.seat.worker.inbound.len() > 0 && self.may_take_over() {
-            self.take_over(self.seat.worker.inbound.take());
+        if self.seat.worker.inbound.len() > 0 {
+            self.take_from_inbound();
         }
         self.shift.run_next()
     }
 
     /// A chunk is as long as four turns of the lane: a long lane takes one every
     /// fourth turn, so that neither it nor the inbound queue grows for the other.
-    fn may_take_over(&self) -> bool {
-        self.shift.turns().is_multiple_of(4) || self.seat.worker.lane_len() < CHUNK_LEN
+    /// Entities compete with the lane and do not wait for that.
+    fn take_from_inbound(&self) {
+        let inbound = &self.seat.worker.inbound;
+        if self.shift.turns().is_multiple_of(4) || self.seat.worker.lane_len() < CHUNK_LEN {
+            self.take_over(inbound.take());
+        } else if inbound.token_len() > 0 {
+            self.take_over(inbound.take_tokens());
+        }
     }
 
     fn take_over(&self, loot: Loot) {

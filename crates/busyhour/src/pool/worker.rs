@@ -135,12 +135,12 @@ impl Worker {
         lane_len + entity_len + self.inbound.len()
     }
 
-    /// Whether others wait for the lane, which has run so many tasks in its turn.
-    /// What came from outside may be plain tasks as well, so it counts less often.
+    /// Whether others wait for the lane. Plain tasks from outside do not: they
+    /// come after those that are in it.
     #[inline]
-    pub(super) fn others_wait(&self, ran: u32) -> bool {
+    pub(super) fn others_wait(&self) -> bool {
         let entity_len = self.published.entity_len.load(Ordering::Relaxed);
-        entity_len > 0 || (ran.is_multiple_of(32) && self.inbound.len() > 0)
+        entity_len > 0 || self.inbound.token_len() > 0
     }
 
     /// Plain tasks that wait in the lane.

@@ -6,7 +6,7 @@ use super::{
     service::Add,
     timers::{AddError, Timers},
 };
-use crate::clock::Instant;
+use crate::{clock::Instant, pool::poll_budget};
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
@@ -212,6 +212,9 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.deadline > self.timers.clock().now() {
             self.register(context.waker());
+            return Poll::Pending;
+        }
+        if poll_budget(context).is_pending() {
             return Poll::Pending;
         }
         self.cancel();
