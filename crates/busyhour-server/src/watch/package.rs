@@ -1,11 +1,12 @@
 //! The event packages, each with the one body type it is told in.
 
-use super::{DeviceState, Document, State, Told, dialog_info, pidf};
+use super::{DeviceState, Document, Reachable, State, Told, dialog_info, pidf};
+use crate::registrar::BindingId;
 
 /// An event package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Package {
-    /// Whether a device can be reached, and where (RFC 3856).
+    /// Whether a device can be reached, and over how many contacts (RFC 3856).
     Presence,
     /// The dialogs of a device (RFC 4235): those it publishes. That it can be
     /// reached is told in an element of our own.
@@ -94,9 +95,13 @@ impl Package {
     fn same_device(self, one: &DeviceState, other: &DeviceState) -> bool {
         let same_contacts = match self {
             Self::Dialog => one.contacts.len() == other.contacts.len(),
-            Self::Presence | Self::MessageSummary | Self::Registration => {
-                one.contacts == other.contacts
-            }
+            // Where the contacts are is told to nobody.
+            Self::Presence => one
+                .contacts
+                .iter()
+                .map(shown)
+                .eq(other.contacts.iter().map(shown)),
+            Self::MessageSummary | Self::Registration => one.contacts == other.contacts,
         };
         same_contacts && self.documents(one).eq(self.documents(other))
     }
@@ -106,4 +111,9 @@ impl Package {
         let documents = published.map(|published| (published.number, &*published.document));
         documents.filter(move |(_, document)| document.package() == self)
     }
+}
+
+/// What a tuple of presence says of a contact.
+fn shown(reachable: &Reachable) -> (BindingId, Option<u16>) {
+    (reachable.id, reachable.contact.q_milli())
 }

@@ -1,8 +1,13 @@
 //! The presence body: PIDF (RFC 3863), one tuple a contact, and then what the
 //! device publishes. Of an extension one tuple says what its devices do together.
+//!
+//! A tuple of a registered contact names the address of record: anybody with an
+//! account may watch presence, and where a device is, only its own account may know.
+//! That stands in `reg`.
 
 use super::{DeviceState, Document, LineState, Reachable, State, Told, xml::Escaped};
 use crate::proto::sip::Quality;
+use busyhour::bus::Name;
 use std::io::Write;
 
 pub(super) fn write(out: &mut Vec<u8>, told: Told<'_>) {
@@ -14,14 +19,14 @@ pub(super) fn write(out: &mut Vec<u8>, told: Told<'_>) {
         Escaped(told.entity)
     );
     match told.state {
-        Some(State::Device(device)) => write_device(out, device),
+        Some(State::Device(device)) => write_device(out, told.entity, device),
         Some(State::Extension(extension)) => write_line(out, extension.line),
         Some(State::Mailbox(_) | State::Registration(_)) | None => out.extend_from_slice(CLOSED),
     }
     out.extend_from_slice(b"</presence>\r\n");
 }
 
-fn write_device(out: &mut Vec<u8>, device: &DeviceState) {
+fn write_device(out: &mut Vec<u8>, entity: &Name, device: &DeviceState) {
     let published = || {
         device
             .published()
@@ -32,7 +37,7 @@ fn write_device(out: &mut Vec<u8>, device: &DeviceState) {
             })
     };
     for contact in device.contacts.iter() {
-        write_tuple(out, contact);
+        write_tuple(out, entity, contact);
     }
     // A published tuple comes before the notes and persons of its document, and
     // theirs before the next one's: the schema asks for tuples first only within
@@ -70,18 +75,17 @@ fn write_line(out: &mut Vec<u8>, line: LineState) {
     }
 }
 
-fn write_tuple(out: &mut Vec<u8>, reachable: &Reachable) {
+fn write_tuple(out: &mut Vec<u8>, entity: &Name, reachable: &Reachable) {
     let id = reachable.id.0;
-    let contact = reachable.contact.parts();
     let _ = write!(
         out,
         "<tuple id=\"b{id}\"><status><basic>open</basic></status><contact"
     );
-    if let Some(q_milli) = contact.q_milli {
+    if let Some(q_milli) = reachable.contact.q_milli() {
         let quality = Quality::from_thousandths(q_milli);
         let _ = write!(out, " priority=\"{quality}\"");
     }
-    let _ = write!(out, ">{}</contact></tuple>\r\n", Escaped(contact.uri));
+    let _ = write!(out, ">{}</contact></tuple>\r\n", Escaped(entity));
 }
 
 pub(super) const NAMESPACE: &str = "urn:ietf:params:xml:ns:pidf";

@@ -6,6 +6,7 @@ mod exchange;
 mod hints;
 mod lossy;
 mod messages;
+mod presence;
 mod publish;
 #[path = "../sim/random.rs"]
 #[allow(dead_code, reason = "the simulation uses the rest")]

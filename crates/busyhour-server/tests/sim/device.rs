@@ -127,6 +127,22 @@ impl Device {
         }
     }
 
+    /// Presence shows no contact: this tells which one is meant.
+    fn priority(&self, contact: &str) -> &'static str {
+        let is_main = self.contacts()[0] == contact;
+        if is_main { MAIN } else { OTHER }
+    }
+
+    /// The contact that a watcher of presence is told of by its priority.
+    pub fn contact_of(&self, priority: &str) -> String {
+        let [main, other] = self.contacts();
+        match priority {
+            MAIN => main,
+            OTHER => other,
+            unknown => panic!("{} has no contact of priority {unknown}", self.user),
+        }
+    }
+
     fn contacts(&self) -> [String; 2] {
         let Self { user, address, .. } = self;
         [
@@ -166,7 +182,10 @@ impl Device {
                 expires_s,
             } => contacts
                 .iter()
-                .map(|contact| format!("Contact: <{contact}>;expires={expires_s}\r\n"))
+                .map(|contact| {
+                    let q = self.priority(contact);
+                    format!("Contact: <{contact}>;expires={expires_s};q={q}\r\n")
+                })
                 .collect(),
             Wish::Remove(contact) => format!("Contact: <{contact}>\r\nExpires: 0\r\n"),
             Wish::RemoveAll => "Contact: *\r\nExpires: 0\r\n".to_owned(),
@@ -239,3 +258,6 @@ pub fn retry_after(message: &Message<'_>) -> u64 {
     let value = message.header(HeaderName::RetryAfter).expect("Retry-After");
     value.parse().expect("seconds")
 }
+
+const MAIN: &str = "0.7";
+const OTHER: &str = "0.3";

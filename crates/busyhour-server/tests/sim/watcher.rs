@@ -30,8 +30,8 @@ pub struct Watcher {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Belief {
     Nothing,
-    /// These contacts can be reached.
-    Contacts(Vec<String>),
+    /// The contacts of these priorities can be reached.
+    Priorities(Vec<String>),
     /// So many contacts can be reached.
     Count(usize),
 }
@@ -240,21 +240,20 @@ impl Belief {
     fn read(notify: &Message<'_>) -> Self {
         let body = std::str::from_utf8(notify.body()).unwrap();
         match notify.header(HeaderName::ContentType) {
-            Some("application/pidf+xml") => Self::Contacts(contacts(body)),
+            Some("application/pidf+xml") => Self::Priorities(priorities(body)),
             Some("application/dialog-info+xml") => Self::Count(count(body)),
             other => panic!("a body of {other:?}"),
         }
     }
 }
 
-fn contacts(body: &str) -> Vec<String> {
+fn priorities(body: &str) -> Vec<String> {
     let tuples = body.split("<tuple ").skip(1);
     tuples
         .filter(|tuple| tuple.contains("<basic>open</basic>"))
         .map(|tuple| {
-            let (_, contact) = tuple.split_once("<contact").unwrap();
-            let (_, uri) = contact.split_once('>').unwrap();
-            uri.split_once("</contact>").unwrap().0.to_owned()
+            let (_, contact) = tuple.split_once("<contact priority=\"").unwrap();
+            contact.split_once('"').unwrap().0.to_owned()
         })
         .collect()
 }

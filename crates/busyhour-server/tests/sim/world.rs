@@ -408,7 +408,10 @@ impl World {
         for watcher in &self.watchers {
             let device = &self.devices[watcher.device];
             let agreement = match watcher.belief() {
-                Belief::Contacts(c) => device.knowledge.agrees(c, self.now, MARGIN),
+                Belief::Priorities(told) => {
+                    let contacts: Vec<_> = told.iter().map(|q| device.contact_of(q)).collect();
+                    device.knowledge.agrees(&contacts, self.now, MARGIN)
+                }
                 Belief::Count(count) => {
                     let (least, most) = device.knowledge.count(self.now, MARGIN);
                     let fits = (least..=most).contains(count);
