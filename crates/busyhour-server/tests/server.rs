@@ -6,6 +6,8 @@ mod credentials;
 mod exchange;
 #[path = "server/probes.rs"]
 mod probes;
+#[path = "server/revocation.rs"]
+mod revocation;
 #[path = "server/survival.rs"]
 mod survival;
 

@@ -72,6 +72,7 @@ impl Service {
     /// Takes the accounts and tokens of a newly read configuration and names what must wait.
     pub(super) fn reload(&self, config: Config) {
         self.accounts.replace(config.accounts.clone());
+        self.server.accounts_changed();
         self.access.replace_tokens(config.tokens.clone());
         tracing::info!(
             configured_accounts = config.accounts.len(),

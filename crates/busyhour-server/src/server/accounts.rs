@@ -205,7 +205,7 @@ impl Stored {
     }
 }
 
-/// What is different about an account, where that concerns hints and mailboxes.
+/// What is different about an account, where that concerns others than those who ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) username: String,
@@ -215,6 +215,8 @@ pub(super) struct Difference {
     pub(super) hints_new: Vec<String>,
     /// It has another mailbox than before.
     pub(super) has_moved: bool,
+    /// The store has it no more.
+    pub(super) is_gone: bool,
 }
 
 impl Difference {
@@ -232,8 +234,10 @@ impl Difference {
             hints_new: without(&has, &had),
             has_moved: before.and_then(|one| one.mailbox.as_ref())
                 != now.and_then(|one| one.mailbox.as_ref()),
+            is_gone: now.is_none(),
         };
         let is_one = difference.has_moved
+            || difference.is_gone
             || !difference.hints_gone.is_empty()
             || !difference.hints_new.is_empty();
         is_one.then_some(difference)

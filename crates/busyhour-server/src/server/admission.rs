@@ -28,6 +28,11 @@ impl<'a> Sender<'a> {
     pub(super) fn account(&self) -> Option<&'a str> {
         self.0.map(own_user)
     }
+
+    /// Its account, as the directory knows it.
+    pub(super) fn username(&self) -> Option<&'a str> {
+        self.0
+    }
 }
 
 /// What became of the credentials of a request.

@@ -18,6 +18,7 @@ use super::{
     nonces::Nonces,
     overload::Overload,
     random::Secrets,
+    revocation::Revocation,
     shares::{Holders, Shares},
     transactions::Transactions,
     watchers::Watchers,
@@ -49,6 +50,7 @@ pub(super) struct Core {
     pub(super) started_at: Instant,
     pub(super) overload: Overload,
     pub(super) backlog: Backlog,
+    pub(super) revocation: Revocation,
     counters: Counters,
 }
 
@@ -104,6 +106,7 @@ impl Core {
             started_at: parts.runtime.clock().now(),
             overload: Overload::new(),
             backlog: Backlog::new(),
+            revocation: Revocation::new(),
             parts,
             counters: Counters {
                 traffic: TrafficCounters::default(),
@@ -187,8 +190,14 @@ impl Core {
         self.counters.latency.record(self.now() - arrived_at);
     }
 
-    pub(super) fn count_expired(&self, active_count: usize) {
-        self.counters.registrar.expired.add(active_count as u64);
+    /// Bindings have ended by themselves, or with their account.
+    pub(super) fn count_ended(&self, active_count: usize, is_revoked: bool) {
+        let counters = &self.counters.registrar;
+        let counter = match is_revoked {
+            true => &counters.revoked,
+            false => &counters.expired,
+        };
+        counter.add(active_count as u64);
     }
 }
 

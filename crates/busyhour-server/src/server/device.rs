@@ -280,6 +280,9 @@ impl Device {
         if !matches!(job, Job::Publish(_)) {
             core.counters().registrar.requests.increment();
         }
+        if core.is_revoked(&self.aor) {
+            return core.refuse_job(&job);
+        }
         match job {
             Job::Sip(arrival) => self.register_sip(core, state, arrival),
             Job::Iax2(arrival) => self.register_iax2(core, state, arrival),
@@ -505,7 +508,7 @@ impl Device {
     }
 
     /// Leaves the device as it has to be between two events: nothing expired,
-    /// the next deadline known, nothing held for nobody, out of the table when
+    /// nothing of an account that is gone, the next deadline known, nothing held for nobody, out of the table when
     /// nothing is left.
     fn settle(self: &Arc<Self>, core: &Arc<Core>, state: &mut State) {
         if state.pending.is_some() {
@@ -528,20 +531,18 @@ impl Device {
     }
 
     fn expire(self: &Arc<Self>, core: &Core, state: &mut State) {
-        self.expire_publications(core, state);
-        if state
-            .bindings
-            .next_expiry()
-            .is_none_or(|at| at > core.now())
-        {
+        let is_revoked = core.is_revoked(&self.aor);
+        self.expire_publications(core, state, is_revoked);
+        let until = end_of_life(core, is_revoked);
+        if state.bindings.next_expiry().is_none_or(|at| at > until) {
             return;
         }
         let before = state.bindings.clone();
-        let expired = state.bindings.expire(core.now());
+        let expired = state.bindings.expire(until);
         self.follow_flows(core, &before, &state.bindings);
         core.store().forget(&expired.ended);
         if expired.active_count > 0 {
-            core.count_expired(expired.active_count);
+            core.count_ended(expired.active_count, is_revoked);
             self.publish_registration(core, state, true);
         }
     }
@@ -624,6 +625,14 @@ impl State {
 impl Rare {
     fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.publications.is_empty()
+    }
+}
+
+/// What ends by then is over: all of it where the account is gone.
+fn end_of_life(core: &Core, is_revoked: bool) -> Instant {
+    match is_revoked {
+        true => Instant::FAR_FUTURE,
+        false => core.now(),
     }
 }
 

@@ -97,6 +97,19 @@ impl Devices {
         all
     }
 
+    /// The devices of `count` shards, beginning with this one; `None` behind the last.
+    pub(super) fn of_shards(&self, first: usize, count: usize) -> Option<Vec<Arc<Device>>> {
+        let behind = self
+            .shards
+            .get(first..)
+            .filter(|shards| !shards.is_empty())?;
+        let mut devices = Vec::new();
+        for shard in behind.iter().take(count) {
+            devices.extend(lock(shard).table.iter().map(|entry| entry.device.clone()));
+        }
+        Some(devices)
+    }
+
     /// Takes a device out of the table.
     pub(super) fn remove(&self, device: &Arc<Device>) {
         let mut shard = self.shard(device.hash());

@@ -86,6 +86,29 @@ impl Core {
         }
     }
 
+    /// Refuses a job whose account has gone since it was admitted.
+    pub(super) fn refuse_job(self: &Arc<Self>, job: &Job) {
+        let refusal = Refusal::Forbidden("No Such Account Any More");
+        let (Job::Sip(arrival) | Job::Publish(arrival)) = job else {
+            self.counters().registrar.forbidden.increment();
+            if let JobId::Iax2(call) = job.id() {
+                self.conclude_iax2(&call, &Verdict::Forbidden);
+            }
+            return;
+        };
+        // It was parsed when it arrived, so it parses again.
+        let Ok(message) = Message::parse(&arrival.datagram) else {
+            return;
+        };
+        match job {
+            Job::Publish(_) => self.refuse_publication(&message, arrival, &refusal),
+            _ => {
+                let (flow, transaction) = (arrival.flow, arrival.transaction);
+                self.refuse_registration(&message, flow, transaction, &refusal);
+            }
+        }
+    }
+
     /// Answers a request that the store did not take.
     pub(super) fn fail_arrival(&self, arrival: &Arrival) {
         if let Ok(message) = Message::parse(&arrival.datagram) {

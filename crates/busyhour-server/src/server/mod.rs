@@ -53,6 +53,7 @@ mod login_log;
 mod backlog;
 mod overload;
 mod respond;
+mod revocation;
 mod listing;
 mod provision;
 
@@ -287,6 +288,12 @@ impl Server {
     /// Accounts that the store holds for the server's realm.
     pub fn stored_account_count(&self) -> usize {
         self.core.parts.directory.stored_count()
+    }
+
+    /// Takes in that other accounts are configured than before: what those had who
+    /// are gone ends, and its watchers are told. The store tells of its own.
+    pub fn accounts_changed(&self) {
+        self.core.revoke();
     }
 
     /// Whether [`Server::shutdown`] was called.

@@ -45,8 +45,8 @@ impl Server {
             .commit(vec![Change::PutAccount(account)], done)?)
     }
 
-    /// Forgets an account of the store. Its bindings live until they expire,
-    /// but are refreshed no more.
+    /// Forgets an account of the store. What it has ends soon after `done` is told of
+    /// success: bindings, publications and the subscriptions that it opened.
     ///
     /// # Errors
     ///

@@ -160,8 +160,13 @@ impl Core {
         }
     }
 
-    pub(super) fn count_ended_publications(&self, holder: Holder, count: usize) {
-        self.counters().publish.expired.add(count as u64);
+    pub(super) fn count_ended_publications(&self, holder: Holder, count: usize, is_revoked: bool) {
+        let counters = &self.counters().publish;
+        let counter = match is_revoked {
+            true => &counters.revoked,
+            false => &counters.expired,
+        };
+        counter.add(count as u64);
         self.parts.publications.give_back(holder, count as u64);
     }
 
@@ -185,6 +190,7 @@ impl Core {
             modified: counters.modified.get(),
             removed: counters.removed.get(),
             expired: counters.expired.get(),
+            revoked: counters.revoked.get(),
             condition_failed: counters.condition_failed.get(),
             too_many: counters.too_many.get(),
             rejected: counters.rejected.get(),

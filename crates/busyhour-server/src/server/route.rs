@@ -179,7 +179,15 @@ impl Core {
         self.check_kept_len(&subscribe)?;
         match self.begin(request, holder)? {
             Some(arrival) => {
-                self.start_watcher(message, &subscribe, device.into(), holder, &arrival)
+                let account = sender.username();
+                self.start_watcher(
+                    message,
+                    &subscribe,
+                    device.into(),
+                    account,
+                    holder,
+                    &arrival,
+                )
             }
             None => Ok(()),
         }
@@ -191,12 +199,14 @@ impl Core {
         message: &Message<'_>,
         subscribe: &Subscribe<'_>,
         device: Name,
+        account: Option<&str>,
         holder: Holder,
         arrival: &Arrival,
     ) -> Result<(), Refusal> {
         let (id, tag) = self.new_watcher_tag();
         let advertised = self.config().advertised.clone();
         let subscription = Subscription::open(subscribe, device, &tag, advertised, self.now());
+        let subscription = subscription.opened_by(account);
         let (granted_s, flow) = (subscribe.granted_s, arrival.flow);
         let answer = self.write(|out| write_accepted(out, message, &subscription, granted_s, flow));
         let Some(answer) = answer else {
@@ -209,11 +219,11 @@ impl Core {
         self.counters().watch.created.increment();
         if granted_s > 0 && !self.store().is_immediate() {
             watcher.begin(self, granted_s, arrival.clone(), answer);
-            return Ok(());
+        } else {
+            let flow = self.answer_flow(message, arrival.flow);
+            self.accept(arrival.transaction, flow, answer);
+            watcher.start(self);
         }
-        let flow = self.answer_flow(message, arrival.flow);
-        self.accept(arrival.transaction, flow, answer);
-        watcher.start(self);
         Ok(())
     }
 

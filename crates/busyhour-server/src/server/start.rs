@@ -81,6 +81,7 @@ impl Core {
         let (subscriptions, publications) = soft_states.into_iter().partition(is_subscription);
         core.restore_publications(publications);
         core.restore_subscriptions(subscriptions);
+        core.end_first_revocation();
         core.follow_accounts(contents.account_revision);
         core.store().lend_to(core.runtime().pool());
         Ok(core)
@@ -108,6 +109,9 @@ impl Core {
                 let differences = core.parts.directory.learn(news);
                 core.name_hints(&differences);
                 core.move_mailboxes(&differences);
+                if differences.iter().any(|difference| difference.is_gone) {
+                    core.revoke();
+                }
             }
         };
         self.store().watch_accounts(revision, Box::new(learn));

@@ -238,6 +238,8 @@ pub struct RegistrarStats {
     pub removed: u64,
     /// Bindings that ran out.
     pub expired: u64,
+    /// Bindings that ended because their account was removed.
+    pub revoked: u64,
     /// Refused unseen (403, REGREJ), after too many wrong passwords.
     pub logins_paused: u64,
     /// Bindings read back at the start.
@@ -296,6 +298,8 @@ pub struct WatchStats {
     pub unsubscribed: u64,
     /// Subscriptions that ran out.
     pub expired: u64,
+    /// Subscriptions ended because the account was removed that opened them.
+    pub revoked: u64,
     /// Subscriptions ended because a NOTIFY failed or stayed unanswered.
     pub given_up: u64,
     /// SUBSCRIBE requests refused (4xx, 503).
@@ -334,6 +338,8 @@ pub struct PublishStats {
     pub removed: u64,
     /// Publications that ran out.
     pub expired: u64,
+    /// Publications that ended because their account was removed.
+    pub revoked: u64,
     /// Answered with 412: the entity-tag is of no publication.
     pub condition_failed: u64,
     /// Answered with 480: the device has as many publications as it may.
@@ -425,7 +431,7 @@ impl Core {
         let counters = &self.counters().registrar;
         let latency = &self.counters().latency;
         let begun = counters.added.get() + counters.restored.get();
-        let ended = counters.removed.get() + counters.expired.get();
+        let ended = counters.removed.get() + counters.expired.get() + counters.revoked.get();
         RegistrarStats {
             device_count: self.devices().len() as u64,
             account_count: self.parts.directory.stored_count() as u64,
@@ -436,6 +442,7 @@ impl Core {
             refreshed: counters.refreshed.get(),
             removed: counters.removed.get(),
             expired: counters.expired.get(),
+            revoked: counters.revoked.get(),
             restored: counters.restored.get(),
             flow_count: self.flows().len(),
             unreachable: counters.unreachable.get(),
@@ -468,6 +475,7 @@ impl Core {
             refreshed: counters.refreshed.get(),
             unsubscribed: counters.unsubscribed.get(),
             expired: counters.expired.get(),
+            revoked: counters.revoked.get(),
             given_up: counters.given_up.get(),
             rejected: counters.rejected.get(),
             notified: counters.notified.get(),

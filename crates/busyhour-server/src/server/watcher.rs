@@ -126,6 +126,11 @@ impl Watcher {
         self.lock().subscription.package()
     }
 
+    /// Whether an account opened it, and that `is_it`.
+    pub(super) fn is_of(&self, is_it: impl FnOnce(&str) -> bool) -> bool {
+        self.lock().subscription.account().is_some_and(is_it)
+    }
+
     /// Requests and responses that wait for the serializer.
     pub(super) fn queued_len(&self) -> usize {
         self.serializer.len()
@@ -152,7 +157,12 @@ impl Watcher {
         }
         let mut state = self.lock();
         match state.is_over {
-            false => state.feed = Some(feed),
+            false => {
+                state.feed = Some(feed);
+                drop(state);
+                // An account that went before the table had this was not asked for it.
+                core.revoke_watcher(self);
+            }
             true => {
                 drop(state);
                 drop(feed);
@@ -405,6 +415,7 @@ impl Watcher {
             End::Unsubscribed => counters.unsubscribed.increment(),
             End::Expired => counters.expired.increment(),
             End::Refused(_) | End::Unanswered => counters.given_up.increment(),
+            End::Rejected => counters.revoked.increment(),
             End::Deactivated => {}
         }
         state.is_over = true;

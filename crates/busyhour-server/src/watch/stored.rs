@@ -18,6 +18,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredSubscription {
     pub(super) device: String,
+    /// Who opened it; rows of the first versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) account: Option<String>,
     pub(super) package: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) event_id: Option<String>,

@@ -28,6 +28,8 @@ use std::{
 pub struct Subscription {
     dialog: Dialog,
     device: Name,
+    /// Who opened it, where that is known.
+    account: Option<Box<str>>,
     package: Package,
     event_id: Option<Box<str>>,
     expires_at: Instant,
@@ -62,6 +64,8 @@ pub enum End {
     Expired,
     /// The server shuts down.
     Deactivated,
+    /// Who opened it has no account any more.
+    Rejected,
     /// The watcher answered a NOTIFY with this status.
     Refused(u16),
     /// The watcher did not answer a NOTIFY in 32 s.
@@ -112,6 +116,7 @@ impl Subscription {
         let mut subscription = Self {
             dialog: Dialog::open(subscribe, local_tag, advertised),
             device,
+            account: None,
             package: subscribe.package,
             event_id: subscribe.event_id.map(Box::from),
             expires_at: now,
@@ -153,6 +158,7 @@ impl Subscription {
         let dialog = Dialog::restore(stored.dialog, run, advertised)?;
         Ok(Self {
             device: Name::new(&stored.device),
+            account: stored.account.map(Box::from),
             package: package.ok_or(NotRestored::Package(stored.package))?,
             event_id: stored.event_id.map(Box::from),
             expires_at,
@@ -173,6 +179,20 @@ impl Subscription {
         })
     }
 
+    /// Notes the account that has opened it.
+    #[must_use]
+    pub fn opened_by(self, account: Option<&str>) -> Self {
+        Self {
+            account: account.map(Box::from),
+            ..self
+        }
+    }
+
+    /// The account that has opened it, where that is known.
+    pub fn account(&self) -> Option<&str> {
+        self.account.as_deref()
+    }
+
     /// All that [`restore`](Self::restore) needs, but the time. Runs of the server are counted
     /// upwards; `run` is this one.
     pub fn stored(&self, run: u64) -> String {
@@ -190,6 +210,7 @@ impl Subscription {
     fn stored_with(&self, dialog: &Dialog, run: u64) -> String {
         let stored = StoredSubscription {
             device: self.device.to_string(),
+            account: self.account.as_deref().map(str::to_owned),
             package: self.package.name().to_owned(),
             event_id: self.event_id.as_deref().map(str::to_owned),
             dialog: dialog.stored(run),
@@ -535,6 +556,7 @@ impl Display for StateValue<'_> {
                 write!(f, "active;expires={left}")
             }
             Phase::Ending(End::Deactivated, _) => f.write_str("terminated;reason=deactivated"),
+            Phase::Ending(End::Rejected, _) => f.write_str("terminated;reason=rejected"),
             Phase::Ending(..) | Phase::Over(_) => f.write_str("terminated;reason=timeout"),
         }
     }

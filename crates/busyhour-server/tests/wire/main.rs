@@ -7,4 +7,5 @@ mod support;
 mod local_address;
 mod malformed;
 mod phone;
+mod revocation;
 mod target;

@@ -1,6 +1,6 @@
 //! What a device publishes about itself, in turn with its registrations.
 
-use super::{Device, Draft, Pending, State};
+use super::{Device, Draft, Pending, State, end_of_life};
 use crate::{
     proto::sip::Message,
     registrar::EndedBinding,
@@ -88,12 +88,12 @@ impl Device {
         }
     }
 
-    pub(super) fn expire_publications(&self, core: &Core, state: &mut State) {
+    pub(super) fn expire_publications(&self, core: &Core, state: &mut State, is_revoked: bool) {
         let Some(rare) = &mut state.rare else {
             return;
         };
-        let ended = rare.publications.expire(core.now());
-        core.count_ended_publications(self.holder, ended.packages.len());
+        let ended = rare.publications.expire(end_of_life(core, is_revoked));
+        core.count_ended_publications(self.holder, ended.packages.len(), is_revoked);
         core.store().forget(&ended.rows);
         // Presence and dialogs are told as one.
         let is_mailbox = |package: &Package| *package == Package::MessageSummary;

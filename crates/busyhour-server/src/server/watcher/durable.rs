@@ -217,7 +217,7 @@ impl Watcher {
     ) -> Option<Arc<Self>> {
         let tag = subscription.dialog().local_tag().to_owned();
         let id = Self::id_in_tag(&tag)?;
-        let holder = core.holder(subscription.dialog().flow(), None);
+        let holder = core.holder(subscription.dialog().flow(), subscription.account());
         let watcher = Self::new(id, &tag, holder, core, subscription);
         let mut state = watcher.lock();
         state.row = Some(Row::new(row, state.subscription.last_cseq()));
