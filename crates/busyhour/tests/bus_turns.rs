@@ -7,6 +7,7 @@ use busyhour::{
     bus::{Delivery, EventStream, Message, Topic},
     pool::{TaskPool, WaitError},
     runtime::Runtime,
+    serializer::ShutdownGroup,
     task::{Executor, Overflow, Reason, Rejected, Task},
 };
 use futures_core::Stream;
@@ -151,6 +152,77 @@ fn a_shutdown_counts_and_names_what_it_does_not_deliver() {
         heard.load(Ordering::SeqCst) <= done + 1,
         "a callback after the deadline"
     );
+}
+
+#[test]
+fn a_group_hands_out_what_its_members_have_taken() {
+    let (pool, topic, group) = (one_worker(), plain(), ShutdownGroup::new());
+    let member = pool.serializer("member").group(&group).build().unwrap();
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    let _watch = topic
+        .subscribe()
+        .capacity(10_000)
+        .on(&member)
+        .start(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+    let go_on = hold(&member);
+    (0..10_000).for_each(|number| assert_eq!(topic.publish(level(number, 1)).lost, 0));
+    thread::scope(|scope| {
+        let ends = scope.spawn(|| group.shutdown(DEADLINE));
+        while member.push(|| ()).is_ok() {
+            thread::yield_now();
+        }
+        drop(go_on);
+        assert!(ends.join().unwrap().is_clean());
+    });
+    assert_eq!(heard.load(Ordering::SeqCst), 10_000);
+}
+
+#[test]
+fn a_group_counts_and_names_what_its_members_do_not_deliver() {
+    let (pool, topic, group) = (one_worker(), plain(), ShutdownGroup::new());
+    let member = pool.serializer("member").group(&group).build().unwrap();
+    let other = pool.serializer("other").build().unwrap();
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    let slow = topic.subscribe().name("slow").capacity(1_000).on(&member);
+    let watch = slow.start(|_| ());
+    let all = topic.subscribe().name("all").capacity(2_000).on(&other);
+    let stays = all.start(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let go_on = hold(&member);
+    (0..1_000).for_each(|number| assert_eq!(topic.publish(level(number, 1)).lost, 0));
+    let report = group.shutdown(Duration::ZERO);
+    assert_eq!(report.undelivered.len(), 1);
+    assert_eq!(report.undelivered[0].subscription, "slow");
+    assert_eq!(
+        (report.undelivered[0].count, report.not_delivered),
+        (1_000, 1_000)
+    );
+    assert_eq!(watch.lost(), 1_000);
+    assert!(!report.is_clean());
+    drop(go_on);
+    // Who publishes now is told, and who subscribes there hears nothing; the others go on.
+    let late = topic
+        .subscribe()
+        .on(&member)
+        .start(|_| panic!("it is never called"));
+    let published = topic.publish(level(1, 1));
+    assert_eq!((published.delivered, published.lost), (1, 2));
+    assert_eq!((watch.lost(), late.lost()), (1_001, 1));
+    let go_on = hold(&other);
+    assert_eq!(heard.load(Ordering::SeqCst), 1_001);
+    (0..5).for_each(|number| assert_eq!(topic.publish(level(number, 1)).delivered, 1));
+    let report = pool.shutdown(Duration::ZERO);
+    // Each delivery is in one report.
+    assert_eq!(report.undelivered.len(), 1);
+    assert_eq!(report.undelivered[0].subscription, "all");
+    assert_eq!(report.not_delivered, 5);
+    assert_eq!(stays.lost(), 5);
+    drop(go_on);
 }
 
 #[test]

@@ -373,7 +373,7 @@ impl Executor for Handle {
     }
 
     fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
-        self.0.subscriptions.register(deliveries)
+        self.0.subscriptions.register(deliveries, 0, || false)
     }
 
     fn unregister(&self, deliveries: *const ()) {

@@ -34,7 +34,7 @@ pub struct ShutdownReport {
     pub unfinished_workers: u64,
     /// What they run, as far as it has a name: tasks of named serializers, and plain tasks with a label.
     pub unfinished: Vec<Unfinished>,
-    /// Deliveries that waited for subscriptions on this pool and were dropped.
+    /// Deliveries that waited for subscriptions on what was shut down, and were dropped.
     pub not_delivered: u64,
     /// The subscriptions that lost them, and how many each.
     pub undelivered: Vec<Undelivered>,

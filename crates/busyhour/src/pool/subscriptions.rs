@@ -1,5 +1,5 @@
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap, HashSet},
     mem,
     sync::{Arc, Weak},
 };
@@ -15,9 +15,15 @@ pub(crate) struct Subscriptions(Mutex<Registered>);
 struct Registered {
     is_ended: bool,
     /// In the order in which they were made, which simulations repeat.
-    by_number: std::collections::BTreeMap<u64, Weak<dyn Deliveries>>,
+    by_number: BTreeMap<u64, Registration>,
     numbers: HashMap<usize, u64>,
     made: u64,
+}
+
+struct Registration {
+    deliveries: Weak<dyn Deliveries>,
+    /// The address of the serializer that runs its turns; 0 for the pool itself.
+    owner: usize,
 }
 
 /// A subscription whose deliveries a shutdown dropped.
@@ -33,7 +39,7 @@ impl Default for Subscriptions {
     fn default() -> Self {
         Self(Mutex::new(Registered {
             is_ended: false,
-            by_number: Default::default(),
+            by_number: BTreeMap::new(),
             numbers: HashMap::new(),
             made: 0,
         }))
@@ -41,16 +47,23 @@ impl Default for Subscriptions {
 }
 
 impl Subscriptions {
-    /// `false` when the pool is sealed.
-    pub(crate) fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+    /// `false` when the pool is sealed, or its owner `is_closed`: asked under the
+    /// lock, so that who ends an owner's deliveries finds all there will ever be.
+    pub(crate) fn register(
+        &self,
+        deliveries: Weak<dyn Deliveries>,
+        owner: usize,
+        is_closed: impl FnOnce() -> bool,
+    ) -> bool {
         let mut registered = lock(&self.0);
-        if registered.is_ended {
+        if registered.is_ended || is_closed() {
             return false;
         }
         let (number, address) = (registered.made, deliveries.as_ptr().addr());
         registered.made += 1;
         registered.numbers.insert(address, number);
-        registered.by_number.insert(number, deliveries);
+        let registration = Registration { deliveries, owner };
+        registered.by_number.insert(number, registration);
         true
     }
 
@@ -73,13 +86,41 @@ impl Subscriptions {
         registered.numbers = HashMap::new();
         let all = mem::take(&mut registered.by_number);
         drop(registered);
-        let mut undelivered = Vec::new();
-        for deliveries in all.values().filter_map(Weak::upgrade) {
-            let mut ended = Some(deliveries);
-            isolate(&mut || undelivered.extend(ended.take().and_then(end)));
-        }
-        undelivered
+        end_all(all, isolate)
     }
+
+    /// Ends those of owners that are closed.
+    pub(crate) fn end_of(
+        &self,
+        owners: &HashSet<usize>,
+        isolate: impl Fn(&mut dyn FnMut()),
+    ) -> Vec<Undelivered> {
+        let mut registered = lock(&self.0);
+        let all = mem::take(&mut registered.by_number);
+        let (ended, kept) = all
+            .into_iter()
+            .partition(|(_, registration)| owners.contains(&registration.owner));
+        registered.by_number = kept;
+        let known = |number: &u64| !BTreeMap::contains_key(&ended, number);
+        registered.numbers.retain(|_, number| known(number));
+        drop(registered);
+        end_all(ended, isolate)
+    }
+}
+
+fn end_all(
+    all: BTreeMap<u64, Registration>,
+    isolate: impl Fn(&mut dyn FnMut()),
+) -> Vec<Undelivered> {
+    let mut undelivered = Vec::new();
+    let living = all
+        .values()
+        .filter_map(|registration| registration.deliveries.upgrade());
+    for deliveries in living {
+        let mut ended = Some(deliveries);
+        isolate(&mut || undelivered.extend(ended.take().and_then(end)));
+    }
+    undelivered
 }
 
 fn end(deliveries: Arc<dyn Deliveries>) -> Option<Undelivered> {

@@ -12,14 +12,14 @@ use std::{
 use super::{
     details::Details,
     queue::Queue,
-    state::{Bound, Offer, State},
+    state::{Bound, Door, Offer, State},
     wait::Helping,
 };
 use crate::{
     clock::Instant,
     pool::{
         Berth, Entity, EntityRef, Hand, Pushing, Runs, ShareCell, Shared, TaskPool, Token, Turn,
-        Unfinished, blocking, wait_for,
+        Unfinished, blocking, current_entity, wait_for,
     },
     run_queue::{Class, Standing},
     stats::SerializerStats,
@@ -92,12 +92,12 @@ impl Core {
     /// Whether no task runs, and none will.
     pub(super) fn runs_nothing_more(&self) -> bool {
         let state = self.state.lock();
-        state.is_idle() && (state.is_closed || self.pool().is_sealed())
+        state.is_idle() && (state.is_closed() || self.pool().is_sealed())
     }
 
     pub(super) fn has_room(&self) -> bool {
         let state = self.state.lock();
-        state.is_closed || state.has_room()
+        state.is_closed() || state.has_room()
     }
 
     /// Queues a task, waiting for room if that is the policy. The usual way:
@@ -204,13 +204,32 @@ impl Core {
 
     /// Queues a task beyond the bound: a future's wake-up, at most one a future.
     pub(super) fn push_forced(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
+        self.push_unless(task, State::is_closed)
+    }
+
+    /// Queues a subscription's turn, of which there is one at most. One that runs
+    /// here and sends itself again does so until the serializer is sealed.
+    pub(super) fn push_turn(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
+        let is_own = || is_task_of(self.as_entity());
+        self.push_unless(task, |state| match state.door {
+            Door::Open => false,
+            Door::Closed => !is_own(),
+            Door::Sealed => true,
+        })
+    }
+
+    fn push_unless(
+        self: &Arc<Self>,
+        task: Task,
+        is_closed: impl FnOnce(&State) -> bool,
+    ) -> Result<(), Rejected> {
         let pushing = self.begin_push();
         if !self.pool().admits() {
             return Err(self.refuse(task, Reason::ShutDown));
         }
         let now = self.pool().coarse_now();
         let mut state = self.state.lock();
-        if state.is_closed {
+        if is_closed(&state) {
             drop(state);
             return Err(self.refuse(task, Reason::ShutDown));
         }
@@ -358,6 +377,11 @@ impl Core {
         self.after_change(state, self.pool().hand());
     }
 
+    /// By which the pool knows whose turns deliver.
+    pub(super) fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
     pub(super) fn as_entity(self: &Arc<Self>) -> Arc<dyn Entity> {
         self.clone()
     }
@@ -365,7 +389,9 @@ impl Core {
     /// Refuses further tasks; what waits still runs.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
-        state.is_closed = true;
+        if state.door == Door::Open {
+            state.door = Door::Closed;
+        }
         self.leave(state);
     }
 
@@ -550,7 +576,7 @@ impl Entity for Core {
 
     fn abandon(&self) -> u64 {
         let mut state = self.state.lock();
-        state.is_closed = true;
+        state.door = Door::Sealed;
         let waiting = mem::take(&mut state.queue);
         drop(state);
         let not_run = waiting.len() as u64;
@@ -570,7 +596,7 @@ impl Executor for Core {
     }
 
     fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
-        self.to_arc().push_forced(task)
+        self.to_arc().push_turn(task)
     }
 
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
@@ -590,7 +616,9 @@ impl Executor for Core {
     }
 
     fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
-        self.pool().subscriptions.register(deliveries)
+        let is_closed = || self.state.lock().is_closed();
+        let subscriptions = &self.pool().subscriptions;
+        subscriptions.register(deliveries, self.address(), is_closed)
     }
 
     fn unregister(&self, deliveries: *const ()) {
@@ -615,6 +643,11 @@ impl Drop for Core {
             .and_then(|details| details.take_hooks());
         self.pool().isolate(|| drop(hooks));
     }
+}
+
+/// Whether this thread runs a task of `entity`.
+fn is_task_of(entity: Arc<dyn Entity>) -> bool {
+    current_entity().is_some_and(|current| Arc::ptr_eq(&current, &entity))
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -1,4 +1,5 @@
 use std::{
+    collections::HashSet,
     fmt,
     sync::{Arc, Weak},
     time::{Duration, Instant},
@@ -6,7 +7,7 @@ use std::{
 
 use super::core::Core;
 use crate::{
-    pool::{Entity, Leftover, ShutdownReport},
+    pool::{Entity, Leftover, Shared, ShutdownReport, Undelivered},
     sync::{Mutex, lock},
 };
 
@@ -56,10 +57,12 @@ impl ShutdownGroup {
 
     /// Ends the group in order, within `deadline`:
     ///
-    /// 1. Every member refuses further tasks, from whomever.
+    /// 1. Every member refuses further tasks, from whomever. Subscriptions whose
+    ///    turns run there hand out what they have taken, turn by turn.
     /// 2. What they hold runs, until nothing is left or the deadline passes.
     ///    A suspended member holds its tasks until somebody resumes it.
-    /// 3. What is left is dropped, and reported by name.
+    /// 3. What is left is dropped, and reported by name: deliveries by the
+    ///    subscriptions that lost them, which get no more, and tasks.
     ///
     /// Inside a task of the pool this thread runs the members' tasks itself. A
     /// member whose task is the caller, or waits for it, is not waited for:
@@ -76,6 +79,7 @@ impl ShutdownGroup {
             .iter()
             .filter(|core| core.await_idle(deadline, ends_at))
             .collect();
+        let undelivered = end_deliveries(&cores);
         let left: Vec<_> = cores.iter().filter_map(leftover).collect();
         ShutdownReport {
             ran: ran(&cores) - ran_before,
@@ -86,7 +90,8 @@ impl ShutdownGroup {
                 .iter()
                 .filter_map(|core| core.unfinished())
                 .collect(),
-            ..ShutdownReport::default()
+            not_delivered: undelivered.iter().map(|one| one.count).sum(),
+            undelivered,
         }
     }
 
@@ -124,6 +129,30 @@ impl Members {
             self.prune_at = (self.cores.len() * 2).max(16);
         }
     }
+}
+
+/// Ends the subscriptions on the members, which are closed, and names those that
+/// lost deliveries. Members may be of several pools.
+fn end_deliveries(cores: &[Arc<Core>]) -> Vec<Undelivered> {
+    let mut pools: Vec<(&Arc<Shared>, HashSet<usize>)> = Vec::new();
+    for core in cores {
+        let known = pools
+            .iter_mut()
+            .find(|(pool, _)| Arc::ptr_eq(pool, core.pool()));
+        match known {
+            Some((_, owners)) => {
+                owners.insert(core.address());
+            }
+            None => pools.push((core.pool(), HashSet::from([core.address()]))),
+        }
+    }
+    let ended = pools.iter().map(|(pool, owners)| {
+        let isolate = |end: &mut dyn FnMut()| {
+            pool.isolate(end);
+        };
+        pool.subscriptions.end_of(owners, isolate)
+    });
+    ended.flatten().collect()
 }
 
 fn ran(cores: &[Arc<Core>]) -> u64 {

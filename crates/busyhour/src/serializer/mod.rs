@@ -222,7 +222,7 @@ impl Executor for Serializer {
     }
 
     fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
-        self.core.push_forced(task)
+        self.core.push_turn(task)
     }
 
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {

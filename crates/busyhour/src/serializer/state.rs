@@ -33,9 +33,20 @@ pub(super) struct State {
     /// The token exists.
     pub(super) is_scheduled: bool,
     pub(super) is_running: bool,
-    pub(super) is_closed: bool,
+    pub(super) door: Door,
     /// The details have marks to look at.
     pub(super) has_marks: bool,
+}
+
+/// Whether a push may enter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Door {
+    Open,
+    /// Its group is shutting down. A subscription's turn that runs here may queue
+    /// itself again, so that what it has taken is delivered.
+    Closed,
+    /// What waited was dropped: closed for good.
+    Sealed,
 }
 
 /// What became of an offered task.
@@ -63,9 +74,13 @@ impl State {
             bound,
             is_scheduled: false,
             is_running: false,
-            is_closed: false,
+            door: Door::Open,
             has_marks,
         }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.door != Door::Open
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -91,7 +106,7 @@ impl State {
     /// Whether a task without a key can simply be appended.
     #[inline(always)]
     pub(super) fn is_plain(&self) -> bool {
-        !self.is_closed && self.has_room()
+        !self.is_closed() && self.has_room()
     }
 
     #[inline(always)]
@@ -112,7 +127,7 @@ impl State {
     }
 
     pub(super) fn offer(&mut self, task: Task, key: Option<u64>, now: Instant) -> Offer {
-        if self.is_closed {
+        if self.is_closed() {
             return Offer::Closed(task);
         }
         match (self.bound.overflow, key) {
