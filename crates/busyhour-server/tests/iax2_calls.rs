@@ -211,6 +211,7 @@ impl Table {
         Moment {
             now: self.now,
             unix: UnixTime::from_secs(1_800_000_000),
+            steady: UnixTime::from_secs(1_800_000_000),
         }
     }
 }

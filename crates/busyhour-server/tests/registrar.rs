@@ -445,7 +445,8 @@ fn bindings_run_out_and_are_restored_with_what_is_left() {
     let kept = registrar.bindings.active(registrar.at.now).next().unwrap();
     let restart = Moment {
         now: Instant::ZERO,
-        unix: registrar.at.unix + Duration::from_secs(100),
+        unix: registrar.at.unix,
+        steady: registrar.at.steady + Duration::from_secs(100),
     };
     let mut restored = Bindings::default();
     let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease, restart);
@@ -455,7 +456,7 @@ fn bindings_run_out_and_are_restored_with_what_is_left() {
         Some(Instant::from_nanos(410_000_000_000))
     );
     let too_late = Moment {
-        unix: registrar.at.unix + Duration::from_secs(511),
+        steady: registrar.at.steady + Duration::from_secs(511),
         ..restart
     };
     let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease, too_late);
@@ -469,7 +470,8 @@ fn a_calendar_stepped_back_makes_no_binding_immortal() {
     let kept = registrar.bindings.active(registrar.at.now).next().unwrap();
     let last_year = Moment {
         now: Instant::ZERO,
-        unix: UnixTime::from_secs(1_600_000_000),
+        unix: registrar.at.unix,
+        steady: UnixTime::from_secs(1_600_000_000),
     };
     let mut restored = Bindings::default();
     let outcome = restored.restore(kept.id, kept.contact.clone(), kept.lease, last_year);
@@ -492,7 +494,8 @@ fn of_two_stored_for_one_contact_the_newer_comes_back() {
     let newer = active(&registrar);
     let in_time = Moment {
         now: Instant::ZERO,
-        unix: UnixTime::from_secs(1_700_000_300),
+        unix: registrar.at.unix,
+        steady: UnixTime::from_secs(1_700_000_300),
     };
     let mut restored = Bindings::default();
     let mut restore =
@@ -538,6 +541,7 @@ impl Default for Registrar {
             at: Moment {
                 now: Instant::ZERO,
                 unix: UnixTime::from_secs(1_700_000_000),
+                steady: UnixTime::from_secs(1_700_000_000),
             },
             last_id: 0,
         }
@@ -563,6 +567,7 @@ impl Registrar {
         let time = Duration::from_secs(seconds);
         self.at.now = self.at.now + time;
         self.at.unix = self.at.unix + time;
+        self.at.steady = self.at.steady + time;
     }
 
     fn flow(&self) -> Flow {

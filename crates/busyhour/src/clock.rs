@@ -4,6 +4,8 @@
 //! Nothing else in Busyhour reads the time. Protocol and data-structure code
 //! takes `now` as an argument; whoever owns the loop asks the clock.
 
+mod boot;
+
 use std::{
     ops::{Add, Sub},
     sync::{
@@ -64,6 +66,30 @@ impl Clock {
         }
     }
 
+    /// Time since the machine started, in which it slept included; no step of the
+    /// calendar changes it. Costs about as much as [`now`](Self::now).
+    ///
+    /// Two processes may compare what they read where [`boot_id`](Self::boot_id)
+    /// says the same to both. Elsewhere than on Linux it begins with the clock.
+    #[inline]
+    pub fn since_boot(&self) -> Duration {
+        match &self.0 {
+            Source::Machine(origin) => boot::elapsed().unwrap_or_else(|| origin.elapsed()),
+            Source::Virtual(clock) => clock.since_boot(),
+        }
+    }
+
+    /// Which start of the machine [`since_boot`](Self::since_boot) counts from: another
+    /// text after each start, and on each machine. `None` where that is not known.
+    ///
+    /// Reads files; for the start of a program.
+    pub fn boot_id(&self) -> Option<Box<str>> {
+        match &self.0 {
+            Source::Machine(_) => boot::id(),
+            Source::Virtual(clock) => clock.boot_id(),
+        }
+    }
+
     /// The controls of a simulated clock; `None` for the machine's.
     pub fn as_virtual(&self) -> Option<&VirtualClock> {
         match &self.0 {
@@ -84,6 +110,10 @@ impl Default for Clock {
 pub struct VirtualClock {
     monotonic_ns: AtomicU64,
     unix_origin_ns: AtomicI64,
+    /// Which start of the simulated machine this is; zero where nobody said.
+    boot: AtomicU64,
+    /// How long before the origin that was.
+    booted_before_ns: AtomicU64,
 }
 
 impl VirtualClock {
@@ -91,6 +121,8 @@ impl VirtualClock {
         Self {
             monotonic_ns: AtomicU64::new(0),
             unix_origin_ns: AtomicI64::new(start.as_nanos().min(i64::MAX as u64) as i64),
+            boot: AtomicU64::new(0),
+            booted_before_ns: AtomicU64::new(0),
         }
     }
 
@@ -113,6 +145,35 @@ impl VirtualClock {
     pub fn step_calendar(&self, seconds: i64) {
         let step_ns = seconds.saturating_mul(1_000_000_000);
         self.unix_origin_ns.fetch_add(step_ns, Ordering::AcqRel);
+    }
+
+    /// From now on the clock is of a machine whose start number `boot`, from one up,
+    /// was so long before the clock's origin.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::clock::{Clock, UnixTime};
+    ///
+    /// let clock = Clock::simulated(UnixTime::from_secs(1_700_000_000));
+    /// assert!(clock.boot_id().is_none(), "nobody said");
+    /// clock.as_virtual().unwrap().set_boot(7, Duration::from_secs(60));
+    /// assert!(clock.boot_id().is_some());
+    /// assert_eq!(clock.since_boot(), Duration::from_secs(60));
+    /// ```
+    pub fn set_boot(&self, boot: u64, before_origin: Duration) {
+        self.boot.store(boot, Ordering::Release);
+        let before_ns = saturating_nanos(before_origin);
+        self.booted_before_ns.store(before_ns, Ordering::Release);
+    }
+
+    fn since_boot(&self) -> Duration {
+        let before_ns = self.booted_before_ns.load(Ordering::Acquire);
+        Duration::from_nanos(self.now().0.saturating_add(before_ns))
+    }
+
+    fn boot_id(&self) -> Option<Box<str>> {
+        let boot = self.boot.load(Ordering::Acquire);
+        (boot > 0).then(|| format!("simulated {boot}").into())
     }
 
     fn unix_time(&self) -> UnixTime {
@@ -252,6 +313,26 @@ mod tests {
         clock.as_virtual().unwrap().step_calendar(-40);
         assert_eq!(clock.now(), Instant::ZERO);
         assert_eq!(clock.unix_time(), UnixTime::from_secs(60));
+    }
+
+    #[test]
+    fn a_calendar_step_leaves_the_time_since_the_boot_alone() {
+        let clock = Clock::simulated(UnixTime::from_secs(100));
+        let controls = clock.as_virtual().unwrap();
+        controls.set_boot(1, Duration::from_secs(9));
+        controls.advance(Duration::from_secs(1));
+        controls.step_calendar(-40);
+        assert_eq!(clock.since_boot(), Duration::from_secs(10));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn two_clocks_of_a_machine_count_from_the_same_boot() {
+        let (one, other) = (Clock::machine(), Clock::machine());
+        let (earlier, later) = (one.since_boot(), other.since_boot());
+        assert!(earlier <= later && earlier > one.now() - Instant::ZERO);
+        assert_eq!(one.boot_id(), other.boot_id());
+        assert!(one.boot_id().is_some());
     }
 
     #[test]

@@ -42,7 +42,8 @@
 //! };
 //!
 //! let mut calls = Calls::new(Keys::new([7; 32]), 0, Policy::default());
-//! let at = Moment { now: Instant::ZERO, unix: UnixTime::from_secs(1_800_000_000) };
+//! let unix = UnixTime::from_secs(1_800_000_000);
+//! let at = Moment { now: Instant::ZERO, unix, steady: unix };
 //! let flow = Flow::udp("192.0.2.1:4569".parse()?, "192.0.2.7:4569".parse()?);
 //! let knows = |device: &Credentials<'_>| {
 //!     let expected = challenge_response(device.challenge, "wonder");

@@ -28,7 +28,7 @@ pub struct Lease {
     pub cseq: u32,
     /// Lifetime granted, in seconds: bounds the remaining life after a clock step.
     pub granted_s: u32,
-    /// When it ends.
+    /// When it ends, see [`Moment::steady`].
     pub expires_at: UnixTime,
     /// The device took the binding back. It stays until `expires_at` only so
     /// that a late duplicate of an older registration cannot revive it.
@@ -75,21 +75,24 @@ pub struct EndedBinding {
     pub expires_at: UnixTime,
 }
 
-/// Now, by both clocks: deadlines are monotonic, what is stored is calendar time.
+/// Now, by all clocks: deadlines are monotonic, people are told the calendar's time,
+/// and what is stored ends by one that no step of the calendar moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// Monotonic time.
     pub now: Instant,
     /// Calendar time.
     pub unix: UnixTime,
+    /// Calendar time as the store counts it: whoever sets the clock leaves it alone.
+    pub steady: UnixTime,
 }
 
 impl Lease {
-    /// What is left at `unix`. Never more than was granted, so that a calendar
-    /// stepped back does not make a binding immortal.
-    pub fn remaining(&self, unix: UnixTime) -> Duration {
+    /// What is left at `steady`. Never more than was granted, so that a clock that
+    /// was set back while the machine was off makes no binding immortal.
+    pub fn remaining(&self, steady: UnixTime) -> Duration {
         let granted = Duration::from_secs(self.granted_s.into());
-        (self.expires_at - unix).min(granted)
+        (self.expires_at - steady).min(granted)
     }
 }
 
@@ -100,7 +103,7 @@ impl Binding {
         let lease = Lease {
             cseq: grant.cseq,
             granted_s: grant.granted_s,
-            expires_at: at.unix + life,
+            expires_at: at.steady + life,
             removed: grant.removed,
         };
         Self {

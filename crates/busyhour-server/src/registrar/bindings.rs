@@ -46,7 +46,7 @@ impl Bindings {
         lease: Lease,
         at: Moment,
     ) -> Restored {
-        let remaining = lease.remaining(at.unix);
+        let remaining = lease.remaining(at.steady);
         if remaining.is_zero() {
             return Restored::Over;
         }

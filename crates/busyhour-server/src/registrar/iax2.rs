@@ -63,7 +63,8 @@ impl Bindings {
     ///     refresh_s: Some(300),
     ///     flow: Flow::udp("192.0.2.1:4569".parse()?, "192.0.2.7:4569".parse()?),
     /// };
-    /// let at = Moment { now: Instant::ZERO, unix: UnixTime::from_secs(1_800_000_000) };
+    /// let unix = UnixTime::from_secs(1_800_000_000);
+    /// let at = Moment { now: Instant::ZERO, unix, steady: unix };
     /// let update = Bindings::default()
     ///     .update_iax2(&registration, &Policy::default(), at, &mut || BindingId(1))
     ///     .expect("allowed");

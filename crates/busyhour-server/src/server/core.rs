@@ -20,6 +20,7 @@ use super::{
     random::Secrets,
     revocation::Revocation,
     shares::{Holders, Shares},
+    steady::Steady,
     transactions::Transactions,
     watchers::Watchers,
 };
@@ -81,6 +82,7 @@ pub(super) struct Parts {
     pub(super) nonces: Nonces,
     pub(super) iax2: Iax2,
     pub(super) secrets: Secrets,
+    pub(super) steady: Steady,
 }
 
 /// Everything that is counted.
@@ -174,6 +176,7 @@ impl Core {
         Moment {
             now: clock.now(),
             unix: clock.unix_time(),
+            steady: self.parts.steady.at(clock.since_boot()),
         }
     }
 

@@ -27,6 +27,7 @@ mod counters;
 mod latency;
 mod random;
 mod core;
+mod steady;
 mod start;
 mod receive;
 mod route;

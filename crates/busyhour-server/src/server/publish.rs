@@ -132,7 +132,7 @@ impl Core {
         let at = self.moment();
         let mut over = Vec::new();
         for row in rows {
-            let remaining = row.remaining(at.unix);
+            let remaining = row.remaining(at.steady);
             let stored = Restorable::read(&row.value);
             if let Err(reason) = &stored {
                 tracing::warn!(row = row.id.0, %reason, "a publication is not brought back");

@@ -16,6 +16,7 @@ use super::{
     nonces::Nonces,
     random::{RandomError, Secrets, random_key},
     shares::{self, Holders, Shares},
+    steady::{self, Steady},
     transactions::{Memory, Transactions},
     watchers::Watchers,
 };
@@ -66,8 +67,11 @@ impl Core {
         let ids = bindings.iter().map(|stored| stored.id.0);
         let last_id = ids.chain(soft_states.iter().map(|row| row.id.0)).max();
         let accounts = std::mem::take(&mut contents.accounts);
-        let parts = parts(runtime, config, network, store, accounts)?;
+        let steady = steady::resume(&contents, runtime.clock());
+        let parts = parts(runtime, config, network, store, accounts, steady)?;
         let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1, contents.run));
+        // First of all that is stored, so that nothing is durable without it.
+        core.keep_steady();
         core.restore(bindings);
         core.sweep_transactions()?;
         core.start_probing()?;
@@ -94,6 +98,7 @@ impl Core {
             let restored = match kind {
                 SettingKind::Mailbox => self.restore_mailbox(name, value),
                 SettingKind::Hint => self.restore_hint_setting(name, value),
+                SettingKind::Server => Ok(()),
             };
             if let Err(reason) = restored {
                 tracing::warn!(kind = kind.name(), name, reason, "a setting has no effect");
@@ -152,8 +157,8 @@ impl Core {
         self.store().forget(&over);
     }
 
-    /// Each second, forgets the transactions that have lived long enough, and
-    /// says which limits were reached.
+    /// Each second, forgets the transactions that have lived long enough, looks
+    /// whether the clock was set, and says which limits were reached.
     fn sweep_transactions(self: &Arc<Self>) -> Result<(), AddError> {
         let core: Weak<Self> = Arc::downgrade(self);
         let mut alerts = Alerts::default();
@@ -161,6 +166,7 @@ impl Core {
             Some(core) => {
                 core.transactions().sweep(core.now());
                 core.allow_log_lines();
+                core.keep_steady();
                 for (limit, refused) in alerts.look(&core.stats().limits_reached(), core.now()) {
                     tracing::warn!(limit, refused, "a limit was reached");
                 }
@@ -181,6 +187,7 @@ fn parts(
     network: Arc<dyn Network>,
     store: Box<dyn Store>,
     accounts: Vec<Account>,
+    steady: Steady,
 ) -> Result<Parts, StartError> {
     let realm = config.authentication.realm();
     let secrets = Secrets::new(&runtime)?;
@@ -229,6 +236,7 @@ fn parts(
         ),
         iax2: Iax2::new(&runtime, random_key(&runtime)?, device_seed, &policy),
         secrets,
+        steady,
         runtime,
         config,
         network,

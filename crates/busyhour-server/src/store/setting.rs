@@ -1,4 +1,4 @@
-//! What people and programs set while the server runs, as one text each.
+//! What people, programs and the server itself set while it runs, as one text each.
 
 /// What a setting is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -7,17 +7,20 @@ pub enum SettingKind {
     Mailbox,
     /// The devices of a hint, by its extension.
     Hint,
+    /// What the server has to know of its earlier lives, by its own names.
+    Server,
 }
 
 impl SettingKind {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Mailbox, Self::Hint];
+    pub const ALL: [Self; 3] = [Self::Mailbox, Self::Hint, Self::Server];
 
     /// As it stands in a row.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mailbox => "mailbox",
             Self::Hint => "hint",
+            Self::Server => "server",
         }
     }
 

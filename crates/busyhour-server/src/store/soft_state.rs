@@ -31,7 +31,7 @@ pub struct SoftState {
     pub value: Box<str>,
     /// Lifetime granted, in seconds: bounds the remaining life after a clock step.
     pub granted_s: u32,
-    /// When it ends.
+    /// When it ends, see [`Moment::steady`](crate::registrar::Moment::steady).
     pub expires_at: UnixTime,
 }
 
@@ -45,10 +45,10 @@ pub enum SoftStateKind {
 }
 
 impl SoftState {
-    /// What is left at `unix`, and never more than was granted.
-    pub fn remaining(&self, unix: UnixTime) -> Duration {
+    /// What is left at `steady`, and never more than was granted.
+    pub fn remaining(&self, steady: UnixTime) -> Duration {
         let granted = Duration::from_secs(self.granted_s.into());
-        (self.expires_at - unix).min(granted)
+        (self.expires_at - steady).min(granted)
     }
 
     /// As the store has to forget it once it has ended.

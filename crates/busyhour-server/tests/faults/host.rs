@@ -28,9 +28,14 @@ pub enum Store {
 impl Host {
     /// A server for devices with these numbers, and its database.
     pub fn start(store: Store, device_count: u32) -> Self {
+        Self::start_at(store, device_count, 0)
+    }
+
+    /// With a clock that is so many seconds away from that of everybody else.
+    pub fn start_at(store: Store, device_count: u32, offset_s: i64) -> Self {
         let place = Place::new();
         place.file("busyhour.toml", &configuration(device_count));
-        place.file("time", "+0");
+        place.file("time", &format!("{offset_s:+}"));
         let disk = matches!(store, Store::SmallDisk).then(|| Disk::mount(&place));
         let mut host = Self {
             place,

@@ -13,6 +13,7 @@
 mod support;
 
 mod call;
+mod clock;
 mod device;
 mod disk;
 mod fleet;

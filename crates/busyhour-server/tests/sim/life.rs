@@ -28,6 +28,17 @@ pub struct Life {
     begun_at: u64,
 }
 
+/// The machine that the lives are on, one after the other.
+#[derive(Default)]
+pub struct Machine {
+    /// Starts since the first.
+    boots: u64,
+    /// When it started, in the world's time; a whole second.
+    booted_at: u64,
+    /// How far its calendar is from the right one, in seconds.
+    pub wrong_by_s: i64,
+}
+
 /// What the server sent and the world has not taken yet.
 #[derive(Default)]
 struct Outbox(Mutex<Vec<(Flow, Buffer)>>);
@@ -48,13 +59,27 @@ impl Accounts for Everybody {
     }
 }
 
+impl Machine {
+    pub fn reboot(&mut self, now: u64) {
+        (self.boots, self.booted_at) = (self.boots + 1, now);
+    }
+}
+
 impl Life {
     /// `begun_at` is a whole second, since the calendar is stepped by seconds.
-    pub fn begin(seed: u64, disk: &SimulatedDisk, is_open: bool, begun_at: u64) -> Self {
+    pub fn begin(
+        seed: u64,
+        disk: &SimulatedDisk,
+        is_open: bool,
+        begun_at: u64,
+        machine: &Machine,
+    ) -> Self {
         let runtime = Runtime::simulated(seed);
         let clock = runtime.clock().clone();
         let calendar = clock.as_virtual().unwrap();
-        calendar.step_calendar((begun_at / SECOND) as i64);
+        calendar.step_calendar((begun_at / SECOND) as i64 + machine.wrong_by_s);
+        let since_boot = Duration::from_nanos(begun_at - machine.booted_at);
+        calendar.set_boot(machine.boots + 1, since_boot);
         let outbox = Arc::new(Outbox::default());
         let store = Box::new(disk.open(clock));
         let server = Server::start(runtime.clone(), config(is_open), outbox.clone(), store);
@@ -64,6 +89,12 @@ impl Life {
             outbox,
             begun_at,
         }
+    }
+
+    /// As an operator does who sets the clock.
+    pub fn step_clock(&self, by_s: i64) {
+        let clock = self.runtime.clock().as_virtual();
+        clock.unwrap().step_calendar(by_s);
     }
 
     pub fn next_timer(&self) -> Option<u64> {

@@ -3,7 +3,7 @@
 use crate::{
     client::{Context, DELAY_MAX, MILLISECOND, NEVER, SECOND, address},
     device::{Device, listed},
-    life::Life,
+    life::{Life, Machine},
     random::Random,
     watcher::{Belief, Watcher},
 };
@@ -24,6 +24,7 @@ pub struct World {
     random: Random,
     faults: Faults,
     disk: SimulatedDisk,
+    machine: Machine,
     life: Option<Life>,
     life_count: u64,
     plan: Vec<(u64, Step)>,
@@ -51,6 +52,10 @@ struct Faults {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     Start,
+    /// What is set is so many seconds from what is right.
+    SetClock(i64),
+    /// The machine starts anew; no server runs.
+    Reboot,
     Crash,
     ShutDown,
     Quiet,
@@ -77,6 +82,7 @@ impl World {
             faults: Faults::draw(&mut random),
             is_open: random.permille(500),
             disk,
+            machine: Machine::default(),
             life: None,
             life_count: 0,
             plan: plan(&mut random),
@@ -212,6 +218,8 @@ impl World {
         self.log(|| format!("--- {step:?}"));
         match step {
             Step::Start => self.start(),
+            Step::SetClock(wrong_by_s) => self.set_clock(wrong_by_s),
+            Step::Reboot => self.machine.reboot(self.now),
             Step::Crash => {
                 self.disk.crash();
                 self.end_life();
@@ -229,8 +237,21 @@ impl World {
     fn start(&mut self) {
         let seed = mix(self.seed, self.life_count);
         self.life_count += 1;
-        self.life = Some(Life::begin(seed, &self.disk, self.is_open, self.now));
+        self.life = Some(Life::begin(
+            seed,
+            &self.disk,
+            self.is_open,
+            self.now,
+            &self.machine,
+        ));
         self.run_server();
+    }
+
+    fn set_clock(&mut self, wrong_by_s: i64) {
+        if let Some(life) = &self.life {
+            life.step_clock(wrong_by_s - self.machine.wrong_by_s);
+        }
+        self.machine.wrong_by_s = wrong_by_s;
     }
 
     fn shut_down(&mut self) {
@@ -461,14 +482,27 @@ impl Faults {
 
 /// The server's lives, then quiet, then one last question of each device.
 fn plan(random: &mut Random) -> Vec<(u64, Step)> {
-    let mut plan = vec![(0, Step::Start)];
+    let mut plan = vec![(0, set_clock(random)), (0, Step::Start)];
     let mut now = 0;
     for _ in 0..random.within(0, 4) {
+        let is_set = random.permille(400);
+        if is_set {
+            now += random.within(SECOND, 60 * SECOND);
+            plan.push((now, set_clock(random)));
+        }
+        let begun = now;
         now += random.within(5 * SECOND, 90 * SECOND);
+        let is_settled = now - begun > SETTLING;
         let end = random.pick(&[Step::Crash, Step::Crash, Step::ShutDown]);
         plan.push((now, end));
         // A shutdown takes as long as the disk needs.
         now = (now / SECOND + random.within(6, 15)) * SECOND;
+        match random.within(0, 3) {
+            // Only then does the disk know for certain what the clock says.
+            0 if is_settled => plan.push((now, Step::Reboot)),
+            1 => plan.push((now, set_clock(random))),
+            _ => {}
+        }
         plan.push((now, Step::Start));
     }
     now += random.within(20 * SECOND, 120 * SECOND);
@@ -477,6 +511,10 @@ fn plan(random: &mut Random) -> Vec<(u64, Step)> {
     now += 220 * SECOND;
     plan.push((now, Step::LastQuestion));
     plan
+}
+
+fn set_clock(random: &mut Random) -> Step {
+    Step::SetClock(random.pick(&[0, -86_400, 86_400, -7, 7]))
 }
 
 fn disk_behaviour(random: &mut Random) -> DiskBehaviour {
@@ -509,5 +547,8 @@ fn server_address() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 5060))
 }
 
+/// The server looks at its clock each second, and the worst disk takes nine of
+/// ten transactions within this.
+const SETTLING: u64 = 60 * SECOND;
 /// A binding that ends so close to the check may be told of or not.
 const MARGIN: u64 = 3 * SECOND;

@@ -247,7 +247,7 @@ impl Core {
             kind,
             value: value.into(),
             granted_s,
-            expires_at: self.moment().unix + Duration::from_secs(granted_s.into()),
+            expires_at: self.moment().steady + Duration::from_secs(granted_s.into()),
         }
     }
 
@@ -261,7 +261,7 @@ impl Core {
         let mut over = Vec::new();
         let mut back = Vec::new();
         for row in rows {
-            let remaining = row.remaining(at.unix);
+            let remaining = row.remaining(at.steady);
             if remaining.is_zero() {
                 over.push(row.ended());
                 continue;

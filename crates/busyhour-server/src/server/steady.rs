@@ -1,0 +1,330 @@
+//! The time by which leases end: calendar time that no step of the clock moves.
+//!
+//! A lease that is stored has to end at a moment that the next start can find
+//! again. The calendar is no such thing: who starts with a clock that is a day
+//! behind, and again after somebody has put it right, takes every binding for
+//! long over. So leases end by a calendar of the store's own, the *steady* one.
+//!
+//! While the machine runs it goes on with the time since the machine's boot, which
+//! nobody sets, and each start of the server on the same boot takes up the same
+//! one: whatever the clock does meanwhile, back and forth, what is left of a lease
+//! is right to the nanosecond. After another boot, or on another machine, only the
+//! calendar is left to tell how much time has passed. So the store keeps also how
+//! far the two were apart last, looked at each second, and they stay apart as far:
+//! what the clock was wrong by when the steady calendar began is taken out, and
+//! only what it is wrong by between the two boots remains. Even then nobody lives
+//! longer than was granted ([`Lease::remaining`](crate::registrar::Lease::remaining)).
+//!
+//! A base that could not be stored does no harm: within a boot it is the same as
+//! the one before it, and after the boot it is as if the clock had not been set.
+
+use super::core::Core;
+use crate::store::{Change, Contents, SettingKind};
+use busyhour::clock::{Clock, UnixTime};
+use serde::{Deserialize, Serialize};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// The steady calendar of one life of a server.
+#[derive(Debug)]
+pub(super) struct Steady {
+    boot: Option<Box<str>>,
+    /// What the steady calendar says at the boot.
+    origin_ns: u64,
+    /// What the clock's calendar says of the boot, as the store knows it;
+    /// [`UNKNOWN`] where it does not.
+    stored_ns: AtomicU64,
+}
+
+/// What the store keeps of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Base {
+    /// Which boot; none where that is not known.
+    boot: Option<Box<str>>,
+    /// What the steady calendar says at the boot.
+    steady_ns: u64,
+    /// What the clock's calendar last said of the boot.
+    clock_ns: u64,
+}
+
+/// What the clock says now.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    unix: UnixTime,
+    since_boot: Duration,
+}
+
+impl Steady {
+    /// Goes on with what the store keeps, on this boot.
+    fn resume(base: Option<&Base>, boot: Option<Box<str>>, now: Reading) -> Self {
+        let clock_ns = now.boot_ns();
+        let origin_ns = match base {
+            Some(base) if base.boot.is_some() && base.boot == boot => base.steady_ns,
+            Some(base) => base.steady_of(clock_ns),
+            None => clock_ns,
+        };
+        Self {
+            boot,
+            origin_ns,
+            stored_ns: AtomicU64::new(UNKNOWN),
+        }
+    }
+
+    pub(super) fn at(&self, since_boot: Duration) -> UnixTime {
+        UnixTime::from_nanos(self.origin_ns) + since_boot
+    }
+
+    /// What to store, when the clock was set since it was stored last.
+    fn news(&self, now: Reading) -> Option<Base> {
+        let clock_ns = now.boot_ns();
+        let stored_ns = self.stored_ns.load(Ordering::Relaxed);
+        (stored_ns == UNKNOWN || stored_ns.abs_diff(clock_ns) >= STEP_MIN_NS).then(|| Base {
+            boot: self.boot.clone(),
+            steady_ns: self.origin_ns,
+            clock_ns,
+        })
+    }
+
+    /// That is durable now.
+    fn stored(&self, base: &Base) {
+        self.stored_ns.store(base.clock_ns, Ordering::Relaxed);
+    }
+}
+
+impl Base {
+    /// As it stands in a row.
+    fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// # Errors
+    ///
+    /// When it is not the text of one.
+    fn of_text(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// The steady time of a moment of the clock's calendar, as far apart as they were.
+    fn steady_of(&self, clock_ns: u64) -> u64 {
+        let apart = i128::from(self.steady_ns) - i128::from(self.clock_ns);
+        let steady_ns = i128::from(clock_ns) + apart;
+        // Before 1970 there is nothing to write down: it begins anew there.
+        u64::try_from(steady_ns.max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+impl Reading {
+    fn of(clock: &Clock) -> Self {
+        Self {
+            unix: clock.unix_time(),
+            since_boot: clock.since_boot(),
+        }
+    }
+
+    /// What the clock's calendar says of the boot.
+    fn boot_ns(self) -> u64 {
+        let since_ns = u64::try_from(self.since_boot.as_nanos()).unwrap_or(u64::MAX);
+        self.unix.as_nanos().saturating_sub(since_ns)
+    }
+}
+
+impl Core {
+    /// Has the store know how far the clock and the steady calendar are apart. What
+    /// fails is tried again at the next look.
+    pub(super) fn keep_steady(self: &Arc<Self>) {
+        let Some(base) = self.parts.steady.news(Reading::of(self.runtime().clock())) else {
+            return;
+        };
+        let (kind, name, value) = (SettingKind::Server, NAME.to_owned(), base.text());
+        let core = Arc::downgrade(self);
+        let note = move |outcome: Result<(), _>| {
+            if let (Ok(()), Some(core)) = (outcome, core.upgrade()) {
+                core.parts.steady.stored(&base);
+            }
+        };
+        let change = Change::PutSetting { kind, name, value };
+        let _tried_again_in_a_second = self.store().commit(vec![change], Box::new(note));
+    }
+}
+
+/// Goes on with what the store keeps.
+pub(super) fn resume(contents: &Contents, clock: &Clock) -> Steady {
+    let stored = contents
+        .settings
+        .get(&(SettingKind::Server, NAME.to_owned()));
+    let base = stored.map(|text| Base::of_text(text)).transpose();
+    let base = base.unwrap_or_else(|reason| {
+        tracing::warn!(reason, "what the store knows of the clock cannot be read");
+        None
+    });
+    Steady::resume(base.as_ref(), clock.boot_id(), Reading::of(clock))
+}
+
+/// Of the setting.
+const NAME: &str = "steady";
+/// No calendar says so.
+const UNKNOWN: u64 = u64::MAX;
+/// A clock that is put right slowly is no reason to write each second.
+const STEP_MIN_NS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What happens to the machine between two looks at it.
+    #[derive(Debug, Clone)]
+    enum Operation {
+        /// So many seconds pass.
+        Pass(u32),
+        /// The clock is set, by so many seconds from what is right.
+        SetClock(i32),
+        /// The server's look of each second.
+        Look,
+        /// Its life ends, and another begins.
+        Restart,
+        /// The machine is off for so many seconds, with a clock that goes on.
+        Reboot(u32),
+    }
+
+    /// Real time, and what the machine makes of it.
+    struct Machine {
+        now_s: u64,
+        booted_s: u64,
+        boot: u64,
+        wrong_by_s: i64,
+        stored: Option<String>,
+        steady: Steady,
+    }
+
+    impl Machine {
+        fn new(wrong_by_s: i64) -> Self {
+            let (now_s, booted_s, boot) = (START_S, START_S - 500, 1);
+            let reading = reading(now_s, booted_s, wrong_by_s);
+            let mut machine = Self {
+                now_s,
+                booted_s,
+                boot,
+                wrong_by_s,
+                stored: None,
+                steady: Steady::resume(None, name(boot), reading),
+            };
+            machine.look();
+            machine
+        }
+
+        fn apply(&mut self, operation: &Operation) {
+            match operation {
+                Operation::Pass(seconds) => self.now_s += u64::from(*seconds),
+                Operation::SetClock(by) => self.wrong_by_s = (*by).into(),
+                Operation::Look => self.look(),
+                Operation::Restart => self.restart(),
+                Operation::Reboot(seconds) => {
+                    // The server ran until then, and looked each second.
+                    self.look();
+                    self.now_s += u64::from(*seconds);
+                    (self.booted_s, self.boot) = (self.now_s - 3, self.boot + 1);
+                    self.restart();
+                }
+            }
+        }
+
+        fn restart(&mut self) {
+            let base = self.stored.as_deref().map(Base::of_text);
+            let base = base.transpose().unwrap();
+            self.steady = Steady::resume(base.as_ref(), name(self.boot), self.reading());
+            self.look();
+        }
+
+        fn look(&mut self) {
+            if let Some(base) = self.steady.news(self.reading()) {
+                self.steady.stored(&base);
+                self.stored = Some(base.text());
+            }
+        }
+
+        fn reading(&self) -> Reading {
+            reading(self.now_s, self.booted_s, self.wrong_by_s)
+        }
+
+        fn steady_s(&self) -> u64 {
+            self.steady.at(self.reading().since_boot).as_secs()
+        }
+    }
+
+    fn reading(now_s: u64, booted_s: u64, wrong_by_s: i64) -> Reading {
+        Reading {
+            unix: UnixTime::from_secs(now_s.saturating_add_signed(wrong_by_s)),
+            since_boot: Duration::from_secs(now_s - booted_s),
+        }
+    }
+
+    fn name(boot: u64) -> Option<Box<str>> {
+        Some(boot.to_string().into())
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            (0..100_000_u32).prop_map(Operation::Pass),
+            (-200_000..200_000).prop_map(Operation::SetClock),
+            Just(Operation::Look),
+            Just(Operation::Restart),
+            (3..100_000_u32).prop_map(Operation::Reboot),
+        ]
+    }
+
+    proptest! {
+        /// The oracle is a watch that somebody else wears.
+        #[test]
+        fn as_much_time_passes_as_does_whatever_the_clock_says(
+            wrong_by_s in -200_000_i64..200_000,
+            operations in proptest::collection::vec(operation(), 0..60),
+        ) {
+            let mut machine = Machine::new(wrong_by_s);
+            let (begun_s, steady_s) = (machine.now_s, machine.steady_s());
+            for operation in &operations {
+                machine.apply(operation);
+                prop_assert_eq!(machine.steady_s() - steady_s, machine.now_s - begun_s);
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_set_while_the_machine_was_off_is_believed() {
+        let mut machine = Machine::new(0);
+        let before_s = machine.steady_s();
+        machine.apply(&Operation::Reboot(10));
+        assert_eq!(machine.steady_s() - before_s, 10);
+        machine.now_s += 5;
+        (machine.booted_s, machine.boot, machine.wrong_by_s) = (machine.now_s, 9, 3600);
+        machine.restart();
+        assert_eq!(machine.steady_s() - before_s, 3615);
+    }
+
+    #[test]
+    fn a_boot_that_is_not_known_is_never_the_same_one() {
+        let base = Steady::resume(None, None, reading(START_S, START_S - 9, 0));
+        let base = base.news(reading(START_S, START_S - 9, 0)).unwrap();
+        let again = reading(START_S + 7, START_S + 6, 0);
+        let steady = Steady::resume(Some(&base), None, again);
+        assert_eq!(steady.at(again.since_boot).as_secs(), START_S + 7);
+    }
+
+    #[test]
+    fn a_clock_that_forgot_the_year_begins_in_1970() {
+        let late = reading(START_S, START_S - 9, 0);
+        let mut base = Steady::resume(None, name(1), late).news(late).unwrap();
+        base.steady_ns = 0;
+        let early = reading(20, 10, 0);
+        let steady = Steady::resume(Some(&base), name(2), early);
+        assert_eq!(steady.at(early.since_boot).as_secs(), 10);
+        assert_eq!(Base::of_text(&base.text()).unwrap(), base);
+    }
+
+    const START_S: u64 = 1_800_000_000;
+}
