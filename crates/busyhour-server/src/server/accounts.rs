@@ -2,11 +2,11 @@
 
 use crate::{
     auth::Secret,
-    store::{Account, AccountNews},
+    store::{Account, AccountNews, AccountRange},
 };
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     ops::Bound,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
@@ -59,7 +59,7 @@ impl Directory {
             stored: RwLock::default(),
             configured,
         };
-        directory.learn(AccountNews::All(accounts));
+        directory.learn(AccountNews::Range(AccountRange::all(accounts)));
         directory
     }
 
@@ -80,23 +80,14 @@ impl Directory {
                     .into_iter()
                     .collect()
             }
-            AccountNews::All(accounts) => {
-                let mut stored = Stored::default();
-                let ours = accounts.into_iter().filter(|one| one.realm == self.realm);
-                ours.for_each(|account| drop(stored.put(account)));
-                let differences = stored.differences(&self.read());
-                let before = std::mem::replace(&mut *self.write(), stored);
-                // A million accounts take their time to go: nobody waits for it.
-                drop(before);
-                differences
-            }
+            AccountNews::Range(range) => self.write().put_range(range, &self.realm),
             AccountNews::Put(_) | AccountNews::Removed { .. } => Vec::new(),
         }
     }
 
     /// What the stored accounts mean to one who knows of none.
     pub(super) fn differences(&self) -> Vec<Difference> {
-        self.read().differences(&Stored::default())
+        self.read().differences()
     }
 
     pub(super) fn realm(&self) -> &str {
@@ -192,16 +183,31 @@ impl Stored {
         before
     }
 
-    fn differences(&self, before: &Self) -> Vec<Difference> {
-        let gone = before
-            .by_user
-            .values()
-            .filter(|account| !self.by_user.contains_key(&account.username))
-            .filter_map(|account| Difference::between(Some(account), None));
-        let now = self.by_user.values().filter_map(|account| {
-            Difference::between(before.by_user.get(&account.username), Some(account))
-        });
-        gone.chain(now).collect()
+    /// Between its bounds there are these of the realm, and no others.
+    fn put_range(&mut self, range: AccountRange, realm: &str) -> Vec<Difference> {
+        let had = self.by_user.range::<str, _>(range.users_of(realm));
+        let mut gone: BTreeSet<String> = had.map(|(username, _)| username.clone()).collect();
+        let mut differences = Vec::new();
+        for account in range.accounts {
+            if account.realm == realm {
+                gone.remove(&account.username);
+                let now = account.clone();
+                let before = self.put(account);
+                differences.extend(Difference::between(before.as_ref(), Some(&now)));
+            }
+        }
+        for username in gone {
+            let before = self.remove(&username);
+            differences.extend(Difference::between(before.as_ref(), None));
+        }
+        differences
+    }
+
+    fn differences(&self) -> Vec<Difference> {
+        let accounts = self.by_user.values();
+        accounts
+            .filter_map(|account| Difference::between(None, Some(account)))
+            .collect()
     }
 }
 
@@ -255,6 +261,7 @@ impl fmt::Debug for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::AccountKey;
 
     fn account(username: &str, contacts_max: Option<u32>) -> Account {
         Account {
@@ -289,6 +296,33 @@ mod tests {
         let directory = Directory::new("other", vec![account("a", None)], Arc::new(NoAccounts));
         directory.learn(AccountNews::Put(account("b", None)));
         assert_eq!(directory.stored_count(), 0);
+    }
+
+    #[test]
+    fn a_range_replaces_what_lies_between_its_ends_and_nothing_else() {
+        let names = ["a", "b", "c", "d"].map(|name| account(name, Some(1)));
+        let directory = Directory::new("r", names.to_vec(), Arc::new(NoAccounts));
+        let key = |username: &str| AccountKey {
+            username: username.into(),
+            realm: "r".into(),
+        };
+        let moved = Account {
+            mailbox: Some("box".into()),
+            ..account("c", None)
+        };
+        let differences = directory.learn(AccountNews::Range(AccountRange {
+            after: Some(key("a")),
+            until: Some(key("c")),
+            accounts: vec![moved],
+        }));
+        let users = directory.page(None, 9).into_iter().map(|one| one.username);
+        assert!(users.eq(["a", "c", "d"]));
+        assert_eq!(directory.read().limited_count, 2);
+        let [c, b] = &differences[..] else {
+            panic!("{differences:?}");
+        };
+        assert!(c.username == "c" && c.has_moved && !c.is_gone);
+        assert!(b.username == "b" && b.is_gone);
     }
 
     #[test]

@@ -4,8 +4,18 @@
 //! `revision`, and keeps the names of those changed last. The writer compares:
 //! its own changes it passes on one by one; when another program moved the count,
 //! it reads the accounts that were changed since, or all where they are too many.
+//!
+//! Reading all takes seconds where there are hundreds of thousands, and what is to
+//! be stored would wait for it. So they are read in portions, by their names, and
+//! after each the writer does what has arrived meanwhile. A portion is told as soon
+//! as it is read: between these two names these are all there are. Nothing holds
+//! the whole together, and nothing must: what is changed behind the scan has a
+//! revision after the one at which the scan began, and is read when it has ended.
+//! Changes of our own are told at once, by the same thread, as ever.
 
-use super::{AccountListener, AccountNews, Change, queue::LOOK_PERIOD};
+use super::{
+    Account, AccountKey, AccountListener, AccountNews, AccountRange, Change, queue::LOOK_PERIOD,
+};
 use std::{
     sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
@@ -59,6 +69,14 @@ impl AccountFeed {
         true
     }
 
+    /// Tells of changes of ours in the middle of a scan, whose revision stays as it is.
+    pub(super) fn changed_in_scan<'c>(&self, changes: impl Iterator<Item = &'c Change>) {
+        if let Some(feed) = &*self.lock() {
+            let news = changes.filter_map(AccountNews::of);
+            news.for_each(|one| (feed.listener)(one));
+        }
+    }
+
     /// Tells what was read, and leads to `revision`.
     pub(super) fn caught_up(&self, news: Vec<AccountNews>, revision: u64) {
         if let Some(feed) = &mut *self.lock() {
@@ -89,6 +107,50 @@ impl AccountNews {
             | Change::PutSetting { .. }
             | Change::RemoveSetting { .. } => None,
         }
+    }
+}
+
+/// All accounts on their way to the listener, a portion at a time.
+pub(super) struct Scan {
+    /// What the listener knows at least when it has ended.
+    revision: u64,
+    after: Option<AccountKey>,
+    took: Duration,
+}
+
+impl Scan {
+    /// Begins at `revision`, which nothing that is read is older than.
+    pub(super) fn begin(revision: u64) -> Self {
+        Self {
+            revision,
+            after: None,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// Behind whom the next portion begins.
+    pub(super) fn after(&self) -> Option<&AccountKey> {
+        self.after.as_ref()
+    }
+
+    /// Tells a portion, which took so long to read, and says how long all took if
+    /// it was the last.
+    pub(super) fn tell(
+        &mut self,
+        feed: &AccountFeed,
+        accounts: Vec<Account>,
+        begun: Instant,
+    ) -> Option<Duration> {
+        let range = AccountRange::read(self.after.take(), accounts, PORTION_LEN);
+        self.after.clone_from(&range.until);
+        if let Some(feed) = &mut *feed.lock() {
+            (feed.listener)(AccountNews::Range(range));
+            if self.after.is_none() {
+                feed.revision = self.revision;
+            }
+        }
+        self.took += begun.elapsed();
+        self.after.is_none().then_some(self.took)
     }
 }
 
@@ -130,6 +192,9 @@ pub(super) fn are_names_kept(known: u64, revision: u64) -> bool {
 /// Names of changed accounts that a database keeps, in its count of changes. The
 /// triggers of both databases know the same number.
 const NAMES_KEPT: u64 = 1000;
+
+/// Accounts that are read in one go; a few milliseconds.
+pub(super) const PORTION_LEN: usize = 1000;
 
 #[cfg(test)]
 mod tests {

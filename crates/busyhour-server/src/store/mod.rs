@@ -11,6 +11,7 @@
 //! crashes on demand).
 
 mod account;
+mod account_range;
 mod book;
 mod change;
 mod ended;
@@ -32,6 +33,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 pub use account::{Account, AccountEntry, AccountView, check_username};
 pub(crate) use account::{EXTENSION_RULE, MAILBOX_RULE, is_extension, is_mailbox_name};
+pub use account_range::{AccountKey, AccountRange};
 pub use book::{AccountBook, WhenMissing, open_accounts, open_postgres_accounts};
 pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
@@ -137,8 +139,8 @@ pub enum AccountNews {
         /// See [`Account::realm`].
         realm: String,
     },
-    /// Other programs changed many: these are all there are.
-    All(Vec<Account>),
+    /// Other programs changed many, and all are read anew, some at a time.
+    Range(AccountRange),
 }
 
 /// All that a store holds, as the server reads it at its start.
@@ -192,6 +194,10 @@ pub struct StoreStats {
     pub ended_removed: u64,
     /// Such rows left to the next start, since too many waited.
     pub ended_dropped: u64,
+    /// Portions of all accounts read, since other programs had changed many.
+    pub account_portions: u64,
+    /// The largest of them; what is to be stored never waits for more.
+    pub account_portion_len_max: u64,
     /// The last failure, empty when there was none.
     pub last_error: String,
     /// Why nothing can be stored at the moment, such as a database file that was

@@ -159,6 +159,13 @@ impl Queue {
         self.lock().trouble = Some(error);
     }
 
+    /// Notes a portion of all accounts that was read.
+    pub(super) fn note_portion(&self, len: usize) {
+        let stats = &mut self.lock().stats;
+        stats.account_portions += 1;
+        stats.account_portion_len_max = stats.account_portion_len_max.max(len as u64);
+    }
+
     /// Notes why nothing can be stored for now; empty when it can.
     pub(super) fn note_lost(&self, reason: &str) {
         self.lock().stats.lost = reason.to_owned();

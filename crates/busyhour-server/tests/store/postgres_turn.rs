@@ -8,7 +8,7 @@ use crate::{
     support::{Place, ServerProcess, busyhour, postgres::Postgres},
 };
 use busyhour_server::store::{
-    Account, AccountNews, Change, Durability, PostgresStore, Refused, Store,
+    Account, AccountNews, AccountRange, Change, Durability, PostgresStore, Refused, Store,
 };
 use std::sync::mpsc;
 
@@ -160,6 +160,6 @@ fn changes_by_other_statements_are_told_too() {
         AccountNews::Put(one)
     });
     assert_eq!(told("UPDATE account SET mailbox = NULL", 2), [alice, b]);
-    let nothing = AccountNews::All(Vec::new());
+    let nothing = AccountNews::Range(AccountRange::default());
     assert_eq!(told("TRUNCATE account", 1), [nothing]);
 }

@@ -18,7 +18,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     thread,
@@ -72,6 +72,10 @@ pub const TESTS: &[(&str, Test)] = &[
         what_a_tool_changes_is_noticed_also_beside_changes_of_ours,
     ),
     ("many", many_changes_by_a_tool_are_told_as_all_there_are),
+    (
+        "portions",
+        what_is_to_be_stored_waits_for_one_portion_of_accounts_alone,
+    ),
     ("sequence", batches_complete_in_order_and_share_transactions),
     ("full", a_full_queue_refuses_and_counts),
     ("closed", a_closed_store_has_drained_and_refuses),
@@ -249,9 +253,21 @@ fn many_changes_by_a_tool_are_told_as_all_there_are(database: &dyn Database) {
     let store = database.open(ROOM);
     let news = follow(&*store);
     let mut tool = database.book();
-    let accounts: Vec<Account> = (0..1001).map(|n| account(&format!("{n:04}"))).collect();
+    let accounts: Vec<Account> = (0..2500).map(|n| account(&format!("{n:04}"))).collect();
     tool.put(&accounts).unwrap();
-    assert_eq!(news.recv().unwrap(), AccountNews::All(accounts.clone()));
+    let mut told = Vec::new();
+    loop {
+        let AccountNews::Range(range) = news.recv().unwrap() else {
+            panic!("one of so many");
+        };
+        assert_eq!(range.after.map(|key| key.username), last_of(&told));
+        told.extend(range.accounts);
+        match range.until {
+            Some(key) => assert_eq!(Some(key.username), last_of(&told)),
+            None => break,
+        }
+    }
+    assert_eq!(told, accounts);
     let changed = [Account {
         mailbox: None,
         ..account("0005")
@@ -259,6 +275,47 @@ fn many_changes_by_a_tool_are_told_as_all_there_are(database: &dyn Database) {
     tool.put(&changed).unwrap();
     let [changed] = changed;
     assert_eq!(news.recv().unwrap(), AccountNews::Put(changed));
+}
+
+fn last_of(accounts: &[Account]) -> Option<String> {
+    accounts.last().map(|account| account.username.clone())
+}
+
+/// What is handed over while the first portion is told is durable before the
+/// second is read, and our own change of an account is told by then.
+fn what_is_to_be_stored_waits_for_one_portion_of_accounts_alone(database: &dyn Database) {
+    let store: Arc<dyn Store> = Arc::from(database.open(ROOM));
+    let (told, news) = mpsc::channel();
+    let portions = Arc::new(AtomicUsize::new(0));
+    let (weak, counted) = (Arc::downgrade(&store), portions.clone());
+    let (done, durable_after) = mpsc::channel();
+    let listener = move |one: AccountNews| {
+        if matches!(one, AccountNews::Range(_)) && counted.fetch_add(1, Ordering::SeqCst) == 0 {
+            let (done, counted) = (done.clone(), counted.clone());
+            let done = move |fate: Result<(), CommitError>| {
+                fate.unwrap();
+                done.send(counted.load(Ordering::SeqCst)).unwrap();
+            };
+            let changes = vec![put(1, 1), Change::PutAccount(account("frank"))];
+            let store = weak.upgrade().expect("the test has it");
+            store.commit(changes, Box::new(done)).unwrap();
+        }
+        // Who asked may have gone before the store.
+        drop(told.send(one));
+    };
+    let revision = store.load().unwrap().account_revision;
+    store.watch_accounts(revision, Box::new(listener));
+    let accounts: Vec<Account> = (0..4500).map(|n| account(&format!("{n:04}"))).collect();
+    database.book().put(&accounts).unwrap();
+
+    assert_eq!(durable_after.recv().unwrap(), 1);
+    let is_last = |one: &AccountNews| matches!(one, AccountNews::Range(r) if r.until.is_none());
+    let told: Vec<AccountNews> = news.iter().take(6).collect();
+    assert_eq!(told[1], AccountNews::Put(account("frank")));
+    assert!(is_last(&told[5]), "{:?}", told[5]);
+    let stats = store.stats();
+    assert_eq!(stats.account_portion_len_max, 1000);
+    assert!(stats.account_portions >= 5, "{stats:?}");
 }
 
 fn removed(username: &str) -> AccountNews {

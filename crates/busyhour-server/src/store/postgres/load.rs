@@ -4,10 +4,10 @@ use super::{PostgresOptions, turn};
 use crate::{
     registrar::{BindingId, Contact, ContactParts, Flow, Lease},
     store::{
-        Account, AccountNews, Contents, SettingKind, SoftState, SoftStateKind, StoreError,
-        StoredBinding,
+        Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
+        StoreError, StoredBinding,
         account::{hints_of_row, secret_of_row},
-        feed::are_names_kept,
+        feed::{PORTION_LEN, are_names_kept},
     },
 };
 use busyhour::clock::UnixTime;
@@ -31,15 +31,32 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
     })
 }
 
-/// What became of accounts since the revision `known`, and what it is now.
-pub(super) fn news(client: &mut Client, known: u64) -> Result<(Vec<AccountNews>, u64), Error> {
+/// What became of accounts since the revision `known`, and what it is now. `None`
+/// when they are too many.
+pub(super) fn news(
+    client: &mut Client,
+    known: u64,
+) -> Result<(Option<Vec<AccountNews>>, u64), Error> {
     let mut snapshot = snapshot(client)?;
     let revision = revision(&mut snapshot, REVISION)?;
     let news = match are_names_kept(known, revision) {
-        true => changed_since(known, &mut snapshot)?,
-        false => vec![AccountNews::All(accounts(&mut snapshot)?)],
+        true => Some(changed_since(known, &mut snapshot)?),
+        false => None,
     };
     Ok((news, revision))
+}
+
+/// At most [`PORTION_LEN`] accounts, in the order of the bytes of their names.
+pub(super) fn portion(
+    client: &mut Client,
+    after: Option<&AccountKey>,
+) -> Result<Vec<Account>, Error> {
+    let limit = PORTION_LEN as i64;
+    let rows = match after {
+        Some(key) => client.query(ACCOUNTS_AFTER, &[&limit, &key.username, &key.realm])?,
+        None => client.query(ACCOUNTS_FIRST, &[&limit])?,
+    };
+    rows.iter().map(account).collect()
 }
 
 fn changed_since(known: u64, snapshot: &mut Transaction<'_>) -> Result<Vec<AccountNews>, Error> {
@@ -197,6 +214,11 @@ const SOFT_STATES: &str =
     "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
     FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\"";
+const ACCOUNTS_FIRST: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
+    hints FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\" LIMIT $1";
+const ACCOUNTS_AFTER: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
+    hints FROM account WHERE (username COLLATE \"C\", realm COLLATE \"C\") > ($2, $3) \
+    ORDER BY username COLLATE \"C\", realm COLLATE \"C\" LIMIT $1";
 const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
     FROM (SELECT username, realm, max(revision) AS last FROM account_change \
         WHERE revision > $1 GROUP BY username, realm) AS changed \

@@ -156,4 +156,9 @@ const MIGRATIONS: &[&str] = &[
         expires_at_ns BIGINT NOT NULL
     );
 ",
+    // The order of names here and in the server must be the same one, and the order
+    // of the primary key is that of the database's language.
+    "
+    CREATE INDEX account_name ON account (username COLLATE \"C\", realm COLLATE \"C\");
+",
 ];

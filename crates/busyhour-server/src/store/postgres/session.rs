@@ -7,7 +7,9 @@ use super::{
     turn::{Counted, Turn},
 };
 use crate::registrar::EndedBinding;
-use crate::store::{AccountNews, Change, Durability, StoreError, queue::Batch};
+use crate::store::{
+    Account, AccountKey, AccountNews, Change, Durability, StoreError, queue::Batch,
+};
 use postgres::Client;
 use std::time::Duration;
 
@@ -118,8 +120,20 @@ impl Session {
     }
 
     /// What became of accounts since the revision `known`, and what it is now.
-    pub(super) fn news(&mut self, known: u64) -> Result<(Vec<AccountNews>, u64), postgres::Error> {
+    /// `None` when they are too many.
+    pub(super) fn news(
+        &mut self,
+        known: u64,
+    ) -> Result<(Option<Vec<AccountNews>>, u64), postgres::Error> {
         load::news(&mut self.client, known)
+    }
+
+    /// Some of all accounts, behind `after`.
+    pub(super) fn accounts(
+        &mut self,
+        after: Option<&AccountKey>,
+    ) -> Result<Vec<Account>, postgres::Error> {
+        load::portion(&mut self.client, after)
     }
 
     /// Whether it can still be talked to; asked after an error.

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::registrar::EndedBinding;
 use crate::store::{
-    AccountNews, CommitError, StoreError,
-    feed::{AccountFeed, Pace},
+    Account, CommitError, StoreError,
+    feed::{AccountFeed, Pace, Scan},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
     teller::Teller,
 };
@@ -28,6 +28,8 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
     looks: Pace,
+    /// While all accounts are read.
+    scan: Option<Scan>,
     /// Why nothing can be written any more.
     over: Option<CommitError>,
 }
@@ -57,6 +59,7 @@ impl Writer {
             queue,
             feed,
             looks: Pace::default(),
+            scan: None,
             over: None,
         }
     }
@@ -64,13 +67,16 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut teller = Teller::default();
         while self.over.is_none() {
-            match self.queue.take(LOOK_PERIOD) {
+            let patience = self.scan.as_ref().map_or(LOOK_PERIOD, |_| Duration::ZERO);
+            match self.queue.take(patience) {
                 Taken::Group(group) => self.write(group, &mut teller),
                 Taken::Ended(portion) => self.forget(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.looks.is_due() {
+            if self.scan.is_some() {
+                self.go_on_with_scan();
+            } else if self.looks.is_due() {
                 self.look_at_accounts();
             }
         }
@@ -80,13 +86,12 @@ impl Writer {
         let begun = Instant::now();
         let outcome = self.transact(&group);
         let changes = || group.iter().flat_map(|batch| &batch.changes);
-        let is_known = match outcome {
-            Ok(Outcome::Written(Some((from, to)))) => self.feed.changed(changes(), from, to),
-            Ok(Outcome::WrittenBefore) => false,
-            _ => true,
-        };
-        if !is_known {
-            self.look_at_accounts();
+        match outcome {
+            Ok(Outcome::Written(Some(revisions))) => {
+                self.tell_of_accounts(&group, Some(revisions));
+            }
+            Ok(Outcome::WrittenBefore) => self.tell_of_accounts(&group, None),
+            _ => {}
         }
         let outcome = outcome.map(drop);
         self.queue
@@ -152,32 +157,83 @@ impl Writer {
         }
     }
 
-    /// Reads the accounts that other programs changed.
+    /// Tells of a group of ours, which led from one revision to another; where that
+    /// is not known, it is read.
+    fn tell_of_accounts(&mut self, group: &[Batch], revisions: Option<(u64, u64)>) {
+        let changes = || group.iter().flat_map(|batch| &batch.changes);
+        let is_told = match (&self.scan, revisions) {
+            (Some(_), _) => true,
+            (None, Some((from, to))) => self.feed.changed(changes(), from, to),
+            (None, None) => false,
+        };
+        if !is_told {
+            self.look_at_accounts();
+        }
+        if self.scan.is_some() {
+            self.feed.changed_in_scan(changes());
+        }
+    }
+
+    /// Reads the accounts that other programs changed, or begins to read all.
     fn look_at_accounts(&mut self) {
         let begun = Instant::now();
-        match self.news() {
-            Ok(Some((news, revision))) => self.feed.caught_up(news, revision),
-            Ok(None) => {}
-            Err(Failed::TakenOver) => drop(self.give_up()),
-            Err(Failed::Refused(error)) => {
-                tracing::warn!(%error, "changes of accounts cannot be looked for");
-            }
+        let looked = self.look();
+        if self.is_lost(looked) {
             // Nothing to write, so nobody waits: one try a second is enough.
-            Err(Failed::Lost(_)) => return self.looks.took(Duration::ZERO),
+            return self.looks.took(Duration::ZERO);
         }
         self.looks.took(begun.elapsed());
     }
 
-    fn news(&mut self) -> Result<Option<(Vec<AccountNews>, u64)>, Failed> {
+    fn look(&mut self) -> Result<(), Failed> {
         let session = open(&mut self.session, &self.options, &self.turn)?;
-        let news =
-            session
-                .revision()
-                .and_then(|revision| match self.feed.known_instead_of(revision) {
-                    Some(known) => session.news(known).map(Some),
-                    None => Ok(None),
-                });
-        news.map_err(|error| self.failed(&error))
+        let feed = &self.feed;
+        let news = session.revision().and_then(|revision| {
+            let known = feed.known_instead_of(revision);
+            known.map(|known| session.news(known)).transpose()
+        });
+        match news.map_err(|error| self.failed(&error))? {
+            Some((Some(news), revision)) => self.feed.caught_up(news, revision),
+            Some((None, revision)) => self.scan = Some(Scan::begin(revision)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Reads a portion of all accounts. When one fails, all are read at a later look.
+    fn go_on_with_scan(&mut self) {
+        let Some(mut scan) = self.scan.take() else {
+            return;
+        };
+        let begun = Instant::now();
+        let read = self.read_portion(&scan).map(|accounts| {
+            self.queue.note_portion(accounts.len());
+            match scan.tell(&self.feed, accounts, begun) {
+                Some(took) => self.looks.took(took),
+                None => self.scan = Some(scan),
+            }
+        });
+        self.is_lost(read);
+    }
+
+    fn read_portion(&mut self, scan: &Scan) -> Result<Vec<Account>, Failed> {
+        let session = open(&mut self.session, &self.options, &self.turn)?;
+        let accounts = session.accounts(scan.after());
+        accounts.map_err(|error| self.failed(&error))
+    }
+
+    /// Whether the session broke while accounts were read; what else went wrong is
+    /// told.
+    fn is_lost(&mut self, outcome: Result<(), Failed>) -> bool {
+        match outcome {
+            Ok(()) => return false,
+            Err(Failed::Lost(_)) => return true,
+            Err(Failed::TakenOver) => drop(self.give_up()),
+            Err(Failed::Refused(error)) => {
+                tracing::warn!(%error, "changes of accounts cannot be looked for");
+            }
+        }
+        false
     }
 
     /// Whether the database said no, or the session broke and with it what it said.

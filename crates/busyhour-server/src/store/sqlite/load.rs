@@ -3,12 +3,13 @@
 use super::{StoreError, schema, sqlite_error};
 use crate::registrar::{BindingId, Contact, ContactParts, Flow, Lease};
 use crate::store::{
-    Account, AccountNews, Contents, SettingKind, SoftState, SoftStateKind, StoredBinding,
+    Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
+    StoredBinding,
     account::{hints_of_row, secret_of_row},
-    feed::are_names_kept,
+    feed::{PORTION_LEN, are_names_kept},
 };
 use busyhour::clock::UnixTime;
-use rusqlite::{Connection, OpenFlags, Row, Transaction, types::ValueRef};
+use rusqlite::{Connection, OpenFlags, Row, Transaction, params, types::ValueRef};
 use std::{collections::BTreeMap, path::Path};
 
 pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
@@ -87,18 +88,36 @@ fn flow(remote: &str, local: &str) -> Result<Flow, String> {
     flow.ok_or_else(|| format!("{remote:?} and {local:?} are not two addresses with ports"))
 }
 
-/// What became of accounts since the revision `known`, and what it is now.
+/// What became of accounts since the revision `known`, and what it is now. `None`
+/// when they are too many.
 pub(super) fn news(
     connection: &mut Connection,
     known: u64,
-) -> rusqlite::Result<(Vec<AccountNews>, u64)> {
+) -> rusqlite::Result<(Option<Vec<AccountNews>>, u64)> {
     let snapshot = connection.transaction()?;
     let revision = revision(&snapshot)?;
-    let news = match are_names_kept(known, revision) {
-        true => changed_since(known, &snapshot)?,
-        false => vec![AccountNews::All(accounts(&snapshot)?)],
-    };
+    let are_kept = are_names_kept(known, revision);
+    let news = are_kept
+        .then(|| changed_since(known, &snapshot))
+        .transpose()?;
     Ok((news, revision))
+}
+
+/// At most [`PORTION_LEN`] accounts, in the order of their names.
+pub(super) fn portion(
+    connection: &Connection,
+    after: Option<&AccountKey>,
+) -> rusqlite::Result<Vec<Account>> {
+    let limit = PORTION_LEN as i64;
+    let mut statement = connection.prepare_cached(match after {
+        Some(_) => ACCOUNTS_AFTER,
+        None => ACCOUNTS_FIRST,
+    })?;
+    let accounts = match after {
+        Some(key) => statement.query_map(params![limit, key.username, key.realm], account)?,
+        None => statement.query_map([limit], account)?,
+    };
+    accounts.collect()
 }
 
 fn changed_since(known: u64, snapshot: &Connection) -> rusqlite::Result<Vec<AccountNews>> {
@@ -186,6 +205,10 @@ const SOFT_STATES: &str =
     "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
     FROM account ORDER BY username, realm";
+const ACCOUNTS_FIRST: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
+    hints FROM account ORDER BY username, realm LIMIT ?1";
+const ACCOUNTS_AFTER: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
+    hints FROM account WHERE (username, realm) > (?2, ?3) ORDER BY username, realm LIMIT ?1";
 const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
     FROM (SELECT username, realm, max(revision) AS last FROM account_change \
         WHERE revision > ?1 GROUP BY username, realm) \

@@ -3,15 +3,18 @@
 use super::{files::Files, load};
 use crate::registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use crate::store::{
-    Account, AccountNews, Change, CommitError, SoftState,
+    Account, Change, CommitError, SoftState,
     account::{hashes_text, hints_text},
-    feed::{AccountFeed, Pace},
+    feed::{AccountFeed, Pace, Scan},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
     teller::Teller,
 };
 use busyhour::clock::UnixTime;
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Owns the connection and its files, and with them the lock, for as long as it runs.
 pub(super) struct Writer {
@@ -19,6 +22,8 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
     looks: Pace,
+    /// While all accounts are read.
+    scan: Option<Scan>,
     /// Portions of what has ended that were removed.
     portions: u64,
     /// After the connection, so that the lock goes last.
@@ -40,6 +45,7 @@ impl Writer {
             queue,
             feed,
             looks: Pace::default(),
+            scan: None,
             portions: 0,
             files,
             trouble: String::new(),
@@ -49,13 +55,16 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut teller = Teller::default();
         loop {
-            match self.queue.take(LOOK_PERIOD) {
+            let patience = self.scan.as_ref().map_or(LOOK_PERIOD, |_| Duration::ZERO);
+            match self.queue.take(patience) {
                 Taken::Group(group) => self.write(group, &mut teller),
                 Taken::Ended(portion) => self.forget(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.looks.is_due() && self.look_at_files().is_ok() {
+            if self.scan.is_some() {
+                self.go_on_with_scan();
+            } else if self.looks.is_due() && self.look_at_files().is_ok() {
                 self.look_at_accounts();
             }
         }
@@ -82,10 +91,8 @@ impl Writer {
         let begun = Instant::now();
         let outcome = self.commit(&group);
         let changes = group.iter().map(|batch| batch.changes.len() as u64).sum();
-        if let Ok(Some((from, to))) = outcome
-            && !self.feed.changed(changes_of(&group), from, to)
-        {
-            self.look_at_accounts();
+        if let Ok(Some((from, to))) = outcome {
+            self.tell_of_accounts(&group, from, to);
         }
         let outcome = outcome.map(drop);
         self.queue.finish(changes, begun.elapsed(), &outcome);
@@ -149,23 +156,55 @@ impl Writer {
         }
     }
 
-    /// Reads the accounts that other programs changed.
+    /// Tells of a group of ours, which led from one revision to another.
+    fn tell_of_accounts(&mut self, group: &[Batch], from: u64, to: u64) {
+        if self.scan.is_none() && !self.feed.changed(changes_of(group), from, to) {
+            // Others' changes came before; ours are read with them.
+            self.look_at_accounts();
+        }
+        if self.scan.is_some() {
+            self.feed.changed_in_scan(changes_of(group));
+        }
+    }
+
+    /// Reads the accounts that other programs changed, or begins to read all.
     fn look_at_accounts(&mut self) {
         let begun = Instant::now();
-        match self.news() {
-            Ok(Some((news, revision))) => self.feed.caught_up(news, revision),
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "changes of accounts cannot be looked for"),
+        if let Err(error) = self.look() {
+            tracing::warn!(%error, "changes of accounts cannot be looked for");
         }
         self.looks.took(begun.elapsed());
     }
 
-    fn news(&mut self) -> rusqlite::Result<Option<(Vec<AccountNews>, u64)>> {
+    fn look(&mut self) -> rusqlite::Result<()> {
         let revision = load::revision(&self.connection)?;
-        let known = self.feed.known_instead_of(revision);
-        known
-            .map(|known| load::news(&mut self.connection, known))
-            .transpose()
+        let Some(known) = self.feed.known_instead_of(revision) else {
+            return Ok(());
+        };
+        match load::news(&mut self.connection, known)? {
+            (Some(news), revision) => self.feed.caught_up(news, revision),
+            (None, revision) => self.scan = Some(Scan::begin(revision)),
+        }
+        Ok(())
+    }
+
+    /// Reads a portion of all accounts. One that fails is read again at the next
+    /// look, with all the others.
+    fn go_on_with_scan(&mut self) {
+        let Some(mut scan) = self.scan.take() else {
+            return;
+        };
+        let begun = Instant::now();
+        match load::portion(&self.connection, scan.after()) {
+            Ok(accounts) => {
+                self.queue.note_portion(accounts.len());
+                match scan.tell(&self.feed, accounts, begun) {
+                    Some(took) => self.looks.took(took),
+                    None => self.scan = Some(scan),
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the accounts cannot be read"),
+        }
     }
 }
 
