@@ -4,16 +4,25 @@
 //! it without an error; nobody finds it again after the end of the process. So the
 //! writer compares device and inode of each path with those of the open file:
 //! before each transaction, after each commit and before it is acknowledged, and
-//! once a second when nothing is written.
+//! once a second.
 //!
-//! All three files count. Without `-wal` the last commits are gone. Without `-shm`
-//! another program makes a new one, and the two no longer know of each other.
+//! All three files count, and the lock beside them. Without `-wal` the last commits
+//! are gone. Without `-shm` another program makes a new one, and the two no longer
+//! know of each other.
+//!
+//! To ask for four files twice at each commit would be too much. Whoever deletes,
+//! renames or replaces one of them changes their folder, so most of the time it is
+//! enough to ask whether the folder is as it was, twice a commit. A folder that has changed lately says nothing, since its
+//! time counts in steps, of up to two seconds in some file systems: two changes may
+//! have the same time. So it is trusted only when it was left alone for longer, and
+//! not at all where the database is a link to elsewhere.
 
-use super::lock::DatabaseLock;
+use super::{StoreError, lock::DatabaseLock};
 use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 /// The files of an open database, and the lock beside them.
@@ -21,6 +30,27 @@ pub(super) struct Files {
     database: PathBuf,
     opened: Vec<(PathBuf, FileId)>,
     lock: DatabaseLock,
+    folder: Folder,
+    /// Files and folders that were asked for.
+    asked: u64,
+}
+
+/// Where they lie, and since when it is as it is.
+struct Folder {
+    /// `None` where it does not tell.
+    path: Option<PathBuf>,
+    /// As it was found last, and since when it is so.
+    seen: Option<(Stamp, Instant)>,
+    /// As it is for as long as nothing in it was deleted or replaced.
+    trusted: Option<Stamp>,
+}
+
+/// What changes in a folder with each entry that comes, goes or is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    id: FileId,
+    modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 /// What tells a file from every other one for as long as it is open.
@@ -32,9 +62,9 @@ pub(super) struct FileId {
 
 impl Files {
     /// Notes which files a connection has open; to be called once it has written.
-    /// `before` is what stood at the path before the connection was made.
-    pub(super) fn opened(database: &Path, before: FileId, lock: DatabaseLock) -> Self {
-        let mut opened = vec![(database.to_owned(), before)];
+    /// `id` is that of the database which it opened.
+    pub(super) fn opened(database: &Path, id: FileId, lock: DatabaseLock) -> Self {
+        let mut opened = vec![(database.to_owned(), id)];
         for ending in ["-wal", "-shm"] {
             let mut path = database.as_os_str().to_owned();
             path.push(ending);
@@ -48,14 +78,38 @@ impl Files {
             database: database.to_owned(),
             opened,
             lock,
+            folder: Folder::of(database),
+            asked: 0,
+        }
+    }
+
+    /// At `now`; looks only at the folder where that is enough.
+    ///
+    /// # Errors
+    ///
+    /// The sentence for the operator when a path no longer leads to its open file,
+    /// or another server has the lock.
+    pub(super) fn check(&mut self, now: Instant) -> Result<(), String> {
+        self.asked += u64::from(self.folder.path.is_some());
+        match self.folder.look(now) {
+            true => Ok(()),
+            false => self.check_all(),
         }
     }
 
     /// # Errors
     ///
-    /// The sentence for the operator when a path no longer leads to its open file,
-    /// or another server has the lock.
-    pub(super) fn check(&mut self) -> Result<(), String> {
+    /// As [`check`](Self::check) has them.
+    pub(super) fn check_all(&mut self) -> Result<(), String> {
+        self.asked += self.opened.len() as u64 + 1;
+        let outcome = self.compare();
+        if outcome.is_err() {
+            self.folder.forget();
+        }
+        outcome
+    }
+
+    fn compare(&mut self) -> Result<(), String> {
         for (path, id) in &self.opened {
             let problem = match FileId::at(path) {
                 Ok(found) if found == *id => continue,
@@ -76,7 +130,91 @@ impl Files {
     }
 }
 
+impl Folder {
+    fn of(database: &Path) -> Self {
+        let folder = match database.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let is_link = database.is_symlink();
+        Self {
+            path: (!is_link).then_some(folder),
+            seen: None,
+            trusted: None,
+        }
+    }
+
+    /// Whether it is as it was when everything in it was well. To be asked before
+    /// the files are, so that a change between the two is not missed.
+    fn look(&mut self, now: Instant) -> bool {
+        let found = self.path.as_deref().and_then(|path| Stamp::at(path).ok());
+        let Some(found) = found else {
+            self.forget();
+            return false;
+        };
+        if self.trusted == Some(found) {
+            return true;
+        }
+        match self.seen {
+            Some((seen, since)) if seen == found => {
+                let is_old = now.saturating_duration_since(since) >= STAMP_STEP_MAX;
+                // Once more all are asked, and then no more.
+                self.trusted = is_old.then_some(found);
+            }
+            _ => {
+                self.seen = Some((found, now));
+                self.trusted = None;
+            }
+        }
+        false
+    }
+
+    /// Something is wrong there.
+    fn forget(&mut self) {
+        (self.seen, self.trusted) = (None, None);
+    }
+}
+
+impl Stamp {
+    fn at(folder: &Path) -> io::Result<Self> {
+        let found = fs::metadata(folder)?;
+        Ok(Self {
+            id: FileId::of(&found),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        })
+    }
+}
+
 impl FileId {
+    /// Connects to the file at `path` until it is the same before and after, and says
+    /// which one it is.
+    ///
+    /// It may be replaced meanwhile. And a layered file system, as containers have
+    /// it, may give a file another identity when it is first opened for writing.
+    pub(super) fn while_connecting<C>(
+        path: &Path,
+        mut connect: impl FnMut() -> Result<C, StoreError>,
+    ) -> Result<(C, Self), StoreError> {
+        let at = || {
+            Self::at(path).map_err(|source| StoreError::Path {
+                path: path.to_owned(),
+                source,
+            })
+        };
+        for _ in 0..CONNECTS_MAX {
+            let before = at()?;
+            let connection = connect()?;
+            if at()? == before {
+                return Ok((connection, before));
+            }
+        }
+        Err(StoreError::Path {
+            path: path.to_owned(),
+            source: io::Error::other("it is replaced again and again while it is opened"),
+        })
+    }
+
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         fs::metadata(path).map(|found| Self::of(&found))
     }
@@ -93,5 +231,110 @@ impl FileId {
     pub(super) fn is_at(self, text: &str) -> bool {
         let inode = text.rsplit(':').next();
         inode.and_then(|inode| inode.parse().ok()) == Some(self.inode)
+    }
+}
+
+/// The coarsest steps in which a file system counts the times of a folder, and more.
+const STAMP_STEP_MAX: Duration = Duration::from_secs(3);
+/// One is usual, and two in a layered file system.
+const CONNECTS_MAX: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    struct Database {
+        folder: tempfile::TempDir,
+        files: Files,
+    }
+
+    impl Database {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("busyhour.db");
+            for ending in ["", "-wal", "-shm"] {
+                File::create(folder.path().join(format!("busyhour.db{ending}"))).unwrap();
+            }
+            let lock = DatabaseLock::acquire(&path).unwrap();
+            let files = Files::opened(&path, FileId::at(&path).unwrap(), lock);
+            Self { folder, files }
+        }
+
+        fn replace(&self, name: &str) {
+            let new = self.folder.path().join("new");
+            File::create(&new).unwrap();
+            fs::rename(new, self.folder.path().join(name)).unwrap();
+        }
+
+        /// How many files were asked for in a thousand checks from `begin` on.
+        fn asked(&mut self, begin: Instant) -> u64 {
+            let before = self.files.asked;
+            for check in 0..1000 {
+                self.files
+                    .check(begin + Duration::from_millis(check))
+                    .unwrap();
+            }
+            self.files.asked - before
+        }
+    }
+
+    #[test]
+    fn one_question_is_enough_once_the_folder_is_at_rest() {
+        let mut database = Database::new();
+        let begin = Instant::now();
+        assert_eq!(database.asked(begin), 5000, "it may change unseen");
+        assert_eq!(database.asked(begin + STAMP_STEP_MAX), 1004);
+        File::create(database.folder.path().join("other")).unwrap();
+        assert_eq!(database.asked(begin + 3 * STAMP_STEP_MAX), 5000);
+        assert_eq!(database.asked(begin + 4 * STAMP_STEP_MAX), 1004);
+    }
+
+    #[test]
+    fn what_is_replaced_is_seen_at_the_next_commit() {
+        for name in [
+            "busyhour.db",
+            "busyhour.db-wal",
+            "busyhour.db-shm",
+            "busyhour.db.lock",
+        ] {
+            let mut database = Database::new();
+            let begin = Instant::now();
+            database.asked(begin);
+            database.asked(begin + STAMP_STEP_MAX);
+            let later = begin + 2 * STAMP_STEP_MAX;
+            assert_eq!(database.asked(later), 1000);
+            database.replace(name);
+            for _ in 0..3 {
+                let problem = database.files.check(later).unwrap_err();
+                assert!(
+                    problem.contains(name) && problem.contains("was replaced"),
+                    "{problem}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_file_is_the_one_there_is_after_its_first_opening() {
+        let database = Database::new();
+        let path = database.folder.path().join("busyhour.db");
+        let mut connects = 0;
+        let connect = || {
+            connects += 1;
+            // As a layered file system does that copies it upwards.
+            if connects == 1 {
+                database.replace("busyhour.db");
+            }
+            Ok(connects)
+        };
+        let (connection, id) = FileId::while_connecting(&path, connect).unwrap();
+        assert_eq!((connection, id), (2, FileId::at(&path).unwrap()));
+        let never = || {
+            database.replace("busyhour.db");
+            Ok(())
+        };
+        let error = FileId::while_connecting(&path, never).unwrap_err();
+        assert!(error.to_string().contains("again and again"), "{error}");
     }
 }

@@ -77,11 +77,7 @@ impl SqliteStore {
     pub fn open(options: SqliteOptions) -> Result<Self, StoreError> {
         let lock = DatabaseLock::acquire(&options.path)?;
         make_file(&options.path)?;
-        let id = FileId::at(&options.path).map_err(|source| StoreError::Path {
-            path: options.path.clone(),
-            source,
-        })?;
-        let connection = connect(&options)?;
+        let (connection, id) = FileId::while_connecting(&options.path, || connect(&options))?;
         let files = Files::opened(&options.path, id, lock);
         let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
         let feed = Arc::new(AccountFeed::default());

@@ -64,15 +64,26 @@ impl Writer {
             }
             if self.scan.is_some() {
                 self.go_on_with_scan();
-            } else if self.looks.is_due() && self.look_at_files().is_ok() {
+            } else if self.looks.is_due() && self.look_at_all_files().is_ok() {
                 self.look_at_accounts();
             }
         }
     }
 
-    /// Whether what is written is found again. A change is logged and told to the queue.
+    /// Whether what is written is found again.
     fn look_at_files(&mut self) -> Result<(), CommitError> {
-        let trouble = self.files.check().err().unwrap_or_default();
+        let outcome = self.files.check(Instant::now());
+        self.note_files(outcome)
+    }
+
+    fn look_at_all_files(&mut self) -> Result<(), CommitError> {
+        let outcome = self.files.check_all();
+        self.note_files(outcome)
+    }
+
+    /// A change is logged and told to the queue.
+    fn note_files(&mut self, outcome: Result<(), String>) -> Result<(), CommitError> {
+        let trouble = outcome.err().unwrap_or_default();
         if trouble != self.trouble {
             match trouble.is_empty() {
                 true => tracing::warn!("the database is back where it was; registrations go on"),
