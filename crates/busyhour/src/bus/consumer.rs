@@ -13,7 +13,7 @@ use super::{
     table::Change,
 };
 use crate::{
-    pool::{blocking, give_way},
+    pool::{Turns, blocking, give_way, in_turn},
     sync::{CachePadded, SpinLock},
     task::{Deliveries, Executor, Rejected, Task},
 };
@@ -207,15 +207,16 @@ impl<E: Event> Subscriber<E> {
     /// Waits until the mailbox has room; `false` when that is hopeless.
     pub(super) fn wait_for_room(self: &Arc<Self>) -> bool {
         let revive = || self.revive();
+        let turns = || -> Arc<dyn Turns> { self.clone() };
         match &self.consumer {
             Consumer::Callback {
                 executor: Some(executor),
                 ..
-            } => self.mailbox.wait_for_room(executor, revive),
+            } => self.mailbox.wait_for_room(executor, turns, revive),
             // Other threads are emptying it: the publisher who found it empty,
             // or whoever polls the stream.
             Consumer::Callback { .. } | Consumer::Stream { .. } => {
-                self.mailbox.wait_for_room(&Others, revive)
+                self.mailbox.wait_for_room(&Others, turns, revive)
             }
         }
     }
@@ -454,6 +455,7 @@ impl<E: Event> Turn<E> {
             return;
         };
         let mut panics = Panics::default();
+        let _in_turn = in_turn();
         loop {
             subscriber.mailbox.begin_turn();
             let run = || subscriber.run_turn(batch, executor.as_ref());
@@ -495,6 +497,12 @@ enum Outcome {
     Rested,
     /// Others should run first.
     OutOfTime,
+}
+
+impl<E: Event> Turns for Subscriber<E> {
+    fn runner(&self) -> Option<usize> {
+        self.mailbox.runner()
+    }
 }
 
 impl<E: Event> Deliveries for Subscriber<E> {

@@ -41,6 +41,8 @@ pub(super) struct Hub<E: Event> {
     /// Keys with a last value. Changes only when a key comes or goes.
     key_count: AtomicUsize,
     key_limit: usize,
+    /// Publishers who did not wait for room, since that would never have ended.
+    refused_waits: AtomicU64,
     /// The node this is.
     local: Origin,
     folding: Option<Folding<E>>,
@@ -74,6 +76,7 @@ impl<E: Event> Hub<E> {
             forward_count: AtomicUsize::new(0),
             key_count: AtomicUsize::new(0),
             key_limit: parts.key_limit,
+            refused_waits: AtomicU64::new(0),
             local: parts.local,
             folding: parts.folding,
             expiry: parts.expiry,
@@ -200,12 +203,21 @@ impl<E: Event> Hub<E> {
     ) {
         let (index, hash) = self.locate(event.key());
         loop {
-            how.may_wait = full.wait_for_room();
+            how.may_wait = self.wait_for_room(&full);
             match self.shards[index].publish_apart(self, (hash, event), how, known, tally) {
                 Ok(()) => return,
                 Err(again) => full = again,
             }
         }
+    }
+
+    /// Whether the publisher may go on waiting; if not, it goes on at once.
+    fn wait_for_room(&self, full: &Arc<Subscriber<E>>) -> bool {
+        let has_room = full.wait_for_room();
+        if !has_room {
+            self.refused_waits.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room
     }
 
     /// Publishes what a topic forwards: nobody is waited for here.
@@ -258,7 +270,7 @@ impl<E: Event> Hub<E> {
         let is_changed = loop {
             match shard.clear(self, (hash, key), (which, how), &mut known, tally) {
                 Ok(is_changed) => break is_changed,
-                Err(full) => how.may_wait = full.wait_for_room(),
+                Err(full) => how.may_wait = self.wait_for_room(&full),
             }
         };
         if let Some(expiry) = self.expiry.as_ref().filter(|_| is_changed) {
@@ -445,6 +457,7 @@ impl<E: Event> Hub<E> {
         let mut stats = TopicStats {
             name: self.name.clone(),
             subscriber_count: self.subscriber_count() as u64,
+            refused_waits: self.refused_waits.load(Ordering::Relaxed),
             ..TopicStats::default()
         };
         for shard in &self.shards {

@@ -3,6 +3,7 @@ use super::{
     panics::Panics, queue::Queue,
 };
 use crate::{
+    pool::{Turns, wait_for_turn},
     sync::{
         CachePadded, SpinGuard, SpinLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -396,8 +397,14 @@ impl<E: Event> Mailbox<E> {
     /// is hopeless, because the consumer cannot run while the caller waits.
     ///
     /// A turn that was lost is sent again by `revive`, which says whether that
-    /// was of use.
-    pub(super) fn wait_for_room(&self, executor: &dyn Executor, revive: impl Fn() -> bool) -> bool {
+    /// was of use. By `turns` a circle is found that leads through turns which
+    /// no serializer runs.
+    pub(super) fn wait_for_room(
+        &self,
+        executor: &dyn Executor,
+        turns: impl Fn() -> Arc<dyn Turns>,
+        revive: impl Fn() -> bool,
+    ) -> bool {
         let has_room = || !self.is_full() || self.is_closed();
         while !has_room() {
             if self.busy.state.lock().waits_for_caller() {
@@ -406,6 +413,9 @@ impl<E: Event> Mailbox<E> {
             match executor.assist() {
                 Assistance::Helped => {}
                 Assistance::Wait => {
+                    let Ok(_waiting) = wait_for_turn(turns()) else {
+                        return false;
+                    };
                     let done = |state: &State<E>| has_room() || !state.scheduled;
                     executor.blocking(&mut || self.wait_until(done));
                     if !has_room() && !revive() {
@@ -423,6 +433,11 @@ impl<E: Event> Mailbox<E> {
     pub(super) fn needs_turn(&self) -> bool {
         let mut state = self.busy.state.lock();
         state.queue.len() + self.unclaimed_len() > 0 && state.schedule()
+    }
+
+    /// The thread that runs the turn now.
+    pub(super) fn runner(&self) -> Option<usize> {
+        self.busy.state.lock().runner
     }
 
     /// Whether a turn is running or on its way.

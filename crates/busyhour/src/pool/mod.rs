@@ -93,7 +93,7 @@ pub(crate) use random::Random;
 pub(crate) use reply::reply;
 pub(crate) use shared::Shared;
 pub(crate) use turn::Turn;
-pub(crate) use waits::{Waiting, wait_for};
+pub(crate) use waits::{Turns, Waiting, cycle_by_shutdown, in_turn, wait_for, wait_for_turn};
 
 use crate::{
     clock::{Clock, Instant},

@@ -14,6 +14,7 @@ use super::{
     simulated::Step,
     subscriptions::Undelivered,
     tally::Tally,
+    waits::wait_for_quiet,
     worker::{Seat, Worker},
 };
 use crate::sync::{
@@ -92,6 +93,8 @@ impl Shared {
     pub(super) fn shutdown(self: &Arc<Self>, deadline: Duration) -> ShutdownReport {
         let ends_at = Instant::now().checked_add(deadline);
         let ran_before = self.begun();
+        // Before the phase changes, which wakes those who are refused by it.
+        let _closing = wait_for_quiet(self);
         self.enter(Phase::Draining);
         if self.is_simulated() {
             let steps_max = deadline.as_micros();

@@ -6,22 +6,41 @@
 //! task that waits by running somebody else on its own stack cannot end before
 //! that one does.
 //!
+//! A subscription whose turns run in a plain task, or on the thread that
+//! publishes, is no entity. What is known of it is the thread that runs its turn
+//! now, if one does, so an edge says of its waiter which thread that is, too. And
+//! a task that shuts a pool down waits for all that runs there: who works for
+//! that pool and waits for the serializer of that task waits for itself.
+//!
 //! There is one list for the process, since a cycle may lead through several
 //! pools. A thread takes its lock only when a task is about to block.
 
-use std::sync::{Arc, Weak};
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use super::{
     Cycle,
-    context::current_entity,
+    context::{current_entity, current_pool},
     entity::{Entity, EntityRef},
+    phase::Phase,
+    shared::Shared,
 };
-use crate::sync::{Mutex, lazy_static, lock};
+use crate::sync::{Mutex, lazy_static, lock, thread_token};
 
 lazy_static! {
     // The waiting edges of all pools; few at any time.
     static ref EDGES: Mutex<Edges> = Mutex::new(Edges::default());
 }
+
+thread_local!(static TURNS: Cell<u32> = const { Cell::new(0) });
+
+/// Tasks of serializers that shut a pool down now.
+static CLOSERS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
 struct Edges {
@@ -32,54 +51,145 @@ struct Edges {
 /// The waiter runs, so it lives. The awaited one is not kept from ending.
 struct Edge {
     id: u64,
-    waiter: Arc<dyn Entity>,
-    awaited: Weak<dyn Entity>,
+    thread: usize,
+    /// None for a turn that runs outside of any serializer.
+    waiter: Option<Arc<dyn Entity>>,
+    awaited: Awaited,
+}
+
+enum Awaited {
+    Entity(Weak<dyn Entity>),
+    Turns(Arc<dyn Turns>),
+    /// The end of all that runs in the pool at this address.
+    Quiet(usize),
+}
+
+/// A subscription, of whose turns one at most runs at a time.
+pub(crate) trait Turns: Send + Sync {
+    /// The [`thread_token`] of the thread that runs its turn now.
+    fn runner(&self) -> Option<usize>;
+}
+
+/// Who is about to wait.
+struct Waiter {
+    thread: usize,
+    entity: Option<Arc<dyn Entity>>,
+}
+
+impl Waiter {
+    /// What this thread runs, if others may wait for it: a task of an entity or
+    /// a subscription's turn.
+    fn current() -> Option<Self> {
+        let entity = current_entity();
+        let thread = thread_token();
+        (entity.is_some() || TURNS.get() > 0).then_some(Self { thread, entity })
+    }
+
+    fn is_thread(&self, thread: usize) -> bool {
+        self.thread == thread
+    }
+
+    fn is_entity(&self, address: usize) -> bool {
+        (self.entity.as_ref()).is_some_and(|entity| Arc::as_ptr(entity).addr() == address)
+    }
 }
 
 impl Edge {
-    fn from(&self) -> usize {
-        Arc::as_ptr(&self.waiter).addr()
+    fn is_from(&self, entity: usize) -> bool {
+        (self.waiter.as_ref()).is_some_and(|waiter| Arc::as_ptr(waiter).addr() == entity)
     }
 
-    /// The address is nobody else's while the edge exists.
-    fn to(&self) -> usize {
-        self.awaited.as_ptr().addr()
+    fn name(&self) -> String {
+        name(self.waiter.as_ref())
     }
 }
 
-/// Records that the entity whose task this thread runs waits for `awaited`,
-/// unless that closes a cycle. Outside of an entity's task nothing is recorded.
-pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
-    match current_entity() {
-        Some(waiter) => begin(waiter, Arc::downgrade(awaited)),
-        None => Ok(Waiting { id: None }),
+fn name(waiter: Option<&Arc<dyn Entity>>) -> String {
+    waiter.map_or_else(|| "(task)".to_owned(), |waiter| waiter.name())
+}
+
+/// Notes that this thread runs a subscription's turn while the guard lives.
+pub(crate) fn in_turn() -> InTurn {
+    TURNS.set(TURNS.get() + 1);
+    InTurn
+}
+
+#[must_use]
+pub(crate) struct InTurn;
+
+impl Drop for InTurn {
+    fn drop(&mut self) {
+        TURNS.set(TURNS.get() - 1);
     }
+}
+
+/// Records that what this thread runs waits for `awaited`, unless that closes a
+/// cycle. Outside of an entity's task and of a turn nothing is recorded.
+pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
+    if let Some(cycle) = cycle_by_shutdown(awaited) {
+        return Err(cycle);
+    }
+    begin(|| Awaited::Entity(Arc::downgrade(awaited)))
 }
 
 /// As [`wait_for`], for an entity that is at hand in another form.
 pub(super) fn wait_for_ref(awaited: EntityRef<'_>) -> Result<Waiting, Cycle> {
-    match current_entity() {
-        Some(waiter) => begin(waiter, Arc::downgrade(&awaited.to_arc())),
-        None => Ok(Waiting { id: None }),
+    begin(|| Awaited::Entity(Arc::downgrade(&awaited.to_arc())))
+}
+
+/// As [`wait_for`], for the next turn of a subscription.
+pub(crate) fn wait_for_turn(awaited: Arc<dyn Turns>) -> Result<Waiting, Cycle> {
+    begin(|| Awaited::Turns(awaited))
+}
+
+/// Records that the entity whose task this thread runs waits until nothing runs
+/// in the pool any more.
+pub(super) fn wait_for_quiet(pool: &Shared) -> Closing {
+    CLOSERS.fetch_add(1, Ordering::SeqCst);
+    let entity = current_entity();
+    let thread = thread_token();
+    let waiter = entity.map(|entity| Waiter {
+        thread,
+        entity: Some(entity),
+    });
+    let awaited = Awaited::Quiet(address(pool));
+    Closing {
+        _waiting: waiter.map(|waiter| lock(&EDGES).insert(waiter, awaited)),
     }
 }
 
-fn begin(waiter: Arc<dyn Entity>, awaited: Weak<dyn Entity>) -> Result<Waiting, Cycle> {
-    let mut all = lock(&EDGES);
-    let id = all.next_id;
-    let edge = Edge {
-        id,
-        waiter,
-        awaited,
+/// The cycle, if `awaited` runs a task that shuts down the pool that this thread
+/// works for: then neither of the two goes on before the deadline. The shutdown
+/// wakes those who wait already, so they ask again.
+pub(crate) fn cycle_by_shutdown(awaited: &Arc<dyn Entity>) -> Option<Cycle> {
+    if CLOSERS.load(Ordering::SeqCst) == 0 {
+        return None;
+    }
+    let pool = current_pool().filter(|pool| pool.phase.get() != Phase::Open)?;
+    let (target, pool) = (Arc::as_ptr(awaited).addr(), address(&pool));
+    let closes = |edge: &Edge| {
+        edge.is_from(target) && matches!(edge.awaited, Awaited::Quiet(closed) if closed == pool)
     };
-    let Some(path) = path(&all.edges, edge.to(), edge.from()) else {
-        all.edges.push(edge);
-        all.next_id += 1;
-        return Ok(Waiting { id: Some(id) });
+    let is_closing = lock(&EDGES).edges.iter().any(closes);
+    is_closing.then(|| Cycle(vec![name(current_entity().as_ref()), awaited.name()]))
+}
+
+fn address(pool: &Shared) -> usize {
+    std::ptr::from_ref(pool).addr()
+}
+
+fn begin(awaited: impl FnOnce() -> Awaited) -> Result<Waiting, Cycle> {
+    let Some(waiter) = Waiter::current() else {
+        return Ok(Waiting { id: None });
+    };
+    let (mut all, awaited) = (lock(&EDGES), awaited());
+    let Some(path) = all.path(&awaited, &waiter) else {
+        return Ok(all.insert(waiter, awaited));
     };
     drop(all);
-    let waiters = std::iter::once(edge.waiter).chain(path);
-    Err(Cycle(waiters.map(|entity| entity.name()).collect()))
+    let mut names = vec![name(waiter.entity.as_ref())];
+    names.extend(path);
+    Err(Cycle(names))
 }
 
 /// The edge exists while this lives.
@@ -101,23 +211,60 @@ impl Drop for Waiting {
     }
 }
 
-/// The entities on a way along the edges, from the one at the address `from`
-/// to the one at `to`, which is left out.
-fn path(edges: &[Edge], from: usize, to: usize) -> Option<Vec<Arc<dyn Entity>>> {
-    if from != to && !edges.iter().any(|edge| edge.from() == from) {
-        return None;
+/// While this lives, a task of this thread shuts a pool down.
+#[must_use]
+pub(super) struct Closing {
+    _waiting: Option<Waiting>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        CLOSERS.fetch_sub(1, Ordering::SeqCst);
     }
-    let mut ways: Vec<Vec<&Edge>> = vec![Vec::new()];
-    while let Some(way) = ways.pop() {
-        let last = way.last().map_or(from, |edge| edge.to());
-        if last == to {
-            return Some(way.iter().map(|edge| Arc::clone(&edge.waiter)).collect());
-        }
-        for edge in edges.iter().filter(|edge| edge.from() == last) {
-            let mut longer = way.clone();
-            longer.push(edge);
-            ways.push(longer);
-        }
+}
+
+impl Edges {
+    fn insert(&mut self, waiter: Waiter, awaited: Awaited) -> Waiting {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.edges.push(Edge {
+            id,
+            thread: waiter.thread,
+            waiter: waiter.entity,
+            awaited,
+        });
+        Waiting { id: Some(id) }
     }
-    None
+
+    /// The names of who waits on a way along the edges, from `awaited` to `waiter`,
+    /// who is left out.
+    fn path(&self, awaited: &Awaited, waiter: &Waiter) -> Option<Vec<String>> {
+        let mut ways: Vec<Vec<&Edge>> = vec![Vec::new()];
+        let mut seen = Vec::new();
+        while let Some(way) = ways.pop() {
+            let last = way.last().map_or(awaited, |edge| &edge.awaited);
+            // The address is nobody else's while the edge exists.
+            let (entity, thread) = match last {
+                Awaited::Entity(entity) => (Some(entity.as_ptr().addr()), None),
+                Awaited::Turns(turns) => (None, turns.runner()),
+                Awaited::Quiet(_) => (None, None),
+            };
+            let is_entity = entity.is_some_and(|entity| waiter.is_entity(entity));
+            if is_entity || thread.is_some_and(|thread| waiter.is_thread(thread)) {
+                return Some(way.iter().map(|edge| edge.name()).collect());
+            }
+            let goes_on = |edge: &&Edge| {
+                entity.is_some_and(|entity| edge.is_from(entity)) || thread == Some(edge.thread)
+            };
+            for edge in self.edges.iter().filter(goes_on) {
+                if !seen.contains(&edge.id) {
+                    seen.push(edge.id);
+                    let mut longer = way.clone();
+                    longer.push(edge);
+                    ways.push(longer);
+                }
+            }
+        }
+        None
+    }
 }

@@ -128,7 +128,9 @@ impl Serializer {
     /// # Errors
     ///
     /// [`WaitError::Deadlock`] names the cycle when waiting could never end,
-    /// as when a task waits for its own serializer; nothing was queued then.
+    /// as when a task waits for its own serializer; nothing was queued then. It
+    /// does so, too, when a task of this serializer shuts down the pool that the
+    /// caller works for, which waits for the caller; `f` does not run then.
     /// See [`WaitError`] for the others.
     ///
     /// ```

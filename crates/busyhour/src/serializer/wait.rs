@@ -12,7 +12,8 @@ use super::core::Core;
 use crate::{
     clock::Instant,
     pool::{
-        Cycle, PushError, Shared, StandIn, WaitError, Waiting, blocking, reply, stand_in, wait_for,
+        Cycle, PushError, Shared, StandIn, WaitError, Waiting, blocking, cycle_by_shutdown, reply,
+        stand_in, wait_for,
     },
     task::{Assistance, Task},
 };
@@ -97,6 +98,10 @@ impl Core {
         wait_for(&self.as_entity())
     }
 
+    fn cycle_by_shutdown(self: &Arc<Self>) -> Option<Cycle> {
+        cycle_by_shutdown(&self.as_entity())
+    }
+
     fn may_help(&self) -> bool {
         self.pool().is_inside() || self.pool().is_simulated()
     }
@@ -113,7 +118,10 @@ impl Core {
                 continue;
             }
             if !self.pool().is_simulated() {
-                self.await_change(helps, &done);
+                self.await_change(helps, || done() || self.cycle_by_shutdown().is_some());
+                if let Some(cycle) = self.cycle_by_shutdown().filter(|_| !done()) {
+                    return Err(Hopeless(WaitError::Deadlock(cycle)));
+                }
             } else if !self.pool().step_or_pass_time() {
                 return Err(Hopeless(WaitError::Stalled));
             }

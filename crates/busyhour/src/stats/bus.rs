@@ -17,6 +17,11 @@ pub struct TopicStats {
     pub delivered: u64,
     /// Deliveries lost by a declared overflow policy.
     pub lost: u64,
+    /// Times that a publisher did not wait for room in a subscription that makes
+    /// publishers wait, because nobody could have ended that: the subscription
+    /// waits for the publisher, or its executor runs nothing more. The event was
+    /// queued beyond the capacity, or was lost.
+    pub refused_waits: u64,
     /// Deliveries replaced by a newer event of the same key before they left.
     pub conflated: u64,
     /// Subscriptions that lag and have yet to be brought up to date, counted

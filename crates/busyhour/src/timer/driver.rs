@@ -65,7 +65,13 @@ impl Timers {
     fn drive(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
             self.run_due(self.clock().now());
-            match self.next_wait() {
+            let wait = self.next_wait();
+            // What ran meanwhile may have slept, and so may have been woken in the
+            // place of this sleep by who stops us.
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            match wait {
                 // More is due, or a host is inside `run_due` just now.
                 Some(Duration::ZERO) => thread::yield_now(),
                 Some(wait) => thread::park_timeout(wait),

@@ -1,8 +1,12 @@
 use crate::{
-    bombs::{OnDrop, bomb, pool, until, works},
+    bombs::{OnDrop, bomb, pool, receive, until, works},
     watchdog::watched,
 };
-use busyhour::{pool::WaitError, serializer::Serializer, task::Overflow};
+use busyhour::{
+    pool::{JoinError, PushError, ShutdownReport, TaskPool, WaitError},
+    serializer::Serializer,
+    task::Overflow,
+};
 use std::{
     fs,
     sync::{
@@ -188,4 +192,95 @@ fn what_a_full_serializer_loses_may_do_anything() {
             },
         );
     }
+}
+
+/// Waits for the serializer whose task shuts the pool down, which waits for the waiter.
+#[test]
+fn a_wait_for_who_shuts_the_pool_down_is_named() {
+    type Wait = fn(&Serializer) -> Vec<String>;
+    let waits: [(&str, Wait); 3] = [
+        ("push_wait", |s| names(s.push_wait(|| ()))),
+        ("a future", |s| match s.spawn(async {}).wait() {
+            Err(JoinError::Deadlock(cycle)) => cycle.names().to_vec(),
+            other => panic!("no deadlock: {other:?}"),
+        }),
+        ("room", |s| {
+            assert_eq!(s.push(|| ()), Ok(()));
+            assert_eq!(s.push(|| ()), Err(PushError::Full));
+            vec!["t".to_owned(), "s".to_owned()]
+        }),
+    ];
+    for (name, wait) in waits {
+        watched(format!("{name}, begun while the pool shuts down"), || {
+            let (pool, s, t) = shut_down_by_s();
+            let (outcomes, outcome) = mpsc::channel();
+            let (inner, outside) = (s.clone(), pool.clone());
+            let (begins, begun) = mpsc::channel();
+            t.push(move || {
+                begins.send(()).expect("the test waits");
+                // Pushes of the pool's own tasks are admitted still.
+                until(|| {
+                    thread::scope(|scope| {
+                        scope
+                            .spawn(|| outside.push(|| ()))
+                            .join()
+                            .expect("no panic")
+                    })
+                    .is_err()
+                });
+                outcomes.send(wait(&inner)).expect("the test waits");
+            })
+            .expect("room");
+            receive(&begun);
+            let report = shut_down(&pool, &s, || true);
+            assert_eq!(receive(&outcome), ["t", "s"]);
+            let report = receive(&report);
+            assert_eq!(report.unfinished_workers, 0);
+        });
+    }
+    watched("push_wait, begun before the pool shuts down", || {
+        let (pool, s, t) = shut_down_by_s();
+        let (outcomes, outcome) = mpsc::channel();
+        let inner = s.clone();
+        let waited = s.clone();
+        let report = shut_down(&pool, &s, move || waited.len() == 1);
+        t.push(move || {
+            outcomes
+                .send(names(inner.push_wait(|| ())))
+                .expect("the test waits")
+        })
+        .expect("room");
+        assert_eq!(receive(&outcome), ["t", "s"]);
+        let report = receive(&report);
+        assert_eq!((report.unfinished_workers, report.not_run), (0, 1));
+    });
+}
+
+fn shut_down_by_s() -> (TaskPool, Serializer, Serializer) {
+    let pool = pool(2);
+    let s = pool.serializer("s").capacity(1).overflow(Overflow::Block);
+    let s = s.build().expect("a serializer");
+    let t = pool.serializer("t").build().expect("a serializer");
+    (pool, s, t)
+}
+
+/// Lets a task of `s` shut the pool down, without a deadline, once it is `time` to.
+fn shut_down(
+    pool: &TaskPool,
+    s: &Serializer,
+    time: impl Fn() -> bool + Send + 'static,
+) -> mpsc::Receiver<ShutdownReport> {
+    let (reports, report) = mpsc::channel();
+    let (begins, begun) = mpsc::channel();
+    let inner = pool.clone();
+    s.push(move || {
+        begins.send(()).expect("the test waits");
+        until(time);
+        reports
+            .send(inner.shutdown(Duration::MAX))
+            .expect("the test waits");
+    })
+    .expect("room");
+    receive(&begun);
+    report
 }
