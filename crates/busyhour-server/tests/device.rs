@@ -79,14 +79,24 @@ fn devices_come_are_seen_and_go() {
     assert_eq!(code, Some(1));
     assert!(words.contains("--replace"), "{words}");
     good(&place, &["add", "alice", "--replace", "--iax2"], "wonder\n");
-    let shown: Value =
-        serde_json::from_str(&good(&place, &["show", "alice", "--json"], "")).unwrap();
+    let shown: Value = serde_json::from_str(&good(
+        &place,
+        &["show", "alice", "--json", "--http", NOBODY],
+        "",
+    ))
+    .unwrap();
     assert_eq!(
         shown,
         json!({
             "user": "alice", "realm": "busyhour", "algorithms": ["MD5", "SHA-256", "SHA-512-256"],
             "iax2": true, "max_contacts": null, "mailbox": null, "hints": [], "store": database,
+            "failures": null,
         })
+    );
+    let shown = good(&place, &["show", "alice", "--http", NOBODY], "");
+    assert!(
+        shown.contains("unknown: no server answers at 127.0.0.1:1"),
+        "{shown}"
     );
     assert!(good(&place, &["list"], "").contains("alice"));
     let removed = format!("alice: removed from database {database}\n");
@@ -123,6 +133,42 @@ fn mistakes_are_usage_and_change_nothing() {
     let listed: Value = serde_json::from_str(&good(&place, &["list", "--json"], "")).unwrap();
     assert_eq!(listed["devices"], json!([]));
 }
+
+#[test]
+fn why_a_device_does_not_register_is_told() {
+    let place = Place::new();
+    let server = place.server("");
+    let http = server.http.to_string();
+    good(&place, &["add", "bob"], "right\n");
+    server.wait_for("/registrar/account_count", |count| count == 1);
+    let shown = good(&place, &["show", "bob", "--http", &http], "");
+    assert!(shown.contains("none that the server remembers"), "{shown}");
+    assert!(!registers(&server, "bob", "wrong"));
+    assert!(!registers(&server, "nobody", "wrong"));
+
+    let shown = good(&place, &["show", "bob", "--http", &http], "");
+    assert!(shown.contains("over UDP: wrong password (once)"), "{shown}");
+    let words = ["show", "bob", "--json", "--http", &http];
+    let shown: Value = serde_json::from_str(&good(&place, &words, "")).unwrap();
+    let failure = &shown["failures"][0];
+    assert_eq!(
+        (&failure["reason"], &failure["count"]),
+        (&json!("wrong password"), &json!(1))
+    );
+    let listed: Value = serde_json::from_str(&server.get("/api/failures?user=nobody")).unwrap();
+    assert_eq!(listed["failures"][0]["reason"], "unknown account");
+    let all: Value = serde_json::from_str(&server.get("/api/failures")).unwrap();
+    assert_eq!(all["failures"].as_array().map(Vec::len), Some(2), "{all}");
+    let account: Value = serde_json::from_str(&server.get("/api/accounts/bob")).unwrap();
+    assert_eq!(account["failures"], shown["failures"]);
+    server.wait_for_log("protocol=\"sip\" reason=\"wrong password\" user=\"bob\"");
+
+    assert!(registers(&server, "bob", "right"));
+    server.wait_for_log("registration added source=127.0.0.1 port=");
+}
+
+/// Nobody serves HTTP at this address.
+const NOBODY: &str = "127.0.0.1:1";
 
 #[test]
 fn an_import_is_taken_by_the_server_that_runs() {

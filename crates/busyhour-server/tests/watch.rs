@@ -85,15 +85,16 @@ fn a_state_that_is_known_already_is_not_told_again() {
 }
 
 #[test]
-fn the_body_is_escaped_and_each_contact_has_a_tuple() {
+fn each_contact_has_a_tuple_that_names_the_address_of_record() {
     let mut watcher = Watcher::active();
     watcher.answer(1, 200);
     watcher.subscription.device_is(Some(online(1)));
     let notify = watcher.poll().unwrap();
     assert_has(
         &notify,
-        "priority=\"0.500\">sip:a@192.0.2.1?x=&amp;1</contact>",
+        "priority=\"0.500\">sip:alice@example.com</contact>",
     );
+    assert!(!notify.contains("192.0.2.1?x="), "{notify}");
     let length = notify.split("\r\n\r\n").nth(1).unwrap().len();
     assert_has(&notify, &format!("Content-Length: {length}\r\n"));
 }
@@ -113,9 +114,28 @@ fn dialog_bodies_are_full_and_count_their_versions() {
     assert_has(&notify, "contacts=\"1\"");
 }
 
+/// Whoever subscribes names the place, and may be somebody else.
+#[test]
+fn where_nobody_was_heard_an_unanswered_notify_is_sent_four_times() {
+    let mut watcher = Watcher::active();
+    let mut sent_at = Vec::new();
+    while let Some(deadline) = watcher.subscription.deadline() {
+        watcher.now = deadline;
+        if watcher.poll().is_some() {
+            sent_at.push(deadline.as_nanos() / 1_000_000);
+        }
+    }
+    assert_eq!(sent_at, [500, 1500, 3500]);
+    assert_eq!(watcher.subscription.ended(), Some(End::Unanswered));
+    assert_eq!(watcher.now, Instant::from_nanos(32_000_000_000));
+}
+
 #[test]
 fn an_unanswered_notify_is_retransmitted_and_then_given_up() {
     let mut watcher = Watcher::active();
+    assert!(watcher.answer(1, 200));
+    watcher.subscription.device_is(Some(online(7)));
+    watcher.poll().unwrap();
     let mut sent_at = Vec::new();
     while let Some(deadline) = watcher.subscription.deadline() {
         watcher.now = deadline;

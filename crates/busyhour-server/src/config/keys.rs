@@ -465,6 +465,13 @@ pub const KEYS: &[Key] = &[
         show: |config| config.limits.dialog_bytes_max.to_string(),
     },
     Key {
+        path: "limits.unproven_per_second",
+        allowed: whole(0, 100_000, "datagrams"),
+        help: "Answers without right credentials, and unanswered first NOTIFYs, to one source in a second; ten times as many at once; 0 is no limit",
+        assign: |config, text| put(&mut config.limits.unproven_per_second, text.parse().ok()),
+        show: |config| config.limits.unproven_per_second.to_string(),
+    },
+    Key {
         path: "http.listen",
         allowed: Allowed::Text("an IP address and port such as 127.0.0.1:8080, or off"),
         help: "Where the dashboard, its API and the metrics are served, or off",

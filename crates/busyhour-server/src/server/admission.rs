@@ -1,6 +1,6 @@
 //! Who may do what: digest authentication, and whose name an account may use.
 
-use super::{core::Core, nonces::Use, receive::Request};
+use super::{core::Core, log_lines::WRONG_PASSWORD, nonces::Use, receive::Request};
 use crate::{
     auth::{Authenticator, Verdict},
     proto::sip::{DigestCredentials, HeaderName, Host, Message, Status, Uri},
@@ -87,7 +87,7 @@ impl Core {
         };
         let is_stale = match self.credentials(authenticator, request)? {
             Admission::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
-            Admission::Denied => return Err(Refusal::Forbidden("Wrong User Or Password")),
+            Admission::Denied => return Err(WRONG_PASSWORD),
             Admission::Absent => false,
             Admission::Stale => true,
         };
@@ -150,9 +150,11 @@ impl Core {
         let Request { message, flow, .. } = *request;
         let method = message.method().map_or("", |method| method.as_str());
         let unix = self.runtime().clock().unix_time();
+        let mut stranger = None;
         for credentials in message.credentials(HeaderName::Authorization) {
             let credentials = credentials?;
             if credentials.realm != authenticator.realm() {
+                stranger = Some(credentials.username);
                 continue;
             }
             if !is_for(credentials.uri, request, &self.parts.domains) {
@@ -174,15 +176,21 @@ impl Core {
                 // Only now: what was overheard forgives nothing.
                 Verdict::Accepted { .. } => {
                     self.parts.logins.succeeded(source, credentials.username);
+                    self.heard_at(flow);
                     Admission::Granted(credentials)
                 }
                 Verdict::Stale => Admission::Stale,
                 Verdict::Refused(crate::auth::Refusal::Secret) => {
-                    self.login_failed(flow, credentials.username, "sip");
+                    let reason = why_wrong(secret.is_some());
+                    self.login_failed(flow, credentials.username, "sip", reason);
                     Admission::Denied
                 }
                 Verdict::Refused(_) => Admission::Absent,
             });
+        }
+        if let Some(username) = stranger {
+            // It is asked again and again, and never told what is wrong.
+            self.note_failure(username, flow, "sip", OTHER_REALM.into());
         }
         Ok(Admission::Absent)
     }
@@ -229,16 +237,24 @@ impl Core {
     /// Answers 401. Nothing is kept: the nonce is signed, and a retransmission
     /// is challenged anew.
     fn challenge(&self, authenticator: &Authenticator, request: &Request<'_>, is_stale: bool) {
-        self.counters().registrar.challenged.increment();
         let unix = self.runtime().clock().unix_time();
         let source = source_of(request.flow.remote.ip());
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
         self.respond_to(request, Status::UNAUTHORIZED, |mut answer| {
+            self.counters().registrar.challenged.increment();
             for challenge in authenticator.challenges(unix, source, salt, is_stale) {
                 answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
             }
             answer.finish();
         });
+    }
+}
+
+/// What the log says of a wrong response; the answer does not tell the two apart.
+pub(super) fn why_wrong(is_known: bool) -> &'static str {
+    match is_known {
+        true => "wrong password",
+        false => "unknown account",
     }
 }
 
@@ -276,4 +292,5 @@ fn is_same_host(one: &Host<'_>, other: &Host<'_>) -> bool {
     }
 }
 
+const OTHER_REALM: &str = "credentials for another realm";
 const OTHER_URI: &str = "Digest Uri Is Not The Request-URI";

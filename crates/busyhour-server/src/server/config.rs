@@ -151,6 +151,10 @@ pub struct Limits {
     /// What one subscription keeps of the SUBSCRIBE that opened it, in bytes: the
     /// route, the addresses, the tags. More is answered 513.
     pub dialog_bytes_max: usize,
+    /// Datagrams in a second, and ten times as many at once, to one source that has
+    /// not shown that it hears them: answers to requests without right credentials,
+    /// NOTIFYs to who has answered none. 0 is no limit.
+    pub unproven_per_second: u64,
 }
 
 impl Default for Limits {
@@ -171,6 +175,7 @@ impl Default for Limits {
             source_percent: 10,
             account_percent: 10,
             dialog_bytes_max: 4096,
+            unproven_per_second: 100,
         }
     }
 }

@@ -9,10 +9,12 @@ use super::{
         WatchCounters,
     },
     devices::Devices,
+    failures::Failures,
     flows::Flows,
     hints::Hints,
     iax2::Iax2,
     latency::Latency,
+    log_lines::LogLines,
     logins::Logins,
     mailboxes::Mailboxes,
     nonces::Nonces,
@@ -22,6 +24,7 @@ use super::{
     shares::{Holders, Shares},
     steady::Steady,
     transactions::Transactions,
+    unproven::Unproven,
     watchers::Watchers,
 };
 use crate::{
@@ -74,10 +77,11 @@ pub(super) struct Parts {
     pub(super) hints: Hints,
     pub(super) holders: Holders,
     pub(super) publications: Shares,
-    /// Lines about failed logins in this second.
-    pub(super) log_lines: Shares,
+    pub(super) log_lines: LogLines,
+    pub(super) failures: Failures,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
+    pub(super) unproven: Unproven,
     pub(super) transactions: Transactions,
     pub(super) nonces: Nonces,
     pub(super) iax2: Iax2,

@@ -42,6 +42,7 @@ pub(super) struct TrafficCounters {
     pub(super) refused_table_full: Counter,
     pub(super) refused_share: Counter,
     pub(super) log_lines_suppressed: Counter,
+    pub(super) unproven_not_answered: Counter,
     pub(super) shed: Counter,
     pub(super) dropped_shutdown: Counter,
 }
@@ -87,6 +88,7 @@ pub(super) struct WatchCounters {
     pub(super) confirmed: Counter,
     pub(super) conflated: Counter,
     pub(super) over_share: Counter,
+    pub(super) unproven: Counter,
     pub(super) too_long: Counter,
 }
 

@@ -322,6 +322,7 @@ impl Device {
             .update_iax2(registration, policy, core.moment(), &mut next_id);
         let Ok(update) = update else {
             core.counters().registrar.forbidden.increment();
+            core.device_refused(&self.aor, registration.flow, "iax2", "Too Many Contacts");
             return core.conclude_iax2(&arrival.call, &Verdict::Forbidden);
         };
         let verdict = match registration.granted_s(policy) {
@@ -487,6 +488,8 @@ impl Device {
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
         core.count_accepted(draft.tally, job.arrived_at());
+        let count = state.bindings.active(core.now()).count();
+        core.registration_changed(&self.aor, job.flow(), job.protocol(), draft.tally, count);
         self.publish_registration(core, state, draft.is_visible);
         if let Some(flow) = lost {
             // Nobody tells of its end any more, and what cannot be reached leaves no flow.
@@ -501,6 +504,8 @@ impl Device {
             return;
         };
         core.counters().registrar.store_failures.increment();
+        let (flow, protocol) = (pending.job.flow(), pending.job.protocol());
+        core.device_refused(&self.aor, flow, protocol, "The Store Failed");
         match &pending.job {
             Job::Sip(arrival) | Job::Publish(arrival) => core.fail_arrival(arrival),
             Job::Iax2(_) => core.abandon_job(pending.job.id()),
@@ -543,6 +548,10 @@ impl Device {
         core.store().forget(&expired.ended);
         if expired.active_count > 0 {
             core.count_ended(expired.active_count, is_revoked);
+            let left = state.bindings.active(core.now()).count();
+            if let Some(last) = before.all().max_by_key(|one| one.id) {
+                core.registration_ended(&self.aor, last.contact.flow(), left, is_revoked);
+            }
             self.publish_registration(core, state, true);
         }
     }

@@ -5,6 +5,7 @@
 //! shard's lock is held while a frame is looked at, never while one is sent.
 
 use super::{
+    admission::why_wrong,
     alarm::Alarm,
     config::Limits,
     core::Core,
@@ -25,6 +26,7 @@ use std::{
     hash::BuildHasher,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
+    time::Duration,
 };
 
 /// Every call of the server.
@@ -112,6 +114,8 @@ impl Core {
     /// whoever failed too often is not heard.
     fn login(&self, credentials: &Credentials<'_>, flow: Flow) -> Login {
         if self.login_pause(credentials.username, flow).is_some() {
+            let reason = Refusal::LoginPaused(Duration::ZERO).reason().to_owned();
+            self.note_failure(credentials.username, flow, "iax2", reason.into());
             return Login::Paused;
         }
         let secret = self.parts.directory.secret(credentials.username);
@@ -124,7 +128,7 @@ impl Core {
             self.parts.logins.succeeded(source, username);
             return Login::Accepted;
         }
-        self.login_failed(flow, username, "iax2");
+        self.login_failed(flow, username, "iax2", why_wrong(is_known));
         Login::Refused
     }
 
@@ -180,6 +184,7 @@ impl Core {
             Ok(registration) => self.push_registration(call, registration),
             Err(_) => {
                 self.counters().registrar.forbidden.increment();
+                self.device_refused("", call.flow(), "iax2", "Not A User Of This Server");
                 self.conclude_iax2(&call, &Verdict::Forbidden);
             }
         }

@@ -57,6 +57,14 @@ impl Job {
         }
     }
 
+    /// What it speaks, as the log has it.
+    pub(super) fn protocol(&self) -> &'static str {
+        match self {
+            Self::Sip(_) | Self::Publish(_) => "sip",
+            Self::Iax2(_) => "iax2",
+        }
+    }
+
     pub(super) fn arrived_at(&self) -> Instant {
         match self {
             Self::Sip(arrival) | Self::Publish(arrival) => arrival.arrived_at,

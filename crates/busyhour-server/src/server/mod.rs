@@ -34,6 +34,7 @@ mod route;
 mod nonces;
 mod admission;
 mod shares;
+mod unproven;
 mod transactions;
 mod devices;
 mod device;
@@ -50,7 +51,8 @@ mod alarm;
 mod attention;
 mod alerts;
 mod logins;
-mod login_log;
+mod failures;
+mod log_lines;
 mod backlog;
 mod overload;
 mod respond;
@@ -65,6 +67,7 @@ pub use crate::{
 };
 pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
+pub use failures::FailureView;
 pub use hint::HintView;
 pub use hints::{HintConfig, HintRefusal};
 pub use listing::{Listed, Listing, NamedPage};
@@ -249,6 +252,16 @@ impl Server {
     /// the name `after`.
     pub fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
         self.core.list_mailboxes(after, limit)
+    }
+
+    /// Registrations of a user that failed lately, the last one first.
+    pub fn failures_of(&self, user: &str) -> Vec<FailureView> {
+        self.core.parts.failures.of(user)
+    }
+
+    /// The last registrations that failed, of all users: `limit` at most.
+    pub fn failures(&self, limit: usize) -> Vec<FailureView> {
+        self.core.parts.failures.all(limit)
     }
 
     /// A hint; `None` when the extension has none.

@@ -95,7 +95,7 @@ impl Core {
     /// Answers a message that is no valid request, and so is kept nowhere. The
     /// reason phrase says what is wrong (RFC 3261 §21.4.1).
     pub(super) fn refuse_malformed(&self, message: &Message<'_>, flow: Flow, error: ParseError) {
-        if message.method() == Some(Method::Ack) {
+        if message.method() == Some(Method::Ack) || !self.may_answer(flow) {
             return;
         }
         let reason = error.to_string();
@@ -120,6 +120,9 @@ impl Core {
         finish: impl FnOnce(Response<'_, '_, '_>),
     ) {
         let Request { message, flow, .. } = *request;
+        if !self.may_answer(flow) {
+            return;
+        }
         if let Some(answer) = self.answer_to(message, flow, request.transaction, status, finish) {
             self.send(request.answer_flow(), answer);
         }
@@ -154,6 +157,9 @@ impl Core {
         refusal: &Refusal,
     ) {
         self.transactions().forget(transaction);
+        if !self.may_answer(flow) {
+            return;
+        }
         if let Some(answer) = self.refusal(request, flow, transaction, refusal) {
             self.send(self.answer_flow(request, flow), answer);
         }
@@ -198,6 +204,7 @@ impl Core {
             Refusal::Forbidden(_) | Refusal::NotFound => counters.forbidden.increment(),
             _ => counters.rejected.increment(),
         }
+        self.registration_refused(request, flow, refusal);
         self.refuse(request, flow, transaction, refusal);
     }
 

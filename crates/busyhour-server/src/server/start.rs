@@ -6,11 +6,12 @@ use super::{
     alerts::Alerts,
     core::{Core, Parts},
     devices::Devices,
+    failures::{self, Failures},
     flows::Flows,
     hint::SetBy,
     hints::Hints,
     iax2::{self, Iax2},
-    login_log,
+    log_lines::LogLines,
     logins::{self, Logins},
     mailboxes::Mailboxes,
     nonces::Nonces,
@@ -18,6 +19,7 @@ use super::{
     shares::{self, Holders, Shares},
     steady::{self, Steady},
     transactions::{Memory, Transactions},
+    unproven::Unproven,
     watchers::Watchers,
 };
 use crate::{
@@ -218,8 +220,10 @@ fn parts(
         watchers: Watchers::new(phones(limits.watchers_max)),
         holders: Holders::new(device_seed),
         publications: phones(limits.publications_max),
-        log_lines: count(login_log::LINES_PER_SECOND),
+        failures: Failures::new(device_seed, count(failures::CAPACITY)),
+        log_lines: LogLines::new(&count),
         notifies: bytes((budget / NOTIFIES_PART) as usize),
+        unproven: Unproven::new(limits.unproven_per_second, device_seed),
         transactions: Transactions::new(
             limits.transactions_max,
             Memory {

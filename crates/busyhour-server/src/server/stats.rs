@@ -89,7 +89,7 @@ impl ServerStats {
 
     /// Those of them that one source, account, device or connection reaches by
     /// itself: that is how the others are served, and no fault of the service.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 14] {
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 15] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
@@ -98,6 +98,10 @@ impl ServerStats {
                     + traffic.answers_not_kept
                     + self.watch.over_share
                     + self.registrar.nonces_over_share,
+            ),
+            (
+                "limits.unproven_per_second",
+                traffic.unproven_not_answered + self.watch.unproven,
             ),
             ("limits.device_queue", traffic.dropped_device_queue),
             ("limits.publications_per_device", self.publish.too_many),
@@ -198,8 +202,11 @@ pub struct TrafficStats {
     pub dropped_device_queue: u64,
     /// Requests refused with 503 because a table was full.
     pub refused_table_full: u64,
-    /// Lines about failed logins that were left out of the log.
+    /// Lines about registrations and failed logins that were left out of the log.
     pub log_lines_suppressed: u64,
+    /// Datagrams not answered because their source had shown no right credentials too
+    /// often (`limits.unproven_per_second`).
+    pub unproven_not_answered: u64,
     /// Requests refused with 503 because their source or account had its share of
     /// something; see docs/limits.md.
     pub refused_share: u64,
@@ -317,6 +324,9 @@ pub struct WatchStats {
     /// NOTIFY requests put off because their watcher's source or account had its
     /// share of unanswered ones.
     pub over_share: u64,
+    /// NOTIFY requests put off or not sent again because their watcher has answered
+    /// none, and others at its address neither (`limits.unproven_per_second`).
+    pub unproven: u64,
     /// SUBSCRIBE requests answered 513: they name more than a subscription keeps.
     pub too_long: u64,
 }
@@ -417,6 +427,7 @@ impl Core {
             dropped_device_queue: counters.dropped_device_queue.get(),
             refused_table_full: counters.refused_table_full.get(),
             log_lines_suppressed: counters.log_lines_suppressed.get(),
+            unproven_not_answered: counters.unproven_not_answered.get(),
             refused_share: counters.refused_share.get(),
             transaction_bytes: self.transactions().answer_bytes(),
             answers_not_kept: self.transactions().not_kept(),
@@ -484,6 +495,7 @@ impl Core {
             conflated: counters.conflated.get(),
             unanswered_bytes: self.parts.notifies.used(),
             over_share: counters.over_share.get(),
+            unproven: counters.unproven.get(),
             too_long: counters.too_long.get(),
         }
     }

@@ -320,7 +320,10 @@ impl Watcher {
             let counters = core.counters();
             match state.subscription.answered(cseq, status) {
                 false => counters.traffic.stray_responses.increment(),
-                true if (200..300).contains(&status) => counters.watch.confirmed.increment(),
+                true if (200..300).contains(&status) => {
+                    counters.watch.confirmed.increment();
+                    core.heard_at(state.subscription.dialog().flow());
+                }
                 true => {}
             }
         });
@@ -363,6 +366,14 @@ impl Watcher {
             if !sent.is_again && !self.charge(core, &mut state.notify_bytes, cost) {
                 counters.over_share.increment();
                 subscription.put_off(core.now());
+                continue;
+            }
+            let flow = subscription.dialog().flow();
+            if !subscription.is_heard() && !core.may_send_unproven(flow) {
+                counters.unproven.increment();
+                if !sent.is_again {
+                    subscription.put_off(core.now());
+                }
                 continue;
             }
             if !core.offer(subscription.dialog().flow(), sent.datagram) {

@@ -50,6 +50,8 @@ pub struct Subscription {
     put_off_since: Option<Instant>,
     /// Its connection ended with an earlier process.
     is_cut: bool,
+    /// A NOTIFY was answered from where they go.
+    is_heard: bool,
     version: u32,
     /// What was told of a registration.
     told_contacts: ToldContacts,
@@ -130,6 +132,7 @@ impl Subscription {
             retry_at: None,
             put_off_since: None,
             is_cut: false,
+            is_heard: false,
             version: 0,
             told_contacts: ToldContacts::default(),
         };
@@ -172,6 +175,7 @@ impl Subscription {
             retry_at: Some(told_at),
             put_off_since: None,
             is_cut: dialog.flow().transport.is_reliable(),
+            is_heard: true,
             // Each NOTIFY has counted both up, so this is higher than the last one, too.
             version: dialog.last_cseq(),
             told_contacts: ToldContacts::default(),
@@ -246,6 +250,7 @@ impl Subscription {
         if self.dialog.flow() != before {
             // What went the old way may never arrive. The one that follows tells all it told.
             self.outstanding = None;
+            self.is_heard = false;
             (self.retry_at, self.put_off_since) = (None, None);
         }
         self.extend(subscribe.granted_s, now);
@@ -306,6 +311,7 @@ impl Subscription {
             return false;
         }
         let is_last = outstanding.is_last;
+        self.is_heard |= (200..300).contains(&status);
         match status {
             ..200 => outstanding.slow_down(),
             200..300 => self.confirmed(is_last),
@@ -414,6 +420,12 @@ impl Subscription {
         is_last || self.ended().is_some()
     }
 
+    /// Whether a NOTIFY was answered from where they go now. Until then anybody may
+    /// be there, since whoever subscribes names the place.
+    pub fn is_heard(&self) -> bool {
+        self.is_heard
+    }
+
     /// The dialog it lives in.
     pub fn dialog(&self) -> &Dialog {
         &self.dialog
@@ -500,7 +512,14 @@ impl Subscription {
         self.version = self.version.wrapping_add(1);
         let is_last = self.phase != Phase::Active;
         let is_reliable = self.dialog.flow().transport.is_reliable();
-        let outstanding = Outstanding::new(cseq, is_last, datagram.clone(), is_reliable, now);
+        let outstanding = Outstanding::new(
+            cseq,
+            is_last,
+            datagram.clone(),
+            is_reliable,
+            self.is_heard,
+            now,
+        );
         self.outstanding = Some(outstanding);
         let is_again = false;
         Ok(Transmission { datagram, is_again })

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     json,
-    server::{AccountError, Server},
+    server::{AccountError, FailureView, Server},
     store::{AccountEntry, AccountView, Completion},
 };
 use axum::{
@@ -92,8 +92,17 @@ async fn list(State(subject): State<Arc<dyn Subject>>, Query(query): Query<PageQ
 }
 
 async fn show(State(subject): State<Arc<dyn Subject>>, Path(user): Path<String>) -> Response {
+    #[derive(Serialize)]
+    struct Shown {
+        #[serde(flatten)]
+        account: AccountView,
+        failures: Vec<FailureView>,
+    }
     match subject.accounts().and_then(|desk| desk.find(&user)) {
-        Some(account) => Json(account).into_response(),
+        Some(account) => {
+            let failures = subject.failures(Some(&user), usize::MAX);
+            Json(Shown { account, failures }).into_response()
+        }
         None => unknown(&user),
     }
 }

@@ -185,6 +185,10 @@ impl Subject for Charted {
         self.subject.accounts()
     }
 
+    fn failures(&self, user: Option<&str>, limit: usize) -> Vec<crate::server::FailureView> {
+        self.subject.failures(user, limit)
+    }
+
     fn desk(&self) -> Option<Arc<dyn super::SettingDesk>> {
         self.subject.desk()
     }

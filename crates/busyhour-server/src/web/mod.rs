@@ -6,6 +6,7 @@
 //! | `/api/stats` | the snapshot as JSON |
 //! | `/api/events` | a snapshot a second as server-sent events, the last two minutes first |
 //! | `/api/bindings` | registered contacts, a page at a time |
+//! | `/api/failures` | registrations that failed lately, and why |
 //! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
 //! | `/api/mailboxes`, `/api/hints` | what waits in mailboxes, and extensions that stand for devices: read, set, removed |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
@@ -18,6 +19,7 @@
 
 mod access;
 mod accounts;
+mod failures;
 mod archives;
 mod bodies;
 mod connections;
@@ -171,7 +173,8 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
         .map(setting_routes::router)
         .unwrap_or_default();
     let routes = routes::router(subject.clone(), sampler, load.clone())
-        .merge(accounts::router(subject))
+        .merge(accounts::router(subject.clone()))
+        .merge(failures::router(subject))
         .merge(graphite::router(graphs))
         .merge(desk);
     // Who may not ask need not be listened to.

@@ -23,13 +23,18 @@ pub(super) struct Page<T> {
 impl PageQuery {
     /// How much of it.
     pub(super) fn limit(&self) -> Result<usize, Rejection> {
-        let limit = self.limit.unwrap_or(PAGE_LEN);
-        match (1..=PAGE_LEN_MAX).contains(&limit) {
-            true => Ok(limit),
-            false => {
-                let reason = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
-                Err((StatusCode::BAD_REQUEST, reason))
-            }
+        limit(self.limit)
+    }
+}
+
+/// How much of a list is asked for.
+pub(super) fn limit(asked: Option<usize>) -> Result<usize, Rejection> {
+    let limit = asked.unwrap_or(PAGE_LEN);
+    match (1..=PAGE_LEN_MAX).contains(&limit) {
+        true => Ok(limit),
+        false => {
+            let reason = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
+            Err((StatusCode::BAD_REQUEST, reason))
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::{AccountDesk, BindingPage, BindingView, SettingDesk};
-use crate::server::{Listed, Server, ServerStats};
+use crate::server::{FailureView, Listed, Server, ServerStats};
 use busyhour::clock::Instant;
 use std::sync::Arc;
 
@@ -18,6 +18,12 @@ pub trait Subject: Send + Sync + 'static {
     /// Where accounts are changed; without it there are none to see.
     fn accounts(&self) -> Option<&dyn AccountDesk> {
         None
+    }
+
+    /// Registrations of `user` that failed lately, or of all, the last one first:
+    /// `limit` at most.
+    fn failures(&self, _user: Option<&str>, _limit: usize) -> Vec<FailureView> {
+        Vec::new()
     }
 
     /// Where mailboxes and hints are read and changed; without one there are no
@@ -43,6 +49,15 @@ impl Subject for Server {
 
     fn is_draining(&self) -> bool {
         self.is_closing()
+    }
+
+    fn failures(&self, user: Option<&str>, limit: usize) -> Vec<FailureView> {
+        let Some(user) = user else {
+            return self.failures(limit);
+        };
+        let mut failures = self.failures_of(user);
+        failures.truncate(limit);
+        failures
     }
 
     fn accounts(&self) -> Option<&dyn AccountDesk> {

@@ -47,9 +47,12 @@ fn failed_logins_are_logged_with_their_source_and_flood_no_log() {
     server.wait_for("/traffic/log_lines_suppressed", |count| count > 0);
     bystander::is_served(&server, 3, "user2");
     server.wait_for_log("login failed source=127.0.0.2 port=");
+    server.wait_for_log("log lines suppressed source=127.0.0.2 count=");
     let log = server.log();
     let is_one = |line: &&str| line.contains("login failed source=");
     let lines: Vec<_> = log.lines().filter(is_one).collect();
+    let reason = "protocol=\"sip\" reason=\"unknown account\" user=\"nobody";
+    assert!(lines.iter().all(|line| line.contains(reason)), "{log}");
     for (name, before, date) in FORMS {
         let written = lines.iter().map(|line| format!("{before}{line}\n"));
         let path = place.path(name);

@@ -13,3 +13,4 @@ mod phone;
 mod queue;
 mod streams;
 mod subscriptions;
+mod unproven;

@@ -5,6 +5,7 @@
 mod support;
 
 mod local_address;
+mod log;
 mod malformed;
 mod phone;
 mod revocation;

@@ -22,6 +22,7 @@ fn a_device_that_is_removed_beside_the_server_loses_what_it_has() {
     bob.hear_all(&["NOTIFY ", "<basic>closed</basic>"]);
     assert!(!server.get("/api/bindings").contains("alice"));
     assert_eq!(server.stat("/registrar/revoked"), 1);
+    server.wait_for_log("reason=\"its account was removed\" aor=\"sip:alice@example.com\"");
     // It is over after a restart, too.
     server.kill();
     let server = serve(&place, address);

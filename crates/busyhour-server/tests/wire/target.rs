@@ -94,3 +94,30 @@ fn whoever_is_behind_a_translation_or_keeps_its_flow_is_told_where_it_asked() {
         phone.hear("NOTIFY ");
     }
 }
+
+#[test]
+fn a_third_party_that_a_subscription_names_hears_nothing() {
+    let place = Place::new();
+    let server = place.server(OPEN);
+    let victim = Phone::at("127.0.0.10:0");
+    let named = victim.address();
+    for (branch, contact, route) in [
+        ("1", format!("sip:bob@{named}"), String::new()),
+        ("2", "sip:bob@127.0.0.9".into(), format!("<sip:{named};lr>")),
+    ] {
+        let phone = Phone::at("127.0.0.9:0");
+        let request = phone.subscribe("alice");
+        let request = request.replace(&format!("sip:bob@{}", phone.address()), &contact);
+        let request = match &*route {
+            "" => request,
+            route => request.replace("Contact", &format!("Record-Route: {route}\r\nContact")),
+        };
+        let request = request.replace("branch=z9hG4bK", &format!("branch=z9hG4bK{branch}"));
+        phone.ask(&request, server.sip);
+        phone.hear("NOTIFY ");
+    }
+    victim.socket.set_nonblocking(true).expect("a socket");
+    let heard = victim.socket.recv(&mut [0; 1]);
+    let nothing = heard.expect_err("nothing").kind();
+    assert_eq!(nothing, std::io::ErrorKind::WouldBlock);
+}

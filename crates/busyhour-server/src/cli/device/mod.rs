@@ -5,6 +5,7 @@ mod import;
 mod list;
 mod password;
 mod remove;
+mod server;
 mod show;
 
 use super::{
@@ -20,7 +21,7 @@ use crate::{
     },
 };
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 /// See and change the devices that may register
 #[derive(Debug, Args)]
@@ -81,6 +82,8 @@ struct Accounts {
     realm: String,
     /// As every command names it: its path, or its URL without the password.
     store: String,
+    /// Where the server that uses it has its HTTP.
+    http: Option<SocketAddr>,
 }
 
 impl Place {
@@ -112,6 +115,7 @@ impl Place {
             book: open(&config.store, when_missing)?,
             realm: config.sip.realm,
             store: store_name(&config.store),
+            http: config.http.listen,
         })
     }
 }

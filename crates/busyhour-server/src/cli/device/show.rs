@@ -1,6 +1,10 @@
-use super::{Failure, Place, say};
+use super::{
+    Failure, Place, say,
+    server::{Failed, Server},
+};
 use crate::store::AccountView;
 use clap::Args;
+use serde_json::Value;
 
 /// Show one device
 #[derive(Debug, Args)]
@@ -14,6 +18,9 @@ pub(super) struct Show {
     json: bool,
 
     #[command(flatten)]
+    server: Server,
+
+    #[command(flatten)]
     place: Place,
 }
 
@@ -22,9 +29,14 @@ impl Show {
         let mut accounts = self.place.open()?;
         let account = accounts.find(&self.user)?;
         let view = account.ok_or_else(|| accounts.missing(&self.user))?.view();
+        let failures = self.server.failures(&self.user, accounts.http);
         if self.json {
-            return self.show_json(&view, &accounts.store);
+            return self.show_json(&view, &accounts.store, failures.ok());
         }
+        let failures = match &failures {
+            Ok(failures) => told(&Failed::list(failures)),
+            Err(reason) => format!("unknown: {reason}"),
+        };
         let contacts = view.max_contacts.map(|count| count.to_string());
         let rows = [
             ("user", view.user),
@@ -35,14 +47,31 @@ impl Show {
             ("mailbox", view.mailbox.unwrap_or("none".into())),
             ("hints", view.hints.join(", ")),
             ("store", accounts.store),
+            ("failures", failures),
         ];
         let lines = rows.map(|(name, value)| format!("{name:<12}{value}"));
         say(lines.join("\n"))
     }
 
-    fn show_json(&self, view: &AccountView, store: &str) -> Result<(), Failure> {
+    /// Without a server that answers, the failures are null.
+    fn show_json(
+        &self,
+        view: &AccountView,
+        store: &str,
+        failures: Option<Value>,
+    ) -> Result<(), Failure> {
         let mut object = serde_json::to_value(view).map_err(Failure::running)?;
         object["store"] = store.into();
+        object["failures"] = failures.unwrap_or(Value::Null);
         say(serde_json::to_string_pretty(&object).map_err(Failure::running)?)
+    }
+}
+
+/// Each on a line of its own, below the first.
+fn told(failures: &[Failed]) -> String {
+    let lines: Vec<String> = failures.iter().map(Failed::line).collect();
+    match lines.is_empty() {
+        true => "none that the server remembers".to_owned(),
+        false => lines.join("\n            "),
     }
 }

@@ -1,0 +1,111 @@
+//! What a running server remembers of a device: asked for over HTTP, since the store
+//! does not keep it.
+
+use clap::Args;
+use serde::Deserialize;
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    time::Duration,
+};
+
+/// Which server is asked.
+#[derive(Debug, Args)]
+pub(super) struct Server {
+    /// Where the running server's HTTP is, which remembers failed registrations; its
+    /// http.listen by default
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+}
+
+/// A registration that failed, as `/api/failures` has it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Failed {
+    pub(super) at_unix_seconds: i64,
+    pub(super) source: String,
+    pub(super) transport: String,
+    pub(super) reason: String,
+    pub(super) count: u64,
+}
+
+#[derive(Deserialize)]
+struct List {
+    failures: Vec<Failed>,
+}
+
+impl Server {
+    /// The failures of a user, the last one first, as JSON; or why nobody knows.
+    pub(super) fn failures(
+        &self,
+        user: &str,
+        listen: Option<SocketAddr>,
+    ) -> Result<serde_json::Value, String> {
+        let address = self.http.or(listen.map(reachable));
+        let address = address.ok_or("the server has no HTTP (http.listen is off)")?;
+        let list = ask(address, user).map_err(|error| {
+            format!("no server answers at {address} ({error}); name it with --http ADDRESS")
+        })?;
+        let list: serde_json::Value = serde_json::from_str(&list)
+            .map_err(|_| format!("what answers at {address} is no server of this version"))?;
+        Ok(list["failures"].clone())
+    }
+}
+
+impl Failed {
+    /// Those of a list.
+    pub(super) fn list(failures: &serde_json::Value) -> Vec<Self> {
+        let list = serde_json::json!({ "failures": failures });
+        serde_json::from_value::<List>(list).map_or(Vec::new(), |list| list.failures)
+    }
+
+    /// One line for people.
+    pub(super) fn line(&self) -> String {
+        let at = jiff::Timestamp::from_second(self.at_unix_seconds);
+        let at = at.map_or(String::new(), |at| at.to_string());
+        let Self {
+            source,
+            transport,
+            reason,
+            count,
+            ..
+        } = self;
+        let times = if *count == 1 { "once" } else { "times" };
+        let count = match count {
+            1 => times.to_owned(),
+            _ => format!("{count} {times}"),
+        };
+        format!("{at} from {source} over {transport}: {reason} ({count})")
+    }
+}
+
+/// A wildcard is reached over the loopback.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+fn ask(address: SocketAddr, user: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let query: String = form_urlencoded::byte_serialize(user.as_bytes()).collect();
+    // By HTTP/1.0, so that the answer is in one piece and ends with the connection.
+    let request = format!("GET /api/failures?user={query} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.take(ANSWER_LEN_MAX).read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.lines().next().unwrap_or("");
+    match status.split(' ').nth(1) {
+        Some("200") => Ok(body.to_owned()),
+        Some("401") => Err(io::Error::other("it wants a token of who is elsewhere")),
+        _ => Err(io::Error::other(format!("{status:?}"))),
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_LEN_MAX: u64 = 64 << 10;

@@ -1,0 +1,43 @@
+//! Registrations that failed lately, over HTTP: why a device does not register.
+
+use super::{Subject, paging::limit};
+use crate::server::FailureView;
+use axum::{
+    Json, Router,
+    extract::{Query, State},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Whose failures are asked for, and how many.
+#[derive(Deserialize)]
+struct FailureQuery {
+    user: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The route `/api/failures`.
+pub(super) fn router(subject: Arc<dyn Subject>) -> Router {
+    Router::new()
+        .route("/api/failures", get(list))
+        .with_state(subject)
+}
+
+async fn list(
+    State(subject): State<Arc<dyn Subject>>,
+    Query(query): Query<FailureQuery>,
+) -> Response {
+    #[derive(Serialize)]
+    struct List {
+        failures: Vec<FailureView>,
+    }
+    match limit(query.limit) {
+        Ok(limit) => {
+            let failures = subject.failures(query.user.as_deref(), limit);
+            Json(List { failures }).into_response()
+        }
+        Err(rejection) => rejection.into_response(),
+    }
+}

@@ -1,0 +1,77 @@
+//! Datagrams to those who have not shown that they hear them: answers to requests
+//! without credentials, and NOTIFYs that nobody answers.
+
+use crate::{
+    bystander,
+    phone::{ACCOUNTS, Phone},
+    support::Place,
+};
+use std::time::Instant;
+
+#[test]
+fn a_source_without_credentials_is_answered_so_often_and_no_more() {
+    let place = Place::new();
+    let server = place.server(&format!("[limits]\nunproven_per_second = 20\n{ACCOUNTS}"));
+    let begun = Instant::now();
+    let mut greedy = Phone::new(&server, 2, "user1");
+    let mut pacer = Phone::new(&server, 4, "user4");
+    for count in 1..=2000 {
+        let register = greedy.register_request();
+        greedy.send(&register);
+        if count % 100 == 0 {
+            // Whoever proves itself is heard, and all before it has been read by then.
+            let register = pacer.register_request();
+            pacer.ask(&register);
+        }
+    }
+    server.wait_for("/traffic/unproven_not_answered", |count| count > 1000);
+    let challenged = server.stat("/registrar/challenged");
+    let rest = begun.elapsed().as_secs() * 20 + 20;
+    // Those of the pacer are among them.
+    assert!(challenged <= 200 + 20 + rest, "{challenged} of {rest}");
+    bystander::is_served(&server, 3, "user2");
+    // A phone of that source registers all the same, since it asks again.
+    let register = greedy.register_request();
+    let answer = greedy.ask(&register);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+}
+
+#[test]
+fn whoever_proves_itself_registers_as_fast_as_it_can() {
+    let place = Place::new();
+    let server = place.server(&format!("[limits]\nunproven_per_second = 1\n{ACCOUNTS}"));
+    let mut phone = Phone::new(&server, 2, "user1");
+    for _ in 0..100 {
+        let register = phone.register_request();
+        let answer = phone.ask(&register);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    }
+    assert_eq!(server.stat("/traffic/unproven_not_answered"), 0);
+}
+
+/// With `open` nobody proves anything, and so the address may be of somebody else.
+#[test]
+fn notifys_to_who_answers_none_have_a_pace() {
+    let place = Place::new();
+    let open = "[sip]\nauth = \"open\"\ndomains = \"example.com\"\n";
+    let server = place.server(&format!("{open}[limits]\nunproven_per_second = 1\n"));
+    let begun = Instant::now();
+    let mut greedy = Phone::new(&server, 2, "user1");
+    for _ in 0..100 {
+        let subscribe = greedy.subscribe_request("user1", "");
+        greedy.send(&subscribe);
+    }
+    server.wait_for("/watch/created", |count| count == 100);
+    server.wait_for("/watch/unproven", |count| count > 0);
+    let sent = server.stat("/watch/notified") + server.stat("/watch/retransmitted");
+    let rest = begun.elapsed().as_secs() + 1;
+    assert!(sent <= 10 + rest, "{sent} of {rest}");
+    bystander::is_served(&server, 3, "user2");
+    // Whoever answers is told: each answer pays for more than one.
+    let deadline = begun + std::time::Duration::from_secs(60);
+    let mut told = 0;
+    while told < 100 && greedy.notified_until(deadline).is_some() {
+        told += 1;
+    }
+    assert_eq!(told, 100);
+}
