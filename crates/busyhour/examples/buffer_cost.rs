@@ -1,5 +1,5 @@
 //! One way of using pinned buffers, so often as told and nothing else, for
-//! `scripts/count-buffers.sh`, which counts instructions.
+//! `scripts/count.sh buffer`, which counts instructions.
 //!
 //!     buffer_cost WAY COUNT
 

@@ -1,5 +1,5 @@
 //! One way of using a topic, so often as told and nothing else, for
-//! `scripts/count-bus.sh`, which counts instructions and cache misses.
+//! `scripts/count.sh bus`, which counts instructions and cache misses.
 //!
 //!     bus_cost WAY COUNT [KEYS]
 

@@ -1,5 +1,5 @@
 //! One way of using the timer service, so often as told and nothing else, for
-//! `scripts/count-timers.sh`, which counts instructions.
+//! `scripts/count.sh timer`, which counts instructions.
 //!
 //!     timer_cost WAY COUNT
 
