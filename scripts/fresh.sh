@@ -13,14 +13,14 @@
 # The root resolves and downloads as this machine does (mirror, proxy, own certificates), and its Rust toolchain is the
 # one that `rustc` here belongs to, mounted read-only. Crates are downloaded anew.
 # It needs root (or sudo) and the right to mount. All mounts and processes are in namespaces of their own, which end with
-# the command; then the folder is removed. BUSYHOUR_FRESH is set for what runs inside.
+# the command; then the folder is removed. FRESH_ROOT is set for what runs inside.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 main() {
   read_options "$@"
-  if [ -n "${BUSYHOUR_FRESH:-}" ]; then
-    echo "fresh: BUSYHOUR_FRESH=$BUSYHOUR_FRESH: this is such a root, in which install-deps.sh has just run; not repeated"
+  if [ -n "${FRESH_ROOT:-}" ]; then
+    echo "fresh: FRESH_ROOT=$FRESH_ROOT: this is such a root, in which install-deps.sh has just run; not repeated"
     exit 0
   fi
   if [ "$(id -u)" != 0 ]; then
@@ -54,7 +54,7 @@ outside() {
   sysroot=${FRESH_SYSROOT:-$(rustc --print sysroot)}
   [ "$sysroot" != /usr ] || fail "the Rust toolchain lies in /usr; one of rustup's is needed, which can be mounted alone"
   unshare --mount --pid --fork true 2>/dev/null || fail "may not mount here (CAP_SYS_ADMIN is missing, as in unprivileged \
-containers); run it on a machine that may, or set BUSYHOUR_FRESH=1 if this container is a clean root itself"
+containers); run it on a machine that may, or set FRESH_ROOT=1 if this container is a clean root itself"
   work=$(mktemp -d --tmpdir busyhour-fresh.XXXXXX)
   trap 'rm -rf --one-file-system "$work"' EXIT
   trap 'exit 130' INT TERM
@@ -111,6 +111,7 @@ mirror_of() { # LABEL: the first address that apt here uses for it
 }
 
 mount_all() {
+  mount --bind "$root" "$root" # what becomes a root has to be a mount
   mount -t proc proc "$root/proc"
   mount --rbind /sys "$root/sys"
   mount --rbind /dev "$root/dev"
@@ -158,13 +159,24 @@ as() { # USER COMMAND [ARGUMENT]: in the root, with a newcomer's environment and
     [ -z "${!name:-}" ] || pass+=("$name=${!name}")
   done
   shift
-  chroot "$root" runuser -u "$user" -- env -i "${pass[@]}" HOME="$home" USER="$user" LANG=C.UTF-8 BUSYHOUR_FRESH=1 \
+  unshare --mount --propagation private bash -c "$(declare -f become_root); become_root \"\$@\"" - "$root" \
+    runuser -u "$user" -- env -i "${pass[@]}" HOME="$home" USER="$user" LANG=C.UTF-8 FRESH_ROOT=1 \
     PATH=/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     bash -c 'cd; command=$1; shift; eval "$command"' - "$@" </dev/null
 }
 
+become_root() { # FOLDER COMMAND...: the folder is all that there is. In a chroot no user may have namespaces; tests need them
+  set -e
+  cd "$1"
+  shift
+  pivot_root . mnt
+  cd /
+  umount --lazy /mnt
+  exec "$@"
+}
+
 until_ready() { # in the root: `make run`, until its ready line, then an orderly end
-  local begin=$SECONDS server log
+  local begin=$SECONDS server log clock
   log=$(mktemp)
   make run >"$log" 2>&1 &
   server=$!
@@ -173,9 +185,12 @@ until_ready() { # in the root: `make run`, until its ready line, then an orderly
     kill -0 "$server" 2>/dev/null || { echo "fresh: make run ended before it was ready" >&2; return 1; }
     sleep 1
   done
-  echo "fresh: ready after $((SECONDS - begin)) s; busyhour has $(($(stat -c %s target/*/busyhour | sort -n | tail -1) / 1000000)) MB"
+  clock=$((SECONDS - begin))
   kill "$(sed -n 's/^ready .*pid=\([0-9]*\).*/\1/p' "$log")"
   wait "$server" || [ $? -le 143 ]
+  times >"$log" # in this shell: a subshell has no children yet
+  echo "fresh: ready after $clock s; of processors: $(sed -n 2p "$log") (user, system);" \
+    "busyhour has $(($(stat -c %s target/*/busyhour | sort -n | tail -1) / 1000000)) MB"
 }
 
 said() { printf 'fresh: %s\n' "$*"; }
