@@ -8,6 +8,7 @@ help: ## Show this list
 run: ## Build the server and start it with its embedded defaults
 	@scripts/install-deps.sh build
 	@echo "building the server: this takes some minutes in a fresh clone"
+	@scripts/goes-on.sh "building the server" cargo build --profile quick --package busyhour-server
 	@cargo run --profile quick --package busyhour-server -- serve
 
 test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers

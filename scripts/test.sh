@@ -6,6 +6,7 @@
 # after another, in target folders of their own. What they print is kept in target/beside/ and shown if they fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/goes-on.sh
 logs=target/beside
 
 # A function says itself when it fails: `set -e` does not hold inside of what is looked at.
@@ -13,8 +14,15 @@ step() { # NAME COMMAND...
   local name=$1 begin=$SECONDS
   shift
   printf '\n== %s\n' "$name"
-  "$@" || { echo "== $name: FAILED (command: $*)" >&2; exit 1; }
+  told "$name" "$@" || { echo "== $name: FAILED (command: $*)" >&2; exit 1; }
   printf '== %s: ok in %s s\n' "$name" $((SECONDS - begin))
+}
+
+told() { # NAME COMMAND...
+  case "$2" in
+    scripts/tests.sh) "${@:2}" ;; # which says itself what it waits for
+    *) goes_on "== $1" "${@:2}" ;;
+  esac
 }
 
 beside() { # NAME COMMAND...: as `step`, for use in the background
@@ -70,6 +78,6 @@ step tests scripts/tests.sh
 step examples cargo test --workspace --doc
 step valgrind scripts/valgrind-buffers.sh
 printf '\n== waiting for the steps beside\n'
-wait "$side" || exit 1
+goes_on "== waiting for the steps beside" wait "$side" || exit 1
 side=""
 printf '\nall steps passed in %s s\n' "$SECONDS"

@@ -8,6 +8,7 @@
 # (its own and that of the programs it started). Much of the first with little of the second is waiting.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/goes-on.sh
 TIMEFORMAT='%R %U %S'
 folder=$PWD/target/tests
 record=$folder/times
@@ -25,13 +26,19 @@ programs() {
 run() { # FOLDER PROGRAM
   local name log times clock processor outcome=ok
   name=${1##*/}/$(basename "$2" | sed 's/-[0-9a-f]*$//')
-  printf '   %-40s' "$name"
+  # What is waited for: on a terminal by its name, elsewhere by a line every 20 s.
+  [ ! -t 1 ] || printf '   %-40s\r' "$name"
   log=$folder/${name//\//.}.log
-  times=$({ time in_package "$1" "$2" >"$log" 2>&1; } 2>&1) || outcome=FAILED
+  goes_on "   $name" timed "$1" "$2" "$log" || outcome=FAILED
   read -r clock processor < <(awk '{ print $1, $2 + $3 }' <<<"$times")
-  printf '%6s passed %8s s clock %8s s processor  %s\n' "$(passed "$log")" "$clock" "$processor" "$outcome"
+  printf '   %-40s%6s passed %8s s clock %8s s processor  %s\n' \
+    "$name" "$(passed "$log")" "$clock" "$processor" "$outcome"
   echo "$clock $processor $name" >>"$record"
   [ "$outcome" = ok ] || { cat "$log"; return 1; }
+}
+
+timed() { # FOLDER PROGRAM LOG
+  times=$({ time in_package "$1" "$2" >"$3" 2>&1; } 2>&1)
 }
 
 in_package() { # FOLDER PROGRAM: in the folder where cargo would start it; called in a subshell
