@@ -72,6 +72,7 @@ pub fn check(engines: &[String], scenarios: &[String]) -> Result<Vec<Row>> {
             end: None,
             cut: None,
             run_limit: Duration::from_secs(60),
+            is_quick: false,
         };
         runner::run(part, &ready, &plan, &mut |rows| record.add(rows));
     }
@@ -94,6 +95,7 @@ pub fn seeds(rounds: usize) -> Result<Vec<Row>> {
             end: None,
             cut: None,
             run_limit: Duration::from_secs(180),
+            is_quick: false,
         };
         runner::run(part, &ready, &plan, &mut |rows| record.add(rows));
     }
@@ -124,6 +126,7 @@ impl Pace {
             // Quick runs end what is slow after a few seconds.
             cut: cut.min(end).filter(|_| !self.quick),
             run_limit: if self.quick { QUICK_LIMIT } else { self.limit },
+            is_quick: self.quick,
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Plan {
     pub cut: Option<Instant>,
     /// No process runs longer.
     pub run_limit: Duration,
+    /// A first look: one that runs longer than that is left out of it, and has not failed.
+    pub is_quick: bool,
 }
 
 /// How long a process may run.
@@ -54,6 +56,7 @@ impl Plan {
         let share = left.map(|left| if is_last { left } else { left / 2 });
         match share.filter(|share| *share < self.run_limit) {
             Some(share) => Limit::Budget(share),
+            None if self.is_quick => Limit::Budget(self.run_limit),
             None => Limit::Slow(self.run_limit),
         }
     }
@@ -390,11 +393,13 @@ mod tests {
 
         /// What is recorded of it at these sizes, and why.
         fn run(&self, sizes: &[u64], budget: Duration) -> Vec<(Status, String)> {
+            self.outcomes(&plan(sizes, budget))
+        }
+
+        fn outcomes(&self, plan: &Plan) -> Vec<(Status, String)> {
             let digest = crate::scenario::parts("digest")[0];
             let mut rows = Vec::new();
-            run(digest, &self.engines, &plan(sizes, budget), &mut |more| {
-                rows.extend(more)
-            });
+            run(digest, &self.engines, plan, &mut |more| rows.extend(more));
             let outcome = |row: Row| (row.status, row.reason);
             rows.into_iter().map(outcome).collect()
         }
@@ -425,6 +430,7 @@ echo "{\"checks\":{\"metrics\":$metrics,\"values\":1,\"sum\":1}}"
             end,
             cut: end,
             run_limit: Duration::from_secs(600),
+            is_quick: false,
         }
     }
 
@@ -435,6 +441,20 @@ echo "{\"checks\":{\"metrics\":$metrics,\"values\":1,\"sum\":1}}"
         let (status, reason) = &outcomes[0];
         assert_eq!(*status, Status::Cut);
         assert!(reason.starts_with("cut at the budget after "), "{reason}");
+    }
+
+    #[test]
+    fn what_is_slow_has_failed_but_not_in_a_first_look() {
+        for (is_quick, status) in [(false, Status::Failed), (true, Status::Cut)] {
+            let sleeper = Sleeper::new(&format!("slow-{is_quick}"));
+            let slow = Plan {
+                run_limit: Duration::from_millis(300),
+                is_quick,
+                cut: None,
+                ..plan(&[1_000], Duration::from_secs(600))
+            };
+            assert_eq!(sleeper.outcomes(&slow)[0].0, status);
+        }
     }
 
     #[test]

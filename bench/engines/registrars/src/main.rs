@@ -113,7 +113,7 @@ fn overload(args: &Args, variant: &str, auth: bool) -> Overload {
     let (seconds, kind) = (args.number("seconds"), args.word("kind").unwrap_or(""));
     let devices = match kind {
         "refresh" => FLEET,
-        _ => INSERTS_PER_S * seconds,
+        _ => INSERTS_PER_S * SERVER_PERCENT / 100 * seconds,
     };
     let load = [("--devices", devices), ("--closed", CEILING_SLOTS)];
     let ceiling = storm_on(&there, args, &registrar, &load, kind, seconds);
