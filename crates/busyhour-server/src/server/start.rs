@@ -169,7 +169,8 @@ impl Core {
                 core.transactions().sweep(core.now());
                 core.allow_log_lines();
                 core.keep_steady();
-                for (limit, refused) in alerts.look(&core.stats().limits_reached(), core.now()) {
+                let limits = core.own_stats().limits_reached();
+                for (limit, refused) in alerts.look(&limits, core.now()) {
                     tracing::warn!(limit, refused, "a limit was reached");
                 }
                 SWEEP_PERIOD
