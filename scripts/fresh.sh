@@ -16,6 +16,7 @@
 # the command; then the folder is removed. FRESH_ROOT is set for what runs inside.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/goes-on.sh
 
 main() {
   read_options "$@"
@@ -97,7 +98,8 @@ make_root() {
     [ -z "$security" ] || echo "deb $security bookworm-security main"
   } >"$FRESH_INSIDE/sources.list"
   said "making a clean root"
-  mmdebstrap --quiet --mode=root --variant=minbase --aptopt="$settings" --dpkgopt=force-unsafe-io \
+  goes_on "fresh: making a clean root" \
+    mmdebstrap --quiet --mode=root --variant=minbase --aptopt="$settings" --dpkgopt=force-unsafe-io \
     --include=systemd,ca-certificates,git,make,sudo bookworm "$root" - <"$FRESH_INSIDE/sources.list"
   cp /etc/resolv.conf /etc/hosts "$root/etc/"
   if [ -d /usr/local/share/ca-certificates ]; then
@@ -188,8 +190,8 @@ until_ready() { # in the root: `make run`, until its ready line, then an orderly
   clock=$((SECONDS - begin))
   kill "$(sed -n 's/^ready .*pid=\([0-9]*\).*/\1/p' "$log")"
   wait "$server" || [ $? -le 143 ]
-  times >"$log" # in this shell: a subshell has no children yet
-  echo "fresh: ready after $clock s; of processors: $(sed -n 2p "$log") (user, system);" \
+  times >"$log.times" # in this shell: a subshell has no children yet
+  echo "fresh: ready after $clock s; of processors: $(sed -n 2p "$log.times") (user, system);" \
     "busyhour has $(($(stat -c %s target/*/busyhour | sort -n | tail -1) / 1000000)) MB"
 }
 
