@@ -1,18 +1,36 @@
-//! The one switch between the standard library's concurrency primitives and loom's.
+//! The one switch between the standard library's concurrency primitives and
+//! those of the model checkers.
 //!
 //! Every hand-written lock-free protocol takes its atomics, cells, locks and
 //! threads from here, so that `RUSTFLAGS="--cfg loom"` checks the code that
-//! ships. No other file mentions `cfg(loom)` for a primitive.
+//! ships: each order of the steps of a few threads, with what the memory model
+//! allows. `RUSTFLAGS="--cfg shuttle"` takes random orders of the steps of a
+//! whole runtime instead, all of them sequentially consistent. No other file
+//! mentions `cfg(loom)` or `cfg(shuttle)` for a primitive.
 
+#[cfg(shuttle)]
+pub(crate) mod scheduled;
 mod spin;
 
 pub(crate) use spin::{SpinGuard, SpinLock, Wait};
 
 #[cfg(not(loom))]
+use std::cell::UnsafeCell as StdUnsafeCell;
+
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::{
-    cell::UnsafeCell as StdUnsafeCell,
     hint::spin_loop,
     sync::{Condvar, Mutex, MutexGuard, atomic},
+    thread, thread_local,
+};
+
+#[cfg(shuttle)]
+pub(crate) use self::scheduled as atomic;
+#[cfg(shuttle)]
+pub(crate) use shuttle::{
+    hint::spin_loop,
+    lazy_static,
+    sync::{Condvar, Mutex, MutexGuard},
     thread, thread_local,
 };
 
@@ -22,6 +40,21 @@ pub(crate) use loom::{
     sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
     thread, thread_local,
 };
+
+/// What only a whole runtime has: loom's models, which are smaller, do not run
+/// it, so its primitives stay the standard library's there.
+pub(crate) mod runtime {
+    #[cfg(not(shuttle))]
+    pub(crate) use std::{
+        sync::{atomic, mpsc},
+        thread, thread_local,
+    };
+
+    #[cfg(shuttle)]
+    pub(crate) use super::{atomic, thread, thread_local};
+    #[cfg(shuttle)]
+    pub(crate) use shuttle::sync::mpsc;
+}
 
 /// An `UnsafeCell` with loom's access-tracking interface on both sides.
 #[cfg(loom)]
@@ -91,14 +124,14 @@ fn fence_for_loom() {
 
 /// A static that is made when it is first used. A model makes it anew in each
 /// of its runs.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 macro_rules! lazy_static {
     ($(static ref $name:ident: $type:ty = $value:expr;)*) => {
         $(static $name: std::sync::LazyLock<$type> = std::sync::LazyLock::new(|| $value);)*
     };
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use lazy_static;
 #[cfg(loom)]
 pub(crate) use loom::lazy_static;
@@ -115,7 +148,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Tells the running thread from every other that runs; cheaper than its
 /// `ThreadId`, which counts references.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 #[inline(always)]
 pub(crate) fn thread_token() -> usize {
     std::thread_local!(static ADDRESS: u8 = const { 0 });
@@ -123,9 +156,9 @@ pub(crate) fn thread_token() -> usize {
 }
 
 /// Tells the running thread from every other that runs.
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub(crate) fn thread_token() -> usize {
-    loom::thread_local!(static TOKEN: Box<u8> = Box::new(0));
+    thread_local!(static TOKEN: Box<u8> = Box::new(0));
     TOKEN.with(|token| std::ptr::from_ref(&**token).addr())
 }
 

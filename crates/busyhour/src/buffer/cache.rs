@@ -6,6 +6,8 @@
 
 use std::{cell::RefCell, sync::Arc};
 
+use crate::sync::runtime::thread_local;
+
 use super::{
     counters::Counters,
     size_class::{CLASS_COUNT, SizeClass},

@@ -15,6 +15,8 @@ mod granules;
 mod handle;
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod pool;
 mod region;
 mod shelf;

@@ -35,7 +35,7 @@ use crate::{clock::Clock, stats::BufferStats};
 /// ```
 #[derive(Debug, Clone)]
 pub struct BufferPool {
-    store: Arc<Store>,
+    pub(super) store: Arc<Store>,
     owner: u16,
     _open: Arc<Open>,
 }

@@ -150,7 +150,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         // A model's epochs end before its threads' records.
-        if !cfg!(loom) {
+        if !cfg!(any(loom, shuttle)) {
             epochs().unregister(&self.0);
         }
     }

@@ -5,6 +5,7 @@ use super::{
     panics::Panics,
     table::Seen,
 };
+use crate::sync::runtime::thread_local;
 use std::{cell::Cell, mem, sync::Arc};
 
 /// What was found out with no lock held, for a try under the lock.
@@ -205,7 +206,7 @@ impl<E: Event> Known<E> {
 /// the user's code, what that code is asked about may change with every question.
 #[inline(always)]
 pub(super) fn note_change(topic: u64) {
-    let depth = DEPTH.get();
+    let depth = DEPTH.with(Cell::get);
     if depth > 0 {
         note_disturbed(topic, depth);
     }
@@ -229,8 +230,8 @@ struct Asking {
 
 impl Asking {
     fn begin(topic: u64) -> Self {
-        let depth = DEPTH.get();
-        DEPTH.set(depth + 1);
+        let depth = DEPTH.with(Cell::get);
+        DEPTH.with(|cell| cell.set(depth + 1));
         ASKED.with(|asked| {
             if let Some(question) = asked.get(depth) {
                 question.set((topic, false));
@@ -252,7 +253,7 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        DEPTH.set(self.depth);
+        DEPTH.with(|cell| cell.set(self.depth));
     }
 }
 

@@ -115,7 +115,7 @@ impl<E: Event> Mailbox<E> {
     /// Looks before a waiter goes to sleep, and pauses between two of them:
     /// some microseconds, about what going to sleep and being woken costs. A
     /// model need not try each number of looks.
-    const SPINS: u32 = if cfg!(loom) { 0 } else { 16 };
+    const SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 16 };
     const PAUSES: u32 = 4;
     /// How a consumer waits for more: looks with pauses before them, then
     /// looks after the processor was offered to others.

@@ -76,6 +76,9 @@ mod mailbox;
 mod message;
 #[cfg(all(test, loom))]
 mod models;
+
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod name;
 mod nodes;
 mod outbox;

@@ -9,6 +9,8 @@ use std::{
     },
 };
 
+use crate::sync::runtime::thread_local;
+
 use super::{
     budget::{Budget, Look},
     entity::{Entity, EntityRef, ShareCell},
@@ -117,19 +119,19 @@ pub(super) fn polls_a_fiber() -> bool {
 /// Asks for the end of the turn.
 #[inline]
 pub(super) fn give_way() {
-    GIVES_WAY.set(true);
+    GIVES_WAY.with(|gives_way| gives_way.set(true));
 }
 
 /// Whether the end of the turn was asked for.
 #[inline(always)]
 pub(super) fn gave_way() -> bool {
-    GIVES_WAY.get()
+    GIVES_WAY.with(Cell::get)
 }
 
 /// A new turn begins.
 #[inline(always)]
 pub(super) fn forget_give_way() {
-    GIVES_WAY.set(false);
+    GIVES_WAY.with(|gives_way| gives_way.set(false));
     BUDGET.with(Budget::renew);
 }
 

@@ -3,12 +3,12 @@
 //! `light` on one thread and `heavy` on another order their accesses as two
 //! sequentially consistent fences do. See README.md, "The gate".
 
-#[cfg(all(target_os = "linux", not(any(loom, miri))))]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 pub(super) use membarrier::{heavy, light, prepare};
-#[cfg(not(all(target_os = "linux", not(any(loom, miri)))))]
+#[cfg(not(all(target_os = "linux", not(any(loom, shuttle, miri)))))]
 pub(super) use symmetric::{heavy, light, prepare};
 
-#[cfg(all(target_os = "linux", not(any(loom, miri))))]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 mod membarrier {
     use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
@@ -48,7 +48,7 @@ mod membarrier {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 }
 
-#[cfg(not(all(target_os = "linux", not(any(loom, miri)))))]
+#[cfg(not(all(target_os = "linux", not(any(loom, shuttle, miri)))))]
 mod symmetric {
     use crate::sync::atomic::{Ordering, fence};
 

@@ -1,7 +1,7 @@
 //! Who is in the middle of a push that no lock of a shutdown stops. See
 //! README.md, "Shutting down".
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::runtime::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::{context, fences, shared::Shared, worker::Seat};
 use crate::sync::CachePadded;

@@ -4,10 +4,7 @@ use std::{
     any::Any,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -35,7 +32,10 @@ use super::{
 };
 use crate::{
     clock::{Clock, Instant},
-    sync::{CachePadded, Condvar, Mutex, MutexGuard, lock},
+    sync::{
+        CachePadded, Condvar, Mutex, MutexGuard, lock,
+        runtime::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
     task::{Reason, Rejected, Task},
 };
 

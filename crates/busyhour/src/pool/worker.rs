@@ -1,12 +1,6 @@
 //! A worker's place in the pool, and the thread that takes it.
 
-use std::{
-    io,
-    marker::PhantomData,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    thread::{self, Thread},
-    time::Duration,
-};
+use std::{io, marker::PhantomData, time::Duration};
 
 use super::{
     Hook, Unfinished, affinity, context,
@@ -19,7 +13,13 @@ use super::{
 use crate::{
     clock::Instant,
     run_queue::WorkerId,
-    sync::{CachePadded, Mutex, SpinLock, lock},
+    sync::{
+        CachePadded, Mutex, SpinLock, lock,
+        runtime::{
+            atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+            thread::{self, Thread},
+        },
+    },
 };
 
 /// One place. It stays when its thread leaves; see README.md for who touches what.

@@ -2,10 +2,7 @@
 
 use std::{
     mem, ptr,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Weak},
     time::{Duration, Instant as MachineInstant},
 };
 
@@ -23,7 +20,10 @@ use crate::{
     },
     run_queue::{Class, Standing},
     stats::SerializerStats,
-    sync::{SpinGuard, SpinLock},
+    sync::{
+        SpinGuard, SpinLock,
+        runtime::atomic::{AtomicU64, Ordering},
+    },
     task::{Assistance, Deliveries, Executor, Overflow, Reason, Rejected, Task},
 };
 

@@ -1,15 +1,15 @@
 //! What only a named serializer has: a name, losses by kind, marks, a label.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use super::overload::{Marks, Water, WaterHook};
-use crate::{stats::SerializerStats, sync::SpinLock};
+use crate::{
+    stats::SerializerStats,
+    sync::{
+        SpinLock,
+        runtime::atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// Kept beside the serializer, so that one without a name stays small.
 pub(super) struct Details {

@@ -32,6 +32,9 @@ mod overload;
 mod suspension;
 mod wait;
 
+#[cfg(all(test, shuttle))]
+mod schedules;
+
 use std::{
     fmt,
     future::Future,

@@ -116,7 +116,7 @@ pub(crate) struct Wait(u32);
 
 impl Wait {
     pub(crate) fn once(&mut self) {
-        if self.0 < SPINS && !cfg!(loom) {
+        if self.0 < SPINS && !cfg!(any(loom, shuttle)) {
             self.0 += 1;
             spin_loop();
         } else {
@@ -128,7 +128,7 @@ impl Wait {
 /// About a microsecond.
 const SPINS: u32 = 48;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -1,17 +1,16 @@
 use super::timers::{DriverError, Timers};
 use crate::{
     pool::blocking,
-    sync::{Mutex, lock},
-};
-use std::{
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
+        Mutex, lock,
+        runtime::{
+            atomic::{AtomicBool, Ordering},
+            mpsc,
+            thread::{self, JoinHandle, Thread},
+        },
     },
-    thread::{self, JoinHandle, Thread},
-    time::Duration,
 };
+use std::{sync::Arc, time::Duration};
 
 /// The thread that drives a [`Timers`] service; dropping it stops the thread.
 #[derive(Debug)]

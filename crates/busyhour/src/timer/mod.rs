@@ -33,6 +33,8 @@ mod histogram;
 mod report;
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(all(test, shuttle))]
+mod schedules;
 
 pub use builder::TimerBuilder;
 pub use driver::Driver;

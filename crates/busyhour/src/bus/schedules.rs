@@ -1,0 +1,240 @@
+//! Schedules of a topic between publishers, subscribers and who clears it; each
+//! is too large for loom.
+
+use super::{Delivery, Event, Subscription, Topic};
+use crate::{
+    pool::TaskPool,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+        lock,
+        scheduled::explore,
+        thread,
+    },
+    task::Overflow,
+};
+use std::{sync::Arc, time::Duration};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Level {
+    key: u64,
+    number: u64,
+}
+
+impl Event for Level {
+    type Key = u64;
+
+    fn key(&self) -> &u64 {
+        &self.key
+    }
+}
+
+/// What a subscriber is told of one key, in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Value(u64),
+    Gone,
+    Replayed,
+    Lost(u64),
+}
+
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<Told>>>);
+
+impl Heard {
+    fn tell(&self, delivery: Delivery<'_, Level>) {
+        let told = match delivery {
+            Delivery::Event(level, _) => Told::Value(level.number),
+            Delivery::Cleared(..) => Told::Gone,
+            Delivery::Replayed => Told::Replayed,
+            Delivery::Lost(count) => Told::Lost(count),
+        };
+        lock(&self.0).push(told);
+    }
+
+    fn listen(&self, topic: &Topic<Level>, pool: &TaskPool) -> Subscription<Level> {
+        let heard = self.clone();
+        let builder = topic.subscribe().replay().on(pool);
+        builder.start(move |delivery| heard.tell(delivery))
+    }
+
+    fn all(&self) -> Vec<Told> {
+        lock(&self.0).clone()
+    }
+
+    /// The value that is left to believe in.
+    fn last(&self) -> Option<u64> {
+        let told = self.all();
+        let last = told
+            .iter()
+            .rfind(|told| matches!(told, Told::Value(_) | Told::Gone));
+        match last {
+            Some(Told::Value(number)) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+fn topic() -> Topic<Level> {
+    Topic::builder("model").cached().small().build()
+}
+
+fn publish(topic: &Topic<Level>, number: u64) {
+    let published = topic.publish(Level { key: 7, number });
+    assert_eq!((published.lost, published.refused), (0, false));
+}
+
+fn pool() -> TaskPool {
+    TaskPool::builder().workers(1).build().unwrap()
+}
+
+/// Who subscribes while others publish is told what holds, once, and then each
+/// change in its order.
+#[test]
+fn shuttle_a_replay_meets_publishers() {
+    explore(1_000, || {
+        let (topic, pool, heard) = (topic(), pool(), Heard::default());
+        publish(&topic, 1);
+        let publisher = {
+            let topic = topic.clone();
+            thread::spawn(move || (2..=4).for_each(|number| publish(&topic, number)))
+        };
+        let watch = heard.listen(&topic, &pool);
+        publisher.join().unwrap();
+        let report = pool.shutdown(Duration::MAX);
+        assert_eq!(report.not_delivered, 0);
+        let told = heard.all();
+        let numbers = told.iter().filter_map(|told| match told {
+            Told::Value(number) => Some(*number),
+            _ => None,
+        });
+        let numbers: Vec<u64> = numbers.collect();
+        assert!(
+            [1, 2, 3, 4].ends_with(&numbers) && !numbers.is_empty(),
+            "{told:?}"
+        );
+        let replays = told.iter().filter(|told| **told == Told::Replayed);
+        assert_eq!(replays.count(), 1, "{told:?}");
+        drop(watch);
+    });
+}
+
+/// Two publishers and one who clears: every subscriber, early or late, and one
+/// who is told of the newest value alone, is left with what the topic holds.
+#[test]
+fn shuttle_publishers_meet_who_clears() {
+    explore(1_000, || {
+        let (topic, pool) = (topic(), pool());
+        let [early, late, newest] = [(); 3].map(|()| Heard::default());
+        let watch = heard_early(&topic, &pool, &early, &newest);
+        let publisher = {
+            let topic = topic.clone();
+            thread::spawn(move || (1..=2).for_each(|number| publish(&topic, number)))
+        };
+        let clearer = {
+            let topic = topic.clone();
+            thread::spawn(move || topic.clear(&7))
+        };
+        let late_watch = late.listen(&topic, &pool);
+        publish(&topic, 3);
+        publisher.join().unwrap();
+        let _cleared = clearer.join().unwrap();
+        let report = pool.shutdown(Duration::MAX);
+        assert_eq!(report.not_delivered, 0);
+        let held = topic.get(&7).map(|level| level.number);
+        for (name, heard) in [("early", early), ("late", late), ("newest", newest)] {
+            assert_eq!(heard.last(), held, "{name}: {:?}", heard.all());
+        }
+        drop((watch, late_watch));
+    });
+}
+
+fn heard_early(
+    topic: &Topic<Level>,
+    pool: &TaskPool,
+    each: &Heard,
+    newest: &Heard,
+) -> [Subscription<Level>; 2] {
+    let told = newest.clone();
+    let conflating = topic.subscribe().conflate().on(pool);
+    let conflating = conflating.start(move |delivery| told.tell(delivery));
+    [each.listen(topic, pool), conflating]
+}
+
+/// When `unsubscribe` has returned, no worker is in the callback, and none
+/// enters it; also when it began during a call.
+#[test]
+fn shuttle_nothing_is_called_after_unsubscribe() {
+    for awaits_call in [false, true] {
+        explore(1_000, move || {
+            let (topic, pool) = (topic(), pool());
+            let [begun, ended, late] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+            let told = [&begun, &ended, &late].map(Arc::clone);
+            let watch = topic.subscribe().on(&pool).start(move |_| {
+                let [begun, ended, late] = &told;
+                begun.store(true, Ordering::SeqCst);
+                // As long as an end takes, so that it would come meanwhile.
+                (0..40).for_each(|_| thread::yield_now());
+                // A panic would go no further than the pool.
+                if ended.load(Ordering::SeqCst) {
+                    late.store(true, Ordering::SeqCst);
+                }
+            });
+            let publisher = {
+                let topic = topic.clone();
+                thread::spawn(move || (1..=2).for_each(|number| publish(&topic, number)))
+            };
+            while awaits_call && !begun.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            watch.unsubscribe();
+            ended.store(true, Ordering::SeqCst);
+            publisher.join().unwrap();
+            let report = pool.shutdown(Duration::MAX);
+            assert_eq!(report.not_delivered, 0);
+            assert!(!late.load(Ordering::SeqCst), "a callback after the end");
+        });
+    }
+}
+
+/// A publisher that waits for room goes on when there is some, or when nobody
+/// listens any more; no event is lost while somebody does.
+#[test]
+fn shuttle_a_publisher_that_waits_for_room_is_woken() {
+    for unsubscribes in [false, true] {
+        explore(1_000, move || {
+            let (topic, pool, heard) = (
+                Topic::builder("model").small().build(),
+                pool(),
+                Heard::default(),
+            );
+            let told = heard.clone();
+            let builder = topic
+                .subscribe()
+                .on(&pool)
+                .capacity(1)
+                .overflow(Overflow::Block);
+            let watch = builder.start(move |delivery| told.tell(delivery));
+            let publishers = [1, 3].map(|first| {
+                let topic = topic.clone();
+                thread::spawn(move || {
+                    for number in first..first + 2 {
+                        let _told = topic.publish(Level { key: 7, number });
+                    }
+                })
+            });
+            let kept = if unsubscribes {
+                watch.unsubscribe();
+                None
+            } else {
+                Some(watch)
+            };
+            let _ended = publishers.map(|publisher| publisher.join().unwrap());
+            let report = pool.shutdown(Duration::MAX);
+            assert_eq!(report.not_delivered, 0);
+            if kept.is_some() {
+                assert_eq!(heard.all().len(), 4, "{:?}", heard.all());
+            }
+        });
+    }
+}

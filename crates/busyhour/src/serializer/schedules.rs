@@ -1,0 +1,159 @@
+//! Schedules of a whole pool with a serializer: what is accepted runs once, one
+//! task of a serializer at a time and in their order, or is told of as lost.
+
+use super::Serializer;
+use crate::{
+    pool::{ShutdownReport, TaskPool, WaitError},
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        scheduled::explore,
+        thread,
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+/// What the tasks of one serializer leave behind.
+#[derive(Default)]
+struct Trace {
+    is_inside: AtomicBool,
+    /// One more than the number of the last task that ran, by who pushed it.
+    next: [AtomicU64; 2],
+    ran: AtomicU64,
+}
+
+impl Trace {
+    fn run(&self, pusher: usize, number: u64) {
+        assert!(!self.is_inside.swap(true, Ordering::SeqCst), "two at once");
+        let next = self.next[pusher].load(Ordering::SeqCst);
+        assert!(number >= next, "task {number} after {next}");
+        self.next[pusher].store(number + 1, Ordering::SeqCst);
+        self.ran.fetch_add(1, Ordering::SeqCst);
+        self.is_inside.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Pushes `count` tasks; how many were accepted.
+fn push(serializer: &Serializer, trace: &Arc<Trace>, pusher: usize, count: u64) -> u64 {
+    let accepted = (0..count).filter(|&number| {
+        let trace = Arc::clone(trace);
+        serializer.push(move || trace.run(pusher, number)).is_ok()
+    });
+    accepted.count() as u64
+}
+
+fn pool(workers: usize) -> TaskPool {
+    TaskPool::builder().workers(workers).build().unwrap()
+}
+
+/// Every one of `accepted` tasks has run, or the report counts it.
+fn assert_none_vanished(accepted: u64, trace: &Trace, report: &ShutdownReport) {
+    let ran = trace.ran.load(Ordering::SeqCst);
+    assert_eq!(accepted, ran + report.not_run, "{report:?}");
+}
+
+/// Two threads push while two workers take turns; then the pool is shut down.
+#[test]
+fn shuttle_tasks_of_a_serializer_run_in_order_and_one_at_a_time() {
+    explore(2_000, || {
+        let pool = pool(2);
+        let serializer = pool.serializer("model").build().unwrap();
+        let trace = Arc::new(Trace::default());
+        let other = {
+            let (serializer, trace) = (serializer.clone(), Arc::clone(&trace));
+            thread::spawn(move || push(&serializer, &trace, 1, 2))
+        };
+        let accepted = push(&serializer, &trace, 0, 2) + other.join().unwrap();
+        assert_eq!(accepted, 4);
+        let report = pool.shutdown(Duration::MAX);
+        assert_none_vanished(accepted, &trace, &report);
+        assert!(report.is_clean(), "{report:?}");
+    });
+}
+
+/// What a push that meets a shutdown is told is true: it runs, or is counted
+/// among what did not run.
+#[test]
+fn shuttle_a_push_meets_a_shutdown() {
+    explore(2_000, || {
+        let pool = pool(2);
+        let serializer = pool.serializer("model").build().unwrap();
+        let trace = Arc::new(Trace::default());
+        let pusher = {
+            let (serializer, trace) = (serializer.clone(), Arc::clone(&trace));
+            thread::spawn(move || push(&serializer, &trace, 1, 3))
+        };
+        let early = push(&serializer, &trace, 0, 1);
+        let report = pool.shutdown(Duration::MAX);
+        let ran_by_then = trace.ran.load(Ordering::SeqCst);
+        let accepted = early + pusher.join().unwrap();
+        let ran = trace.ran.load(Ordering::SeqCst);
+        assert_eq!(ran, ran_by_then, "a task ran after the shutdown");
+        assert_none_vanished(accepted, &trace, &report);
+    });
+}
+
+/// A task that pushes to another serializer from its turn, and a plain task
+/// beside it, are done before the pool is.
+#[test]
+fn shuttle_a_shutdown_waits_for_what_tasks_push() {
+    explore(2_000, || {
+        let pool = pool(2);
+        let [first, second] =
+            ["first", "second"].map(|name| pool.serializer(name).build().unwrap());
+        let (trace, beside) = (Arc::new(Trace::default()), Arc::new(Trace::default()));
+        let (inner, plain) = (Arc::clone(&trace), Arc::clone(&beside));
+        let target = second.clone();
+        let hands_on = move || {
+            assert_eq!(push(&target, &inner, 0, 2), 2, "refused in a turn");
+        };
+        first.push(hands_on).unwrap();
+        pool.push(move || plain.run(1, 0)).unwrap();
+        let report = pool.shutdown(Duration::MAX);
+        assert!(report.is_clean(), "{report:?}");
+        let [inner, plain] = [trace, beside].map(|trace| trace.ran.load(Ordering::SeqCst));
+        assert_eq!((inner, plain), (2, 1));
+    });
+}
+
+/// The last handle is dropped instead: what was accepted runs, and the workers
+/// end, or this model would never end.
+#[test]
+fn shuttle_workers_end_after_the_last_handle() {
+    explore(2_000, || {
+        let trace = Arc::new(Trace::default());
+        let pool = pool(2);
+        let serializer = pool.serializer("model").build().unwrap();
+        assert_eq!(push(&serializer, &trace, 0, 2), 2);
+        let held = Held(Arc::clone(&trace));
+        pool.push(move || drop(held)).unwrap();
+        drop((serializer, pool));
+        while Arc::strong_count(&trace) > 1 {
+            thread::yield_now();
+        }
+        assert_eq!(trace.ran.load(Ordering::SeqCst), 2);
+    });
+}
+
+/// Kept by a task, to see when it is gone.
+struct Held(#[allow(dead_code)] Arc<Trace>);
+
+/// A thread that waits for the outcome of a task is woken by its end, or by
+/// the end of the pool that dropped it.
+#[test]
+fn shuttle_who_waits_for_a_task_is_woken() {
+    explore(2_000, || {
+        let pool = pool(1);
+        let serializer = pool.serializer("model").build().unwrap();
+        let waiter = {
+            let serializer = serializer.clone();
+            thread::spawn(move || serializer.push_wait(|| 7))
+        };
+        let report = pool.shutdown(Duration::MAX);
+        match waiter.join().unwrap() {
+            Ok(seven) => assert_eq!(seven, 7),
+            Err(WaitError::Push(_)) => assert!(report.is_clean(), "{report:?}"),
+            Err(WaitError::Dropped) => assert_eq!(report.not_run, 1, "{report:?}"),
+            Err(other) => panic!("{other:?}"),
+        }
+    });
+}
