@@ -1,6 +1,8 @@
 //! Random allocation, pinning and release by interior, cut-off, stale and
 //! foreign addresses, checked against a flat list of live buffers.
 
+#[path = "../../../fuzz/any_bytes.rs"]
+mod any_bytes;
 #[path = "model/buffer.rs"]
 mod model;
 
@@ -76,4 +78,9 @@ proptest! {
         }
         driver.finish();
     }
+}
+
+#[test]
+fn operations_of_any_bytes_agree_with_a_flat_list() {
+    any_bytes::hold_for("buffer_addresses", cases() as usize, model::hold);
 }

@@ -1,11 +1,17 @@
 //! The indexed heap against a naive list, operation by operation.
 
+#[path = "../../../fuzz/any_bytes.rs"]
+mod any_bytes;
 #[path = "model/heap.rs"]
 mod model;
 
-use busyhour::heap::{Heap, Locked};
+use busyhour::heap::{Handle, Heap, Locked, Order};
 use model::{Operation, Pair};
 use proptest::prelude::*;
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let operation = prop_oneof![
@@ -45,14 +51,8 @@ proptest! {
 }
 
 #[test]
-fn operations_of_any_bits_agree_with_a_list() {
-    let mut pair = Pair::new(Heap::min());
-    let mut bits = 1u32;
-    for _ in 0..2_000 {
-        bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        pair.apply(&Operation::decode(bits.rotate_right(13)));
-    }
-    assert!(pair.drain().is_sorted());
+fn operations_of_any_bytes_agree_with_a_map() {
+    any_bytes::hold_for("heap", 300, model::hold);
 }
 
 #[test]
@@ -71,8 +71,6 @@ fn the_traversal_sees_every_entry_once() {
 
 #[test]
 fn verify_reports_an_entry_out_of_order() {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
     let mut heap = Heap::min();
     let first = heap.push(1);
     heap.push(2);
@@ -90,11 +88,6 @@ fn verify_reports_an_entry_out_of_order() {
 
 #[test]
 fn a_comparison_that_panics_loses_no_entry() {
-    use std::{
-        cell::Cell,
-        panic::{AssertUnwindSafe, catch_unwind},
-    };
-
     let bomb = Cell::new(false);
     let mut heap = Heap::ordered_by(|a: &u32, b: &u32| {
         assert!(!bomb.get(), "the comparison fails");
@@ -107,6 +100,44 @@ fn a_comparison_that_panics_loses_no_entry() {
     assert_eq!(heap.len(), 50, "the push has not happened");
     heap.verify().unwrap();
     assert!(handles.iter().all(|&handle| heap.contains(handle)));
+}
+
+/// An update whose comparison panics leaves the entry in the wrong place.
+fn with_an_update_cut_short() -> (Heap<u32, impl Order<u32>>, Vec<Handle>) {
+    let mut heap = Heap::ordered_by(|a: &u32, b: &u32| {
+        assert!(*a != POISON && *b != POISON, "not to be compared");
+        a.cmp(b)
+    });
+    let handles: Vec<_> = (0..20).map(|n| heap.push(n)).collect();
+    let update = || heap.update(handles[0], |value| *value = POISON);
+    assert!(catch_unwind(AssertUnwindSafe(update)).is_err());
+    (heap, handles)
+}
+
+const POISON: u32 = 1_000;
+
+#[test]
+fn an_entry_whose_update_was_cut_short_leaves_uncompared() {
+    let (mut heap, handles) = with_an_update_cut_short();
+    assert_eq!(heap.remove(handles[0]), Some(POISON));
+    assert_eq!(heap.pop(), Some(1));
+    heap.verify().unwrap();
+}
+
+#[test]
+fn a_removal_first_puts_an_update_in_order_that_was_cut_short() {
+    let mut heap = Heap::min();
+    let handles: Vec<_> = (0..20).map(|n| heap.push(n)).collect();
+    let update = || {
+        heap.update(handles[0], |value| {
+            *value = 100;
+            panic!("half-way");
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(update)).is_err());
+    assert_eq!(heap.remove(handles[19]), Some(19));
+    heap.verify().unwrap();
+    assert_eq!(heap.peek(), Some(&1));
 }
 
 #[test]
@@ -126,7 +157,9 @@ fn a_locked_heap_is_shared_by_threads() {
             });
         }
     });
-    assert_eq!(heap.len(), 500);
+    assert_eq!((heap.len(), heap.is_empty()), (500, false));
     heap.lock().verify().unwrap();
     assert_eq!(heap.pop(), Some(3250));
+    heap.lock().clear();
+    assert_eq!((heap.len(), heap.is_empty()), (0, true));
 }

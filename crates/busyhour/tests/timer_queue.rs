@@ -1,5 +1,7 @@
 //! The timer queue against a naive list, operation by operation, and at its edges.
 
+#[path = "../../../fuzz/any_bytes.rs"]
+mod any_bytes;
 #[path = "model/timer_queue.rs"]
 mod model;
 
@@ -51,11 +53,8 @@ proptest! {
 }
 
 #[test]
-fn operations_of_any_bits_agree_with_a_list() {
-    let mut random = 3;
-    for _ in 0..20 {
-        run((0..500).map(|_| Operation::decode(next(&mut random).rotate_left(17))));
-    }
+fn operations_of_any_bytes_agree_with_a_list() {
+    any_bytes::hold_for("timer_queue", 200, model::hold);
 }
 
 /// A number from the last one, the same in each run.

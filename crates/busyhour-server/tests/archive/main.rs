@@ -1,6 +1,8 @@
 //! Archives that PCP's own tools write, read by both sides: every metric, and
 //! every value, must be the same.
 
+#[path = "../../../../fuzz/any_bytes.rs"]
+mod any_bytes;
 mod dump;
 mod graphite;
 mod logger;

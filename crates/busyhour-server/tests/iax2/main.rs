@@ -1,5 +1,7 @@
 //! IAX2 frames and elements against the layouts of RFC 5456.
 
+#[path = "../../../../fuzz/any_bytes.rs"]
+mod any_bytes;
 mod properties;
 
 use busyhour_server::proto::iax2::{
@@ -156,4 +158,9 @@ proptest! {
         let date = DateTime::from_unix(seconds);
         prop_assert_eq!(DateTime::from_wire(date.to_wire()), Some(date));
     }
+}
+
+#[test]
+fn changed_seeds_hold() {
+    any_bytes::hold_for("iax2_frame", 50_000, properties::hold);
 }

@@ -8,5 +8,7 @@ mod torture_invalid;
 mod torture_ipv6;
 mod frame;
 mod against_ezk;
+#[path = "../../../../fuzz/any_bytes.rs"]
+mod any_bytes;
 mod properties;
 mod seeds;

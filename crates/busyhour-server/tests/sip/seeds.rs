@@ -1,11 +1,11 @@
-//! The fuzzer's seeds, and every small change of them.
+//! The fuzzer's seeds, every small change of them, and some larger ones.
 
 use std::fs;
 use std::path::Path;
 
 use busyhour_server::proto::sip::Message;
 
-use crate::properties::hold;
+use crate::{any_bytes, properties::hold};
 
 fn seeds() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/sip_message");
@@ -55,13 +55,6 @@ fn every_changed_byte_of_a_seed_holds() {
 }
 
 #[test]
-fn doubled_and_joined_seeds_hold() {
-    let seeds = seeds();
-    for (_, first) in &seeds {
-        for (_, second) in &seeds {
-            let half = first.len() / 2;
-            hold(&[&first[..half], &second[second.len() / 2..]].concat());
-            hold(&[&first[..half], &second[..]].concat());
-        }
-    }
+fn any_bytes_hold() {
+    any_bytes::hold_for("sip_message", 20_000, hold);
 }

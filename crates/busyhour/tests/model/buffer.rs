@@ -46,6 +46,86 @@ pub struct Address {
     pub offset: isize,
 }
 
+/// Any bytes as operations: shared by the tests and the fuzzer. The flat list
+/// is walked after each operation, so their number is bounded.
+pub fn hold(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let mut driver = Driver::new(1024 * [4, 256, 4096][input.below(3)]);
+    for _ in 0..OPERATIONS_MAX {
+        if input.0.is_empty() {
+            break;
+        }
+        driver.apply(input.operation());
+    }
+    driver.finish();
+}
+
+/// Bytes that operations are made of; zeroes when there are no more.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn operation(&mut self) -> Operation {
+        match self.below(16) {
+            0..=2 => Operation::Alloc { len: self.len() },
+            3 => Operation::Find { len: self.len() },
+            4 => Operation::Truncate {
+                which: self.byte(),
+                len: self.len(),
+            },
+            5 | 6 => Operation::Freeze { which: self.byte() },
+            7 => Operation::Abandon { which: self.byte() },
+            8 => Operation::Clone { which: self.byte() },
+            9 => Operation::Slice {
+                which: self.byte(),
+                start: self.word() as usize % 300,
+                len: self.len(),
+            },
+            10 => Operation::Drop { which: self.byte() },
+            11 | 12 => Operation::Pin(self.address()),
+            13 => Operation::Unpin(self.address()),
+            14 => Operation::BufferAt(self.address()),
+            _ => Operation::Trim,
+        }
+    }
+
+    /// Mostly small, with the edges of size classes among them.
+    fn len(&mut self) -> usize {
+        match self.below(4) {
+            0 => 64,
+            1 => self.byte(),
+            2 => EDGES[self.below(EDGES.len())],
+            _ => self.word() as usize % 5000,
+        }
+    }
+
+    /// Mostly around the edges of a buffer and of its block.
+    fn address(&mut self) -> Address {
+        let which = self.byte();
+        let offset = match self.below(4) {
+            0 => 0,
+            1 => self.byte() as isize - 128,
+            2 => [63, 64, 65_535, 65_536, -65_536, 199_999][self.below(6)],
+            _ => self.word() as i32 as isize * self.word() as isize,
+        };
+        Address { which, offset }
+    }
+
+    fn byte(&mut self) -> usize {
+        self.0.split_off_first().copied().map_or(0, usize::from)
+    }
+
+    fn word(&mut self) -> u32 {
+        u32::from_le_bytes([(); 4].map(|()| self.byte() as u8))
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.byte() % bound
+    }
+}
+
+const EDGES: [usize; 6] = [4096, 65_535, 65_536, 65_537, 131_072, 200_000];
+const OPERATIONS_MAX: usize = 256;
+
 /// One buffer that was ever handed out.
 #[derive(Debug)]
 struct Entry {

@@ -17,7 +17,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Makes an operation of any 32 bits: for fuzzers.
+    /// Makes an operation of any 32 bits.
     pub fn decode(bits: u32) -> Self {
         let [kind, value, low, high] = bits.to_le_bytes();
         let index = usize::from(u16::from_le_bytes([low, high]));
@@ -29,6 +29,16 @@ impl Operation {
             _ => Self::Clear,
         }
     }
+}
+
+/// Any bytes as operations: shared by the tests and the fuzzer.
+pub fn hold(bytes: &[u8]) {
+    let (operations, _) = bytes.as_chunks();
+    let mut pair = Pair::new(Heap::min());
+    for &bits in operations {
+        pair.apply(&Operation::decode(u32::from_le_bytes(bits)));
+    }
+    assert!(pair.drain().is_sorted());
 }
 
 /// The heap and its oracle: what was pushed and has not left yet, by handle.
@@ -98,6 +108,9 @@ impl<C: Order<(u8, usize)>> Pair<C> {
     fn check(&self) {
         self.heap.verify().unwrap();
         assert_eq!(self.heap.len(), self.present.len());
+        assert_eq!(self.heap.is_empty(), self.present.is_empty());
+        let by_position = (0..).map_while(|position| self.heap.peek_at(position));
+        assert!(self.heap.iter().eq(by_position));
         assert!(
             self.present
                 .iter()

@@ -164,6 +164,13 @@ impl Pair {
     }
 }
 
+/// Any bytes as operations: shared by the tests and the fuzzer.
+pub fn hold(bytes: &[u8]) {
+    let (operations, _) = bytes.as_chunks();
+    let decode = |&bits: &[u8; 8]| Operation::decode(u64::from_le_bytes(bits));
+    run(operations.iter().map(decode));
+}
+
 /// Applies all operations, compares everything, and drains the rest.
 pub fn run(operations: impl IntoIterator<Item = Operation>) {
     let mut pair = Pair::default();
@@ -176,7 +183,7 @@ pub fn run(operations: impl IntoIterator<Item = Operation>) {
 }
 
 impl Operation {
-    /// Makes an operation of any 64 bits: for fuzzers. Deadlines collide
+    /// Makes an operation of any 64 bits. Deadlines collide
     /// often, spread, and lie at the edges.
     pub fn decode(bits: u64) -> Self {
         let index = (bits >> 8) as usize % 4096;

@@ -1,0 +1,10 @@
+//! STUN on the SIP port, whatever comes.
+
+#[path = "../../../../fuzz/any_bytes.rs"]
+mod any_bytes;
+mod properties;
+
+#[test]
+fn any_bytes_hold() {
+    any_bytes::hold_for("stun_message", 50_000, properties::hold);
+}
