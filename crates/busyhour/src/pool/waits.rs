@@ -82,7 +82,7 @@ impl Waiter {
     fn current() -> Option<Self> {
         let entity = current_entity();
         let thread = thread_token();
-        (entity.is_some() || TURNS.get() > 0).then_some(Self { thread, entity })
+        (entity.is_some() || TURNS.with(Cell::get) > 0).then_some(Self { thread, entity })
     }
 
     fn is_thread(&self, thread: usize) -> bool {
@@ -110,7 +110,7 @@ fn name(waiter: Option<&Arc<dyn Entity>>) -> String {
 
 /// Notes that this thread runs a subscription's turn while the guard lives.
 pub(crate) fn in_turn() -> InTurn {
-    TURNS.set(TURNS.get() + 1);
+    TURNS.with(|turns| turns.set(turns.get() + 1));
     InTurn
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct InTurn;
 
 impl Drop for InTurn {
     fn drop(&mut self) {
-        TURNS.set(TURNS.get() - 1);
+        TURNS.with(|turns| turns.set(turns.get() - 1));
     }
 }
 
