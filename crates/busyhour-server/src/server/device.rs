@@ -488,8 +488,8 @@ impl Device {
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
         core.count_accepted(draft.tally, job.arrived_at());
-        let count = state.bindings.active(core.now()).count();
-        core.registration_changed(&self.aor, job.flow(), job.protocol(), draft.tally, count);
+        let (flow, protocol) = (job.flow(), job.protocol());
+        core.registration_changed(&self.aor, flow, protocol, draft.tally, &state.bindings);
         self.publish_registration(core, state, draft.is_visible);
         if let Some(flow) = lost {
             // Nobody tells of its end any more, and what cannot be reached leaves no flow.
@@ -504,8 +504,10 @@ impl Device {
             return;
         };
         core.counters().registrar.store_failures.increment();
-        let (flow, protocol) = (pending.job.flow(), pending.job.protocol());
-        core.device_refused(&self.aor, flow, protocol, "The Store Failed");
+        if !matches!(pending.job, Job::Publish(_)) {
+            let (flow, protocol) = (pending.job.flow(), pending.job.protocol());
+            core.device_refused(&self.aor, flow, protocol, "The Store Failed");
+        }
         match &pending.job {
             Job::Sip(arrival) | Job::Publish(arrival) => core.fail_arrival(arrival),
             Job::Iax2(_) => core.abandon_job(pending.job.id()),

@@ -9,7 +9,7 @@
 use super::{core::Core, logins, shares::Shares};
 use crate::{
     proto::sip::{Message, Uri},
-    registrar::{Flow, Refusal, Tally, source_of, user_of},
+    registrar::{Bindings, Flow, Refusal, Tally, source_of, user_of},
 };
 use busyhour::clock::Instant;
 use std::{
@@ -146,19 +146,20 @@ impl Core {
         }
     }
 
-    /// Contacts were added or taken back; a refresh is no news. `contacts` are there now.
+    /// Contacts were added or taken back; a refresh is no news. `bindings` hold now.
     pub(super) fn registration_changed(
         &self,
         aor: &str,
         flow: Flow,
         protocol: &'static str,
         tally: Tally,
-        contacts: usize,
+        bindings: &Bindings,
     ) {
         let Tally { added, removed, .. } = tally;
         if added + removed == 0 || !self.may_log_registration(flow) {
             return;
         }
+        let contacts = bindings.active(self.now()).count();
         let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
         let (transport, aor) = (flow.transport, shortened(aor));
         if added > 0 {

@@ -16,8 +16,8 @@
 //! Locks are taken in this order: the table of hints; a device's or a watcher's
 //! state; the table of mailboxes; one shard of a table (devices, watchers,
 //! transactions); a hint's lines; one of a topic or of the store's queue; then
-//! nothing. Those of nonces, logins and the directory of accounts are taken
-//! alone, under any but the last.
+//! nothing. Those of nonces, logins, failures, lines left out of the log and the
+//! directory of accounts are taken alone, under any but the last.
 
 mod config;
 mod accounts;

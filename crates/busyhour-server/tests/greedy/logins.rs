@@ -5,7 +5,7 @@ use crate::{
     phone::{ACCOUNTS, Phone, proven},
     support::Place,
 };
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 /// Whoever writes the address of a phone into datagrams never sees the answers
 /// that go there, and so has no nonce for it.
@@ -60,6 +60,44 @@ fn failed_logins_are_logged_with_their_source_and_flood_no_log() {
         let expected = vec!["127.0.0.2"; lines.len()];
         assert_eq!(banned(&path, date), expected, "{name}");
     }
+}
+
+/// Whoever fails in many names fills neither the log nor what is remembered of others.
+#[test]
+fn refused_registrations_flood_neither_the_log_nor_the_memory_of_failures() {
+    let place = Place::new();
+    let server = place.server(&format!("[sip]\ndomains = \"example.com\"\n{ACCOUNTS}"));
+    let mut other = Phone::new(&server, 5, "user5");
+    let register = other.register_request();
+    let challenge = other.challenge(&register);
+    other.challenge(&proven(&register, &challenge, "user5", "guess", 1));
+    let begun = Instant::now();
+    let mut greedy = Phone::new(&server, 2, "user1");
+    let mut pacer = Phone::new(&server, 4, "user4");
+    for count in 0..3000 {
+        let register = greedy.register_request();
+        let register = register.replace("sip:example.com", "sip:else.where");
+        greedy.send(&register.replace("To: <sip:user1@", &format!("To: <sip:u{count}@")));
+        if count % 100 == 0 {
+            // What is answered was read after all before it.
+            let options = pacer.request("OPTIONS", "sip:example.com", "sip:example.com", "");
+            pacer.challenge(&options);
+        }
+    }
+    bystander::is_served(&server, 3, "user2");
+    server.wait_for("/traffic/log_lines_suppressed", |count| count > 0);
+    server.wait_for_log("log lines suppressed source=127.0.0.2 count=");
+    let lines = server
+        .log()
+        .matches("registration refused source=127.0.0.2")
+        .count() as u64;
+    let seconds = begun.elapsed().as_secs() + 2;
+    assert!(lines <= 16 * seconds, "{lines} in {seconds} s");
+    let kept = server.get("/api/failures?limit=100000");
+    let kept = kept.matches("\"source\":\"127.0.0.2:").count();
+    assert!((1..=819).contains(&kept), "{kept}");
+    let of_other = server.get("/api/failures?user=user5");
+    assert!(of_other.contains("wrong password"), "{of_other}");
 }
 
 /// The addresses that fail2ban finds in a log.
