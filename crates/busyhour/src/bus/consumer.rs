@@ -407,12 +407,37 @@ impl<E: Event> Drop for Stride<'_, E> {
 /// refuses is given up, and the next event sends another one.
 fn send_turn<E: Event>(executor: &Arc<dyn Executor>, subscriber: Arc<Subscriber<E>>) {
     let refused = Arc::downgrade(&subscriber);
+    let _sending = Sending::begin(&subscriber);
     let turn = Turn::new(subscriber);
     if let Err(Rejected { task, .. }) = executor.execute_turn(Task::new(move || turn.run())) {
         if let Some(subscriber) = refused.upgrade() {
             subscriber.mailbox.give_up_turn();
         }
         drop(task);
+    }
+}
+
+/// While this lives, this thread is inside the executor that is to take the turn:
+/// what the executor publishes must not wait for that.
+struct Sending<E: Event>(Weak<Subscriber<E>>);
+
+impl<E: Event> Sending<E> {
+    fn begin(subscriber: &Arc<Subscriber<E>>) -> Option<Self> {
+        let mailbox = &subscriber.mailbox;
+        mailbox.blocks().then(|| {
+            mailbox.expect_sending();
+            Self(Arc::downgrade(subscriber))
+        })
+    }
+}
+
+impl<E: Event> Drop for Sending<E> {
+    fn drop(&mut self) {
+        if let Some(subscriber) = self.0.upgrade() {
+            subscriber.mailbox.sent();
+            let mut panics = Panics::default();
+            panics.drop(subscriber);
+        }
     }
 }
 

@@ -58,7 +58,7 @@ struct State<E: Event> {
     scheduled: bool,
     /// The thread that is handing out a batch now.
     runner: Option<usize>,
-    /// The thread that will send the turn once it has sent others.
+    /// The thread that sends the turn, or will once it has sent others.
     sender: Option<usize>,
     /// Turns dropped in a row without having run.
     turns_dropped: u32,
@@ -475,14 +475,15 @@ impl<E: Event> Mailbox<E> {
         state.schedule()
     }
 
-    /// The caller will send the turn that is due, but has others to send before.
+    /// The caller sends the turn that is due, or will once it has sent others.
     pub(super) fn expect_sending(&self) {
         self.busy.state.lock().sender = Some(thread_token());
     }
 
-    /// The turn is sent now.
-    pub(super) fn sending(&self) {
-        self.busy.state.lock().sender = None;
+    /// The caller has sent the turn. Another thread may be about to send the next.
+    pub(super) fn sent(&self) {
+        let mut state = self.busy.state.lock();
+        state.sender = state.sender.filter(|sender| *sender != thread_token());
     }
 
     /// The consumer's turn begins on this thread.

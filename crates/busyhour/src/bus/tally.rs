@@ -123,7 +123,7 @@ impl<E: Event> Drop for Afterwards<E> {
         let mut panics = Panics::default();
         for subscriber in mem::take(&mut self.wake) {
             if subscriber.mailbox().blocks() {
-                subscriber.mailbox().sending();
+                subscriber.mailbox().sent();
             }
             panics.catch(|| subscriber.wake());
         }

@@ -302,6 +302,26 @@ impl Core {
         }
     }
 
+    /// Drops what waits, for a shutdown of a group, which reports it: so that one of
+    /// the pool does not as well.
+    pub(super) fn abandon_for_group(&self) -> u64 {
+        self.drop_waiting(|not_run| self.pool().count_dropped(not_run))
+    }
+
+    fn drop_waiting(&self, count: impl FnOnce(u64)) -> u64 {
+        let mut state = self.state.lock();
+        state.door = Door::Sealed;
+        let waiting = mem::take(&mut state.queue);
+        let not_run = waiting.len() as u64;
+        // While it is locked: a shutdown must not see the one without the other.
+        count(not_run);
+        drop(state);
+        self.count(|details| &details.dropped, not_run);
+        self.drop_queue(waiting);
+        self.tell_waiters();
+        not_run
+    }
+
     fn tell_waiters(&self) {
         if self.state.lock().waiters > 0 {
             self.pool().tell_end();
@@ -575,16 +595,7 @@ impl Entity for Core {
     }
 
     fn abandon(&self) -> u64 {
-        let mut state = self.state.lock();
-        state.door = Door::Sealed;
-        let waiting = mem::take(&mut state.queue);
-        drop(state);
-        let not_run = waiting.len() as u64;
-        self.count(|details| &details.dropped, not_run);
-        self.pool().count_abandoned(not_run);
-        self.drop_queue(waiting);
-        self.tell_waiters();
-        not_run
+        self.drop_waiting(|not_run| self.pool().count_abandoned(not_run))
     }
 }
 

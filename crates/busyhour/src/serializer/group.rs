@@ -7,7 +7,7 @@ use std::{
 
 use super::core::Core;
 use crate::{
-    pool::{Entity, Leftover, Shared, ShutdownReport, Undelivered},
+    pool::{Entity as _, Leftover, Shared, ShutdownReport, Undelivered},
     sync::{Mutex, lock},
 };
 
@@ -160,7 +160,7 @@ fn ran(cores: &[Arc<Core>]) -> u64 {
 }
 
 fn leftover(core: &Arc<Core>) -> Option<Leftover> {
-    let not_run = core.abandon();
+    let not_run = core.abandon_for_group();
     (not_run > 0).then(|| Leftover {
         serializer: core.name().to_owned(),
         not_run,

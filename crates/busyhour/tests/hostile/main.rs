@@ -7,11 +7,13 @@
 mod bombs;
 mod buffers;
 mod bus;
+mod guest;
 mod heap;
 mod pool;
 mod run_queue;
 mod runtime;
 mod serializer;
+mod suspension;
 mod tasks;
 mod timers;
 mod watchdog;

@@ -184,9 +184,9 @@ fn the_last_handle_may_go_inside_a_task() {
 }
 
 /// What each foreign thing does in turn.
-type Deed = (&'static str, fn(&TaskPool));
+pub type Deed = (&'static str, fn(&TaskPool));
 
-const DEEDS: [Deed; 7] = [
+pub const DEEDS: [Deed; 7] = [
     ("panics", |_| panic!("on purpose")),
     ("pushes", |pool| {
         let _refused_once_sealed = pool.push(|| ());
