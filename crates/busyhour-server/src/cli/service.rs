@@ -181,8 +181,8 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
         config::Durability::Full => store::Durability::Full,
         config::Durability::Process => store::Durability::Process,
     };
-    if let Some(url) = &options.url {
-        let mut postgres = PostgresOptions::new(url).map_err(Failure::usage)?;
+    if let Some(url) = options.database_url().map_err(Failure::usage)? {
+        let mut postgres = PostgresOptions::new(&url).map_err(Failure::usage)?;
         postgres.durability = durability;
         postgres.queue_capacity = options.queue;
         let store = PostgresStore::open(postgres);
@@ -200,7 +200,7 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
 
 /// What a server that keeps nothing leaves unread: the accounts of a database.
 pub(super) fn unread_store(options: &config::Store) -> Option<String> {
-    let is_there = options.url.is_some() || database(options).exists();
+    let is_there = options.is_postgres() || database(options).exists();
     let is_unread = options.durability == config::Durability::Memory && is_there;
     is_unread.then(|| {
         let store = store_name(options);
@@ -213,9 +213,10 @@ pub(super) fn unread_store(options: &config::Store) -> Option<String> {
 
 /// The store as commands name it: the path of the file, or the URL without its password.
 pub(super) fn store_name(options: &config::Store) -> String {
-    match &options.url {
-        Some(url) => masked(url),
-        None => database(options).display().to_string(),
+    match (options.database_url(), &options.url_file) {
+        (Ok(Some(url)), _) => masked(&url),
+        (Err(_), Some(file)) => format!("of {}", file.display()),
+        _ => database(options).display().to_string(),
     }
 }
 

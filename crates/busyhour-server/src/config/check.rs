@@ -33,6 +33,7 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     let wrong = ordered.filter(|(_, lower, _, upper)| lower > upper);
     problems.extend(wrong.map(|(lower, _, upper, _)| order(loaded, lower, upper)));
     problems.extend(hints(loaded));
+    problems.extend(store_url(loaded));
     problems
 }
 
@@ -67,6 +68,14 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
         Problem::new(origin, error.to_string())
     };
     errors.map(problem).collect()
+}
+
+/// The file that has the URL of the database must have one.
+fn store_url(loaded: &Loaded) -> Option<Problem> {
+    let problem = loaded.config.store.database_url().err()?;
+    let origin = loaded.origins.get(URL_FILE).cloned();
+    let origin = origin.unwrap_or(Origin::WholeFile("defaults".into()));
+    Some(Problem::new(origin, format!("{URL_FILE}: {problem}")))
 }
 
 /// TLS needs a certificate and its key.
@@ -104,6 +113,7 @@ fn order(loaded: &Loaded, lower: &'static str, upper: &'static str) -> Problem {
     Problem::new(origin, message)
 }
 
+const URL_FILE: &str = "store.url_file";
 const TLS: &str = "sip.tls";
 const TLS_CERTIFICATE: &str = "sip.tls_certificate";
 const TLS_KEY: &str = "sip.tls_key";

@@ -607,6 +607,13 @@ pub const KEYS: &[Key] = &[
         show: |config| config.store.url.as_deref().map_or(OFF.into(), masked),
     },
     Key {
+        path: "store.url_file",
+        allowed: Allowed::Text("the path of a file with such a URL, or off"),
+        help: "A file with the URL of the database, where store.url is off",
+        assign: |config, text| put(&mut config.store.url_file, path_or(OFF, text)),
+        show: |config| show_path_or(OFF, config.store.url_file.as_ref()),
+    },
+    Key {
         path: "store.durability",
         allowed: Allowed::OneOf(&["full", "process", "memory"]),
         help: "What an acknowledged registration survives: a power cut, kill -9, or nothing",

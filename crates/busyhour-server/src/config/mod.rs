@@ -31,6 +31,7 @@ mod paths;
 mod print;
 mod problem;
 mod secrets;
+mod store_url;
 mod tokens;
 mod values;
 
@@ -190,6 +191,8 @@ pub struct Store {
     pub path: Option<PathBuf>,
     /// A PostgreSQL database instead, by its URL.
     pub url: Option<String>,
+    /// A file with its URL instead, so that no password stands where others see it.
+    pub url_file: Option<PathBuf>,
     /// What an acknowledged registration survives.
     pub durability: Durability,
     /// Changes that may wait for the disk; more are answered 503.
@@ -354,6 +357,10 @@ impl Config {
             Err(problem) => vec![problem],
         };
         problems.extend(overrides.apply(&mut loaded));
+        loaded.warnings.extend(secrets::argument_warning(&loaded));
+        loaded
+            .warnings
+            .extend(secrets::url_file_warning(&loaded.config));
         if !loaded.is_unread {
             problems.extend(check::relations(&loaded));
         }
@@ -464,6 +471,7 @@ impl Default for Store {
         Self {
             path: None,
             url: None,
+            url_file: None,
             durability: Durability::Full,
             queue: 65_536,
         }

@@ -1,6 +1,6 @@
 //! Who may read the file that holds passwords.
 
-use super::Config;
+use super::{Config, Loaded, Origin};
 use crate::store::masked;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -14,10 +14,38 @@ pub(super) fn warning(path: &Path, config: &Config) -> Option<String> {
     })
 }
 
+/// A sentence when a password stands in the arguments of this very process.
+pub(super) fn argument_warning(loaded: &Loaded) -> Option<String> {
+    let origin = loaded.origins.get("store.url")?;
+    let is_argument = matches!(origin, Origin::Flag(_));
+    (is_argument && has_password(&loaded.config)).then(|| {
+        format!(
+            "{origin}: every user of this machine can read the password in it while this runs; \
+             write the URL into a file and give --store-url-file FILE, or the password into \
+             ~/.pgpass"
+        )
+    })
+}
+
+/// A sentence when every user can read the file that has the URL.
+pub(super) fn url_file_warning(config: &Config) -> Option<String> {
+    let path = config.store.url_file.as_deref()?;
+    let url = config.store.database_url().ok()??;
+    let is_open = fs::metadata(path).ok()?.mode() & READABLE_BY_ALL != 0;
+    (is_open && masked(&url) != url).then(|| {
+        let path = path.display();
+        format!("{path}: every user of this machine can read the password in it; chmod 600 it")
+    })
+}
+
 /// A hash is as good as the password of the digest that it is for.
 fn holds_secrets(config: &Config) -> bool {
-    let has_password = |url: &String| masked(url) != *url;
-    !config.accounts.is_empty() || config.store.url.as_ref().is_some_and(has_password)
+    !config.accounts.is_empty() || has_password(config)
+}
+
+fn has_password(config: &Config) -> bool {
+    let url = config.store.url.as_ref();
+    url.is_some_and(|url| masked(url) != *url)
 }
 
 const READABLE_BY_ALL: u32 = 0o004;

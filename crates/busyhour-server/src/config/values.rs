@@ -132,7 +132,7 @@ pub(super) fn url_or(word: &str, text: &str) -> Option<Option<String>> {
     if text == word {
         return Some(None);
     }
-    PostgresOptions::new(text).ok()?;
+    PostgresOptions::check_url(text).ok()?;
     Some(Some(text.to_owned()))
 }
 

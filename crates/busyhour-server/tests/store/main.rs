@@ -6,6 +6,7 @@ mod support;
 
 mod postgres;
 mod postgres_silent;
+mod postgres_tls;
 mod postgres_turn;
 mod proxy;
 mod sample;

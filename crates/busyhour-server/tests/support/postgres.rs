@@ -25,30 +25,40 @@ pub struct Postgres {
     server: Option<Child>,
     /// Where it listens beside the socket.
     tcp: Option<SocketAddr>,
+    /// Whether it has a certificate.
+    has_tls: bool,
 }
 
 impl Postgres {
     /// Makes a cluster and starts it.
     pub fn start() -> Self {
-        Self::start_at(None)
+        Self::start_at(None, None)
+    }
+
+    /// As [`start_on_tcp`](Self::start_on_tcp), with this certificate and its key,
+    /// both in PEM.
+    pub fn start_on_tls(certificate: &str, key: &str) -> Self {
+        Self::start_at(Some(free_address()), Some((certificate, key)))
     }
 
     /// As [`start`](Self::start), and reached by TCP too.
     pub fn start_on_tcp() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().unwrap();
-        drop(free);
-        Self::start_at(Some(address))
+        Self::start_at(Some(free_address()), None)
     }
 
-    fn start_at(tcp: Option<SocketAddr>) -> Self {
+    fn start_at(tcp: Option<SocketAddr>, identity: Option<(&str, &str)>) -> Self {
         let mut postgres = Self {
             folder: Place::new(),
             programs: programs(),
             server: None,
             tcp,
+            has_tls: identity.is_some(),
         };
         postgres.make_cluster();
+        if let Some((certificate, key)) = identity {
+            postgres.file("server.crt", certificate);
+            postgres.file("server.key", key);
+        }
         postgres.run();
         postgres
     }
@@ -84,6 +94,28 @@ impl Postgres {
         format!("postgres://busyhour@{address}/{name}")
     }
 
+    /// From now on who comes by TCP must give this password.
+    pub fn require_password(&self, password: &str) {
+        self.file(
+            "data/pg_hba.conf",
+            "local all all trust\nhost all all all scram-sha-256\n",
+        );
+        self.sql(
+            "postgres",
+            &format!("ALTER USER busyhour PASSWORD '{password}'"),
+        );
+        self.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
+    /// A file that only the server's user can read.
+    fn file(&self, name: &str, text: &str) {
+        let path = self.folder.file(name, text);
+        if let Some((user, group)) = other_user() {
+            chown(&path, Some(user), Some(group)).expect("root may");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
     /// Its socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.path(".s.PGSQL.5432")
@@ -117,6 +149,16 @@ impl Postgres {
             command.args(["-c", &format!("port={port}")]);
         } else {
             command.args(["-c", "listen_addresses="]);
+        }
+        if self.has_tls {
+            for (setting, file) in [
+                ("ssl_cert_file", "server.crt"),
+                ("ssl_key_file", "server.key"),
+            ] {
+                let path = self.folder.path(file);
+                command.args(["-c", &format!("{setting}={}", path.display())]);
+            }
+            command.args(["-c", "ssl=on"]);
         }
         command
             .arg("-D")
@@ -194,6 +236,11 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         self.end(Signal::SIGQUIT);
     }
+}
+
+fn free_address() -> SocketAddr {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().unwrap()
 }
 
 /// The folder of the newest PostgreSQL that is installed.

@@ -146,8 +146,8 @@ fn open(
     options: &config::Store,
     when_missing: WhenMissing,
 ) -> Result<Box<dyn AccountBook>, Failure> {
-    if let Some(url) = &options.url {
-        let options = PostgresOptions::new(url).map_err(Failure::usage)?;
+    if let Some(url) = options.database_url().map_err(Failure::usage)? {
+        let options = PostgresOptions::new(&url).map_err(Failure::usage)?;
         return open_postgres_accounts(options, when_missing).map_err(refused);
     }
     let path = database(options);
@@ -169,7 +169,7 @@ fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
     console::print(text).map_err(Failure::running)
 }
 
-const ELSEWHERE: &str = "; name the server's own with --config FILE, --store-path or --store-url, \
+const ELSEWHERE: &str = "; name the server's own with --config FILE, --store-path or --store-url-file, \
     start the server once, or make one here: `device add` and `device import` take --create";
 
 const IN_MEMORY: &str = "store.durability is memory: such a server keeps its accounts in its \

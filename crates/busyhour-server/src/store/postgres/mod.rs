@@ -12,8 +12,10 @@ mod book;
 mod group;
 mod load;
 mod options;
+mod passfile;
 mod schema;
 mod session;
+mod tls;
 mod turn;
 mod writer;
 

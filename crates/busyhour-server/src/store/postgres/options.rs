@@ -1,7 +1,11 @@
 //! Which database, and what a commit promises.
 
+use super::{
+    passfile,
+    tls::{Check, Tls},
+};
 use crate::store::{Durability, StoreError};
-use postgres::{Client, Config, NoTls};
+use postgres::{Client, Config, config::SslMode};
 use std::{error::Error, path::PathBuf, time::Duration};
 
 /// Where the database is and what a commit promises.
@@ -18,6 +22,7 @@ pub struct PostgresOptions {
     /// PostgreSQL may not know yet that the server which held it is gone.
     pub lock_patience: Duration,
     config: Config,
+    tls: Tls,
     shown: String,
 }
 
@@ -31,28 +36,45 @@ impl PostgresOptions {
     /// seconds is gone (`keepalives_idle`, `keepalives_interval`,
     /// `keepalives_retries`, `tcp_user_timeout`).
     ///
+    /// `sslmode` is `disable`, `prefer`, `require`, `verify-ca` or `verify-full`, and
+    /// `sslrootcert` the file of those who may sign the database's certificate, or
+    /// `system`. A URL without a password takes it from `PGPASSFILE` or `~/.pgpass`.
+    ///
     /// # Errors
     ///
-    /// A sentence, without the password, when it is no such URL.
-    pub fn new(url: &str) -> Result<Self, String> {
-        let is_url = ["postgres://", "postgresql://"]
-            .iter()
-            .any(|head| url.starts_with(head));
-        let config: Result<Config, _> = url.parse();
-        let mut config = config.ok().filter(|_| is_url).ok_or(NO_URL)?;
+    /// A sentence, without the password, when it is no such URL, or `sslrootcert`
+    /// cannot be read.
+    pub fn new(given: &str) -> Result<Self, String> {
+        let (url, mut config, tls_query) = parse(given)?;
         config.application_name("busyhour");
+        let tls = Tls::new(tls_query.check()?.1, tls_query.roots.as_deref())?;
+        if config.get_password().is_none()
+            && let Some(password) = passfile::password(&config)
+        {
+            config.password(password);
+        }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
-        notice_silence(&mut config, url);
+        notice_silence(&mut config, &url);
         Ok(Self {
             durability: Durability::default(),
             queue_capacity: 65_536,
             patience: Duration::from_secs(5),
             lock_patience: LOCK_PATIENCE,
             config,
-            shown: masked(url),
+            tls,
+            shown: masked(given),
         })
+    }
+
+    /// Whether it is a URL of a database; no file that it names is read.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, without the password, when it is none.
+    pub fn check_url(url: &str) -> Result<(), String> {
+        parse(url).map(drop)
     }
 
     /// The URL without its password.
@@ -64,22 +86,88 @@ impl PostgresOptions {
     /// it may hold locks that others wait for.
     pub(super) fn connect(&self) -> Result<Client, StoreError> {
         let wrap = |error| self.failed(&error);
-        let mut client = self.config.connect(NoTls).map_err(wrap)?;
+        let mut client = self.config.connect(self.tls.clone()).map_err(wrap)?;
         client.batch_execute(NOTICE_SILENCE).map_err(wrap)?;
         Ok(client)
     }
 
     /// What went wrong, with the database that it went wrong with.
     pub(super) fn failed(&self, error: &postgres::Error) -> StoreError {
-        StoreError::Postgres {
-            url: self.shown.clone(),
-            reason: reason(error),
-        }
+        let reason = reason(error);
+        let reason = match self.tls.advice(&reason) {
+            Some(advice) => format!("{reason}: {advice}"),
+            None => reason,
+        };
+        let url = self.shown.clone();
+        StoreError::Postgres { url, reason }
     }
 
     pub(super) fn path(&self) -> PathBuf {
         self.shown.clone().into()
     }
+}
+
+/// The URL without what it says of TLS, as the client reads it, and what it says.
+fn parse(given: &str) -> Result<(String, Config, TlsQuery), String> {
+    let is_url = ["postgres://", "postgresql://"]
+        .iter()
+        .any(|head| given.starts_with(head));
+    let (url, tls) = TlsQuery::take(given)?;
+    let config: Result<Config, _> = url.parse();
+    let mut config = config.ok().filter(|_| is_url).ok_or(NO_URL)?;
+    config.ssl_mode(tls.check()?.0);
+    Ok((url, config, tls))
+}
+
+/// What a URL says of TLS, which the client's own reader of URLs does not know whole.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct TlsQuery {
+    mode: Option<String>,
+    roots: Option<PathBuf>,
+}
+
+impl TlsQuery {
+    /// Takes it out of a URL, which is left without it.
+    fn take(url: &str) -> Result<(String, Self), String> {
+        let Some((place, query)) = url.rsplit_once('?') else {
+            return Ok((url.to_owned(), Self::default()));
+        };
+        let mut found = Self::default();
+        let mut rest = Vec::new();
+        for pair in query.split('&') {
+            match pair.split_once('=') {
+                Some(("sslmode", mode)) => found.mode = Some(mode.to_owned()),
+                Some(("sslrootcert", path)) => found.roots = Some(decoded(path)?.into()),
+                _ => rest.push(pair),
+            }
+        }
+        let url = match rest.is_empty() {
+            true => place.to_owned(),
+            false => format!("{place}?{}", rest.join("&")),
+        };
+        Ok((url, found))
+    }
+
+    fn check(&self) -> Result<(SslMode, Check), String> {
+        Ok(match self.mode.as_deref() {
+            Some("disable") => (SslMode::Disable, Check::Nothing),
+            None | Some("prefer") => (SslMode::Prefer, Check::Nothing),
+            // As PostgreSQL's own clients: who names a root wants it looked at.
+            Some("require") if self.roots.is_some() => (SslMode::Require, Check::Signature),
+            Some("require") => (SslMode::Require, Check::Nothing),
+            Some("verify-ca") => (SslMode::Require, Check::Signature),
+            Some("verify-full") => (SslMode::Require, Check::SignatureAndName),
+            Some(other) => return Err(format!("sslmode: `{other}` is not allowed; {SSL_MODES}")),
+        })
+    }
+}
+
+/// A value of a query, with its `%2F` and the like as characters.
+fn decoded(value: &str) -> Result<String, String> {
+    let pair = format!("v={}", value.replace('+', "%2B"));
+    let mut pairs = form_urlencoded::parse(pair.as_bytes());
+    let value = pairs.next().map(|(_, value)| value.into_owned());
+    value.ok_or_else(|| NO_URL.to_owned())
 }
 
 /// A URL whose password is not shown.
@@ -148,6 +236,7 @@ pub(super) fn reason(error: &postgres::Error) -> String {
 }
 
 const NO_URL: &str = "give postgres://USER:PASSWORD@HOST:PORT/DATABASE";
+const SSL_MODES: &str = "give one of: disable, prefer, require, verify-ca, verify-full";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A peer that acknowledges nothing for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -188,6 +277,31 @@ mod tests {
         assert!(PostgresOptions::new("postgres://h:port/d").is_err());
         let odd = PostgresOptions::new("postgres://busyhour:pa/ss@db/d").unwrap();
         assert!(!format!("{odd:?}").contains("pa/ss"));
+    }
+
+    #[test]
+    fn what_a_url_says_of_tls_is_taken_out_of_it() {
+        let (url, tls) =
+            TlsQuery::take("postgres://h/d?sslmode=verify-full&a=b&sslrootcert=%2Fa+b").unwrap();
+        assert_eq!(url, "postgres://h/d?a=b");
+        assert_eq!(tls.mode.as_deref(), Some("verify-full"));
+        assert_eq!(tls.roots, Some("/a+b".into()));
+        let (url, tls) = TlsQuery::take("postgres://u:p?w@h/d").unwrap();
+        assert_eq!(
+            (url.as_str(), tls),
+            ("postgres://u:p?w@h/d", TlsQuery::default())
+        );
+        let error = PostgresOptions::new("postgres://h/d?sslmode=maybe").unwrap_err();
+        assert!(
+            error.contains("`maybe` is not allowed; give one of: disable"),
+            "{error}"
+        );
+        let error = PostgresOptions::new("postgres://h/d?sslmode=verify-ca&sslrootcert=/no/file");
+        let error = error.unwrap_err();
+        assert!(
+            error.starts_with("sslrootcert /no/file: No such file"),
+            "{error}"
+        );
     }
 
     #[test]

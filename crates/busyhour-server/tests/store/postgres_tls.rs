@@ -1,0 +1,170 @@
+//! PostgreSQL that shows a certificate, and passwords that stand in no argument.
+
+use crate::{
+    sample::{commit, put},
+    support::{Place, busyhour, postgres::Postgres},
+};
+use busyhour_server::store::{PostgresOptions, PostgresStore};
+use rcgen::generate_simple_self_signed;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+#[test]
+fn each_mode_checks_what_it_says() {
+    let database = Database::new();
+    let (right, wrong) = (Some("right.pem"), Some("wrong.pem"));
+    for (host, mode, roots, is_secret) in [
+        ("localhost", "verify-full", right, true),
+        // The certificate is for another name.
+        ("127.0.0.1", "verify-ca", right, true),
+        ("127.0.0.1", "require", right, true),
+        ("127.0.0.1", "require", None, true),
+        ("127.0.0.1", "prefer", None, true),
+        ("127.0.0.1", "disable", None, false),
+    ] {
+        let store = database.open(host, mode, roots);
+        let store = store.unwrap_or_else(|error| panic!("{mode}: {error}"));
+        commit(&store, vec![put(1, 1)]).unwrap();
+        database.assert_secret(is_secret, mode);
+    }
+    for (host, mode, roots, problem) in [
+        (
+            "localhost",
+            "verify-full",
+            wrong,
+            "has signed the database's",
+        ),
+        ("localhost", "verify-ca", wrong, "has signed the database's"),
+        ("localhost", "require", wrong, "has signed the database's"),
+        ("127.0.0.1", "verify-full", right, "not valid for name"),
+    ] {
+        let error = database.open(host, mode, roots).err();
+        let error = error.unwrap_or_else(|| panic!("{mode} let it pass"));
+        assert!(error.contains(problem), "{mode}: {error}");
+    }
+}
+
+#[test]
+fn a_database_without_a_certificate_does_for_those_who_do_not_ask_for_one() {
+    let postgres = Postgres::start_on_tcp();
+    postgres.database("plain");
+    let open = |mode: &str| {
+        let url = format!("{}?sslmode={mode}", postgres.tcp_url("plain"));
+        PostgresStore::open(PostgresOptions::new(&url).unwrap()).map_err(|error| error.to_string())
+    };
+    drop(open("prefer").unwrap());
+    let error = open("require").err().expect("it is not secret");
+    assert!(error.contains("server does not support TLS"), "{error}");
+}
+
+#[test]
+fn no_password_need_stand_in_an_argument() {
+    let postgres = Postgres::start_on_tcp();
+    postgres.database("secret");
+    postgres.require_password("for:few");
+    let place = Place::new();
+    let url = postgres.tcp_url("secret");
+    let port = url.rsplit_once('@').unwrap().1;
+    let port = port.split(['/', ':']).nth(1).unwrap();
+    let passwords = place.file(
+        "pgpass",
+        &format!("127.0.0.1:{port}:secret:busyhour:for\\:few\n"),
+    );
+    fs::set_permissions(&passwords, fs::Permissions::from_mode(0o600)).unwrap();
+    let file = place.file("url", &format!("{url}\n"));
+    let add = |user: &str, passwords: &Path| {
+        let mut command = busyhour();
+        command.args(["device", "add", user, "--create", "--md5", MD5]);
+        command.arg("--store-url-file").arg(&file);
+        said(command.env("PGPASSFILE", passwords))
+    };
+    let (is_done, words) = add("alice", &passwords);
+    assert!(is_done, "{words}");
+    let (is_done, words) = add("bob", &place.path("nobody"));
+    assert!(!is_done && words.contains("password"), "{words}");
+    fs::set_permissions(&passwords, fs::Permissions::from_mode(0o644)).unwrap();
+    let (is_done, words) = add("bob", &passwords);
+    assert!(!is_done, "others may read it: {words}");
+}
+
+#[test]
+fn a_password_in_an_argument_is_warned_of_and_a_file_without_a_url_is_a_mistake() {
+    let place = Place::new();
+    let check = |arguments: &[&str]| {
+        let mut command = busyhour();
+        said(command.arg("check-config").args(arguments))
+    };
+    let (is_good, words) = check(&["--store-url", "postgres://busyhour:few@db/d"]);
+    assert!(
+        is_good && words.contains("give --store-url-file FILE"),
+        "{words}"
+    );
+    assert!(!words.contains("few@"), "{words}");
+    let (is_good, words) = check(&["--store-url", "postgres://busyhour@db/d"]);
+    assert!(is_good && !words.contains("--store-url-file"), "{words}");
+    let file = place.file("url", "postgres://busyhour:few@db/d?sslmode=always");
+    let (is_good, words) = check(&["--store-url-file", file.to_str().unwrap()]);
+    assert!(
+        !is_good && words.contains("sslmode: `always` is not allowed"),
+        "{words}"
+    );
+    let (is_good, words) = check(&["--store-url-file", "/no/such/file"]);
+    assert!(
+        !is_good && words.contains("/no/such/file: No such file"),
+        "{words}"
+    );
+}
+
+/// A database with a certificate for `localhost`.
+struct Database {
+    postgres: Postgres,
+    place: Place,
+}
+
+impl Database {
+    fn new() -> Self {
+        let make = || generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (own, other) = (make(), make());
+        let place = Place::new();
+        place.file("right.pem", &own.cert.pem());
+        place.file("wrong.pem", &other.cert.pem());
+        let key = own.signing_key.serialize_pem();
+        let postgres = Postgres::start_on_tls(&own.cert.pem(), &key);
+        postgres.database("tls");
+        Self { postgres, place }
+    }
+
+    fn open(&self, host: &str, mode: &str, roots: Option<&str>) -> Result<PostgresStore, String> {
+        let mut url = self.postgres.tcp_url("tls").replace("127.0.0.1", host);
+        url.push_str(&format!("?sslmode={mode}"));
+        if let Some(roots) = roots {
+            url.push_str(&format!(
+                "&sslrootcert={}",
+                self.place.path(roots).display()
+            ));
+        }
+        PostgresStore::open(PostgresOptions::new(&url)?).map_err(|error| error.to_string())
+    }
+
+    /// Whether what the store says can be read on its way.
+    fn assert_secret(&self, is_secret: bool, mode: &str) {
+        let not = if is_secret { "" } else { "NOT" };
+        println!("{mode}");
+        // There is nothing to divide by where there is no such session.
+        let sql = format!(
+            "SELECT 1 / count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+             WHERE application_name = 'busyhour' AND {not} ssl"
+        );
+        self.postgres.sql("tls", &sql);
+    }
+}
+
+/// Whether a command did what it should, and what it said.
+fn said(command: &mut Command) -> (bool, String) {
+    let output = command.output().unwrap();
+    let words = [output.stdout, output.stderr].concat();
+    let words = String::from_utf8(words).unwrap();
+    (output.status.success(), words)
+}
+
+/// Of nobody's password.
+const MD5: &str = "00112233445566778899aabbccddeeff";
