@@ -55,6 +55,8 @@ impl Service {
         let server = server.map_err(Failure::running)?;
         let access = Access::new(config.http.hosts.clone(), config.tokens.clone());
         let access = Arc::new(access);
+        let stored = access.clone();
+        server.watch_tokens(Box::new(move |rows| stored.replace_stored(rows)));
         let service = Self {
             web: start_web(&config, &server, &runtime, access.clone())?,
             config,

@@ -1,18 +1,87 @@
-use super::Failure;
+use super::{
+    Failure,
+    device::{Accounts, Creation, Place},
+};
 use crate::{
     console,
+    store::SettingKind,
     web::{Scope, Token},
 };
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
+use std::collections::BTreeMap;
 
 /// Make a token that lets a program ask over HTTP
 #[derive(Debug, Args)]
 #[command(name = "token", after_help = AFTER_HELP)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct MakeToken {
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    /// What to call it: the program or the person it is for
+    #[arg(value_name = "NAME", required = true)]
+    name: Option<String>,
+
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    Add(Add),
+    List(List),
+    Remove(Remove),
+}
+
+/// Make a token and keep its hash in the store, where a running server finds it
+#[derive(Debug, Args)]
+struct Add {
     /// What to call it: the program or the person it is for
     #[arg(value_name = "NAME")]
     name: String,
 
+    /// Make a new one if there is one of this name
+    #[arg(long)]
+    replace: bool,
+
+    #[command(flatten)]
+    form: Form,
+
+    #[command(flatten)]
+    creation: Creation,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// List the tokens in the store, by name and without what they are
+#[derive(Debug, Args)]
+struct List {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Take a token of the store back
+#[derive(Debug, Args)]
+struct Remove {
+    /// What it is called
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Args)]
+struct Form {
     /// What it lets its bearer do
     #[arg(long, value_enum, default_value = "read")]
     scope: ScopeName,
@@ -31,36 +100,143 @@ enum ScopeName {
 }
 
 impl MakeToken {
-    /// Prints a new token, and what belongs into the configuration.
+    /// Prints a new token, and what belongs into the configuration; or does to the
+    /// store what the subcommand says.
     ///
     /// # Errors
     ///
-    /// When the name is no name, or there are no random numbers.
+    /// When the name is no name, there are no random numbers, or the store cannot be
+    /// read or written.
     pub fn run(self) -> Result<(), Failure> {
-        if self.name.is_empty() || self.name.len() > NAME_LEN_MAX {
-            let message = format!("name: give 1 to {NAME_LEN_MAX} characters");
-            return Err(Failure::usage(message));
+        match self.action {
+            Some(Action::Add(command)) => command.run(),
+            Some(Action::List(command)) => command.run(),
+            Some(Action::Remove(command)) => command.run(),
+            None => print(self.name.unwrap_or_default(), &self.form),
         }
-        let mut random = [0; 32];
-        getrandom::fill(&mut random).map_err(Failure::running)?;
-        let text = format!("bh_{}", hex(&random));
-        let (scope, word) = match self.scope {
-            ScopeName::Read => (Scope::Read, "read"),
-            ScopeName::Write => (Scope::Write, "write"),
-        };
-        let token = Token::new(self.name, scope, &text);
-        let (name, sha256) = (&token.name, hex(&token.sha256));
-        if self.json {
-            let object = serde_json::json!({
-                "token": text, "name": name, "scope": word, "sha256": sha256,
-            });
-            return console::print(object).map_err(Failure::running);
-        }
-        let name = toml::Value::from(name.as_str());
-        let entry = format!("[[token]]\nname = {name}\nscope = \"{word}\"\nsha256 = \"{sha256}\"");
-        let words = "This is shown once and kept nowhere. Into the configuration belongs:";
-        console::print(format_args!("{text}\n\n{words}\n\n{entry}")).map_err(Failure::running)
     }
+}
+
+fn print(name: String, form: &Form) -> Result<(), Failure> {
+    let (token, text) = make(name, form.scope.scope())?;
+    let (name, sha256) = (&token.name, hex(&token.sha256));
+    let scope = word(token.scope);
+    if form.json {
+        return say(serde_json::json!({
+            "token": text, "name": name, "scope": scope, "sha256": sha256,
+        }));
+    }
+    let name = toml::Value::from(name.as_str());
+    let entry = format!("[[token]]\nname = {name}\nscope = \"{scope}\"\nsha256 = \"{sha256}\"");
+    let words = "This is shown once and kept nowhere. Into the configuration belongs:";
+    say(format_args!("{text}\n\n{words}\n\n{entry}"))
+}
+
+impl Add {
+    fn run(self) -> Result<(), Failure> {
+        let (token, text) = make(self.name, self.form.scope.scope())?;
+        let mut target = self.place.open_or_create(&self.creation)?;
+        let (name, store) = (&token.name, target.store.clone());
+        if !self.replace && tokens(&mut target)?.contains_key(name) {
+            return Err(Failure::running(format!(
+                "token `{name}` is there already in database {store}; --replace makes a new one"
+            )));
+        }
+        let row = token.row();
+        let put = target.book.put_setting(SettingKind::Token, name, &row);
+        put.map_err(Failure::running)?;
+        let scope = word(token.scope);
+        if self.form.json {
+            return say(serde_json::json!({
+                "token": text, "name": name, "scope": scope, "store": store,
+            }));
+        }
+        say(format_args!(
+            "{text}\n\nThis is shown once. Token `{name}` of scope {scope} is good for the \
+             server of database {store} from now on; one that runs knows it within a second."
+        ))
+    }
+}
+
+impl List {
+    fn run(self) -> Result<(), Failure> {
+        let mut target = self.place.open()?;
+        let tokens = tokens(&mut target)?;
+        let store = &target.store;
+        if self.json {
+            let tokens: Vec<_> = tokens
+                .values()
+                .map(|token| serde_json::json!({"name": token.name, "scope": word(token.scope)}))
+                .collect();
+            return say(serde_json::json!({"store": store, "tokens": tokens}));
+        }
+        for token in tokens.values() {
+            say(format_args!("{}  {}", word(token.scope), token.name))?;
+        }
+        let count = tokens.len();
+        say(format_args!("{count} tokens in database {store}"))
+    }
+}
+
+impl Remove {
+    fn run(self) -> Result<(), Failure> {
+        let mut target = self.place.open()?;
+        let (name, store) = (&self.name, target.store.clone());
+        let removed = target.book.remove_setting(SettingKind::Token, name);
+        match removed.map_err(Failure::running)? {
+            false => Err(Failure::running(format!(
+                "there is no token `{name}` in database {store}; those of the configuration are \
+                 not there"
+            ))),
+            true if self.json => say(serde_json::json!({"removed": name, "store": store})),
+            true => say(format_args!(
+                "token `{name}` is taken back in database {store}"
+            )),
+        }
+    }
+}
+
+impl ScopeName {
+    fn scope(self) -> Scope {
+        match self {
+            Self::Read => Scope::Read,
+            Self::Write => Scope::Write,
+        }
+    }
+}
+
+/// A new token, and what its bearer has to say.
+fn make(name: String, scope: Scope) -> Result<(Token, String), Failure> {
+    if name.is_empty() || name.len() > NAME_LEN_MAX {
+        let message = format!("name: give 1 to {NAME_LEN_MAX} characters");
+        return Err(Failure::usage(message));
+    }
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(Failure::running)?;
+    let text = format!("bh_{}", hex(&random));
+    Ok((Token::new(name, scope, &text), text))
+}
+
+/// Those that this version understands, by name.
+fn tokens(target: &mut Accounts) -> Result<BTreeMap<String, Token>, Failure> {
+    let rows = target.book.settings(SettingKind::Token);
+    let rows = rows.map_err(Failure::running)?;
+    let token = |(name, row): (String, String)| {
+        let token = Token::of_row(&name, &row)?;
+        Some((name, token))
+    };
+    Ok(rows.into_iter().filter_map(token).collect())
+}
+
+fn word(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Read => "read",
+        Scope::Write => "write",
+    }
+}
+
+fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
+    console::print(text).map_err(Failure::running)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -71,10 +247,11 @@ const NAME_LEN_MAX: usize = 64;
 const AFTER_HELP: &str = "\
 Reading over HTTP needs a token from other machines, changing something always does:
 
-  busyhour token shop --scope write
+  busyhour token add shop --scope write
   curl -X PUT -H \"Authorization: Bearer $TOKEN\" -d '{\"password\": \"…\"}' \\
       http://127.0.0.1:8080/api/accounts/alice
 
-The server takes new tokens at its start and at SIGHUP.
+A server takes tokens of its store within about a second, and those of its configuration,
+which `busyhour token NAME` prints, at its start and at SIGHUP.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.";

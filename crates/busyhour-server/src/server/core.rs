@@ -30,7 +30,7 @@ use super::{
 use crate::{
     auth::Authenticator,
     registrar::{BindingId, Domains, Moment, Tally},
-    store::Store,
+    store::{Store, TokenRows},
     watch::{DeviceState, RegistrationState},
 };
 use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
@@ -87,6 +87,8 @@ pub(super) struct Parts {
     pub(super) iax2: Iax2,
     pub(super) secrets: Secrets,
     pub(super) steady: Steady,
+    /// As they were in the store at the start.
+    pub(super) tokens: TokenRows,
 }
 
 /// Everything that is counted.

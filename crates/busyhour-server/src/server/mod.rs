@@ -63,6 +63,7 @@ mod provision;
 pub use crate::{
     iax2::{CallTokens, Iax2Stats},
     registrar::{Advertised, Binding, Flow, Policy as RegistrationPolicy, Transport},
+    store::TokenListener,
     watch::{LineState, Mailbox, MessageSummary, Policy as WatchPolicy},
 };
 pub use accounts::{Accounts, NoAccounts};
@@ -302,6 +303,13 @@ impl Server {
     /// Accounts that the store holds for the server's realm.
     pub fn stored_account_count(&self) -> usize {
         self.core.parts.directory.stored_count()
+    }
+
+    /// Tells `listener` of the tokens in the store: at once, and whenever they are
+    /// others than before, whoever changes them.
+    pub fn watch_tokens(&self, listener: TokenListener) {
+        listener(&self.core.parts.tokens);
+        self.core.store().watch_tokens(listener);
     }
 
     /// Takes in that other accounts are configured than before: what those had who

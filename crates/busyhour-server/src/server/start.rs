@@ -27,6 +27,7 @@ use crate::{
     registrar::{EndedBinding, Restored},
     store::{
         Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
+        TokenRows,
     },
 };
 use busyhour::{runtime::Runtime, timer::AddError};
@@ -70,7 +71,8 @@ impl Core {
         let last_id = ids.chain(soft_states.iter().map(|row| row.id.0)).max();
         let accounts = std::mem::take(&mut contents.accounts);
         let steady = steady::resume(&contents, runtime.clock());
-        let parts = parts(runtime, config, network, store, accounts, steady)?;
+        let tokens = tokens(&contents);
+        let parts = parts(runtime, config, network, store, accounts, steady, tokens)?;
         let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1, contents.run));
         // First of all that is stored, so that nothing is durable without it.
         core.keep_steady();
@@ -100,7 +102,7 @@ impl Core {
             let restored = match kind {
                 SettingKind::Mailbox => self.restore_mailbox(name, value),
                 SettingKind::Hint => self.restore_hint_setting(name, value),
-                SettingKind::Server => Ok(()),
+                SettingKind::Token | SettingKind::Server => Ok(()),
             };
             if let Err(reason) = restored {
                 tracing::warn!(kind = kind.name(), name, reason, "a setting has no effect");
@@ -183,6 +185,13 @@ impl Core {
     }
 }
 
+fn tokens(contents: &Contents) -> TokenRows {
+    let settings = contents.settings.iter();
+    let tokens = settings.filter(|((kind, _), _)| *kind == SettingKind::Token);
+    let row = |((_, name), value): (&(_, String), &String)| (name.clone(), value.clone());
+    tokens.map(row).collect()
+}
+
 /// What a server is made of, before anything is taken back in.
 fn parts(
     runtime: Runtime,
@@ -191,6 +200,7 @@ fn parts(
     store: Box<dyn Store>,
     accounts: Vec<Account>,
     steady: Steady,
+    tokens: TokenRows,
 ) -> Result<Parts, StartError> {
     let realm = config.authentication.realm();
     let secrets = Secrets::new(&runtime)?;
@@ -242,6 +252,7 @@ fn parts(
         iax2: Iax2::new(&runtime, random_key(&runtime)?, device_seed, &policy),
         secrets,
         steady,
+        tokens,
         runtime,
         config,
         network,

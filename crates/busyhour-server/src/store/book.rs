@@ -1,7 +1,9 @@
-//! Accounts for tools: beside a running server, without its lock.
+//! Accounts and settings for tools: beside a running server, without its lock.
 
-use super::{Account, PostgresOptions, StoreError, postgres::PostgresBook, sqlite::SqliteBook};
-use std::path::Path;
+use super::{
+    Account, PostgresOptions, SettingKind, StoreError, postgres::PostgresBook, sqlite::SqliteBook,
+};
+use std::{collections::BTreeMap, path::Path};
 
 /// The accounts of a store, for a tool that runs beside the server or without
 /// one. A server that runs notices changes within about a second.
@@ -45,6 +47,28 @@ pub trait AccountBook {
     ///
     /// When the store cannot be read.
     fn all(&mut self) -> Result<Vec<Account>, StoreError>;
+
+    /// Stores a setting, replacing the one of the same kind and name.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written.
+    fn put_setting(&mut self, kind: SettingKind, name: &str, value: &str)
+    -> Result<(), StoreError>;
+
+    /// Forgets a setting; `false` when there is none of this kind and name.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written.
+    fn remove_setting(&mut self, kind: SettingKind, name: &str) -> Result<bool, StoreError>;
+
+    /// The settings of a kind, by their names.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn settings(&mut self, kind: SettingKind) -> Result<BTreeMap<String, String>, StoreError>;
 }
 
 /// What to do where there is no store yet.

@@ -25,6 +25,7 @@ mod simulated;
 mod soft_state;
 mod sqlite;
 mod teller;
+mod token_feed;
 
 use crate::registrar::EndedBinding;
 use busyhour::pool::TaskPool;
@@ -89,6 +90,13 @@ pub trait Store: Send + Sync {
     /// store's thread and must be quick.
     fn watch_accounts(&self, revision: u64, listener: AccountListener);
 
+    /// From now on tells `listener` of all tokens, whenever they are others than
+    /// before, whoever changes them, within about a second. Stores that no tool can
+    /// change tell nothing.
+    fn watch_tokens(&self, listener: TokenListener) {
+        drop(listener);
+    }
+
     /// From now on a store that has a thread of its own may do there what
     /// completions push to `pool`, while few wait for it. Others do nothing.
     fn lend_to(&self, pool: &TaskPool) {
@@ -123,6 +131,12 @@ pub type Completion = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
 
 /// Told why a store has ended.
 pub type EndListener = Box<dyn FnOnce(CommitError) + Send>;
+
+/// Told of all tokens.
+pub type TokenListener = Box<dyn Fn(&TokenRows) + Send + Sync>;
+
+/// Tokens as they are stored, by their names.
+pub type TokenRows = BTreeMap<String, String>;
 
 /// Told of each change of accounts.
 pub type AccountListener = Box<dyn Fn(AccountNews) + Send + Sync>;

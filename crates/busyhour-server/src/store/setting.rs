@@ -7,19 +7,22 @@ pub enum SettingKind {
     Mailbox,
     /// The devices of a hint, by its extension.
     Hint,
+    /// What lets a program ask over HTTP, by the name of the token.
+    Token,
     /// What the server has to know of its earlier lives, by its own names.
     Server,
 }
 
 impl SettingKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Mailbox, Self::Hint, Self::Server];
+    pub const ALL: [Self; 4] = [Self::Mailbox, Self::Hint, Self::Token, Self::Server];
 
     /// As it stands in a row.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mailbox => "mailbox",
             Self::Hint => "hint",
+            Self::Token => "token",
             Self::Server => "server",
         }
     }

@@ -6,8 +6,8 @@
 //! 3. Changing needs a token of the scope `write` as `Authorization: Bearer`,
 //!    which no browser sends by itself, so that no page can borrow it.
 
-use super::connections::Peer;
-use crate::server::HttpStats;
+use super::{Scope, Token, connections::Peer};
+use crate::{server::HttpStats, store::TokenRows};
 use axum::{
     Extension,
     extract::{Request, State},
@@ -19,40 +19,26 @@ use sha2::{Digest, Sha256};
 use std::{
     net::IpAddr,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, PoisonError, RwLock, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
 use subtle::ConstantTimeEq;
 
-/// What a token lets its bearer do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// Look at everything that is shown.
-    Read,
-    /// Change things, and look.
-    Write,
-}
-
-/// A token as the server knows it: by its hash.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token {
-    /// What people call it.
-    pub name: String,
-    /// What its bearer may do.
-    pub scope: Scope,
-    /// SHA-256 of the token.
-    pub sha256: [u8; 32],
-}
-
 /// The hosts that are ours and the tokens that are good.
 #[derive(Default)]
 pub struct Access {
     hosts: Vec<String>,
-    tokens: RwLock<Vec<Token>>,
+    tokens: RwLock<Tokens>,
     unauthorized: AtomicU64,
     forbidden: AtomicU64,
     misdirected: AtomicU64,
+}
+
+#[derive(Default)]
+struct Tokens {
+    configured: Vec<Token>,
+    stored: Vec<Token>,
 }
 
 /// Why a request may not be.
@@ -73,14 +59,30 @@ impl Access {
     pub fn new(hosts: Vec<String>, tokens: Vec<Token>) -> Self {
         Self {
             hosts,
-            tokens: RwLock::new(tokens),
+            tokens: RwLock::new(Tokens {
+                configured: tokens,
+                stored: Vec::new(),
+            }),
             ..Self::default()
         }
     }
 
-    /// Knows these tokens from now on, and no others.
+    /// Knows these tokens of the configuration from now on, and no others of it.
     pub fn replace_tokens(&self, tokens: Vec<Token>) {
-        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+        self.write().configured = tokens;
+    }
+
+    /// Knows these tokens of the store from now on, and no others of it. A row that
+    /// is not understood is of a newer version, and good for nothing here.
+    pub fn replace_stored(&self, rows: &TokenRows) {
+        let tokens = rows.iter();
+        let tokens = tokens.filter_map(|(name, row)| Token::of_row(name, row));
+        let tokens = tokens.collect();
+        self.write().stored = tokens;
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Tokens> {
+        self.tokens.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was refused so far.
@@ -148,7 +150,7 @@ impl Access {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
-        for token in tokens.iter() {
+        for token in tokens.configured.iter().chain(&tokens.stored) {
             if bool::from(token.sha256.ct_eq(&hash)) {
                 found = Some(token.scope);
             }
@@ -182,23 +184,6 @@ pub(super) async fn guard(
     match access.check(&request, peer.ip()) {
         Ok(()) => next.run(request).await,
         Err(denial) => access.deny(&denial),
-    }
-}
-
-impl Token {
-    /// The token `text` under a name.
-    pub fn new(name: impl Into<String>, scope: Scope, text: &str) -> Self {
-        Self {
-            name: name.into(),
-            scope,
-            sha256: Sha256::digest(text).into(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Token({}, {:?})", self.name, self.scope)
     }
 }
 
@@ -278,10 +263,10 @@ const FORBIDDEN: &str = "this token may only read; use one of scope write\n";
 const NO_READER: &str = "reading from another machine needs a token: \
     Authorization: Bearer TOKEN, or the token as the password of a login\n";
 const BEARER_LEN: usize = "bearer".len();
-const UNKNOWN: &str = "the server does not know this token: its configuration needs a [[token]] with \
-    its hash, read at the start and at SIGHUP; `busyhour token NAME` prints both\n";
+const UNKNOWN: &str = "the server does not know this token; `busyhour token add NAME` makes one in its \
+    store that it takes at once, or give its configuration a [[token]] and send SIGHUP\n";
 const NO_WRITER: &str = "changing something needs a token of scope write: \
-    Authorization: Bearer TOKEN; make one with: busyhour token NAME --scope write\n";
+    Authorization: Bearer TOKEN; make one with: busyhour token add NAME --scope write\n";
 
 #[cfg(test)]
 mod tests {

@@ -38,14 +38,16 @@ mod sampler;
 mod setting_desk;
 mod setting_routes;
 mod subject;
+mod token;
 
-pub use access::{Access, Scope, Token};
+pub use access::Access;
 pub use accounts::AccountDesk;
 pub use archives::Archives;
 pub use graphs::{GraphOptions, Graphs};
 pub use routes::{BindingPage, BindingView};
 pub use setting_desk::SettingDesk;
 pub use subject::Subject;
+pub use token::{Scope, Token};
 
 use axum::middleware;
 use connections::Connections;

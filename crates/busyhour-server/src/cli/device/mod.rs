@@ -59,7 +59,7 @@ impl Device {
 
 /// Where the accounts are, as the server's configuration says.
 #[derive(Debug, Args)]
-struct Place {
+pub(super) struct Place {
     /// The server's configuration file, which says where the store is and what the realm
     #[arg(long, short, value_name = "FILE", env = "BUSYHOUR_CONFIG")]
     config: Option<PathBuf>,
@@ -70,18 +70,18 @@ struct Place {
 
 /// Whether a command that writes may make the store.
 #[derive(Debug, Args)]
-struct Creation {
+pub(super) struct Creation {
     /// Make the database if there is none; without this a command never makes one
     #[arg(long)]
     create: bool,
 }
 
 /// An open store and the realm of the server that uses it.
-struct Accounts {
-    book: Box<dyn AccountBook>,
+pub(super) struct Accounts {
+    pub(super) book: Box<dyn AccountBook>,
     realm: String,
     /// As every command names it: its path, or its URL without the password.
-    store: String,
+    pub(super) store: String,
     /// Where the server that uses it has its HTTP.
     http: Option<SocketAddr>,
 }
@@ -94,12 +94,12 @@ impl Place {
     }
 
     /// Opens the store, which must be there.
-    fn open(&self) -> Result<Accounts, Failure> {
+    pub(super) fn open(&self) -> Result<Accounts, Failure> {
         self.open_or(WhenMissing::Refuse)
     }
 
     /// Opens the store, and makes it where that is wanted.
-    fn open_or_create(&self, creation: &Creation) -> Result<Accounts, Failure> {
+    pub(super) fn open_or_create(&self, creation: &Creation) -> Result<Accounts, Failure> {
         self.open_or(match creation.create {
             true => WhenMissing::Create,
             false => WhenMissing::Refuse,
@@ -173,7 +173,7 @@ const ELSEWHERE: &str = "; name the server's own with --config FILE, --store-pat
     start the server once, or make one here: `device add` and `device import` take --create";
 
 const IN_MEMORY: &str = "store.durability is memory: such a server keeps its accounts in its \
-    memory; put them over HTTP (PUT /api/accounts/USER) or into its configuration";
+    memory; put them over HTTP (PUT /api/accounts/USER) or into its configuration, and tokens too";
 const AFTER_HELP: &str = "\
 Examples:
   busyhour device add alice --mailbox 100    asks for the password, twice

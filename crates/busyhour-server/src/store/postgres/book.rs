@@ -2,11 +2,12 @@
 
 use super::{
     PostgresOptions,
-    group::{PUT_ACCOUNT, REMOVE_ACCOUNT, put_account},
+    group::{PUT_ACCOUNT, PUT_SETTING, REMOVE_ACCOUNT, REMOVE_SETTING, put_account},
     load, schema,
 };
-use crate::store::{Account, AccountBook, StoreError, WhenMissing};
-use postgres::Client;
+use crate::store::{Account, AccountBook, SettingKind, StoreError, WhenMissing};
+use postgres::{Client, types::ToSql};
+use std::collections::BTreeMap;
 
 /// A connection beside the server's, without its lock.
 pub(in crate::store) struct PostgresBook {
@@ -65,6 +66,30 @@ impl AccountBook for PostgresBook {
 
     fn all(&mut self) -> Result<Vec<Account>, StoreError> {
         let read = load::accounts(&mut self.client);
+        read.map_err(|error| self.options.failed(&error))
+    }
+
+    fn put_setting(
+        &mut self,
+        kind: SettingKind,
+        name: &str,
+        value: &str,
+    ) -> Result<(), StoreError> {
+        let row = [&kind.name() as &(dyn ToSql + Sync), &name, &value];
+        let put = self.client.execute(PUT_SETTING, &row);
+        put.map(drop).map_err(|error| self.options.failed(&error))
+    }
+
+    fn remove_setting(&mut self, kind: SettingKind, name: &str) -> Result<bool, StoreError> {
+        let key = [&kind.name() as &(dyn ToSql + Sync), &name];
+        let removed = self.client.execute(REMOVE_SETTING, &key);
+        removed
+            .map(|count| count > 0)
+            .map_err(|error| self.options.failed(&error))
+    }
+
+    fn settings(&mut self, kind: SettingKind) -> Result<BTreeMap<String, String>, StoreError> {
+        let read = load::settings_of(&mut self.client, kind);
         read.map_err(|error| self.options.failed(&error))
     }
 }

@@ -351,6 +351,6 @@ pub(super) const PUT_ACCOUNT: &str = "INSERT INTO account \
     password = excluded.password, hashes = excluded.hashes, \
     contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints";
 pub(super) const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = $1 AND realm = $2";
-const PUT_SETTING: &str = "INSERT INTO setting (kind, name, value) VALUES ($1, $2, $3) \
+pub(super) const PUT_SETTING: &str = "INSERT INTO setting (kind, name, value) VALUES ($1, $2, $3) \
     ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value";
-const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = $1 AND name = $2";
+pub(super) const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = $1 AND name = $2";

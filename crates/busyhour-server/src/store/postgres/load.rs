@@ -207,6 +207,17 @@ fn settings(snapshot: &mut Transaction<'_>) -> Result<Settings, Error> {
     Ok(settings)
 }
 
+/// The settings of a kind, by their names.
+pub(super) fn settings_of(
+    client: &mut impl GenericClient,
+    kind: SettingKind,
+) -> Result<BTreeMap<String, String>, Error> {
+    let rows = client.query(SETTINGS_OF, &[&kind.name()])?;
+    let setting = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+    rows.iter().map(setting).collect()
+}
+
+const SETTINGS_OF: &str = "SELECT name, value FROM setting WHERE kind = $1";
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
     remote, local, cseq, granted_s, expires_at_ns, removed \
     FROM contact JOIN lease USING (id) ORDER BY id";

@@ -21,9 +21,10 @@ mod writer;
 
 use super::{
     AccountListener, Change, Completion, Contents, EndListener, Refused, Store, StoreError,
-    StoreStats,
+    StoreStats, TokenListener,
     feed::AccountFeed,
     queue::{Batch, Queue},
+    token_feed::TokenFeed,
 };
 use crate::registrar::EndedBinding;
 use busyhour::pool::TaskPool;
@@ -57,6 +58,7 @@ pub use options::{PostgresOptions, masked};
 pub struct PostgresStore {
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
+    tokens: Arc<TokenFeed>,
     options: PostgresOptions,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -74,7 +76,15 @@ impl PostgresStore {
         let (session, turn) = first_session(&options)?;
         let queue = Arc::new(Queue::new(options.queue_capacity, options.patience));
         let feed = Arc::new(AccountFeed::default());
-        let writer = Writer::new(session, turn, options.clone(), queue.clone(), feed.clone());
+        let tokens = Arc::new(TokenFeed::default());
+        let writer = Writer::new(
+            session,
+            turn,
+            options.clone(),
+            queue.clone(),
+            feed.clone(),
+            tokens.clone(),
+        );
         let guarded = queue.clone();
         // The guard first: it ends with the writer, also with one that never ran.
         let threads = vec![
@@ -84,6 +94,7 @@ impl PostgresStore {
         Ok(Self {
             queue,
             feed,
+            tokens,
             options,
             threads: Mutex::new(threads),
         })
@@ -130,6 +141,10 @@ impl Store for PostgresStore {
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
+    }
+
+    fn watch_tokens(&self, listener: TokenListener) {
+        self.tokens.start(listener);
     }
 
     fn lend_to(&self, pool: &TaskPool) {

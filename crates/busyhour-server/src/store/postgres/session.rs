@@ -8,7 +8,8 @@ use super::{
 };
 use crate::registrar::EndedBinding;
 use crate::store::{
-    Account, AccountKey, AccountNews, Change, Durability, StoreError, queue::Batch,
+    Account, AccountKey, AccountNews, Change, Durability, SettingKind, StoreError, TokenRows,
+    queue::Batch,
 };
 use postgres::Client;
 use std::time::Duration;
@@ -126,6 +127,11 @@ impl Session {
         known: u64,
     ) -> Result<(Option<Vec<AccountNews>>, u64), postgres::Error> {
         load::news(&mut self.client, known)
+    }
+
+    /// Every token.
+    pub(super) fn tokens(&mut self) -> Result<TokenRows, postgres::Error> {
+        load::settings_of(&mut self.client, SettingKind::Token)
     }
 
     /// Some of all accounts, behind `after`.

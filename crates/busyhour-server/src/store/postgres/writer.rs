@@ -9,10 +9,11 @@ use super::{
 };
 use crate::registrar::EndedBinding;
 use crate::store::{
-    Account, CommitError, StoreError,
+    Account, CommitError, StoreError, TokenRows,
     feed::{AccountFeed, Pace, Scan},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
     teller::Teller,
+    token_feed::TokenFeed,
 };
 use postgres::error::SqlState;
 use std::{
@@ -27,6 +28,7 @@ pub(super) struct Writer {
     options: PostgresOptions,
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
+    tokens: Arc<TokenFeed>,
     looks: Pace,
     /// While all accounts are read.
     scan: Option<Scan>,
@@ -51,6 +53,7 @@ impl Writer {
         options: PostgresOptions,
         queue: Arc<Queue>,
         feed: Arc<AccountFeed>,
+        tokens: Arc<TokenFeed>,
     ) -> Self {
         Self {
             session: Some(session),
@@ -58,6 +61,7 @@ impl Writer {
             options,
             queue,
             feed,
+            tokens,
             looks: Pace::default(),
             scan: None,
             over: None,
@@ -77,6 +81,7 @@ impl Writer {
             if self.scan.is_some() {
                 self.go_on_with_scan();
             } else if self.looks.is_due() {
+                self.look_at_tokens();
                 self.look_at_accounts();
             }
         }
@@ -174,6 +179,22 @@ impl Writer {
         }
     }
 
+    /// Reads the tokens, which are few.
+    fn look_at_tokens(&mut self) {
+        if self.over.is_some() || !self.tokens.is_followed() {
+            return;
+        }
+        let read = self.read_tokens();
+        let read = read.map(|rows| self.tokens.found(rows));
+        self.is_lost(read);
+    }
+
+    fn read_tokens(&mut self) -> Result<TokenRows, Failed> {
+        let session = open(&mut self.session, &self.options, &self.turn)?;
+        let rows = session.tokens();
+        rows.map_err(|error| self.failed(&error))
+    }
+
     /// Reads the accounts that other programs changed, or begins to read all.
     fn look_at_accounts(&mut self) {
         let begun = Instant::now();
@@ -230,7 +251,7 @@ impl Writer {
             Err(Failed::Lost(_)) => return true,
             Err(Failed::TakenOver) => drop(self.give_up()),
             Err(Failed::Refused(error)) => {
-                tracing::warn!(%error, "changes of accounts cannot be looked for");
+                tracing::warn!(%error, "changes by other programs cannot be looked for");
             }
         }
         false

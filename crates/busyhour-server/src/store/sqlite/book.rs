@@ -1,9 +1,12 @@
 //! Accounts for tools, in transactions of their own.
 
 use super::{SqliteOptions, StoreError, connect, load, sqlite_error, writer};
-use crate::store::{Account, AccountBook, WhenMissing};
+use crate::store::{Account, AccountBook, SettingKind, WhenMissing};
 use rusqlite::{Connection, TransactionBehavior};
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// A connection beside the server's.
 pub(in crate::store) struct SqliteBook {
@@ -51,6 +54,28 @@ impl AccountBook for SqliteBook {
 
     fn all(&mut self) -> Result<Vec<Account>, StoreError> {
         let read = load::accounts(&self.connection);
+        read.map_err(|source| sqlite_error(&self.path, source))
+    }
+
+    fn put_setting(
+        &mut self,
+        kind: SettingKind,
+        name: &str,
+        value: &str,
+    ) -> Result<(), StoreError> {
+        let put = writer::put_setting(&self.connection, kind, name, value);
+        put.map_err(|source| sqlite_error(&self.path, source))
+    }
+
+    fn remove_setting(&mut self, kind: SettingKind, name: &str) -> Result<bool, StoreError> {
+        let removed = writer::remove_setting(&self.connection, kind, name);
+        removed
+            .map(|count| count > 0)
+            .map_err(|source| sqlite_error(&self.path, source))
+    }
+
+    fn settings(&mut self, kind: SettingKind) -> Result<BTreeMap<String, String>, StoreError> {
+        let read = load::settings_of(&self.connection, kind);
         read.map_err(|source| sqlite_error(&self.path, source))
     }
 }

@@ -198,6 +198,17 @@ fn settings(snapshot: &Transaction<'_>) -> rusqlite::Result<Settings> {
     Ok(settings)
 }
 
+/// The settings of a kind, by their names.
+pub(super) fn settings_of(
+    connection: &Connection,
+    kind: SettingKind,
+) -> rusqlite::Result<BTreeMap<String, String>> {
+    let mut statement = connection.prepare_cached(SETTINGS_OF)?;
+    let settings = statement.query_map([kind.name()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    settings.collect()
+}
+
+const SETTINGS_OF: &str = "SELECT name, value FROM setting WHERE kind = ?1";
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
     remote, local, cseq, granted_s, expires_at_ns, removed \
     FROM contact JOIN lease USING (id) ORDER BY id";

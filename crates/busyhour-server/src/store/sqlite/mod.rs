@@ -9,9 +9,10 @@ mod writer;
 
 use super::{
     AccountListener, Change, Completion, Contents, Durability, EndListener, Refused, Store,
-    StoreError, StoreStats,
+    StoreError, StoreStats, TokenListener,
     feed::AccountFeed,
     queue::{Batch, Queue},
+    token_feed::TokenFeed,
 };
 use crate::registrar::EndedBinding;
 pub(super) use book::SqliteBook;
@@ -51,6 +52,7 @@ use writer::Writer;
 pub struct SqliteStore {
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
+    tokens: Arc<TokenFeed>,
     path: PathBuf,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -81,7 +83,9 @@ impl SqliteStore {
         let files = Files::opened(&options.path, id, lock);
         let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
         let feed = Arc::new(AccountFeed::default());
-        let writer = Writer::new(connection, queue.clone(), feed.clone(), files);
+        let tokens = Arc::new(TokenFeed::default());
+        let (changes, rows) = (feed.clone(), tokens.clone());
+        let writer = Writer::new(connection, queue.clone(), changes, rows, files);
         let thread = thread::Builder::new()
             .name(WRITER_THREAD.to_owned())
             .spawn(move || writer.run())
@@ -92,6 +96,7 @@ impl SqliteStore {
         Ok(Self {
             queue,
             feed,
+            tokens,
             path: options.path,
             writer: Mutex::new(Some(thread)),
         })
@@ -124,6 +129,10 @@ impl Store for SqliteStore {
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
+    }
+
+    fn watch_tokens(&self, listener: TokenListener) {
+        self.tokens.start(listener);
     }
 
     fn lend_to(&self, pool: &TaskPool) {

@@ -3,11 +3,12 @@
 use super::{files::Files, load};
 use crate::registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use crate::store::{
-    Account, Change, CommitError, SoftState,
+    Account, Change, CommitError, SettingKind, SoftState,
     account::{hashes_text, hints_text},
     feed::{AccountFeed, Pace, Scan},
     queue::{Batch, LOOK_PERIOD, Queue, Taken},
     teller::Teller,
+    token_feed::TokenFeed,
 };
 use busyhour::clock::UnixTime;
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
@@ -21,6 +22,7 @@ pub(super) struct Writer {
     connection: Connection,
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
+    tokens: Arc<TokenFeed>,
     looks: Pace,
     /// While all accounts are read.
     scan: Option<Scan>,
@@ -37,6 +39,7 @@ impl Writer {
         connection: Connection,
         queue: Arc<Queue>,
         feed: Arc<AccountFeed>,
+        tokens: Arc<TokenFeed>,
         files: Files,
     ) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -44,6 +47,7 @@ impl Writer {
             connection,
             queue,
             feed,
+            tokens,
             looks: Pace::default(),
             scan: None,
             portions: 0,
@@ -65,6 +69,7 @@ impl Writer {
             if self.scan.is_some() {
                 self.go_on_with_scan();
             } else if self.looks.is_due() && self.look_at_all_files().is_ok() {
+                self.look_at_tokens();
                 self.look_at_accounts();
             }
         }
@@ -178,6 +183,17 @@ impl Writer {
         }
     }
 
+    /// Reads the tokens, which are few.
+    fn look_at_tokens(&self) {
+        if !self.tokens.is_followed() {
+            return;
+        }
+        match load::settings_of(&self.connection, SettingKind::Token) {
+            Ok(rows) => self.tokens.found(rows),
+            Err(error) => tracing::warn!(%error, "tokens cannot be looked for"),
+        }
+    }
+
     /// Reads the accounts that other programs changed, or begins to read all.
     fn look_at_accounts(&mut self) {
         let begun = Instant::now();
@@ -240,12 +256,8 @@ fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
         Change::RemoveAccount { username, realm } => {
             remove_account(connection, username, realm).map(drop)
         }
-        Change::PutSetting { kind, name, value } => {
-            execute(connection, PUT_SETTING, &[&kind.name(), name, value])
-        }
-        Change::RemoveSetting { kind, name } => {
-            execute(connection, REMOVE_SETTING, &[&kind.name(), name])
-        }
+        Change::PutSetting { kind, name, value } => put_setting(connection, *kind, name, value),
+        Change::RemoveSetting { kind, name } => remove_setting(connection, *kind, name).map(drop),
     }
 }
 
@@ -352,6 +364,24 @@ pub(super) fn remove_account(
     realm: &str,
 ) -> rusqlite::Result<usize> {
     cached(connection, REMOVE_ACCOUNT)?.execute([username, realm])
+}
+
+pub(super) fn put_setting(
+    connection: &Connection,
+    kind: SettingKind,
+    name: &str,
+    value: &str,
+) -> rusqlite::Result<()> {
+    execute(connection, PUT_SETTING, &[&kind.name(), &name, &value])
+}
+
+/// How many there were: one or none.
+pub(super) fn remove_setting(
+    connection: &Connection,
+    kind: SettingKind,
+    name: &str,
+) -> rusqlite::Result<usize> {
+    cached(connection, REMOVE_SETTING)?.execute([kind.name(), name])
 }
 
 fn execute(

@@ -1,0 +1,48 @@
+//! Who is told when tokens in the store change.
+//!
+//! There are few of them, so the writer reads them all at each of its looks, and
+//! tells them when they are not as they were.
+
+use super::{TokenListener, TokenRows};
+use std::sync::{Mutex, MutexGuard};
+
+/// The one listener of a store, and what it knows.
+#[derive(Default)]
+pub(super) struct TokenFeed(Mutex<Option<Feed>>);
+
+struct Feed {
+    /// `None` before the first look.
+    known: Option<TokenRows>,
+    listener: TokenListener,
+}
+
+impl TokenFeed {
+    /// From now on tells `listener`.
+    pub(super) fn start(&self, listener: TokenListener) {
+        let known = None;
+        *self.lock() = Some(Feed { known, listener });
+    }
+
+    /// Whether anybody wants to know.
+    pub(super) fn is_followed(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// Tells what was read, where that is news.
+    pub(super) fn found(&self, rows: TokenRows) {
+        let mut state = self.lock();
+        let Some(feed) = &mut *state else {
+            return;
+        };
+        if feed.known.as_ref() != Some(&rows) {
+            (feed.listener)(&rows);
+            feed.known = Some(rows);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Feed>> {
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

@@ -1,0 +1,75 @@
+//! Tokens that let programs ask over HTTP, known by their hashes.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// What a token lets its bearer do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Look at everything that is shown.
+    Read,
+    /// Change things, and look.
+    Write,
+}
+
+/// A token as the server knows it: by its hash.
+///
+/// ```
+/// use busyhour_server::web::{Scope, Token};
+///
+/// let token = Token::new("shop", Scope::Write, "bh_secret");
+/// let row = token.row();
+/// assert!(!row.contains("bh_secret"));
+/// assert_eq!(Token::of_row("shop", &row), Some(token));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// What people call it.
+    pub name: String,
+    /// What its bearer may do.
+    pub scope: Scope,
+    /// SHA-256 of the token.
+    pub sha256: [u8; 32],
+}
+
+/// As it stands in a row of the store, under its name.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    scope: Scope,
+    sha256: [u8; 32],
+}
+
+impl Token {
+    /// The token `text` under a name.
+    pub fn new(name: impl Into<String>, scope: Scope, text: &str) -> Self {
+        Self {
+            name: name.into(),
+            scope,
+            sha256: Sha256::digest(text).into(),
+        }
+    }
+
+    /// What a store keeps of it under its name.
+    pub fn row(&self) -> String {
+        let (scope, sha256) = (self.scope, self.sha256);
+        serde_json::to_string(&Row { scope, sha256 }).unwrap_or_default()
+    }
+
+    /// From what a store keeps; `None` when that is of a newer version.
+    pub fn of_row(name: &str, row: &str) -> Option<Self> {
+        let Row { scope, sha256 } = serde_json::from_str(row).ok()?;
+        let name = name.to_owned();
+        Some(Self {
+            name,
+            scope,
+            sha256,
+        })
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Token({}, {:?})", self.name, self.scope)
+    }
+}
