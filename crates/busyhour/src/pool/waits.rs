@@ -30,7 +30,7 @@ use super::{
     phase::Phase,
     shared::Shared,
 };
-use crate::sync::{Mutex, lazy_static, lock, thread_token};
+use crate::sync::{Mutex, lazy_static, lock, runtime::thread_local, thread_token};
 
 lazy_static! {
     // The waiting edges of all pools; few at any time.
