@@ -1,6 +1,6 @@
 //! The indexed heap as a map from handles to what they should name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use busyhour::heap::{Handle, Heap, Order};
 
@@ -45,6 +45,8 @@ pub fn hold(bytes: &[u8]) {
 pub struct Pair<C> {
     heap: Heap<(u8, usize), C>,
     pushed: Vec<Handle>,
+    /// The same, to see that no handle comes twice.
+    seen: HashSet<Handle>,
     present: HashMap<Handle, (u8, usize)>,
 }
 
@@ -53,6 +55,7 @@ impl<C: Order<(u8, usize)>> Pair<C> {
         Self {
             heap,
             pushed: Vec::new(),
+            seen: HashSet::new(),
             present: HashMap::new(),
         }
     }
@@ -75,6 +78,7 @@ impl<C: Order<(u8, usize)>> Pair<C> {
         let entry = (value, self.pushed.len());
         let handle = self.heap.push(entry);
         self.pushed.push(handle);
+        assert!(self.seen.insert(handle), "a handle names a later entry");
         assert_eq!(self.present.insert(handle, entry), None);
     }
 
