@@ -133,3 +133,29 @@ fn a_router_sends_each_event_one_way_and_the_rest_another() {
     ];
     assert_eq!(*rest.lock().unwrap(), expected);
 }
+
+/// A subscription by key remembers where its key lies. When the key goes, one
+/// of the same hash takes its place, and is another key all the same.
+#[test]
+fn a_key_that_takes_the_place_of_another_is_not_heard_for_it() {
+    let topic = Topic::<Crowd>::builder("crowd").cached().build();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&heard);
+    let _watch = topic.subscribe().key(Crowded(1)).start(move |delivery| {
+        if let Delivery::Event(crowd, _) = delivery {
+            theirs.lock().unwrap().push((crowd.0.0, crowd.1));
+        }
+    });
+    for round in 0..4 {
+        for number in 0..2 {
+            let _ = topic.publish(Crowd(Crowded(1), 10 * round + number));
+        }
+        let _ = topic.clear(&Crowded(1));
+        for number in 0..2 {
+            let _ = topic.publish(Crowd(Crowded(2), number));
+        }
+        let _ = topic.clear(&Crowded(2));
+    }
+    let expected = [0, 1, 10, 11, 20, 21, 30, 31].map(|number| (1, number));
+    assert_eq!(*heard.lock().unwrap(), expected);
+}

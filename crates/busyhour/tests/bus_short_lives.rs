@@ -3,9 +3,25 @@
 #[path = "model/level.rs"]
 mod model;
 
-use busyhour::bus::Topic;
+use busyhour::{
+    bus::{Delivery, Event, Topic},
+    clock::Clock,
+    pool::TaskPool,
+};
 use model::{Level, cached, delivered, level};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+
+/// An event of one key that owns something.
+#[derive(Clone)]
+struct Owned(u64, #[expect(dead_code, reason = "it is counted")] Arc<()>);
+
+impl Event for Owned {
+    type Key = ();
+
+    fn key(&self) -> &() {
+        &()
+    }
+}
 
 #[test]
 fn a_hundred_thousand_short_lives_leave_nothing_behind() {
@@ -33,4 +49,38 @@ fn a_hundred_thousand_short_lives_leave_nothing_behind() {
     assert_eq!(Arc::strong_count(&witness), 1);
     assert!(lasting.is_empty());
     assert_eq!(lasting.stats().subscriber_count, 0);
+}
+
+/// The memory of a replaced event holds a later one, but not while somebody
+/// still waits for the first: a queue that is full of one key's events hands
+/// out each of them, and each is dropped once.
+#[test]
+fn what_waits_is_not_written_over() {
+    const COUNT: u64 = 1_000;
+    let witness = Arc::new(());
+    let topic = Topic::<Owned>::builder("owned").cached().build();
+    let later = TaskPool::simulated(1, Clock::simulated(Default::default()));
+    let (sender, heard) = mpsc::channel();
+    let _watch = topic
+        .subscribe()
+        .capacity(2_000)
+        .on(&later)
+        .start(move |delivery| {
+            if let Delivery::Event(Owned(number, _), _) = delivery {
+                sender.send(*number).unwrap();
+            }
+        });
+    for number in 0..COUNT {
+        let _ = topic.publish(Owned(number, Arc::clone(&witness)));
+    }
+    assert_eq!(Arc::strong_count(&witness), COUNT as usize + 1);
+    while later.step() {}
+    assert!(heard.try_iter().eq(0..COUNT));
+    for number in 0..COUNT {
+        let _ = topic.publish(Owned(number, Arc::clone(&witness)));
+    }
+    while later.step() {}
+    let _ = topic.stats();
+    // The cache has the last one.
+    assert_eq!(Arc::strong_count(&witness), 2);
 }

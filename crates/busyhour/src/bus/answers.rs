@@ -11,11 +11,17 @@ use std::{collections::HashMap, sync::Arc};
 pub(super) struct Answers<E: Event> {
     /// The usual case is one question, which needs no list.
     first: Option<Asked<E>>,
-    /// In the order in which they were asked.
-    others: Vec<Asked<E>>,
-    /// Where each of the others is, once there are more than a few.
-    index: HashMap<Id, usize, FixedState>,
+    /// None until there is a second question: most changes ask nothing, and
+    /// must not pay for lists that stay empty.
+    others: Option<Box<Others<E>>>,
     open_count: usize,
+}
+
+struct Others<E: Event> {
+    /// In the order in which they were asked.
+    list: Vec<Asked<E>>,
+    /// Where each of them is, once there are more than a few.
+    index: HashMap<Id, usize, FixedState>,
 }
 
 struct Asked<E: Event> {
@@ -66,11 +72,13 @@ impl<E: Event> Question<E> {
 }
 
 impl<E: Event> Answers<E> {
+    /// Of a change of which nothing was asked.
+    pub(super) const NONE: &'static Self = &Self::new();
+
     pub(super) const fn new() -> Self {
         Self {
             first: None,
-            others: Vec::new(),
-            index: HashMap::with_hasher(FixedState::with_seed(0)),
+            others: None,
             open_count: 0,
         }
     }
@@ -134,7 +142,7 @@ impl<E: Event> Answers<E> {
         self.open_count += 1;
         match self.first {
             None => self.first = Some(asked),
-            Some(_) => self.add(id, asked),
+            Some(_) => self.others.get_or_insert_default().add(id, asked),
         }
         None
     }
@@ -143,31 +151,19 @@ impl<E: Event> Answers<E> {
         self.find(id)?.answer
     }
 
-    fn add(&mut self, id: Id, asked: Asked<E>) {
-        self.others.push(asked);
-        if self.others.len() == SCANNED_MAX + 1 {
-            let all = self.others.iter().enumerate();
-            self.index = all.map(|(at, asked)| (asked.question.id(), at)).collect();
-        } else if self.others.len() > SCANNED_MAX {
-            self.index.insert(id, self.others.len() - 1);
-        }
-    }
-
     #[inline]
     fn find(&self, id: Id) -> Option<&Asked<E>> {
         let first = self.first.as_ref()?;
         if first.question.id() == id {
             return Some(first);
         }
-        if self.others.len() > SCANNED_MAX {
-            return Some(&self.others[*self.index.get(&id)?]);
-        }
-        self.others.iter().find(|asked| asked.question.id() == id)
+        self.others.as_ref()?.find(id)
     }
 
     /// Runs the user's code for every open question. No lock may be held.
     pub(super) fn answer(&mut self, key: &E::Key, event: Option<&E>) {
-        for asked in self.first.iter_mut().chain(&mut self.others) {
+        let others = self.others.iter_mut().flat_map(|others| &mut others.list);
+        for asked in self.first.iter_mut().chain(others) {
             if asked.answer.is_none() {
                 asked.answer = Some(asked.question.ask(key, event));
                 self.open_count -= 1;
@@ -176,11 +172,51 @@ impl<E: Event> Answers<E> {
     }
 }
 
+impl<E: Event> Others<E> {
+    fn add(&mut self, id: Id, asked: Asked<E>) {
+        self.list.push(asked);
+        if self.list.len() == SCANNED_MAX + 1 {
+            let all = self.list.iter().enumerate();
+            self.index = all.map(|(at, asked)| (asked.question.id(), at)).collect();
+        } else if self.list.len() > SCANNED_MAX {
+            self.index.insert(id, self.list.len() - 1);
+        }
+    }
+
+    fn find(&self, id: Id) -> Option<&Asked<E>> {
+        if self.list.len() > SCANNED_MAX {
+            return Some(&self.list[*self.index.get(&id)?]);
+        }
+        self.list.iter().find(|asked| asked.question.id() == id)
+    }
+}
+
+impl<E: Event> Default for Others<E> {
+    fn default() -> Self {
+        let (list, index) = (Vec::new(), HashMap::default());
+        Self { list, index }
+    }
+}
+
 impl<E: Event> Drop for Answers<E> {
+    #[inline(always)]
     fn drop(&mut self) {
+        if self.first.is_some() {
+            self.drop_all();
+        }
+    }
+}
+
+impl<E: Event> Answers<E> {
+    #[cold]
+    fn drop_all(&mut self) {
         let mut panics = Panics::default();
         panics.drop(self.first.take());
-        for asked in self.others.drain(..) {
+        for asked in self
+            .others
+            .iter_mut()
+            .flat_map(|others| others.list.drain(..))
+        {
             panics.drop(asked);
         }
     }

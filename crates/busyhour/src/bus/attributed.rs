@@ -2,7 +2,7 @@ use super::{
     Event,
     answers::Answers,
     attribute::Probe,
-    listener::{Change, Listener},
+    listener::{Kind, Listener},
 };
 use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
@@ -72,10 +72,10 @@ impl<E: Event> Attributed<E> {
     /// Those whom the change may concern, as far as the hash of its value says.
     pub(super) fn concerned(
         &self,
-        change: &Change<'_, E>,
+        kind: Kind,
         answers: &Answers<E>,
     ) -> impl Iterator<Item = &Listener<E>> {
-        let is_event = matches!(change, Change::Event(_));
+        let is_event = matches!(kind, Kind::Event);
         let value = answers.known_value(&self.probe).filter(|_| is_event);
         let of_value = value.map(|value| self.of_hash(value));
         let all = (!is_event).then(|| self.iter());
@@ -86,10 +86,10 @@ impl<E: Event> Attributed<E> {
     /// As [`Self::concerned`].
     pub(super) fn concerned_mut(
         &mut self,
-        change: &Change<'_, E>,
+        kind: Kind,
         answers: &Answers<E>,
     ) -> impl Iterator<Item = &mut Listener<E>> {
-        let is_event = matches!(change, Change::Event(_));
+        let is_event = matches!(kind, Kind::Event);
         let value = answers.known_value(&self.probe).filter(|_| is_event);
         // By the hash where it is known; a cleared key concerns all.
         let (of_value, all) = match is_event {

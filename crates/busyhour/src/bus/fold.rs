@@ -1,6 +1,6 @@
 //! One state of a key from the states that several nodes have of it.
 
-use super::{Event, panics::Panics};
+use super::{Event, panics::Panics, shared::Shared};
 use foldhash::fast::FixedState;
 use std::{collections::HashMap, fmt, ops::Deref, sync::Arc};
 
@@ -55,7 +55,7 @@ pub(super) struct Basis<E> {
     /// Each node's state, if another node than this has spoken of the key.
     pub(super) parts: Option<Parts<E>>,
     /// This node's state, where no other has spoken.
-    pub(super) local: Option<Arc<E>>,
+    pub(super) local: Option<Shared<E>>,
 }
 
 /// What a key becomes by what one node says.
@@ -63,13 +63,13 @@ pub(super) struct Folded<E> {
     basis: Basis<E>,
     parts: Option<Parts<E>>,
     /// The state of all nodes; none when nobody has a state any more.
-    pub(super) event: Option<Arc<E>>,
+    pub(super) event: Option<Shared<E>>,
 }
 
 impl<E> Basis<E> {
     fn is(&self, other: &Self) -> bool {
-        same(self.parts.as_ref(), other.parts.as_ref())
-            && same(self.local.as_ref(), other.local.as_ref())
+        same(&self.parts, &other.parts, Arc::ptr_eq)
+            && same(&self.local, &other.local, Shared::is_same)
     }
 }
 
@@ -128,7 +128,7 @@ impl<E: Event> Folding<E> {
     }
 
     fn folded(&self, basis: Basis<E>, parts: PartList<E>) -> Folded<E> {
-        let event = self.fold(&parts).map(Arc::new);
+        let event = self.fold(&parts).map(Shared::new);
         Folded {
             basis,
             parts: Some(Arc::new(parts)),
@@ -228,9 +228,9 @@ pub(super) fn part<E>(parts: &[(Origin, E)], origin: Origin) -> Option<&E> {
     Some(event)
 }
 
-fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+fn same<T>(one: &Option<T>, other: &Option<T>, is_same: impl Fn(&T, &T) -> bool) -> bool {
     match (one, other) {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (Some(one), Some(other)) => is_same(one, other),
         (None, None) => true,
         _ => false,
     }

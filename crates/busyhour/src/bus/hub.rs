@@ -7,8 +7,9 @@ use super::{
     items::Items,
     known::Known,
     listener::Lag,
-    panics::Panics,
+    panics::{Held, Panics},
     shard::Shard,
+    shared::{Given, Shared},
     tally::{ShardStats, Tally},
 };
 use crate::{stats::TopicStats, task::Deliveries};
@@ -159,55 +160,42 @@ impl<E: Event> Hub<E> {
     /// Publishes a state of this node.
     #[inline]
     pub(super) fn publish(&self, event: E, tally: &mut Tally<E>) {
-        let event = Arc::new(event);
-        let (mut known, mut panics) = (Known::new(), Panics::default());
-        panics.catch(|| {
-            let (index, hash) = self.locate(event.key());
-            let how = How::from(None);
-            let published =
-                self.shards[index].publish(self, (hash, &event), how, &mut known, tally);
-            if let Err(full) = published {
-                self.publish_when_there_is_room(&event, full, how, &mut known, tally);
-            }
-        });
-        panics.drop(known);
-        panics.drop(event);
+        let mut event = Held::new(Given::Plain(event));
+        let Some((index, hash)) = event.get().map(|it| self.locate(it.event().key())) else {
+            return;
+        };
+        if self.shards[index].publish_usual(self, (hash, &mut event), tally) {
+            event.leave();
+        } else {
+            self.publish_at((index, hash, event), How::from(None), tally);
+        }
     }
 
     /// Publishes a state of the node that is named.
     pub(super) fn publish_from(&self, origin: Origin, event: E, tally: &mut Tally<E>) {
-        let event = Arc::new(event);
-        let mut panics = Panics::default();
-        panics.catch(|| self.publish_shared(&event, How::from(self.remote(origin)), tally));
-        panics.drop(event);
+        let event = Given::Plain(event);
+        self.publish_apart(event, How::from(self.remote(origin)), tally);
     }
 
-    fn publish_shared(&self, event: &Arc<E>, how: How, tally: &mut Tally<E>) {
-        let (index, hash) = self.locate(event.key());
-        let mut known = Known::new();
-        let shard = &self.shards[index];
-        if let Err(full) = shard.publish_apart(self, (hash, event), how, &mut known, tally) {
-            self.publish_when_there_is_room(event, full, how, &mut known, tally);
+    fn publish_apart(&self, event: Given<E>, how: How, tally: &mut Tally<E>) {
+        let event = Held::new(event);
+        if let Some((index, hash)) = event.get().map(|it| self.locate(it.event().key())) {
+            self.publish_at((index, hash, event), how, tally);
         }
     }
 
-    /// Waits for whoever has no room, and tries again.
-    #[cold]
-    fn publish_when_there_is_room(
+    /// Publishes and waits for whoever has no room.
+    #[inline(never)]
+    fn publish_at(
         &self,
-        event: &Arc<E>,
-        mut full: Arc<Subscriber<E>>,
+        (index, hash, mut event): (usize, u64, Held<Given<E>>),
         mut how: How,
-        known: &mut Known<E>,
         tally: &mut Tally<E>,
     ) {
-        let (index, hash) = self.locate(event.key());
-        loop {
+        let mut known = Known::new();
+        let shard = &self.shards[index];
+        while let Err(full) = shard.publish(self, (hash, &mut event), how, &mut known, tally) {
             how.may_wait = self.wait_for_room(&full);
-            match self.shards[index].publish_apart(self, (hash, event), how, known, tally) {
-                Ok(()) => return,
-                Err(again) => full = again,
-            }
         }
     }
 
@@ -221,12 +209,18 @@ impl<E: Event> Hub<E> {
     }
 
     /// Publishes what a topic forwards: nobody is waited for here.
-    pub(super) fn publish_forwarded(&self, event: &Arc<E>, speaker: Origin, tally: &mut Tally<E>) {
+    pub(super) fn publish_forwarded(
+        &self,
+        event: &Shared<E>,
+        speaker: Origin,
+        tally: &mut Tally<E>,
+    ) {
         if self.is_idle() {
             return;
         }
         let outer = (tally.version, tally.born);
-        self.publish_shared(event, How::forwarded(self.remote(speaker)), tally);
+        let event = Given::Shared(Shared::clone(event));
+        self.publish_apart(event, How::forwarded(self.remote(speaker)), tally);
         (tally.version, tally.born) = outer;
     }
 

@@ -1,11 +1,11 @@
-use super::{Delivery, Event, Message, Origin};
+use super::{Delivery, Event, Message, Origin, shared::Shared};
 use std::sync::Arc;
 
 /// What waits in a mailbox: a [`Message`] without its origin, which
 /// [`Items`](super::items::Items) keep apart, and with pointers to what the
 /// user's own code would have to copy.
 pub(super) enum Item<E: Event> {
-    Event(Arc<E>),
+    Event(Shared<E>),
     Cleared(Arc<E::Key>),
     Replayed,
     Lost(u64),
@@ -35,7 +35,7 @@ impl<E: Event> Item<E> {
     /// The same with its origin, and as its receiver's own. No lock may be held.
     pub(super) fn into_message(self, origin: Origin) -> Message<E> {
         match self {
-            Self::Event(event) => Message::Event(Arc::unwrap_or_clone(event), origin),
+            Self::Event(event) => Message::Event(event.unwrap_or_clone(), origin),
             Self::Cleared(key) => Message::Cleared(Arc::unwrap_or_clone(key), origin),
             Self::Replayed => Message::Replayed,
             Self::Lost(count) => Message::Lost(count),
@@ -47,7 +47,7 @@ impl<E: Event> Clone for Item<E> {
     /// Runs none of the user's code.
     fn clone(&self) -> Self {
         match self {
-            Self::Event(event) => Self::Event(Arc::clone(event)),
+            Self::Event(event) => Self::Event(event.clone()),
             Self::Cleared(key) => Self::Cleared(Arc::clone(key)),
             Self::Replayed => Self::Replayed,
             Self::Lost(count) => Self::Lost(*count),

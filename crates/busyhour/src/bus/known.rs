@@ -3,10 +3,11 @@ use super::{
     answers::Answers,
     fold::{Basis, Folded, Folding},
     panics::Panics,
+    shared::Shared,
     table::Seen,
 };
 use crate::sync::runtime::thread_local;
-use std::{cell::Cell, mem, sync::Arc};
+use std::{cell::Cell, mem};
 
 /// What was found out with no lock held, for a try under the lock.
 ///
@@ -19,7 +20,7 @@ pub(super) struct Known<E: Event> {
     fold: Fold<E>,
     matched: Option<Matched<E>>,
     /// What is no longer right, until no lock is held.
-    outdated: Outdated<E>,
+    outdated: Option<Box<Outdated<E>>>,
     /// How often the user's code changed the topic while it was asked.
     disturbed: u32,
 }
@@ -32,23 +33,52 @@ enum Fold<E: Event> {
 
 /// Whether an event that is cached is one of those to be cleared.
 struct Matched<E: Event> {
-    event: Arc<E>,
+    event: Shared<E>,
     is_wanted: Option<bool>,
 }
 
 struct Outdated<E: Event> {
     folds: Vec<Fold<E>>,
     answers: Vec<Answers<E>>,
-    events: Vec<Arc<E>>,
+    events: Vec<Shared<E>>,
 }
 
 impl<E: Event> Drop for Known<E> {
+    /// Most changes have asked nothing of what runs the user's code when it is
+    /// dropped, but for answers, which drop themselves one by one.
+    #[inline(always)]
     fn drop(&mut self) {
+        let has_fold = !matches!(self.fold, Fold::Nothing);
+        if has_fold || self.matched.is_some() || self.outdated.is_some() {
+            self.drop_all();
+        }
+    }
+}
+
+impl<E: Event> Known<E> {
+    #[cold]
+    fn drop_all(&mut self) {
         let mut panics = Panics::default();
         panics.drop(mem::replace(&mut self.fold, Fold::Nothing));
         panics.drop(self.matched.take());
-        self.outdated.drop_all(&mut panics);
+        if let Some(mut outdated) = self.outdated.take() {
+            outdated.drop_all(&mut panics);
+        }
         panics.drop(mem::replace(&mut self.answers, Answers::new()));
+    }
+
+    fn outdated(&mut self) -> &mut Outdated<E> {
+        self.outdated.get_or_insert_default()
+    }
+}
+
+impl<E: Event> Default for Outdated<E> {
+    fn default() -> Self {
+        Self {
+            folds: Vec::new(),
+            answers: Vec::new(),
+            events: Vec::new(),
+        }
     }
 }
 
@@ -80,11 +110,7 @@ impl<E: Event> Known<E> {
             answers: Answers::new(),
             fold: Fold::Nothing,
             matched: None,
-            outdated: Outdated {
-                folds: Vec::new(),
-                answers: Vec::new(),
-                events: Vec::new(),
-            },
+            outdated: None,
             disturbed: 0,
         }
     }
@@ -95,7 +121,9 @@ impl<E: Event> Known<E> {
         if !is_done {
             let wanted = Fold::Wanted(basis);
             let outdated = mem::replace(&mut self.fold, wanted);
-            self.outdated.folds.push(outdated);
+            if !matches!(outdated, Fold::Nothing) {
+                self.outdated().folds.push(outdated);
+            }
             return None;
         }
         self.last_folded()
@@ -116,8 +144,9 @@ impl<E: Event> Known<E> {
     fn unfold_apart(&mut self) {
         let fold = mem::replace(&mut self.fold, Fold::Nothing);
         let answers = mem::replace(&mut self.answers, Answers::new());
-        self.outdated.folds.push(fold);
-        self.outdated.answers.push(answers);
+        let outdated = self.outdated();
+        outdated.folds.push(fold);
+        outdated.answers.push(answers);
     }
 
     fn last_folded(&self) -> Option<&Folded<E>> {
@@ -137,13 +166,13 @@ impl<E: Event> Known<E> {
 
     /// Whether this event, the last of its key, is to be cleared; `None` when
     /// that is to be asked first.
-    pub(super) fn matches(&mut self, event: Arc<E>) -> Option<bool> {
+    pub(super) fn matches(&mut self, event: Shared<E>) -> Option<bool> {
         let known = self.matched.as_ref();
-        let known = known.filter(|it| Arc::ptr_eq(&it.event, &event));
+        let known = known.filter(|it| Shared::is_same(&it.event, &event));
         let is_wanted = known.and_then(|matched| matched.is_wanted);
         let matched = Matched { event, is_wanted };
         if let Some(outdated) = self.matched.replace(matched) {
-            self.outdated.events.push(outdated.event);
+            self.outdated().events.push(outdated.event);
         }
         is_wanted
     }

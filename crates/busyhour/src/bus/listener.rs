@@ -6,6 +6,7 @@ use super::{
     consumer::Subscriber,
     item::Item,
     mailbox::Offer,
+    shared::Shared,
     tally::{Books, Counts, Tally},
 };
 use hashbrown::{HashTable, hash_table::Entry};
@@ -33,12 +34,23 @@ pub(super) struct Listeners<E: Event> {
 struct Keyed<E: Event> {
     hash: u64,
     key: Arc<E::Key>,
+    /// The stay in the table that was last found to be the key's; 0 for none.
+    born: u64,
     listeners: Vec<Listener<E>>,
 }
 
 impl<E: Event> Keyed<E> {
     fn is(&self, hash: u64, key: &Arc<E::Key>) -> bool {
         self.hash == hash && Arc::ptr_eq(&self.key, key)
+    }
+
+    /// Whether this is the key of the change, as far as that is known.
+    fn is_key_of(&self, place: Place, answers: &Answers<E>) -> bool {
+        self.is_born_at(place) || answers.has_key(&self.key)
+    }
+
+    fn is_born_at(&self, place: Place) -> bool {
+        place.born != 0 && place.born == self.born
     }
 }
 
@@ -119,6 +131,7 @@ impl<E: Event> Listeners<E> {
                 let keyed = Keyed {
                     hash,
                     key,
+                    born: 0,
                     listeners,
                 };
                 vacancy.insert(keyed).into_mut()
@@ -221,37 +234,55 @@ impl<E: Event> Listeners<E> {
         self.asking_count > 0 || !self.keyed.is_empty()
     }
 
+    /// Whether it is known without a question who wants an event of this key.
+    #[inline(always)]
+    pub(super) fn are_known(&self, place: Place) -> bool {
+        self.asking_count == 0 && (self.keyed.is_empty() || self.is_key_known(place))
+    }
+
+    fn is_key_known(&self, place: Place) -> bool {
+        let mut of_hash = self.keyed.iter_hash(place.hash);
+        of_hash.all(|keyed| keyed.hash != place.hash || keyed.is_born_at(place))
+    }
+
     /// Asks what has to be known before a change is offered; `false` when
     /// something has no answer yet.
-    #[cold]
-    pub(super) fn ask(&self, hash: u64, change: &Change<'_, E>, answers: &mut Answers<E>) -> bool {
-        if self.asking_count > 0 {
-            self.ask_each(self.everything.iter(), hash, change, answers);
-        }
+    #[inline(never)]
+    pub(super) fn ask(&self, place: Place, kind: Kind, answers: &mut Answers<E>) -> bool {
+        let hash = place.hash;
         for keyed in self.keyed.iter_hash(hash).filter(|it| it.hash == hash) {
-            if answers.is_key(&keyed.key) == Some(true) {
-                self.ask_each(keyed.listeners.iter(), hash, change, answers);
+            let is_key = keyed.is_born_at(place) || answers.is_key(&keyed.key) == Some(true);
+            if is_key && self.asking_count > 0 {
+                self.ask_each(keyed.listeners.iter(), hash, kind, answers);
             }
         }
-        for attribute in &self.attributes {
-            if let Change::Cleared(_) = change {
-                self.ask_each(attribute.iter(), hash, change, answers);
-            } else if let Some(value) = answers.value_of(&attribute.probe) {
-                self.ask_each(attribute.of_hash(value).iter(), hash, change, answers);
-            }
+        if self.asking_count > 0 {
+            self.ask_others(hash, kind, answers);
         }
         !answers.are_open()
+    }
+
+    #[cold]
+    fn ask_others(&self, hash: u64, kind: Kind, answers: &mut Answers<E>) {
+        self.ask_each(self.everything.iter(), hash, kind, answers);
+        for attribute in &self.attributes {
+            if kind == Kind::Cleared {
+                self.ask_each(attribute.iter(), hash, kind, answers);
+            } else if let Some(value) = answers.value_of(&attribute.probe) {
+                self.ask_each(attribute.of_hash(value).iter(), hash, kind, answers);
+            }
+        }
     }
 
     fn ask_each<'a>(
         &'a self,
         listeners: impl Iterator<Item = &'a Listener<E>>,
         hash: u64,
-        change: &Change<'_, E>,
+        kind: Kind,
         answers: &mut Answers<E>,
     ) {
         for listener in listeners {
-            listener.ask(hash, change, answers);
+            listener.ask(hash, kind, answers);
         }
     }
 
@@ -259,16 +290,16 @@ impl<E: Event> Listeners<E> {
     /// wait for.
     pub(super) fn find_full(
         &self,
-        hash: u64,
-        change: &Change<'_, E>,
+        place: Place,
+        kind: Kind,
         answers: &Answers<E>,
     ) -> Option<Arc<Subscriber<E>>> {
-        let full = |listener: &&Listener<E>| listener.is_full() && listener.wants(change, answers);
+        let full = |listener: &&Listener<E>| listener.is_full() && listener.wants(kind, answers);
         let mut everything = self.everything.iter();
         let full = everything.find(full).or_else(|| {
             let attributes = self.attributes.iter();
-            let attributed = attributes.flat_map(|it| it.concerned(change, answers));
-            self.keyed(hash, answers).chain(attributed).find(full)
+            let attributed = attributes.flat_map(|it| it.concerned(kind, answers));
+            self.keyed(place, answers).chain(attributed).find(full)
         })?;
         Some(Arc::clone(&full.subscriber))
     }
@@ -276,11 +307,12 @@ impl<E: Event> Listeners<E> {
     /// The listeners of the change's key.
     fn keyed<'a>(
         &'a self,
-        hash: u64,
+        place: Place,
         answers: &'a Answers<E>,
     ) -> impl Iterator<Item = &'a Listener<E>> {
-        let of_hash = self.keyed.iter_hash(hash).filter(move |it| it.hash == hash);
-        let of_key = of_hash.filter(|keyed| answers.has_key(&keyed.key));
+        let of_hash = self.keyed.iter_hash(place.hash);
+        let of_hash = of_hash.filter(move |keyed| keyed.hash == place.hash);
+        let of_key = of_hash.filter(move |keyed| keyed.is_key_of(place, answers));
         of_key.flat_map(|keyed| &keyed.listeners)
     }
 
@@ -346,9 +378,16 @@ impl<E: Event> Listeners<E> {
     ) {
         let of_hash = self.keyed.iter_hash_mut(place.hash);
         let of_hash = of_hash.filter(|keyed| keyed.hash == place.hash);
-        let keyed = of_hash.filter(|keyed| answers.has_key(&keyed.key));
+        let keyed = of_hash.filter_map(|keyed| {
+            if !keyed.is_key_of(place, answers) {
+                return None;
+            }
+            // That need not be asked again while the key stays where it is.
+            keyed.born = place.born;
+            Some(keyed)
+        });
         let attributed = self.attributes.iter_mut();
-        let attributed = attributed.flat_map(|it| it.concerned_mut(change, answers));
+        let attributed = attributed.flat_map(|it| it.concerned_mut(change.kind(), answers));
         for listener in keyed
             .flat_map(|keyed| &mut keyed.listeners)
             .chain(attributed)
@@ -364,15 +403,30 @@ impl<E: Event> Listeners<E> {
 
 /// What happens to a key.
 pub(super) enum Change<'a, E: Event> {
-    Event(&'a Arc<E>),
+    Event(&'a Shared<E>),
     Cleared(&'a Arc<E::Key>),
+}
+
+/// What kind of a [`Change`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Event,
+    Cleared,
 }
 
 impl<E: Event> Change<'_, E> {
     #[inline(always)]
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Event(_) => Kind::Event,
+            Self::Cleared(_) => Kind::Cleared,
+        }
+    }
+
+    #[inline(always)]
     pub(super) fn to_item(&self) -> Item<E> {
         match self {
-            Self::Event(event) => Item::Event(Arc::clone(event)),
+            Self::Event(event) => Item::Event(Shared::clone(event)),
             Self::Cleared(key) => Item::Cleared(Arc::clone(key)),
         }
     }
@@ -383,6 +437,9 @@ impl<E: Event> Change<'_, E> {
 pub(super) struct Place {
     pub(super) shard: usize,
     pub(super) hash: u64,
+    /// The stay of the key in the table, also of one that comes with the
+    /// change; 0 where nothing is cached.
+    pub(super) born: u64,
     /// The shard's version before the change.
     pub(super) version: u64,
 }
@@ -406,8 +463,8 @@ impl<E: Event> Listener<E> {
     }
 
     /// Asks whether it wants the change, and which waiting item it replaces.
-    fn ask(&self, hash: u64, change: &Change<'_, E>, answers: &mut Answers<E>) {
-        let is_in_question = matches!(change, Change::Event(_)) && self.subscriber.chooses();
+    fn ask(&self, hash: u64, kind: Kind, answers: &mut Answers<E>) {
+        let is_in_question = kind == Kind::Event && self.subscriber.chooses();
         if is_in_question && answers.is_wanted(&self.subscriber) != Some(true) {
             return;
         }
@@ -419,8 +476,8 @@ impl<E: Event> Listener<E> {
 
     /// Whether it wants the change, once the index has found its key or value.
     #[inline(always)]
-    fn wants(&self, change: &Change<'_, E>, answers: &Answers<E>) -> bool {
-        let is_in_question = self.subscriber.chooses() && matches!(change, Change::Event(_));
+    fn wants(&self, kind: Kind, answers: &Answers<E>) -> bool {
+        let is_in_question = self.subscriber.chooses() && kind == Kind::Event;
         !is_in_question || answers.has_wish(&self.subscriber)
     }
 
@@ -435,7 +492,7 @@ impl<E: Event> Listener<E> {
         mut books: Books<'_, E>,
         answers: &Answers<E>,
     ) -> bool {
-        if !self.wants(change, answers) {
+        if !self.wants(change.kind(), answers) {
             return false;
         }
         if self.lag.is_some() {

@@ -90,6 +90,7 @@ mod record;
 mod registry;
 mod router;
 mod shard;
+mod shared;
 mod speakers;
 mod stream;
 mod subscription;

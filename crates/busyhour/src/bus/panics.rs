@@ -51,3 +51,57 @@ impl Drop for Panics {
         }
     }
 }
+
+/// Holds what may be the last reference to a user's value. Where it is dropped
+/// because of a panic, a second one of the value's own `Drop` ends here instead
+/// of the process. Without a panic it costs nothing.
+pub(super) struct Held<T>(Option<T>);
+
+impl<T> Held<T> {
+    pub(super) const EMPTY: Self = Self(None);
+
+    #[inline(always)]
+    pub(super) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Option<T> {
+        self.0.take()
+    }
+
+    #[inline(always)]
+    pub(super) fn put(&mut self, value: Option<T>) {
+        debug_assert!(self.0.is_none(), "a value would be dropped here");
+        self.0 = value;
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+
+    /// Drops it where there is no panic; at no cost where it holds nothing.
+    #[inline(always)]
+    pub(super) fn leave(self) {
+        match self.0 {
+            None => mem::forget(self),
+            Some(_) => drop(self),
+        }
+    }
+
+    #[cold]
+    fn drop_quietly(&mut self) {
+        let mut panics = Panics::default();
+        panics.drop(self.0.take());
+    }
+}
+
+impl<T> Drop for Held<T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0.is_some() && std::thread::panicking() {
+            self.drop_quietly();
+        }
+    }
+}

@@ -134,8 +134,8 @@ const STALE_MIN: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bus::shared::Shared;
     use proptest::{collection::vec, prelude::*};
-    use std::sync::Arc;
 
     #[derive(Clone, Debug, PartialEq)]
     struct Change {
@@ -176,7 +176,7 @@ mod tests {
                 let of_hash = queue.of_hash(hash);
                 let same_key = of_hash.filter(|(_, item)| item.key() == Some(&key));
                 let same_key: Vec<usize> = same_key.map(|(number, _)| number).collect();
-                let item = Item::Event(Arc::new(new.clone()));
+                let item = Item::Event(Shared::new(new.clone()));
                 match queue.replace(hash, item, None, |number| same_key.contains(&number)) {
                     Ok(older) => {
                         let known = known.expect("it is in the list, too");

@@ -1,5 +1,6 @@
 use super::{
     Event, Origin,
+    answers::Answers,
     consumer::Subscriber,
     epoch::pinned,
     fold::{Basis, Folded, Parts, part},
@@ -11,7 +12,8 @@ use super::{
     listener::{self, Lag, Listeners},
     nodes::Nodes,
     outbox::{Outbox, Parcel},
-    panics::Panics,
+    panics::{Held, Panics},
+    shared::{Given, Shared},
     table::{Change, Place, Put, Stale, Swept, Table, Writer},
     tally::{ShardStats, Tally},
 };
@@ -22,6 +24,7 @@ mod catch_up;
 mod forwarding;
 mod lookup;
 mod state;
+mod usual;
 
 /// A part of a topic: the keys whose hash falls to it, and who listens.
 ///
@@ -66,10 +69,18 @@ enum Tried<E: Event> {
 /// What a change leaves to be done when the lock has been left.
 struct Leavings<E: Event> {
     swept: Swept<E>,
+    /// The event, where nothing is cached.
+    uncached: Held<Shared<E>>,
+    /// None while only this node has spoken.
+    of_nodes: Option<Box<OfNodes<E>>>,
+    is_forwarded: bool,
+}
+
+/// What a change leaves of what nodes have said.
+struct OfNodes<E: Event> {
     parts: Option<Parts<E>>,
     folded: Option<Folded<E>>,
     nodes: Option<Box<Nodes<E>>>,
-    is_forwarded: bool,
 }
 
 impl<E: Event> Shard<E> {
@@ -100,7 +111,7 @@ impl<E: Event> Shard<E> {
     #[inline(always)]
     fn look(&self, hash: u64, key: &E::Key, known: &mut Known<E>) {
         if let Some(table) = &self.table {
-            known.seen = pinned(|pin| table.look(hash, key, pin));
+            pinned(|pin| table.look(hash, key, pin, &mut known.seen));
         }
     }
 
@@ -132,17 +143,19 @@ impl<E: Event> Shard<E> {
     /// Caches the event and offers it to its subscribers. When `how` allows
     /// to wait, it does nothing if one of them makes publishers wait and has
     /// no room.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn publish(
         &self,
         topic: &Hub<E>,
-        (hash, event): (u64, &Arc<E>),
+        (hash, event): (u64, &mut Held<Given<E>>),
         how: How,
         known: &mut Known<E>,
         tally: &mut Tally<E>,
     ) -> Result<(), Arc<Subscriber<E>>> {
         self.prefetch(hash);
-        self.look(hash, event.key(), known);
+        if let Some(event) = event.get() {
+            self.look(hash, event.event().key(), known);
+        }
         loop {
             match self.try_publish(topic, (hash, event), how, known, tally) {
                 Tried::Done(leavings) => {
@@ -151,29 +164,35 @@ impl<E: Event> Shard<E> {
                 }
                 Tried::Unchanged => return Ok(()),
                 Tried::Full(full) => return Err(full),
-                Tried::Stale => known.ask(topic.id(), |known| self.look(hash, event.key(), known)),
-                Tried::Unknown => known.ask(topic.id(), |known| {
-                    let origin = how.part().unwrap_or(topic.local());
-                    let part = Some(Part::Says(origin, &**event));
-                    let about = (event.key(), Some(&**event));
-                    known.find_out(topic.folding(), about, part, None);
-                }),
+                in_vain => self.find_out(topic, (hash, event), how, known, in_vain),
             }
         }
     }
 
-    /// The same for whoever is not in a hurry, in one place.
+    /// Runs the user's code for what a try in vain has to know.
     #[cold]
     #[inline(never)]
-    pub(super) fn publish_apart(
+    fn find_out(
         &self,
         topic: &Hub<E>,
-        place: (u64, &Arc<E>),
+        (hash, event): (u64, &Held<Given<E>>),
         how: How,
         known: &mut Known<E>,
-        tally: &mut Tally<E>,
-    ) -> Result<(), Arc<Subscriber<E>>> {
-        self.publish(topic, place, how, known, tally)
+        in_vain: Tried<E>,
+    ) {
+        let Some(event) = event.get().map(Given::event) else {
+            return;
+        };
+        let is_stale = matches!(in_vain, Tried::Stale);
+        known.ask(topic.id(), |known| {
+            if is_stale {
+                return self.look(hash, event.key(), known);
+            }
+            let origin = how.part().unwrap_or(topic.local());
+            let part = Some(Part::Says(origin, event));
+            let about = (event.key(), Some(event));
+            known.find_out(topic.folding(), about, part, None);
+        });
     }
 
     /// Sends for what the cache has at this hash.
@@ -184,11 +203,10 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    #[inline(always)]
     fn try_publish(
         &self,
         topic: &Hub<E>,
-        (hash, event): (u64, &Arc<E>),
+        (hash, held): (u64, &mut Held<Given<E>>),
         how: How,
         known: &mut Known<E>,
         tally: &mut Tally<E>,
@@ -203,24 +221,35 @@ impl<E: Event> Shard<E> {
             return Tried::Unchanged;
         }
         if how.origin.is_some() || state.nodes.is_some() {
-            return self.try_with_others(
-                &mut state,
-                topic,
-                (hash, event, place),
-                how,
-                known,
-                tally,
-            );
+            let place = (hash, held, place);
+            return self.try_with_others(&mut state, topic, place, how, known, tally);
         }
         if known.unfold() {
             return Tried::Unknown;
         }
-        let change = listener::Change::Event(event);
-        if let Some(obstacle) = state.obstacle(hash, &change, how, known) {
+        let (where_, kind) = (state.place(hash, place), listener::Kind::Event);
+        if let Some(obstacle) = state.obstacle(where_, kind, how, known) {
             return obstacle;
         }
+        let Some(event) = self.share(&mut state, held) else {
+            return Tried::Unchanged;
+        };
         state.published += 1;
-        Tried::Done(self.change(&mut state, topic, (hash, event, place), None, known, tally))
+        let (change, answers) = ((hash, event, place), &known.answers);
+        Tried::Done(self.change(&mut state, topic, change, None, answers, tally))
+    }
+
+    /// Takes the event, as one that can be shared, and leaves one in its place
+    /// that was replaced before and is to be dropped.
+    #[inline(always)]
+    fn share(&self, state: &mut State<E>, held: &mut Held<Given<E>>) -> Option<Shared<E>> {
+        let given = held.take()?;
+        let (event, overdue) = match &mut state.writer {
+            Some(writer) => writer.share(given),
+            None => given.share(None),
+        };
+        held.put(overdue);
+        Some(event)
     }
 
     /// Publishes where not only this node has spoken.
@@ -230,29 +259,29 @@ impl<E: Event> Shard<E> {
         &self,
         state: &mut State<E>,
         topic: &Hub<E>,
-        (hash, event, place): (u64, &Arc<E>, Option<Place>),
+        (hash, held, place): (u64, &mut Held<Given<E>>, Option<Place>),
         how: How,
         known: &mut Known<E>,
         tally: &mut Tally<E>,
     ) -> Tried<E> {
-        let mut whole = Arc::clone(event);
-        let mut is_folded = false;
         if let Some(basis) = self.basis(state, topic, place, how) {
-            let Some(folded) = known.folded(basis) else {
+            if known.folded(basis).is_none() {
                 return Tried::Unknown;
-            };
-            whole = folded.event.clone().unwrap_or(whole);
-            is_folded = true;
+            }
         } else if known.unfold() {
             return Tried::Unknown;
         }
-        let change = listener::Change::Event(&whole);
-        if let Some(obstacle) = state.obstacle(hash, &change, how, known) {
+        let (where_, kind) = (state.place(hash, place), listener::Kind::Event);
+        if let Some(obstacle) = state.obstacle(where_, kind, how, known) {
             return obstacle;
         }
+        let folded = known.take_folded();
+        let whole = folded.as_ref().and_then(|folded| folded.event.clone());
+        let Some(whole) = whole.or_else(|| self.share(state, held)) else {
+            return Tried::Unchanged;
+        };
         state.published += 1;
-        let folded = is_folded.then(|| known.take_folded()).flatten();
-        let change = (hash, &whole, place);
+        let change = (hash, whole, place);
         Tried::Done(self.change_by(state, topic, change, (how.origin, folded), known, tally))
     }
 
@@ -284,30 +313,35 @@ impl<E: Event> Shard<E> {
         &self,
         state: &mut State<E>,
         topic: &Hub<E>,
-        (hash, event, place): (u64, &Arc<E>, Option<Place>),
+        (hash, event, place): (u64, Shared<E>, Option<Place>),
         speaker: Option<Origin>,
-        known: &Known<E>,
+        answers: &Answers<E>,
         tally: &mut Tally<E>,
     ) -> Leavings<E> {
-        let change = listener::Change::Event(event);
-        let where_ = state.place(hash);
-        (state.listeners).offer(where_, &change, speaker, tally, &known.answers);
+        let change = listener::Change::Event(&event);
+        let where_ = state.place(hash, place);
+        (state.listeners).offer(where_, &change, speaker, tally, answers);
         let is_forwarded = state.forward(topic, &change, speaker);
         let newest_lag = state.listeners.newest_lag();
-        let mut swept = None;
-        if let Some((table, writer)) = self.cache(state) {
-            let (put, born) = table.put(writer, (hash, place), Arc::clone(event), newest_lag);
-            if put == Put::NewKey {
-                topic.count_key();
+        let mut uncached = Held::EMPTY;
+        let swept = match self.cache(state) {
+            None => {
+                uncached.put(Some(event));
+                Swept::NOTHING
             }
-            (tally.version, tally.born) = (writer.version(), born);
-            swept = writer.sweep();
-        }
+            Some((table, writer)) => {
+                let (put, born) = table.put(writer, (hash, place), event, newest_lag);
+                if put == Put::NewKey {
+                    topic.count_key();
+                }
+                (tally.version, tally.born) = (writer.version(), born);
+                writer.sweep()
+            }
+        };
         Leavings {
             swept,
-            parts: None,
-            folded: None,
-            nodes: None,
+            uncached,
+            of_nodes: None,
             is_forwarded,
         }
     }
@@ -319,21 +353,20 @@ impl<E: Event> Shard<E> {
         &self,
         state: &mut State<E>,
         topic: &Hub<E>,
-        (hash, event, place): (u64, &Arc<E>, Option<Place>),
+        (hash, event, place): (u64, Shared<E>, Option<Place>),
         (speaker, folded): (Option<Origin>, Option<Folded<E>>),
         known: &Known<E>,
         tally: &mut Tally<E>,
     ) -> Leavings<E> {
         let last = place.map(|place| place.version());
         let change = (hash, event, place);
-        let mut leavings = self.change(state, topic, change, speaker, known, tally);
+        let mut leavings = self.change(state, topic, change, speaker, &known.answers, tally);
         state.forget_change(last);
-        if let Some(parts) = folded.as_ref().and_then(Folded::parts) {
-            leavings.parts = state.set_parts(tally.born, parts, topic.local());
-        }
-        leavings.folded = folded;
+        let parts = folded.as_ref().and_then(Folded::parts);
+        let parts = parts.and_then(|parts| state.set_parts(tally.born, parts, topic.local()));
         let version = state.writer.as_ref().map_or(0, Writer::version);
-        leavings.nodes = self.note_change(state, version, speaker);
+        let nodes = self.note_change(state, version, speaker);
+        leavings.of_nodes = OfNodes::boxed(parts, folded, nodes);
         leavings
     }
 
@@ -361,9 +394,11 @@ impl<E: Event> Shard<E> {
         if leavings.is_forwarded {
             self.serve_outbox(tally);
         }
-        if leavings.swept.is_some() || leavings.parts.is_some() || leavings.folded.is_some() {
-            leavings.drop_all();
+        match leavings.of_nodes {
+            None => leavings.swept.drop_all(),
+            Some(of_nodes) => of_nodes.drop_all(leavings.swept),
         }
+        drop(leavings.uncached);
     }
 
     /// Takes away what a node says of the key and tells the subscribers;
@@ -428,14 +463,15 @@ impl<E: Event> Shard<E> {
                 folded.event.clone()
             }
         };
-        let change = match &left {
-            Some(event) => listener::Change::Event(event),
-            None => listener::Change::Cleared(key),
+        let kind = match &left {
+            Some(_) => listener::Kind::Event,
+            None => listener::Kind::Cleared,
         };
-        if let Some(obstacle) = state.obstacle(hash, &change, how, known) {
+        let where_ = state.place(hash, Some(place));
+        if let Some(obstacle) = state.obstacle(where_, kind, how, known) {
             return obstacle;
         }
-        if let Some(event) = &left {
+        if let Some(event) = left {
             let folded = known.take_folded();
             let change = (hash, event, Some(place));
             let by = (how.origin, folded);
@@ -474,12 +510,12 @@ impl<E: Event> Shard<E> {
         tally: &mut Tally<E>,
     ) -> Leavings<E> {
         let change = listener::Change::Cleared(key);
-        let where_ = state.place(hash);
+        let where_ = state.place(hash, Some(place));
         let speaker = how.origin;
         (state.listeners).offer(where_, &change, speaker, tally, &known.answers);
         let is_forwarded = state.forward(topic, &change, speaker);
         let newest_lag = state.listeners.newest_lag();
-        let (mut version, mut swept, mut has_grave) = (0, None, false);
+        let (mut version, mut swept, mut has_grave) = (0, Swept::NOTHING, false);
         if let Some((table, writer)) = self.cache(state) {
             has_grave = table.clear(writer, place, newest_lag);
             (version, swept) = (writer.version(), writer.sweep());
@@ -493,9 +529,8 @@ impl<E: Event> Shard<E> {
         let nodes = self.note_change(state, version, speaker.filter(|_| has_grave));
         Leavings {
             swept,
-            parts,
-            folded: known.take_folded(),
-            nodes,
+            uncached: Held::EMPTY,
+            of_nodes: OfNodes::boxed(parts, known.take_folded(), nodes),
             is_forwarded,
         }
     }
@@ -511,14 +546,29 @@ enum Withdrawal<E> {
     OfPart(Basis<E>),
 }
 
-impl<E: Event> Leavings<E> {
+impl<E: Event> OfNodes<E> {
+    fn boxed(
+        parts: Option<Parts<E>>,
+        folded: Option<Folded<E>>,
+        nodes: Option<Box<Nodes<E>>>,
+    ) -> Option<Box<Self>> {
+        let is_any = parts.is_some() || folded.is_some() || nodes.is_some();
+        is_any.then(|| {
+            Box::new(Self {
+                parts,
+                folded,
+                nodes,
+            })
+        })
+    }
+
     #[cold]
-    fn drop_all(self) {
+    fn drop_all(self, swept: Swept<E>) {
         let mut panics = Panics::default();
         panics.drop(self.folded);
         panics.drop(self.parts);
         panics.drop(self.nodes);
-        panics.drop(self.swept);
+        panics.drop(swept);
     }
 }
 

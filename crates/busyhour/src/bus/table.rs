@@ -11,13 +11,17 @@ use super::{
     garbage::{Garbage, Overdue},
     lines::{Lines, Zeroed},
     panics::Panics,
+    shared::{Given, Node, Shared},
     word::{Kind, Word},
 };
 use crate::sync::{
     atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
     load_sequential_pointer, load_sequential_u64,
 };
-use std::{ptr, sync::Arc};
+use std::{
+    mem::ManuallyDrop,
+    ptr::{self, NonNull},
+};
 
 /// What readers see. The other half, [`Writer`], lives behind the shard's lock.
 pub(super) struct Table<E: Event> {
@@ -35,11 +39,11 @@ pub(super) struct Writer<E: Event> {
     live_count: usize,
     cleared_count: usize,
     vacated_count: usize,
-    garbage: Garbage<Arc<E>, Box<Slots<E>>>,
+    garbage: Garbage<Shared<E>, Box<Slots<E>>>,
 }
 
 /// What can be dropped when the shard's lock has been left.
-pub(super) type Swept<E> = Option<Overdue<Arc<E>, Box<Slots<E>>>>;
+pub(super) type Swept<E> = Overdue<Shared<E>, Box<Slots<E>>>;
 
 /// What a key had before its last event was put there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +61,7 @@ pub(super) struct Seen {
 
 /// A slot for as long as it belongs to one key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seat {
+pub(super) struct Seat {
     index: usize,
     /// The version at which the key got the slot. No other key and no later
     /// stay of the same key has it.
@@ -79,7 +83,7 @@ pub(super) struct Place {
 /// The last change of a key.
 pub(super) struct Change<E> {
     word: Word,
-    pub(super) event: Arc<E>,
+    pub(super) event: Shared<E>,
 }
 
 pub(super) struct Slots<E> {
@@ -95,9 +99,8 @@ struct Slot<E> {
     hash: AtomicU64,
     /// The version at which the key got the slot.
     born: AtomicU64,
-    /// An event, counted as one reference of its `Arc`, while the word says
-    /// live or cleared; else null.
-    event: AtomicPtr<E>,
+    /// An event's [`Shared`], while the word says live or cleared; else null.
+    event: AtomicPtr<Node<E>>,
 }
 
 impl Seen {
@@ -180,9 +183,10 @@ impl<E: Event> Table<E> {
     /// Searches for the key without a lock. The key's own code runs here, and
     /// never under the lock.
     #[inline]
-    pub(super) fn look(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Seen {
+    pub(super) fn look(&self, hash: u64, key: &E::Key, pin: &Pin<'_>, seen: &mut Seen) {
         let slots = self.pinned_slots(pin);
-        let mut others = Vec::new();
+        seen.found = None;
+        seen.others.clear();
         for (index, slot) in slots.probe(hash) {
             let word = Word::from_bits(load_sequential_u64(&slot.word));
             if word == Word::EMPTY {
@@ -197,15 +201,39 @@ impl<E: Event> Table<E> {
             let seat = Seat { index, born };
             match slot.read(pin) {
                 Some(event) if event.key() == key => {
-                    let found = Some(seat);
-                    return Seen { found, others };
+                    seen.found = Some(seat);
+                    return;
                 }
-                Some(_) => others.push(seat),
+                Some(_) => seen.others.push(seat),
                 None => {}
             }
         }
-        let found = None;
-        Seen { found, others }
+    }
+
+    /// The same where only a key that is there is of interest.
+    #[inline(always)]
+    pub(super) fn find(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<Seat> {
+        for (index, slot) in self.pinned_slots(pin).probe(hash) {
+            let word = Word::from_bits(load_sequential_u64(&slot.word));
+            if word == Word::EMPTY {
+                return None;
+            }
+            if slot.hash.load(Ordering::Relaxed) != hash {
+                continue;
+            }
+            // Before the event: see `Self::look`.
+            let born = slot.born.load(Ordering::Acquire);
+            if slot.read(pin).is_some_and(|event| event.key() == key) {
+                return Some(Seat { index, born });
+            }
+        }
+        None
+    }
+
+    /// The slot, if it still belongs to the key that was seen in it.
+    #[inline(always)]
+    pub(super) fn place_of(&self, writer: &Writer<E>, hash: u64, seat: Seat) -> Option<Place> {
+        self.writer_slots(writer).place_at(seat, hash)
     }
 
     /// The key's slot, if it has one, as a search without a lock has seen it.
@@ -233,17 +261,17 @@ impl<E: Event> Table<E> {
     }
 
     /// The event of a slot.
-    pub(super) fn event(&self, writer: &Writer<E>, place: Place) -> Option<Arc<E>> {
+    pub(super) fn event(&self, writer: &Writer<E>, place: Place) -> Option<Shared<E>> {
         self.writer_slots(writer).slots[place.index].share()
     }
 
     /// Replaces the last event of the key; says since when the key has its slot.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put(
         &self,
         writer: &mut Writer<E>,
         (hash, place): (u64, Option<Place>),
-        event: Arc<E>,
+        event: Shared<E>,
         laggards_since: u64,
     ) -> (Put, u64) {
         writer.version += 1;
@@ -263,7 +291,7 @@ impl<E: Event> Table<E> {
     }
 
     #[cold]
-    fn insert(&self, writer: &mut Writer<E>, hash: u64, event: Arc<E>) {
+    fn insert(&self, writer: &mut Writer<E>, hash: u64, event: Shared<E>) {
         let used = writer.live_count + writer.cleared_count + writer.vacated_count;
         if used + 1 > self.writer_slots(writer).used_max() {
             self.rebuild(writer);
@@ -386,7 +414,7 @@ impl<E: Event> Writer<E> {
     }
 
     #[inline(always)]
-    fn retire(&mut self, old: Option<Arc<E>>) {
+    fn retire(&mut self, old: Option<Shared<E>>) {
         debug_assert!(old.is_some(), "a slot in use has an event");
         if let Some(old) = old {
             self.garbage.retire_value(old);
@@ -409,11 +437,19 @@ impl<E: Event> Writer<E> {
         self.garbage.len()
     }
 
+    /// Makes the event one that can be shared; also one that was replaced
+    /// before and is to be dropped when the lock is left.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn share(&mut self, event: Given<E>) -> (Shared<E>, Option<Given<E>>) {
+        event.share(self.garbage.pop())
+    }
+
     /// What can be dropped now. Drop it when the lock is left.
     #[inline(always)]
     #[must_use]
     pub(super) fn sweep(&mut self) -> Swept<E> {
-        self.garbage.sweep(epochs())
+        self.garbage.sweep(epochs)
     }
 
     /// The same of everything that was ever replaced, however little it is.
@@ -517,21 +553,16 @@ impl<E> Slot<E> {
         let event = load_sequential_pointer(&self.event);
         // SAFETY: it is null or points to an event whose reference the writer
         // gives up only after this pin has ended.
-        unsafe { event.as_ref() }
+        unsafe { event.as_ref() }.map(Node::event)
     }
 
     /// A reference of one's own to the event, for the writer.
-    fn share(&self) -> Option<Arc<E>> {
-        let event = self.event.load(Ordering::Relaxed);
-        if event.is_null() {
-            return None;
-        }
-        // SAFETY: the slot holds a reference, which only the writer gives up;
-        // one more is counted for ours.
-        unsafe {
-            Arc::increment_strong_count(event);
-            Some(Arc::from_raw(event))
-        }
+    fn share(&self) -> Option<Shared<E>> {
+        let event = NonNull::new(self.event.load(Ordering::Relaxed))?;
+        // SAFETY: the slot holds a reference, which only the writer gives up,
+        // and which is left to it here.
+        let shared = ManuallyDrop::new(unsafe { Shared::from_raw(event) });
+        Some(Shared::clone(&shared))
     }
 
     #[inline(always)]
@@ -540,7 +571,7 @@ impl<E> Slot<E> {
     }
 
     /// Puts an event into a free slot.
-    fn fill(&self, hash: u64, version: u64, event: Arc<E>) {
+    fn fill(&self, hash: u64, version: u64, event: Shared<E>) {
         self.hash.store(hash, Ordering::Relaxed);
         // After the pointer of the stay before became null, and before the
         // new one: see `Table::look`.
@@ -552,31 +583,31 @@ impl<E> Slot<E> {
 
     /// Puts an event in the place of the one there.
     #[inline(always)]
-    fn replace(&self, word: Word, event: Arc<E>) -> Option<Arc<E>> {
+    fn replace(&self, word: Word, event: Shared<E>) -> Option<Shared<E>> {
         let old = self.exchange(Some(event));
         self.set_word(word);
         old
     }
 
     /// Takes the event out; searches go on past the slot.
-    fn vacate(&self, version: u64) -> Option<Arc<E>> {
+    fn vacate(&self, version: u64) -> Option<Shared<E>> {
         self.set_word(Word::new(Kind::Vacated, version));
         self.exchange(None)
     }
 
     /// For the writer: the slot's reference, for which it gets another one.
     #[inline(always)]
-    fn exchange(&self, event: Option<Arc<E>>) -> Option<Arc<E>> {
-        let old = self.event.load(Ordering::Relaxed);
-        let new = event.map_or(ptr::null(), Arc::into_raw);
-        self.event.store(new.cast_mut(), Ordering::Release);
-        // SAFETY: what is not null came from `Arc::into_raw`, and the slot's
+    fn exchange(&self, event: Option<Shared<E>>) -> Option<Shared<E>> {
+        let old = NonNull::new(self.event.load(Ordering::Relaxed));
+        let new = event.map_or(ptr::null_mut(), Shared::into_raw);
+        self.event.store(new, Ordering::Release);
+        // SAFETY: what is not null came from `Shared::into_raw`, and the slot's
         // one reference now belongs to whoever gets it from here.
-        (!old.is_null()).then(|| unsafe { Arc::from_raw(old) })
+        old.map(|old| unsafe { Shared::from_raw(old) })
     }
 
     /// The slot's reference, when nobody reads any more.
-    fn take(&self) -> Option<Arc<E>> {
+    fn take(&self) -> Option<Shared<E>> {
         self.exchange(None)
     }
 

@@ -114,7 +114,10 @@ impl<E: Event> Tally<E> {
     /// Wakes whom the publish gave something to do. No lock may be held.
     #[inline(always)]
     pub(super) fn wake_all(self) {
-        drop(self);
+        match self.afterwards {
+            None => mem::forget(self),
+            Some(_) => drop(self),
+        }
     }
 }
 

@@ -84,10 +84,10 @@ impl<E: Event> Shard<E> {
     /// Removes what was kept for laggards, once there is none.
     fn bury(&self, state: &mut State<E>) -> (Swept<E>, Option<Box<Nodes<E>>>) {
         if state.listeners.newest_lag() > 0 {
-            return (None, None);
+            return (Swept::NOTHING, None);
         }
         let mut nodes = state.nodes.take();
-        let mut swept = None;
+        let mut swept = Swept::NOTHING;
         if let Some((table, writer)) = self.cache(state) {
             table.bury(writer, |version| {
                 if let Some(nodes) = &mut nodes {

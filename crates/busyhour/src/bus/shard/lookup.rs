@@ -154,5 +154,5 @@ impl<E: Event> Shard<E> {
 /// What one node, or all, say of a key.
 enum Said<E> {
     Parts(Parts<E>),
-    Event(Arc<E>),
+    Event(Shared<E>),
 }

@@ -4,11 +4,17 @@ use super::*;
 
 impl<E: Event> State<E> {
     #[inline(always)]
-    pub(super) fn place(&self, hash: u64) -> listener::Place {
+    pub(super) fn place(&self, hash: u64, place: Option<Place>) -> listener::Place {
+        let version = self.writer.as_ref().map_or(0, Writer::version);
+        let next = self
+            .writer
+            .as_ref()
+            .map_or(0, |writer| writer.version() + 1);
         listener::Place {
             shard: self.index,
             hash,
-            version: self.writer.as_ref().map_or(0, Writer::version),
+            born: place.map_or(next, |place| place.born),
+            version,
         }
     }
 
@@ -17,16 +23,16 @@ impl<E: Event> State<E> {
     #[inline(always)]
     pub(super) fn obstacle(
         &self,
-        hash: u64,
-        change: &listener::Change<'_, E>,
+        place: listener::Place,
+        kind: listener::Kind,
         how: How,
         known: &mut Known<E>,
     ) -> Option<Tried<E>> {
-        if self.listeners.may_ask() && !self.listeners.ask(hash, change, &mut known.answers) {
+        if self.listeners.may_ask() && !self.listeners.ask(place, kind, &mut known.answers) {
             return Some(Tried::Unknown);
         }
         if how.may_wait && self.listeners.may_be_full() {
-            let full = self.listeners.find_full(hash, change, &known.answers);
+            let full = self.listeners.find_full(place, kind, &known.answers);
             return full.map(Tried::Full);
         }
         None

@@ -1,0 +1,203 @@
+//! An event that the cache and the queues share.
+//!
+//! As an `Arc`, with two differences that a publish is worth: there is no
+//! second count for weak references, and the memory of an event that nobody
+//! shares any more can hold the next one, so that a publish which replaces an
+//! event asks the allocator for nothing.
+
+use super::Event;
+use crate::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::{
+    marker::PhantomData,
+    mem::{ManuallyDrop, MaybeUninit},
+    ops::Deref,
+    ptr::NonNull,
+};
+
+/// One of the references to an event; the last one drops it.
+pub(super) struct Shared<E> {
+    node: NonNull<Node<E>>,
+    owns: PhantomData<Node<E>>,
+}
+
+/// Where a shared event lies.
+pub(super) struct Node<E> {
+    /// References to the node, which is freed by whoever gives up the last.
+    count: AtomicUsize,
+    event: E,
+}
+
+/// Memory for a shared event.
+pub(super) struct Room<E>(Box<MaybeUninit<Node<E>>>);
+
+/// An event on its way into a topic, or out of it.
+pub(super) enum Given<E> {
+    /// Nobody else has it yet.
+    Plain(E),
+    Shared(Shared<E>),
+}
+
+// SAFETY: a reference to a shared event gives out `&E` on any thread, and the
+// last one drops the event on its own; `E: Send + Sync` allows both.
+unsafe impl<E: Send + Sync> Send for Shared<E> {}
+// SAFETY: as above.
+unsafe impl<E: Send + Sync> Sync for Shared<E> {}
+
+impl<E> Shared<E> {
+    pub(super) fn new(event: E) -> Self {
+        Self::within(Room(Box::new_uninit()), event)
+    }
+
+    /// The same without asking the allocator.
+    #[inline(always)]
+    pub(super) fn within(Room(mut room): Room<E>, event: E) -> Self {
+        let count = AtomicUsize::new(1);
+        room.write(Node { count, event });
+        // SAFETY: a node has just been written there.
+        Self::from_box(unsafe { room.assume_init() })
+    }
+
+    #[inline(always)]
+    fn from_box(node: Box<Node<E>>) -> Self {
+        Self {
+            node: NonNull::from(Box::leak(node)),
+            owns: PhantomData,
+        }
+    }
+
+    /// Takes the event out of its memory, if nobody else refers to it.
+    #[inline(always)]
+    pub(super) fn take_apart(self) -> Result<(E, Room<E>), Self> {
+        if !self.is_alone() {
+            return Err(self);
+        }
+        let node = ManuallyDrop::new(self).node.as_ptr();
+        // SAFETY: this was the last reference to the node, which came from a
+        // box. The event is read once, and its memory is no longer said to
+        // hold one.
+        unsafe {
+            let event = (&raw const (*node).event).read();
+            Ok((event, Room(Box::from_raw(node.cast()))))
+        }
+    }
+
+    /// The event itself; a clone where others refer to it too. Runs the user's
+    /// code: no lock may be held.
+    pub(super) fn unwrap_or_clone(self) -> E
+    where
+        E: Clone,
+    {
+        match self.take_apart() {
+            Ok((event, _)) => event,
+            Err(shared) => E::clone(&shared),
+        }
+    }
+
+    /// Whether this is the only reference. Nobody can make another one then.
+    #[inline(always)]
+    fn is_alone(&self) -> bool {
+        let is_alone = self.count().load(Ordering::Relaxed) == 1;
+        if is_alone {
+            // After everything that others did with theirs.
+            fence(Ordering::Acquire);
+        }
+        is_alone
+    }
+
+    pub(super) fn is_same(one: &Self, other: &Self) -> bool {
+        one.node == other.node
+    }
+
+    /// A pointer that stands for this reference.
+    #[inline(always)]
+    pub(super) fn into_raw(self) -> *mut Node<E> {
+        ManuallyDrop::new(self).node.as_ptr()
+    }
+
+    /// # Safety
+    ///
+    /// - The pointer came from [`Self::into_raw`], and stands for a reference
+    ///   that now belongs to the caller.
+    #[inline(always)]
+    pub(super) unsafe fn from_raw(node: NonNull<Node<E>>) -> Self {
+        let owns = PhantomData;
+        Self { node, owns }
+    }
+
+    #[inline(always)]
+    fn count(&self) -> &AtomicUsize {
+        // SAFETY: the node is there as long as this reference.
+        unsafe { &self.node.as_ref().count }
+    }
+}
+
+impl<E> Node<E> {
+    #[inline(always)]
+    pub(super) fn event(&self) -> &E {
+        &self.event
+    }
+}
+
+impl<E> Clone for Shared<E> {
+    /// Runs none of the user's code.
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        // It cannot overflow: each reference lies somewhere in memory.
+        self.count().fetch_add(1, Ordering::Relaxed);
+        let (node, owns) = (self.node, PhantomData);
+        Self { node, owns }
+    }
+}
+
+impl<E> Deref for Shared<E> {
+    type Target = E;
+
+    #[inline(always)]
+    fn deref(&self) -> &E {
+        // SAFETY: the node is there as long as this reference.
+        unsafe { &self.node.as_ref().event }
+    }
+}
+
+impl<E> Drop for Shared<E> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Who is alone need not count.
+        if !self.is_alone() {
+            if self.count().fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            fence(Ordering::Acquire);
+        }
+        // SAFETY: this was the last reference to the node, which came from a
+        // box.
+        drop(unsafe { Box::from_raw(self.node.as_ptr()) });
+    }
+}
+
+impl<E> Given<E> {
+    #[inline(always)]
+    pub(super) fn event(&self) -> &E {
+        match self {
+            Self::Plain(event) => event,
+            Self::Shared(event) => event,
+        }
+    }
+}
+
+impl<E: Event> Given<E> {
+    /// Makes it shared, in the memory of an event that nobody refers to any
+    /// more if there is one; also what is then to be dropped.
+    #[inline(always)]
+    pub(super) fn share(self, overdue: Option<Shared<E>>) -> (Shared<E>, Option<Self>) {
+        let event = match self {
+            Self::Plain(event) => event,
+            Self::Shared(event) => return (event, overdue.map(Given::Shared)),
+        };
+        match overdue.map(Shared::take_apart) {
+            Some(Ok((old, room))) => (Shared::within(room, event), Some(Given::Plain(old))),
+            Some(Err(old)) => (Shared::new(event), Some(Given::Shared(old))),
+            None => (Shared::new(event), None),
+        }
+    }
+}
