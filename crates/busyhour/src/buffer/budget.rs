@@ -42,7 +42,8 @@ impl Budget {
     }
 
     pub(super) fn discharge(&self, bytes: usize) {
-        self.used_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        let before = self.used_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        debug_assert!(before >= bytes as u64, "more was given back than charged");
     }
 
     pub(super) fn bytes(&self) -> u64 {

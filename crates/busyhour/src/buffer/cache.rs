@@ -83,6 +83,7 @@ impl Cache {
         for class in SizeClass::all() {
             self.put_back(class, 0);
         }
+        debug_assert_eq!(self.cached_bytes, 0, "the bytes of what is in the stacks");
     }
 
     #[cold]

@@ -35,8 +35,15 @@ impl Granules {
         self.touched_end
     }
 
+    /// Whether no free run has any of them.
+    fn are_taken(&self, first: usize, count: usize) -> bool {
+        let last_before = self.free_runs.range(..first + count).next_back();
+        last_before.is_none_or(|(start, len)| start + len <= first)
+    }
+
     /// Puts back `count` granules from `first` on.
     pub(super) fn put(&mut self, first: usize, count: usize) {
+        debug_assert!(self.are_taken(first, count), "granules were put back twice");
         let after = self.free_runs.remove(&(first + count)).unwrap_or(0);
         let before = self.free_runs.range_mut(..first).next_back();
         match before {

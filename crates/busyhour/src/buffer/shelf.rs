@@ -100,6 +100,7 @@ impl Shelf {
 
     fn give_back(&mut self, extent: usize, region: &Region) {
         let first = extent * self.class.blocks_per_extent();
+        debug_assert!(self.is_resident(extent) && self.is_extent_free(first));
         let place = region.place(Range::Blocks(self.class), first);
         // SAFETY: every block of the extent is on this shelf, and the shelf is
         // locked, so nobody holds one and nobody can take one.

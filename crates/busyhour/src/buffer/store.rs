@@ -275,7 +275,9 @@ impl Store {
     /// Keeps the counts of a thread that has ended.
     pub(super) fn discharge_thread(&self, counters: &Arc<Counters>) {
         let mut threads = lock(&self.threads);
+        let len_before = threads.len();
         threads.retain(|thread| !Arc::ptr_eq(thread, counters));
+        debug_assert_eq!(threads.len() + 1, len_before, "a thread is enlisted once");
         self.other_threads.absorb(counters);
     }
 
@@ -382,6 +384,7 @@ impl Store {
     /// that was the last one that outlived the pool.
     #[inline]
     fn put_with(&self, cache: Option<&mut Cache>, place: Place, word: Word) -> bool {
+        debug_assert!(!self.slot(place).load().is_live(), "somebody holds it");
         if word.is_traced() {
             self.watch.forget(place);
         }

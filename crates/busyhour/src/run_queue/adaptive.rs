@@ -59,14 +59,16 @@ impl<E> Adaptive<E> {
             return None;
         }
         self.len -= 1;
-        match self.mode {
+        let popped = match self.mode {
             Mode::Short => self.short.pop(),
             Mode::Long => {
                 let popped = self.long.pop();
                 self.shorten_if_few();
                 popped
             }
-        }
+        };
+        debug_assert!(popped.is_some(), "the length counts what is queued");
+        popped
     }
 
     /// Queues `entity` behind its equals and takes out the next to run, which

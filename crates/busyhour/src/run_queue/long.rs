@@ -95,6 +95,10 @@ impl<E> Long<E> {
     pub(super) fn renew(&mut self) {
         for used_up in mem::take(&mut self.occupied).iter() {
             let renewed = used_up.renewed();
+            debug_assert!(
+                self.lists[renewed.index()].is_empty(),
+                "only the used up are left"
+            );
             self.lists.swap(used_up.index(), renewed.index());
             self.occupied.insert(renewed);
         }
