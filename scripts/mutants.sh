@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# Changes the code in one place after another (`<` to `<=`, a function's body to `Default::default()` ...) and runs the
+# tests that concern it: a change that no test notices is a survivor, and a test is missing. Needs cargo-mutants, which
+# is built into target/tools if it is not there. docs/mutants.md has the last results and says why survivors may stay.
+# usage: scripts/mutants.sh [--sample COUNT] MODULE...   COUNT changes of each module, the same ones at the same commit
+#        scripts/mutants.sh --list                       the modules
+#
+# Each change costs an incremental build and a run: some 5 to 30 s, one after another, so a module takes from minutes to
+# hours. A run that was ended goes on where it was if the commit is the same. The committed tree is looked at, in a copy
+# below target/mutants; what is changed and not committed is left out.
+#
+# A change first meets the test programs named for its module. Survivors then meet the slower ones. A change that makes
+# the tests run ten times longer than they do counts as noticed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+work=$root/target/mutants
+tools=$root/target/tools
+tool=$tools/bin/cargo-mutants
+record=docs/mutants.md
+
+# MODULE | PACKAGE | test programs | slower ones; `lib` is the module's own unit tests
+modules() {
+  cat <<'END'
+heap|busyhour|heap|lib hostile
+run_queue|busyhour|lib run_queue|hostile pool
+buffer|busyhour|lib buffer_accounts buffer_addresses|buffer_close buffer_threads hostile runtime
+serializer|busyhour|serializer serializer_corners|lib serializer_stats pool_turns hostile serializer_memory soak
+timer|busyhour|lib timer_queue timers|timer_replace timer_async timer_memory hostile runtime
+pool|busyhour|lib pool pool_corners|pool_turns pool_guest pool_options hostile runtime serializer
+bus|busyhour|lib bus bus_sim|bus_attribute bus_clear bus_conflation bus_forward bus_in_hand bus_keys bus_origin bus_panic bus_record bus_threads bus_turns bus_waiting hostile
+proto|busyhour-server|lib sip|wire registrar watch events
+auth|busyhour-server|auth|lib server
+registrar|busyhour-server|registrar|lib server events sim
+watch|busyhour-server|watch|lib events sim
+iax2|busyhour-server|lib iax2|iax2_server
+END
+}
+
+# A mutant that takes memory without end is ended, and not the machine.
+data_kib_max=6000000
+
+# cargo starts each test program through this: the library's own program runs the module's tests alone.
+run_program() { # PROGRAM ARGUMENTS...
+  local name=${1##*/}
+  ulimit -d "$data_kib_max"
+  case "$name" in
+    busyhour-*|busyhour_server-*) exec "$@" "$MUTANTS_MODULE::" ;;
+    *) exec "$@" ;;
+  esac
+}
+
+usage() { sed -n '5,6s/^# *//p' "$0" >&2; exit 2; }
+
+install() {
+  [ ! -x "$tool" ] || return 0
+  echo "mutants: building cargo-mutants into ${tools#"$root"/}: some minutes, once"
+  cargo install --locked cargo-mutants@27.1.0 --root "$tools" --target-dir "$tools/build"
+}
+
+# Every file is newer than what was built of it: cargo compares times.
+copy_tree() {
+  rm -rf "$work/tree" && mkdir -p "$work/tree"
+  git archive HEAD | tar --extract --touch --directory "$work/tree"
+  [ -z "$(git status --porcelain crates)" ] || echo "mutants: crates/ has changes that are not committed; they are left out"
+}
+
+mutate() { # OPTIONS...
+  (cd "$work/tree" && "$tool" mutants --dir "$work/tree" --package "$package" --file "crates/$package/src/$MUTANTS_MODULE/**" \
+    --file "crates/$package/src/$MUTANTS_MODULE.rs" "${not_built[@]}" "$@")
+}
+
+# Models for loom and shuttle are not in the program that the tests run.
+not_built=(--exclude '**/model.rs' --exclude '**/models.rs' --exclude-re '(\b|_)models?::' --exclude-re 'impl Debug'
+  --exclude-re '<impl fmt::Debug')
+
+pattern() { sed 's/[][\.|$(){}?+*^/]/\\&/g; s/.*/^&$/'; } # an expression that matches the line alone
+
+# Those of the list that the last run has ended. A run that was interrupted has its files, too.
+harvest() { # FOLDER
+  local kind
+  for kind in caught missed timeout unviable; do
+    [ ! -f "$1/mutants.out/$kind.txt" ] || sed "s/^/$kind\t/" "$1/mutants.out/$kind.txt" >>"$1/tried"
+  done
+  rm -rf "$1/mutants.out"
+}
+
+left() { # FOLDER: names that were chosen and not tried
+  touch "$1/tried"
+  grep --invert-match --line-regexp --fixed-strings --file <(cut -f2 "$1/tried") "$1/chosen" || true
+}
+
+try() { # FOLDER TEST...: every mutant left of the folder
+  local folder=$1 options=() name status=0
+  shift
+  left "$folder" | pattern >"$folder/patterns"
+  [ -s "$folder/patterns" ] || return 0
+  while read -r name; do options+=(--re "$name"); done <"$folder/patterns"
+  for name in "$@"; do
+    case "$name" in
+      lib) options+=(--cargo-arg=--lib) ;;
+      *) options+=("--cargo-arg=--test=$name") ;;
+    esac
+  done
+  mutate --in-place --cap-lints true --output "$folder" --shuffle --timeout-multiplier 10 --minimum-test-timeout 30 \
+    --colors never "${options[@]}" || status=$?
+  harvest "$folder"
+  # 2 and 3: some were not noticed, or ran too long. Others: the tests fail as they are, or it was ended.
+  case "$status" in 0 | 2 | 3) ;; *) return 1 ;; esac
+}
+
+count() { grep --count "^$2" "$1" || true; }
+
+module() { # MODULE SAMPLE: all unless a number
+  local sample=$2 quick slow folder seed
+  export MUTANTS_MODULE=$1
+  IFS='|' read -r _ package quick slow < <(modules | grep "^$1|") || usage
+  folder=$work/$1
+  mkdir -p "$folder/slow"
+  [ "$(cat "$folder/commit" 2>/dev/null)" = "$commit" ] || rm -rf "$folder"/{tried,mutants.out} "$folder"/slow/*
+  harvest "$folder" && harvest "$folder/slow"
+  echo "$commit" >"$folder/commit"
+  mutate --list >"$folder/all"
+  # The order of hashes is as good as a random one, and the same each time.
+  while read -r name; do echo "$(printf %s "$name" | cksum) $name"; done <"$folder/all" | sort --numeric-sort |
+    cut --delimiter ' ' --fields 3- | awk -v sample="$sample" 'sample == "all" || NR <= sample' >"$folder/chosen"
+  echo "mutants: $1: $(wc -l <"$folder/all") in all, $(left "$folder" | wc -l) of $(wc -l <"$folder/chosen") chosen are left"
+  # shellcheck disable=SC2086
+  try "$folder" $quick
+  sed -n 's/^missed\t//p' "$folder/tried" >"$folder/slow/chosen"
+  echo "mutants: $1: $(left "$folder/slow" | wc -l) survivors meet the slower tests: $slow"
+  # shellcheck disable=SC2086
+  try "$folder/slow" $quick $slow
+  report "$1" "$folder"
+}
+
+# As a row of the record, and the survivors that the record says nothing about.
+report() { # MODULE FOLDER
+  local folder=$2 tried unviable timeout survivors name short
+  cat "$folder/slow/tried" <(grep -v '^missed' "$folder/tried") >"$folder/result"
+  tried=$(wc -l <"$folder/result") unviable=$(count "$folder/result" unviable) timeout=$(count "$folder/result" timeout)
+  survivors=$(count "$folder/result" missed)
+  echo "| $1 | $(date --utc +%F), ${commit:0:7} | $(wc -l <"$folder/all") | $tried | $unviable |" \
+    "$((tried - unviable - survivors)) | $timeout | $survivors |" >"$folder/row"
+  echo "mutants: the row for $record (module, run, in all, tried, unviable, caught, of these by their time, survivors):"
+  cat "$folder/row"
+  sed -n 's/^missed\t//p' "$folder/result" | while read -r name; do
+    short=$(sed 's/:[0-9]*:[0-9]*:/:/' <<<"$name")
+    grep --quiet --fixed-strings "$short" "$record" && echo "mutants: has its reason: $name" || echo "mutants: SURVIVOR: $name"
+  done
+}
+
+[ "${1:-}" != --program ] || { shift; run_program "$@"; }
+sample=all
+case "${1:-}" in
+  --list) modules | cut -d'|' -f1; exit 0 ;;
+  --sample) sample=${2:?} && shift 2 ;;
+esac
+[ $# -gt 0 ] || usage
+install
+commit=$(git rev-parse HEAD)
+copy_tree
+export CARGO_TARGET_DIR=$work/build CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0
+export BUSYHOUR_TEST_DIVISOR=${BUSYHOUR_TEST_DIVISOR:-10} PROPTEST_CASES=${PROPTEST_CASES:-64}
+# A failure of a changed program is neither worth a search for its smallest case nor to be kept.
+export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 PROPTEST_MAX_SHRINK_ITERS=0
+host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+export "CARGO_TARGET_${host}_RUNNER=$root/scripts/mutants.sh --program"
+for name in "$@"; do module "$name" "$sample"; done
