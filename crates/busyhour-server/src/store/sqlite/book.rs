@@ -6,12 +6,22 @@ use rusqlite::{Connection, TransactionBehavior};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// A connection beside the server's.
+///
+/// SQLite has no queue of those who want to write: who finds another one writing
+/// asks again some time later, at most every 25 ms in the first tenth of a second.
+/// Who writes one group after the other without a rest keeps everybody else out,
+/// for seconds. So a group waits for as long as the one before it took, and for
+/// longer than who asks.
 pub(in crate::store) struct SqliteBook {
     connection: Connection,
     path: PathBuf,
+    /// When the next group may be written.
+    rests_until: Option<Instant>,
 }
 
 impl SqliteBook {
@@ -28,21 +38,35 @@ impl SqliteBook {
         Ok(Self {
             connection: connect(&SqliteOptions::new(path))?,
             path: path.to_owned(),
+            rests_until: None,
         })
+    }
+
+    /// The first group finds nothing to wait for.
+    fn rest(&mut self) {
+        if let Some(until) = self.rests_until.take() {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn put_all(&mut self, accounts: &[Account]) -> rusqlite::Result<()> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for account in accounts {
+            writer::put_account(&transaction, account)?;
+        }
+        transaction.commit()
     }
 }
 
 impl AccountBook for SqliteBook {
     fn put(&mut self, accounts: &[Account]) -> Result<(), StoreError> {
-        let wrap = |source| sqlite_error(&self.path, source);
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(wrap)?;
-        for account in accounts {
-            writer::put_account(&transaction, account).map_err(wrap)?;
-        }
-        transaction.commit().map_err(wrap)
+        self.rest();
+        let begun = Instant::now();
+        let put = self.put_all(accounts);
+        self.rests_until = Some(Instant::now() + begun.elapsed().max(REST_MIN));
+        put.map_err(|source| sqlite_error(&self.path, source))
     }
 
     fn remove(&mut self, username: &str, realm: &str) -> Result<bool, StoreError> {
@@ -79,3 +103,6 @@ impl AccountBook for SqliteBook {
         read.map_err(|source| sqlite_error(&self.path, source))
     }
 }
+
+/// Longer than any of the first pauses of one who waits (`sqliteDefaultBusyCallback`).
+const REST_MIN: Duration = Duration::from_millis(30);

@@ -93,14 +93,22 @@ impl Files {
         self.asked += u64::from(self.folder.path.is_some());
         match self.folder.look(now) {
             true => Ok(()),
-            false => self.check_all(),
+            false => self.check_files(),
         }
     }
 
+    /// At `now`, whatever the folder says.
+    ///
     /// # Errors
     ///
     /// As [`check`](Self::check) has them.
-    pub(super) fn check_all(&mut self) -> Result<(), String> {
+    pub(super) fn check_all(&mut self, now: Instant) -> Result<(), String> {
+        self.asked += u64::from(self.folder.path.is_some());
+        self.folder.look(now);
+        self.check_files()
+    }
+
+    fn check_files(&mut self) -> Result<(), String> {
         self.asked += self.opened.len() as u64 + 1;
         let outcome = self.compare();
         if outcome.is_err() {

@@ -82,7 +82,7 @@ impl Writer {
     }
 
     fn look_at_all_files(&mut self) -> Result<(), CommitError> {
-        let outcome = self.files.check_all();
+        let outcome = self.files.check_all(Instant::now());
         self.note_files(outcome)
     }
 
