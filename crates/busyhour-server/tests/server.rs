@@ -131,6 +131,39 @@ fn a_full_store_queue_and_a_full_table_are_503() {
     assert_eq!(server.stats().store.refused, 1);
 }
 
+/// While the disk is busy, devices of one source wait in their share of the queue in
+/// front of it, and another one's registration finds room.
+#[test]
+fn one_source_has_a_share_of_the_changes_that_wait_for_the_disk() {
+    let mut server = Fixture::on_disk(DiskBehaviour {
+        queue_capacity: 2000,
+        ..DiskBehaviour::default()
+    });
+    let greedy = |number: u32| register_as(&format!("d{number}"), 1, "Contact: <sip:a@192.0.2.7>");
+    (0..1100).for_each(|number| server.receive(&greedy(number)));
+    let refused = server.sent();
+    assert!(
+        refused
+            .iter()
+            .all(|answer| answer.starts_with("SIP/2.0 503 "))
+    );
+    assert_eq!(refused.len(), 1100 - 1024, "one may have 1,024 of anything");
+    assert_eq!(server.stats().traffic.refused_share, 1100 - 1024);
+
+    let other = SocketAddr::from(([192, 0, 2, 10], 5070));
+    let request = register_as("alice", 1, "Contact: <sip:alice@192.0.2.10>");
+    server.receive_from(other, request.as_bytes());
+    assert_eq!(server.sent(), [""; 0], "it waits for the disk");
+    server.settle();
+    assert_eq!(server.stats().registrar.binding_count, 1025);
+    server.sent();
+    server.ask(&greedy(2000));
+    assert!(
+        server.sent()[0].starts_with("SIP/2.0 200 "),
+        "all is given back"
+    );
+}
+
 #[test]
 fn one_device_cannot_fill_the_memory() {
     let mut server = Fixture::with(ServerConfig {
@@ -436,6 +469,11 @@ impl Fixture {
         Self::on(disk, config, Duration::ZERO)
     }
 
+    fn on_disk(behaviour: DiskBehaviour) -> Self {
+        let disk = SimulatedDisk::new(1, behaviour);
+        Self::on(disk, open_config(), Duration::ZERO)
+    }
+
     fn on(disk: SimulatedDisk, config: ServerConfig, lived: Duration) -> Self {
         // Each life draws other random numbers.
         let seed = 1 + u64::try_from(lived.as_nanos()).unwrap();
@@ -473,8 +511,12 @@ impl Fixture {
     }
 
     fn receive_bytes(&mut self, bytes: &[u8]) {
+        self.receive_from(client(), bytes);
+    }
+
+    fn receive_from(&mut self, remote: SocketAddr, bytes: &[u8]) {
         let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
-        self.server.datagram(client(), local(), datagram);
+        self.server.datagram(remote, local(), datagram);
         self.simulation().run_until_idle();
     }
 

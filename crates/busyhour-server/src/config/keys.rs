@@ -472,6 +472,18 @@ pub const KEYS: &[Key] = &[
         show: |config| config.limits.unproven_per_second.to_string(),
     },
     Key {
+        path: "limits.contact_bytes",
+        allowed: whole(512, 16_384, "bytes"),
+        help: "What a binding keeps of its REGISTER: contact, path, names; more is answered 513",
+        assign: |config, text| {
+            put(
+                &mut config.registration.contact_bytes_max,
+                text.parse().ok(),
+            )
+        },
+        show: |config| config.registration.contact_bytes_max.to_string(),
+    },
+    Key {
         path: "http.listen",
         allowed: Allowed::Text("an IP address and port such as 127.0.0.1:8080, or off"),
         help: "Where the dashboard, its API and the metrics are served, or off",

@@ -27,6 +27,8 @@ pub struct Calls {
     pub(super) sources: Sources,
     pub(super) records: Records,
     pub(super) stats: Iax2Stats,
+    /// Calls of the other tables of this server.
+    pub(super) others: usize,
     number: u16,
     last_serial: u64,
     hasher: FixedState,
@@ -54,11 +56,27 @@ impl Calls {
             sources: Sources::new(seed),
             records: Records::new(policy.records_max, seed),
             stats: Iax2Stats::default(),
+            others: 0,
             number,
             last_serial: 0,
             hasher: FixedState::with_seed(seed),
             keys,
         }
+    }
+
+    /// Calls in this table.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// So many are in the other tables, and count against the bound of all.
+    pub fn set_others(&mut self, others: usize) {
+        self.others = others;
     }
 
     /// Takes one datagram. `check` says what the credentials of a device are worth;

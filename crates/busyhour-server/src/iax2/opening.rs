@@ -147,7 +147,7 @@ impl Calls {
         if self.table.contains_key(&arrival.key) {
             return Ok(());
         }
-        if self.table.len() >= self.policy.calls_max {
+        if self.table.len() + self.others >= self.policy.calls_max {
             self.stats.refused_table_full += 1;
             return Err(Refused);
         }

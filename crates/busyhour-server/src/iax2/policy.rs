@@ -7,9 +7,9 @@ pub struct Policy {
     pub call_tokens: CallTokens,
     /// Anybody may register without a password, by the operator's explicit choice.
     pub is_open: bool,
-    /// Calls at a time.
+    /// Calls at a time, of all tables of a server.
     pub calls_max: usize,
-    /// Calls at a time from one IP address.
+    /// Calls at a time from one IPv4 address or IPv6 network of 64 bits.
     pub calls_per_source_max: usize,
     /// Calls that are over and whose late duplicates are still recognised.
     pub records_max: usize,

@@ -1,8 +1,9 @@
-//! How many calls each address has.
+//! How many calls each source has: an IPv4 address or an IPv6 network of 64 bits.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use crate::registrar::source_of;
 use foldhash::quality::FixedState;
 
 /// Counts the calls of each IP address that has any.
@@ -19,15 +20,16 @@ impl Sources {
     }
 
     pub fn count(&self, source: IpAddr) -> usize {
-        self.counts.get(&source).copied().unwrap_or(0)
+        self.counts.get(&source_of(source)).copied().unwrap_or(0)
     }
 
     pub fn add(&mut self, source: IpAddr) {
-        *self.counts.entry(source).or_default() += 1;
+        *self.counts.entry(source_of(source)).or_default() += 1;
     }
 
     /// An address without calls is forgotten.
     pub fn remove(&mut self, source: IpAddr) {
+        let source = source_of(source);
         if let Some(count) = self.counts.get_mut(&source) {
             *count -= 1;
             if *count == 0 {

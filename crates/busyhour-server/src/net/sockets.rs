@@ -3,6 +3,7 @@
 use super::{Streams, Udp};
 use crate::server::{Flow, Network, NetworkStats, SendError};
 use busyhour::buffer::Buffer;
+use std::time::Duration;
 
 /// SIP's sockets and those of IAX2, told apart by what a flow says.
 pub struct Sockets {
@@ -44,6 +45,10 @@ impl Network for Sockets {
 
     fn recognise(&self, flow: Flow) -> bool {
         !flow.transport.is_reliable() || self.streams.recognise(flow)
+    }
+
+    fn expect_keepalives(&self, flow: Flow, within: Duration) {
+        self.streams.expect_keepalives(flow, within);
     }
 
     /// The sum of all sockets.

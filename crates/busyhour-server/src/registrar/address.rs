@@ -1,7 +1,7 @@
 //! Addresses of record, and whether they are ours.
 
 use super::Refusal;
-use crate::proto::sip::{Host, Scheme, Uri};
+use crate::proto::sip::{Host, Scheme, SipUri, Uri};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The hosts whose addresses of record are ours.
@@ -117,12 +117,19 @@ pub(crate) fn datagram_address(uri: &str) -> Option<(IpAddr, u16)> {
     if transport.is_some_and(|transport| !transport.eq_ignore_ascii_case("udp")) {
         return None;
     }
+    address_in(uri)
+}
+
+/// The address and port of a SIP URI, unless it has a name.
+fn address_in(uri: &SipUri<'_>) -> Option<(IpAddr, u16)> {
     let ip = match uri.host {
         Host::V4(ip) => ip.into(),
         Host::V6(ip) => IpAddr::from(ip).to_canonical(),
         Host::Name(_) => return None,
     };
-    Some((ip, uri.port.unwrap_or(5060)))
+    let is_tls = uri.scheme == Scheme::Sips
+        || (uri.param("transport").flatten()).is_some_and(|name| name.eq_ignore_ascii_case("tls"));
+    Some((ip, uri.port.unwrap_or(if is_tls { 5061 } else { 5060 })))
 }
 
 /// Whether who wrote this contact URI listens at `source`, where its registration
@@ -143,6 +150,18 @@ pub(super) fn listens_at(uri: &str, source: SocketAddr) -> bool {
             true => port == source.port(),
             false => is_private(ip) && !is_private(source_ip),
         })
+}
+
+/// Whether who wrote this contact URI has a port of its own at the very address that
+/// its connection comes from, so that others connect to it, and does not ask for its
+/// flow.
+pub(super) fn listens_apart(uri: &str, source: SocketAddr) -> bool {
+    let parsed = Uri::parse(uri);
+    let Some(sip) = parsed.as_ref().and_then(Uri::as_sip) else {
+        return false;
+    };
+    let is_apart = |(ip, port)| ip == source.ip().to_canonical() && port != source.port();
+    sip.param("ob").is_none() && address_in(sip).is_some_and(is_apart)
 }
 
 fn is_private(ip: IpAddr) -> bool {

@@ -1,8 +1,8 @@
 //! Writing the answers of the registrar.
 
 use super::{
-    Binding, Bindings, FLOW_TIMER_S, HttpDate, Moment, Refusal, Registration, outbound::OUTBOUND,
-    policy::seconds,
+    Binding, Bindings, Contact, FLOW_TIMER_S, HttpDate, Moment, Refusal, Registration,
+    outbound::OUTBOUND, policy::seconds,
 };
 use crate::proto::sip::{
     HeaderName, HeaderValue, Message, Output, Quality, ResponseBuilder, Status,
@@ -65,6 +65,13 @@ pub fn write_refusal(
     .finish();
 }
 
+/// The most that a Contact of the answer takes, its GRUU included, which is made of
+/// the address of record and a parameter.
+pub(super) fn contact_len(contact: &Contact, aor: &str) -> usize {
+    let parts = contact.parts();
+    parts.uri.len() + 2 * parts.parameters.len() + aor.len() + CONTACT_REST_LEN
+}
+
 /// One Contact of the answer, with what is left of its lease.
 struct ContactValue<'b> {
     binding: &'b Binding,
@@ -91,6 +98,16 @@ impl HeaderValue for ContactValue<'_> {
         out.put_decimal(seconds(self.binding.expires_at - self.now).into());
     }
 }
+
+/// What the Contacts of an answer may take together: with usual headers it fits into
+/// a datagram, which is 65,507 bytes at most (RFC 3261 §18.1.1). An answer takes the
+/// way of its request (§18.2.2), so one over datagrams has no other way.
+pub(super) const CONTACTS_LEN_MAX: usize = 56 << 10;
+/// The most that an answer over datagrams may have, over IPv6 as well: a packet of
+/// 65,535 bytes less the headers of IP and UDP.
+pub const DATAGRAM_LEN_MAX: usize = 65_535 - 40 - 8;
+/// `Contact: <>;q=0.123;pub-gruu="";gr=;expires=4294967295` and its line end.
+const CONTACT_REST_LEN: usize = 60;
 
 /// The event packages of this server, as `Allow-Events` lists them.
 pub const ALLOW_EVENTS: &str = "presence, dialog, message-summary, reg";

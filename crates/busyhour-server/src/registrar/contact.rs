@@ -1,6 +1,9 @@
 //! The part of a binding that a refresh leaves alone, in one piece of memory.
 
-use super::{Flow, Transport, address::listens_at};
+use super::{
+    Flow, Transport,
+    address::{listens_apart, listens_at},
+};
 use std::{
     fmt::{self, Debug, Formatter},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
@@ -51,12 +54,18 @@ pub struct ContactParts<'a> {
     pub flow: Flow,
 }
 
+impl ContactParts<'_> {
+    /// Bytes that are kept for it.
+    pub fn kept_len(&self) -> usize {
+        self.texts().iter().map(|text| text.len()).sum()
+    }
+}
+
 impl Contact {
     /// Packs its parts.
     pub fn new(parts: ContactParts<'_>) -> Self {
         let texts = parts.texts();
-        let texts_len: usize = texts.iter().map(|text| text.len()).sum();
-        let mut bytes = Vec::with_capacity(HEAD_LEN + texts_len);
+        let mut bytes = Vec::with_capacity(HEAD_LEN + parts.kept_len());
         bytes.push(kind(&parts));
         bytes.extend(parts.q_milli.unwrap_or(0).to_le_bytes());
         put_address(&mut bytes, parts.flow.remote);
@@ -168,9 +177,12 @@ impl Contact {
     /// Whether the device is reached over this very flow. Where it came through a
     /// proxy that put itself on the path, the flow is the proxy's and not its own;
     /// by datagrams it may listen elsewhere than it sends from, or register another.
+    /// Over a connection it depends on that, unless it names another port of the same
+    /// address and asks for no flow to be kept (RFC 5626): then it listens there, and
+    /// many a phone closes its connection as soon as it has registered.
     ///
     /// ```
-    /// # use busyhour_server::registrar::{Contact, ContactParts, Flow};
+    /// # use busyhour_server::registrar::{Contact, ContactParts, Flow, Transport};
     /// # let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
     /// # let (parameters, call_id, path, user_agent) = ("", "c", "", "");
     /// let depends = |uri| {
@@ -179,13 +191,25 @@ impl Contact {
     /// };
     /// assert!(depends("sip:a@192.0.2.7:40000") && depends("sip:a@192.168.1.5"));
     /// assert!(!depends("sip:a@192.0.2.7:5060") && !depends("sip:a@192.0.2.8"));
+    /// // It listens, and closes its connection when it has registered.
+    /// let tcp = Flow { transport: Transport::Tcp, ..flow };
+    /// let over_tcp = |uri, parameters| {
+    ///     let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow: tcp };
+    ///     Contact::new(parts).depends_on_flow()
+    /// };
+    /// assert!(!over_tcp("sip:a@192.0.2.7:5060", ""));
+    /// assert!(over_tcp("sip:a@192.0.2.7:5060;ob", "") && over_tcp("sip:a@10.0.0.5:5060", ""));
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn depends_on_flow(&self) -> bool {
         let ContactParts {
             uri, path, flow, ..
         } = self.parts();
-        path.is_empty() && (flow.transport.is_reliable() || listens_at(uri, flow.remote))
+        let depends = match flow.transport.is_reliable() {
+            true => !listens_apart(uri, flow.remote) || self.flow_key().is_some(),
+            false => listens_at(uri, flow.remote),
+        };
+        path.is_empty() && depends
     }
 
     fn text(&self, index: usize) -> &str {

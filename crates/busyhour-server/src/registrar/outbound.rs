@@ -3,6 +3,7 @@
 
 use super::{Contact, ContactWish, Refusal};
 use crate::proto::sip::{HeaderName, Message, Params, ParseError, Uri};
+use std::time::Duration;
 
 /// One flow of one device: the key of its binding in place of the contact URI
 /// (RFC 5626 §6).
@@ -120,6 +121,9 @@ fn first_hop_keeps_flows(message: &Message<'_>) -> Result<bool, ParseError> {
 /// Seconds between keep-alives that a device is asked for: short enough for
 /// the address translations in between (RFC 5626 §4.4.1).
 pub const FLOW_TIMER_S: u32 = 120;
+/// After so long without anything a flow of such a device has failed: what it was
+/// told, and some time for the way.
+pub const SILENCE_MAX: Duration = Duration::from_secs(FLOW_TIMER_S as u64 + 10);
 /// The option tag of RFC 5626.
 pub(super) const OUTBOUND: &str = "outbound";
 /// The option tag of RFC 5627.

@@ -14,6 +14,9 @@ pub struct Policy {
     pub expires_max: Duration,
     /// Most contacts of one address of record.
     pub contacts_max: usize,
+    /// Most bytes of a contact with all that is kept for it. More is refused with
+    /// [`Refusal::TooLongToKeep`](super::Refusal::TooLongToKeep).
+    pub contact_bytes_max: usize,
 }
 
 impl Policy {
@@ -35,6 +38,7 @@ impl Default for Policy {
             expires_min: Duration::from_secs(60),
             expires_max: Duration::from_secs(7200),
             contacts_max: 10,
+            contact_bytes_max: 4096,
         }
     }
 }

@@ -10,6 +10,8 @@ pub enum Refusal {
     BadRequest(Cow<'static, str>),
     /// 403: none of ours, or not allowed.
     Forbidden(&'static str),
+    /// 403: as many contacts live as may.
+    TooManyContacts,
     /// 404: no such address of record here.
     NotFound,
     /// 406: no body that we can send is accepted.
@@ -20,6 +22,8 @@ pub enum Refusal {
     TooLarge,
     /// 513: it names more hops or longer addresses than are kept.
     TooLongToKeep,
+    /// 513: the contacts would not fit into the answer together.
+    TooLongToAnswer,
     /// 415: the body must be of this type, and not encoded.
     UnsupportedMedia(&'static str),
     /// 416: the scheme of the address of record is not SIP.
@@ -50,12 +54,12 @@ impl Refusal {
     pub fn status(&self) -> Status {
         match self {
             Self::BadRequest(_) => Status::BAD_REQUEST,
-            Self::Forbidden(_) => Status::FORBIDDEN,
+            Self::Forbidden(_) | Self::TooManyContacts => Status::FORBIDDEN,
             Self::NotFound => Status::NOT_FOUND,
             Self::NotAcceptable => Status::NOT_ACCEPTABLE,
             Self::ConditionFailed => Status::CONDITIONAL_REQUEST_FAILED,
             Self::TooLarge => Status::REQUEST_ENTITY_TOO_LARGE,
-            Self::TooLongToKeep => Status::MESSAGE_TOO_LARGE,
+            Self::TooLongToKeep | Self::TooLongToAnswer => Status::MESSAGE_TOO_LARGE,
             Self::UnsupportedMedia(_) => Status::UNSUPPORTED_MEDIA_TYPE,
             Self::TooManyPublications => Status::TEMPORARILY_UNAVAILABLE,
             Self::NoSubscription => Status::CALL_DOES_NOT_EXIST,
@@ -75,7 +79,9 @@ impl Refusal {
             Self::BadRequest(reason) => reason,
             Self::Forbidden(reason) => reason,
             Self::NoSubscription => "Subscription Does Not Exist",
+            Self::TooManyContacts => "Too Many Contacts",
             Self::TooManyPublications => "Too Many Publications",
+            Self::TooLongToAnswer => "Contacts Exceed A Datagram",
             Self::OutOfOrder => "CSeq Out Of Order",
             Self::LoginPaused(_) => "Too Many Wrong Passwords",
             other => other.status().reason(),

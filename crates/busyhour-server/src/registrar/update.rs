@@ -2,7 +2,9 @@
 
 use super::{
     Binding, BindingChange, BindingId, Bindings, Contact, ContactParts, ContactWish, Moment,
-    Policy, REMOVED_FOR, Refusal, Registration, Wish, binding::Grant,
+    Policy, REMOVED_FOR, Refusal, Registration, Wish,
+    answer::{CONTACTS_LEN_MAX, contact_len},
+    binding::Grant,
 };
 use crate::proto::sip::Uri;
 use std::cmp::Ordering;
@@ -40,8 +42,9 @@ impl Bindings {
     /// # Errors
     ///
     /// [`Refusal::IntervalTooBrief`], [`Refusal::OutOfOrder`],
-    /// [`Refusal::Forbidden`] beyond the most contacts, [`Refusal::BadRequest`]
-    /// for a contact that is no URI.
+    /// [`Refusal::TooManyContacts`], [`Refusal::BadRequest`]
+    /// for a contact that is no URI, [`Refusal::TooLongToKeep`] for one that is too
+    /// long, [`Refusal::TooLongToAnswer`] where all together are.
     pub fn update(
         &self,
         registration: &Registration<'_>,
@@ -57,6 +60,7 @@ impl Bindings {
             list: self.list.to_vec(),
             changes: Vec::new(),
             tally: Tally::default(),
+            is_longer: false,
         };
         match &registration.wish {
             Wish::Query => {}
@@ -76,7 +80,9 @@ impl Wish<'_> {
     /// once are refused before that.
     fn check_length(&self, policy: &Policy) -> Result<(), Refusal> {
         match self {
-            Self::Update(wishes) if wishes.len() > 2 * policy.contacts_max => Err(TOO_MANY),
+            Self::Update(wishes) if wishes.len() > 2 * policy.contacts_max => {
+                Err(Refusal::TooManyContacts)
+            }
             _ => Ok(()),
         }
     }
@@ -90,6 +96,8 @@ struct Draft<'d, 'a> {
     list: Vec<Binding>,
     changes: Vec<BindingChange>,
     tally: Tally,
+    /// There is a contact that was not there before.
+    is_longer: bool,
 }
 
 impl Draft<'_, '_> {
@@ -111,14 +119,14 @@ impl Draft<'_, '_> {
         let granted_s = granted_s.ok_or(Refusal::IntervalTooBrief(self.policy.expires_min))?;
         let Some(index) = self.find(wish)? else {
             if granted_s > 0 {
-                self.add(wish, granted_s, next_id());
+                self.add(wish, granted_s, next_id())?;
             }
             return Ok(());
         };
         match (self.order(index)?, granted_s) {
             (Order::Same, _) => {}
             (Order::Newer, 0) => self.remove(index),
-            (Order::Newer, _) => self.renew(index, wish, granted_s),
+            (Order::Newer, _) => self.renew(index, wish, granted_s)?,
         }
         Ok(())
     }
@@ -127,7 +135,10 @@ impl Draft<'_, '_> {
         let is_active = |binding: &&Binding| binding.is_active(self.at.now);
         let active_count = self.list.iter().filter(is_active).count();
         if active_count > self.policy.contacts_max && self.tally.added > 0 {
-            return Err(TOO_MANY);
+            return Err(Refusal::TooManyContacts);
+        }
+        if self.is_longer && self.contacts_len() > CONTACTS_LEN_MAX {
+            return Err(Refusal::TooLongToAnswer);
         }
         self.forget_oldest_removed();
         let list = self.list.into();
@@ -168,22 +179,41 @@ impl Draft<'_, '_> {
         }
     }
 
-    fn add(&mut self, wish: &ContactWish<'_>, granted_s: u32, id: BindingId) {
-        let contact = self.contact(wish);
+    /// The most that they take in an answer.
+    fn contacts_len(&self) -> usize {
+        let active = self.list.iter().filter(|b| b.is_active(self.at.now));
+        let aor = self.registration.aor;
+        active.map(|b| contact_len(&b.contact, aor)).sum()
+    }
+
+    fn add(
+        &mut self,
+        wish: &ContactWish<'_>,
+        granted_s: u32,
+        id: BindingId,
+    ) -> Result<(), Refusal> {
+        let contact = self.contact(wish)?;
         let binding = Binding::begin(id, contact, self.grant(granted_s), self.at);
         self.changes.push(binding.put(self.registration.aor));
         self.list.push(binding);
         self.tally.added += 1;
+        Ok(())
     }
 
-    fn renew(&mut self, index: usize, wish: &ContactWish<'_>, granted_s: u32) {
+    fn renew(
+        &mut self,
+        index: usize,
+        wish: &ContactWish<'_>,
+        granted_s: u32,
+    ) -> Result<(), Refusal> {
         let old = &self.list[index];
         let unchanged = self.describes(wish, &old.contact);
         let contact = match unchanged {
             // Whoever registers can be reached.
             true => old.contact.with_reachable(true),
-            false => self.contact(wish),
+            false => self.contact(wish)?,
         };
+        let old = &self.list[index];
         let was_active = old.is_active(self.at.now);
         let was_lost = !old.contact.is_reachable();
         let binding = Binding::begin(old.id, contact, self.grant(granted_s), self.at);
@@ -197,6 +227,7 @@ impl Draft<'_, '_> {
             false => self.tally.added += 1,
         }
         self.tally.returned += u64::from(was_active && was_lost);
+        Ok(())
     }
 
     /// The lease stays, marked, with the CSeq that a duplicate is judged by.
@@ -243,8 +274,15 @@ impl Draft<'_, '_> {
         }
     }
 
-    fn contact(&self, wish: &ContactWish<'_>) -> Contact {
-        Contact::new(self.parts(wish))
+    /// A contact that was not there before, if it is not too long to be kept.
+    fn contact(&mut self, wish: &ContactWish<'_>) -> Result<Contact, Refusal> {
+        self.is_longer = true;
+        let parts = self.parts(wish);
+        let kept_len = parts.kept_len() + self.registration.aor.len();
+        match kept_len <= self.policy.contact_bytes_max {
+            true => Ok(Contact::new(parts)),
+            false => Err(Refusal::TooLongToKeep),
+        }
     }
 
     fn describes(&self, wish: &ContactWish<'_>, contact: &Contact) -> bool {
@@ -272,5 +310,3 @@ enum Order {
     /// A later one, or one of another Call-ID, which has no order with it.
     Newer,
 }
-
-const TOO_MANY: Refusal = Refusal::Forbidden("Too Many Contacts");

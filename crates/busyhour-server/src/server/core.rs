@@ -11,6 +11,7 @@ use super::{
     devices::Devices,
     failures::Failures,
     flows::Flows,
+    heavy_hitters::HeavyHitters,
     hints::Hints,
     iax2::Iax2,
     latency::Latency,
@@ -79,6 +80,10 @@ pub(super) struct Parts {
     pub(super) publications: Shares,
     pub(super) log_lines: LogLines,
     pub(super) failures: Failures,
+    /// Changes that wait for the disk.
+    pub(super) commits: Shares,
+    /// Who was refused for a share.
+    pub(super) over_share: HeavyHitters,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
     pub(super) unproven: Unproven,

@@ -66,6 +66,8 @@ pub(super) struct RegistrarCounters {
     pub(super) replayed: Counter,
     pub(super) forbidden: Counter,
     pub(super) interval_too_brief: Counter,
+    pub(super) too_long: Counter,
+    pub(super) too_many_contacts: Counter,
     pub(super) rejected: Counter,
     pub(super) store_failures: Counter,
     pub(super) logins_paused: Counter,

@@ -32,8 +32,8 @@ use crate::{
     iax2::{CallId, Verdict},
     proto::sip::Message,
     registrar::{
-        Binding, BindingChange, Bindings, Flow, Moment, Refusal, Registration, Tally, Update,
-        write_answer,
+        Binding, BindingChange, Bindings, Flow, Moment, Refusal, Registration, SILENCE_MAX, Tally,
+        Update, user_of, write_answer,
     },
     store::{Change, CommitError},
     watch::{DeviceState, MessageSummary, Publications, Published, RegistrationState},
@@ -91,6 +91,18 @@ struct Rare {
 struct Pending {
     job: Job,
     draft: Draft,
+    /// What its holder is charged for.
+    change_count: u64,
+}
+
+impl Pending {
+    fn new(job: Job, draft: Draft) -> Self {
+        Self {
+            job,
+            draft,
+            change_count: 0,
+        }
+    }
 }
 
 /// What holds once the change is durable.
@@ -105,6 +117,8 @@ struct RegistrationDraft {
     tally: Tally,
     /// Watchers see a difference.
     is_visible: bool,
+    /// The device was told to keep its flow alive.
+    keeps_flow: bool,
 }
 
 /// What the device is told then.
@@ -301,7 +315,7 @@ impl Device {
                 drop(message);
                 let (job, draft) = (Job::Sip(arrival), Draft::Registration(draft));
                 let changes = changes.into_iter().map(Change::from).collect();
-                self.commit(core, state, Pending { job, draft }, changes);
+                self.commit(core, state, Pending::new(job, draft), changes);
             }
             Ok(None) => core.abandon(transaction),
             Err(refusal) => core.refuse_registration(&message, flow, transaction, &refusal),
@@ -336,11 +350,12 @@ impl Device {
             answer: Answer::Iax2(arrival.call, verdict),
             tally: update.tally,
             is_visible: is_visible(&update),
+            keeps_flow: false,
             bindings: update.bindings,
         };
         let (job, draft) = (Job::Iax2(arrival), Draft::Registration(draft));
         let changes = update.changes.into_iter().map(Change::from).collect();
-        self.commit(core, state, Pending { job, draft }, changes);
+        self.commit(core, state, Pending::new(job, draft), changes);
     }
 
     /// What a registration leads to; `None` without a buffer for the answer.
@@ -353,7 +368,7 @@ impl Device {
     ) -> Result<Option<(RegistrationDraft, Vec<BindingChange>)>, Refusal> {
         let at = core.moment();
         let (registration, update) = self.update(core, bindings, message, arrival.flow, at)?;
-        let answer = core.write(|out| {
+        let answer = core.write_contacts(arrival.flow, |out| {
             let tag = core.to_tag(arrival.transaction);
             write_answer(
                 out,
@@ -363,7 +378,7 @@ impl Device {
                 at,
                 tag.as_str(),
             );
-        });
+        })?;
         let Some(answer) = answer else {
             return Ok(None);
         };
@@ -372,6 +387,7 @@ impl Device {
             answer: Answer::Sip(arrival.transaction, answer_flow, answer),
             tally: update.tally,
             is_visible: is_visible(&update),
+            keeps_flow: registration.extensions.outbound && registration.extensions.is_direct,
             bindings: update.bindings,
         };
         Ok(Some((draft, update.changes)))
@@ -404,8 +420,17 @@ impl Device {
         if core.store().is_immediate() {
             return self.commit_at_once(core, state, pending, changes);
         }
+        let (flow, change_count) = (pending.job.flow(), changes.len() as u64);
+        if let Err(excess) = core.parts.commits.take(self.holder, change_count) {
+            core.count_excess(excess, flow, Some(user_of(&self.aor)));
+            return core.give_up_job(&pending.job);
+        }
         let device = self.clone();
         let done = Box::new(move |fate| device.complete(fate));
+        let pending = Pending {
+            change_count,
+            ..pending
+        };
         state.pending = Some(Box::new(pending));
         if core.store().commit(changes, done).is_err() {
             self.fail(core, state);
@@ -451,6 +476,9 @@ impl Device {
         match fate {
             Ok(()) => {
                 if let Some(pending) = state.pending.take() {
+                    core.parts
+                        .commits
+                        .give_back(self.holder, pending.change_count);
                     self.accept(&core, &mut state, *pending);
                 }
             }
@@ -471,7 +499,7 @@ impl Device {
 
     /// What was asked for is durable, or changes nothing.
     fn accept(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, pending: Pending) {
-        let Pending { job, draft } = pending;
+        let Pending { job, draft, .. } = pending;
         let draft = match (draft, &job) {
             (Draft::Registration(draft), _) => draft,
             (Draft::Publication(draft), Job::Publish(arrival)) => {
@@ -484,6 +512,9 @@ impl Device {
         match draft.answer {
             Answer::Sip(transaction, flow, answer) => {
                 lost = (!core.accept(transaction, flow, answer)).then_some(flow);
+                if draft.keeps_flow {
+                    core.parts.network.expect_keepalives(flow, SILENCE_MAX);
+                }
             }
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
@@ -503,15 +534,15 @@ impl Device {
         let Some(pending) = state.pending.take() else {
             return;
         };
+        core.parts
+            .commits
+            .give_back(self.holder, pending.change_count);
         core.counters().registrar.store_failures.increment();
         if !matches!(pending.job, Job::Publish(_)) {
             let (flow, protocol) = (pending.job.flow(), pending.job.protocol());
             core.device_refused(&self.aor, flow, protocol, "The Store Failed");
         }
-        match &pending.job {
-            Job::Sip(arrival) | Job::Publish(arrival) => core.fail_arrival(arrival),
-            Job::Iax2(_) => core.abandon_job(pending.job.id()),
-        }
+        core.give_up_job(&pending.job);
     }
 
     /// Leaves the device as it has to be between two events: nothing expired,

@@ -20,9 +20,10 @@ use crate::{
 use busyhour::{clock::Instant, timer::AddError};
 use foldhash::quality::FixedState;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     hash::BuildHasher,
     net::SocketAddr,
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, Weak, atomic::Ordering},
     time::Duration,
 };
@@ -35,10 +36,28 @@ pub(super) struct Flows {
 }
 
 struct Shard {
-    /// The devices of a flow, each by its address in memory.
-    table: HashMap<Flow, HashMap<usize, Weak<Device>>>,
+    table: HashMap<Flow, Devices>,
     /// Flows of datagrams that are asked; none where nobody is.
     probes: Option<Probes>,
+}
+
+/// The devices of one flow: nearly always one, and a hundred thousand behind a proxy.
+enum Devices {
+    One(Place, Weak<Device>),
+    Many(BTreeMap<Place, Weak<Device>>),
+}
+
+/// The hash of a device's address of record, in whose order devices are told, since
+/// every run with the same seed has to go the same way; and its address in memory,
+/// should two have one hash.
+type Place = (u64, usize);
+
+/// Whom to tell of a flow.
+enum Told {
+    /// Those that it had when it ended.
+    Former(Devices),
+    /// Those that it has, from the first or from behind this place.
+    Present(Option<Place>),
 }
 
 impl Flows {
@@ -65,8 +84,11 @@ impl Flows {
     pub(super) fn enter(&self, flow: Flow, device: &Arc<Device>, now: Instant) {
         let hash = self.hasher.hash_one(flow);
         let mut shard = self.shard(hash);
-        let devices = shard.table.entry(flow).or_default();
-        devices.insert(place(device), Arc::downgrade(device));
+        let (place, weak) = (place(device), Arc::downgrade(device));
+        match shard.table.entry(flow) {
+            Entry::Vacant(vacant) => drop(vacant.insert(Devices::One(place, weak))),
+            Entry::Occupied(mut devices) => devices.get_mut().insert(place, weak),
+        }
         if let Some(probes) = &mut shard.probes
             && !flow.transport.is_reliable()
         {
@@ -80,8 +102,7 @@ impl Flows {
         let Some(devices) = shard.table.get_mut(&flow) else {
             return;
         };
-        devices.remove(&place(device));
-        if devices.is_empty() {
+        if devices.remove(place(device)) {
             shard.table.remove(&flow);
             if let Some(probes) = &mut shard.probes {
                 probes.forget(&flow);
@@ -113,19 +134,17 @@ impl Flows {
             .collect()
     }
 
-    /// The devices of a flow, in the order of their addresses of record, since every
-    /// run with the same seed has to go the same way.
-    fn devices(&self, flow: &Flow) -> VecDeque<Arc<Device>> {
+    /// Some devices of a flow behind this place, and the place of the last of them.
+    fn some_behind(&self, flow: &Flow, place: Option<Place>) -> Portion {
         let shard = self.shard(self.hasher.hash_one(flow));
-        let devices = shard.table.get(flow).map(sorted);
-        devices.unwrap_or_default()
+        let devices = shard.table.get(flow);
+        devices.map_or_else(Portion::default, |devices| devices.some_behind(place))
     }
 
     /// Ends a flow: the devices it had.
-    fn end(&self, flow: Flow) -> VecDeque<Arc<Device>> {
+    fn end(&self, flow: Flow) -> Option<Devices> {
         let mut shard = self.shard(self.hasher.hash_one(flow));
-        let devices = shard.table.remove(&flow);
-        devices.as_ref().map(sorted).unwrap_or_default()
+        shard.table.remove(&flow)
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
@@ -141,17 +160,17 @@ impl Core {
     /// A connection has ended: what was registered over it cannot be reached.
     pub(super) fn flow_failed(self: &Arc<Self>, flow: Flow) {
         // Whoever is shut down tells its watchers to come again, and no more.
-        if !self.is_closing.load(Ordering::Acquire) {
-            let devices = self.flows().end(flow);
-            self.reach(flow, false, devices);
+        if !self.is_closing.load(Ordering::Acquire)
+            && let Some(devices) = self.flows().end(flow)
+        {
+            self.reach(flow, false, Told::Former(devices));
         }
     }
 
     /// A datagram came: whoever is at the other end is there.
     pub(super) fn note_life(self: &Arc<Self>, flow: Flow) {
         if self.flows().is_probing() && self.flows().heard(&flow, self.now()) {
-            let devices = self.flows().devices(&flow);
-            self.reach(flow, true, devices);
+            self.reach(flow, true, Told::Present(None));
         }
     }
 
@@ -177,17 +196,14 @@ impl Core {
         for probe in self.flows().poll(index, self.now()) {
             match probe {
                 Probe::Ask(flow) => self.ask(flow),
-                Probe::Down(flow) => {
-                    let devices = self.flows().devices(&flow);
-                    self.reach(flow, false, devices);
-                }
+                Probe::Down(flow) => self.reach(flow, false, Told::Present(None)),
             }
         }
     }
 
     /// All devices of a flow are asked as one: whoever answers speaks for the flow.
     fn ask(&self, flow: Flow) {
-        let devices = self.flows().devices(&flow);
+        let (devices, _) = self.flows().some_behind(&flow, None);
         let contact = devices.iter().find_map(|device| device.contact_over(flow));
         let Some(contact) = contact else { return };
         let number = self.counters().registrar.probed.get();
@@ -208,18 +224,23 @@ impl Core {
 
     /// Tells some devices and leaves the others for the next turn: a proxy may
     /// have registered a hundred thousand of them over one connection.
-    fn reach(self: &Arc<Self>, flow: Flow, is_reachable: bool, mut devices: VecDeque<Arc<Device>>) {
-        if devices.is_empty() {
-            return;
-        }
+    fn reach(self: &Arc<Self>, flow: Flow, is_reachable: bool, mut told: Told) {
         let core = Arc::downgrade(self);
         let tell = move || {
             let Some(core) = core.upgrade() else { return };
-            let portion = devices.len().min(PORTION_LEN);
-            for device in devices.drain(..portion) {
+            let (devices, last) = match &mut told {
+                Told::Former(devices) => devices.take_some(),
+                Told::Present(place) => core.flows().some_behind(&flow, *place),
+            };
+            for device in devices {
                 device.reach(&core, flow, is_reachable);
             }
-            core.reach(flow, is_reachable, devices);
+            if let Told::Present(place) = &mut told {
+                *place = last;
+            }
+            if last.is_some() {
+                core.reach(flow, is_reachable, told);
+            }
         };
         // It takes no more only when the server ends.
         let _ = self.devices().bell().try_push(tell);
@@ -272,10 +293,60 @@ pub(super) fn ack_of_pong(datagram: &[u8]) -> Option<FullFrame<'static>> {
     })
 }
 
-fn sorted(devices: &HashMap<usize, Weak<Device>>) -> VecDeque<Arc<Device>> {
-    let mut devices: Vec<_> = devices.values().filter_map(Weak::upgrade).collect();
-    devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
-    devices.into()
+/// Devices to be told in one turn, and the place of the last of them; `None` when
+/// there are no more.
+type Portion = (Vec<Arc<Device>>, Option<Place>);
+
+impl Devices {
+    fn insert(&mut self, place: Place, device: Weak<Device>) {
+        match self {
+            Self::Many(devices) => drop(devices.insert(place, device)),
+            Self::One(known, _) if *known == place => *self = Self::One(place, device),
+            Self::One(known, other) => {
+                let other = (*known, std::mem::take(other));
+                *self = Self::Many(BTreeMap::from([other, (place, device)]));
+            }
+        }
+    }
+
+    /// Whether none is left.
+    fn remove(&mut self, place: Place) -> bool {
+        match self {
+            Self::One(known, _) => *known == place,
+            Self::Many(devices) => {
+                devices.remove(&place);
+                devices.is_empty()
+            }
+        }
+    }
+
+    fn some_behind(&self, place: Option<Place>) -> Portion {
+        match self {
+            Self::One(known, device) if place.is_none_or(|place| place < *known) => {
+                (device.upgrade().into_iter().collect(), None)
+            }
+            Self::One(..) => Portion::default(),
+            Self::Many(devices) => {
+                let behind = place.map_or(Bound::Unbounded, Bound::Excluded);
+                let some = devices.range((behind, Bound::Unbounded)).take(PORTION_LEN);
+                let (mut found, mut last, mut count) = (Vec::new(), None, 0);
+                for (place, device) in some {
+                    found.extend(device.upgrade());
+                    (last, count) = (Some(*place), count + 1);
+                }
+                (found, last.filter(|_| count == PORTION_LEN))
+            }
+        }
+    }
+
+    fn take_some(&mut self) -> Portion {
+        let (devices, last) = self.some_behind(None);
+        if let (Self::Many(all), Some((hash, address))) = (&mut *self, last) {
+            // Those behind the last one.
+            *all = all.split_off(&(hash, address.saturating_add(1)));
+        }
+        (devices, last)
+    }
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
@@ -284,8 +355,8 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn place(device: &Arc<Device>) -> usize {
-    Arc::as_ptr(device) as usize
+fn place(device: &Arc<Device>) -> Place {
+    (device.hash(), Arc::as_ptr(device) as usize)
 }
 
 /// Many more than threads, so that two seldom want the same one.

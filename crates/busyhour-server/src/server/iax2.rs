@@ -1,8 +1,9 @@
 //! IAX2 on the network's threads: calls in shards, and what they ask for on
 //! its way to a device.
 //!
-//! All calls of one IP address are in one shard, so that its limit holds. A
-//! shard's lock is held while a frame is looked at, never while one is sent.
+//! All calls of one source are in one shard, so that its limit holds, and the bound
+//! of all is the server's: whoever fills a shard takes nothing from the others in it.
+//! A shard's lock is held while a frame is looked at, never while one is sent.
 
 use super::{
     admission::why_wrong,
@@ -17,7 +18,7 @@ use crate::{
         Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Login, Policy, Request, Verdict, Wish,
     },
     proto::sip::Uri,
-    registrar::{Flow, Iax2Registration, Refusal, address_of_record},
+    registrar::{Flow, Iax2Registration, Refusal, address_of_record, source_of},
 };
 use busyhour::{buffer::Buffer, runtime::Runtime, serializer::Serializer};
 use foldhash::quality::FixedState;
@@ -25,7 +26,10 @@ use std::{
     cell::RefCell,
     hash::BuildHasher,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -33,6 +37,8 @@ use std::{
 pub(super) struct Iax2 {
     shards: Box<[Shard]>,
     hasher: FixedState,
+    /// Calls of all shards. Threads at the same moment may pass the bound by a call each.
+    call_count: AtomicUsize,
 }
 
 struct Shard {
@@ -60,6 +66,7 @@ impl Iax2 {
         Self {
             shards: (0..SHARDS as u16).map(shard).collect(),
             hasher: FixedState::with_seed(seed),
+            call_count: AtomicUsize::new(0),
         }
     }
 
@@ -72,7 +79,7 @@ impl Iax2 {
     }
 
     fn index(&self, source: IpAddr) -> usize {
-        self.hasher.hash_one(source) as usize % SHARDS
+        self.hasher.hash_one(source_of(source)) as usize % SHARDS
     }
 }
 
@@ -137,7 +144,15 @@ impl Core {
         let requests = with_actions(|actions| {
             let shard = &self.iax2().shards[index];
             let mut state = shard.lock();
+            let (all, before) = (&self.iax2().call_count, state.calls.len());
+            let others = all.load(Ordering::Relaxed).saturating_sub(before);
+            state.calls.set_others(others);
             act(&mut state.calls, actions);
+            let after = state.calls.len();
+            match after >= before {
+                true => all.fetch_add(after - before, Ordering::Relaxed),
+                false => all.fetch_sub(before - after, Ordering::Relaxed),
+            };
             self.set_calls_alarm(index, &mut state);
             drop(state);
             for (flow, frame) in actions.frames() {
@@ -196,7 +211,8 @@ impl Core {
         if self.sheds(registration.aor.as_str(), proves) {
             return self.conclude_iax2(&call, &Verdict::Failed);
         }
-        let holder = self.holder(registration.flow, Some(&registration.username));
+        let flow = registration.flow;
+        let holder = self.holder(flow, Some(&registration.username));
         match self.devices().open(&registration.aor, holder, self) {
             Ok(device) => {
                 let arrived_at = self.now();
@@ -208,7 +224,7 @@ impl Core {
                 self.push_to_device(&device, Job::Iax2(Box::new(arrival)));
             }
             Err(excess) => {
-                self.count_excess(excess);
+                self.count_excess(excess, flow, Some(&registration.username));
                 self.conclude_iax2(&call, &Verdict::Failed);
             }
         }
@@ -252,7 +268,6 @@ impl Shard {
 fn of_shard(policy: &Policy) -> Policy {
     let share = |whole: usize| whole.div_ceil(SHARDS).max(policy.calls_per_source_max);
     Policy {
-        calls_max: share(policy.calls_max).min(policy.calls_max),
         records_max: share(policy.records_max).min(policy.records_max),
         ..policy.clone()
     }

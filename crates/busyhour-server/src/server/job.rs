@@ -117,6 +117,14 @@ impl Core {
         }
     }
 
+    /// Answers a job that the store did not take, or has no room for.
+    pub(super) fn give_up_job(self: &Arc<Self>, job: &Job) {
+        match job {
+            Job::Sip(arrival) | Job::Publish(arrival) => self.fail_arrival(arrival),
+            Job::Iax2(_) => self.abandon_job(job.id()),
+        }
+    }
+
     /// Answers a request that the store did not take.
     pub(super) fn fail_arrival(&self, arrival: &Arrival) {
         if let Ok(message) = Message::parse(&arrival.datagram) {

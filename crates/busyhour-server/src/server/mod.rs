@@ -43,6 +43,7 @@ mod job;
 mod iax2;
 mod publish;
 mod mailboxes;
+mod heavy_hitters;
 mod hint;
 mod hints;
 mod watchers;

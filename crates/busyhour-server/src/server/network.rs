@@ -3,7 +3,7 @@
 use crate::registrar::Flow;
 use busyhour::buffer::Buffer;
 use serde::Serialize;
-use std::ops::AddAssign;
+use std::{ops::AddAssign, time::Duration};
 use thiserror::Error;
 
 /// Sends datagrams; the machine's sockets, or a simulation's.
@@ -36,6 +36,10 @@ pub trait Network: Send + Sync {
     fn recognise(&self, _flow: Flow) -> bool {
         true
     }
+
+    /// Whoever is at the other end of a connection was told to send something at
+    /// least as often as this: when nothing comes for longer, the connection ends.
+    fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}
 
     /// What it has moved and lost; nothing for a network that does not count.
     fn stats(&self) -> NetworkStats {

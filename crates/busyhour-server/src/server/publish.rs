@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     proto::sip::Message,
-    registrar::{Refusal, user_of},
+    registrar::{Flow, Refusal, user_of},
     store::{Change, SoftState, SoftStateKind},
     watch::{
         Granted, Keep, MessageSummary, Package, Plan, Publications, Publish, PublishStep,
@@ -63,7 +63,7 @@ impl Core {
         let publish = Publish::read(message, &self.config().watch)?;
         let package = publish.package;
         let place = match publish.if_match {
-            None => Some(self.place_for_publication(holder)?),
+            None => Some(self.place_for_publication(device, holder, arrival.flow)?),
             Some(_) => None,
         };
         if package == Package::MessageSummary
@@ -72,7 +72,7 @@ impl Core {
                 .mailboxes()
                 .has_room_for(&self.mailbox_of(user_of(device)))
         {
-            return Err(self.no_room(Excess::Whole));
+            return Err(self.no_room(Excess::Whole, arrival.flow, Some(user_of(device))));
         }
         let mut new = || self.new_etag();
         let count_max = self.limits().publications_per_device_max;
@@ -95,9 +95,14 @@ impl Core {
         }))
     }
 
-    fn place_for_publication(self: &Arc<Self>, holder: Holder) -> Result<Place, Refusal> {
+    fn place_for_publication(
+        self: &Arc<Self>,
+        device: &Name,
+        holder: Holder,
+        flow: Flow,
+    ) -> Result<Place, Refusal> {
         let taken = self.parts.publications.take(holder, 1);
-        taken.map_err(|excess| self.no_room(excess))?;
+        taken.map_err(|excess| self.no_room(excess, flow, Some(user_of(device))))?;
         Ok(Place {
             core: Arc::downgrade(self),
             holder: Some(holder),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     proto::sip::{Message, Method, ParseError, ResponseBuilder, Status, write_hex},
-    registrar::{Flow, Refusal, write_refusal},
+    registrar::{DATAGRAM_LEN_MAX, Flow, Refusal, write_refusal},
     watch::{NoBuffer, Subscription, Transmission},
 };
 use busyhour::buffer::Buffer;
@@ -70,14 +70,39 @@ impl Core {
 
     /// A pinned buffer of what `write` writes; `None`, counted, when there is none.
     pub(super) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) -> Option<Buffer> {
-        let written = with_scratch(|scratch| {
+        with_scratch(|scratch| {
             write(scratch);
-            self.runtime().buffers().copy_from(scratch)
-        });
-        if written.is_err() {
+            self.pin(scratch)
+        })
+    }
+
+    /// As [`write`](Self::write), for an answer that tells contacts.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::TooLongToAnswer`] where a datagram had to hold it and none can:
+    /// nobody would ever hear what was accepted.
+    pub(super) fn write_contacts(
+        &self,
+        flow: Flow,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Option<Buffer>, Refusal> {
+        with_scratch(|scratch| {
+            write(scratch);
+            let fits = flow.transport.is_reliable() || scratch.len() <= DATAGRAM_LEN_MAX;
+            match fits {
+                true => Ok(self.pin(scratch)),
+                false => Err(Refusal::TooLongToAnswer),
+            }
+        })
+    }
+
+    fn pin(&self, written: &[u8]) -> Option<Buffer> {
+        let pinned = self.runtime().buffers().copy_from(written);
+        if pinned.is_err() {
             self.counters().traffic.no_buffer.increment();
         }
-        written.ok()
+        pinned.ok()
     }
 
     /// What a subscription has to send now; a buffer that it lacks is counted.
@@ -202,6 +227,8 @@ impl Core {
         match refusal {
             Refusal::IntervalTooBrief(_) => counters.interval_too_brief.increment(),
             Refusal::Forbidden(_) | Refusal::NotFound => counters.forbidden.increment(),
+            Refusal::TooManyContacts => counters.too_many_contacts.increment(),
+            Refusal::TooLongToKeep | Refusal::TooLongToAnswer => counters.too_long.increment(),
             _ => counters.rejected.increment(),
         }
         self.registration_refused(request, flow, refusal);
@@ -230,17 +257,9 @@ impl Core {
     }
 
     /// The refusal when a table has no room, for anybody or for who asks; counted.
-    pub(super) fn no_room(&self, excess: Excess) -> Refusal {
-        self.count_excess(excess);
+    pub(super) fn no_room(&self, excess: Excess, flow: Flow, account: Option<&str>) -> Refusal {
+        self.count_excess(excess, flow, account);
         self.overloaded()
-    }
-
-    pub(super) fn count_excess(&self, excess: Excess) {
-        let traffic = &self.counters().traffic;
-        match excess {
-            Excess::Whole => traffic.refused_table_full.increment(),
-            Excess::Share => traffic.refused_share.increment(),
-        }
     }
 
     /// Who sent a request, as far as shares are concerned.

@@ -7,11 +7,11 @@ use super::{
     job::{Arrival, Job},
     receive::Request,
     shares::Holder,
-    transactions::Begun,
+    transactions::{Begun, Repeated},
     watcher::Watcher,
 };
 use crate::{
-    proto::sip::{HeaderName, Message, SipUri, Uri},
+    proto::sip::{HeaderName, Message, Method, SipUri, Uri},
     registrar::{Refusal, address_of_record, user_of},
     watch::{Subscribe, Subscription, write_accepted},
 };
@@ -48,7 +48,10 @@ impl Core {
         let holder = self.holder(job.flow(), Some(user_of(aor)));
         match self.devices().open(aor, holder, self) {
             Ok(device) => self.push_to_device(&device, job),
-            Err(excess) => self.put_off_job(&job, &self.no_room(excess)),
+            Err(excess) => {
+                let refusal = self.no_room(excess, job.flow(), Some(user_of(aor)));
+                self.put_off_job(&job, &refusal);
+            }
         }
     }
 
@@ -82,13 +85,14 @@ impl Core {
         if !self.admit_registration(request, aor)? {
             return Ok(());
         }
-        let holder = self.holder(request.flow, Some(user_of(aor)));
+        let account = Some(user_of(aor));
         // Begun first: a device that was made for nothing would stay for ever.
-        let Some(arrival) = self.begin(request, holder)? else {
+        let Some(arrival) = self.begin(request, account)? else {
             return Ok(());
         };
+        let holder = self.holder(request.flow, account);
         let device = self.devices().open(aor, holder, self);
-        let device = device.map_err(|excess| self.no_room(excess))?;
+        let device = device.map_err(|excess| self.no_room(excess, request.flow, account))?;
         self.push_to_device(&device, job(arrival));
         Ok(())
     }
@@ -136,8 +140,7 @@ impl Core {
             return Ok(());
         };
         let watcher = watcher.ok_or(Refusal::NoSubscription)?;
-        let holder = self.holder(request.flow, sender.account());
-        if let Some(arrival) = self.begin(request, holder)? {
+        if let Some(arrival) = self.begin(request, sender.account())? {
             self.push_to_watcher(&watcher, arrival);
         }
         Ok(())
@@ -172,19 +175,20 @@ impl Core {
         let Some(sender) = self.admit_subscription(request, user_of(&device))? else {
             return Ok(());
         };
-        let holder = self.holder(flow, sender.account());
         self.check_known(&device)?;
         self.check_gruu(&uri, &device)?;
         let subscribe = Subscribe::read(message, &self.config().watch, flow)?;
         self.check_kept_len(&subscribe)?;
-        match self.begin(request, holder)? {
+        let account = sender.account();
+        match self.begin(request, account)? {
             Some(arrival) => {
-                let account = sender.username();
+                let username = sender.username();
+                let holder = self.holder(flow, account);
                 self.start_watcher(
                     message,
                     &subscribe,
                     device.into(),
-                    account,
+                    username,
                     holder,
                     &arrival,
                 )
@@ -215,7 +219,7 @@ impl Core {
         };
         let watcher = Arc::new(Watcher::new(id, &tag, holder, self, subscription));
         let inserted = self.watchers().insert(&watcher);
-        inserted.map_err(|excess| self.no_room(excess))?;
+        inserted.map_err(|excess| self.no_room(excess, flow, account))?;
         self.counters().watch.created.increment();
         if granted_s > 0 && !self.store().is_immediate() {
             watcher.begin(self, granted_s, arrival.clone(), answer);
@@ -234,17 +238,27 @@ impl Core {
 
     /// Begins the transaction; `None` when another thread was quicker with a
     /// duplicate.
-    fn begin(&self, request: &Request<'_>, holder: Holder) -> Result<Option<Arrival>, Refusal> {
+    fn begin(
+        &self,
+        request: &Request<'_>,
+        account: Option<&str>,
+    ) -> Result<Option<Arrival>, Refusal> {
+        let holder = self.holder(request.flow, account);
         let arrival = request.arrival(self);
         let (key, len) = (arrival.transaction, request.datagram.len());
         let transactions = self.transactions();
-        match transactions.begin(key, arrival.arrived_at, holder, len) {
+        let repeated = match request.message.method() {
+            // The bindings know the CSeq that made them.
+            Some(Method::Register) => Repeated::Same,
+            _ => Repeated::Other,
+        };
+        match transactions.begin(key, arrival.arrived_at, holder, len, repeated) {
             Begun::New => Ok(Some(arrival)),
             Begun::Known => {
                 self.counters().traffic.retransmissions_absorbed.increment();
                 Ok(None)
             }
-            Begun::Refused(excess) => Err(self.no_room(excess)),
+            Begun::Refused(excess) => Err(self.no_room(excess, request.flow, account)),
         }
     }
 

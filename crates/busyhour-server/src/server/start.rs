@@ -8,6 +8,7 @@ use super::{
     devices::Devices,
     failures::{self, Failures},
     flows::Flows,
+    heavy_hitters::HeavyHitters,
     hint::SetBy,
     hints::Hints,
     iax2::{self, Iax2},
@@ -171,6 +172,7 @@ impl Core {
                 core.transactions().sweep(core.now());
                 core.allow_log_lines();
                 core.keep_steady();
+                core.log_heavy_hitters();
                 let limits = core.own_stats().limits_reached();
                 for (limit, refused) in alerts.look(&limits, core.now()) {
                     tracing::warn!(limit, refused, "a limit was reached");
@@ -233,6 +235,8 @@ fn parts(
         publications: phones(limits.publications_max),
         failures: Failures::new(device_seed, count(failures::CAPACITY)),
         log_lines: LogLines::new(&count),
+        commits: phones(store.stats().queue_capacity as usize),
+        over_share: HeavyHitters::default(),
         notifies: bytes((budget / NOTIFIES_PART) as usize),
         unproven: Unproven::new(limits.unproven_per_second, device_seed),
         transactions: Transactions::new(

@@ -89,7 +89,7 @@ impl ServerStats {
 
     /// Those of them that one source, account, device or connection reaches by
     /// itself: that is how the others are served, and no fault of the service.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 15] {
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 17] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
@@ -106,6 +106,8 @@ impl ServerStats {
             ("limits.device_queue", traffic.dropped_device_queue),
             ("limits.publications_per_device", self.publish.too_many),
             ("limits.dialog_bytes", self.watch.too_long),
+            ("limits.contact_bytes", self.registrar.too_long),
+            ("sip.max_contacts", self.registrar.too_many_contacts),
             ("wrong passwords", self.registrar.logins_paused),
             (
                 "the table of wrong passwords",
@@ -274,6 +276,10 @@ pub struct RegistrarStats {
     pub forbidden: u64,
     /// Answered with 423.
     pub interval_too_brief: u64,
+    /// Answered with 403: more contacts of an address of record than may live.
+    pub too_many_contacts: u64,
+    /// Answered with 513: contacts longer than are kept, or than an answer holds.
+    pub too_long: u64,
     /// Refused for another reason (400, 420, 500 for order).
     pub rejected: u64,
     /// Answered with 503 because the store refused or failed.
@@ -476,6 +482,8 @@ impl Core {
             nonces_over_share: self.parts.nonces.over_share(),
             forbidden: counters.forbidden.get(),
             interval_too_brief: counters.interval_too_brief.get(),
+            too_many_contacts: counters.too_many_contacts.get(),
+            too_long: counters.too_long.get(),
             rejected: counters.rejected.get(),
             store_failures: counters.store_failures.get(),
             logins_paused: counters.logins_paused.get(),

@@ -8,9 +8,11 @@
 //! registrar then recognises the duplicate by its CSeq.
 //!
 //! Answers are pinned buffers, and so is a request in work, so both have a share
-//! by source and account ([`Memory`]). An answer beyond its share is not kept: a
-//! retransmission is dealt with anew. A long request beyond it is refused; a
-//! usual one is charged to nobody, since it costs what its place here costs.
+//! by source and account ([`Memory`]). A request that must not be done twice has
+//! the room for its answer reserved when it begins, and is refused without it. Of
+//! another one an answer beyond the share is not kept: a retransmission is dealt
+//! with anew. A long request beyond its share is refused; a usual one is charged
+//! to nobody, since it costs what its place here costs.
 
 use super::{
     counters::Counter,
@@ -77,7 +79,18 @@ struct Entry {
     holder: Holder,
     /// What its request is charged for, until it is answered.
     request_bytes: u64,
+    /// What its answer is charged for, from the beginning where it must be kept.
+    answer_bytes: u64,
     answer: Option<Buffer>,
+}
+
+/// What comes of a request that is dealt with once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeated {
+    /// The same as before.
+    Same,
+    /// A second subscription or publication, or a refusal of what was accepted.
+    Other,
 }
 
 /// What became of the wish to begin a transaction.
@@ -128,31 +141,43 @@ impl Transactions {
     }
 
     /// Begins a transaction of `holder` with a request of `len` bytes.
-    pub(super) fn begin(&self, key: Key, now: Instant, holder: Holder, len: usize) -> Begun {
+    pub(super) fn begin(
+        &self,
+        key: Key,
+        now: Instant,
+        holder: Holder,
+        len: usize,
+        repeated: Repeated,
+    ) -> Begun {
         let mut shard = self.shard(key);
         shard.expire(now, EXPIRED_AT_ONCE, &self.memory);
         if shard.find(key).is_some() {
             return Begun::Known;
         }
-        let request_bytes = match self.memory.take_request(holder, len) {
+        let [request_bytes, answer_bytes] = match self.memory.take(holder, len, repeated) {
             Ok(bytes) => bytes,
             Err(excess) => return Begun::Refused(excess),
         };
-        while shard.order.len() >= self.shard_capacity {
+        while shard.entries.len() >= self.shard_capacity {
             self.evicted.add(shard.drop_oldest(&self.memory));
+        }
+        // What was forgotten pushes out nobody else's entry.
+        if shard.order.len() >= 2 * self.shard_capacity {
+            shard.forget_order();
         }
         shard.insert(Entry {
             key,
             begun_at: now,
             holder,
             request_bytes,
+            answer_bytes,
             answer: None,
         });
         Begun::New
     }
 
-    /// Keeps the answer of a transaction that was begun, if it has a share left;
-    /// if not, a retransmission is as new.
+    /// Keeps the answer of a transaction that was begun, if room was reserved for it
+    /// or it has a share left; if not, a retransmission is as new.
     pub(super) fn answer(&self, key: Key, answer: Buffer) {
         let mut shard = self.shard(key);
         let Some(entry) = shard.find_mut(key) else {
@@ -161,11 +186,16 @@ impl Transactions {
         if entry.answer.is_some() {
             return;
         }
-        let cost = self.memory.answer_cost(&answer);
-        if self.memory.answers.take(entry.holder, cost).is_err() {
+        let (cost, answers) = (self.memory.answer_cost(answer.len()), &self.memory.answers);
+        if entry.answer_bytes > 0 {
+            // It is about as long as its request, for which there was room.
+            answers.give_back(entry.holder, entry.answer_bytes);
+            answers.take_anyway(entry.holder, cost);
+        } else if answers.take(entry.holder, cost).is_err() {
             self.not_kept.increment();
             return shard.remove(key, &self.memory);
         }
+        entry.answer_bytes = cost;
         self.memory.give_back_request(entry);
         entry.answer = Some(answer);
     }
@@ -219,14 +249,28 @@ impl Transactions {
 }
 
 impl Memory {
-    fn take_request(&self, holder: Holder, len: usize) -> Result<u64, Excess> {
-        match buffer_bytes(len) {
-            bytes if len > REQUEST_LEN_USUAL => {
-                self.requests.take(holder, bytes)?;
-                Ok(bytes)
-            }
-            _ => Ok(0),
+    /// Room for a request and, where it must be kept, for its answer.
+    fn take(&self, holder: Holder, len: usize, repeated: Repeated) -> Result<[u64; 2], Excess> {
+        let request_bytes = match len > REQUEST_LEN_USUAL {
+            true => buffer_bytes(len),
+            false => 0,
+        };
+        let answer_bytes = match repeated {
+            Repeated::Same => 0,
+            Repeated::Other => self.answer_cost(len),
+        };
+        if answer_bytes > 0 {
+            self.answers.take(holder, answer_bytes)?;
         }
+        if request_bytes > 0
+            && let Err(excess) = self.requests.take(holder, request_bytes)
+        {
+            if answer_bytes > 0 {
+                self.answers.give_back(holder, answer_bytes);
+            }
+            return Err(excess);
+        }
+        Ok([request_bytes, answer_bytes])
     }
 
     fn give_back_request(&self, entry: &mut Entry) {
@@ -236,16 +280,15 @@ impl Memory {
         }
     }
 
-    fn answer_cost(&self, answer: &Buffer) -> u64 {
-        buffer_bytes(answer.len()).max(self.answer_min)
+    fn answer_cost(&self, len: usize) -> u64 {
+        buffer_bytes(len).max(self.answer_min)
     }
 
     /// The entry is gone.
     fn give_back(&self, mut entry: Entry) {
         self.give_back_request(&mut entry);
-        if let Some(answer) = &entry.answer {
-            self.answers
-                .give_back(entry.holder, self.answer_cost(answer));
+        if entry.answer_bytes > 0 {
+            self.answers.give_back(entry.holder, entry.answer_bytes);
         }
     }
 }
@@ -291,6 +334,15 @@ impl Shard {
                 _ => return,
             };
         }
+    }
+
+    /// Drops the places in the order of what was forgotten before its time.
+    fn forget_order(&mut self) {
+        let entries = &self.entries;
+        self.order.retain(|&(begun_at, key)| {
+            let is_it = |entry: &Entry| entry.key == key && entry.begun_at == begun_at;
+            entries.find(key.hash(), is_it).is_some()
+        });
     }
 
     /// Returns how many entries that took away: none when the oldest was
@@ -366,7 +418,7 @@ mod tests {
     }
 
     fn begin(transactions: &Transactions, key: Key, now: Instant) -> bool {
-        transactions.begin(key, now, Holder::NOBODY, 500) == Begun::New
+        transactions.begin(key, now, Holder::NOBODY, 500, Repeated::Same) == Begun::New
     }
 
     fn at(seconds: u64) -> Instant {
@@ -413,13 +465,49 @@ mod tests {
     }
 
     #[test]
+    fn what_is_forgotten_takes_nobody_elses_place() {
+        let transactions = transactions(SHARDS * 4);
+        let same_shard = |number: u128| Key(number << 70 | number);
+        assert!(begin(&transactions, same_shard(1), at(0)));
+        for number in 2..100 {
+            assert!(begin(&transactions, same_shard(number), at(1)));
+            transactions.forget(same_shard(number));
+        }
+        assert!(matches!(transactions.seen(same_shard(1)), Seen::InWork));
+        assert_eq!((transactions.len(), transactions.evicted()), (1, 0));
+        assert!(lock(&transactions.shards[0]).order.len() <= 8);
+    }
+
+    #[test]
+    fn what_must_not_be_done_twice_begins_only_with_room_for_its_answer() {
+        let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+        let transactions = Transactions::new(1000, memory(10_000), [1, 2]);
+        let holder = Holders::new(1).of([192, 0, 2, 1].into(), None);
+        let begin = |number| transactions.begin(key(number), at(0), holder, 10, Repeated::Other);
+        let begun = (0..30).filter(|&number| begin(number) == Begun::New);
+        assert_eq!(begun.count(), 10);
+        assert_eq!(begin(99), Begun::Refused(Excess::Share));
+        assert_eq!(transactions.answer_bytes(), 1000);
+        // A longer answer than was thought is kept all the same.
+        transactions.answer(key(0), buffers.copy_from(&[b'2'; 300]).unwrap());
+        assert!(matches!(transactions.seen(key(0)), Seen::Answered(_)));
+        assert_eq!(transactions.answer_bytes(), 900 + buffer_bytes(300));
+        transactions.forget(key(1));
+        transactions.sweep(at(32));
+        assert_eq!(
+            (transactions.answer_bytes(), transactions.not_kept()),
+            (0, 0)
+        );
+    }
+
+    #[test]
     fn one_keeps_no_more_answers_than_its_share_and_leaves_others_theirs() {
         let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
         let transactions = Transactions::new(1000, memory(10_000), [1, 2]);
         let holders = Holders::new(1);
         let [greedy, other] = [1, 2].map(|host| holders.of([192, 0, 2, host].into(), None));
         let keep = |number, holder| {
-            let begun = transactions.begin(key(number), at(0), holder, 500);
+            let begun = transactions.begin(key(number), at(0), holder, 500, Repeated::Same);
             assert_eq!(begun, Begun::New);
             transactions.answer(key(number), buffers.copy_from(b"200").unwrap());
         };
@@ -436,14 +524,14 @@ mod tests {
         let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
         let transactions = Transactions::new(1000, memory(100_000), [1, 2]);
         let greedy = Holders::new(1).of([192, 0, 2, 1].into(), Some("alice"));
-        let begin = |number| transactions.begin(key(number), at(0), greedy, 3000);
+        let begin = |number| transactions.begin(key(number), at(0), greedy, 3000, Repeated::Same);
         assert_eq!([begin(1), begin(2)], [Begun::New, Begun::New]);
         assert_eq!(begin(3), Begun::Refused(Excess::Share));
         transactions.forget(key(1));
         assert_eq!(begin(3), Begun::New);
         transactions.answer(key(2), buffers.copy_from(b"200").unwrap());
         assert_eq!(begin(4), Begun::New);
-        let small = transactions.begin(key(5), at(0), greedy, 2048);
+        let small = transactions.begin(key(5), at(0), greedy, 2048, Repeated::Same);
         assert_eq!(small, Begun::New);
     }
 }

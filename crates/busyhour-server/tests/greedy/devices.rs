@@ -52,7 +52,53 @@ fn one_account_has_so_many_publications_and_no_more() {
     send_many(&server, SHARE + 10, publish);
     assert_eq!(server.stat("/publish/publication_count"), u64::from(SHARE));
     assert_eq!(server.stat("/traffic/refused_share"), 10);
+    assert_eq!(
+        server.stat("/mailbox/mailbox_count"),
+        1,
+        "that of the account"
+    );
+    server.wait_for_log("a share was reached");
+    let log = server.log();
+    let said = log
+        .lines()
+        .find(|line| line.contains("a share was reached"));
+    let said = said.expect("a line");
+    assert!(said.contains("source=127.0.0.2"), "{said}");
+    assert!(said.contains("account=\"user1\""), "{said}");
     bystander::is_served(&server, 3, "user2");
+}
+
+#[test]
+fn one_device_has_so_many_contacts_and_publications_and_no_more() {
+    let place = Place::new();
+    let server = place.server(ACCOUNTS);
+    let mut greedy = Phone::new(&server, 2, "user1");
+    let aor = "sip:user1@example.com";
+    for number in 1..=12 {
+        let contact = format!("Contact: <sip:user1@192.0.2.{number}>\r\n");
+        let request = greedy.request("REGISTER", "sip:example.com", aor, &contact);
+        let status = if number <= 10 { "200" } else { "403" };
+        let answer = greedy.ask(&request);
+        assert!(
+            answer.starts_with(&format!("SIP/2.0 {status} ")),
+            "{answer}"
+        );
+    }
+    for number in 1..=10 {
+        let request = publish(&mut greedy, "example.com");
+        let status = if number <= 8 { "200" } else { "480" };
+        let answer = greedy.ask(&request);
+        assert!(
+            answer.starts_with(&format!("SIP/2.0 {status} ")),
+            "{answer}"
+        );
+    }
+    bystander::is_served(&server, 3, "user2");
+    assert_eq!(server.stat("/registrar/too_many_contacts"), 2);
+    assert_eq!(server.stat("/publish/too_many"), 2);
+    server.wait_for_log("sip.max_contacts");
+    server.wait_for_log("limits.publications_per_device");
+    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
 }
 
 /// The phones of a building behind one NAT: as many as one source may have, and

@@ -100,6 +100,22 @@ fn refused_registrations_flood_neither_the_log_nor_the_memory_of_failures() {
     assert!(of_other.contains("wrong password"), "{of_other}");
 }
 
+/// Each registration with a nonce of its own, so that one has to be remembered.
+#[test]
+fn one_account_uses_so_many_nonces_and_no_more() {
+    let place = Place::new();
+    let server = place.server(&format!("[limits]\nnonces = 2000\n{ACCOUNTS}"));
+    let mut greedy = Phone::new(&server, 2, "user1");
+    for _ in 0..210 {
+        let register = greedy.register_request();
+        greedy.ask(&register);
+    }
+    assert!(server.stat("/registrar/nonces_over_share") >= 10);
+    assert_eq!(server.stat("/registrar/nonces_evicted"), 0);
+    bystander::is_served(&server, 3, "user2");
+    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+}
+
 /// The addresses that fail2ban finds in a log.
 fn banned(log: &Path, date: &[&str]) -> Vec<String> {
     let filter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/fail2ban");

@@ -10,15 +10,22 @@ use crate::{
 /// A sixteenth of what there is by default, so that less fills a share. Requests in work, up to 1,024 of 2 KiB, need 2 MiB.
 const LITTLE_MEMORY: &str = "[runtime]\nbuffer_budget_mib = 16\n";
 
+/// As [`subscribe_many_to`], to its own presence.
+fn subscribe_many(server: &ServerProcess, count: u32, headers: &str) {
+    subscribe_many_to(server, "presence", count, headers);
+}
+
 /// user1 at 127.0.0.2 sends so many SUBSCRIBEs with these headers, and reads
 /// nothing. The server has read them all when this returns.
-fn subscribe_many(server: &ServerProcess, count: u32, headers: &str) {
+fn subscribe_many_to(server: &ServerProcess, package: &str, count: u32, headers: &str) {
+    let package = format!("Event: {package}\r\n");
     let mut greedy = Phone::new(server, 2, "user1");
     let first = greedy.subscribe_request("user1", "");
     let challenge = greedy.challenge(&first);
     let mut pacer = Phone::new(server, 2, "user1");
     for count in 1..=count {
         let subscribe = greedy.subscribe_request("user1", headers);
+        let subscribe = subscribe.replace("Event: presence\r\n", &package);
         greedy.send(&proven(&subscribe, &challenge, "user1", "secret", count));
         if count % 20 == 0 {
             let options = pacer.request("OPTIONS", "sip:example.com", "sip:example.com", "");
@@ -58,12 +65,42 @@ fn long_requests_in_work_have_a_share() {
 }
 
 #[test]
-fn answers_that_are_kept_and_notifies_that_wait_have_a_share() {
+fn answers_that_must_be_kept_have_a_share() {
     let place = Place::new();
     let server = place.server(&format!("{LITTLE_MEMORY}{ACCOUNTS}"));
     subscribe_many(&server, 2600, &via(1200));
     bystander::is_served(&server, 3, "user2");
-    server.wait_for("/traffic/answers_not_kept", |count| count > 0);
+    server.wait_for("/traffic/refused_share", |count| count > 1000);
+    assert_eq!(server.stat("/traffic/answers_not_kept"), 0);
+    let kept = server.stat("/traffic/transaction_bytes");
+    assert!(kept < 16 << 20 >> 2 >> 2, "{kept}");
+    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+}
+
+/// A long contact, which each NOTIFY of the package `reg` shows.
+fn register_long_contact(server: &ServerProcess) {
+    let mut phone = Phone::new(server, 2, "user1");
+    let long = format!(
+        "Contact: <sip:user1@127.0.0.2:9;x={}>\r\n",
+        "x".repeat(3000)
+    );
+    let register = phone.request(
+        "REGISTER",
+        "sip:example.com",
+        "sip:user1@example.com",
+        &long,
+    );
+    let answer = phone.ask(&register);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+}
+
+#[test]
+fn notifies_that_wait_have_a_share() {
+    let place = Place::new();
+    let server = place.server(&format!("{LITTLE_MEMORY}{ACCOUNTS}"));
+    register_long_contact(&server);
+    subscribe_many_to(&server, "reg", 1000, "");
+    bystander::is_served(&server, 3, "user2");
     server.wait_for("/watch/over_share", |count| count > 0);
     let without_buffer = server.stat("/traffic/no_buffer");
     bystander::is_served(&server, 4, "user3");

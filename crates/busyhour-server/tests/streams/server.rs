@@ -205,7 +205,9 @@ fn a_connection_that_ends_before_its_registration_is_through_leaves_no_open_pres
     world.send(lamp, &subscribe("alice"));
     let told = world.received(lamp);
     world.send(lamp, &ok(told.split_once("NOTIFY ").expect("a first").1));
-    world.bring(phone, register("alice", "TCP", 1).as_bytes());
+    // It asks for its flow: others cannot connect to it.
+    let register = register("alice", "TCP", 1).replace("=tcp>", "=tcp;ob>");
+    world.bring(phone, register.as_bytes());
     // Its end is told while the registration still waits for its turn.
     world.cut(phone);
     let flow = world.flow(phone);

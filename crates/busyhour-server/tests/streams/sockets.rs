@@ -37,6 +37,14 @@ impl Fixture {
     }
 
     pub fn with(options: StreamOptions) -> Self {
+        Self::over(options, |streams| streams)
+    }
+
+    /// Over connections that are wrapped so.
+    pub fn over(
+        options: StreamOptions,
+        wrap: impl FnOnce(Arc<Streams>) -> Arc<dyn Network>,
+    ) -> Self {
         let runtime = Runtime::builder().workers(2).build().unwrap();
         let streams = Arc::new(Streams::bind(options).unwrap());
         let config = ServerConfig {
@@ -44,7 +52,7 @@ impl Fixture {
             ..ServerConfig::default()
         };
         let store = Box::new(MemoryStore::new());
-        let server = Server::start(runtime.clone(), config, streams.clone(), store).unwrap();
+        let server = Server::start(runtime.clone(), config, wrap(streams.clone()), store).unwrap();
         let deliver = server.clone();
         let flows = Arc::<Mutex<Vec<Flow>>>::default();
         let came = flows.clone();

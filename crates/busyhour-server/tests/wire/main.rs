@@ -6,6 +6,7 @@ mod support;
 
 mod local_address;
 mod log;
+mod long;
 mod malformed;
 mod phone;
 mod revocation;

@@ -37,6 +37,8 @@ pub struct Connection {
     idle: Duration,
     stalled: Duration,
     deadline: Instant,
+    /// Since when nothing came, between two messages.
+    idle_since: Instant,
     phase: Phase,
 }
 
@@ -88,6 +90,7 @@ impl Connection {
             idle: policy.idle,
             stalled: policy.stalled,
             deadline: now + policy.stalled,
+            idle_since: now,
             phase: Phase::New,
         }
     }
@@ -156,6 +159,29 @@ impl Connection {
     /// When it has to end, unless more comes before.
     pub fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// As [`deadline`](Self::deadline), of one that was told to bring something at
+    /// least so often (RFC 5626 §4.4.1).
+    ///
+    /// ```
+    /// # use busyhour::{buffer::BufferPool, clock::Instant};
+    /// # use busyhour_server::net::{Connection, StreamPolicy};
+    /// # use std::time::Duration;
+    /// let buffers = BufferPool::builder().build()?;
+    /// let mut connection = Connection::new(&StreamPolicy::default(), Instant::ZERO);
+    /// let message = b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n";
+    /// connection.room(&buffers)?[..message.len()].copy_from_slice(message);
+    /// connection.filled(message.len(), &buffers, Instant::ZERO, &mut |_| {})?;
+    /// let told = Duration::from_secs(130);
+    /// assert_eq!(connection.deadline_within(told), Instant::ZERO + told);
+    /// # Ok::<(), busyhour::buffer::Error>(())
+    /// ```
+    pub fn deadline_within(&self, silence_max: Duration) -> Instant {
+        match self.phase {
+            Phase::Between => self.deadline.min(self.idle_since + silence_max),
+            _ => self.deadline,
+        }
     }
 
     /// Why it has to end when the deadline has passed.
@@ -229,6 +255,7 @@ impl Connection {
         if goes_on || from_new {
             return;
         }
+        self.idle_since = now;
         self.deadline = match self.phase {
             Phase::Between => now + self.idle,
             Phase::New | Phase::Within | Phase::Broken | Phase::Ended => now + self.stalled,

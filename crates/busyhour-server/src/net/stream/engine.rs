@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     net::stats::add,
+    registrar::FLOW_TIMER_S,
     server::{Flow, Transport},
 };
 use busyhour::{
@@ -531,6 +532,8 @@ impl Engine {
         };
         let deadline = entry.deadline();
         if deadline > now {
+            // It may be told meanwhile to bring something more often.
+            let deadline = deadline.min(now + LOOK_PERIOD);
             entry.timer = (deadline, self.deadlines.add(deadline, token));
             self.connections.insert(token, entry);
             return;
@@ -586,7 +589,11 @@ impl Drop for Engine {
 
 impl Entry {
     fn deadline(&self) -> Instant {
-        earliest(self.connection.deadline(), self.handshake_until)
+        let deadline = match self.peer.silence_max() {
+            Some(silence_max) => self.connection.deadline_within(silence_max),
+            None => self.connection.deadline(),
+        };
+        earliest(deadline, self.handshake_until)
     }
 }
 
@@ -642,3 +649,6 @@ const HANDSHAKES_AT_ONCE: usize = 16;
 /// too many handshakes.
 const REST: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long after the last look the deadline of a connection is looked at again:
+/// shorter than any that it may be given meanwhile.
+const LOOK_PERIOD: Duration = Duration::from_secs(FLOW_TIMER_S as u64);

@@ -15,8 +15,9 @@ use std::{
     net::{Shutdown, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 /// The other end of one connection: its socket, and what goes out on it.
@@ -28,6 +29,8 @@ pub(super) struct Peer {
     counters: Arc<Counters>,
     /// Something was accepted of it.
     is_known: AtomicBool,
+    /// For how many seconds it may bring nothing, where it was told; 0 where it was not.
+    silence_s_max: AtomicU32,
     channel: Mutex<Channel>,
 }
 
@@ -68,6 +71,7 @@ impl Peer {
             epoll,
             counters,
             is_known: AtomicBool::new(false),
+            silence_s_max: AtomicU32::new(0),
             channel: Mutex::new(Channel {
                 outbox,
                 tls,
@@ -93,6 +97,18 @@ impl Peer {
 
     pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
+    }
+
+    /// It was told to send something at least so often.
+    pub(super) fn expect_keepalives(&self, within: Duration) {
+        let seconds = u32::try_from(within.as_secs()).unwrap_or(u32::MAX);
+        self.silence_s_max.store(seconds, Ordering::Relaxed);
+    }
+
+    /// For how long it may bring nothing, where it was told.
+    pub(super) fn silence_max(&self) -> Option<Duration> {
+        let seconds = self.silence_s_max.load(Ordering::Relaxed);
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
     /// Whose memory its messages use.

@@ -23,6 +23,7 @@ use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 /// The connections of a server.
@@ -170,6 +171,12 @@ impl Network for Streams {
 
     fn recognise(&self, flow: Flow) -> bool {
         self.shared.directory.recognise(&flow)
+    }
+
+    fn expect_keepalives(&self, flow: Flow, within: Duration) {
+        if let Some(peer) = self.shared.directory.find(&flow) {
+            peer.expect_keepalives(within);
+        }
     }
 
     fn stats(&self) -> NetworkStats {

@@ -37,7 +37,7 @@ impl Device {
         let changes = core.keep_publication(&name, publications, &mut draft.plan);
         drop(message);
         let (job, draft) = (Job::Publish(arrival), Draft::Publication(draft));
-        self.commit(core, state, Pending { job, draft }, changes);
+        self.commit(core, state, Pending::new(job, draft), changes);
     }
 
     /// The 200 leaves before the bus is told, and so before any NOTIFY.

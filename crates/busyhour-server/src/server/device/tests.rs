@@ -1,5 +1,5 @@
 use super::*;
-use crate::server::transactions::Begun;
+use crate::server::transactions::{Begun, Repeated};
 use busyhour::{bus::Delivery, runtime::Runtime};
 use std::net::SocketAddr;
 
@@ -89,7 +89,7 @@ fn a_long_registration_beyond_its_share_leaves_no_device() {
     let begin = |port| {
         let key = core.transactions().key(&message, address(port));
         core.transactions()
-            .begin(key, core.now(), holder, text.len())
+            .begin(key, core.now(), holder, text.len(), Repeated::Same)
     };
     let begun = (6000..).map(begin).find(|begun| *begun != Begun::New);
     assert!(matches!(begun, Some(Begun::Refused(_))), "{begun:?}");

@@ -1,0 +1,124 @@
+//! Who is refused most for having had its share: for the operator, who has to tell
+//! one who does harm from a proxy whose share is too small.
+//!
+//! The few that count most are kept, by the Space-Saving algorithm (Metwally,
+//! Agrawal and El Abbadi, 2005): whoever is new takes the place of the least, and
+//! its count with it. So one who is refused often is never missed, and a count may
+//! be too high by that of the least.
+
+use super::{core::Core, shares::Excess};
+use crate::registrar::{Flow, source_of};
+use busyhour::clock::Instant;
+use std::{
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Sources and accounts that were refused for a share.
+#[derive(Debug, Default)]
+pub(super) struct HeavyHitters(Mutex<Vec<Hitter>>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Hitter {
+    source: IpAddr,
+    account: Box<str>,
+    refused: u64,
+    /// What was said of it last, and when.
+    said: u64,
+    said_at: Option<Instant>,
+}
+
+impl HeavyHitters {
+    /// One request more was refused.
+    fn note(&self, source: IpAddr, account: &str) {
+        let mut hitters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |one: &&mut Hitter| one.source == source && *one.account == *account;
+        if let Some(known) = hitters.iter_mut().find(is_it) {
+            known.refused += 1;
+            return;
+        }
+        let mut hitter = Hitter {
+            source,
+            account: account.into(),
+            refused: 1,
+            said: 0,
+            said_at: None,
+        };
+        if hitters.len() < COUNT_MAX {
+            return hitters.push(hitter);
+        }
+        if let Some(least) = hitters.iter_mut().min_by_key(|one| one.refused) {
+            hitter.said = least.refused;
+            hitter.refused = least.refused + 1;
+            *least = hitter;
+        }
+    }
+
+    /// Those of whom something is to be said now, and how often they were refused
+    /// since that was said last.
+    fn news(&self, now: Instant) -> Vec<(IpAddr, Box<str>, u64)> {
+        let mut hitters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = |one: &&mut Hitter| {
+            one.refused > one.said && one.said_at.is_none_or(|said_at| now >= said_at + QUIET)
+        };
+        let due = hitters.iter_mut().filter(is_due);
+        due.map(|one| {
+            let refused = one.refused - one.said;
+            (one.said, one.said_at) = (one.refused, Some(now));
+            (one.source, one.account.clone(), refused)
+        })
+        .collect()
+    }
+}
+
+impl Core {
+    /// Counts a refusal for want of room, and notes whose it was.
+    pub(super) fn count_excess(&self, excess: Excess, flow: Flow, account: Option<&str>) {
+        let traffic = &self.counters().traffic;
+        match excess {
+            Excess::Whole => traffic.refused_table_full.increment(),
+            Excess::Share => {
+                traffic.refused_share.increment();
+                let source = source_of(flow.remote.ip());
+                self.parts.over_share.note(source, account.unwrap_or(""));
+            }
+        }
+    }
+
+    /// Says who was refused for a share, of each at once and then once a minute.
+    pub(super) fn log_heavy_hitters(&self) {
+        for (source, account, refused) in self.parts.over_share.news(self.now()) {
+            // The account comes last and escaped: whoever fails chooses it.
+            tracing::warn!(%source, refused, ?account, "a share was reached");
+        }
+    }
+}
+
+/// As many as one looks through in a moment.
+const COUNT_MAX: usize = 16;
+/// Between two lines about the same one.
+const QUIET: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_refused_often_is_named_however_many_others_are() {
+        let hitters = HeavyHitters::default();
+        for number in 0..100 {
+            hitters.note([192, 0, 2, number].into(), "");
+            hitters.note([198, 51, 100, 1].into(), "alice");
+        }
+        let news = hitters.news(Instant::ZERO);
+        assert_eq!(news.len(), COUNT_MAX);
+        let worst = news.iter().max_by_key(|(_, _, refused)| refused);
+        let (source, account, refused) = worst.expect("some");
+        assert_eq!((*source, &**account), ([198, 51, 100, 1].into(), "alice"));
+        assert!(*refused >= 100);
+        assert_eq!(hitters.news(Instant::ZERO), [], "once a minute");
+        hitters.note([198, 51, 100, 1].into(), "alice");
+        assert_eq!(hitters.news(Instant::ZERO + QUIET).len(), 1);
+    }
+}

@@ -1,0 +1,59 @@
+//! What is remembered of requests: `limits.transactions`.
+
+use crate::{
+    bystander,
+    phone::{ACCOUNTS, Phone, proven},
+    support::Place,
+};
+
+#[test]
+fn many_requests_of_one_make_the_server_forget_no_answer_of_another() {
+    let place = Place::new();
+    let server = place.server(&format!("[limits]\ntransactions = 2000\n{ACCOUNTS}"));
+    let mut other = Phone::new(&server, 3, "user2");
+    let register = other.register_request();
+    let challenge = other.challenge(&register);
+    let register = proven(&register, &challenge, "user2", "secret", 1);
+    let answer = other.challenge(&register);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    let mut greedy = Phone::new(&server, 2, "user1");
+    let first = greedy.register_request();
+    let challenge = greedy.challenge(&first);
+    for count in 1..4000 {
+        let register = greedy.register_request();
+        let register = proven(&register, &challenge, "user1", "secret", count);
+        match count % 20 {
+            0 => drop(greedy.challenge(&register)),
+            _ => greedy.send(&register),
+        }
+    }
+    assert!(server.stat("/traffic/answers_not_kept") > 0);
+    assert_eq!(server.stat("/traffic/transactions_evicted"), 0);
+    let answered = server.stat("/traffic/retransmissions_answered");
+    assert_eq!(other.challenge(&register), answer);
+    server.wait_for("/traffic/retransmissions_answered", |now| now > answered);
+    bystander::is_served(&server, 4, "user3");
+    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+}
+
+/// A client sends a SUBSCRIBE again until it is answered. Where there is no room to
+/// keep the answer, there is none for the subscription either.
+#[test]
+fn what_comes_twice_is_done_once_however_much_its_source_has() {
+    let place = Place::new();
+    let open = "[sip]\nauth = \"open\"\n[runtime]\nbuffer_budget_mib = 16\n";
+    let server = place.server(open);
+    let mut greedy = Phone::new(&server, 2, "user1");
+    for _ in 0..COUNT {
+        let subscribe = greedy.subscribe_request("user1", "");
+        // Once more after its answer, as where that was lost.
+        greedy.challenge(&subscribe);
+        greedy.send(&subscribe);
+    }
+    bystander::is_served(&server, 3, "user2");
+    server.wait_for("/traffic/refused_share", |count| count > 0);
+    let created = server.stat("/watch/created");
+    assert!(created <= COUNT, "{created}");
+}
+
+const COUNT: u64 = 1200;
