@@ -10,7 +10,8 @@
 # below target/mutants; what is changed and not committed is left out.
 #
 # A change first meets the test programs named for its module. Survivors then meet the slower ones. A change that makes
-# the tests run ten times longer than they do counts as noticed.
+# the tests run ten times longer than they do counts as noticed. One that takes memory without end is not held up: keep
+# an eye on a machine that has little (a limit of the process would refuse the address space that buffers reserve).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -37,13 +38,9 @@ iax2|busyhour-server|lib iax2|iax2_server
 END
 }
 
-# A mutant that takes memory without end is ended, and not the machine.
-data_kib_max=6000000
-
 # cargo starts each test program through this: the library's own program runs the module's tests alone.
 run_program() { # PROGRAM ARGUMENTS...
   local name=${1##*/}
-  ulimit -d "$data_kib_max"
   case "$name" in
     busyhour-*|busyhour_server-*) exec "$@" "$MUTANTS_MODULE::" ;;
     *) exec "$@" ;;
@@ -137,7 +134,8 @@ module() { # MODULE SAMPLE: all unless a number
 # As a row of the record, and the survivors that the record says nothing about.
 report() { # MODULE FOLDER
   local folder=$2 tried unviable timeout survivors name short
-  cat "$folder/slow/tried" <(grep -v '^missed' "$folder/tried") >"$folder/result"
+  # Deleted fields come whether they were chosen or not, and so twice.
+  cat "$folder/slow/tried" <(grep -v "^missed" "$folder/tried") | sort --unique >"$folder/result"
   tried=$(wc -l <"$folder/result") unviable=$(count "$folder/result" unviable) timeout=$(count "$folder/result" timeout)
   survivors=$(count "$folder/result" missed)
   echo "| $1 | $(date --utc +%F), ${commit:0:7} | $(wc -l <"$folder/all") | $tried | $unviable |" \

@@ -365,3 +365,11 @@ fn a_dropped_pool_still_runs_what_was_queued() {
     }
     assert_eq!(runs.load(Ordering::Relaxed), 100);
 }
+
+#[test]
+fn handles_are_equal_that_name_one_serializer() {
+    let pool = pool(1);
+    let [one, other] = ["one", "other"].map(|name| pool.serializer(name).build().unwrap());
+    assert_eq!(one, one.clone());
+    assert_ne!(one, other);
+}
