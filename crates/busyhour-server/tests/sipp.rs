@@ -55,7 +55,16 @@ fn twelve_thousand_devices_register_at_a_thousand_a_second() {
     let late = statistics.total("OutOfCallMsgs") + statistics.total("DeadCallMsgs");
     assert!(late <= statistics.total("Retransmissions"), "{late} late");
     assert_eq!(server.stat("/registrar/binding_count"), DEVICES);
-    assert_eq!(server.stat("/registrar/accepted"), DEVICES);
+    // All come from one source, which has more answers than its share of kept ones: a request
+    // that is sent again after such an answer is accepted again.
+    let accepted = server.stat("/registrar/accepted");
+    let again = statistics
+        .total("Retransmissions")
+        .min(server.stat("/traffic/answers_not_kept"));
+    assert!(
+        (DEVICES..=DEVICES + again).contains(&accepted),
+        "{accepted}, {again} again"
+    );
     assert!(server.stop().success());
 }
 
