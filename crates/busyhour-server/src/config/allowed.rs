@@ -20,6 +20,8 @@ pub enum Allowed {
     Addresses,
     /// Any number of host names.
     Hosts,
+    /// The URL of a database, which may have a password in it, or off.
+    DatabaseUrl,
     /// Free text, described.
     Text(&'static str),
 }
@@ -32,7 +34,7 @@ impl Allowed {
             }
             Self::OneOf(words) => words.contains(&text),
             Self::SomeOf(words) => text.split(',').all(|word| words.contains(&word.trim())),
-            Self::Addresses | Self::Hosts | Self::Text(_) => true,
+            Self::Addresses | Self::Hosts | Self::DatabaseUrl | Self::Text(_) => true,
         }
     }
 }
@@ -49,6 +51,7 @@ impl fmt::Display for Allowed {
                 "an IP address and port such as 127.0.0.1:5060 or [::1]:5060, or several",
             ),
             Self::Hosts => f.write_str("host names or IP addresses without ports, or none"),
+            Self::DatabaseUrl => f.write_str("postgres://USER:PASSWORD@HOST:PORT/DATABASE, or off"),
             Self::Text(what) => f.write_str(what),
         }
     }

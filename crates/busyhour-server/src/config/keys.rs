@@ -7,7 +7,7 @@ use super::{
         url_or, workers,
     },
 };
-use crate::store::masked;
+use crate::store::{PostgresOptions, masked};
 
 /// One setting: its row serves the file, the environment, the flags, the
 /// checks, the printed configuration and the reference alike.
@@ -65,11 +65,20 @@ impl Key {
         (self.show)(config)
     }
 
+    /// A URL is not shown, wherever it was written: a mistake in it is what tells its
+    /// password from the rest no longer.
     pub(super) fn refusal(&self, found: &str) -> String {
-        format!(
-            "{}: `{found}` is not allowed; give {}",
-            self.path, self.allowed
-        )
+        let (path, allowed) = (self.path, self.allowed);
+        match allowed {
+            Allowed::DatabaseUrl => match PostgresOptions::check_url(found.trim()) {
+                Err(mistake) => format!("{path}: {mistake}"),
+                Ok(()) => format!("{path}: this is not allowed; give {allowed}"),
+            },
+            _ if found.contains("://") => {
+                format!("{path}: this URL is not allowed; give {allowed}")
+            }
+            _ => format!("{path}: `{found}` is not allowed; give {allowed}"),
+        }
     }
 }
 
@@ -613,7 +622,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "store.url",
-        allowed: Allowed::Text("postgres://USER:PASSWORD@HOST:PORT/DATABASE, or off"),
+        allowed: Allowed::DatabaseUrl,
         help: "A PostgreSQL database for bindings and accounts, instead of the file",
         assign: |config, text| put(&mut config.store.url, url_or(OFF, text)),
         show: |config| config.store.url.as_deref().map_or(OFF.into(), masked),

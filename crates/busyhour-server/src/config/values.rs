@@ -121,12 +121,13 @@ pub(super) fn show_advertised_or(word: &str, advertised: &Advertised) -> String 
 pub(super) fn path_or(word: &str, text: &str) -> Option<Option<PathBuf>> {
     match text {
         "" => None,
+        // It has a password, perhaps, which would be shown with the path.
+        text if text.contains("://") => None,
         text if text == word => Some(None),
         text => Some(Some(text.into())),
     }
 }
 
-/// A realm goes into a quoted string unescaped, so what would end it is refused here.
 /// A database of PostgreSQL, or the word for none.
 pub(super) fn url_or(word: &str, text: &str) -> Option<Option<String>> {
     if text == word {
@@ -136,6 +137,7 @@ pub(super) fn url_or(word: &str, text: &str) -> Option<Option<String>> {
     Some(Some(text.to_owned()))
 }
 
+/// A realm goes into a quoted string unescaped, so what would end it is refused here.
 pub(super) fn realm(text: &str) -> Option<String> {
     let plain = |c: char| !c.is_control() && c != '"' && c != '\\';
     let fits = (1..=100).contains(&text.chars().count());

@@ -114,6 +114,67 @@ fn a_password_in_an_argument_is_warned_of_and_a_file_without_a_url_is_a_mistake(
     );
 }
 
+#[test]
+fn a_mistake_in_a_url_is_told_without_the_url() {
+    let place = Place::new();
+    for (url, words) in [
+        (
+            "postgres://bh:s3cret@db/bh?sslmode=verify_full",
+            "sslmode: `verify_full` is not allowed; give one of: disable",
+        ),
+        // Forgotten or mistyped are what would tell the password from the rest.
+        ("postgres:/bh:s3cret@db/bh", "give postgres://USER"),
+        ("postgres://bh:s3cret/bh:x", "give postgres://USER"),
+        ("host=db password=s3cret", "give postgres://USER"),
+        ("postgres://bh@db/bh?pasword=s3cret", "give postgres://USER"),
+        (
+            "postgres://db/bh?sslmode=require;password=s3cret",
+            "sslmode: this is not allowed",
+        ),
+    ] {
+        let config = place.file("f.toml", &format!("[store]\nurl = \"{url}\"\n"));
+        let named = place.file("url", url);
+        for (arguments, variable) in [
+            (vec!["--store-url", url], None),
+            (vec!["--store-url-file", named.to_str().unwrap()], None),
+            (vec![config.to_str().unwrap()], None),
+            (vec![], Some(url)),
+        ] {
+            let mut command = busyhour();
+            command.arg("check-config").args(&arguments);
+            command.envs(variable.map(|url| ("BUSYHOUR_STORE_URL", url)));
+            let (is_good, said) = said(&mut command);
+            assert!(!is_good && said.contains(words), "{said}");
+            assert!(!said.contains("s3cret"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_url_where_a_path_should_be_is_not_shown() {
+    for flag in ["--store-url-file", "--store-path"] {
+        let mut command = busyhour();
+        command.args(["check-config", flag, "postgres://bh:s3cret@db/bh"]);
+        let (is_good, said) = said(&mut command);
+        assert!(!is_good && said.contains("give the path of"), "{said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+    let place = Place::new();
+    let text = "[store]\nurl = { password = \"s3cret\" }\n[[account]]\nuser = \"a\"\n\
+        password = [\"s3cret\"]\n[[token]]\nsha256 = \"s3cret\"\n";
+    for text in [text, "[[account]]\npassword = s3cret\n", "s3cret\n"] {
+        let file = place.file("f.toml", text);
+        let mut command = busyhour();
+        command.arg("check-config").arg(file);
+        let (is_good, said) = said(&mut command);
+        assert!(
+            said.contains("f.toml:1:") || said.contains("f.toml:2:"),
+            "{said}"
+        );
+        assert!(!is_good && !said.contains("s3cret"), "{said}");
+    }
+}
+
 /// A database with a certificate for `localhost`.
 struct Database {
     postgres: Postgres,

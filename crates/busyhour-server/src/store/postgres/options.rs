@@ -157,9 +157,19 @@ impl TlsQuery {
             Some("require") => (SslMode::Require, Check::Nothing),
             Some("verify-ca") => (SslMode::Require, Check::Signature),
             Some("verify-full") => (SslMode::Require, Check::SignatureAndName),
-            Some(other) => return Err(format!("sslmode: `{other}` is not allowed; {SSL_MODES}")),
+            Some(other) => return Err(refused_mode(other)),
         })
     }
+}
+
+/// What follows a word may be a password, as in `require;password=`.
+fn refused_mode(mode: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let found = match mode.chars().all(is_word) {
+        true => format!("`{mode}`"),
+        false => "this".to_owned(),
+    };
+    format!("sslmode: {found} is not allowed; {SSL_MODES}")
 }
 
 /// A value of a query, with its `%2F` and the like as characters.
