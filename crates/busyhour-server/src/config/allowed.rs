@@ -1,3 +1,4 @@
+use crate::store::PostgresOptions;
 use std::{fmt, str::FromStr};
 
 /// The values a setting may take.
@@ -35,6 +36,19 @@ impl Allowed {
             Self::OneOf(words) => words.contains(&text),
             Self::SomeOf(words) => text.split(',').all(|word| words.contains(&word.trim())),
             Self::Addresses | Self::Hosts | Self::DatabaseUrl | Self::Text(_) => true,
+        }
+    }
+
+    /// Why what was found is refused. A URL is not shown, wherever it was written: with a
+    /// mistake in it, nothing tells its password from the rest.
+    pub(super) fn refusal(self, found: &str) -> String {
+        match self {
+            Self::DatabaseUrl => match PostgresOptions::check_url(found.trim()) {
+                Err(mistake) => mistake,
+                Ok(()) => format!("this is not allowed; give {self}"),
+            },
+            _ if found.contains("://") => format!("this URL is not allowed; give {self}"),
+            _ => format!("`{found}` is not allowed; give {self}"),
         }
     }
 }

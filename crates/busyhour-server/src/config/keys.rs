@@ -7,7 +7,7 @@ use super::{
         url_or, workers,
     },
 };
-use crate::store::{PostgresOptions, masked};
+use crate::store::masked;
 
 /// One setting: its row serves the file, the environment, the flags, the
 /// checks, the printed configuration and the reference alike.
@@ -65,20 +65,8 @@ impl Key {
         (self.show)(config)
     }
 
-    /// A URL is not shown, wherever it was written: a mistake in it is what tells its
-    /// password from the rest no longer.
     pub(super) fn refusal(&self, found: &str) -> String {
-        let (path, allowed) = (self.path, self.allowed);
-        match allowed {
-            Allowed::DatabaseUrl => match PostgresOptions::check_url(found.trim()) {
-                Err(mistake) => format!("{path}: {mistake}"),
-                Ok(()) => format!("{path}: this is not allowed; give {allowed}"),
-            },
-            _ if found.contains("://") => {
-                format!("{path}: this URL is not allowed; give {allowed}")
-            }
-            _ => format!("{path}: `{found}` is not allowed; give {allowed}"),
-        }
+        format!("{}: {}", self.path, self.allowed.refusal(found))
     }
 }
 
