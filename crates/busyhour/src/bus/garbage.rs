@@ -1,5 +1,6 @@
 use super::{epoch::Epochs, panics::Panics};
-use std::{collections::VecDeque, mem};
+use crate::sync::thread_local;
+use std::{cell::Cell, collections::VecDeque, mem};
 
 /// What was replaced in a table and may still be being read.
 ///
@@ -9,6 +10,9 @@ use std::{collections::VecDeque, mem};
 ///
 /// The values of a bag are handed back one by one, one for each that comes, so
 /// that the allocator gets each place back shortly before it is asked for one.
+/// A bag with more in it than usual is handed back whole. So four bags of values
+/// at most wait where nobody reads: an open one, two that are sealed, and one on
+/// its way out.
 pub(super) struct Garbage<E, A> {
     open: Bag<E, A>,
     sealed: Sealed<E, A>,
@@ -59,10 +63,12 @@ impl<E, A> Garbage<E, A> {
         self.open.arrays.push(array);
     }
 
-    /// Hands out a value that nobody reads any more.
+    /// Hands out a value that nobody reads any more. None within the drop of
+    /// such a value: see [`Dropping`].
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<E> {
-        self.over.values.pop()
+        let is_any = !self.over.values.is_empty() && !Dropping::is_going_on();
+        is_any.then(|| self.over.values.pop()).flatten()
     }
 
     /// Hands out what nobody reads any more and is too much to wait for
@@ -78,7 +84,8 @@ impl<E, A> Garbage<E, A> {
 
     /// Hands out all that nobody reads any more, be the open bag full or not.
     pub(super) fn sweep_all(&mut self, epochs: &Epochs) -> Overdue<E, A> {
-        if self.len() == 0 && self.open.arrays.is_empty() {
+        let is_empty = self.len() == 0 && self.open.arrays.is_empty();
+        if is_empty && self.sealed.is_empty() || Dropping::is_going_on() {
             return Overdue::NOTHING;
         }
         self.stamp_open(epochs);
@@ -88,23 +95,22 @@ impl<E, A> Garbage<E, A> {
     }
 
     /// Closes the open bag. Hands out whole bags only where some are waiting,
-    /// since somebody reads for long, or where an array is in one.
+    /// since somebody reads for long, or where an array or too much is in one.
     #[cold]
     #[inline(never)]
     fn seal(&mut self, epochs: &Epochs) -> Overdue<E, A> {
         self.stamp_open(epochs);
         if self.over.values.is_empty() {
-            let is_over = |(stamp, bag): &mut (u64, Bag<E, A>)| {
-                bag.arrays.is_empty() && epochs.is_over(*stamp)
-            };
+            let is_over =
+                |(stamp, bag): &mut (u64, Bag<E, A>)| !bag.is_large() && epochs.is_over(*stamp);
             if let Some((_, bag)) = self.sealed.pop_front_if(is_over) {
                 // The empty one's room is used again.
                 self.open = mem::replace(&mut self.over, bag);
             }
         }
-        let has_array = self.sealed.iter().any(|(_, bag)| !bag.arrays.is_empty());
-        let is_late = has_array || self.sealed.len() > Self::SEALED_MAX;
-        match is_late {
+        let has_large = self.sealed.iter().any(|(_, bag)| bag.is_large());
+        let is_late = has_large || self.sealed.len() > Self::SEALED_MAX;
+        match is_late && !Dropping::is_going_on() {
             true => Overdue(Some(Box::new(self.take_over(epochs)))),
             false => Overdue::NOTHING,
         }
@@ -145,13 +151,76 @@ impl<E, A> Bag<E, A> {
             arrays: Vec::new(),
         }
     }
+
+    /// Whether it is too much to be handed out one by one.
+    fn is_large(&self) -> bool {
+        !self.arrays.is_empty() || self.values.len() > Garbage::<E, A>::BAG_LEN
+    }
 }
 
 impl<E, A> Drop for Bag<E, A> {
     fn drop(&mut self) {
+        let _dropping = Dropping::begin();
         let mut panics = Panics::default();
         for value in self.values.drain(..) {
             panics.drop(value);
         }
+    }
+}
+
+/// While this lives, this thread drops what was replaced. What a value's own
+/// `Drop` publishes meanwhile is kept, and nothing else is handed out for it:
+/// the stack would grow with all that is overdue.
+pub(super) struct Dropping {
+    /// Whether this is within another one.
+    was_going_on: bool,
+}
+
+impl Dropping {
+    #[inline(always)]
+    pub(super) fn begin() -> Self {
+        let was_going_on = GOING_ON.try_with(|it| it.replace(true));
+        // In a thread that is ending nothing is known of it any more.
+        let was_going_on = was_going_on.unwrap_or(false);
+        Self { was_going_on }
+    }
+
+    #[inline(always)]
+    fn is_going_on() -> bool {
+        GOING_ON.try_with(Cell::get).unwrap_or(false)
+    }
+}
+
+impl Drop for Dropping {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let _thread_is_ending = GOING_ON.try_with(|it| it.set(self.was_going_on));
+    }
+}
+
+thread_local! {
+    // The model checker's macro knows no constant initialiser.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static GOING_ON: Cell<bool> = Cell::new(false);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A table that grew while somebody read leaves its old array in a bag
+    /// without an event.
+    #[test]
+    fn an_array_that_somebody_read_is_handed_out_when_all_is() {
+        let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
+        let (reader, array) = (epochs.register(), std::sync::Arc::new(()));
+        let mut garbage = Garbage::<(), _>::new();
+        let pin = epochs.pin(&reader);
+        garbage.retire_array(std::sync::Arc::clone(&array));
+        garbage.sweep(|| epochs).drop_all();
+        assert_eq!(std::sync::Arc::strong_count(&array), 2, "somebody reads");
+        drop(pin);
+        garbage.sweep_all(epochs).drop_all();
+        assert_eq!(std::sync::Arc::strong_count(&array), 1);
     }
 }

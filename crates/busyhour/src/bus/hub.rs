@@ -3,6 +3,7 @@ use super::{
     consumer::{Lane, Subscriber},
     expiry::{Expiry, Limited},
     fold::Folding,
+    garbage::Dropping,
     how::{How, Which},
     items::Items,
     known::Known,
@@ -17,6 +18,7 @@ use foldhash::fast::{FixedState, RandomState};
 use std::{
     hash::BuildHasher,
     iter::StepBy,
+    mem,
     ops::Range,
     sync::{
         Arc,
@@ -160,12 +162,16 @@ impl<E: Event> Hub<E> {
     /// Publishes a state of this node.
     #[inline]
     pub(super) fn publish(&self, event: E, tally: &mut Tally<E>) {
-        let mut event = Held::new(Given::Plain(event));
+        self.publish_held(Held::new(Given::Plain(event)), tally);
+    }
+
+    #[inline(always)]
+    fn publish_held(&self, mut event: Held<Given<E>>, tally: &mut Tally<E>) {
         let Some((index, hash)) = event.get().map(|it| self.locate(it.event().key())) else {
             return;
         };
         if self.shards[index].publish_usual(self, (hash, &mut event), tally) {
-            event.leave();
+            drop_overdue(event);
         } else {
             self.publish_at((index, hash, event), How::from(None), tally);
         }
@@ -197,6 +203,7 @@ impl<E: Event> Hub<E> {
         while let Err(full) = shard.publish(self, (hash, &mut event), how, &mut known, tally) {
             how.may_wait = self.wait_for_room(&full);
         }
+        drop_overdue(event);
     }
 
     /// Whether the publisher may go on waiting; if not, it goes on at once.
@@ -308,8 +315,14 @@ impl<E: Event> Hub<E> {
         tally: &mut Tally<E>,
     ) -> Result<(), NotExpiring> {
         let expiry = self.expiry.as_ref().ok_or(NotExpiring::NoTimers)?;
-        let key = event.key().clone();
-        self.publish(event, tally);
+        let event = Held::new(Given::Plain(event));
+        let Some(key) = event.get().map(|it| it.event().key().clone()) else {
+            return Ok(());
+        };
+        let mut panics = Panics::default();
+        // The event has been published where something panics afterwards: a
+        // callback, or the `Drop` of another event.
+        panics.catch(|| self.publish_held(event, tally));
         let (shard, _) = self.locate(&key);
         let (version, born) = (tally.version, tally.born);
         if version == 0 {
@@ -479,4 +492,12 @@ impl<E: Event> Hub<E> {
         }
         stats
     }
+}
+
+/// Drops what a publish was handed, which was replaced before.
+#[inline(always)]
+fn drop_overdue<E>(event: Held<Given<E>>) {
+    let runs_code = mem::needs_drop::<E>() && event.get().is_some();
+    let _dropping = runs_code.then(Dropping::begin);
+    event.leave();
 }

@@ -1,0 +1,137 @@
+//! When a topic drops the events that others replaced, and what their `Drop` may do.
+
+use busyhour::{
+    bus::{Event, Topic},
+    clock::{Clock, UnixTime},
+    pool::TaskPool,
+    timer::Timers,
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+/// An event that runs a closure when it is dropped.
+struct Guarded {
+    key: u32,
+    at_drop: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Event for Guarded {
+    type Key = u32;
+
+    fn key(&self) -> &u32 {
+        &self.key
+    }
+}
+
+impl Clone for Guarded {
+    fn clone(&self) -> Self {
+        guarded(self.key, || ())
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        (self.at_drop)();
+    }
+}
+
+fn guarded(key: u32, at_drop: impl Fn() + Send + Sync + 'static) -> Guarded {
+    let at_drop = Arc::new(at_drop);
+    Guarded { key, at_drop }
+}
+
+fn later() -> TaskPool {
+    TaskPool::simulated(1, Clock::simulated(Default::default()))
+}
+
+fn publish_quietly(topic: &Topic<Guarded>, event: Guarded) {
+    let _panicked = catch_unwind(AssertUnwindSafe(|| topic.publish(event)));
+}
+
+/// What was kept for a laggard is dropped when it has caught up, and not one event a publish.
+#[test]
+fn keys_that_leave_at_once_are_dropped_at_once() {
+    const KEY_COUNT: u32 = 50_000;
+    // As many as may wait for later publishes in each of the topic's shards.
+    const LEFT_MAX: usize = 64 * 256;
+    let topic = Topic::builder("leaving").cached().build();
+    let later = later();
+    let there = Arc::new(());
+    let publish = |key| {
+        let token = Arc::clone(&there);
+        let _ = topic.publish(guarded(key, move || {
+            let _held = &token;
+        }));
+    };
+    (0..KEY_COUNT).for_each(publish);
+    let laggard = topic.subscribe().replay().capacity(1).on(&later);
+    let _laggard = laggard.start(|_| ());
+    while later.step() {}
+    // It loses one in each shard.
+    (0..1_000).for_each(publish);
+    assert_eq!(topic.stats().lagging_count, 64);
+    // The others stay, so that the tables keep their size.
+    for key in (0..KEY_COUNT).filter(|key| key % 4 != 0) {
+        let _ = topic.clear(&key);
+    }
+    assert!(Arc::strong_count(&there) > KEY_COUNT as usize);
+    while later.step() {}
+    let left_count = Arc::strong_count(&there) - 1 - topic.len();
+    assert!(left_count <= LEFT_MAX, "{left_count} events are left");
+}
+
+/// What a `Drop` publishes while an overdue event is dropped drops no other one, so the stack does not grow with them.
+#[test]
+fn a_chain_of_drops_that_publish_is_not_deep() {
+    const LINK_COUNT: i64 = 10_000;
+    let topic = Topic::builder("chain").cached().build();
+    let left = Arc::new(AtomicI64::new(LINK_COUNT));
+    let dropped = Arc::new(AtomicI64::new(0));
+    fn link(topic: &Topic<Guarded>, left: &Arc<AtomicI64>, dropped: &Arc<AtomicI64>) -> Guarded {
+        let (topic, left, dropped) = (topic.clone(), Arc::clone(left), Arc::clone(dropped));
+        guarded(1, move || {
+            dropped.fetch_add(1, Ordering::Relaxed);
+            if left.fetch_sub(1, Ordering::Relaxed) > 0 {
+                let _ = topic.publish(link(&topic, &left, &dropped));
+            }
+        })
+    }
+    for _ in 0..300 {
+        let _ = topic.publish(link(&topic, &left, &dropped));
+    }
+    while left.load(Ordering::Relaxed) > 0 {
+        let _ = topic.publish(link(&topic, &left, &dropped));
+    }
+    while topic.stats().retired_count > 0 {}
+    assert!(dropped.load(Ordering::Relaxed) > LINK_COUNT);
+    let _ = topic.clear(&1);
+}
+
+#[test]
+fn a_drop_that_panics_takes_no_end_of_life_along() {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let pool = TaskPool::simulated(1, clock.clone());
+    let timers = Timers::builder().clock(clock.clone()).build();
+    let topic = Topic::builder("lives").cached();
+    let topic = topic.expiring(&timers, &pool).build();
+    let is_armed = Arc::new(AtomicBool::new(true));
+    for _ in 0..200 {
+        let is_armed = Arc::clone(&is_armed);
+        let panic = move || assert!(!is_armed.load(Ordering::Relaxed), "on purpose, in a drop");
+        publish_quietly(&topic, guarded(1, panic));
+    }
+    let life = Duration::from_secs(1);
+    let publish = AssertUnwindSafe(|| topic.publish_for(guarded(1, || ()), life));
+    assert!(catch_unwind(publish).is_err(), "an event was overdue");
+    is_armed.store(false, Ordering::Relaxed);
+    clock.as_virtual().unwrap().advance(Duration::from_secs(2));
+    timers.run_due(clock.now());
+    while pool.step() {}
+    assert!(topic.get(&1).is_none());
+}
