@@ -1,7 +1,7 @@
 //! When a topic drops the events that others replaced, and what their `Drop` may do.
 
 use busyhour::{
-    bus::{Event, Topic},
+    bus::{Delivery, Event, Topic},
     clock::{Clock, UnixTime},
     pool::TaskPool,
     timer::Timers,
@@ -11,6 +11,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -111,6 +112,41 @@ fn a_chain_of_drops_that_publish_is_not_deep() {
     while topic.stats().retired_count > 0 {}
     assert!(dropped.load(Ordering::Relaxed) > LINK_COUNT);
     let _ = topic.clear(&1);
+}
+
+#[test]
+fn a_drop_that_panics_takes_no_replay_along() {
+    const KEYS: std::ops::Range<u32> = 100..20_000;
+    let topic = Topic::builder("leaving").cached().build();
+    let later = later();
+    let is_armed = Arc::new(AtomicBool::new(false));
+    for key in KEYS {
+        let is_armed = Arc::clone(&is_armed);
+        let panic = move || assert!(!is_armed.load(Ordering::Relaxed), "on purpose, in a drop");
+        let _ = topic.publish(guarded(key, panic));
+    }
+    let (tell, told) = mpsc::channel();
+    let watch = topic.subscribe().key(1).replay().capacity(1).on(&later);
+    let _watch = watch.start(move |delivery| {
+        if let Delivery::Event(event, _) = delivery {
+            let _ = tell.send(Arc::clone(&event.at_drop));
+        }
+    });
+    while later.step() {}
+    for _ in 0..3 {
+        let _ = topic.publish(guarded(1, || ()));
+    }
+    for key in KEYS {
+        let _ = topic.clear(&key);
+    }
+    let last = guarded(1, || ());
+    let newest = Arc::clone(&last.at_drop);
+    let _ = topic.publish(last);
+    is_armed.store(true, Ordering::Relaxed);
+    while later.step() {}
+    is_armed.store(false, Ordering::Relaxed);
+    let told = told.try_iter().last().expect("something was told");
+    assert!(Arc::ptr_eq(&told, &newest));
 }
 
 #[test]

@@ -22,9 +22,15 @@ impl<E: Event> Shard<E> {
     /// first; what changed since comes from the cache; what changes later will
     /// be offered again. The lock makes the three meet without a gap.
     pub(in crate::bus) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) {
-        let Some((lag, changes, speakers)) = self.follow(subscriber, batch) else {
+        let Some(missed) = self.follow(subscriber, batch) else {
             return;
         };
+        let Missed {
+            lag,
+            changes,
+            speakers,
+            buried,
+        } = missed;
         if lag.lost > 0 {
             batch.push(Item::Lost(lag.lost), None);
         }
@@ -36,6 +42,7 @@ impl<E: Event> Shard<E> {
                 batch.push(item, speaker);
             }
         }
+        panics.drop(buried);
         // Before a panic goes on, since the subscriber follows already.
         subscriber.mailbox().caught_up();
     }
@@ -57,10 +64,13 @@ impl<E: Event> Shard<E> {
             let changes = self.changes_for(&mut state, subscriber, place, lag.since);
             state.listeners.count_delivered(changes.len());
             let speakers = state.speakers_of(&changes);
-            let swept = self.bury(&mut state);
-            drop(state);
-            drop(swept);
-            return Some((lag, changes, speakers));
+            let buried = self.bury(&mut state);
+            return Some(Missed {
+                lag,
+                changes,
+                speakers,
+                buried,
+            });
         }
     }
 
@@ -82,7 +92,7 @@ impl<E: Event> Shard<E> {
     }
 
     /// Removes what was kept for laggards, once there is none.
-    fn bury(&self, state: &mut State<E>) -> (Swept<E>, Option<Box<Nodes<E>>>) {
+    fn bury(&self, state: &mut State<E>) -> Buried<E> {
         if state.listeners.newest_lag() > 0 {
             return (Swept::NOTHING, None);
         }
@@ -102,6 +112,18 @@ impl<E: Event> Shard<E> {
     }
 }
 
-/// How far a subscriber lagged, what changed since, and which other nodes made
-/// which of the changes.
-type Missed<E> = (Lag, Vec<Change<E>>, BTreeMap<u64, Origin>);
+/// What a subscriber that lagged has not heard.
+struct Missed<E: Event> {
+    /// How far it lagged.
+    lag: Lag,
+    /// What changed since.
+    changes: Vec<Change<E>>,
+    /// Which other nodes made which of the changes.
+    speakers: BTreeMap<u64, Origin>,
+    /// To be dropped when the changes are in the batch, which a panic of an
+    /// event's own `Drop` must not take along.
+    buried: Buried<E>,
+}
+
+/// What is no longer kept for laggards.
+type Buried<E> = (Swept<E>, Option<Box<Nodes<E>>>);
