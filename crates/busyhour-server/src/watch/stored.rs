@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredSubscription {
     pub(super) device: String,
-    /// Who opened it; rows of the first versions do not say.
+    /// The account that opened it; none where no credentials were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) account: Option<String>,
     pub(super) package: String,

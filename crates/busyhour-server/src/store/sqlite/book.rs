@@ -1,6 +1,6 @@
 //! Accounts for tools, in transactions of their own.
 
-use super::{SqliteOptions, StoreError, connect, load, sqlite_error, writer};
+use super::{StoreError, connect, load, sqlite_error, writer};
 use crate::store::{Account, AccountBook, SettingKind, WhenMissing};
 use rusqlite::{Connection, TransactionBehavior};
 use std::{
@@ -36,7 +36,7 @@ impl SqliteBook {
             return Err(StoreError::Missing { path });
         }
         Ok(Self {
-            connection: connect(&SqliteOptions::new(path))?,
+            connection: connect(path)?,
             path: path.to_owned(),
             rests_until: None,
         })

@@ -79,7 +79,8 @@ impl SqliteStore {
     pub fn open(options: SqliteOptions) -> Result<Self, StoreError> {
         let lock = DatabaseLock::acquire(&options.path)?;
         make_file(&options.path)?;
-        let (connection, id) = FileId::while_connecting(&options.path, || connect(&options))?;
+        let (connection, id) = FileId::while_connecting(&options.path, || connect(&options.path))?;
+        begin_run(&connection, &options)?;
         let files = Files::opened(&options.path, id, lock);
         let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
         let feed = Arc::new(AccountFeed::default());
@@ -167,8 +168,8 @@ impl Drop for SqliteStore {
     }
 }
 
-fn connect(options: &SqliteOptions) -> Result<Connection, StoreError> {
-    let path = &options.path;
+/// A connection whose commits are on the disk when they are told.
+fn connect(path: &Path) -> Result<Connection, StoreError> {
     let wrap = |source| sqlite_error(path, source);
     make_file(path)?;
     let mut connection = Connection::open(path).map_err(wrap)?;
@@ -182,14 +183,21 @@ fn connect(options: &SqliteOptions) -> Result<Connection, StoreError> {
         .pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)
         .map_err(wrap)?;
     schema::migrate(&mut connection, path)?;
-    // Whatever commits promise, this one is not to be forgotten.
-    schema::count_run(&connection).map_err(wrap)?;
-    if options.durability == Durability::Process {
-        let off = connection.pragma_update(None, "synchronous", "OFF");
-        off.map_err(wrap)?;
-    }
     warn_of_readers(path);
     Ok(connection)
+}
+
+/// Counts the server that has opened the database, and lets its commits promise what they shall.
+fn begin_run(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreError> {
+    let wrap = |source| sqlite_error(&options.path, source);
+    // Whatever commits promise, this one is not to be forgotten.
+    schema::count_run(connection).map_err(wrap)?;
+    match options.durability {
+        Durability::Full => Ok(()),
+        Durability::Process => connection
+            .pragma_update(None, "synchronous", "OFF")
+            .map_err(wrap),
+    }
 }
 
 /// Makes the file if there is none, for its user alone, as it holds what proves
