@@ -44,6 +44,37 @@ fn each_mode_checks_what_it_says() {
 }
 
 #[test]
+fn an_address_alone_will_do() {
+    let database = Database::new();
+    let url = database.postgres.tcp_url("tls");
+    let port = url.rsplit_once('@').unwrap().1;
+    let port = port.split(['/', ':']).nth(1).unwrap();
+    let url = format!("postgres://busyhour@/tls?hostaddr=127.0.0.1&port={port}");
+    let store = PostgresStore::open(PostgresOptions::new(&url).unwrap());
+    let _store = store.unwrap_or_else(|error| panic!("{error}"));
+    database.assert_secret(true, "prefer");
+}
+
+#[test]
+fn the_users_own_roots_are_asked_where_tls_is_required() {
+    let database = Database::new();
+    fs::create_dir(database.place.path(".postgresql")).unwrap();
+    let list = |roots: &str| {
+        let own = database.place.path(".postgresql/root.crt");
+        fs::copy(database.place.path(roots), own).unwrap();
+        let url = format!("{}?sslmode=require", database.postgres.tcp_url("tls"));
+        let mut command = busyhour();
+        command.args(["device", "list", "--store-url", &url]);
+        said(command.env("HOME", database.place.path("")))
+    };
+    drop(database.open("127.0.0.1", "require", None).unwrap());
+    let (is_done, words) = list("wrong.pem");
+    assert!(!is_done && words.contains("has signed"), "{words}");
+    let (is_done, words) = list("right.pem");
+    assert!(is_done, "{words}");
+}
+
+#[test]
 fn a_database_without_a_certificate_does_for_those_who_do_not_ask_for_one() {
     let postgres = Postgres::start_on_tcp();
     postgres.database("plain");

@@ -2,7 +2,7 @@
 
 use super::{
     passfile,
-    tls::{Check, Tls},
+    tls::{Check, Tls, is_system, own_roots},
 };
 use crate::store::{Durability, StoreError};
 use postgres::{Client, Config, config::SslMode};
@@ -38,7 +38,7 @@ impl PostgresOptions {
     ///
     /// `sslmode` is `disable`, `prefer`, `require`, `verify-ca` or `verify-full`, and
     /// `sslrootcert` the file of those who may sign the database's certificate, or
-    /// `system`. A URL without a password takes it from `PGPASSFILE` or `~/.pgpass`.
+    /// `system`, which means `verify-full`. A URL without a password takes it from `PGPASSFILE` or `~/.pgpass`.
     ///
     /// # Errors
     ///
@@ -116,7 +116,17 @@ fn parse(given: &str) -> Result<(String, Config, TlsQuery), String> {
     let config: Result<Config, _> = url.parse();
     let mut config = config.ok().filter(|_| is_url).ok_or(NO_URL)?;
     config.ssl_mode(tls.check()?.0);
+    name_addresses(&mut config);
     Ok((url, config, tls))
+}
+
+/// A handshake needs a name. Where there is none, the address is the name.
+fn name_addresses(config: &mut Config) {
+    if config.get_hosts().is_empty() {
+        for address in config.get_hostaddrs().to_vec() {
+            config.host(&address.to_string());
+        }
+    }
 }
 
 /// What a URL says of TLS, which the client's own reader of URLs does not know whole.
@@ -129,15 +139,16 @@ struct TlsQuery {
 impl TlsQuery {
     /// Takes it out of a URL, which is left without it.
     fn take(url: &str) -> Result<(String, Self), String> {
-        let Some((place, query)) = url.rsplit_once('?') else {
+        let Some((place, query)) = split_query(url)? else {
             return Ok((url.to_owned(), Self::default()));
         };
         let mut found = Self::default();
         let mut rest = Vec::new();
         for pair in query.split('&') {
-            match pair.split_once('=') {
-                Some(("sslmode", mode)) => found.mode = Some(mode.to_owned()),
-                Some(("sslrootcert", path)) => found.roots = Some(decoded(path)?.into()),
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match decoded(key)?.as_str() {
+                "sslmode" => found.mode = Some(decoded(value)?),
+                "sslrootcert" => found.roots = Some(decoded(value)?.into()),
                 _ => rest.push(pair),
             }
         }
@@ -148,18 +159,54 @@ impl TlsQuery {
         Ok((url, found))
     }
 
+    /// As PostgreSQL's own clients do, except that a file of roots which they would not
+    /// look at is refused.
     fn check(&self) -> Result<(SslMode, Check), String> {
-        Ok(match self.mode.as_deref() {
+        let roots = self.roots.as_deref();
+        // Any certificate of the web would do for any database, if no name were checked.
+        if roots.is_some_and(is_system) && !matches!(self.mode(), None | Some("verify-full")) {
+            return Err(WEAK_SYSTEM.to_owned());
+        }
+        Ok(match self.mode() {
+            None if roots.is_some_and(is_system) => (SslMode::Require, Check::SignatureAndName),
+            None | Some("prefer") if roots.is_some() => return Err(WEAK_ROOTS.to_owned()),
             Some("disable") => (SslMode::Disable, Check::Nothing),
             None | Some("prefer") => (SslMode::Prefer, Check::Nothing),
-            // As PostgreSQL's own clients: who names a root wants it looked at.
-            Some("require") if self.roots.is_some() => (SslMode::Require, Check::Signature),
+            // Who names a root, or has one of his own, wants it looked at.
+            Some("require") if roots.is_some() || own_roots().is_some() => {
+                (SslMode::Require, Check::Signature)
+            }
             Some("require") => (SslMode::Require, Check::Nothing),
             Some("verify-ca") => (SslMode::Require, Check::Signature),
             Some("verify-full") => (SslMode::Require, Check::SignatureAndName),
             Some(other) => return Err(refused_mode(other)),
         })
     }
+
+    fn mode(&self) -> Option<&str> {
+        self.mode.as_deref()
+    }
+}
+
+/// A URL's query and what stands before it. The client ends the user and the password
+/// at the first `@`, and begins the query at the first `?` after it.
+fn split_query(url: &str) -> Result<Option<(&str, &str)>, String> {
+    let after_login = match url.split_once('@') {
+        Some((login, _)) if is_of_query(login) => return Err(AT_IN_QUERY.to_owned()),
+        Some((login, _)) => login.len() + 1,
+        None => 0,
+    };
+    let start = url[after_login..].find('?').map(|at| after_login + at);
+    Ok(start.map(|at| (&url[..at], &url[at + 1..])))
+}
+
+/// Whether the first `@` stands in a query, not behind a login, so that the client would
+/// take the query for a user or a password.
+fn is_of_query(login: &str) -> bool {
+    let login = login.split_once("://").map_or(login, |(_, login)| login);
+    let user = login.split(':').next().unwrap_or_default();
+    let says_of_tls = ["sslmode=", "sslrootcert="].map(|name| login.contains(name));
+    user.contains('?') || says_of_tls.contains(&true)
 }
 
 /// What follows a word may be a password, as in `require;password=`.
@@ -247,6 +294,11 @@ pub(super) fn reason(error: &postgres::Error) -> String {
 
 const NO_URL: &str = "give postgres://USER:PASSWORD@HOST:PORT/DATABASE";
 const SSL_MODES: &str = "give one of: disable, prefer, require, verify-ca, verify-full";
+const WEAK_SYSTEM: &str = "sslrootcert=system needs sslmode=verify-full: without the name, any \
+    certificate of the web would do";
+const WEAK_ROOTS: &str = "sslrootcert is not looked at with sslmode=prefer, which is the default; \
+    give sslmode=verify-full, or verify-ca where the certificate has another name";
+const AT_IN_QUERY: &str = "write an @ behind the ? as %40, since the first @ ends the password";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A peer that acknowledges nothing for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -312,6 +364,50 @@ mod tests {
             error.starts_with("sslrootcert /no/file: No such file"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn nothing_in_a_url_hides_the_mode_that_it_asks_for() {
+        let mode =
+            |url: &str| PostgresOptions::new(url).map(|options| options.config.get_ssl_mode());
+        for query in [
+            "sslmode=require&application_name=a?b",
+            "application_name=a?b&sslmode=require",
+            "%73slmode=require",
+        ] {
+            let url = format!("postgres://u:p?w@h/d?{query}");
+            assert_eq!(mode(&url), Ok(SslMode::Require), "{query}");
+        }
+        // The client ends a user name and a password at the first @.
+        for url in [
+            "postgres://h/d?sslmode=require&application_name=a@b",
+            "postgres://h:5432/d?sslmode=require&application_name=a@b",
+            "postgres://h/d?user=u&application_name=a@b",
+        ] {
+            let error = mode(url).unwrap_err();
+            assert!(error.contains("%40"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn roots_that_are_given_are_looked_at_or_refused() {
+        let check = |query: &str| {
+            let (_, tls) = TlsQuery::take(&format!("postgres://h/d?{query}")).unwrap();
+            tls.check()
+        };
+        let full = Ok((SslMode::Require, Check::SignatureAndName));
+        assert_eq!(check("sslrootcert=system"), full);
+        assert_eq!(check("sslrootcert=system&sslmode=verify-full"), full);
+        for mode in ["disable", "prefer", "require", "verify-ca"] {
+            let error = check(&format!("sslrootcert=system&sslmode={mode}")).unwrap_err();
+            assert!(error.contains("sslmode=verify-full"), "{mode}: {error}");
+        }
+        for query in ["sslrootcert=/a", "sslrootcert=/a&sslmode=prefer"] {
+            let error = check(query).unwrap_err();
+            assert!(error.contains("sslmode=verify-full"), "{query}: {error}");
+        }
+        let signed = Ok((SslMode::Require, Check::Signature));
+        assert_eq!(check("sslrootcert=/a&sslmode=require"), signed);
     }
 
     #[test]

@@ -4,9 +4,12 @@
 //! |---|---|---|---|
 //! | `disable` | no | – | – |
 //! | `prefer` (default) | where the database offers it | anybody | any |
-//! | `require` | yes | anybody; `sslrootcert` where it is given | any |
+//! | `require` | yes | anybody; `sslrootcert` where there is one | any |
 //! | `verify-ca` | yes | `sslrootcert` | any |
 //! | `verify-full` | yes | `sslrootcert` | the host of the URL |
+//!
+//! Without `sslrootcert` it is `~/.postgresql/root.crt`. With `sslrootcert=system` the mode
+//! is `verify-full`, and no other is allowed; with a file, `prefer` is not.
 //!
 //! Without a check of the certificate nobody can listen who only listens, but
 //! whoever can stand in between can read and change everything.
@@ -174,7 +177,7 @@ impl AsyncWrite for Encrypted {
 /// PostgreSQL's clients look for it.
 fn root_file(given: Option<&Path>) -> Result<PathBuf, String> {
     match given {
-        Some(path) if path.as_os_str() == SYSTEM => {
+        Some(path) if is_system(path) => {
             let mut known = SYSTEM_ROOTS.iter().map(PathBuf::from);
             known.find(|path| path.exists()).ok_or_else(|| {
                 format!(
@@ -184,11 +187,19 @@ fn root_file(given: Option<&Path>) -> Result<PathBuf, String> {
             })
         }
         Some(path) => Ok(path.to_owned()),
-        None => {
-            let own = dirs::home_dir().map(|home| home.join(".postgresql/root.crt"));
-            own.filter(|path| path.exists()).ok_or(NO_ROOT.into())
-        }
+        None => own_roots().ok_or(NO_ROOT.into()),
     }
+}
+
+/// Whether those are meant whom the system trusts.
+pub(super) fn is_system(path: &Path) -> bool {
+    path.as_os_str() == SYSTEM
+}
+
+/// The user's own file of those who may sign, where there is one.
+pub(super) fn own_roots() -> Option<PathBuf> {
+    let own = dirs::home_dir().map(|home| home.join(".postgresql/root.crt"));
+    own.filter(|path| path.exists())
 }
 
 fn verifier(
