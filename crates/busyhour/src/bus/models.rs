@@ -40,9 +40,14 @@ impl Step {
 impl Clone for Step {
     fn clone(&self) -> Self {
         assert!(!self.is_dropped.load(Ordering::SeqCst), "used after a drop");
+        let number = self.number;
+        // A step within the clone, in which no other event may get this memory.
+        thread::yield_now();
+        assert_eq!(self.number, number, "another event is in its place");
+        assert!(!self.is_dropped.load(Ordering::SeqCst), "dropped meanwhile");
         Self {
             key: self.key,
-            number: self.number,
+            number,
             is_dropped: Arc::default(),
         }
     }
