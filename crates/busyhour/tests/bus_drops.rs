@@ -1,7 +1,7 @@
 //! When a topic drops the events that others replaced, and what their `Drop` may do.
 
 use busyhour::{
-    bus::{Delivery, Event, Topic},
+    bus::{Delivery, Event, Origin, Topic},
     clock::{Clock, UnixTime},
     pool::TaskPool,
     timer::Timers,
@@ -9,7 +9,7 @@ use busyhour::{
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
         mpsc,
     },
@@ -170,4 +170,85 @@ fn a_drop_that_panics_takes_no_end_of_life_along() {
     timers.run_due(clock.now());
     while pool.step() {}
     assert!(topic.get(&1).is_none());
+}
+
+/// A panic of the user's code and one of the `Drop` of the event that it was looking at are one panic for the caller.
+#[test]
+fn a_drop_that_panics_beside_another_panic_ends_nothing_else() {
+    let vanish = |topic: &Topic<Fragile>| -> bool {
+        let _ = topic.clear(&1);
+        let _ = topic.stats();
+        panic!("on purpose, and nobody else has the event");
+    };
+    let panics = |code: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(code)).is_err());
+
+    let topic = Topic::builder("heard").build();
+    let _watch = topic.subscribe().start(|_| panic!("on purpose"));
+    panics(&|| _ = topic.publish(Fragile::new()));
+
+    let topic = Topic::builder("matched").cached().build();
+    let _ = topic.publish(Fragile::new());
+    panics(&|| _ = topic.clear_matching(|_| vanish(&topic)));
+
+    let topic = Topic::builder("cloned").cached().build();
+    let inside = topic.clone();
+    let _ = topic.publish(Fragile {
+        is_clone: false,
+        at_clone: Some(Arc::new(move || _ = vanish(&inside))),
+    });
+    panics(&|| drop(topic.get_from(Origin(0), &1)));
+
+    let there: Arc<Mutex<Option<Topic<Fragile>>>> = Arc::default();
+    let inside = Arc::clone(&there);
+    let fold = move |_: &[(Origin, Fragile)]| -> Fragile {
+        let topic = inside.lock().unwrap().clone().expect("it is there");
+        vanish(&topic);
+        Fragile::new()
+    };
+    let topic = Topic::builder("folded").fold(Origin(1), fold).build();
+    *there.lock().unwrap() = Some(topic.clone());
+    let _ = topic.publish(Fragile::new());
+    panics(&|| _ = topic.publish_from(Origin(2), Fragile::new()));
+    *there.lock().unwrap() = None;
+}
+
+/// An event that panics when it is dropped; a clone of it does not.
+struct Fragile {
+    is_clone: bool,
+    at_clone: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Fragile {
+    fn new() -> Self {
+        Self {
+            is_clone: false,
+            at_clone: None,
+        }
+    }
+}
+
+impl Event for Fragile {
+    type Key = u32;
+
+    fn key(&self) -> &u32 {
+        &1
+    }
+}
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        if let Some(at_clone) = &self.at_clone {
+            at_clone();
+        }
+        Self {
+            is_clone: true,
+            at_clone: None,
+        }
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(self.is_clone, "on purpose, in a drop");
+    }
 }

@@ -7,7 +7,7 @@ use super::{
     listener::Lag,
     mailbox::{Errand, Mailbox},
     pace::Pace,
-    panics::Panics,
+    panics::{Held, Panics},
     quantum::Quantum,
     queue::Queue,
     table::Change,
@@ -180,13 +180,16 @@ impl<E: Event> Subscriber<E> {
     /// What it is told of a change that it missed, if it wants it. No lock may
     /// be held.
     pub(super) fn item_of(&self, change: Change<E>, lag: Lag) -> Option<Item<E>> {
-        if change.is_cleared() {
+        let mut change = Held::new(change);
+        let last = change.get()?;
+        if last.is_cleared() {
             // Who has heard nothing yet does not need to hear that a key went.
-            let key = (lag.since > 0).then(|| change.event.key().clone());
+            let key = (lag.since > 0).then(|| last.event.key().clone());
             return key.map(|key| Item::Cleared(Arc::new(key)));
         }
-        self.wants(&change.event)
-            .then_some(Item::Event(change.event))
+        let is_wanted = self.wants(&last.event);
+        let wanted = change.take().filter(|_| is_wanted)?;
+        Some(Item::Event(wanted.event))
     }
 
     /// Sends the consumer on its way. No lock may be held.
@@ -358,11 +361,14 @@ impl<E: Event> Batch<E> {
             }
             let mut stride = Stride::new(mailbox, &mut self.items, quantum.stride());
             while let Some((item, origin)) = stride.pop() {
+                let item = Held::new(item);
                 if mailbox.is_closed() {
                     stride.items.drop_all();
                     break;
                 }
-                (self.callback)(item.as_delivery(origin.unwrap_or(local)));
+                if let Some(item) = item.get() {
+                    (self.callback)(item.as_delivery(origin.unwrap_or(local)));
+                }
             }
         }
         false

@@ -1,6 +1,10 @@
 //! One state of a key from the states that several nodes have of it.
 
-use super::{Event, panics::Panics, shared::Shared};
+use super::{
+    Event,
+    panics::{Held, Panics},
+    shared::Shared,
+};
 use foldhash::fast::FixedState;
 use std::{collections::HashMap, fmt, ops::Deref, sync::Arc};
 
@@ -73,6 +77,14 @@ impl<E> Basis<E> {
     }
 }
 
+impl<E> Drop for Basis<E> {
+    fn drop(&mut self) {
+        let mut panics = Panics::default();
+        panics.drop(self.parts.take());
+        panics.drop(self.local.take());
+    }
+}
+
 impl<E: Clone> Basis<E> {
     /// What the other nodes say.
     fn without(&self, origin: Origin) -> PartList<E> {
@@ -102,8 +114,6 @@ impl<E> Drop for Folded<E> {
         let mut panics = Panics::default();
         panics.drop(self.parts.take());
         panics.drop(self.event.take());
-        panics.drop(self.basis.parts.take());
-        panics.drop(self.basis.local.take());
     }
 }
 
@@ -141,12 +151,12 @@ impl<E: Event> Folding<E> {
         if parts.len() == 1 {
             return Some(first.clone());
         }
-        let folded = (self.fold)(parts);
+        let mut folded = Held::new((self.fold)(parts));
         assert!(
-            folded.key() == first.key(),
+            folded.get()?.key() == first.key(),
             "a fold must keep the key of the states it folds"
         );
-        Some(folded)
+        folded.take()
     }
 }
 

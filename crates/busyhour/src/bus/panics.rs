@@ -81,6 +81,18 @@ impl<T> Held<T> {
         self.0.as_ref()
     }
 
+    /// Runs the user's code on a value that is dropped then.
+    pub(super) fn lend<R>(value: T, code: impl FnOnce(&T) -> R) -> R {
+        let held = Self::new(value);
+        let mut result = Held::EMPTY;
+        result.put(held.get().map(code));
+        drop(held);
+        let Some(result) = result.take() else {
+            unreachable!("the value has just been put there");
+        };
+        result
+    }
+
     /// Drops it where there is no panic; at no cost where it holds nothing.
     #[inline(always)]
     pub(super) fn leave(self) {

@@ -18,7 +18,7 @@ use super::{
     tally::{ShardStats, Tally},
 };
 use crate::sync::{CachePadded, SpinLock, thread};
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc, vec};
 
 mod catch_up;
 mod forwarding;
@@ -572,9 +572,36 @@ impl<E: Event> OfNodes<E> {
     }
 }
 
-fn in_order<E>(mut changes: Vec<Change<E>>) -> impl Iterator<Item = Change<E>> {
-    changes.sort_unstable_by_key(Change::version);
-    changes.into_iter()
+/// Changes in the order in which they were made. Drops them one by one, so that
+/// one that panics takes no other along.
+struct Changes<E>(vec::IntoIter<Change<E>>);
+
+impl<E> Changes<E> {
+    fn in_order(mut changes: Vec<Change<E>>) -> Self {
+        changes.sort_unstable_by_key(Change::version);
+        Self(changes.into_iter())
+    }
+
+    fn as_slice(&self) -> &[Change<E>] {
+        self.0.as_slice()
+    }
+}
+
+impl<E> Iterator for Changes<E> {
+    type Item = Change<E>;
+
+    fn next(&mut self) -> Option<Change<E>> {
+        self.0.next()
+    }
+}
+
+impl<E> Drop for Changes<E> {
+    fn drop(&mut self) {
+        let mut panics = Panics::default();
+        for change in self.0.by_ref() {
+            panics.drop(change);
+        }
+    }
 }
 
 #[cfg(all(test, not(loom)))]

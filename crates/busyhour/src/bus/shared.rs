@@ -5,7 +5,7 @@
 //! shares any more can hold the next one, so that a publish which replaces an
 //! event asks the allocator for nothing.
 
-use super::Event;
+use super::{Event, panics::Held};
 use crate::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::{
     marker::PhantomData,
@@ -89,7 +89,7 @@ impl<E> Shared<E> {
     {
         match self.take_apart() {
             Ok((event, _)) => event,
-            Err(shared) => E::clone(&shared),
+            Err(shared) => Held::lend(shared, |shared| E::clone(shared)),
         }
     }
 

@@ -35,7 +35,7 @@ impl<E: Event> Shard<E> {
             batch.push(Item::Lost(lag.lost), None);
         }
         let mut panics = Panics::default();
-        for change in in_order(changes) {
+        for change in Changes::in_order(changes) {
             let speaker = speakers.get(&change.version()).copied();
             let item = panics.catch(|| subscriber.item_of(change, lag));
             if let Some(item) = item.flatten() {

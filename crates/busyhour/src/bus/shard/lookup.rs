@@ -26,8 +26,8 @@ impl<E: Event> Shard<E> {
         let changes = table.changes_since(writer, 0);
         let speakers = state.speakers_of(&changes);
         drop(state);
-        let changes = in_order(changes);
-        let said = changes.filter(|change| {
+        let changes = Changes::in_order(changes);
+        let said = changes.as_slice().iter().filter(|change| {
             let speaker = speakers.get(&change.version()).copied();
             !change.is_cleared() && speaker.unwrap_or(topic.local()) == origin
         });
@@ -36,8 +36,9 @@ impl<E: Event> Shard<E> {
 
     /// The keys whose last event is wanted, in the order of those.
     pub(in crate::bus) fn keys_where(&self, is_wanted: &dyn Fn(&E) -> bool) -> Vec<E::Key> {
-        let changes = in_order(self.all_changes());
-        let wanted = changes.filter(|change| !change.is_cleared() && is_wanted(&change.event));
+        let changes = Changes::in_order(self.all_changes());
+        let live = changes.as_slice().iter().filter(|it| !it.is_cleared());
+        let wanted = live.filter(|change| is_wanted(&change.event));
         wanted.map(|change| change.event.key().clone()).collect()
     }
 
@@ -77,7 +78,7 @@ impl<E: Event> Shard<E> {
         });
         match said? {
             Said::Parts(parts) => part(&parts, origin).cloned(),
-            Said::Event(event) => Some(E::clone(&event)),
+            Said::Event(event) => Some(Held::lend(event, |event| E::clone(event))),
         }
     }
 
@@ -95,7 +96,8 @@ impl<E: Event> Shard<E> {
 
     /// Appends the last events, oldest change first.
     pub(in crate::bus) fn snapshot(&self, events: &mut Vec<E>) {
-        let live = in_order(self.all_changes()).filter(|change| !change.is_cleared());
+        let changes = Changes::in_order(self.all_changes());
+        let live = changes.as_slice().iter().filter(|it| !it.is_cleared());
         events.extend(live.map(|change| E::clone(&change.event)));
     }
 
