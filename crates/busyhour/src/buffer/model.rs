@@ -43,7 +43,7 @@ impl Block {
             match self.slot.pin_byte(LEN - 1, pinner, &self.stripes) {
                 HoldByte::Held => return true,
                 HoldByte::NotLive => return false,
-                HoldByte::TooMany => unreachable!("a model has few pins"),
+                HoldByte::TooMany(_) => unreachable!("a model has few pins"),
                 HoldByte::Withdrawn(remaining) => self.settle(remaining),
             }
         }

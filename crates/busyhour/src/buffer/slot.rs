@@ -83,7 +83,7 @@ impl Slot {
                 return HoldByte::NotLive;
             }
             if word.handles() >= HANDLE_COUNT_MAX {
-                return HoldByte::TooMany;
+                return HoldByte::TooMany(Remaining::Some);
             }
             let next = match word.is_open() {
                 true => word.with_handle(),
@@ -217,7 +217,8 @@ impl Slot {
     #[inline(always)]
     fn pin_stripe(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> HoldByte {
         let Some(count) = stripes.add(pinner.stripe()) else {
-            return HoldByte::TooMany;
+            // Whoever dropped the last hold meanwhile has seen this pin.
+            return HoldByte::TooMany(self.settle_stripe(stripes));
         };
         let word = Word(load_sequential_u64(&self.word));
         if word.is_open() && word.is_striped() && self.covers(offset) {
@@ -365,8 +366,9 @@ pub(super) enum HoldByte {
     Held,
     /// No live buffer has that byte; nothing changed.
     NotLive,
-    /// The count is full; nothing changed.
-    TooMany,
+    /// The count is full; nothing changed, but that the caller may be the last
+    /// who counted meanwhile.
+    TooMany(Remaining),
     /// The block was released or reopened meanwhile; the hold is given back,
     /// which may have been the last one. Whether the byte is a buffer's now is
     /// for another try to find out.
@@ -403,3 +405,52 @@ fn too_many_handles() -> ! {
 }
 
 const UNDEALT: usize = usize::MAX;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The counters of a block that everybody leaves while one pin too many is
+    /// being taken back.
+    struct Left<'a> {
+        slot: &'a Slot,
+        counts: [AtomicU32; STRIPE_COUNT],
+    }
+
+    impl Stripes for Left<'_> {
+        fn stripe(&self, stripe: usize) -> &AtomicU32 {
+            &self.counts[stripe]
+        }
+
+        fn refuse(&self, stripe: usize) -> Option<Count> {
+            let mine = self.read().pins() - 1;
+            assert_eq!(self.slot.drop_handle(self), Remaining::Some);
+            let other = Pinner::new(stripe);
+            for _ in 0..mine {
+                let dropped = self.slot.drop_pin(0, &other, self);
+                assert_eq!(dropped, DropPin::Dropped(Remaining::Some));
+            }
+            self.stripe(stripe).fetch_sub(1, Ordering::SeqCst);
+            None
+        }
+    }
+
+    #[test]
+    fn a_pin_that_is_refused_may_be_the_last_to_go() {
+        let (slot, pinner) = (Slot::default(), Pinner::new(0));
+        slot.open(Hold::Handle, 0);
+        slot.publish(1);
+        let stripes = Left {
+            slot: &slot,
+            counts: Default::default(),
+        };
+        let last = loop {
+            match slot.pin_byte(0, &pinner, &stripes) {
+                HoldByte::Held => {}
+                refused => break refused,
+            }
+        };
+        assert!(matches!(last, HoldByte::TooMany(Remaining::None(_))));
+        assert!(stripes.read().is_zero() && !slot.load().is_live());
+    }
+}

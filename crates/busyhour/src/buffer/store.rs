@@ -483,7 +483,12 @@ impl Store {
             match hold_byte(self.slot(place), offset, &stripes) {
                 HoldByte::Held => return Ok(place),
                 HoldByte::NotLive => return Err(self.not_live(address)),
-                HoldByte::TooMany => return Err(Error::TooManyPins { address }),
+                HoldByte::TooMany(remaining) => {
+                    if let Remaining::None(word) = remaining {
+                        self.put(place, word);
+                    }
+                    return Err(Error::TooManyPins { address });
+                }
                 HoldByte::Withdrawn(Remaining::Some) => {}
                 HoldByte::Withdrawn(Remaining::None(word)) => self.put(place, word),
             }
