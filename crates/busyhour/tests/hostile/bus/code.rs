@@ -494,3 +494,29 @@ fn whatever_the_users_code_does_within_the_bus_ends() {
         }
     }
 }
+
+/// Nobody listens and one key changes, so each publish takes the short way, and from the 129th on it uses the memory of
+/// an event that is dropped then.
+#[test]
+fn whatever_the_drop_of_a_replaced_event_does_ends() {
+    let scene = Scene::new("cached");
+    for (name, deed) in deeds(&scene.topic, &scene.other) {
+        let topic = scene.topic.clone();
+        let done = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&done);
+        let counted = Deed::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            deed.0.iter().for_each(|deed| deed());
+        });
+        watched(format!("{name} in the drop of a replaced event"), || {
+            for _ in 0..400 {
+                let publish = || topic.publish(armed(1, Place::Drop, &counted));
+                let _panicked = catch_unwind(AssertUnwindSafe(publish));
+            }
+            let _panicked = catch_unwind(AssertUnwindSafe(|| topic.publish(plain(1))));
+            let _panicked = catch_unwind(AssertUnwindSafe(|| topic.stats()));
+            assert!(done.load(Ordering::Relaxed) > 200, "{name}");
+            assert_works(&topic, true);
+        });
+    }
+}
