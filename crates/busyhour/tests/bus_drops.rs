@@ -172,6 +172,48 @@ fn a_drop_that_panics_takes_no_end_of_life_along() {
     assert!(topic.get(&1).is_none());
 }
 
+/// An event of many bytes goes another way into the topic, and leaves it as any other.
+#[test]
+fn a_large_event_is_dropped_once() {
+    #[derive(Clone)]
+    struct Large(
+        [u64; 64],
+        #[expect(dead_code, reason = "it is counted")] Arc<()>,
+    );
+
+    impl Event for Large {
+        type Key = u64;
+
+        fn key(&self) -> &u64 {
+            &self.0[0]
+        }
+    }
+
+    let there = Arc::new(());
+    for is_cached in [false, true] {
+        let topic = Topic::<Large>::builder("large");
+        let topic = match is_cached {
+            true => topic.cached().build(),
+            false => topic.build(),
+        };
+        let sum = Arc::new(AtomicI64::new(0));
+        let heard = Arc::clone(&sum);
+        let _watch = topic.subscribe().start(move |delivery| {
+            if let Delivery::Event(event, _) = delivery {
+                heard.fetch_add(event.0[63] as i64, Ordering::Relaxed);
+            }
+        });
+        for number in 0..1_000 {
+            let _ = topic.publish(Large([number % 2; 64], Arc::clone(&there)));
+        }
+        assert_eq!(sum.load(Ordering::Relaxed), 500);
+        assert_eq!(topic.len(), usize::from(is_cached) * 2);
+        let _ = topic.stats();
+        assert_eq!(Arc::strong_count(&there), 1 + topic.len());
+    }
+    assert_eq!(Arc::strong_count(&there), 1);
+}
+
 /// A panic of the user's code and one of the `Drop` of the event that it was looking at are one panic for the caller.
 #[test]
 fn a_drop_that_panics_beside_another_panic_ends_nothing_else() {

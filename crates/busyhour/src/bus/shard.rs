@@ -156,6 +156,7 @@ impl<E: Event> Shard<E> {
         if let Some(event) = event.get() {
             self.look(hash, event.event().key(), known);
         }
+        self.share_early(event);
         loop {
             match self.try_publish(topic, (hash, event), how, known, tally) {
                 Tried::Done(leavings) => {
@@ -237,6 +238,17 @@ impl<E: Event> Shard<E> {
         state.published += 1;
         let (change, answers) = ((hash, event, place), &known.answers);
         Tried::Done(self.change(&mut state, topic, change, None, answers, tally))
+    }
+
+    /// Makes the event one that can be shared before the lock is taken, where
+    /// that asks the allocator, since nothing is replaced in a topic without a
+    /// cache, or moves more than a little.
+    #[inline(always)]
+    fn share_early(&self, held: &mut Held<Given<E>>) {
+        if self.table.is_none() || Given::<E>::IS_LARGE {
+            let given = held.take().map(Given::into_shared);
+            held.put(given);
+        }
     }
 
     /// Takes the event, as one that can be shared, and leaves one in its place

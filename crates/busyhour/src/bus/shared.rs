@@ -185,6 +185,19 @@ impl<E> Given<E> {
     }
 }
 
+impl<E> Given<E> {
+    /// Whether the bytes of an event are too many to be moved under a lock.
+    pub(super) const IS_LARGE: bool = size_of::<E>() > 256;
+
+    /// Makes it shared, in memory of its own.
+    pub(super) fn into_shared(self) -> Self {
+        match self {
+            Self::Plain(event) => Self::Shared(Shared::new(event)),
+            shared @ Self::Shared(_) => shared,
+        }
+    }
+}
+
 impl<E: Event> Given<E> {
     /// Makes it shared, in the memory of an event that nobody refers to any
     /// more if there is one; also what is then to be dropped.

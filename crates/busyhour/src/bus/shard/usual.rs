@@ -20,6 +20,7 @@ impl<E: Event> Shard<E> {
         if seat.is_none() && self.table.is_some() {
             return false;
         }
+        self.share_early(event);
         let mut state = self.state.lock();
         let place = seat.and_then(|seat| self.live_place(&state, hash, seat));
         if place.is_none() && self.table.is_some() || !state.is_usual(hash, place) {
