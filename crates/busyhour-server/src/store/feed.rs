@@ -171,6 +171,11 @@ impl Pace {
         Instant::now() >= self.due_at
     }
 
+    /// How long until then.
+    pub(super) fn rest(&self) -> Duration {
+        self.due_at.saturating_duration_since(Instant::now())
+    }
+
     /// A look has ended that took so long.
     pub(super) fn took(&mut self, took: Duration) {
         self.due_at = Instant::now() + rest_after(took);

@@ -76,6 +76,10 @@ pub const TESTS: &[(&str, Test)] = &[
         "portions",
         what_is_to_be_stored_waits_for_one_portion_of_accounts_alone,
     ),
+    (
+        "tokens",
+        tokens_are_told_beside_accounts_however_long_those_take,
+    ),
     ("sequence", batches_complete_in_order_and_share_transactions),
     ("full", a_full_queue_refuses_and_counts),
     ("closed", a_closed_store_has_drained_and_refuses),
@@ -319,6 +323,41 @@ fn what_is_to_be_stored_waits_for_one_portion_of_accounts_alone(database: &dyn D
     let stats = store.stats();
     assert_eq!(stats.account_portion_len_max, 1000);
     assert!(stats.account_portions >= 5, "{stats:?}");
+}
+
+/// All accounts take five seconds and more to read, so the next look at them is twenty
+/// seconds away: what a tool does to tokens is told meanwhile, and between portions.
+fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let (told, tokens) = mpsc::channel();
+    store.watch_tokens(Box::new(move |rows| drop(told.send(rows.clone()))));
+    assert!(tokens.recv().unwrap().is_empty());
+    let (portion_told, portions) = mpsc::channel();
+    let listener = move |news| {
+        if let AccountNews::Range(range) = news {
+            let _nobody_asks = portion_told.send(range.until.is_none());
+            // What a slow machine takes for a portion: longer than tokens may wait.
+            thread::sleep(Duration::from_millis(1100));
+        }
+    };
+    let revision = store.load().unwrap().account_revision;
+    store.watch_accounts(revision, Box::new(listener));
+    let mut tool = database.book();
+    let accounts: Vec<Account> = (0..4500).map(|n| account(&format!("{n:04}"))).collect();
+    tool.put(&accounts).unwrap();
+
+    assert!(!portions.recv().unwrap(), "the first of five");
+    tool.put_setting(SettingKind::Token, "shop", "{}").unwrap();
+    assert!(tokens.recv().unwrap().contains_key("shop"));
+    let is_last = portions.try_iter().last() == Some(true);
+    assert!(!is_last, "it was told between portions");
+    while !portions.recv().unwrap() {}
+    tool.remove_setting(SettingKind::Token, "shop").unwrap();
+    let rows = tokens.recv_timeout(Duration::from_secs(10));
+    assert!(
+        rows.expect("well before accounts are read again")
+            .is_empty()
+    );
 }
 
 fn removed(username: &str) -> AccountNews {

@@ -11,7 +11,7 @@ use crate::registrar::EndedBinding;
 use crate::store::{
     Account, CommitError, StoreError, TokenRows,
     feed::{AccountFeed, Pace, Scan},
-    queue::{Batch, LOOK_PERIOD, Queue, Taken},
+    queue::{Batch, Queue, Taken},
     teller::Teller,
     token_feed::TokenFeed,
 };
@@ -29,7 +29,8 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
     tokens: Arc<TokenFeed>,
-    looks: Pace,
+    token_looks: Pace,
+    account_looks: Pace,
     /// While all accounts are read.
     scan: Option<Scan>,
     /// Why nothing can be written any more.
@@ -62,7 +63,8 @@ impl Writer {
             queue,
             feed,
             tokens,
-            looks: Pace::default(),
+            token_looks: Pace::default(),
+            account_looks: Pace::default(),
             scan: None,
             over: None,
         }
@@ -71,17 +73,21 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut teller = Teller::default();
         while self.over.is_none() {
-            let patience = self.scan.as_ref().map_or(LOOK_PERIOD, |_| Duration::ZERO);
+            let until_look = self.token_looks.rest();
+            let patience = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
             match self.queue.take(patience) {
                 Taken::Group(group) => self.write(group, &mut teller),
                 Taken::Ended(portion) => self.forget(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
+            if self.token_looks.is_due() && !self.look_at_tokens() {
+                // Who has something to write should not wait for a second try.
+                continue;
+            }
             if self.scan.is_some() {
                 self.go_on_with_scan();
-            } else if self.looks.is_due() {
-                self.look_at_tokens();
+            } else if self.account_looks.is_due() {
                 self.look_at_accounts();
             }
         }
@@ -179,14 +185,21 @@ impl Writer {
         }
     }
 
-    /// Reads the tokens, which are few.
-    fn look_at_tokens(&mut self) {
-        if self.over.is_some() || !self.tokens.is_followed() {
-            return;
-        }
-        let read = self.read_tokens();
-        let read = read.map(|rows| self.tokens.found(rows));
-        self.is_lost(read);
+    /// Reads the tokens, which are few; `false` where there is no session.
+    fn look_at_tokens(&mut self) -> bool {
+        let begun = Instant::now();
+        let is_wanted = self.over.is_none() && self.tokens.is_followed();
+        let is_lost = is_wanted && {
+            let read = self.read_tokens();
+            let read = read.map(|rows| self.tokens.found(rows));
+            self.is_lost(read)
+        };
+        self.token_looks.took(match is_lost {
+            // One try a second is enough, however long it takes.
+            true => Duration::ZERO,
+            false => begun.elapsed(),
+        });
+        !is_lost && self.over.is_none()
     }
 
     fn read_tokens(&mut self) -> Result<TokenRows, Failed> {
@@ -201,9 +214,9 @@ impl Writer {
         let looked = self.look();
         if self.is_lost(looked) {
             // Nothing to write, so nobody waits: one try a second is enough.
-            return self.looks.took(Duration::ZERO);
+            return self.account_looks.took(Duration::ZERO);
         }
-        self.looks.took(begun.elapsed());
+        self.account_looks.took(begun.elapsed());
     }
 
     fn look(&mut self) -> Result<(), Failed> {
@@ -230,7 +243,7 @@ impl Writer {
         let read = self.read_portion(&scan).map(|accounts| {
             self.queue.note_portion(accounts.len());
             match scan.tell(&self.feed, accounts, begun) {
-                Some(took) => self.looks.took(took),
+                Some(took) => self.account_looks.took(took),
                 None => self.scan = Some(scan),
             }
         });

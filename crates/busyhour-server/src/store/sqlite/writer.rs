@@ -6,7 +6,7 @@ use crate::store::{
     Account, Change, CommitError, SettingKind, SoftState,
     account::{hashes_text, hints_text},
     feed::{AccountFeed, Pace, Scan},
-    queue::{Batch, LOOK_PERIOD, Queue, Taken},
+    queue::{Batch, Queue, Taken},
     teller::Teller,
     token_feed::TokenFeed,
 };
@@ -23,7 +23,8 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     feed: Arc<AccountFeed>,
     tokens: Arc<TokenFeed>,
-    looks: Pace,
+    token_looks: Pace,
+    account_looks: Pace,
     /// While all accounts are read.
     scan: Option<Scan>,
     /// Portions of what has ended that were removed.
@@ -48,7 +49,8 @@ impl Writer {
             queue,
             feed,
             tokens,
-            looks: Pace::default(),
+            token_looks: Pace::default(),
+            account_looks: Pace::default(),
             scan: None,
             portions: 0,
             files,
@@ -59,17 +61,20 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut teller = Teller::default();
         loop {
-            let patience = self.scan.as_ref().map_or(LOOK_PERIOD, |_| Duration::ZERO);
+            let until_look = self.token_looks.rest();
+            let patience = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
             match self.queue.take(patience) {
                 Taken::Group(group) => self.write(group, &mut teller),
                 Taken::Ended(portion) => self.forget(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
+            if self.token_looks.is_due() {
+                self.look_at_tokens();
+            }
             if self.scan.is_some() {
                 self.go_on_with_scan();
-            } else if self.looks.is_due() && self.look_at_all_files().is_ok() {
-                self.look_at_tokens();
+            } else if self.account_looks.is_due() && self.trouble.is_empty() {
                 self.look_at_accounts();
             }
         }
@@ -183,15 +188,16 @@ impl Writer {
         }
     }
 
-    /// Reads the tokens, which are few.
-    fn look_at_tokens(&self) {
-        if !self.tokens.is_followed() {
-            return;
+    /// Reads the tokens, which are few, if the files are where they were.
+    fn look_at_tokens(&mut self) {
+        let begun = Instant::now();
+        if self.look_at_all_files().is_ok() && self.tokens.is_followed() {
+            match load::settings_of(&self.connection, SettingKind::Token) {
+                Ok(rows) => self.tokens.found(rows),
+                Err(error) => tracing::warn!(%error, "tokens cannot be looked for"),
+            }
         }
-        match load::settings_of(&self.connection, SettingKind::Token) {
-            Ok(rows) => self.tokens.found(rows),
-            Err(error) => tracing::warn!(%error, "tokens cannot be looked for"),
-        }
+        self.token_looks.took(begun.elapsed());
     }
 
     /// Reads the accounts that other programs changed, or begins to read all.
@@ -200,7 +206,7 @@ impl Writer {
         if let Err(error) = self.look() {
             tracing::warn!(%error, "changes of accounts cannot be looked for");
         }
-        self.looks.took(begun.elapsed());
+        self.account_looks.took(begun.elapsed());
     }
 
     fn look(&mut self) -> rusqlite::Result<()> {
@@ -226,7 +232,7 @@ impl Writer {
             Ok(accounts) => {
                 self.queue.note_portion(accounts.len());
                 match scan.tell(&self.feed, accounts, begun) {
-                    Some(took) => self.looks.took(took),
+                    Some(took) => self.account_looks.took(took),
                     None => self.scan = Some(scan),
                 }
             }
