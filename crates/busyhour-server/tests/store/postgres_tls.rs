@@ -146,6 +146,17 @@ fn a_password_in_an_argument_is_warned_of_and_a_file_without_a_url_is_a_mistake(
 }
 
 #[test]
+fn commands_warn_of_a_password_in_an_argument_too() {
+    for words in [["device", "list"], ["token", "list"]] {
+        let mut command = busyhour();
+        let url = "postgres://busyhour:few@127.0.0.1:1/d";
+        let (_, said) = said(command.args(words).args(["--store-url", url]));
+        let is_warned = said.contains("warning: --store-url: every user");
+        assert!(is_warned && !said.contains("few"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn a_mistake_in_a_url_is_told_without_the_url() {
     let place = Place::new();
     for (url, words) in [

@@ -107,7 +107,11 @@ impl Place {
     }
 
     fn open_or(&self, when_missing: WhenMissing) -> Result<Accounts, Failure> {
-        let config = Config::load(self.config.as_deref(), &self.overrides.0)?.config;
+        let loaded = Config::load(self.config.as_deref(), &self.overrides.0)?;
+        for warning in &loaded.warnings {
+            console::print_error(format_args!("busyhour: warning: {warning}"));
+        }
+        let config = loaded.config;
         if config.store.durability == Durability::Memory {
             return Err(Failure::usage(IN_MEMORY));
         }
