@@ -141,25 +141,22 @@ fn an_old_nonce_and_one_of_another_key_or_source_are_stale_whatever_the_secret()
             nonce_count: Some(3)
         }
     );
-    assert_eq!(
-        server.verify(at(61), HERE, METHOD, &credentials, Some(&secret)),
-        Verdict::Stale
-    );
+    let wrong = Secret::plaintext("x");
     let restarted =
         Authenticator::new("example.org", [8; 32], &Algorithm::ALL).expect("a sound realm");
-    assert_eq!(
-        restarted.verify(NOW, HERE, METHOD, &credentials, Some(&secret)),
-        Verdict::Stale
-    );
-    let wrong = Secret::plaintext("x");
-    assert_eq!(
-        server.verify(at(61), HERE, METHOD, &credentials, Some(&wrong)),
-        Verdict::Stale
-    );
     let elsewhere = "192.0.2.2".parse().expect("an address");
-    for secret in [&secret, &wrong] {
-        let verdict = server.verify(NOW, elsewhere, METHOD, &credentials, Some(secret));
-        assert_eq!(verdict, Verdict::Stale, "given to another source");
+    let day = Authenticator::HEARD_LIFE.as_secs();
+    for secret in [Some(&secret), Some(&wrong), None] {
+        let judge = |server: &Authenticator, seconds, source| {
+            server.verify(at(seconds), source, METHOD, &credentials, secret)
+        };
+        let ours = Verdict::Stale { is_ours: true };
+        assert_eq!(judge(&server, 61, HERE), ours);
+        assert_eq!(judge(&server, day, HERE), ours);
+        let foreign = Verdict::Stale { is_ours: false };
+        assert_eq!(judge(&server, day + 1, HERE), foreign, "heard long ago");
+        assert_eq!(judge(&restarted, 0, HERE), foreign);
+        assert_eq!(judge(&server, 0, elsewhere), foreign);
     }
 }
 

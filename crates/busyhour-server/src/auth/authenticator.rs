@@ -43,7 +43,11 @@ pub enum Verdict {
     /// The nonce is too old, or was not given to this source by us: challenge
     /// again with `stale=true`, and the client need not ask its user (RFC 7616
     /// §3.3). The secret was not looked at.
-    Stale,
+    Stale {
+        /// It was given to this source within [`Authenticator::HEARD_LIFE`]: whoever
+        /// asks hears what is sent there, and is no forger of the address.
+        is_ours: bool,
+    },
     /// Not these credentials.
     Refused(Refusal),
 }
@@ -88,6 +92,10 @@ impl Authenticator {
 
     /// How long a nonce is good for, unless set.
     pub const NONCE_LIFE: Duration = Duration::from_secs(300);
+
+    /// How long a nonce shows that its source hears what is sent there. It is longer
+    /// than the time between two registrations; later the address may be another's.
+    pub const HEARD_LIFE: Duration = Duration::from_secs(24 * 3600);
 
     /// Sets how long a nonce is good for, in whole seconds.
     #[must_use]
@@ -148,8 +156,13 @@ impl Authenticator {
             Ok(algorithm) => algorithm,
             Err(refusal) => return Verdict::Refused(refusal),
         };
-        if !self.is_good(now, source, credentials.nonce) {
-            return Verdict::Stale;
+        let age_s = match self.nonces.check(now, source, credentials.nonce) {
+            Standing::Ours { age_s } => age_s,
+            Standing::Foreign => return Verdict::Stale { is_ours: false },
+        };
+        if age_s > self.nonce_life.as_secs() {
+            let is_ours = age_s <= Self::HEARD_LIFE.as_secs();
+            return Verdict::Stale { is_ours };
         }
         if !self.response_is_right(algorithm, method, credentials, secret) {
             return Verdict::Refused(Refusal::Secret);
@@ -159,13 +172,6 @@ impl Authenticator {
             nonce_count: credentials
                 .nonce_count()
                 .filter(|_| !credentials.qop.is_empty()),
-        }
-    }
-
-    fn is_good(&self, now: UnixTime, source: IpAddr, nonce: &str) -> bool {
-        match self.nonces.check(now, source, nonce) {
-            Standing::Ours { age_s } => age_s <= self.nonce_life.as_secs(),
-            Standing::Foreign => false,
         }
     }
 

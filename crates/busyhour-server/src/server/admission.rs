@@ -41,8 +41,9 @@ enum Admission<'a> {
     Granted(DigestCredentials<'a>),
     /// There are none for our realm, or none that we can read.
     Absent,
-    /// They answer no nonce that is good for their source now.
-    Stale,
+    /// They answer no nonce that is good for their source now. It may have been ours,
+    /// and then whoever asks hears what is sent to that source.
+    Stale { is_ours: bool },
     /// Wrong.
     Denied,
 }
@@ -85,13 +86,16 @@ impl Core {
         let Some(authenticator) = &self.parts.authenticator else {
             return Ok(Proof::Open);
         };
-        let is_stale = match self.credentials(authenticator, request)? {
+        let (is_stale, is_heard) = match self.credentials(authenticator, request)? {
             Admission::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
             Admission::Denied => return Err(WRONG_PASSWORD),
-            Admission::Absent => false,
-            Admission::Stale => true,
+            Admission::Absent => (false, false),
+            Admission::Stale { is_ours } => (true, is_ours),
         };
-        self.challenge(authenticator, request, is_stale);
+        // Others may have taken all tokens in the name of this source.
+        if is_heard || self.may_answer(request.flow) {
+            self.challenge(authenticator, request, is_stale);
+        }
         Ok(Proof::Challenged)
     }
 
@@ -171,7 +175,7 @@ impl Core {
                 Verdict::Accepted { nonce_count }
                     if self.is_replay(request, &credentials, nonce_count, unix) =>
                 {
-                    Admission::Stale
+                    Admission::Stale { is_ours: true }
                 }
                 // Only now: what was overheard forgives nothing.
                 Verdict::Accepted { .. } => {
@@ -179,7 +183,9 @@ impl Core {
                     self.heard_at(flow);
                     Admission::Granted(credentials)
                 }
-                Verdict::Stale => Admission::Stale,
+                // The response is not looked at: that only the right one is answered
+                // would tell who guesses, and count no guess.
+                Verdict::Stale { is_ours } => Admission::Stale { is_ours },
                 Verdict::Refused(crate::auth::Refusal::Secret) => {
                     let reason = why_wrong(secret.is_some());
                     self.login_failed(flow, credentials.username, "sip", reason);
@@ -240,7 +246,7 @@ impl Core {
         let unix = self.runtime().clock().unix_time();
         let source = source_of(request.flow.remote.ip());
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
-        self.respond_to(request, Status::UNAUTHORIZED, |mut answer| {
+        self.respond_at_once(request, Status::UNAUTHORIZED, |mut answer| {
             self.counters().registrar.challenged.increment();
             for challenge in authenticator.challenges(unix, source, salt, is_stale) {
                 answer = answer.value(HeaderName::WwwAuthenticate, &challenge);

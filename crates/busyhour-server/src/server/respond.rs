@@ -144,10 +144,19 @@ impl Core {
         status: Status,
         finish: impl FnOnce(Response<'_, '_, '_>),
     ) {
-        let Request { message, flow, .. } = *request;
-        if !self.may_answer(flow) {
-            return;
+        if self.may_answer(request.flow) {
+            self.respond_at_once(request, status, finish);
         }
+    }
+
+    /// As [`respond_to`](Self::respond_to), where it is known that it may be answered.
+    pub(super) fn respond_at_once(
+        &self,
+        request: &Request<'_>,
+        status: Status,
+        finish: impl FnOnce(Response<'_, '_, '_>),
+    ) {
+        let Request { message, flow, .. } = *request;
         if let Some(answer) = self.answer_to(message, flow, request.transaction, status, finish) {
             self.send(request.answer_flow(), answer);
         }

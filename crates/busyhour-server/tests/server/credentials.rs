@@ -1,10 +1,11 @@
 //! Who may do what, by what they prove.
 
 use crate::{
-    Fixture,
+    Fixture, client,
     exchange::{digest_config, proof, proven, with_proof},
-    register,
+    register, register_as,
 };
+use std::net::SocketAddr;
 
 #[test]
 fn credentials_that_were_overheard_are_worth_nothing() {
@@ -100,6 +101,43 @@ fn a_nonce_grows_stale_and_does_not_outlive_the_server() {
     server.refuses_as_stale(&overheard.replace("192.0.2.7", "198.51.100.66"));
 }
 
+/// Whoever forges an address can have all answers to first requests from there, and
+/// those to who heard a nonce there are no matter of tokens.
+#[test]
+fn a_refresh_is_challenged_though_others_took_all_tokens_of_its_address() {
+    let mut server = Fixture::with(digest_config());
+    let heard =
+        server.accepted(|request, challenge| proven(request, challenge, "alice", "alice", 1));
+    server.pass(301);
+    let forger = SocketAddr::new(client().ip(), 4444);
+    let forged = register_as("bob", 1, "Contact: <sip:b@192.0.2.66>");
+    let foreign = with_foreign_nonce(&heard);
+    for request in [&forged, &foreign] {
+        (0..5_000).for_each(|_| server.receive_from(forger, request.as_bytes()));
+        assert!(server.sent().len() < 5_000);
+        server.receive_from(forger, request.as_bytes());
+        assert_eq!(server.sent(), [""; 0], "no token is left");
+    }
+    let refresh = heard
+        .replace("CSeq: 1 ", "CSeq: 2 ")
+        .replace("z9hG4bK", "z9hG4bKnext");
+    server.refuses_as_stale(&refresh);
+    // One that was used, too.
+    server.receive_from(forger, forged.as_bytes());
+    assert_eq!(server.sent(), [""; 0]);
+    server.receive(&refresh);
+    let challenge = server.sent().remove(0);
+    let (bare, _) = refresh.split_once("Authorization").unwrap();
+    let bare = format!("{bare}Content-Length: 0\r\n\r\n");
+    let proven = proven(&bare, &challenge, "alice", "alice", 1);
+    server.receive(&proven);
+    server.settle();
+    assert!(server.sent()[0].starts_with("SIP/2.0 200 "));
+    (0..2_000).for_each(|_| server.receive_from(forger, forged.as_bytes()));
+    server.sent();
+    server.refuses_as_stale(&stolen(&proven));
+}
+
 impl Fixture {
     /// Registers alice with what `prove` makes of the request and its
     /// challenge; what was sent then.
@@ -121,6 +159,13 @@ impl Fixture {
         assert!(answer.starts_with("SIP/2.0 401 "), "{answer}");
         assert!(answer.contains("stale=true"), "{answer}");
     }
+}
+
+/// The nonce in it is none of ours.
+fn with_foreign_nonce(proven: &str) -> String {
+    let (before, nonce) = proven.split_once("nonce=\"").unwrap();
+    let (_, behind) = nonce.split_once('"').unwrap();
+    format!("{before}nonce=\"{}\"{behind}", "0".repeat(40))
 }
 
 /// The credentials in a request of somebody else.
