@@ -8,7 +8,11 @@
 //! Right credentials answer a nonce that was sent to their source, and a NOTIFY is
 //! answered by who has heard it. Each such proof brings the source more tokens than it
 //! has cost, so that thousands of phones behind one address register as fast as
-//! they prove themselves.
+//! they prove themselves. A nonce that is too old or used, but was sent to the source
+//! within a day, is answered by a new one without a token: whoever has it hears there.
+//! So who forges the address of an office can take its tokens, and then the first
+//! contact of its phones waits, or their next one after a start of the server, which
+//! has a new key for nonces. Those that refresh are challenged all the same.
 //!
 //! A source is two cells that a keyed hash picks, and may send while one of them has
 //! a token: so there is no table that somebody fills, and nothing to be forgotten.
@@ -95,8 +99,12 @@ impl Unproven {
     fn refill(&self, cell: Cell, now_ms: u32) -> Cell {
         let burst = burst(self.per_second);
         let passed_ms = now_ms.wrapping_sub(cell.looked_at_ms);
-        // Another thread may have looked a little later than this one.
-        if cell.tokens >= burst || passed_ms > u32::MAX / 2 {
+        // Another thread may have looked a little later than this one. More than that
+        // is a cell at which nobody has looked for long.
+        if passed_ms > u32::MAX - LATER_MS_MAX {
+            return cell;
+        }
+        if cell.tokens >= burst {
             return Cell {
                 looked_at_ms: now_ms,
                 ..cell
@@ -163,6 +171,8 @@ fn burst(per_second: u64) -> u32 {
 
 const ROWS: usize = 2;
 const CELLS: usize = 16_384;
+/// Threads read the clock one after the other, and none waits so long between.
+const LATER_MS_MAX: u32 = 60_000;
 /// A token in the unit of cells.
 const TOKEN: u32 = 1000;
 /// Tokens that one proof brings.
@@ -209,6 +219,24 @@ mod tests {
         taken(&unproven, at(0));
         let later = (1..=1000).map(at);
         assert_eq!(later.filter(|&now| unproven.take(SOURCE, now)).count(), 100);
+    }
+
+    #[test]
+    fn who_was_quiet_for_a_month_has_a_burst() {
+        const DAY_MS: u64 = 24 * 3600 * 1000;
+        for days in [1, 24, 26, 30, 49, 50, 80] {
+            let unproven = Unproven::new(100, 1);
+            taken(&unproven, at(5));
+            let found = taken(&unproven, at(5 + days * DAY_MS));
+            assert_eq!(found, 1000, "{days} days");
+        }
+    }
+
+    #[test]
+    fn a_look_that_comes_late_brings_nothing() {
+        let unproven = Unproven::new(100, 1);
+        assert_eq!(taken(&unproven, at(5_000)), 1000);
+        assert_eq!(taken(&unproven, at(4_000)), 0);
     }
 
     #[test]
