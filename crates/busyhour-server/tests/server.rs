@@ -120,6 +120,7 @@ fn a_full_store_queue_and_a_full_table_are_503() {
     let answers = server.sent();
     assert!(answers[0].starts_with("SIP/2.0 503 "), "{answers:?}");
     assert_eq!(server.stats().traffic.refused_table_full, 1);
+    assert_eq!(server.server.failures_of("bob"), [], "no mistake of bob's");
 
     let mut server = Fixture::open();
     server.disk.set_behaviour(DiskBehaviour {

@@ -6,7 +6,7 @@
 //! its count with it. So one who is refused often is never missed, and a count may
 //! be too high by that of the least.
 
-use super::{core::Core, shares::Excess};
+use super::{core::Core, log_lines::shortened, shares::Excess};
 use crate::registrar::{Flow, source_of};
 use busyhour::clock::Instant;
 use std::{
@@ -22,9 +22,9 @@ pub(super) struct HeavyHitters(Mutex<Vec<Hitter>>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hitter {
     source: IpAddr,
-    account: Box<str>,
+    account: String,
     refused: u64,
-    /// What was said of it last, and when.
+    /// What was said of it last, and when something was of this place in the table.
     said: u64,
     said_at: Option<Instant>,
 }
@@ -32,32 +32,36 @@ struct Hitter {
 impl HeavyHitters {
     /// One request more was refused.
     fn note(&self, source: IpAddr, account: &str) {
+        let account = shortened(account);
         let mut hitters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |one: &&mut Hitter| one.source == source && *one.account == *account;
+        let is_it = |one: &&mut Hitter| one.source == source && one.account == account;
         if let Some(known) = hitters.iter_mut().find(is_it) {
             known.refused += 1;
             return;
         }
-        let mut hitter = Hitter {
-            source,
-            account: account.into(),
-            refused: 1,
-            said: 0,
-            said_at: None,
-        };
         if hitters.len() < COUNT_MAX {
-            return hitters.push(hitter);
+            return hitters.push(Hitter {
+                source,
+                account: account.to_owned(),
+                refused: 1,
+                said: 0,
+                said_at: None,
+            });
         }
         if let Some(least) = hitters.iter_mut().min_by_key(|one| one.refused) {
-            hitter.said = least.refused;
-            hitter.refused = least.refused + 1;
-            *least = hitter;
+            // The place waits on: whoever changes all the time would be news each second.
+            least.said = least.refused;
+            least.refused += 1;
+            least.source = source;
+            // In the room of the other, since all who are refused wait here.
+            least.account.clear();
+            least.account.push_str(account);
         }
     }
 
     /// Those of whom something is to be said now, and how often they were refused
     /// since that was said last.
-    fn news(&self, now: Instant) -> Vec<(IpAddr, Box<str>, u64)> {
+    fn news(&self, now: Instant) -> Vec<(IpAddr, String, u64)> {
         let mut hitters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = |one: &&mut Hitter| {
             one.refused > one.said && one.said_at.is_none_or(|said_at| now >= said_at + QUIET)
@@ -86,7 +90,8 @@ impl Core {
         }
     }
 
-    /// Says who was refused for a share, of each at once and then once a minute.
+    /// Says who was refused for a share, of each at once and then once a minute; who took
+    /// the place of another waits for the rest of its minute.
     pub(super) fn log_heavy_hitters(&self) {
         for (source, account, refused) in self.parts.over_share.news(self.now()) {
             // The account comes last and escaped: whoever fails chooses it.
@@ -97,7 +102,7 @@ impl Core {
 
 /// As many as one looks through in a moment.
 const COUNT_MAX: usize = 16;
-/// Between two lines about the same one.
+/// Between two lines about the same one, or about two that had the same place.
 const QUIET: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -115,10 +120,40 @@ mod tests {
         assert_eq!(news.len(), COUNT_MAX);
         let worst = news.iter().max_by_key(|(_, _, refused)| refused);
         let (source, account, refused) = worst.expect("some");
-        assert_eq!((*source, &**account), ([198, 51, 100, 1].into(), "alice"));
+        assert_eq!(
+            (*source, account.as_str()),
+            ([198, 51, 100, 1].into(), "alice")
+        );
         assert!(*refused >= 100);
         assert_eq!(hitters.news(Instant::ZERO), [], "once a minute");
         hitters.note([198, 51, 100, 1].into(), "alice");
         assert_eq!(hitters.news(Instant::ZERO + QUIET).len(), 1);
+    }
+
+    #[test]
+    fn sources_that_change_all_the_time_are_no_more_lines() {
+        let hitters = HeavyHitters::default();
+        let mut lines = 0;
+        for second in 0..60 {
+            for number in 0..100 {
+                hitters.note([192, 0, second, number].into(), "");
+            }
+            lines += hitters
+                .news(Instant::ZERO + Duration::from_secs(second.into()))
+                .len();
+        }
+        assert_eq!(lines, COUNT_MAX);
+        assert_eq!(hitters.news(Instant::ZERO + QUIET).len(), COUNT_MAX);
+    }
+
+    #[test]
+    fn a_line_has_an_end_whatever_the_account_is_called() {
+        let hitters = HeavyHitters::default();
+        let long = "x".repeat(60_000);
+        for number in 0..20 {
+            hitters.note([192, 0, 2, number].into(), &long);
+        }
+        let news = hitters.news(Instant::ZERO);
+        assert!(news.iter().all(|(_, account, _)| account.len() == 128));
     }
 }

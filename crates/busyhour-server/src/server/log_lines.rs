@@ -95,7 +95,8 @@ impl Core {
         }
         let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
         // The user comes last and escaped: whoever fails chooses it.
-        tracing::warn!(%source, port, protocol, reason, user = ?username, "login failed");
+        let user = shortened(username);
+        tracing::warn!(%source, port, protocol, reason, ?user, "login failed");
     }
 
     /// A REGISTER was refused. That of a wrong password is told as a failed login, and
@@ -115,8 +116,13 @@ impl Core {
             Uri::Sip(uri) => uri.user,
             _ => None,
         });
-        let reason = refusal.reason().to_owned();
-        self.log_refused(aor, user.unwrap_or(""), flow, "sip", reason);
+        let reason = refusal.reason();
+        // That there is no room is no mistake of the device: those of a storm would push
+        // out what is.
+        if !matches!(refusal, Refusal::Overloaded(_)) {
+            self.note_failure(user.unwrap_or(""), flow, "sip", reason.to_owned().into());
+        }
+        self.log_refused(aor, flow, "sip", reason);
     }
 
     /// The same of a device whose address of record is known to be one.
@@ -127,18 +133,11 @@ impl Core {
         protocol: &'static str,
         reason: &'static str,
     ) {
-        self.log_refused(aor, user_of(aor), flow, protocol, reason.to_owned());
+        self.note_failure(user_of(aor), flow, protocol, reason.into());
+        self.log_refused(aor, flow, protocol, reason);
     }
 
-    fn log_refused(
-        &self,
-        aor: &str,
-        user: &str,
-        flow: Flow,
-        protocol: &'static str,
-        reason: String,
-    ) {
-        self.note_failure(user, flow, protocol, reason.clone().into());
+    fn log_refused(&self, aor: &str, flow: Flow, protocol: &'static str, reason: &str) {
         if self.may_log_registration(flow) {
             let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
             let (transport, aor) = (flow.transport, shortened(aor));
@@ -227,8 +226,8 @@ impl Core {
 }
 
 /// Who registers chooses its name, and a line has an end.
-fn shortened(text: &str) -> &str {
-    match text.char_indices().nth(AOR_LEN_MAX) {
+pub(super) fn shortened(text: &str) -> &str {
+    match text.char_indices().nth(CHOSEN_LEN_MAX) {
         Some((end, _)) => &text[..end],
         None => text,
     }
@@ -242,4 +241,5 @@ const REGISTRATIONS_PER_SECOND: usize = 100;
 /// Sources whose lines are counted one by one.
 const SOURCES_MAX: usize = 16;
 const TOLD_EACH: Duration = Duration::from_secs(60);
-const AOR_LEN_MAX: usize = 128;
+/// Characters of a name that others choose.
+const CHOSEN_LEN_MAX: usize = 128;

@@ -62,6 +62,23 @@ fn failed_logins_are_logged_with_their_source_and_flood_no_log() {
     }
 }
 
+#[test]
+fn a_line_of_a_failed_login_has_an_end_whatever_the_user_is_called() {
+    let place = Place::new();
+    let server = place.server(ACCOUNTS);
+    let mut greedy = Phone::new(&server, 2, "user1");
+    let register = greedy.register_request();
+    let challenge = greedy.challenge(&register);
+    let user = "n".repeat(4_000);
+    let answer = greedy.challenge(&proven(&register, &challenge, &user, "guess", 1));
+    assert!(answer.starts_with("SIP/2.0 403 "), "{answer}");
+    server.wait_for_log("login failed source=127.0.0.2 port=");
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("login failed"));
+    let len = line.map_or(0, str::len);
+    assert!((128..400).contains(&len), "{len}");
+}
+
 /// Whoever fails in many names fills neither the log nor what is remembered of others.
 #[test]
 fn refused_registrations_flood_neither_the_log_nor_the_memory_of_failures() {
