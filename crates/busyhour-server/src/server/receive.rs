@@ -3,6 +3,7 @@
 use super::{
     core::Core,
     job::Arrival,
+    respond::Response,
     transactions::{Key, Seen},
 };
 use crate::{
@@ -159,14 +160,28 @@ impl Core {
             let Request { message, flow, .. } = *request;
             return self.refuse(message, flow, request.transaction, &refusal);
         }
-        self.respond_to(request, Status::OK, |answer| {
-            answer
-                .header(HeaderName::Allow, ALLOW)
-                .header(HeaderName::AllowEvents, ALLOW_EVENTS)
-                .header(HeaderName::Accept, "application/sdp")
-                .header(HeaderName::Supported, SUPPORTED.join(", "))
-                .finish();
-        });
+        self.answer_options(request);
+    }
+
+    /// Phones keep their NAT open with OPTIONS, thousands of them behind one address.
+    /// An answer that is no longer than what it answers gains a forger nothing, so it
+    /// takes no token; where none is left, what SHOULD be told (RFC 3261 §11.2) is not.
+    fn answer_options(&self, request: &Request<'_>) {
+        let Request { message, flow, .. } = *request;
+        let is_short = |answer: &Buffer| answer.len() <= request.datagram.len();
+        let answer = |finish: fn(Response<'_, '_, '_>)| {
+            self.answer_to(message, flow, request.transaction, Status::OK, finish)
+        };
+        let Some(whole) = answer(tell_all) else {
+            return;
+        };
+        if is_short(&whole) || self.has_token(flow) {
+            return self.send(request.answer_flow(), whole);
+        }
+        match answer(tell_nothing).filter(is_short) {
+            Some(short) => self.send(request.answer_flow(), short),
+            None => self.counters().traffic.unproven_not_answered.increment(),
+        }
     }
 
     /// OPTIONS of a device that is not there are answered as an INVITE would be
@@ -211,6 +226,19 @@ impl Request<'_> {
             arrived_at: core.now(),
         }
     }
+}
+
+fn tell_all(answer: Response<'_, '_, '_>) {
+    answer
+        .header(HeaderName::Allow, ALLOW)
+        .header(HeaderName::AllowEvents, ALLOW_EVENTS)
+        .header(HeaderName::Accept, "application/sdp")
+        .header(HeaderName::Supported, SUPPORTED.join(", "))
+        .finish();
+}
+
+fn tell_nothing(answer: Response<'_, '_, '_>) {
+    answer.finish();
 }
 
 fn answers_options(message: &Message<'_>) -> bool {

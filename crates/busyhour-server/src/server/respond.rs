@@ -16,7 +16,7 @@ use busyhour::buffer::Buffer;
 use std::{cell::RefCell, time::Duration};
 
 /// A response under way, as the builder of the parser has it.
-type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Vec<u8>>;
+pub(super) type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Vec<u8>>;
 
 impl Core {
     /// Hands a datagram to the network.
@@ -163,7 +163,7 @@ impl Core {
     }
 
     /// An ACK is never answered (RFC 3261 §17.1.1.3).
-    fn answer_to(
+    pub(super) fn answer_to(
         &self,
         request: &Message<'_>,
         flow: Flow,

@@ -143,11 +143,16 @@ impl Core {
     /// what it costs. Over a connection whoever asks has shown that it hears.
     /// Where nobody has credentials, nobody can.
     pub(super) fn may_answer(&self, flow: Flow) -> bool {
-        let may = self.parts.authenticator.is_none() || self.may_send_unproven(flow);
+        let may = self.has_token(flow);
         if !may {
             self.counters().traffic.unproven_not_answered.increment();
         }
         may
+    }
+
+    /// The same for who can answer less, and counts itself what it does not answer.
+    pub(super) fn has_token(&self, flow: Flow) -> bool {
+        self.parts.authenticator.is_none() || self.may_send_unproven(flow)
     }
 
     /// Whether something may go there unproven; takes what it costs.

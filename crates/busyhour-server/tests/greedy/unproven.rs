@@ -6,7 +6,7 @@ use crate::{
     phone::{ACCOUNTS, Phone},
     support::Place,
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_source_without_credentials_is_answered_so_often_and_no_more() {
@@ -49,6 +49,37 @@ fn whoever_proves_itself_registers_as_fast_as_it_can() {
     assert_eq!(server.stat("/traffic/unproven_not_answered"), 0);
 }
 
+/// The phones behind a session border controller keep their NAT open with OPTIONS, and
+/// nobody proves anything for hours.
+#[test]
+fn options_that_are_as_long_as_their_answer_are_all_answered() {
+    let place = Place::new();
+    let server = place.server(&format!("[limits]\nunproven_per_second = 1\n{ACCOUNTS}"));
+    let mut phone = Phone::new(&server, 2, "user1");
+    let usual = "Max-Forwards: 70\r\nContact: <sip:user1@192.0.2.7:5060>\r\n\
+        Accept: application/sdp\r\nUser-Agent: a telephone\r\n";
+    let long = format!("{usual}Supported: {}\r\n", "timer, ".repeat(40));
+    for headers in [usual, &long].repeat(50) {
+        let options = phone.request("OPTIONS", "sip:example.com", "sip:example.com", headers);
+        phone.send(&options);
+        let answer = phone.hear(WITHIN).expect("an answer, to the first one");
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        let is_long = headers.len() > usual.len();
+        assert!(!is_long || answer.contains("Allow: REGISTER"), "{answer}");
+    }
+    assert_eq!(server.stat("/traffic/unproven_not_answered"), 0);
+    // What would be longer than the question is not sent: that is for forgers.
+    for _ in 0..100 {
+        let options = phone.request("OPTIONS", "sip:a.b", "sip:a.b", "");
+        phone.send(
+            &options
+                .replace("Content-Length: 0", "l:0")
+                .replace(";rport", ""),
+        );
+    }
+    server.wait_for("/traffic/unproven_not_answered", |count| count > 50);
+}
+
 /// With `open` nobody proves anything, and so the address may be of somebody else.
 #[test]
 fn notifys_to_who_answers_none_have_a_pace() {
@@ -75,3 +106,5 @@ fn notifys_to_who_answers_none_have_a_pace() {
     }
     assert_eq!(told, 100);
 }
+
+const WITHIN: Duration = Duration::from_secs(60);
