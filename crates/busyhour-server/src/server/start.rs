@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     auth::{Authenticator, RealmError},
-    registrar::{EndedBinding, Restored},
+    registrar::{EndedBinding, Restored, user_of},
     store::{
         Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
         TokenRows,
@@ -47,6 +47,18 @@ pub enum StartError {
     /// The realm cannot stand in a challenge.
     #[error("realm: {0}")]
     Realm(#[from] RealmError),
+    /// The store's accounts are all of another realm, and what is registered is theirs.
+    #[error(
+        "sip.realm is `{realm}`, but the store has accounts of `{stored}` alone, and starting \
+         would end what they have registered; set sip.realm to `{stored}`, or add the \
+         accounts of `{realm}` first (busyhour device add)"
+    )]
+    OtherRealm {
+        /// The realm of the configuration.
+        realm: String,
+        /// That of an account of the store.
+        stored: String,
+    },
     /// There are no random numbers to make keys from.
     #[error(transparent)]
     Random(#[from] RandomError),
@@ -66,6 +78,7 @@ impl Core {
         store: Box<dyn Store>,
     ) -> Result<Arc<Self>, StartError> {
         let mut contents = store.load()?;
+        check_realm(&config, &contents)?;
         let bindings = std::mem::take(&mut contents.bindings);
         let soft_states = std::mem::take(&mut contents.soft_states);
         let ids = bindings.iter().map(|stored| stored.id.0);
@@ -184,6 +197,36 @@ impl Core {
         let timers = self.runtime().timers().timer().label("transactions");
         let timer = timers.after(SWEEP_PERIOD).on(self.runtime().pool());
         timer.run_as_told(sweep).map(drop)
+    }
+}
+
+/// A slip of the pen in the realm would revoke what every account of the store has: it
+/// looks as if all of them were gone.
+fn check_realm(config: &ServerConfig, contents: &Contents) -> Result<(), StartError> {
+    let realm = config.authentication.realm();
+    let accounts = &contents.accounts;
+    let (Some(other), Authentication::Digest { .. }) = (accounts.first(), &config.authentication)
+    else {
+        return Ok(());
+    };
+    if accounts.iter().any(|account| account.realm == realm) {
+        return Ok(());
+    }
+    // They may have moved into the configuration.
+    let is_known = |user: &str| config.accounts.secret(user).is_some();
+    let is_lost = |stored: &StoredBinding| {
+        let (_, address) = stored.aor.split_once(':').unwrap_or(("", &stored.aor));
+        !stored.lease.removed && !is_known(user_of(&stored.aor)) && !is_known(address)
+    };
+    let is_nobody_known = || !accounts.iter().any(|account| is_known(&account.username));
+    let ends_any = contents.bindings.iter().any(is_lost)
+        || !contents.soft_states.is_empty() && is_nobody_known();
+    match ends_any {
+        true => Err(StartError::OtherRealm {
+            realm: realm.to_owned(),
+            stored: other.realm.clone(),
+        }),
+        false => Ok(()),
     }
 }
 

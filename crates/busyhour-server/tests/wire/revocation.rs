@@ -6,7 +6,7 @@ use crate::{
     support::{Place, ServerProcess, busyhour, sipp::free_port, wait_until},
 };
 use std::{
-    io::Write,
+    io::{BufRead, BufReader, Write},
     net::SocketAddr,
     process::{Command, Stdio},
 };
@@ -52,6 +52,44 @@ fn a_device_that_is_removed_after_a_kill_has_nothing_when_the_server_is_back() {
     assert_eq!(server.stat("/registrar/binding_count"), 0);
 }
 
+/// With another realm all accounts of the store would be gone, and so what they have.
+#[test]
+fn a_realm_with_no_account_ends_no_registration() {
+    let (place, address) = place();
+    let server = serve(&place, address);
+    let (alice, bob) = (Phone::at("127.0.0.9:0"), Phone::at("127.0.0.10:0"));
+    take_all(&alice, &bob, address);
+    server.kill();
+    let mut misspelt = command(&place, address);
+    misspelt.args(["--sip-realm", "busyhuor"]);
+    let piped = misspelt.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("a program");
+    // It ends, or says that it is ready, and then has to be ended.
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("text");
+    child.kill().expect("a child of ours");
+    let output = child.wait_with_output().expect("a child of ours");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*line), (Some(1), ""), "{said}");
+    let expected = "sip.realm is `busyhuor`, but the store has accounts of `busyhour` alone";
+    assert!(said.contains(expected), "{said}");
+    let server = serve(&place, address);
+    assert_eq!(server.stat("/registrar/binding_count"), 1);
+    assert_eq!(server.stat("/watch/watcher_count"), 2);
+    server.kill();
+    // Where the realm has an account the others are gone on purpose.
+    device(&place, &["add", "carol", "--sip-realm", "new"], "secret\n");
+    let server = ServerProcess::start(
+        command(&place, address).args(["--sip-realm", "new"]),
+        &place,
+    );
+    wait_until(
+        || server.stat("/registrar/binding_count") == 0,
+        || server.stats().to_string(),
+    );
+}
+
 /// A place with alice and bob in its database, and an address to serve at.
 fn place() -> (Place, SocketAddr) {
     let place = Place::new();
@@ -61,6 +99,10 @@ fn place() -> (Place, SocketAddr) {
 }
 
 fn serve(place: &Place, address: SocketAddr) -> ServerProcess {
+    ServerProcess::start(&mut command(place, address), place)
+}
+
+fn command(place: &Place, address: SocketAddr) -> Command {
     let mut command = busyhour();
     let (address, any) = (address.to_string(), "127.0.0.1:0");
     command.args(["serve", "--sip-listen", &address, "--sip-tcp", any]);
@@ -70,7 +112,7 @@ fn serve(place: &Place, address: SocketAddr) -> ServerProcess {
         .arg(place.path("busyhour.db"))
         .arg("--config")
         .arg(place.file("busyhour.toml", "[sip]\ndomains = \"example.com\"\n"));
-    ServerProcess::start(&mut command, place)
+    command
 }
 
 /// Alice registers, and both watch her.
