@@ -9,7 +9,7 @@ use busyhour::{
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, Ordering},
         mpsc,
     },
@@ -55,9 +55,16 @@ fn publish_quietly(topic: &Topic<Guarded>, event: Guarded) {
     let _panicked = catch_unwind(AssertUnwindSafe(|| topic.publish(event)));
 }
 
+/// One test at a time: a replaced event is dropped once nobody in the process reads any topic.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What was kept for a laggard is dropped when it has caught up, and not one event a publish.
 #[test]
 fn keys_that_leave_at_once_are_dropped_at_once() {
+    let _alone = alone();
     const KEY_COUNT: u32 = 50_000;
     // As many as may wait for later publishes in each of the topic's shards.
     const LEFT_MAX: usize = 64 * 256;
@@ -90,6 +97,7 @@ fn keys_that_leave_at_once_are_dropped_at_once() {
 /// What a `Drop` publishes while an overdue event is dropped drops no other one, so the stack does not grow with them.
 #[test]
 fn a_chain_of_drops_that_publish_is_not_deep() {
+    let _alone = alone();
     const LINK_COUNT: i64 = 10_000;
     let topic = Topic::builder("chain").cached().build();
     let left = Arc::new(AtomicI64::new(LINK_COUNT));
@@ -116,6 +124,7 @@ fn a_chain_of_drops_that_publish_is_not_deep() {
 
 #[test]
 fn a_drop_that_panics_takes_no_replay_along() {
+    let _alone = alone();
     const KEYS: std::ops::Range<u32> = 100..20_000;
     let topic = Topic::builder("leaving").cached().build();
     let later = later();
@@ -151,6 +160,7 @@ fn a_drop_that_panics_takes_no_replay_along() {
 
 #[test]
 fn a_drop_that_panics_takes_no_end_of_life_along() {
+    let _alone = alone();
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::simulated(1, clock.clone());
     let timers = Timers::builder().clock(clock.clone()).build();
@@ -175,6 +185,7 @@ fn a_drop_that_panics_takes_no_end_of_life_along() {
 /// An event of many bytes goes another way into the topic, and leaves it as any other.
 #[test]
 fn a_large_event_is_dropped_once() {
+    let _alone = alone();
     #[derive(Clone)]
     struct Large(
         [u64; 64],
@@ -217,6 +228,7 @@ fn a_large_event_is_dropped_once() {
 /// A panic of the user's code and one of the `Drop` of the event that it was looking at are one panic for the caller.
 #[test]
 fn a_drop_that_panics_beside_another_panic_ends_nothing_else() {
+    let _alone = alone();
     let vanish = |topic: &Topic<Fragile>| -> bool {
         let _ = topic.clear(&1);
         let _ = topic.stats();
