@@ -35,7 +35,7 @@ pub(super) struct Holder {
 }
 
 /// One cell in each row.
-type Cells = [u16; ROWS];
+pub(super) type Cells = [u16; ROWS];
 
 /// One resource: its bound, and who holds how much of it.
 pub(super) struct Shares {
@@ -100,6 +100,11 @@ impl Holder {
         source: NONE,
         account: NONE,
     };
+
+    /// The cells of its source, for what is counted of sources alone.
+    pub(super) fn source(self) -> Cells {
+        self.source
+    }
 }
 
 impl Shares {
@@ -206,8 +211,8 @@ fn cells(hash: u64) -> Cells {
     [cell(hash), cell(hash >> 32)]
 }
 
-const ROWS: usize = 2;
-const CELLS: usize = 16_384;
+pub(super) const ROWS: usize = 2;
+pub(super) const CELLS: usize = 16_384;
 /// No cell has this number.
 const NONE: Cells = [u16::MAX; ROWS];
 const RESERVED_PART: u64 = 10;

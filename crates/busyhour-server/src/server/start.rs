@@ -281,7 +281,7 @@ fn parts(
         commits: phones(store.stats().queue_capacity as usize),
         over_share: HeavyHitters::default(),
         notifies: bytes((budget / NOTIFIES_PART) as usize),
-        unproven: Unproven::new(limits.unproven_per_second, device_seed),
+        unproven: Unproven::new(limits.unproven_per_second),
         transactions: Transactions::new(
             limits.transactions_max,
             Memory {

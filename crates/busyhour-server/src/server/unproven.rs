@@ -14,24 +14,21 @@
 //! contact of its phones waits, or their next one after a start of the server, which
 //! has a new key for nonces. Those that refresh are challenged all the same.
 //!
-//! A source is two cells that a keyed hash picks, and may send while one of them has
-//! a token: so there is no table that somebody fills, and nothing to be forgotten.
-//! A cell is one word: when it was looked at, in milliseconds, and its tokens.
+//! A source is two cells, as where shares are counted (`shares.rs`), and may send while
+//! one of them has a token: so there is no table that somebody fills, and nothing to be
+//! forgotten. A cell is one word: when it was looked at, in milliseconds, and its tokens.
 
-use super::core::Core;
-use crate::registrar::{Flow, source_of};
-use busyhour::clock::Instant;
-use foldhash::quality::FixedState;
-use std::{
-    hash::BuildHasher,
-    net::IpAddr,
-    sync::atomic::{AtomicU64, Ordering},
+use super::{
+    core::Core,
+    shares::{CELLS, Cells, ROWS},
 };
+use crate::registrar::Flow;
+use busyhour::clock::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tokens of all sources.
 pub(super) struct Unproven {
     rows: [Box<[AtomicU64]>; ROWS],
-    hasher: FixedState,
     /// Zero is no limit.
     per_second: u64,
 }
@@ -45,7 +42,7 @@ struct Cell {
 }
 
 impl Unproven {
-    pub(super) fn new(per_second: u64, seed: u64) -> Self {
+    pub(super) fn new(per_second: u64) -> Self {
         let full = Cell {
             looked_at_ms: 0,
             tokens: burst(per_second),
@@ -53,13 +50,12 @@ impl Unproven {
         let row = || (0..CELLS).map(|_| AtomicU64::new(full.pack())).collect();
         Self {
             rows: std::array::from_fn(|_| row()),
-            hasher: FixedState::with_seed(seed),
             per_second,
         }
     }
 
     /// Takes a token of a source; `false` when it has none.
-    fn take(&self, source: IpAddr, now: Instant) -> bool {
+    fn take(&self, source: Cells, now: Instant) -> bool {
         if self.per_second == 0 {
             return true;
         }
@@ -71,7 +67,7 @@ impl Unproven {
     }
 
     /// A source has shown that it hears what is sent there.
-    fn prove(&self, source: IpAddr, now: Instant) {
+    fn prove(&self, source: Cells, now: Instant) {
         let most = burst(self.per_second).saturating_mul(PROVEN_BURSTS);
         for cell in self.cells(source) {
             // One who proves itself all the time writes seldom.
@@ -118,10 +114,9 @@ impl Unproven {
         }
     }
 
-    fn cells(&self, source: IpAddr) -> [&AtomicU64; ROWS] {
-        let hash = self.hasher.hash_one(source_of(source));
-        let places = [hash as usize % CELLS, (hash >> 32) as usize % CELLS];
-        std::array::from_fn(|row| &self.rows[row][places[row]])
+    fn cells(&self, source: Cells) -> impl Iterator<Item = &AtomicU64> {
+        let places = self.rows.iter().zip(source);
+        places.map(|(row, cell)| &row[usize::from(cell)])
     }
 }
 
@@ -157,15 +152,18 @@ impl Core {
 
     /// Whether something may go there unproven; takes what it costs.
     pub(super) fn may_send_unproven(&self, flow: Flow) -> bool {
-        let source = flow.remote.ip();
-        flow.transport.is_reliable() || self.parts.unproven.take(source, self.now())
+        flow.transport.is_reliable() || self.parts.unproven.take(self.source(flow), self.now())
     }
 
     /// Somebody at the other end has shown that what is sent there is heard.
     pub(super) fn heard_at(&self, flow: Flow) {
         if !flow.transport.is_reliable() {
-            self.parts.unproven.prove(flow.remote.ip(), self.now());
+            self.parts.unproven.prove(self.source(flow), self.now());
         }
+    }
+
+    fn source(&self, flow: Flow) -> Cells {
+        self.holder(flow, None).source()
     }
 }
 
@@ -174,8 +172,6 @@ fn burst(per_second: u64) -> u32 {
     u32::try_from(per_second * 10 * u64::from(TOKEN)).unwrap_or(u32::MAX)
 }
 
-const ROWS: usize = 2;
-const CELLS: usize = 16_384;
 /// Threads read the clock one after the other, and none waits so long between.
 const LATER_MS_MAX: u32 = 60_000;
 /// A token in the unit of cells.
@@ -190,7 +186,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const SOURCE: Cells = [1, 2];
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(ms)
@@ -204,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_source_has_a_burst_and_then_its_rate() {
-        let unproven = Unproven::new(100, 1);
+        let unproven = Unproven::new(100);
         assert_eq!(taken(&unproven, at(5)), 1000);
         assert_eq!(taken(&unproven, at(5)), 0);
         assert_eq!(taken(&unproven, at(15)), 1);
@@ -214,13 +210,12 @@ mod tests {
             1000,
             "no more than a burst"
         );
-        let other = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
-        assert!(unproven.take(other, at(3_600_000)));
+        assert!(unproven.take([3, 4], at(3_600_000)));
     }
 
     #[test]
     fn looks_that_come_soon_one_after_the_other_lose_nothing() {
-        let unproven = Unproven::new(100, 1);
+        let unproven = Unproven::new(100);
         taken(&unproven, at(0));
         let later = (1..=1000).map(at);
         assert_eq!(later.filter(|&now| unproven.take(SOURCE, now)).count(), 100);
@@ -230,7 +225,7 @@ mod tests {
     fn who_was_quiet_for_a_month_has_a_burst() {
         const DAY_MS: u64 = 24 * 3600 * 1000;
         for days in [1, 24, 26, 30, 49, 50, 80] {
-            let unproven = Unproven::new(100, 1);
+            let unproven = Unproven::new(100);
             taken(&unproven, at(5));
             let found = taken(&unproven, at(5 + days * DAY_MS));
             assert_eq!(found, 1000, "{days} days");
@@ -239,14 +234,14 @@ mod tests {
 
     #[test]
     fn a_look_that_comes_late_brings_nothing() {
-        let unproven = Unproven::new(100, 1);
+        let unproven = Unproven::new(100);
         assert_eq!(taken(&unproven, at(5_000)), 1000);
         assert_eq!(taken(&unproven, at(4_000)), 0);
     }
 
     #[test]
     fn each_proof_brings_more_than_it_costs_and_all_of_them_have_an_end() {
-        let unproven = Unproven::new(100, 1);
+        let unproven = Unproven::new(100);
         taken(&unproven, at(5));
         unproven.prove(SOURCE, at(5));
         assert_eq!(taken(&unproven, at(5)), 16);
@@ -257,7 +252,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_nothing_is_held_back() {
-        let unproven = Unproven::new(0, 1);
+        let unproven = Unproven::new(0);
         assert_eq!(taken(&unproven, at(5)), 1_000_000);
         unproven.prove(SOURCE, at(5));
     }

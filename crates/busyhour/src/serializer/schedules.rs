@@ -135,7 +135,7 @@ fn shuttle_workers_end_after_the_last_handle() {
 }
 
 /// Kept by a task, to see when it is gone.
-struct Held(#[allow(dead_code)] Arc<Trace>);
+struct Held(#[expect(dead_code, reason = "held for its drop")] Arc<Trace>);
 
 /// A thread that waits for the outcome of a task is woken by its end, or by
 /// the end of the pool that dropped it.

@@ -141,22 +141,25 @@ fn cancel_and_wait(wait_before: impl FnOnce(&Trace)) {
         .after(Duration::ZERO, &pool, move || callback.run());
     wait_before(&trace);
     let outcome = driven.timers.cancel_and_wait(&timer);
-    let (begun, ended) = trace.read();
     let expected = match outcome {
         Cancel::Prevented => 0,
         Cancel::AlreadyRan => 1,
         Cancel::Running => panic!("nobody else waits"),
     };
-    assert_eq!((begun, ended), (expected, expected), "{outcome:?}");
-    assert_eq!(
-        Arc::strong_count(&trace),
-        1,
-        "its captures outlive the cancel"
-    );
+    assert_eq!(trace.read(), (expected, expected), "{outcome:?}");
+    ends_after_the_cancel(driven, &pool, &trace);
+}
+
+/// Nothing is left of a cancelled timer, and it runs no more.
+fn ends_after_the_cancel(driven: Driven, pool: &TaskPool, trace: &Arc<Trace>) {
+    let (begun, ended) = trace.read();
+    assert_eq!(begun, ended, "it runs after a cancel that waited");
+    let holders = Arc::strong_count(trace);
+    assert_eq!(holders, 1, "its captures outlive the cancel");
     driven.end();
     let report = pool.shutdown(Duration::MAX);
     assert!(report.is_clean(), "{report:?}");
-    assert_eq!(trace.read(), (expected, expected), "it ran later");
+    assert_eq!(trace.read(), (begun, begun), "it ran later");
 }
 
 /// As before, for a periodic timer on a serializer, whose runs overlap with
@@ -175,17 +178,7 @@ fn shuttle_a_periodic_timer_meets_a_cancel_that_waits() {
         });
         let outcome = driven.timers.cancel_and_wait(&timer.unwrap());
         assert_ne!(outcome, Cancel::Running, "nobody else waits");
-        let (begun, ended) = trace.read();
-        assert_eq!(begun, ended, "it runs after a cancel that waited");
-        assert_eq!(
-            Arc::strong_count(&trace),
-            1,
-            "its captures outlive the cancel"
-        );
-        driven.end();
-        let report = pool.shutdown(Duration::MAX);
-        assert!(report.is_clean(), "{report:?}");
-        assert_eq!(trace.read(), (begun, begun), "it ran later");
+        ends_after_the_cancel(driven, &pool, &trace);
     });
 }
 

@@ -1,12 +1,13 @@
 //! What a callback, a waker or an executor may do to everything around the topic that calls it: to its own subscription,
 //! to the pool and the serializer that deliver, and to the last handles of all of them.
 
+use super::Number;
 use crate::{
     bombs::{OnDrop, pool, until, works},
     watchdog::watched,
 };
 use busyhour::{
-    bus::{Event, Subscription, Topic},
+    bus::{Subscription, Topic},
     pool::{PushError, TaskPool},
     serializer::{Serializer, ShutdownGroup},
     task::{Executor, Overflow, Reason, Rejected, Task},
@@ -22,17 +23,6 @@ use std::{
     task::{Context, Wake, Waker},
     time::Duration,
 };
-
-#[derive(Clone)]
-struct Number(u32);
-
-impl Event for Number {
-    type Key = u32;
-
-    fn key(&self) -> &u32 {
-        &self.0
-    }
-}
 
 /// The only handles that there are, but for those that somebody uses this moment.
 struct Handles {

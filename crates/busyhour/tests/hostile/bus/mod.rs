@@ -4,3 +4,17 @@
 mod around;
 mod code;
 mod waiting;
+
+use busyhour::bus::Event;
+
+/// An event that does nothing by itself.
+#[derive(Clone)]
+struct Number(u32);
+
+impl Event for Number {
+    type Key = u32;
+
+    fn key(&self) -> &u32 {
+        &self.0
+    }
+}

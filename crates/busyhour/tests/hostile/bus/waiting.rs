@@ -1,11 +1,12 @@
 //! Publishers that wait for room in a subscription that waits for them.
 
+use super::Number;
 use crate::{
     bombs::{pool, receive, until, works},
     watchdog::watched,
 };
 use busyhour::{
-    bus::{Event, Subscription, Topic},
+    bus::{Subscription, Topic},
     pool::TaskPool,
     serializer::Serializer,
     task::Overflow,
@@ -19,17 +20,6 @@ use std::{
     thread,
     time::Duration,
 };
-
-#[derive(Clone)]
-struct Number(u32);
-
-impl Event for Number {
-    type Key = u32;
-
-    fn key(&self) -> &u32 {
-        &self.0
-    }
-}
 
 fn topic(name: &str) -> Topic<Number> {
     Topic::builder(name).build()
