@@ -119,6 +119,17 @@ fn a_deadline_reports_what_did_not_run() {
     drop(release);
 }
 
+/// Idle workers take some microseconds to end, which no deadline is too short for.
+#[test]
+fn a_shutdown_without_a_deadline_reports_no_idle_worker() {
+    for _ in 0..200 {
+        let pool = pool(4);
+        pool.push_wait(|| ()).unwrap();
+        assert!(pool.shutdown(Duration::ZERO).is_clean());
+        assert_eq!(pool.stats().worker_count, 0);
+    }
+}
+
 #[test]
 fn growth_follows_the_queue_up_to_the_maximum() {
     let pool = TaskPool::builder()

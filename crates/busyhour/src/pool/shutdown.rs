@@ -142,10 +142,12 @@ impl Shared {
         self.present_len().saturating_sub(own) as u64
     }
 
-    /// Waits until every worker has left or is inside a task that began before
+    /// Waits until every worker has ended or is inside a task that began before
     /// the pool was sealed, and no push that was admitted before is on its way:
-    /// then nothing moves from queue to queue, and nothing can begin any more. Workers are elsewhere for microseconds, so
-    /// this is no matter of the deadline; a hook that blocks ends the wait.
+    /// then nothing moves from queue to queue, nothing can begin any more, and
+    /// who is still there is inside a task. Workers are elsewhere for
+    /// microseconds, so this is no matter of the deadline. A hook of a thread
+    /// that blocks is waited for no longer than [`SETTLE_MAX`].
     fn settle(&self) {
         fences::heavy();
         let (begin, mut wait) = (Instant::now(), Wait::default());
@@ -156,8 +158,9 @@ impl Shared {
 
     fn is_settled(&self) -> bool {
         let own = Seat::of(self).map(|seat| seat.worker.number);
-        let mut others = (self.workers.iter()).filter(|worker| Some(worker.number) != own);
-        !self.pushes.any() && others.all(Worker::is_settled)
+        let others = || (self.workers.iter()).filter(|worker| Some(worker.number) != own);
+        let in_task = others().filter(|worker| worker.is_in_task()).count() as u64;
+        !self.pushes.any() && others().all(Worker::is_settled) && self.others_at_work() <= in_task
     }
 
     /// Blocks until `done`, which is asked again at each end that is told, or

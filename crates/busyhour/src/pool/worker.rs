@@ -159,7 +159,12 @@ impl Worker {
     pub(super) fn is_settled(&self) -> bool {
         let published = &self.published;
         !published.is_pushing.load(Ordering::Acquire)
-            && (published.tally.is_in_task() || !self.is_at_work.load(Ordering::SeqCst))
+            && (self.is_in_task() || !self.is_at_work.load(Ordering::SeqCst))
+    }
+
+    /// Whether its thread is inside a task.
+    pub(super) fn is_in_task(&self) -> bool {
+        self.published.tally.is_in_task()
     }
 
     /// Enters the gate as a thief or a shutdown does.
