@@ -6,6 +6,7 @@ use std::time::Duration;
 use busyhour::clock::UnixTime;
 use busyhour_server::auth::{
     Algorithm, Answer, Authenticator, HexDigest, RealmError, Refusal, Secret, Verdict,
+    challenge_response,
 };
 use busyhour_server::proto::sip::{DigestChallenge, DigestCredentials};
 
@@ -104,6 +105,7 @@ fn each_changed_field_is_refused() {
         ),
         ("qop=auth", "qop=auth-int", Refusal::Qop),
         ("nc=00000003", "nc=3", Refusal::Qop),
+        ("cnonce=\"abc\"", "cnonce=\"\"", Refusal::Qop),
         ("nc=00000003", "nc=00000004", Refusal::Secret),
         ("cnonce=\"abc\"", "cnonce=\"abd\"", Refusal::Secret),
         (
@@ -207,6 +209,64 @@ fn realms_that_would_break_the_quotes_are_refused() {
         );
     }
     assert!(Authenticator::new("Büro am Markt", [0; 32], &[]).is_ok());
+}
+
+#[test]
+fn a_secret_works_with_what_it_was_made_for() {
+    let plain = Secret::plaintext("wonder");
+    assert_eq!(plain.password(), Some("wonder"));
+    assert_eq!(plain.hashes(), []);
+    let [sha512, _, md5] = Algorithm::ALL;
+    let ha1 = |algorithm: Algorithm| algorithm.hash(&[b"alice", b"example.org", b"wonder"]);
+    let one = Secret::hashed([(sha512, ha1(sha512))]);
+    assert_eq!(one.password(), None);
+    assert_eq!(one.hashes(), [(sha512, ha1(sha512))]);
+    assert!(one.works_with(sha512) && !one.works_with(md5) && plain.works_with(md5));
+    let all = Secret::hashes_of("alice", "example.org", "wonder");
+    let hashes = Algorithm::ALL.map(|algorithm| (algorithm, ha1(algorithm)));
+    assert_eq!(all.hashes(), hashes);
+    // The MD5 of the challenge and the password after it (RFC 5456 §8.6.15), which a hash cannot give.
+    let response = Algorithm::Md5.hash(&[b"12345wonder"]);
+    assert_eq!(plain.challenge_response("12345"), Some(response));
+    assert_eq!(challenge_response("12345", "wonder"), response);
+    assert_eq!(all.challenge_response("12345"), None);
+}
+
+#[test]
+fn hashes_are_read_whole_and_names_in_any_case() {
+    let digits = Algorithm::Md5.hash(&[b"x"]).to_string();
+    let read = |algorithm, text: &str| HexDigest::from_hex(algorithm, text);
+    assert_eq!(
+        read(Algorithm::Md5, &digits),
+        Some(Algorithm::Md5.hash(&[b"x"]))
+    );
+    let odd = format!("{}g", &digits[1..]);
+    for wrong in ["", &digits[1..], &format!("{digits}0"), &odd] {
+        assert_eq!(read(Algorithm::Md5, wrong), None, "{wrong}");
+    }
+    assert_eq!(read(Algorithm::Sha256, &digits), None);
+    let long = digits.repeat(2);
+    assert_eq!(
+        read(Algorithm::Sha256, &long).map(|hash| hash.to_string()),
+        Some(long)
+    );
+    let lengths = Algorithm::ALL.map(Algorithm::digits);
+    assert_eq!(lengths, [64, 64, 32]);
+    assert_eq!(Algorithm::from_name("sha-256"), Some(Algorithm::Sha256));
+    assert_eq!(Algorithm::from_name(""), Some(Algorithm::Md5), "as of old");
+    assert_eq!(Algorithm::from_name("SHA-1"), None);
+    assert_eq!(Algorithm::Sha512_256.to_string(), "SHA-512-256");
+}
+
+#[test]
+fn a_nonce_tells_when_it_was_made_and_is_heard_for_a_day() {
+    let text = credentials(Algorithm::Md5, "wonder", true);
+    let parsed = DigestCredentials::parse(&text).flatten().unwrap();
+    assert_eq!(Authenticator::issued_s(parsed.nonce), Some(NOW.as_secs()));
+    assert_eq!(Authenticator::issued_s("1234567"), None);
+    assert_eq!(Authenticator::issued_s("1234567x"), None);
+    assert_eq!(Authenticator::HEARD_LIFE, Duration::from_secs(86_400));
+    assert_eq!(server().realm(), "example.org");
 }
 
 #[test]

@@ -326,3 +326,20 @@ fn numbers_set_no_limit_on_registrations_a_second() {
     );
     assert_eq!((stats.call_count, stats.record_count), (0, 100));
 }
+
+#[test]
+fn tables_with_one_key_give_each_call_another_challenge() {
+    let challenges = |number: u16| {
+        let mut table = Table::new(Policy::default());
+        table.calls = Calls::new(Keys::new([5; 32]), number, Policy::default());
+        for call in [1, 2] {
+            table.open(1, call, false, false);
+            table.open(1, call, true, false);
+        }
+        [1, 2].map(|call| table.ours[&(1, call)].1.clone())
+    };
+    let mut all = [challenges(0), challenges(1)].concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 4);
+}

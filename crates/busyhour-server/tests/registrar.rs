@@ -1,5 +1,18 @@
 //! The registrar's rules, one REGISTER after the other (RFC 3261 §10.3).
 
+#[path = "registrar/address.rs"]
+mod address;
+#[path = "registrar/contact.rs"]
+mod contact;
+#[path = "registrar/flow.rs"]
+mod flow;
+#[path = "registrar/iax2.rs"]
+mod iax2;
+#[path = "registrar/probes.rs"]
+mod probes;
+#[path = "registrar/refusal.rs"]
+mod refusal;
+
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_server::{
     proto::sip::Message,

@@ -1,5 +1,12 @@
 //! One watcher's subscription: what it is sent, when, and how it ends (RFC 6665).
 
+#[path = "watch/document.rs"]
+mod document;
+#[path = "watch/life.rs"]
+mod life;
+#[path = "watch/publications.rs"]
+mod publications;
+
 use busyhour::{buffer::BufferPool, bus::Name, clock::Instant};
 use busyhour_server::{
     proto::sip::{HeaderName, Message},

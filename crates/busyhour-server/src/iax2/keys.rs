@@ -209,4 +209,21 @@ mod tests {
         }
         assert_ne!(keys.surprise(1, 1).challenge, keys.surprise(2, 1).challenge);
     }
+
+    #[test]
+    fn seeds_differ_by_key_and_by_table() {
+        let seed = |key, table| Keys::new([key; 32]).seed(table);
+        assert_ne!(seed(1, 0), seed(2, 0));
+        assert_ne!(seed(1, 0), seed(1, 1));
+        assert_eq!(seed(1, 0), seed(1, 0));
+    }
+
+    #[test]
+    fn a_token_has_32_digits() {
+        let token = Keys::new([1; 32]).token(at_ms(1), address("192.0.2.1:4569"), 7);
+        assert_eq!(
+            (token.len(), &token[..12]),
+            (32, b"000000010007".as_slice())
+        );
+    }
 }
