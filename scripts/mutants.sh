@@ -10,9 +10,10 @@
 # survivors if the module is the same, and begins again otherwise. The committed tree is looked at, in a copy below
 # target/mutants; what is changed and not committed is left out.
 #
-# A change first meets the test programs named for its module. Survivors then meet the slower ones. A change that makes
-# the tests run ten times longer than they do counts as noticed. One that takes memory without end is not held up: keep
-# an eye on a machine that has little (a limit of the process would refuse the address space that buffers reserve).
+# A change first meets the test programs named first for its module; the survivors of each group meet the next one. A
+# change that makes the tests run five times longer than they do counts as noticed. One that takes memory without end is
+# not held up: keep an eye on a machine that has little (a limit of the process would refuse the address space that
+# buffers reserve).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -21,16 +22,16 @@ tools=$root/target/tools
 tool=$tools/bin/cargo-mutants
 record=docs/mutants.md
 
-# MODULE | PACKAGE | test programs | slower ones; `lib` is the module's own unit tests
+# MODULE | PACKAGE | test programs | others for the survivors | ...; `lib` is the module's own unit tests
 modules() {
   cat <<'END'
-heap|busyhour|heap|lib hostile
-run_queue|busyhour|lib run_queue|hostile pool
-buffer|busyhour|lib buffer_accounts buffer_addresses|buffer_close buffer_threads hostile runtime
-serializer|busyhour|serializer serializer_corners|lib serializer_stats pool_turns hostile serializer_memory soak
-timer|busyhour|lib timer_queue timers|timer_replace timer_async timer_memory hostile runtime
-pool|busyhour|lib pool pool_corners|pool_turns pool_guest pool_options hostile runtime serializer
-bus|busyhour|lib bus bus_sim|bus_attribute bus_clear bus_conflation bus_forward bus_in_hand bus_keys bus_origin bus_panic bus_record bus_threads bus_turns bus_waiting hostile
+heap|busyhour|heap|lib|hostile
+run_queue|busyhour|run_queue|lib|hostile pool
+buffer|busyhour|buffer_accounts buffer_addresses|lib|buffer_close buffer_threads|hostile runtime
+serializer|busyhour|serializer serializer_corners|lib|serializer_executor serializer_stats pool_turns|hostile serializer_memory soak
+timer|busyhour|timers|timer_queue|lib|timer_replace timer_async timer_memory|hostile runtime
+pool|busyhour|pool pool_corners|lib|pool_turns pool_guest pool_options serializer|hostile runtime
+bus|busyhour|bus bus_turns|lib|bus_attribute bus_clear bus_conflation bus_forward bus_in_hand bus_keys bus_origin bus_panic bus_record bus_threads bus_waiting|bus_sim hostile
 proto|busyhour-server|sip iax2 stun|lib registrar watch
 auth|busyhour-server|auth|lib server
 registrar|busyhour-server|registrar|lib server
@@ -71,7 +72,7 @@ mutate() { # OPTIONS...
 }
 
 # Models for loom and shuttle are not in the program that the tests run.
-not_built=(--exclude '**/model.rs' --exclude '**/models.rs' --exclude-re '(\b|_)models?::' --exclude-re 'impl Debug'
+not_built=(--exclude '**/model.rs' --exclude '**/models.rs' --exclude '**/schedules.rs' --exclude-re '(\b|_)models?::' --exclude-re 'impl Debug'
   --exclude-re '<impl fmt::Debug')
 
 pattern() { sed 's/[][\.|$(){}?+*^/]/\\&/g; s/.*/^&$/'; } # an expression that matches the line alone
@@ -102,8 +103,8 @@ try() { # FOLDER TEST...: every mutant left of the folder
       *) options+=("--cargo-arg=--test=$name") ;;
     esac
   done
-  mutate --in-place --cap-lints true --output "$folder" --shuffle --timeout-multiplier 10 --minimum-test-timeout 30 \
-    --colors never "${options[@]}" || status=$?
+  mutate --in-place --cap-lints true --output "$folder" --shuffle --timeout-multiplier 5 --minimum-test-timeout 30 \
+    --build-timeout 300 --colors never "${options[@]}" || status=$?
   harvest "$folder"
   # 2 and 3: some were not noticed, or ran too long. Others: the tests fail as they are, or it was ended.
   case "$status" in 0 | 2 | 3) ;; *) return 1 ;; esac
@@ -112,36 +113,37 @@ try() { # FOLDER TEST...: every mutant left of the folder
 code() { # COMMIT: the module's, without its own tests
   local file
   git ls-tree -r --name-only "$1" -- "crates/$package/src/$MUTANTS_MODULE"{,.rs} | while read -r file; do
-    echo "$file" && git show "$1:$file" | sed --null-data 's/\n*#\[cfg(test)\]\nmod tests {.*/\n/'
+    echo "$file" && git show "$1:$file" | sed --null-data 's/\n*#\[cfg([^]]*test[^]]*)\]\nmod tests {.*/\n/'
   done
 }
 
 # What was tried at another commit. Where the module is as it was, tests were added: the survivors alone meet them.
 forget() { # FOLDER
-  local before
+  local before tried
   before=$(cat "$1/commit" 2>/dev/null) || before=
   if [ -n "$before" ] && [ "$(code "$before")" = "$(code "$commit")" ]; then
-    touch "$1/tried" "$1/slow/tried"
-    # Those that the slower tests noticed stay as they are.
-    sed --quiet '/^missed/!s/^[a-z]*\t/missed\t/p' "$1/slow/tried" >"$1/noticed"
-    { grep --invert-match "^missed" "$1/tried"; grep --line-regexp --fixed-strings --file "$1/noticed" "$1/tried"; } >"$1/still" || true
-    grep --invert-match --line-regexp --fixed-strings --file "$1/still" "$1/tried" | cut -f2 >"$1/again" || true
-    mv "$1/still" "$1/tried"
-    sed --in-place '/^missed/d' "$1/slow/tried"
+    find "$1" -name tried -exec cat {} + >"$1/before"
+    sed --quiet '/^missed/!s/^[a-z]*\t//p' "$1/before" | sort --unique >"$1/noticed"
+    cut -f2 "$1/before" | sort --unique | comm -23 - "$1/noticed" >"$1/again"
+    find "$1" -name tried | while read -r tried; do
+      awk -F '\t' 'FILENAME == ARGV[1] { again[$0]; next } !($2 in again)' "$1/again" "$tried" >"$tried.kept"
+      mv "$tried.kept" "$tried"
+    done
   else
-    rm -f "$1/tried" "$1/slow/tried" "$1/again"
+    rm -rf "$1"
   fi
+  mkdir -p "$1"
 }
 
 count() { grep --count "^$2" "$1" || true; }
 
 module() { # MODULE SAMPLE: all unless a number
-  local sample=$2 quick slow folder seed
+  local sample=$2 groups group folder next
   export MUTANTS_MODULE=$1
-  IFS='|' read -r _ package quick slow < <(modules | grep "^$1|") || usage
+  IFS='|' read -r _ package groups < <(modules | grep "^$1|") || usage
   folder=$work/$1
-  mkdir -p "$folder/slow"
-  harvest "$folder" && harvest "$folder/slow"
+  mkdir -p "$folder"
+  find "$folder" -name mutants.out | while read -r group; do harvest "${group%/*}"; done
   [ "$(cat "$folder/commit" 2>/dev/null)" = "$commit" ] || forget "$folder"
   echo "$commit" >"$folder/commit"
   mutate --list >"$folder/all"
@@ -149,21 +151,25 @@ module() { # MODULE SAMPLE: all unless a number
   while read -r name; do echo "$(printf %s "$name" | cksum) $name"; done <"$folder/all" | sort --numeric-sort |
     cut --delimiter ' ' --fields 3- | awk -v sample="$sample" 'sample == "all" || NR <= sample' >"$folder/sample"
   touch "$folder/again" && sort --unique "$folder/sample" "$folder/again" >"$folder/chosen"
-  echo "mutants: $1: $(wc -l <"$folder/all") in all, $(left "$folder" | wc -l) of $(wc -l <"$folder/chosen") chosen are left"
-  # shellcheck disable=SC2086
-  try "$folder" $quick
-  sed -n 's/^missed\t//p' "$folder/tried" >"$folder/slow/chosen"
-  echo "mutants: $1: $(left "$folder/slow" | wc -l) survivors meet the slower tests: $slow"
-  # shellcheck disable=SC2086
-  try "$folder/slow" $quick $slow
-  report "$1" "$folder"
+  : >"$folder/noticed"
+  while read -r -u 3 group; do
+    echo "mutants: $1: of $(wc -l <"$work/$1/all") $(left "$folder" | wc -l) are left for: $group"
+    # shellcheck disable=SC2086
+    try "$folder" $group
+    grep -v "^missed" "$folder/tried" >>"$work/$1/noticed" || true
+    next=$folder/survivors
+    mkdir -p "$next"
+    sed -n 's/^missed\t//p' "$folder/tried" | sort --unique >"$next/chosen"
+    folder=$next
+  done 3< <(tr "|" "\n" <<<"$groups")
+  report "$1" "$work/$1" "$folder/chosen"
 }
 
 # As a row of the record, and the survivors that the record says nothing about.
-report() { # MODULE FOLDER
+report() { # MODULE FOLDER SURVIVORS
   local folder=$2 tried unviable timeout survivors name short
   # Deleted fields come whether they were chosen or not, and so twice.
-  cat "$folder/slow/tried" <(grep -v "^missed" "$folder/tried") | sort --unique >"$folder/result"
+  cat <(sed 's/^/missed\t/' "$3") "$folder/noticed" | sort --unique >"$folder/result"
   tried=$(wc -l <"$folder/result") unviable=$(count "$folder/result" unviable) timeout=$(count "$folder/result" timeout)
   survivors=$(count "$folder/result" missed)
   echo "| $1 | $(date --utc +%F), ${commit:0:7} | $(wc -l <"$folder/all") | $tried | $unviable |" \

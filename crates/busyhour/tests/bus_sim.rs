@@ -23,7 +23,11 @@ fn seeds() -> Vec<u64> {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse().ok());
     match number("BUSYHOUR_TEST_SEED") {
         Some(seed) => vec![seed],
-        None => (0..60 * number("BUSYHOUR_TEST_SCALE").unwrap_or(1)).collect(),
+        None => {
+            let scale = number("BUSYHOUR_TEST_SCALE").unwrap_or(1);
+            let divisor = number("BUSYHOUR_TEST_DIVISOR").unwrap_or(1);
+            (0..60 * scale / divisor).collect()
+        }
     }
 }
 

@@ -6,7 +6,9 @@
 #[path = "model/run_queue.rs"]
 mod model;
 
-use busyhour::run_queue::{Class, Mode, Place, Priority, RunQueue, Standing, WorkerId};
+use busyhour::run_queue::{
+    Class, Mode, Place, Priority, RealTimePriority, RunQueue, Standing, WorkerId,
+};
 use model::{Driver, Operation};
 use proptest::{collection::vec, prelude::*};
 use std::time::Duration;
@@ -121,6 +123,32 @@ fn a_sleeper_is_picked_as_soon_as_it_wakes_among_busy_equals() {
         assert_eq!(queue.pick(), Some(sleeper));
         queue.sleep(&mut standings[sleeper], Duration::from_micros(5));
     }
+}
+
+#[test]
+fn a_priority_is_the_given_one_or_the_nearest() {
+    for value in 0..=u8::MAX {
+        assert_eq!(Priority::new(value).get(), value.clamp(1, 40));
+        assert_eq!(RealTimePriority::new(value).get(), value.min(99));
+    }
+    assert_eq!(Class::default(), Class::Normal(Priority::new(20)));
+    assert_eq!(Priority::default().get(), 20);
+}
+
+#[test]
+fn a_standing_names_the_worker_it_last_ran_on() {
+    let [home, away] = [3, 4].map(|worker| RunQueue::new(WorkerId::new(worker)));
+    let (mut home, mut away, mut standing) = (home, away, Standing::default());
+    assert_eq!(standing.ran_on(), None);
+    home.wake((), &mut standing, Place::Back);
+    assert_eq!(standing.ran_on(), Some(WorkerId::new(3)), "its first queue");
+    assert!(home.remove(&(), &mut standing).is_some());
+    away.wake((), &mut standing, Place::Back);
+    assert_eq!(standing.ran_on(), Some(WorkerId::new(3)), "until it runs");
+    assert!(away.pick().is_some());
+    away.sleep(&mut standing, Duration::from_micros(5));
+    assert_eq!(standing.ran_on(), Some(WorkerId::new(4)));
+    assert_eq!([home.worker(), away.worker()], [3, 4].map(WorkerId::new));
 }
 
 #[test]

@@ -128,6 +128,13 @@ fn impossible_options_are_refused() {
         marks.unwrap_err(),
         BuildError::WaterMarks("marks".to_owned())
     );
+    let equal = pool.serializer("equal").capacity(9).water(3, 3, |_| ());
+    assert_eq!(
+        equal.build().unwrap_err(),
+        BuildError::WaterMarks("equal".to_owned())
+    );
+    let widest = pool.serializer("widest").capacity(9).water(0, 9, |_| ());
+    assert!(widest.build().is_ok());
 }
 
 #[test]
@@ -331,6 +338,20 @@ fn a_group_ends_without_its_pool() {
         let late = pool.serializer("late").group(&group).build().unwrap();
         assert_eq!(late.push(|| ()), Err(PushError::ShutDown));
     }
+}
+
+#[test]
+fn a_group_counts_its_living_members() {
+    let pool = pool(1);
+    let group = ShutdownGroup::new();
+    assert!(group.is_empty());
+    let member = |name| pool.serializer(name).group(&group).build().unwrap();
+    let (first, second) = (member("first"), member("second"));
+    assert_eq!((group.len(), group.is_empty()), (2, false));
+    drop(first);
+    assert_eq!((group.len(), group.is_empty()), (1, false));
+    drop(second);
+    assert_eq!((group.len(), group.is_empty()), (0, true));
 }
 
 #[test]

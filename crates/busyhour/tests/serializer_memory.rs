@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use busyhour::{pool::TaskPool, serializer::Serializer};
+use busyhour::{
+    pool::TaskPool,
+    serializer::{Serializer, ShutdownGroup},
+};
 
 struct Counting;
 
@@ -91,6 +94,23 @@ fn memory_is_back_at_its_base_after_bursts_of_short_lives() {
     }
     // Queues that have grown may keep room for some entities.
     wait_until("memory is back", || live_bytes() < base + (256 << 10));
+}
+
+/// Members live as short as calls; the group lives as long as the process.
+#[test]
+fn a_group_forgets_members_that_are_gone() {
+    let _alone = alone();
+    let pool = TaskPool::builder().workers(1).build().unwrap();
+    let group = ShutdownGroup::new();
+    let member = || pool.serializer("call").group(&group).build().unwrap();
+    (0..100).for_each(|_| drop(member()));
+    let base = live_bytes();
+    (0..10_000).for_each(|_| drop(member()));
+    let kept = live_bytes().saturating_sub(base);
+    assert!(kept < 64 << 10, "{kept} bytes for 10,000 that are gone");
+    let living = member();
+    assert_eq!(group.len(), 1);
+    drop(living);
 }
 
 fn wait_until(what: &str, done: impl Fn() -> bool) {

@@ -125,3 +125,31 @@ impl<E> Long<E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The capacity of a list that held `count` entities and is struck off.
+    fn capacity_after(count: usize) -> usize {
+        let (low, high) = (Rank::from_index(1), Rank::from_index(2));
+        let mut long = Long::new();
+        long.prepare();
+        long.push(0, low, Place::Back);
+        (1..=count).for_each(|entity| long.push(entity, high, Place::Back));
+        for entity in 1..=count {
+            assert_eq!(long.pop(), Some((entity, high)));
+        }
+        assert_eq!(long.pop(), Some((0, low)));
+        assert_eq!(long.pop(), None);
+        long.lists[high.index()].capacity()
+    }
+
+    #[test]
+    fn a_list_that_empties_keeps_room_for_a_few_and_gives_back_that_for_many() {
+        assert_eq!(capacity_after(1), Long::<usize>::CAPACITY_MIN);
+        assert_eq!(capacity_after(64), Long::<usize>::KEPT_CAPACITY);
+        assert_eq!(capacity_after(65), 0);
+        assert_eq!(capacity_after(10_000), 0);
+    }
+}
