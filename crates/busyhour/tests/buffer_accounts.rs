@@ -116,6 +116,28 @@ fn a_budget_is_a_limit_that_can_be_reached_and_left() {
 }
 
 #[test]
+fn a_refusal_says_what_was_asked_for_what_is_used_and_the_budget() {
+    let pool = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+    let held = pool.alloc(1 << 19).unwrap();
+    let refused = pool.alloc(600_000).unwrap_err();
+    let expected = Error::OverBudget {
+        requested_bytes: 600_000,
+        used_bytes: 1 << 19,
+        budget_bytes: 1 << 20,
+    };
+    assert_eq!(refused, expected);
+    assert_eq!(pool.stats().budget_bytes, 1 << 20);
+    let refused = pool.alloc((1 << 32) + 1).unwrap_err();
+    let expected = Error::TooLong {
+        requested_bytes: (1 << 32) + 1,
+        max_bytes: (1 << 32) - 1,
+    };
+    assert_eq!(refused, expected);
+    drop(held);
+    assert_eq!(pool.stats().used_bytes, 0);
+}
+
+#[test]
 fn bytes_go_both_ways_without_a_copy() {
     let pool = BufferPool::builder().build().unwrap();
     let buffer = pool.copy_from(b"from the pool").unwrap();

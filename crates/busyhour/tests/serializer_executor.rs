@@ -5,6 +5,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -115,6 +116,27 @@ fn a_member_of_a_group_that_was_shut_down_takes_neither_tasks_nor_turns_nor_deli
     assert_eq!(member.assist(), Assistance::Hopeless);
     assert_eq!(outsider.assist(), Assistance::Helped);
     assert_eq!(outsider.stats().processed, 1);
+}
+
+#[test]
+fn who_waits_for_it_sleeps_as_long_as_something_may_run() {
+    let pool = TaskPool::builder().workers(1).build().unwrap();
+    let group = ShutdownGroup::new();
+    let calls = pool.serializer("calls").group(&group).build().unwrap();
+    assert_eq!(calls.assist(), Assistance::Wait, "tasks may come");
+    let suspension = calls.suspend();
+    thread::scope(|scope| {
+        calls.push(|| ()).unwrap();
+        let shutdown = scope.spawn(|| group.shutdown(LONG));
+        let refused = || calls.execute(Task::new(|| ())).err();
+        while refused().is_none_or(|rejected| rejected.reason != Reason::ShutDown) {
+            thread::yield_now();
+        }
+        assert_eq!(calls.assist(), Assistance::Wait, "some wait, and none come");
+        drop(suspension);
+        assert!(shutdown.join().unwrap().is_clean());
+    });
+    assert_eq!(calls.assist(), Assistance::Hopeless, "none will come");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use busyhour::{
     clock::{Clock, UnixTime},
     pool::TaskPool,
     serializer::{Serializer, WaterMark},
-    task::{Executor, Task},
+    task::{Executor, Overflow, Task},
 };
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -64,6 +64,48 @@ fn the_stats_tell_what_runs_and_waits_and_for_how_long() {
         (idle.running, idle.running_for_ns, idle.oldest_waiting_ns),
         (None, 0, 0)
     );
+}
+
+#[test]
+fn the_stats_keep_the_longest_queue_and_count_what_was_done() {
+    for overflow in [Overflow::Reject, Overflow::Conflate] {
+        let clock = Clock::simulated(UnixTime::from_secs(0));
+        let pool = TaskPool::simulated(1, clock);
+        let calls = pool.serializer("calls").overflow(overflow).build();
+        let calls = calls.expect("a serializer");
+        let (all, still) = (|| calls.stats(), [calls.suspend(), calls.suspend()]);
+        assert_eq!((all().suspend_count, all().queued_high_water), (2, 0));
+        for count in 1..=5 {
+            calls.push_keyed(count, || ()).expect("room");
+            assert_eq!((all().queued_len, all().queued_high_water), (count, count));
+        }
+        drop(still);
+        while pool.step() {}
+        calls.push(|| ()).expect("room");
+        assert_eq!((all().queued_len, all().queued_high_water), (1, 5));
+        while pool.step() {}
+        assert_eq!((all().processed, all().suspend_count), (6, 0));
+    }
+}
+
+#[test]
+fn the_pool_measures_how_long_a_serializer_waits_for_its_turn() {
+    let (pool, clock) = virtual_pool();
+    let clock = clock.as_virtual().expect("virtual");
+    clock.advance(Duration::from_secs(10));
+    let build = |name| pool.serializer(name).build().expect("a serializer");
+    let (busy, calls) = (build("busy"), build("calls"));
+    let release = hold(&busy);
+    calls.push(|| ()).expect("room");
+    clock.advance(Duration::from_micros(300));
+    drop(release);
+    while !calls.is_idle() || !busy.is_idle() {
+        std::thread::yield_now();
+    }
+    let wait_ns = pool.stats().wait_ns;
+    assert_eq!(wait_ns.count(), 2, "{wait_ns:?}");
+    let longest = wait_ns.quantile_ns(1.0);
+    assert!((300_000..=600_000).contains(&longest), "{wait_ns:?}");
 }
 
 #[test]

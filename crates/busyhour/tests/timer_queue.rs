@@ -35,7 +35,7 @@ fn operation(adds: u32) -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(scaled(64) as u32))]
 
     #[test]
     fn a_small_queue_agrees_with_a_list(
@@ -54,7 +54,7 @@ proptest! {
 
 #[test]
 fn operations_of_any_bytes_agree_with_a_list() {
-    any_bytes::hold_for("timer_queue", 200, model::hold);
+    any_bytes::hold_for("timer_queue", scaled(200) as usize, model::hold);
 }
 
 /// A number from the last one, the same in each run.
@@ -65,9 +65,13 @@ fn next(random: &mut u64) -> u64 {
     *random >> 20
 }
 
-fn scale() -> u64 {
-    let scale = std::env::var("BUSYHOUR_TEST_SCALE").ok();
-    scale.and_then(|scale| scale.parse().ok()).unwrap_or(1)
+/// So many, or more in a long run, and fewer where each costs more.
+fn scaled(count: u64) -> u64 {
+    let number = |name| {
+        let text = std::env::var(name).ok();
+        text.and_then(|text| text.parse::<u64>().ok()).unwrap_or(1)
+    };
+    (count * number("BUSYHOUR_TEST_SCALE") / number("BUSYHOUR_TEST_DIVISOR")).max(1)
 }
 
 fn at(nanos: u64) -> Instant {
@@ -122,7 +126,7 @@ impl Large {
 #[test]
 fn a_large_queue_agrees_with_a_map() {
     let (mut large, mut random, mut now) = (Large::default(), 7, 0);
-    for round in 0..60_000 * scale() {
+    for round in 0..scaled(60_000) {
         match next(&mut random) % 8 {
             0..=4 => {
                 let spread = [60, 1_000, 60_000_000_000][round as usize % 3];
@@ -146,7 +150,7 @@ fn deadlines_that_fall_agree_with_a_map() {
     let mut large = Large::default();
     large.add(u64::MAX);
     // A pop in between has the queue sort what it has.
-    for n in (1..20_000 * scale()).rev() {
+    for n in (1..scaled(20_000)).rev() {
         large.add(n * 1_000);
         if n % 1_000 == 0 {
             large.pop();
@@ -160,7 +164,7 @@ fn deadlines_that_fall_agree_with_a_map() {
 fn timeouts_that_are_all_cancelled_agree_with_a_map() {
     let mut large = Large::default();
     let mut waiting = std::collections::VecDeque::new();
-    for now in 0..30_000 * scale() {
+    for now in 0..scaled(30_000) {
         waiting.push_back(large.add(now + 60_000));
         if waiting.len() > 500 {
             waiting
@@ -176,7 +180,7 @@ fn timeouts_that_are_all_cancelled_agree_with_a_map() {
 #[test]
 fn timers_at_one_instant_come_in_the_order_they_were_added() {
     // Ten million at BUSYHOUR_TEST_SCALE=100.
-    let count = 100_000 * scale();
+    let count = scaled(100_000);
     let mut queue = Queue::new();
     (0..count).for_each(|n| {
         queue.add(at(5), n);

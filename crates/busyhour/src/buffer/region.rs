@@ -361,6 +361,21 @@ mod tests {
         }
     }
 
+    /// As the system itself says in its list of mappings, in KiB.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn pages_are_as_long_as_the_systems() {
+        let mappings = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let line = mappings
+            .lines()
+            .find_map(|line| line.strip_prefix("KernelPageSize:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        let bytes = kib
+            .and_then(|kib| kib.parse::<usize>().ok())
+            .map(|kib| kib * 1024);
+        assert_eq!(bytes, Some(page_bytes()));
+    }
+
     #[test]
     fn addresses_around_the_reservation_are_foreign() {
         let region = Region::reserve(1 << 20).unwrap();

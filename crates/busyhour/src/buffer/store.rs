@@ -547,3 +547,40 @@ fn next_id() -> u64 {
 
 /// Lengths are kept in 32 bits.
 const LEN_MAX: usize = u32::MAX as usize;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::buffer::BufferPool;
+    use std::thread;
+
+    #[test]
+    fn a_thread_that_has_ended_leaves_its_counts_and_nothing_else() {
+        let pool = BufferPool::builder().build().unwrap();
+        for ended in 1..=3 {
+            let theirs = pool.clone();
+            let thread = thread::spawn(move || drop(theirs.copy_from(b"packet").unwrap()));
+            thread.join().unwrap();
+            assert!(lock(&pool.store.threads).is_empty());
+            let stats = pool.stats();
+            assert_eq!((stats.allocated, stats.live_count), (ended, 0));
+            assert_eq!(stats.used_bytes, 0, "what it kept went back");
+        }
+    }
+
+    #[test]
+    fn a_thread_forgets_the_pool_that_has_ended_and_no_other() {
+        let [ends, stays] = [1, 2].map(|mebibytes| {
+            let pool = BufferPool::builder().budget_bytes(mebibytes << 20).build();
+            let pool = pool.unwrap();
+            drop(pool.copy_from(b"packet").unwrap());
+            pool
+        });
+        let (store, kept_bytes) = (Arc::downgrade(&ends.store), stays.stats().used_bytes);
+        assert!(kept_bytes > 0, "free blocks that this thread keeps");
+        drop(ends);
+        assert!(store.upgrade().is_none());
+        assert_eq!(stays.stats().used_bytes, kept_bytes);
+        assert_eq!(lock(&stays.store.threads).len(), 1);
+    }
+}

@@ -129,4 +129,33 @@ mod tests {
         let over = (1..=256).filter(|_| budget.spend(|| None)).count();
         assert_eq!(over, 2);
     }
+
+    #[test]
+    fn a_new_turn_has_the_whole_budget() {
+        let budget = Budget::new();
+        assert!(!(0..100).any(|_| budget.spend(|| None)));
+        budget.renew();
+        assert!(!(1..STEPS_MAX).any(|_| budget.spend(|| None)));
+        assert!(budget.spend(|| None));
+    }
+
+    #[test]
+    fn a_new_turn_looks_at_the_clock_as_soon_as_the_first_one() {
+        let (budget, looks) = (Budget::new(), Cell::new(0));
+        let now = Instant::ZERO;
+        let look = || {
+            looks.set(looks.get() + 1);
+            Some(Look { now, since: now })
+        };
+        let looks_in_ten = || {
+            let before = looks.get();
+            assert!(!(0..10).any(|_| budget.spend(look)));
+            looks.get() - before
+        };
+        let first = looks_in_ten();
+        let later = looks_in_ten();
+        assert!(later < first, "{later} and {first}");
+        budget.renew();
+        assert_eq!(looks_in_ten(), first);
+    }
 }

@@ -20,3 +20,35 @@ impl Random {
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers that the generator's authors give for this seed.
+    #[test]
+    fn a_seed_gives_the_same_numbers_everywhere() {
+        let mut random = Random::new(1_234_567);
+        let numbers: Vec<u64> = (0..5).map(|_| random.next_u64()).collect();
+        let known = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ];
+        assert_eq!(numbers, known);
+    }
+
+    #[test]
+    fn numbers_below_a_bound_are_spread_over_it() {
+        let mut random = Random::new(1);
+        assert!((0..100).all(|_| random.below(1) == 0));
+        let mut counts = [0; 8];
+        (0..8_000).for_each(|_| counts[random.below(8)] += 1);
+        assert!(
+            counts.iter().all(|count| (800..1_200).contains(count)),
+            "{counts:?}"
+        );
+    }
+}
