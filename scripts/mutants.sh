@@ -35,7 +35,7 @@ bus|busyhour|bus bus_turns|lib|bus_attribute bus_clear bus_conflation bus_forwar
 proto|busyhour-server|sip iax2 stun|lib registrar watch
 auth|busyhour-server|auth|lib server
 registrar|busyhour-server|registrar|lib server
-watch|busyhour-server|watch events|lib
+watch|busyhour-server|watch|lib events
 iax2|busyhour-server|iax2_server|lib iax2_calls
 END
 }

@@ -12,3 +12,4 @@ mod against_ezk;
 mod any_bytes;
 mod properties;
 mod seeds;
+mod values;
