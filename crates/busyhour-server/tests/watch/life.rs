@@ -1,9 +1,11 @@
 //! What a subscription keeps, and what it says of its end.
 
-use super::{Watcher, flow, subscribe};
+use super::{Watcher, alice, flow, subscribe};
+use busyhour::clock::Instant;
 use busyhour_server::{
     proto::sip::Message,
-    watch::{End, Policy, Subscribe},
+    registrar::Advertised,
+    watch::{End, Policy, Subscribe, Subscription},
 };
 
 #[test]
@@ -38,4 +40,27 @@ fn it_tells_its_end_from_its_last_notify_on() {
     assert!(watcher.subscription.tells_its_end());
     assert_eq!(watcher.subscription.ended(), Some(End::Deactivated));
     assert_eq!(watcher.subscription.deadline(), None);
+}
+
+#[test]
+fn it_goes_to_the_port_of_its_contact_unless_the_way_back_was_asked_for() {
+    let port = |rport: &str| {
+        let text = subscribe(1, None, "Event: presence");
+        let text = text.replace(";rport", rport).replace("7:5070>", "7:5090>");
+        let message = Message::parse(text.as_bytes()).unwrap();
+        let request = Subscribe::read(&message, &Policy::default(), flow()).unwrap();
+        let none = Advertised::default();
+        let subscription = Subscription::open(&request, alice(), "ours", none, Instant::ZERO);
+        subscription.dialog().flow().remote.port()
+    };
+    assert_eq!((port(""), port(";rport")), (5090, 5070));
+}
+
+#[test]
+fn it_knows_which_account_opened_it() {
+    let watcher = Watcher::active();
+    assert_eq!(watcher.subscription.account(), None);
+    let opened = watcher.subscription.opened_by(Some("bob"));
+    assert_eq!(opened.account(), Some("bob"));
+    assert_eq!(opened.opened_by(None).account(), None);
 }
