@@ -13,7 +13,7 @@ impl Shared {
         };
         PoolStats {
             worker_count: self.crew.len() as u64,
-            idle_worker_count: self.sleepers.asleep_len() as u64,
+            idle_worker_count: self.idle_len() as u64,
             queued_len: self.queued_len() as u64,
             pushed: self.pushed() + count(|tally| &tally.inlined),
             processed: count(|tally| &tally.processed),
@@ -26,6 +26,12 @@ impl Shared {
             run_ns: self.histogram(|tally| &tally.run_ns),
             wait_ns: self.histogram(|tally| &tally.wait_ns),
         }
+    }
+
+    /// Sleepers that find nothing any more before they are woken.
+    fn idle_len(&self) -> usize {
+        let is_settled = |number: usize| self.workers[number].has_settled_to_sleep();
+        self.sleepers.count(is_settled)
     }
 
     fn oldest_waiting_ns(&self) -> u64 {

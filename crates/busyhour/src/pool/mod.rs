@@ -65,6 +65,9 @@ mod fiber;
 mod give_way;
 mod budget;
 
+#[cfg(all(test, shuttle))]
+mod schedules;
+
 use std::{
     fmt,
     future::Future,

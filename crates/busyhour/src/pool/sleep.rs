@@ -99,6 +99,12 @@ impl Sleepers {
         look(asleep.len())
     }
 
+    /// How many of those that sleep `is_so` is true of.
+    pub(super) fn count(&self, is_so: impl Fn(usize) -> bool) -> usize {
+        let asleep = lock(&self.asleep);
+        asleep.iter().filter(|number| is_so(**number)).count()
+    }
+
     pub(super) fn asleep_len(&self) -> usize {
         (self.word.load(Ordering::Relaxed) & ASLEEP_MASK) as usize
     }

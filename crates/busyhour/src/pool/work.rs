@@ -172,12 +172,21 @@ impl Day<'_> {
             return true;
         }
         shared.after_falling_asleep(asleep);
+        worker.settle_to_sleep(true);
+        let has_left = self.sleep_until_woken();
+        worker.settle_to_sleep(false);
+        !has_left
+    }
+
+    /// Whether it leaves for want of work instead.
+    fn sleep_until_woken(&self) -> bool {
+        let (shared, worker) = (self.shared, self.seat.worker);
         while !worker.park(shared.idle_timeout()) {
             if shared.has_spare_worker() && shared.sleepers.rouse(worker.number) {
-                return !self.retire();
+                return self.retire();
             }
         }
-        true
+        false
     }
 
     /// Is searching again, of its own accord or because somebody was faster.

@@ -84,6 +84,8 @@ impl Published {
 #[derive(Debug, Default)]
 struct Parking {
     is_woken: AtomicBool,
+    /// It has looked at every queue for the last time before it is woken.
+    is_settled: AtomicBool,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -203,6 +205,17 @@ impl Worker {
     pub(super) fn high_water(&self) -> usize {
         let own = self.published.high_water.load(Ordering::Relaxed);
         own.max(self.inbound.high_water())
+    }
+
+    /// Notes whether this worker, which is among the sleepers, finds nothing
+    /// any more of its own accord. Its own thread's alone.
+    pub(super) fn settle_to_sleep(&self, is_settled: bool) {
+        // Released, so that what is pushed by those who see it comes after the last look.
+        (self.parking.is_settled).store(is_settled, Ordering::Release);
+    }
+
+    pub(super) fn has_settled_to_sleep(&self) -> bool {
+        self.parking.is_settled.load(Ordering::Acquire)
     }
 
     pub(super) fn unpark(&self) {
