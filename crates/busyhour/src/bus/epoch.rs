@@ -94,12 +94,12 @@ impl Epochs {
         };
         let now = self.now.load(Ordering::Relaxed);
         fence(Ordering::SeqCst);
+        // After everything that was read before it was noted.
         let is_behind = |reader: &Arc<Reader>| {
-            let noted = reader.noted.load(Ordering::Relaxed);
+            let noted = reader.noted.load(Ordering::Acquire);
             noted != Reader::IDLE && noted != now
         };
         if !readers.iter().any(is_behind) {
-            fence(Ordering::Acquire);
             self.now.store(now + 1, Ordering::Release);
         }
     }

@@ -6,7 +6,7 @@
 //! event asks the allocator for nothing.
 
 use super::{Event, panics::Held};
-use crate::sync::atomic::{AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::{
     marker::PhantomData,
     mem::{ManuallyDrop, MaybeUninit},
@@ -96,12 +96,8 @@ impl<E> Shared<E> {
     /// Whether this is the only reference. Nobody can make another one then.
     #[inline(always)]
     fn is_alone(&self) -> bool {
-        let is_alone = self.count().load(Ordering::Relaxed) == 1;
-        if is_alone {
-            // After everything that others did with theirs.
-            fence(Ordering::Acquire);
-        }
-        is_alone
+        // After everything that others did with theirs.
+        self.count().load(Ordering::Acquire) == 1
     }
 
     pub(super) fn is_same(one: &Self, other: &Self) -> bool {
@@ -167,7 +163,8 @@ impl<E> Drop for Shared<E> {
             if self.count().fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }
-            fence(Ordering::Acquire);
+            // A load orders what a fence would, and ThreadSanitizer follows it.
+            self.count().load(Ordering::Acquire);
         }
         // SAFETY: this was the last reference to the node, which came from a
         // box.
