@@ -2,8 +2,9 @@
 # What `make test` runs, in the order in which a mistake is cheapest to learn of.
 # Each step says how long it took. The first that fails ends the run.
 #
-# The tests wait for sockets, clocks and other programs much of the time. Steps that measure no time run beside them, one
-# after another, in target folders of their own. What they print is kept in target/beside/ and shown if they fail.
+# The tests wait for sockets, clocks and other programs much of the time, and a compiler for its slowest crate. Steps that
+# measure no time run beside, one after another, in target folders of their own and with what processors are left.
+# What they print is kept in target/beside/ and shown if they fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/goes-on.sh
@@ -34,11 +35,13 @@ beside() { # NAME COMMAND...: as `step`, for use in the background
 }
 
 side_steps() {
+  renice --priority 5 $BASHPID >/dev/null
   beside packages scripts/fresh.sh --packages || return 1
-  beside documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps || return 1
   beside models models || return 1
   beside schedules schedules || return 1
   beside fuzzing scripts/fuzz.sh all 10 || return 1
+  # In the target folder of the lints, whose results it shares: not before they are done.
+  beside documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps || return 1
   beside benchmarks benchmarks
 }
 
@@ -68,8 +71,6 @@ end_side_steps() {
 
 step format formats
 step "lock files" scripts/locks.sh
-step lints cargo clippy --workspace --all-targets -- --deny warnings
-step "building the tests" cargo test --workspace --no-run
 
 mkdir -p "$logs"
 set -m # the side steps become a process group, so that they can be ended as one
@@ -79,10 +80,14 @@ set +m
 trap end_side_steps EXIT
 trap 'exit 130' INT TERM
 
+step lints cargo clippy --workspace --all-targets -- --deny warnings
+step "building the tests" cargo test --workspace --no-run
 step tests scripts/tests.sh
 step examples cargo test --workspace --doc
 step valgrind scripts/valgrind-buffers.sh
 printf '\n== waiting for the steps beside\n'
-goes_on "== waiting for the steps beside" wait "$side" || exit 1
+# Not `goes_on ... wait`: bash then says that it knows no such process, if the steps have ended before.
+goes_on "== waiting for the steps beside" tail --pid="$side" --follow /dev/null
+wait "$side" || exit 1
 side=""
 printf '\nall steps passed in %s s\n' "$SECONDS"

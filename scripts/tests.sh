@@ -5,13 +5,15 @@
 #
 # As `cargo test --workspace`, which prints either nothing or a line for each of two thousand tests. What a program
 # printed is shown if it failed, and is kept in target/tests/. Time is in seconds: by the clock, and of the processor
-# (its own and that of the programs it started). Much of the first with little of the second is waiting.
+# (its own and that of the programs it started). Much of the first with little of the second is waiting, so two programs
+# run at a time: no test asserts how long something took, and those of memory count what their own process allocates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/goes-on.sh
 TIMEFORMAT='%R %U %S'
 folder=$PWD/target/tests
 record=$folder/times
+at_a_time=2
 
 if [ "${1:-}" = --list ]; then
   sort --reverse --numeric-sort "$record"
@@ -25,16 +27,20 @@ programs() {
 
 run() { # FOLDER PROGRAM
   local name log times clock processor outcome=ok
-  name=${1##*/}/$(basename "$2" | sed 's/-[0-9a-f]*$//')
-  # What is waited for: on a terminal by its name, elsewhere by a line every 20 s.
-  [ ! -t 1 ] || printf '   %-40s\r' "$name"
+  name=$(name_of "$1" "$2")
   log=$folder/${name//\//.}.log
   goes_on "   $name" timed "$1" "$2" "$log" || outcome=FAILED
   read -r clock processor < <(awk '{ print $1, $2 + $3 }' <<<"$times")
-  printf '   %-40s%6s passed %8s s clock %8s s processor  %s\n' \
+  # In one piece, since another may end at this moment.
+  printf '%s\n' "$(printf '   %-40s%6s passed %8s s clock %8s s processor  %s' \
     "$name" "$(passed "$log")" "$clock" "$processor" "$outcome"
+    [ "$outcome" = ok ] || { echo; cat "$log"; })"
   echo "$clock $processor $name" >>"$record"
-  [ "$outcome" = ok ] || { cat "$log"; return 1; }
+  [ "$outcome" = ok ]
+}
+
+name_of() { # FOLDER PROGRAM
+  echo "${1##*/}/$(basename "$2" | sed 's/-[0-9a-f]*$//')"
 }
 
 timed() { # FOLDER PROGRAM LOG
@@ -51,8 +57,42 @@ mkdir -p "$folder"
 : >"$record"
 [ $# -gt 0 ] || set -- --workspace
 cargo test "$@" --no-run --message-format=json-render-diagnostics >"$folder/artifacts"
+
+# Each program is a process group, which can be ended as a whole, and to which signals mean what they mean elsewhere.
+declare -A running=() # by process
 failed=()
+
+begin() { # FOLDER PROGRAM
+  set -m
+  run "$@" </dev/null &
+  set +m
+  running[$!]=$(name_of "$@")
+}
+
+end_one() {
+  local process status=0
+  wait -n -p process || status=$?
+  [ "$status" = 0 ] || failed+=("${running[$process]}")
+  unset "running[$process]"
+}
+
+# What is waited for: on a terminal by name, elsewhere by a line every 20 s.
+show() { [ ! -t 1 ] || printf '   %-80s\r' "${running[*]}"; }
+
+end_all() {
+  local process
+  for process in "${!running[@]}"; do kill -- -"$process" 2>/dev/null || true; done
+}
+
+trap end_all EXIT
+trap 'exit 130' INT TERM
 while read -r package program; do
-  run "$package" "$program" </dev/null || failed+=("$program")
-done < <(programs)
+  [ ${#running[@]} -lt $at_a_time ] || end_one
+  begin "$package" "$program"
+  show
+done <<<"$(programs)"
+while [ ${#running[@]} -gt 0 ]; do
+  end_one
+  show
+done
 [ ${#failed[@]} = 0 ] || { printf 'tests: FAILED: %s\n' "${failed[@]}" >&2; exit 1; }
