@@ -43,12 +43,19 @@ impl Panics {
 }
 
 impl Drop for Panics {
+    #[inline(always)]
     fn drop(&mut self) {
-        match self.first.take() {
-            Some(payload) if std::thread::panicking() => drop_payload(payload),
-            Some(payload) => resume_unwind(payload),
-            None => {}
+        if let Some(payload) = self.first.take() {
+            go_on(payload);
         }
+    }
+}
+
+#[cold]
+fn go_on(payload: Box<dyn Any + Send>) {
+    match std::thread::panicking() {
+        true => drop_payload(payload),
+        false => resume_unwind(payload),
     }
 }
 

@@ -35,12 +35,18 @@ pub(super) struct Tally<E: Event> {
     /// The topic has no room for another key.
     pub(super) refused: bool,
     /// What is to do when no lock is held; usually nothing.
-    afterwards: Option<Box<Afterwards<E>>>,
+    afterwards: Afterwards<E>,
 }
 
 /// Dropping it does what is to do, so that nobody is forgotten when a callback
 /// or a predicate panics.
 struct Afterwards<E: Event> {
+    /// Whom to wake first. Mostly that is all, and asks no allocator.
+    first: Option<Arc<Subscriber<E>>>,
+    more: Option<Box<More<E>>>,
+}
+
+struct More<E: Event> {
     wake: Vec<Arc<Subscriber<E>>>,
     drop: Vec<Item<E>>,
 }
@@ -80,58 +86,91 @@ impl<E: Event> Tally<E> {
             version: 0,
             born: 0,
             refused: false,
-            afterwards: None,
+            afterwards: Afterwards::NOTHING,
         }
-    }
-
-    fn afterwards(&mut self) -> &mut Afterwards<E> {
-        self.afterwards.get_or_insert_with(|| {
-            let (wake, drop) = (Vec::new(), Vec::new());
-            Box::new(Afterwards { wake, drop })
-        })
     }
 
     /// Keeps what an event took the place of, until no lock is held.
     pub(super) fn drop_later(&mut self, replaced: impl IntoIterator<Item = Item<E>>) {
-        self.afterwards().drop.extend(replaced);
+        self.afterwards.more().drop.extend(replaced);
     }
 
-    #[cold]
     pub(super) fn wake(&mut self, subscriber: &Arc<Subscriber<E>>) {
         // The user's code that this thread runs before may publish, and must
         // not wait for a turn that is sent after it.
         if subscriber.mailbox().blocks() {
             subscriber.mailbox().expect_sending();
         }
-        self.afterwards().wake.push(Arc::clone(subscriber));
+        let subscriber = Arc::clone(subscriber);
+        match self.afterwards.first {
+            None => self.afterwards.first = Some(subscriber),
+            Some(_) => self.afterwards.more().wake.push(subscriber),
+        }
     }
 
     /// Wakes whom it gave something to do until now. No lock may be held.
     pub(super) fn wake_so_far(&mut self) {
-        drop(self.afterwards.take());
+        drop(mem::replace(&mut self.afterwards, Afterwards::NOTHING));
     }
 
     /// Wakes whom the publish gave something to do. No lock may be held.
     #[inline(always)]
     pub(super) fn wake_all(self) {
-        match self.afterwards {
-            None => mem::forget(self),
-            Some(_) => drop(self),
+        drop(self);
+    }
+}
+
+impl<E: Event> Afterwards<E> {
+    const NOTHING: Self = Self {
+        first: None,
+        more: None,
+    };
+
+    #[cold]
+    fn more(&mut self) -> &mut More<E> {
+        self.more.get_or_insert_with(|| {
+            let (wake, drop) = (Vec::new(), Vec::new());
+            Box::new(More { wake, drop })
+        })
+    }
+
+    #[inline(never)]
+    fn do_all(&mut self) {
+        let mut panics = Panics::default();
+        let more = self.more.take();
+        if let Some(first) = self.first.take() {
+            wake(first, &mut panics);
+        }
+        if let Some(more) = more {
+            more.do_all(&mut panics);
         }
     }
 }
 
 impl<E: Event> Drop for Afterwards<E> {
+    #[inline(always)]
     fn drop(&mut self) {
-        let mut panics = Panics::default();
-        for subscriber in mem::take(&mut self.wake) {
-            if subscriber.mailbox().blocks() {
-                subscriber.mailbox().sent();
-            }
-            panics.catch(|| subscriber.wake());
+        if self.first.is_some() || self.more.is_some() {
+            self.do_all();
         }
-        for replaced in self.drop.drain(..) {
+    }
+}
+
+impl<E: Event> More<E> {
+    #[cold]
+    fn do_all(self, panics: &mut Panics) {
+        for subscriber in self.wake {
+            wake(subscriber, panics);
+        }
+        for replaced in self.drop {
             panics.drop(replaced);
         }
     }
+}
+
+fn wake<E: Event>(subscriber: Arc<Subscriber<E>>, panics: &mut Panics) {
+    if subscriber.mailbox().blocks() {
+        subscriber.mailbox().sent();
+    }
+    panics.catch(|| subscriber.wake());
 }
