@@ -64,11 +64,13 @@ impl<E, A> Garbage<E, A> {
     }
 
     /// Hands out a value that nobody reads any more. None within the drop of
-    /// such a value: see [`Dropping`].
+    /// such a value, if that `runs_code` of the user's: see [`Dropping`].
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<E> {
-        let is_any = !self.over.values.is_empty() && !Dropping::is_going_on();
-        is_any.then(|| self.over.values.pop()).flatten()
+    pub(super) fn pop(&mut self, runs_code: bool) -> Option<E> {
+        match runs_code && Dropping::is_going_on() {
+            true => None,
+            false => self.over.values.pop(),
+        }
     }
 
     /// Hands out what nobody reads any more and is too much to wait for

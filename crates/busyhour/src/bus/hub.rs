@@ -499,5 +499,5 @@ impl<E: Event> Hub<E> {
 fn drop_overdue<E>(event: Held<Given<E>>) {
     let runs_code = mem::needs_drop::<E>() && event.get().is_some();
     let _dropping = runs_code.then(Dropping::begin);
-    event.leave();
+    event.leave(Given::needs_drop);
 }

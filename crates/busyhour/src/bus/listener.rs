@@ -19,6 +19,8 @@ pub(super) struct Listeners<E: Event> {
     keyed: HashTable<Keyed<E>>,
     /// In the order they were first asked for.
     attributes: Vec<Attributed<E>>,
+    /// All of these.
+    count: usize,
     /// Listeners that make publishers wait for room.
     blocking_count: usize,
     /// Listeners of whom something has to be asked before anything is offered.
@@ -84,6 +86,7 @@ impl<E: Event> Listeners<E> {
             everything: Vec::new(),
             keyed: HashTable::new(),
             attributes: Vec::new(),
+            count: 0,
             blocking_count: 0,
             asking_count: 0,
             laggard_count: 0,
@@ -103,6 +106,7 @@ impl<E: Event> Listeners<E> {
     }
 
     pub(super) fn add(&mut self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
+        self.count += 1;
         self.blocking_count += usize::from(subscriber.mailbox().blocks());
         self.asking_count += usize::from(subscriber.asks());
         let place = if let Some(wanted) = subscriber.attribute() {
@@ -155,6 +159,7 @@ impl<E: Event> Listeners<E> {
         let index = list.iter().position(|listener| listener.is(subscriber))?;
         let listener = list.remove(index);
         let is_last = list.is_empty();
+        self.count -= 1;
         self.blocking_count -= usize::from(subscriber.mailbox().blocks());
         self.asking_count -= usize::from(subscriber.asks());
         self.forget_lag(listener.lag);
@@ -220,6 +225,12 @@ impl<E: Event> Listeners<E> {
     /// The newest version at which somebody began to lag; 0 when nobody lags.
     pub(super) fn newest_lag(&self) -> u64 {
         self.newest_lag
+    }
+
+    /// Whether nobody listens.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// Whether there may be one that makes publishers wait.
@@ -363,12 +374,15 @@ impl<E: Event> Listeners<E> {
                 listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
-        if !self.keyed.is_empty() || !self.attributes.is_empty() {
-            self.offer_by_index(place, change, speaker, tally, answers);
+        if !self.keyed.is_empty() {
+            self.offer_by_key(place, change, speaker, tally, answers);
+        }
+        if !self.attributes.is_empty() {
+            self.offer_by_attribute(place, change, speaker, tally, answers);
         }
     }
 
-    fn offer_by_index(
+    fn offer_by_key(
         &mut self,
         place: Place,
         change: &Change<'_, E>,
@@ -376,22 +390,34 @@ impl<E: Event> Listeners<E> {
         tally: &mut Tally<E>,
         answers: &Answers<E>,
     ) {
-        let of_hash = self.keyed.iter_hash_mut(place.hash);
-        let of_hash = of_hash.filter(|keyed| keyed.hash == place.hash);
-        let keyed = of_hash.filter_map(|keyed| {
-            if !keyed.is_key_of(place, answers) {
-                return None;
+        for keyed in self.keyed.iter_hash_mut(place.hash) {
+            if keyed.hash != place.hash || !keyed.is_key_of(place, answers) {
+                continue;
             }
             // That need not be asked again while the key stays where it is.
             keyed.born = place.born;
-            Some(keyed)
-        });
-        let attributed = self.attributes.iter_mut();
-        let attributed = attributed.flat_map(|it| it.concerned_mut(change.kind(), answers));
-        for listener in keyed
-            .flat_map(|keyed| &mut keyed.listeners)
-            .chain(attributed)
-        {
+            for listener in &mut keyed.listeners {
+                let counts = &mut self.counts;
+                let books = Books { counts, tally };
+                if listener.offer_if_wanted(place, change, speaker, books, answers) {
+                    listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn offer_by_attribute(
+        &mut self,
+        place: Place,
+        change: &Change<'_, E>,
+        speaker: Option<Origin>,
+        tally: &mut Tally<E>,
+        answers: &Answers<E>,
+    ) {
+        let attributes = self.attributes.iter_mut();
+        let concerned = attributes.flat_map(|it| it.concerned_mut(change.kind(), answers));
+        for listener in concerned {
             let counts = &mut self.counts;
             let books = Books { counts, tally };
             if listener.offer_if_wanted(place, change, speaker, books, answers) {

@@ -80,7 +80,7 @@ impl<T> Held<T> {
     #[inline(always)]
     pub(super) fn put(&mut self, value: Option<T>) {
         debug_assert!(self.0.is_none(), "a value would be dropped here");
-        self.0 = value;
+        mem::forget(mem::replace(&mut self.0, value));
     }
 
     #[inline(always)]
@@ -100,12 +100,12 @@ impl<T> Held<T> {
         result
     }
 
-    /// Drops it where there is no panic; at no cost where it holds nothing.
+    /// Drops it where there is no panic; at no cost where that is nothing.
     #[inline(always)]
-    pub(super) fn leave(self) {
-        match self.0 {
-            None => mem::forget(self),
-            Some(_) => drop(self),
+    pub(super) fn leave(self, needs_drop: impl FnOnce(&T) -> bool) {
+        match &self.0 {
+            Some(value) if needs_drop(value) => drop(self),
+            _ => mem::forget(self),
         }
     }
 

@@ -9,7 +9,7 @@ use super::{Event, panics::Held};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::{
     marker::PhantomData,
-    mem::{ManuallyDrop, MaybeUninit},
+    mem::{self, ManuallyDrop, MaybeUninit},
     ops::Deref,
     ptr::NonNull,
 };
@@ -185,6 +185,12 @@ impl<E> Given<E> {
 impl<E> Given<E> {
     /// Whether the bytes of an event are too many to be moved under a lock.
     pub(super) const IS_LARGE: bool = size_of::<E>() > 256;
+
+    /// Whether something happens when it is dropped.
+    #[inline(always)]
+    pub(super) fn needs_drop(&self) -> bool {
+        mem::needs_drop::<E>() || matches!(self, Self::Shared(_))
+    }
 
     /// Makes it shared, in memory of its own.
     pub(super) fn into_shared(self) -> Self {

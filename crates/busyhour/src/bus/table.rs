@@ -19,7 +19,7 @@ use crate::sync::{
     load_sequential_pointer, load_sequential_u64,
 };
 use std::{
-    mem::ManuallyDrop,
+    mem::{self, ManuallyDrop},
     ptr::{self, NonNull},
 };
 
@@ -65,7 +65,7 @@ pub(super) struct Seat {
     index: usize,
     /// The version at which the key got the slot. No other key and no later
     /// stay of the same key has it.
-    born: u64,
+    pub(super) born: u64,
 }
 
 /// The table has changed since the search: it must be repeated.
@@ -77,6 +77,12 @@ pub(super) struct Stale;
 pub(super) struct Place {
     index: usize,
     pub(super) born: u64,
+    word: Word,
+}
+
+/// The same of a key that has an event, where nobody lags.
+pub(super) struct LiveSlot<'a, E> {
+    slot: &'a Slot<E>,
     word: Word,
 }
 
@@ -119,6 +125,18 @@ impl Place {
     /// The version of the key's last change.
     pub(super) fn version(&self) -> u64 {
         self.word.version()
+    }
+}
+
+impl<E: Event> LiveSlot<'_, E> {
+    /// Replaces the last event of the key, in whose shard nobody lags; says the
+    /// version of that.
+    #[inline(always)]
+    pub(super) fn replace(self, writer: &mut Writer<E>, event: Shared<E>) -> u64 {
+        writer.version += 1;
+        let changed = self.word.changed(Kind::Live, writer.version, 0);
+        writer.retire(self.slot.replace(changed, event));
+        writer.version
     }
 }
 
@@ -233,7 +251,21 @@ impl<E: Event> Table<E> {
     /// The slot, if it still belongs to the key that was seen in it.
     #[inline(always)]
     pub(super) fn place_of(&self, writer: &Writer<E>, hash: u64, seat: Seat) -> Option<Place> {
-        self.writer_slots(writer).place_at(seat, hash)
+        let (_, place) = self.writer_slots(writer).place_at(seat, hash)?;
+        Some(place)
+    }
+
+    /// The same where it has an event.
+    #[inline(always)]
+    pub(super) fn live_slot(
+        &self,
+        writer: &Writer<E>,
+        hash: u64,
+        seat: Seat,
+    ) -> Option<LiveSlot<'_, E>> {
+        let (slot, place) = self.writer_slots(writer).place_at(seat, hash)?;
+        let word = place.word;
+        place.is_live().then_some(LiveSlot { slot, word })
     }
 
     /// The key's slot, if it has one, as a search without a lock has seen it.
@@ -246,7 +278,10 @@ impl<E: Event> Table<E> {
     ) -> Result<Option<Place>, Stale> {
         let slots = self.writer_slots(writer);
         match seen.found {
-            Some(seat) => slots.place_at(seat, hash).map(Some).ok_or(Stale),
+            Some(seat) => match slots.place_at(seat, hash) {
+                Some((_, place)) => Ok(Some(place)),
+                None => Err(Stale),
+            },
             None => slots.is_absent(hash, seen).then_some(None).ok_or(Stale),
         }
     }
@@ -442,7 +477,7 @@ impl<E: Event> Writer<E> {
     #[inline(always)]
     #[must_use]
     pub(super) fn share(&mut self, event: Given<E>) -> (Shared<E>, Option<Given<E>>) {
-        event.share(self.garbage.pop())
+        event.share(self.garbage.pop(mem::needs_drop::<E>()))
     }
 
     /// What can be dropped now. Drop it when the lock is left.
@@ -489,22 +524,22 @@ impl<E> Slots<E> {
     /// The slots in which an event of this hash may be, in order.
     #[inline(always)]
     fn probe(&self, hash: u64) -> impl Iterator<Item = (usize, &Slot<E>)> {
-        let from = hash as usize;
-        (0..self.slots.len()).map(move |step| {
-            let index = from.wrapping_add(step) & self.mask;
-            (index, &self.slots[index])
+        let (from, slots) = (hash as usize, &*self.slots);
+        (0..slots.len()).map(move |step| {
+            let index = from.wrapping_add(step) & (slots.len() - 1);
+            (index, &slots[index])
         })
     }
 
     /// The slot, if it still belongs to the key that was seen in it.
     #[inline(always)]
-    fn place_at(&self, Seat { index, born }: Seat, hash: u64) -> Option<Place> {
+    fn place_at(&self, Seat { index, born }: Seat, hash: u64) -> Option<(&Slot<E>, Place)> {
         let slot = self.slots.get(index)?;
         let word = slot.word();
         let is_same = slot.born.load(Ordering::Relaxed) == born
             && slot.hash.load(Ordering::Relaxed) == hash
             && matches!(word.kind(), Kind::Live | Kind::Cleared);
-        is_same.then_some(Place { index, born, word })
+        is_same.then_some((slot, Place { index, born, word }))
     }
 
     /// Whether every slot of this hash was seen and belongs to another key.

@@ -116,7 +116,10 @@ impl<E: Event> Tally<E> {
     /// Wakes whom the publish gave something to do. No lock may be held.
     #[inline(always)]
     pub(super) fn wake_all(self) {
-        drop(self);
+        match self.afterwards.is_nothing() {
+            true => mem::forget(self),
+            false => drop(self),
+        }
     }
 }
 
@@ -125,6 +128,11 @@ impl<E: Event> Afterwards<E> {
         first: None,
         more: None,
     };
+
+    #[inline(always)]
+    fn is_nothing(&self) -> bool {
+        self.first.is_none() && self.more.is_none()
+    }
 
     #[cold]
     fn more(&mut self) -> &mut More<E> {
@@ -150,7 +158,7 @@ impl<E: Event> Afterwards<E> {
 impl<E: Event> Drop for Afterwards<E> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.first.is_some() || self.more.is_some() {
+        if !self.is_nothing() {
             self.do_all();
         }
     }

@@ -1,7 +1,10 @@
 //! The usual publish: nothing has to be asked but where the key is.
 
 use super::*;
-use crate::bus::{answers::Answers, listener::Kind, table::Seat};
+use crate::{
+    bus::{answers::Answers, listener::Kind, table::Seat},
+    sync::SpinGuard,
+};
 
 impl<E: Event> Shard<E> {
     /// Publishes in one try, for which nothing is kept of what was found out.
@@ -15,15 +18,58 @@ impl<E: Event> Shard<E> {
         (hash, event): (u64, &mut Held<Given<E>>),
         tally: &mut Tally<E>,
     ) -> bool {
-        self.prefetch(hash);
-        let seat = self.seat(hash, event.get());
-        if seat.is_none() && self.table.is_some() {
-            return false;
-        }
         self.share_early(event);
+        let Some((table, given)) = self.table.as_ref().zip(event.get()) else {
+            let state = self.state.lock();
+            return self.publish_heard(state, topic, (hash, event, None), tally);
+        };
+        table.prefetch(hash);
+        let key = given.event().key();
+        let Some(seat) = pinned(|pin| table.find(hash, key, pin)) else {
+            return unusual();
+        };
         let mut state = self.state.lock();
-        let place = seat.and_then(|seat| self.live_place(&state, hash, seat));
-        if place.is_none() && self.table.is_some() || !state.is_usual(hash, place) {
+        if !state.is_quiet() {
+            let place = self.live_place(&state, hash, seat);
+            return place.is_some()
+                && self.publish_heard(state, topic, (hash, event, place), tally);
+        }
+        debug_assert_eq!(state.listeners.newest_lag(), 0, "nobody is there to lag");
+        let State {
+            writer: Some(writer),
+            published,
+            ..
+        } = &mut *state
+        else {
+            return unusual();
+        };
+        let Some(slot) = table.live_slot(writer, hash, seat) else {
+            return unusual();
+        };
+        let Some(given) = event.take() else {
+            return unusual();
+        };
+        let (given, overdue) = writer.share(given);
+        event.put(overdue);
+        *published += 1;
+        (tally.version, tally.born) = (slot.replace(writer, given), seat.born);
+        let swept = writer.sweep();
+        drop(state);
+        note_change(topic.id());
+        swept.drop_all();
+        true
+    }
+
+    /// The same where somebody may hear it.
+    #[inline(never)]
+    fn publish_heard(
+        &self,
+        mut state: SpinGuard<'_, State<E>>,
+        topic: &Hub<E>,
+        (hash, event, place): (u64, &mut Held<Given<E>>, Option<Place>),
+        tally: &mut Tally<E>,
+    ) -> bool {
+        if !state.is_usual(hash, place) {
             return false;
         }
         let Some(event) = self.share(&mut state, event) else {
@@ -37,23 +83,21 @@ impl<E: Event> Shard<E> {
         true
     }
 
-    /// Where the key of the event is. No lock may be held.
-    #[inline(always)]
-    fn seat(&self, hash: u64, event: Option<&Given<E>>) -> Option<Seat> {
-        let (table, event) = self.table.as_ref().zip(event)?;
-        let key = event.event().key();
-        pinned(|pin| table.find(hash, key, pin))
-    }
-
     #[inline(always)]
     fn live_place(&self, state: &State<E>, hash: u64, seat: Seat) -> Option<Place> {
         let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
-        let place = table.place_of(writer, hash, seat);
-        place.filter(Place::is_live)
+        table.place_of(writer, hash, seat).filter(Place::is_live)
     }
 }
 
 impl<E: Event> State<E> {
+    /// Whether only this node has spoken, nobody listens, and nothing is
+    /// forwarded.
+    #[inline(always)]
+    fn is_quiet(&self) -> bool {
+        self.nodes.is_none() && self.listeners.is_empty() && self.forwards.is_empty()
+    }
+
     #[inline(always)]
     fn is_usual(&self, hash: u64, place: Option<Place>) -> bool {
         let place = self.place(hash, place);
@@ -67,4 +111,10 @@ impl<E: Event> State<E> {
         let full = self.listeners.find_full(place, Kind::Event, Answers::NONE);
         full.is_some()
     }
+}
+
+/// Nothing has happened.
+#[cold]
+fn unusual() -> bool {
+    false
 }
