@@ -266,6 +266,64 @@ fn a_drop_that_panics_beside_another_panic_ends_nothing_else() {
     *there.lock().unwrap() = None;
 }
 
+/// What was folded in vain, since another node spoke meanwhile, is dropped when the event has been published: a panic of
+/// that `Drop` goes on to the publisher, and does not take the event along.
+#[test]
+fn a_drop_of_what_was_folded_in_vain_takes_no_event_along() {
+    let _alone = alone();
+    let there: Arc<Mutex<Option<Topic<Guarded>>>> = Arc::default();
+    let inside = Arc::clone(&there);
+    let fold = move |_: &[(Origin, Guarded)]| {
+        let Some(topic) = inside.lock().unwrap().take() else {
+            return guarded(1, || ());
+        };
+        let _ = topic.publish_from(Origin(2), guarded(1, || ()));
+        guarded(1, || panic!("on purpose"))
+    };
+    let topic = Topic::builder("folded").fold(Origin(1), fold).build();
+    let _ = topic.publish(guarded(1, || ()));
+    let _ = topic.publish_from(Origin(2), guarded(1, || ()));
+    *there.lock().unwrap() = Some(topic.clone());
+    let published = catch_unwind(AssertUnwindSafe(|| topic.publish(guarded(1, || ()))));
+    assert!(published.is_err());
+    assert_eq!(
+        topic.stats().published,
+        4,
+        "two at first, one within the fold, and this one"
+    );
+}
+
+/// The memory of what nodes said holds what they say next, and nothing until then.
+#[test]
+fn what_nodes_said_is_dropped_when_it_is_replaced() {
+    let _alone = alone();
+    #[derive(Clone)]
+    struct Token(#[expect(dead_code, reason = "only its references are counted")] Arc<()>);
+    impl Event for Token {
+        type Key = u32;
+
+        fn key(&self) -> &u32 {
+            &1
+        }
+    }
+    let first = |parts: &[(Origin, Token)]| {
+        assert_eq!(parts.len(), 2);
+        parts[0].1.clone()
+    };
+    let topic = Topic::builder("folded").fold(Origin(1), first).build();
+    let _ = topic.publish_from(Origin(2), Token(Arc::default()));
+    let there = Arc::new(());
+    for _ in 0..1_000 {
+        let _ = topic.publish(Token(Arc::clone(&there)));
+    }
+    assert_eq!(topic.stats().retired_count, 0);
+    assert_eq!(
+        Arc::strong_count(&there),
+        3,
+        "this one, what the node says, and the fold"
+    );
+}
+
 /// An event that panics when it is dropped; a clone of it does not.
 struct Fragile {
     is_clone: bool,

@@ -63,7 +63,7 @@ impl Epochs {
     }
 
     /// Begins to read, on the thread whose record this is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pin<'a>(&self, reader: &'a Reader) -> Pin<'a> {
         let nested = reader.noted.load(Ordering::Relaxed) != Reader::IDLE;
         if !nested {
@@ -106,7 +106,7 @@ impl Epochs {
 }
 
 impl Drop for Pin<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if let Some(reader) = self.reader {
             reader.noted.store(Reader::IDLE, Ordering::Release);
@@ -125,7 +125,7 @@ pub(super) fn epochs() -> &'static Epochs {
 }
 
 /// Runs `read` pinned, on this thread's record.
-#[inline]
+#[inline(always)]
 pub(super) fn pinned<R>(read: impl FnOnce(&Pin<'_>) -> R) -> R {
     let mut read = Some(read);
     let run = |reader: &Registered| Some(read.take()?(&epochs().pin(&reader.0)));

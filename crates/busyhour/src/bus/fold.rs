@@ -3,10 +3,10 @@
 use super::{
     Event,
     panics::{Held, Panics},
-    shared::Shared,
+    shared::{Room, Shared},
 };
 use foldhash::fast::FixedState;
-use std::{collections::HashMap, fmt, ops::Deref, sync::Arc};
+use std::{collections::HashMap, fmt, mem, ops::Deref, sync::Arc};
 
 /// The node an event started on.
 ///
@@ -31,10 +31,28 @@ pub(super) struct Folding<E> {
 
 /// What each node says of one key, sorted by origin. It is never changed, only
 /// replaced.
-pub(super) type Parts<E> = Arc<PartList<E>>;
+pub(super) type Parts<E> = Shared<PartList<E>>;
 
 /// Drops its events one by one, so that one that panics takes no other along.
 pub(super) struct PartList<E>(Vec<(Origin, E)>);
+
+/// Parts in which nothing is left, whose memory is for others.
+pub(super) struct Emptied<E> {
+    list: PartList<E>,
+    room: Room<PartList<E>>,
+}
+
+impl<E> PartList<E> {
+    fn clear(&mut self) {
+        if !mem::needs_drop::<E>() {
+            return self.0.clear();
+        }
+        let mut panics = Panics::default();
+        for part in self.0.drain(..) {
+            panics.drop(part);
+        }
+    }
+}
 
 impl<E> Deref for PartList<E> {
     type Target = [(Origin, E)];
@@ -46,10 +64,24 @@ impl<E> Deref for PartList<E> {
 
 impl<E> Drop for PartList<E> {
     fn drop(&mut self) {
-        let mut panics = Panics::default();
-        for part in self.0.drain(..) {
-            panics.drop(part);
+        self.clear();
+    }
+}
+
+impl<E> Emptied<E> {
+    pub(super) fn new() -> Self {
+        Self {
+            list: PartList(Vec::new()),
+            room: Room::new(),
         }
+    }
+
+    /// Drops the parts, if nobody else has them; what is left of them. No lock
+    /// may be held.
+    pub(super) fn from_parts(parts: Parts<E>) -> Option<Self> {
+        let (mut list, room) = parts.take_apart().ok()?;
+        list.clear();
+        Some(Self { list, room })
     }
 }
 
@@ -72,7 +104,7 @@ pub(super) struct Folded<E> {
 
 impl<E> Basis<E> {
     fn is(&self, other: &Self) -> bool {
-        same(&self.parts, &other.parts, Arc::ptr_eq)
+        same(&self.parts, &other.parts, Shared::is_same)
             && same(&self.local, &other.local, Shared::is_same)
     }
 }
@@ -137,11 +169,36 @@ impl<E: Event> Folding<E> {
         self.folded(basis, left)
     }
 
+    /// What each node and all say after this one has spoken, where others had.
+    /// Runs the user's code: no lock may be held.
+    pub(super) fn join_local(
+        &self,
+        said: &[(Origin, E)],
+        event: &E,
+        Emptied { mut list, room }: Emptied<E>,
+    ) -> Option<(Parts<E>, E)> {
+        let mut own = Some(event);
+        list.0.reserve(said.len() + 1);
+        for (origin, state) in said {
+            if let Some(own) = own.take_if(|_| *origin >= self.local) {
+                list.0.push((self.local, own.clone()));
+            }
+            if *origin != self.local {
+                list.0.push((*origin, state.clone()));
+            }
+        }
+        if let Some(own) = own {
+            list.0.push((self.local, own.clone()));
+        }
+        let folded = self.fold(&list)?;
+        Some((Shared::within(room, list), folded))
+    }
+
     fn folded(&self, basis: Basis<E>, parts: PartList<E>) -> Folded<E> {
         let event = self.fold(&parts).map(Shared::new);
         Folded {
             basis,
-            parts: Some(Arc::new(parts)),
+            parts: Some(Shared::new(parts)),
             event,
         }
     }
@@ -194,12 +251,27 @@ impl<E: Event> NodeParts<E> {
     #[must_use]
     pub(super) fn set(&mut self, born: u64, parts: Parts<E>) -> Option<Parts<E>> {
         if let Some(of_key) = self.keys.get_mut(&born) {
-            return Some(std::mem::replace(&mut of_key.parts, parts));
+            return Some(mem::replace(&mut of_key.parts, parts));
         }
         let number = self.added;
         self.added += 1;
         self.keys.insert(born, OfKey { number, parts });
         None
+    }
+
+    /// The same if the old ones are what was `said`; else the new ones come back.
+    pub(super) fn replace(
+        &mut self,
+        born: u64,
+        said: &Parts<E>,
+        parts: Parts<E>,
+    ) -> Result<Parts<E>, Parts<E>> {
+        match self.keys.get_mut(&born) {
+            Some(of_key) if Shared::is_same(&of_key.parts, said) => {
+                Ok(mem::replace(&mut of_key.parts, parts))
+            }
+            _ => Err(parts),
+        }
     }
 
     /// Forgets of a key of which no other node has a state any more.
@@ -221,7 +293,7 @@ impl<E: Event> NodeParts<E> {
             .collect();
         keys.sort_unstable_by_key(|of_key| of_key.number);
         keys.into_iter()
-            .map(|of_key| Arc::clone(&of_key.parts))
+            .map(|of_key| Shared::clone(&of_key.parts))
             .collect()
     }
 

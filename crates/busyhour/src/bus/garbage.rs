@@ -77,8 +77,23 @@ impl<E, A> Garbage<E, A> {
     /// [`Self::pop`].
     #[inline(always)]
     pub(super) fn sweep(&mut self, epochs: impl FnOnce() -> &'static Epochs) -> Overdue<E, A> {
-        let is_full = self.open.values.len() >= Self::BAG_LEN || !self.open.arrays.is_empty();
-        match is_full {
+        match self.open.arrays.is_empty() {
+            true => self.sweep_values(epochs),
+            false => self.seal(epochs()),
+        }
+    }
+
+    /// The same where no array came since.
+    #[inline(always)]
+    pub(super) fn sweep_values(
+        &mut self,
+        epochs: impl FnOnce() -> &'static Epochs,
+    ) -> Overdue<E, A> {
+        debug_assert!(
+            self.open.arrays.is_empty(),
+            "an array would wait for values"
+        );
+        match self.open.values.len() >= Self::BAG_LEN {
             true => self.seal(epochs()),
             false => Overdue::NOTHING,
         }

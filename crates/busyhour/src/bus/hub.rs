@@ -3,13 +3,12 @@ use super::{
     consumer::{Lane, Subscriber},
     expiry::{Expiry, Limited},
     fold::Folding,
-    garbage::Dropping,
     how::{How, Which},
     items::Items,
     known::Known,
     listener::Lag,
     panics::{Held, Panics},
-    shard::Shard,
+    shard::{Shard, Visit, Visited},
     shared::{Given, Shared},
     tally::{ShardStats, Tally},
 };
@@ -18,7 +17,6 @@ use foldhash::fast::{FixedState, RandomState};
 use std::{
     hash::BuildHasher,
     iter::StepBy,
-    mem,
     ops::Range,
     sync::{
         Arc,
@@ -160,33 +158,94 @@ impl<E: Event> Hub<E> {
     }
 
     /// Publishes a state of this node.
-    #[inline]
-    pub(super) fn publish(&self, event: E, tally: &mut Tally<E>) {
-        self.publish_held(Held::new(Given::Plain(event)), tally);
+    #[inline(always)]
+    pub(super) fn publish(&self, event: E) -> Published {
+        let mut event = Held::new(Given::Plain(event));
+        let Some((shard, hash)) = self.shard_of(&event) else {
+            return Published::default();
+        };
+        match shard.visit(self, (hash, &mut event)) {
+            Visited::Published { swept, .. } => {
+                swept.drop_all();
+                event.drop_overdue();
+            }
+            Visited::Loud(visit) => return self.publish_loud((shard, hash, event), visit),
+            Visited::InVain => return self.publish_anew((shard, hash, event)),
+        }
+        Published::default()
     }
 
-    #[inline(always)]
-    fn publish_held(&self, mut event: Held<Given<E>>, tally: &mut Tally<E>) {
-        let Some((index, hash)) = event.get().map(|it| self.locate(it.event().key())) else {
+    #[inline(never)]
+    fn publish_loud(
+        &self,
+        (shard, hash, mut event): (&Shard<E>, u64, Held<Given<E>>),
+        visit: Visit<'_, E>,
+    ) -> Published {
+        let mut tally = Tally::new();
+        if shard.publish_in(visit, self, (hash, &mut event), &mut tally) {
+            event.drop_overdue();
+        } else {
+            self.publish_at((shard, hash, event), How::from(None), &mut tally);
+        }
+        let published = Published::from(&tally);
+        tally.wake_all();
+        published
+    }
+
+    #[cold]
+    fn publish_anew(&self, event: (&Shard<E>, u64, Held<Given<E>>)) -> Published {
+        let mut tally = Tally::new();
+        self.publish_at(event, How::from(None), &mut tally);
+        let published = Published::from(&tally);
+        tally.wake_all();
+        published
+    }
+
+    /// The same for who has to know more than what was delivered.
+    fn publish_tallied(&self, mut event: Held<Given<E>>, tally: &mut Tally<E>) {
+        let Some((shard, hash)) = self.shard_of(&event) else {
             return;
         };
-        if self.shards[index].publish_usual(self, (hash, &mut event), tally) {
-            drop_overdue(event);
-        } else {
-            self.publish_at((index, hash, event), How::from(None), tally);
+        match shard.visit(self, (hash, &mut event)) {
+            Visited::Published {
+                version,
+                born,
+                swept,
+            } => {
+                (tally.version, tally.born) = (version, born);
+                swept.drop_all();
+                return event.drop_overdue();
+            }
+            Visited::Loud(visit) => {
+                if shard.publish_in(visit, self, (hash, &mut event), tally) {
+                    return event.drop_overdue();
+                }
+            }
+            Visited::InVain => {}
         }
+        self.publish_at((shard, hash, event), How::from(None), tally);
+    }
+
+    /// The shard of the event's key, and its hash within it.
+    #[inline(always)]
+    fn shard_of(&self, event: &Held<Given<E>>) -> Option<(&Shard<E>, u64)> {
+        let (index, hash) = self.locate(event.get()?.event().key());
+        Some((&self.shards[index], hash))
     }
 
     /// Publishes a state of the node that is named.
     pub(super) fn publish_from(&self, origin: Origin, event: E, tally: &mut Tally<E>) {
-        let event = Given::Plain(event);
-        self.publish_apart(event, How::from(self.remote(origin)), tally);
+        let (remote, event) = (self.remote(origin), Given::Plain(event));
+        match remote {
+            None => self.publish_tallied(Held::new(event), tally),
+            Some(_) => self.publish_apart(event, How::from(remote), tally),
+        }
     }
 
     fn publish_apart(&self, event: Given<E>, how: How, tally: &mut Tally<E>) {
         let event = Held::new(event);
-        if let Some((index, hash)) = event.get().map(|it| self.locate(it.event().key())) {
-            self.publish_at((index, hash, event), how, tally);
+        if let Some((shard, hash)) = self.shard_of(&event) {
+            self.publish_at((shard, hash, event), how, tally);
         }
     }
 
@@ -194,16 +253,15 @@ impl<E: Event> Hub<E> {
     #[inline(never)]
     fn publish_at(
         &self,
-        (index, hash, mut event): (usize, u64, Held<Given<E>>),
+        (shard, hash, mut event): (&Shard<E>, u64, Held<Given<E>>),
         mut how: How,
         tally: &mut Tally<E>,
     ) {
         let mut known = Known::new();
-        let shard = &self.shards[index];
         while let Err(full) = shard.publish(self, (hash, &mut event), how, &mut known, tally) {
             how.may_wait = self.wait_for_room(&full);
         }
-        drop_overdue(event);
+        event.drop_overdue();
     }
 
     /// Whether the publisher may go on waiting; if not, it goes on at once.
@@ -322,7 +380,7 @@ impl<E: Event> Hub<E> {
         let mut panics = Panics::default();
         // The event has been published where something panics afterwards: a
         // callback, or the `Drop` of another event.
-        panics.catch(|| self.publish_held(event, tally));
+        panics.catch(|| self.publish_tallied(event, tally));
         let (shard, _) = self.locate(&key);
         let (version, born) = (tally.version, tally.born);
         if version == 0 {
@@ -492,12 +550,4 @@ impl<E: Event> Hub<E> {
         }
         stats
     }
-}
-
-/// Drops what a publish was handed, which was replaced before.
-#[inline(always)]
-fn drop_overdue<E>(event: Held<Given<E>>) {
-    let runs_code = mem::needs_drop::<E>() && event.get().is_some();
-    let _dropping = runs_code.then(Dropping::begin);
-    event.leave(Given::needs_drop);
 }

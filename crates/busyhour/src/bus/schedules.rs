@@ -1,7 +1,7 @@
 //! Schedules of a topic between publishers, subscribers and who clears it; each
 //! is too large for loom.
 
-use super::{Delivery, Event, Subscription, Topic};
+use super::{Delivery, Event, Origin, Subscription, Topic};
 use crate::{
     pool::TaskPool,
     sync::{
@@ -159,6 +159,43 @@ fn heard_early(
     let conflating = topic.subscribe().conflate().on(pool);
     let conflating = conflating.start(move |delivery| told.tell(delivery));
     [each.listen(topic, pool), conflating]
+}
+
+/// Nodes speak of one key, and one of them withdraws between: what is left is
+/// the fold of what each said last.
+#[test]
+fn shuttle_a_fold_is_of_what_each_node_said_last() {
+    let level = |number| Level { key: 7, number };
+    explore(1_000, move || {
+        let sum = move |parts: &[(Origin, Level)]| {
+            level(parts.iter().map(|(_, level)| level.number).sum())
+        };
+        let builder = Topic::builder("model").fold(Origin(1), sum);
+        let topic = builder.small().build();
+        publish(&topic, 1);
+        let _ = topic.publish_from(Origin(2), level(10));
+        let speak = |origin: Origin, withdraws: bool, numbers: [u64; 2]| {
+            let topic = topic.clone();
+            thread::spawn(move || {
+                for number in numbers {
+                    let _ = topic.publish_from(origin, level(number));
+                    if withdraws && number == numbers[0] {
+                        let _ = topic.clear_from(origin, &7);
+                    }
+                }
+            })
+        };
+        let nodes = [
+            speak(Origin(1), false, [2, 3]),
+            speak(Origin(2), false, [20, 30]),
+            speak(Origin(3), true, [100, 200]),
+        ];
+        let _ended = nodes.map(|node| node.join().unwrap());
+        assert_eq!(topic.get(&7), Some(level(3 + 30 + 200)));
+        for (origin, number) in [(1, 3), (2, 30), (3, 200)] {
+            assert_eq!(topic.get_from(Origin(origin), &7), Some(level(number)));
+        }
+    });
 }
 
 /// When `unsubscribe` has returned, no worker is in the callback, and none

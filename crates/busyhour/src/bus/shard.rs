@@ -3,7 +3,7 @@ use super::{
     answers::Answers,
     consumer::Subscriber,
     epoch::pinned,
-    fold::{Basis, Folded, Parts, part},
+    fold::{Basis, Emptied, Folded, Parts, part},
     how::{How, Which},
     hub::Hub,
     item::Item,
@@ -21,10 +21,13 @@ use crate::sync::{CachePadded, SpinLock, thread};
 use std::{collections::BTreeMap, mem, sync::Arc, vec};
 
 mod catch_up;
+mod folded;
 mod forwarding;
 mod lookup;
 mod state;
 mod usual;
+
+pub(super) use usual::{Visit, Visited};
 
 /// A part of a topic: the keys whose hash falls to it, and who listens.
 ///
@@ -37,6 +40,8 @@ pub(super) struct Shard<E: Event> {
     state: CachePadded<SpinLock<State<E>>>,
     /// Read by lookups; none when the topic is not cached.
     table: Option<Table<E>>,
+    /// Memory for the parts of a key, from the last ones that were replaced.
+    emptied: SpinLock<Option<Emptied<E>>>,
 }
 
 struct State<E: Event> {
@@ -99,6 +104,7 @@ impl<E: Event> Shard<E> {
         Self {
             state: CachePadded(SpinLock::new(state)),
             table,
+            emptied: SpinLock::new(None),
         }
     }
 

@@ -5,7 +5,7 @@
 //! shares any more can hold the next one, so that a publish which replaces an
 //! event asks the allocator for nothing.
 
-use super::{Event, panics::Held};
+use super::{Event, garbage::Dropping, panics::Held};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::{
     marker::PhantomData,
@@ -45,7 +45,7 @@ unsafe impl<E: Send + Sync> Sync for Shared<E> {}
 
 impl<E> Shared<E> {
     pub(super) fn new(event: E) -> Self {
-        Self::within(Room(Box::new_uninit()), event)
+        Self::within(Room::new(), event)
     }
 
     /// The same without asking the allocator.
@@ -124,6 +124,12 @@ impl<E> Shared<E> {
     fn count(&self) -> &AtomicUsize {
         // SAFETY: the node is there as long as this reference.
         unsafe { &self.node.as_ref().count }
+    }
+}
+
+impl<E> Room<E> {
+    pub(super) fn new() -> Self {
+        Self(Box::new_uninit())
     }
 }
 
@@ -215,5 +221,16 @@ impl<E: Event> Given<E> {
             Some(Err(old)) => (Shared::new(event), Some(Given::Shared(old))),
             None => (Shared::new(event), None),
         }
+    }
+}
+
+impl<E> Held<Given<E>> {
+    /// Drops what a publish left in the place of an event, which was replaced
+    /// before. No lock may be held.
+    #[inline(always)]
+    pub(super) fn drop_overdue(self) {
+        let runs_code = mem::needs_drop::<E>() && self.get().is_some();
+        let _dropping = runs_code.then(Dropping::begin);
+        self.leave(Given::needs_drop);
     }
 }

@@ -36,7 +36,9 @@ impl Speakers {
 
     /// Forgets of a change that the table no longer holds.
     pub(super) fn forget(&mut self, version: u64) {
-        self.origins.remove(&version);
+        if self.origins.remove(&version).is_none() {
+            return;
+        }
         if self.origins.capacity() > 4 * self.origins.len().max(64) {
             self.origins.shrink_to_fit();
         }

@@ -83,7 +83,7 @@ pub(super) struct Place {
 /// The same of a key that has an event, where nobody lags.
 pub(super) struct LiveSlot<'a, E> {
     slot: &'a Slot<E>,
-    word: Word,
+    place: Place,
 }
 
 /// The last change of a key.
@@ -129,14 +129,19 @@ impl Place {
 }
 
 impl<E: Event> LiveSlot<'_, E> {
+    #[inline(always)]
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
     /// Replaces the last event of the key, in whose shard nobody lags; says the
     /// version of that.
     #[inline(always)]
     pub(super) fn replace(self, writer: &mut Writer<E>, event: Shared<E>) -> u64 {
-        writer.version += 1;
-        let changed = self.word.changed(Kind::Live, writer.version, 0);
-        writer.retire(self.slot.replace(changed, event));
-        writer.version
+        let version = writer.version + 1;
+        writer.version = version;
+        writer.retire((self.slot).replace(self.place.word.renewed(version), event));
+        version
     }
 }
 
@@ -264,8 +269,7 @@ impl<E: Event> Table<E> {
         seat: Seat,
     ) -> Option<LiveSlot<'_, E>> {
         let (slot, place) = self.writer_slots(writer).place_at(seat, hash)?;
-        let word = place.word;
-        place.is_live().then_some(LiveSlot { slot, word })
+        place.is_live().then_some(LiveSlot { slot, place })
     }
 
     /// The key's slot, if it has one, as a search without a lock has seen it.
@@ -485,6 +489,13 @@ impl<E: Event> Writer<E> {
     #[must_use]
     pub(super) fn sweep(&mut self) -> Swept<E> {
         self.garbage.sweep(epochs)
+    }
+
+    /// The same after a change that left the array as it was.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn sweep_values(&mut self) -> Swept<E> {
+        self.garbage.sweep_values(epochs)
     }
 
     /// The same of everything that was ever replaced, however little it is.

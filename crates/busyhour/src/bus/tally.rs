@@ -1,4 +1,4 @@
-use super::{Event, consumer::Subscriber, item::Item, panics::Panics};
+use super::{Event, consumer::Subscriber, fold::Parts, item::Item, panics::Panics};
 use std::{mem, sync::Arc};
 
 /// What became of an event's deliveries.
@@ -49,6 +49,7 @@ struct Afterwards<E: Event> {
 struct More<E: Event> {
     wake: Vec<Arc<Subscriber<E>>>,
     drop: Vec<Item<E>>,
+    parts: Vec<Parts<E>>,
 }
 
 /// Where one offer is counted: for the shard, and for the publisher.
@@ -95,6 +96,11 @@ impl<E: Event> Tally<E> {
         self.afterwards.more().drop.extend(replaced);
     }
 
+    /// The same of what nodes have said.
+    pub(super) fn drop_parts_later(&mut self, parts: impl IntoIterator<Item = Parts<E>>) {
+        self.afterwards.more().parts.extend(parts);
+    }
+
     pub(super) fn wake(&mut self, subscriber: &Arc<Subscriber<E>>) {
         // The user's code that this thread runs before may publish, and must
         // not wait for a turn that is sent after it.
@@ -137,8 +143,8 @@ impl<E: Event> Afterwards<E> {
     #[cold]
     fn more(&mut self) -> &mut More<E> {
         self.more.get_or_insert_with(|| {
-            let (wake, drop) = (Vec::new(), Vec::new());
-            Box::new(More { wake, drop })
+            let (wake, drop, parts) = (Vec::new(), Vec::new(), Vec::new());
+            Box::new(More { wake, drop, parts })
         })
     }
 
@@ -172,6 +178,9 @@ impl<E: Event> More<E> {
         }
         for replaced in self.drop {
             panics.drop(replaced);
+        }
+        for parts in self.parts {
+            panics.drop(parts);
         }
     }
 }

@@ -107,11 +107,7 @@ impl<E: Event> Topic<E> {
     /// Not inlined, so that a publish that nobody wants needs none of its room.
     #[inline(never)]
     fn publish_heard(&self, event: E) -> Published {
-        let mut tally = Tally::new();
-        self.0.publish(event, &mut tally);
-        let published = Published::from(&tally);
-        tally.wake_all();
-        published
+        self.0.publish(event)
     }
 
     /// Publishes an event that is cleared after `life` unless a newer event of

@@ -65,6 +65,14 @@ impl Word {
         }
         Self(Self::new(kind, version).0 | known)
     }
+
+    /// The same of a key that has an event and gets another one, where nobody lags.
+    #[must_use]
+    #[inline(always)]
+    pub(super) const fn renewed(self, version: u64) -> Self {
+        let known = self.0 & Self::KNOWN_TO_LAGGARD;
+        Self(Self::new(Kind::Live, version).0 | known)
+    }
 }
 
 const _: () = assert!(Word::new(Kind::Empty, 0).0 == Word::EMPTY.0);

@@ -70,13 +70,15 @@ impl<E: Event> State<E> {
         let nodes = self.nodes.get_or_insert_default();
         match parts.iter().all(|(origin, _)| *origin == local) {
             true => nodes.parts.remove(born),
-            false => nodes.parts.set(born, Arc::clone(parts)),
+            false => nodes.parts.set(born, Shared::clone(parts)),
         }
     }
 
     /// Forgets who made a change that another one follows.
     pub(super) fn forget_change(&mut self, last: Option<u64>) {
-        if let (Some(nodes), Some(version)) = (&mut self.nodes, last) {
+        if let (Some(nodes), Some(version)) = (&mut self.nodes, last)
+            && !nodes.speakers.is_empty()
+        {
             nodes.speakers.forget(version);
         }
     }

@@ -6,33 +6,53 @@ use crate::{
     sync::SpinGuard,
 };
 
+/// What came of a first visit to the lock.
+pub(in crate::bus) enum Visited<'a, E: Event> {
+    /// The event is the last one of its key, and nobody hears of it.
+    Published {
+        version: u64,
+        /// Since which version the key has its slot.
+        born: u64,
+        /// To be dropped.
+        swept: Swept<E>,
+    },
+    /// Nothing has happened yet.
+    Loud(Visit<'a, E>),
+    /// Nothing has happened.
+    InVain,
+}
+
+/// A visit to the lock that is not over: others than this node have spoken, or
+/// somebody may hear the event.
+pub(in crate::bus) struct Visit<'a, E: Event> {
+    state: SpinGuard<'a, State<E>>,
+    /// Where the key is; none where nothing is cached.
+    seat: Option<Seat>,
+}
+
 impl<E: Event> Shard<E> {
-    /// Publishes in one try, for which nothing is kept of what was found out.
-    /// `false` where nothing has happened, since it is a case for
-    /// [`Self::publish`]: the key has no last value, another node has spoken,
-    /// the user's code has to say who wants the event, or somebody has no room.
+    /// Publishes where only this node has spoken, the key has a last value and
+    /// nobody listens.
     #[inline(always)]
-    pub(in crate::bus) fn publish_usual(
+    pub(in crate::bus) fn visit(
         &self,
         topic: &Hub<E>,
         (hash, event): (u64, &mut Held<Given<E>>),
-        tally: &mut Tally<E>,
-    ) -> bool {
+    ) -> Visited<'_, E> {
         self.share_early(event);
         let Some((table, given)) = self.table.as_ref().zip(event.get()) else {
             let state = self.state.lock();
-            return self.publish_heard(state, topic, (hash, event, None), tally);
+            return Visited::Loud(Visit { state, seat: None });
         };
         table.prefetch(hash);
         let key = given.event().key();
         let Some(seat) = pinned(|pin| table.find(hash, key, pin)) else {
-            return unusual();
+            return in_vain();
         };
         let mut state = self.state.lock();
         if !state.is_quiet() {
-            let place = self.live_place(&state, hash, seat);
-            return place.is_some()
-                && self.publish_heard(state, topic, (hash, event, place), tally);
+            let seat = Some(seat);
+            return Visited::Loud(Visit { state, seat });
         }
         debug_assert_eq!(state.listeners.newest_lag(), 0, "nobody is there to lag");
         let State {
@@ -41,35 +61,58 @@ impl<E: Event> Shard<E> {
             ..
         } = &mut *state
         else {
-            return unusual();
+            return in_vain();
         };
         let Some(slot) = table.live_slot(writer, hash, seat) else {
-            return unusual();
+            return in_vain();
         };
         let Some(given) = event.take() else {
-            return unusual();
+            return in_vain();
         };
         let (given, overdue) = writer.share(given);
         event.put(overdue);
         *published += 1;
-        (tally.version, tally.born) = (slot.replace(writer, given), seat.born);
-        let swept = writer.sweep();
+        let (version, born) = (slot.replace(writer, given), seat.born);
+        let swept = writer.sweep_values();
         drop(state);
         note_change(topic.id());
-        swept.drop_all();
-        true
+        Visited::Published {
+            version,
+            born,
+            swept,
+        }
     }
 
-    /// The same where somebody may hear it.
-    #[inline(never)]
+    /// Publishes in the visit that has begun, for which nothing is kept of what
+    /// was found out. `false` where nothing has happened, since it is a case for
+    /// [`Self::publish`]: the key has no last value, the user's code has to say
+    /// who wants the event, or somebody has no room.
+    #[inline(always)]
+    pub(in crate::bus) fn publish_in(
+        &self,
+        Visit { state, seat }: Visit<'_, E>,
+        topic: &Hub<E>,
+        (hash, event): (u64, &mut Held<Given<E>>),
+        tally: &mut Tally<E>,
+    ) -> bool {
+        match seat.filter(|_| state.nodes.is_some()) {
+            Some(seat) => self.publish_folded(state, topic, (hash, event, seat), tally),
+            None => self.publish_heard(state, topic, (hash, event, seat), tally),
+        }
+    }
+
+    /// The same where only this node has spoken.
+    #[inline(always)]
     fn publish_heard(
         &self,
         mut state: SpinGuard<'_, State<E>>,
         topic: &Hub<E>,
-        (hash, event, place): (u64, &mut Held<Given<E>>, Option<Place>),
+        (hash, event, seat): (u64, &mut Held<Given<E>>, Option<Seat>),
         tally: &mut Tally<E>,
     ) -> bool {
-        if !state.is_usual(hash, place) {
+        let place = seat.and_then(|seat| self.live_place(&state, hash, seat));
+        let is_there = place.is_some() || self.table.is_none();
+        if !is_there || state.nodes.is_some() || !state.is_ready(hash, place) {
             return false;
         }
         let Some(event) = self.share(&mut state, event) else {
@@ -84,26 +127,31 @@ impl<E: Event> Shard<E> {
     }
 
     #[inline(always)]
-    fn live_place(&self, state: &State<E>, hash: u64, seat: Seat) -> Option<Place> {
+    pub(super) fn live_place(&self, state: &State<E>, hash: u64, seat: Seat) -> Option<Place> {
         let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
         table.place_of(writer, hash, seat).filter(Place::is_live)
     }
 }
 
 impl<E: Event> State<E> {
-    /// Whether only this node has spoken, nobody listens, and nothing is
-    /// forwarded.
+    /// Whether only this node has spoken, and to nobody.
     #[inline(always)]
     fn is_quiet(&self) -> bool {
-        self.nodes.is_none() && self.listeners.is_empty() && self.forwards.is_empty()
+        self.nodes.is_none() && self.is_unheard()
     }
 
+    /// Whether nobody listens and nothing is forwarded.
     #[inline(always)]
-    fn is_usual(&self, hash: u64, place: Option<Place>) -> bool {
+    pub(super) fn is_unheard(&self) -> bool {
+        self.listeners.is_empty() && self.forwards.is_empty()
+    }
+
+    /// Whether it is known without a question who wants an event of this key,
+    /// and they have room.
+    #[inline(always)]
+    pub(super) fn is_ready(&self, hash: u64, place: Option<Place>) -> bool {
         let place = self.place(hash, place);
-        self.nodes.is_none()
-            && self.listeners.are_known(place)
-            && !(self.listeners.may_be_full() && self.is_full(place))
+        self.listeners.are_known(place) && !(self.listeners.may_be_full() && self.is_full(place))
     }
 
     #[inline(always)]
@@ -113,8 +161,7 @@ impl<E: Event> State<E> {
     }
 }
 
-/// Nothing has happened.
 #[cold]
-fn unusual() -> bool {
-    false
+fn in_vain<'a, E: Event>() -> Visited<'a, E> {
+    Visited::InVain
 }

@@ -1,0 +1,152 @@
+//! This node speaks of a key of which another one has spoken too.
+
+use super::*;
+use crate::{
+    bus::table::{LiveSlot, Seat},
+    sync::SpinGuard,
+};
+
+/// What nodes say of a key, and what all of them say.
+struct Joined<E: Event> {
+    parts: Parts<E>,
+    whole: Held<Given<E>>,
+}
+
+impl<E: Event> Shard<E> {
+    /// Publishes in two visits to the lock, between which the states are folded;
+    /// `false` where nothing has happened, since somebody changed something
+    /// meanwhile or it is a case for [`Self::publish`].
+    ///
+    /// The first visit takes a reference to what is said of the key. While that
+    /// is held no other list of parts has its address: if the second visit
+    /// finds the same one, what was folded from it is right.
+    #[inline(never)]
+    pub(super) fn publish_folded(
+        &self,
+        state: SpinGuard<'_, State<E>>,
+        topic: &Hub<E>,
+        (hash, event, seat): (u64, &Held<Given<E>>, Seat),
+        tally: &mut Tally<E>,
+    ) -> bool {
+        let place = self.live_place(&state, hash, seat);
+        let said = place.and_then(|place| state.parts_of(place));
+        drop(state);
+        let Some((said, event)) = said.zip(event.get()) else {
+            return false;
+        };
+        let Some(mut joined) = self.join(topic, &said, event.event()) else {
+            return false;
+        };
+        let mut state = self.state.lock();
+        let slot = self.live_slot(&state, hash, seat);
+        let slot =
+            slot.filter(|slot| state.is_unheard() || state.is_ready(hash, Some(slot.place())));
+        let Some(slot) = slot else {
+            drop(state);
+            return in_vain(said, joined, tally);
+        };
+        let old = match state.replace_parts(seat, &said, joined.parts) {
+            Ok(old) => old,
+            Err(parts) => {
+                drop(state);
+                joined.parts = parts;
+                return in_vain(said, joined, tally);
+            }
+        };
+        let last = slot.place().version();
+        let leavings = self.put_folded(&mut state, topic, (hash, &mut joined.whole, slot), tally);
+        state.forget_change(Some(last));
+        drop(state);
+        self.clean_up(topic, leavings, tally);
+        joined.whole.drop_overdue();
+        drop(said);
+        self.empty(old);
+        true
+    }
+
+    #[inline(always)]
+    fn live_slot(&self, state: &State<E>, hash: u64, seat: Seat) -> Option<LiveSlot<'_, E>> {
+        let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
+        table.live_slot(writer, hash, seat)
+    }
+
+    /// Makes the folded event the last one of its key.
+    #[inline(always)]
+    fn put_folded(
+        &self,
+        state: &mut State<E>,
+        topic: &Hub<E>,
+        (hash, whole, slot): (u64, &mut Held<Given<E>>, LiveSlot<'_, E>),
+        tally: &mut Tally<E>,
+    ) -> Leavings<E> {
+        let is_unheard = state.is_unheard();
+        let Some(whole) = self.share(state, whole) else {
+            unreachable!("what was folded has just been put there");
+        };
+        state.published += 1;
+        let place = slot.place();
+        if let Some(writer) = state.writer.as_mut().filter(|_| is_unheard) {
+            (tally.version, tally.born) = (slot.replace(writer, whole), place.born);
+            return Leavings::of(writer.sweep());
+        }
+        let change = (hash, whole, Some(place));
+        self.change(state, topic, change, None, Answers::NONE, tally)
+    }
+
+    /// Runs the user's code. No lock may be held.
+    fn join(&self, topic: &Hub<E>, said: &Parts<E>, event: &E) -> Option<Joined<E>> {
+        let folding = topic.folding()?;
+        let emptied = self.emptied.lock().take();
+        let emptied = emptied.unwrap_or_else(Emptied::new);
+        let (parts, whole) = folding.join_local(said, event, emptied)?;
+        let mut whole = Held::new(Given::Plain(whole));
+        self.share_early(&mut whole);
+        Some(Joined { parts, whole })
+    }
+
+    /// Drops the parts and keeps their memory for the next ones.
+    fn empty(&self, parts: Parts<E>) {
+        if let Some(emptied) = Emptied::from_parts(parts) {
+            let other = self.emptied.lock().replace(emptied);
+            drop(other);
+        }
+    }
+}
+
+impl<E: Event> Leavings<E> {
+    fn of(swept: Swept<E>) -> Self {
+        Self {
+            swept,
+            uncached: Held::EMPTY,
+            of_nodes: None,
+            is_forwarded: false,
+        }
+    }
+}
+
+impl<E: Event> State<E> {
+    /// Notes what nodes say of a key, if it was this until now; else that comes
+    /// back.
+    fn replace_parts(
+        &mut self,
+        seat: Seat,
+        said: &Parts<E>,
+        parts: Parts<E>,
+    ) -> Result<Parts<E>, Parts<E>> {
+        match &mut self.nodes {
+            Some(nodes) => nodes.parts.replace(seat.born, said, parts),
+            None => Err(parts),
+        }
+    }
+}
+
+/// Keeps what was folded in vain until the event has been published, which a
+/// panic of a state's own `Drop` must not prevent.
+#[cold]
+fn in_vain<E: Event>(said: Parts<E>, joined: Joined<E>, tally: &mut Tally<E>) -> bool {
+    let Joined { parts, mut whole } = joined;
+    tally.drop_parts_later([said, parts]);
+    let whole = whole.take().map(|whole| whole.share(None).0);
+    tally.drop_later(whole.map(Item::Event));
+    false
+}
