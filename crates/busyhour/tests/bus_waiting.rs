@@ -20,6 +20,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
+    thread,
     time::Duration,
 };
 
@@ -63,6 +64,55 @@ fn a_clear_on_the_only_worker_waits_for_a_subscriber_of_the_same_pool() {
 }
 
 #[test]
+fn a_publisher_that_would_wait_for_itself_is_refused_and_counted() {
+    let (topic, pool, heard) = (cached(), one_worker(), Count::default());
+    let own = pool.serializer("own").build().unwrap();
+    let count = heard.clone();
+    let blocks = topic.subscribe().on(&own).capacity(1);
+    let blocks = blocks.overflow(Overflow::Block);
+    let _subscription = blocks.start(move |_| count.one());
+    let _ = topic.publish(level(1, 1));
+    assert_eq!(topic.stats().refused_waits, 0);
+    let publishing = topic.clone();
+    own.push_wait(move || {
+        for line in 2..=4 {
+            let _ = publishing.publish(level(line, 1));
+        }
+    })
+    .unwrap();
+    assert!(topic.stats().refused_waits > 0, "{:?}", topic.stats());
+    assert!(pool.shutdown(Duration::from_secs(60)).is_clean());
+    assert!(heard.get() > 0);
+}
+
+#[test]
+fn who_unsubscribes_waits_until_the_callback_has_ended() {
+    let (topic, pool, ended) = (cached(), one_worker(), Count::default());
+    let (begun, begins) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let count = ended.clone();
+    let subscription = topic.subscribe().on(&pool).start(move |_| {
+        begun.send(()).unwrap();
+        released.recv().unwrap();
+        (0..10_000).for_each(|_| thread::yield_now());
+        count.one();
+    });
+    let _ = topic.publish(level(1, 1));
+    begins.recv().unwrap();
+    thread::scope(|scope| {
+        let unsubscribe = scope.spawn(|| {
+            subscription.unsubscribe();
+            ended.get()
+        });
+        while topic.stats().subscriber_count > 0 {
+            thread::yield_now();
+        }
+        release.send(()).unwrap();
+        assert_eq!(unsubscribe.join().unwrap(), 1);
+    });
+}
+
+#[test]
 fn keys_that_expire_wait_for_nobody() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::simulated(1, clock.clone());
@@ -85,6 +135,31 @@ fn keys_that_expire_wait_for_nobody() {
     timers.run_due(clock.now());
     while pool.step() {}
     assert_eq!((topic.len(), heard.get()), (0, 8));
+}
+
+#[test]
+fn a_key_that_expires_asks_nobody_to_wait() {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let pool = TaskPool::simulated(1, clock.clone());
+    let timers = Timers::builder().clock(clock.clone()).build();
+    let topic: Topic<Level> = Topic::builder("levels")
+        .cached()
+        .expiring(&timers, &pool)
+        .build();
+    let (own, heard) = (pool.serializer("own").build().unwrap(), Count::default());
+    let count = heard.clone();
+    let blocks = topic.subscribe().on(&own).capacity(1);
+    let blocks = blocks.overflow(Overflow::Block);
+    let _subscription = blocks.start(move |_| count.one());
+    let suspension = own.suspend();
+    let _ = topic.publish_for(level(1, 1), Duration::from_secs(1));
+    clock.as_virtual().unwrap().advance(Duration::from_secs(2));
+    timers.run_due(clock.now());
+    while pool.step() {}
+    assert_eq!((topic.len(), topic.stats().refused_waits), (0, 0));
+    drop(suspension);
+    while pool.step() {}
+    assert!(heard.get() > 0);
 }
 
 #[test]

@@ -168,3 +168,47 @@ impl Drop for Announced<'_> {
         self.expiry.forget(self.slot, self.version);
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::task::{Rejected, Task};
+
+    struct Nobody;
+
+    impl Executor for Nobody {
+        fn execute(&self, task: Task) -> Result<(), Rejected> {
+            drop(task);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_table_gives_its_memory_back_once_few_are_left() {
+        const COUNT: u64 = 10_000;
+        let expiry = Expiry::new(&Timers::builder().build(), Arc::new(Nobody));
+        let slot = |number| (0, number);
+        let capacity = || expiry.table(slot(0)).lock().capacity();
+        for number in 0..COUNT {
+            let pending = Pending {
+                version: 1,
+                timer: None,
+            };
+            let mut table = expiry.table(slot(number)).lock();
+            table.insert(slot(number), pending);
+        }
+        let full = capacity();
+        expiry.cancel(slot(0), 1);
+        expiry.forget(slot(0), 2);
+        assert_eq!(expiry.table(slot(0)).lock().len() as u64, COUNT);
+        for number in 0..COUNT / 2 {
+            expiry.cancel(slot(number), 2);
+            expiry.forget(slot(COUNT - 1 - number), 1);
+            if number < COUNT / 4 {
+                assert!(capacity() > full / 2, "most are still there");
+            }
+        }
+        assert!(expiry.table(slot(0)).lock().is_empty());
+        assert!(capacity() <= 4 * 64, "{} of {full}", capacity());
+    }
+}

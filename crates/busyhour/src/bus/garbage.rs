@@ -240,4 +240,23 @@ mod tests {
         garbage.sweep_all(epochs).drop_all();
         assert_eq!(std::sync::Arc::strong_count(&array), 1);
     }
+
+    #[test]
+    fn a_bag_waits_until_it_is_full_and_is_handed_out_value_by_value() {
+        let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
+        let mut garbage = Garbage::<usize, ()>::new();
+        let full = Garbage::<usize, ()>::BAG_LEN;
+        for value in 1..full {
+            garbage.retire_value(value);
+            let untouched = || unreachable!("the bag has room");
+            garbage.sweep(untouched).drop_all();
+            assert_eq!((garbage.len(), garbage.pop()), (value, None));
+        }
+        garbage.retire_value(full);
+        garbage.sweep(|| epochs).drop_all();
+        let mut given: Vec<_> = std::iter::from_fn(|| garbage.pop()).collect();
+        given.sort_unstable();
+        assert!(given.into_iter().eq(1..=full));
+        assert_eq!(garbage.len(), 0);
+    }
 }
