@@ -250,11 +250,11 @@ mod tests {
             garbage.retire_value(value);
             let untouched = || unreachable!("the bag has room");
             garbage.sweep(untouched).drop_all();
-            assert_eq!((garbage.len(), garbage.pop()), (value, None));
+            assert_eq!((garbage.len(), garbage.pop(false)), (value, None));
         }
         garbage.retire_value(full);
         garbage.sweep(|| epochs).drop_all();
-        let mut given: Vec<_> = std::iter::from_fn(|| garbage.pop()).collect();
+        let mut given: Vec<_> = std::iter::from_fn(|| garbage.pop(false)).collect();
         given.sort_unstable();
         assert!(given.into_iter().eq(1..=full));
         assert_eq!(garbage.len(), 0);
