@@ -32,11 +32,11 @@ serializer|busyhour|serializer serializer_corners|lib|serializer_executor serial
 timer|busyhour|timers|timer_queue|lib|timer_replace timer_async timer_memory|hostile runtime
 pool|busyhour|pool pool_corners|lib|pool_turns pool_guest pool_options serializer|hostile runtime
 bus|busyhour|bus bus_turns|lib|bus_attribute bus_clear bus_conflation bus_forward bus_in_hand bus_keys bus_origin bus_panic bus_record bus_waiting|bus_drops bus_memory bus_short_lives bus_threads|bus_sim hostile
-proto|busyhour-server|sip iax2 stun|lib registrar watch
-auth|busyhour-server|auth|lib server
-registrar|busyhour-server|registrar|lib server
-watch|busyhour-server|watch|lib events
-iax2|busyhour-server|iax2_server|lib iax2_calls
+proto|busyhour-server|sip iax2 stun|lib|registrar watch
+auth|busyhour-server|auth|lib|server
+registrar|busyhour-server|registrar|lib|server
+watch|busyhour-server|watch|lib|events
+iax2|busyhour-server|iax2_calls|lib|iax2_server
 END
 }
 
@@ -67,8 +67,7 @@ copy_tree() {
 }
 
 mutate() { # OPTIONS...
-  (cd "$work/tree" && "$tool" mutants --dir "$work/tree" --package "$package" --file "crates/$package/src/$MUTANTS_MODULE/**" \
-    --file "crates/$package/src/$MUTANTS_MODULE.rs" "${not_built[@]}" "$@")
+  (cd "$work/tree" && "$tool" mutants --dir "$work/tree" --package "$package" "${not_built[@]}" "$@")
 }
 
 # Models for loom and shuttle are not in the program that the tests run.
@@ -97,6 +96,8 @@ try() { # FOLDER TEST...: every mutant left of the folder
   left "$folder" | pattern >"$folder/patterns"
   [ -s "$folder/patterns" ] || return 0
   while read -r name; do options+=(--re "$name"); done <"$folder/patterns"
+  # No expression keeps deleted fields away: those of other files stay out by their file.
+  while read -r name; do options+=(--file "$name"); done < <(left "$folder" | cut --delimiter : --fields 1 | sort --unique)
   for name in "$@"; do
     case "$name" in
       lib) options+=(--cargo-arg=--lib) ;;
@@ -146,7 +147,7 @@ module() { # MODULE SAMPLE: all unless a number
   find "$folder" -name mutants.out | while read -r group; do harvest "${group%/*}"; done
   [ "$(cat "$folder/commit" 2>/dev/null)" = "$commit" ] || forget "$folder"
   echo "$commit" >"$folder/commit"
-  mutate --list >"$folder/all"
+  mutate --file "crates/$package/src/$1/**" --file "crates/$package/src/$1.rs" --list >"$folder/all"
   # The order of hashes is as good as a random one, and the same each time.
   while read -r name; do echo "$(printf %s "$name" | cksum) $name"; done <"$folder/all" | sort --numeric-sort |
     cut --delimiter ' ' --fields 3- | awk -v sample="$sample" 'sample == "all" || NR <= sample' >"$folder/sample"
