@@ -119,8 +119,10 @@ fn a_turn_that_waits_for_who_publishes_to_it_ends() {
             let (go_on, told) = mpsc::channel::<()>();
             let published = topic.clone();
             let (done, ended) = mpsc::channel();
+            let (starts, started) = mpsc::channel();
             calls
                 .push(move || {
+                    starts.send(()).expect("the test waits");
                     told.recv().ok();
                     (0..10).for_each(|number| {
                         let _ = published.publish(Number(number));
@@ -132,7 +134,9 @@ fn a_turn_that_waits_for_who_publishes_to_it_ends() {
             let publisher = thread::spawn(move || {
                 let _ = first.publish(Number(0));
             });
+            receive(&started);
             receive(&begun);
+            // What the turn waits for; the task before it runs, so it waits no more.
             until(|| calls.len() == 1);
             drop(go_on);
             receive(&ended);
