@@ -2,13 +2,15 @@
 //!
 //! `cargo run --example run_queue`
 
-use busyhour::run_queue::{Class, Place, Priority, RealTimePriority, RunQueue, Standing, WorkerId};
+use busyhour::run_queue::{
+    Class, Priority, QueueEnd, RealTimePriority, RunQueue, SchedState, WorkerId,
+};
 use std::time::Duration;
 
 struct Entity {
     name: &'static str,
     run_time: Duration,
-    standing: Standing,
+    sched_state: SchedState,
     turns: u32,
 }
 
@@ -16,7 +18,7 @@ fn entity(name: &'static str, class: Class, run_time_us: u64) -> Entity {
     Entity {
         name,
         run_time: Duration::from_micros(run_time_us),
-        standing: Standing::new(class),
+        sched_state: SchedState::new(class),
         turns: 0,
     }
 }
@@ -30,16 +32,16 @@ fn main() {
     ];
     let mut queue = RunQueue::new(WorkerId::new(0));
     for (index, entity) in entities.iter_mut().enumerate() {
-        queue.wake(index, &mut entity.standing, Place::Back);
+        queue.wake(index, &mut entity.sched_state, QueueEnd::Back);
     }
     for _ in 0..10_000 {
         let Some(index) = queue.pick() else { break };
         let entity = &mut entities[index];
         entity.turns += 1;
         if entity.name == "alarm" {
-            queue.sleep(&mut entity.standing, entity.run_time);
+            queue.charge(&mut entity.sched_state, entity.run_time);
         } else {
-            queue.put_back(index, &mut entity.standing, entity.run_time);
+            queue.put_back(index, &mut entity.sched_state, entity.run_time);
         }
     }
     println!("after {} epochs:", queue.epoch());

@@ -108,20 +108,24 @@ fn nobody_waits_longer_than_two_epochs_of_the_others() {
 #[test]
 fn a_sleeper_is_picked_as_soon_as_it_wakes_among_busy_equals() {
     let mut queue = RunQueue::new(WorkerId::new(0));
-    let mut standings = vec![Standing::default(); 1_000];
+    let mut sched_states = vec![SchedState::default(); 1_000];
     let sleeper = 0;
-    queue.sleep(&mut standings[sleeper], Duration::ZERO);
-    for (entity, standing) in standings.iter_mut().enumerate().skip(1) {
-        queue.wake(entity, standing, Place::Back);
+    queue.charge(&mut sched_states[sleeper], Duration::ZERO);
+    for (entity, sched_state) in sched_states.iter_mut().enumerate().skip(1) {
+        queue.wake(entity, sched_state, QueueEnd::Back);
     }
     for _ in 0..100 {
         for _ in 0..50_000 {
             let entity = queue.pick().unwrap();
-            queue.put_back(entity, &mut standings[entity], Duration::from_micros(250));
+            queue.put_back(
+                entity,
+                &mut sched_states[entity],
+                Duration::from_micros(250),
+            );
         }
-        queue.wake(sleeper, &mut standings[sleeper], Place::Back);
+        queue.wake(sleeper, &mut sched_states[sleeper], QueueEnd::Back);
         assert_eq!(queue.pick(), Some(sleeper));
-        queue.sleep(&mut standings[sleeper], Duration::from_micros(5));
+        queue.charge(&mut sched_states[sleeper], Duration::from_micros(5));
     }
 }
 
@@ -155,11 +159,11 @@ fn a_standing_names_the_worker_it_last_ran_on() {
 fn a_burst_gives_its_memory_back_and_leaves_the_order() {
     let mut queue = RunQueue::new(WorkerId::new(0));
     for entity in 0..100_000_u32 {
-        queue.wake(entity, &mut Standing::default(), Place::Back);
+        queue.wake(entity, &mut SchedState::default(), QueueEnd::Back);
     }
-    assert_eq!((queue.mode(), queue.len()), (Mode::Long, 100_000));
+    assert_eq!((queue.mode(), queue.len()), (Mode::Bucketed, 100_000));
     assert!((0..100_000).all(|entity| queue.pick() == Some(entity)));
-    assert_eq!((queue.mode(), queue.pick()), (Mode::Short, None));
+    assert_eq!((queue.mode(), queue.pick()), (Mode::Sorted, None));
 }
 
 /// Lets entities take turns, and counts the turns of each.
@@ -173,18 +177,18 @@ fn take_turns(entities: &[(u8, u64)], turn_count: usize) -> Vec<u64> {
 fn take_turns_watched(entities: &[(u8, u64)], turn_count: usize, mut watch: impl FnMut(usize)) {
     let mut queue = RunQueue::new(WorkerId::new(0));
     let class = |priority| Class::Normal(Priority::new(priority));
-    let mut standings: Vec<_> = entities
+    let mut sched_states: Vec<_> = entities
         .iter()
-        .map(|&(priority, _)| Standing::new(class(priority)))
+        .map(|&(priority, _)| SchedState::new(class(priority)))
         .collect();
-    for (entity, standing) in standings.iter_mut().enumerate() {
-        queue.wake(entity, standing, Place::Back);
+    for (entity, sched_state) in sched_states.iter_mut().enumerate() {
+        queue.wake(entity, sched_state, QueueEnd::Back);
     }
     for _ in 0..turn_count {
         let entity = queue.pick().unwrap();
         watch(entity);
         let ran = Duration::from_nanos(entities[entity].1);
-        queue.put_back(entity, &mut standings[entity], ran);
+        queue.put_back(entity, &mut sched_states[entity], ran);
     }
 }
 

@@ -178,16 +178,16 @@ fn conflation_finds_its_key_among_very_many() {
 /// and a thousand light ones of a microsecond share one worker's run queue.
 #[test]
 fn a_heavy_entity_keeps_no_light_one_waiting_for_long() {
-    use busyhour::run_queue::{Place, RunQueue, Standing, WorkerId};
+    use busyhour::run_queue::{QueueEnd, RunQueue, SchedState, WorkerId};
     const LIGHT: usize = 1000;
     let (heavy_turn, light_turn) = (Duration::from_millis(1), Duration::from_micros(1));
     let mut queue = RunQueue::new(WorkerId::new(0));
-    let mut standings: Vec<_> = (0..=LIGHT)
-        .map(|_| Standing::new(Class::default()))
+    let mut sched_states: Vec<_> = (0..=LIGHT)
+        .map(|_| SchedState::new(Class::default()))
         .collect();
     let (mut now, mut woken_at) = (Duration::ZERO, vec![Duration::ZERO; LIGHT + 1]);
-    for (entity, standing) in standings.iter_mut().enumerate() {
-        queue.wake(entity, standing, Place::Back);
+    for (entity, sched_state) in sched_states.iter_mut().enumerate() {
+        queue.wake(entity, sched_state, QueueEnd::Back);
     }
     let mut waits = Vec::new();
     for turn in 0..200_000_usize {
@@ -199,16 +199,16 @@ fn a_heavy_entity_keeps_no_light_one_waiting_for_long() {
         let ran = if is_heavy { heavy_turn } else { light_turn };
         now += ran;
         if is_heavy {
-            queue.put_back(entity, &mut standings[entity], ran);
+            queue.put_back(entity, &mut sched_states[entity], ran);
         } else {
-            queue.sleep(&mut standings[entity], ran);
+            queue.charge(&mut sched_states[entity], ran);
             // Its next task comes while others run.
             let next = (turn * 7919) % LIGHT;
             let sleeps = next != entity && woken_at[next] == Duration::MAX;
             woken_at[entity] = Duration::MAX;
             for wakes in [Some(entity), sleeps.then_some(next)].into_iter().flatten() {
                 woken_at[wakes] = now;
-                queue.wake(wakes, &mut standings[wakes], Place::Back);
+                queue.wake(wakes, &mut sched_states[wakes], QueueEnd::Back);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use busyhour::{
     pool::{JoinHandle, TaskPool, yield_now},
-    run_queue::{Class, Place, RunQueue, Standing, WorkerId},
+    run_queue::{Class, QueueEnd, RunQueue, SchedState, WorkerId},
 };
 use kit::{
     Args,
@@ -24,13 +24,14 @@ pub fn run(args: &Args) {
 
 fn pick_ns(rq: u64, ms: u64) -> f64 {
     let mut queue = RunQueue::new(WorkerId::new(0));
-    let mut standings: Vec<Standing> = (0..rq).map(|_| Standing::new(Class::default())).collect();
-    for (index, standing) in standings.iter_mut().enumerate() {
-        queue.wake(index as u32, standing, Place::Back);
+    let mut sched_states: Vec<SchedState> =
+        (0..rq).map(|_| SchedState::new(Class::default())).collect();
+    for (index, sched_state) in sched_states.iter_mut().enumerate() {
+        queue.wake(index as u32, sched_state, QueueEnd::Back);
     }
     let mut running = queue.pick().expect("all are runnable");
     let (pick_ns, _counts) = time_picks(rq, ms, || {
-        running = queue.switch(running, &mut standings[running as usize], TICK);
+        running = queue.switch(running, &mut sched_states[running as usize], TICK);
         running as usize
     });
     pick_ns

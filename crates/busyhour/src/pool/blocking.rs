@@ -1,4 +1,4 @@
-//! Standing in for a worker that is blocked. See README.md, "Standing in".
+//! SchedState in for a worker that is blocked. See README.md, "SchedState in".
 
 use std::sync::{Arc, atomic::Ordering};
 

@@ -7,7 +7,7 @@ use crate::sync::{
 };
 
 /// The places of a pool. All that decides whether a thread comes or goes is
-/// written under one mutex; see README.md, "Standing in".
+/// written under one mutex; see README.md, "SchedState in".
 #[derive(Debug)]
 pub(super) struct Crew {
     places: Mutex<Places>,

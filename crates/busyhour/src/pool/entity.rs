@@ -4,7 +4,7 @@ use std::{any::Any, cell::UnsafeCell, marker::PhantomData, mem, ptr::NonNull, sy
 
 use super::{Unfinished, local::Runnable, turn::Turn};
 use crate::{
-    run_queue::{Place, RunQueue, Standing},
+    run_queue::{QueueEnd, RunQueue, SchedState},
     stats::SerializerStats,
 };
 
@@ -92,16 +92,16 @@ impl Token {
     pub(super) fn wake(self, queue: &mut RunQueue<Runnable>) {
         // SAFETY: the token, and with it the entity, goes into the queue, which
         // outlives the borrow and does not look into the token.
-        let standing = unsafe { &mut (*self.share()).standing };
-        queue.wake(Runnable::Entity(self), standing, Place::Back);
+        let sched_state = unsafe { &mut (*self.share()).sched_state };
+        queue.wake(Runnable::Entity(self), sched_state, QueueEnd::Back);
     }
 
     /// Charges the entity, queues it again and takes out the next to run.
     #[inline(always)]
     pub(super) fn switch(self, queue: &mut RunQueue<Runnable>, ran_ns: u64) -> Runnable {
         // SAFETY: as in `wake`; the borrow is over before the next is run.
-        let standing = unsafe { &mut (*self.share()).standing };
-        queue.switch_after(Runnable::Entity(self), standing, ran_ns)
+        let sched_state = unsafe { &mut (*self.share()).sched_state };
+        queue.switch_after(Runnable::Entity(self), sched_state, ran_ns)
     }
 
     /// The entity's share of the workers, for `work`, which asks no token for it again.
@@ -207,7 +207,7 @@ impl Code {
 /// An entity's share of the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
-    pub(crate) standing: Standing,
+    pub(crate) sched_state: SchedState,
     /// Log2 of the tasks it may run in a turn.
     pub(super) allowance_log2: u8,
 }
@@ -225,11 +225,11 @@ unsafe impl Sync for ShareCell {}
 
 impl ShareCell {
     /// The share of an `E`.
-    pub(crate) fn new<E: Runs>(standing: Standing) -> Self {
+    pub(crate) fn new<E: Runs>(sched_state: SchedState) -> Self {
         let allowance_log2 = 0;
         Self {
             share: UnsafeCell::new(Share {
-                standing,
+                sched_state,
                 allowance_log2,
             }),
             code: const {

@@ -19,7 +19,7 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    run_queue::{Class, Standing},
+    run_queue::{Class, SchedState},
     stats::SerializerStats,
     sync::{
         UnsafeCell,
@@ -35,7 +35,7 @@ where
 {
     let outcome = Arc::new(Outcome::default());
     let fiber = Arc::new(Fiber {
-        share: ShareCell::new::<Fiber<F>>(Standing::new(class)),
+        share: ShareCell::new::<Fiber<F>>(SchedState::new(class)),
         pool: Arc::clone(pool),
         progress: AtomicU8::new(ASLEEP),
         is_aborted: AtomicBool::new(false),

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use super::{berth::Berth, entity::Token, lane::Lane};
 use crate::{
-    run_queue::{Place, RunQueue, Standing, WorkerId},
+    run_queue::{QueueEnd, RunQueue, SchedState, WorkerId},
     task::Task,
 };
 
 /// Guarded by the worker's gate.
 pub(super) struct Local {
     lane: Lane,
-    lane_standing: Standing,
+    lane_sched_state: SchedState,
     /// The lane stands in the run queue.
     lane_is_queued: bool,
     /// A shutdown took everything away and will not look again.
@@ -37,7 +37,7 @@ impl Local {
     pub(super) fn new(worker: WorkerId) -> Self {
         Self {
             lane: Lane::new(),
-            lane_standing: Standing::default(),
+            lane_sched_state: SchedState::default(),
             lane_is_queued: false,
             is_closed: false,
             run_queue: RunQueue::new(worker),
@@ -72,7 +72,7 @@ impl Local {
 
     /// As [`wake`](Self::wake), for one that has just run for so long.
     pub(super) fn put_back(&mut self, token: Token, ran_ns: u64) -> Result<usize, Token> {
-        token.with_share(|share| self.run_queue.sleep_after(&mut share.standing, ran_ns));
+        token.with_share(|share| self.run_queue.charge_ns(&mut share.sched_state, ran_ns));
         self.wake(token)
     }
 
@@ -109,10 +109,10 @@ impl Local {
     #[inline(never)]
     fn switch_from_lane(&mut self, ran_ns: u64) -> Option<Runnable> {
         if self.lane.is_empty() || self.run_queue.is_empty() {
-            (self.run_queue).sleep_after(&mut self.lane_standing, ran_ns);
+            (self.run_queue).charge_ns(&mut self.lane_sched_state, ran_ns);
             return self.next();
         }
-        let lane = &mut self.lane_standing;
+        let lane = &mut self.lane_sched_state;
         let next = (self.run_queue).switch_after(Runnable::Lane, lane, ran_ns);
         self.lane_is_queued = !matches!(next, Runnable::Lane);
         Some(next)
@@ -134,7 +134,7 @@ impl Local {
     fn queue_lane(&mut self) {
         if !self.lane.is_empty() && !self.lane_is_queued {
             self.lane_is_queued = true;
-            (self.run_queue).wake(Runnable::Lane, &mut self.lane_standing, Place::Back);
+            (self.run_queue).wake(Runnable::Lane, &mut self.lane_sched_state, QueueEnd::Back);
         }
     }
 
@@ -165,7 +165,7 @@ impl Local {
             let Some(token) = self.pick_entity() else {
                 break;
             };
-            token.with_share(|share| self.run_queue.settle(&mut share.standing));
+            token.with_share(|share| self.run_queue.sync_epoch(&mut share.sched_state));
             loot.tokens.push(token);
         }
         loot

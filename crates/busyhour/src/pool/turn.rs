@@ -104,8 +104,8 @@ impl<'a, 'm> Turn<'a, 'm> {
             let worker = seat.worker;
             token.with_share(|share| {
                 // The queue itself is not needed for it, so neither is the gate.
-                let standing = &mut share.standing;
-                standing.fall_asleep(worker.id(), worker.published.epoch(), ran_ns);
+                let sched_state = &mut share.sched_state;
+                sched_state.charge_default_ticks(worker.id(), worker.published.epoch(), ran_ns);
             });
         }
     }

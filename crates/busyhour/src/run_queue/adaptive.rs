@@ -1,8 +1,8 @@
 use super::{
-    Mode, Place,
-    long::Long,
+    Mode, QueueEnd,
+    bucketed::Bucketed,
     rank::Rank,
-    short::{self, Short},
+    sorted::{self, Sorted},
 };
 
 /// The queued entities in the structure that is fastest for their number.
@@ -15,19 +15,19 @@ pub(super) struct Adaptive<E> {
     mode: Mode,
     /// Of whichever is in use, so that a look at it need not ask which.
     len: usize,
-    short: Short<E>,
-    long: Long<E>,
+    short: Sorted<E>,
+    long: Bucketed<E>,
 }
 
-const SHORT_AGAIN: usize = short::CAPACITY / 2;
+const SORTED_AGAIN: usize = sorted::CAPACITY / 2;
 
 impl<E> Adaptive<E> {
     pub(super) fn new() -> Self {
         Self {
-            mode: Mode::Short,
+            mode: Mode::Sorted,
             len: 0,
-            short: Short::new(),
-            long: Long::new(),
+            short: Sorted::new(),
+            long: Bucketed::new(),
         }
     }
 
@@ -41,15 +41,15 @@ impl<E> Adaptive<E> {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
+    pub(super) fn push(&mut self, entity: E, rank: Rank, end: QueueEnd) {
         self.len += 1;
-        if self.mode == Mode::Short {
-            if self.len <= short::CAPACITY {
-                return self.short.push(entity, rank, place);
+        if self.mode == Mode::Sorted {
+            if self.len <= sorted::CAPACITY {
+                return self.short.push(entity, rank, end);
             }
             self.lengthen();
         }
-        self.long.push(entity, rank, place);
+        self.long.push(entity, rank, end);
     }
 
     /// Takes out the next to run.
@@ -60,8 +60,8 @@ impl<E> Adaptive<E> {
         }
         self.len -= 1;
         let popped = match self.mode {
-            Mode::Short => self.short.pop(),
-            Mode::Long => {
+            Mode::Sorted => self.short.pop(),
+            Mode::Bucketed => {
                 let popped = self.long.pop();
                 self.shorten_if_few();
                 popped
@@ -76,8 +76,8 @@ impl<E> Adaptive<E> {
     #[inline(always)]
     pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
         match self.mode {
-            Mode::Short => self.short.exchange(entity, rank),
-            Mode::Long => self.long.exchange(entity, rank),
+            Mode::Sorted => self.short.exchange(entity, rank),
+            Mode::Bucketed => self.long.exchange(entity, rank),
         }
     }
 
@@ -85,8 +85,8 @@ impl<E> Adaptive<E> {
     #[cold]
     pub(super) fn renew(&mut self) {
         match self.mode {
-            Mode::Short => self.short.renew(),
-            Mode::Long => self.long.renew(),
+            Mode::Sorted => self.short.renew(),
+            Mode::Bucketed => self.long.renew(),
         }
     }
 
@@ -95,11 +95,11 @@ impl<E> Adaptive<E> {
         E: PartialEq,
     {
         let removed = match self.mode {
-            Mode::Short => self.short.remove(entity),
-            Mode::Long => self.long.remove(entity, rank),
+            Mode::Sorted => self.short.remove(entity),
+            Mode::Bucketed => self.long.remove(entity, rank),
         }?;
         self.len -= 1;
-        if self.mode == Mode::Long {
+        if self.mode == Mode::Bucketed {
             self.shorten_if_few();
         }
         Some(removed)
@@ -111,14 +111,14 @@ impl<E> Adaptive<E> {
     fn lengthen(&mut self) {
         self.long.prepare();
         while let Some((entity, rank)) = self.short.pop() {
-            self.long.push(entity, rank, Place::Back);
+            self.long.push(entity, rank, QueueEnd::Back);
         }
-        self.mode = Mode::Long;
+        self.mode = Mode::Bucketed;
     }
 
     #[inline(always)]
     fn shorten_if_few(&mut self) {
-        if self.len <= SHORT_AGAIN {
+        if self.len <= SORTED_AGAIN {
             self.shorten();
         }
     }
@@ -127,8 +127,8 @@ impl<E> Adaptive<E> {
     #[cold]
     fn shorten(&mut self) {
         while let Some((entity, rank)) = self.long.pop() {
-            self.short.push(entity, rank, Place::Back);
+            self.short.push(entity, rank, QueueEnd::Back);
         }
-        self.mode = Mode::Short;
+        self.mode = Mode::Sorted;
     }
 }

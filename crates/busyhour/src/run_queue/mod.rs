@@ -9,25 +9,25 @@
 //! sleepers when they wake. So who slept comes back ahead.
 //!
 //! The queue is pure: it knows no clock, thread or lock. The caller owns each
-//! entity's [`Standing`] and says how long the entity ran. `README.md` beside
+//! entity's [`SchedState`] and says how long the entity ran. `README.md` beside
 //! this file has the policy and the structure at length.
 
 mod class;
-mod standing;
+mod sched_state;
 mod worker_id;
 mod rank;
 mod adaptive;
-mod short;
-mod long;
+mod sorted;
+mod bucketed;
 mod ranks;
 
 pub use class::{Class, Priority, RealTimePriority};
-pub use standing::Standing;
+pub use sched_state::SchedState;
 pub use worker_id::WorkerId;
 
 use adaptive::Adaptive;
 use rank::Rank;
-use standing::{Tick, nanos};
+use sched_state::{Tick, nanos};
 use std::time::Duration;
 
 /// What an entity gains on the worker it last ran on: its data is there.
@@ -48,18 +48,18 @@ const _: () = assert!(SAME_WORKER_BONUS % 2 == 1);
 ///
 /// ```
 /// use std::time::Duration;
-/// use busyhour::run_queue::{Class, Place, Priority, RunQueue, Standing, WorkerId};
+/// use busyhour::run_queue::{Class, QueueEnd, Priority, RunQueue, SchedState, WorkerId};
 ///
 /// let mut queue = RunQueue::new(WorkerId::new(0));
-/// let mut heavy = Standing::new(Class::Normal(Priority::new(20)));
-/// let mut light = Standing::new(Class::Normal(Priority::new(20)));
-/// queue.wake("heavy", &mut heavy, Place::Back);
-/// queue.wake("light", &mut light, Place::Back);
+/// let mut heavy = SchedState::new(Class::Normal(Priority::new(20)));
+/// let mut light = SchedState::new(Class::Normal(Priority::new(20)));
+/// queue.wake("heavy", &mut heavy, QueueEnd::Back);
+/// queue.wake("light", &mut light, QueueEnd::Back);
 ///
 /// assert_eq!(queue.pick(), Some("heavy"));
 /// queue.put_back("heavy", &mut heavy, Duration::from_millis(2));
 /// assert_eq!(queue.pick(), Some("light"));
-/// queue.sleep(&mut light, Duration::from_micros(5));
+/// queue.charge(&mut light, Duration::from_micros(5));
 /// assert_eq!(queue.pick(), Some("heavy"));
 /// ```
 #[derive(Debug)]
@@ -94,21 +94,21 @@ impl<E> RunQueue<E> {
     ///
     /// An entity that slept here is first given the epochs it missed. One that
     /// comes from another worker keeps the counter it brings; whoever takes it
-    /// there [settles](RunQueue::settle) it there first.
+    /// there [syncs](RunQueue::sync epoch) it there first.
     ///
-    /// The standing must stay as it is while the entity is queued.
+    /// The scheduling state must stay as it is while the entity is queued.
     #[inline(always)]
-    pub fn wake(&mut self, entity: E, standing: &mut Standing, place: Place) {
-        standing.arrive(self.worker, self.epoch);
-        let rank = Rank::of(standing, self.worker);
-        self.queued.push(entity, rank, place);
+    pub fn wake(&mut self, entity: E, sched_state: &mut SchedState, end: QueueEnd) {
+        sched_state.arrive(self.worker, self.epoch);
+        let rank = Rank::of(sched_state, self.worker);
+        self.queued.push(entity, rank, end);
     }
 
     /// Takes the entity with the greatest goodness out of the queue; the first
     /// in the list among equals. `None` when nothing is runnable.
     ///
     /// The caller runs it, then calls [`put_back`](RunQueue::put_back) if it
-    /// has more to do, else [`sleep`](RunQueue::sleep).
+    /// has more to do, else [`charge`](RunQueue::charge).
     #[inline(always)]
     pub fn pick(&mut self) -> Option<E> {
         let (entity, rank) = self.queued.pop()?;
@@ -120,10 +120,10 @@ impl<E> RunQueue<E> {
 
     /// Charges an entity for the time it `ran` and queues it again, behind its equals.
     #[inline(always)]
-    pub fn put_back(&mut self, entity: E, standing: &mut Standing, ran: Duration) {
-        self.sleep(standing, ran);
-        let rank = Rank::of(standing, self.worker);
-        self.queued.push(entity, rank, Place::Back);
+    pub fn put_back(&mut self, entity: E, sched_state: &mut SchedState, ran: Duration) {
+        self.charge(sched_state, ran);
+        let rank = Rank::of(sched_state, self.worker);
+        self.queued.push(entity, rank, QueueEnd::Back);
     }
 
     /// Charges an entity for the time it `ran`, queues it again, behind its
@@ -133,28 +133,33 @@ impl<E> RunQueue<E> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use busyhour::run_queue::{Place, RunQueue, Standing, WorkerId};
+    /// use busyhour::run_queue::{QueueEnd, RunQueue, SchedState, WorkerId};
     ///
     /// let mut queue = RunQueue::new(WorkerId::new(0));
-    /// let mut standings = [Standing::default(), Standing::default()];
-    /// queue.wake(1, &mut standings[1], Place::Back);
+    /// let mut sched_states = [SchedState::default(), SchedState::default()];
+    /// queue.wake(1, &mut sched_states[1], QueueEnd::Back);
     /// let mut running = 0;
     /// for expected in [1, 0, 1] {
     ///     let ran = Duration::from_micros(3);
-    ///     running = queue.switch(running, &mut standings[running], ran);
+    ///     running = queue.switch(running, &mut sched_states[running], ran);
     ///     assert_eq!(running, expected);
     /// }
     /// ```
     #[inline(always)]
-    pub fn switch(&mut self, entity: E, standing: &mut Standing, ran: Duration) -> E {
-        self.switch_after(entity, standing, nanos(ran))
+    pub fn switch(&mut self, entity: E, sched_state: &mut SchedState, ran: Duration) -> E {
+        self.switch_after(entity, sched_state, nanos(ran))
     }
 
     /// [`switch`](RunQueue::switch), for who has plain nanoseconds.
     #[inline(always)]
-    pub(crate) fn switch_after(&mut self, entity: E, standing: &mut Standing, ran_ns: u64) -> E {
-        self.sleep_after(standing, ran_ns);
-        let rank = Rank::of(standing, self.worker);
+    pub(crate) fn switch_after(
+        &mut self,
+        entity: E,
+        sched_state: &mut SchedState,
+        ran_ns: u64,
+    ) -> E {
+        self.charge_ns(sched_state, ran_ns);
+        let rank = Rank::of(sched_state, self.worker);
         let (next, rank) = self.queued.exchange(entity, rank);
         if rank.is_used_up() {
             self.begin_epoch();
@@ -167,38 +172,38 @@ impl<E> RunQueue<E> {
     /// The queue keeps nothing of it; [`wake`](RunQueue::wake) gives it the
     /// epochs it will have missed.
     #[inline(always)]
-    pub fn sleep(&self, standing: &mut Standing, ran: Duration) {
-        self.sleep_after(standing, nanos(ran));
+    pub fn charge(&self, sched_state: &mut SchedState, ran: Duration) {
+        self.charge_ns(sched_state, nanos(ran));
     }
 
-    /// [`sleep`](RunQueue::sleep), for who has plain nanoseconds.
+    /// [`charge`](RunQueue::charge), for who has plain nanoseconds.
     #[inline(always)]
-    pub(crate) fn sleep_after(&self, standing: &mut Standing, ran_ns: u64) {
-        standing.arrive(self.worker, self.epoch);
-        standing.charge(self.worker, ran_ns, self.tick);
+    pub(crate) fn charge_ns(&self, sched_state: &mut SchedState, ran_ns: u64) {
+        sched_state.arrive(self.worker, self.epoch);
+        sched_state.charge(self.worker, ran_ns, self.tick);
     }
 
     /// Brings the counter of an entity up to date without charging it: before
     /// another worker takes it, or to look at it.
     #[inline]
-    pub fn settle(&self, standing: &mut Standing) {
-        standing.arrive(self.worker, self.epoch);
+    pub fn sync_epoch(&self, sched_state: &mut SchedState) {
+        sched_state.arrive(self.worker, self.epoch);
     }
 
-    /// Takes a queued entity out before its turn and [settles](RunQueue::settle)
+    /// Takes a queued entity out before its turn and [syncs](RunQueue::sync epoch)
     /// it: to change its class, or to hand it to another worker.
     ///
     /// `None`, and nothing changes, when it is not queued here. The cost is a
     /// search among its equals.
-    pub fn remove(&mut self, entity: &E, standing: &mut Standing) -> Option<E>
+    pub fn remove(&mut self, entity: &E, sched_state: &mut SchedState) -> Option<E>
     where
         E: PartialEq,
     {
-        let mut settled = standing.clone();
-        self.settle(&mut settled);
-        let rank = Rank::of(&settled, self.worker);
+        let mut synced = sched_state.clone();
+        self.sync_epoch(&mut synced);
+        let rank = Rank::of(&synced, self.worker);
         let removed = self.queued.remove(entity, rank)?;
-        *standing = settled;
+        *sched_state = synced;
         Some(removed)
     }
 
@@ -230,7 +235,7 @@ impl<E> RunQueue<E> {
     }
 
     /// The best is used up, so everybody is, and counter/2 + priority is the
-    /// priority; each standing is given it when its turn comes. That keeps the
+    /// priority; each scheduling state is given it when its turn comes. That keeps the
     /// order, so the one just picked is still the one to run.
     #[cold]
     fn begin_epoch(&mut self) {
@@ -241,7 +246,7 @@ impl<E> RunQueue<E> {
 
 /// Where in the list an entity is queued, which decides between equals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum QueueEnd {
     /// Before all others, as Linux 2.2 queues who wakes: what woke it is still
     /// in the cache. Under overload the latest comes first, and the earliest waits.
     Front,
@@ -253,9 +258,9 @@ pub enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// A sorted ring, for up to 16 entities.
-    Short,
+    Sorted,
     /// A list for each goodness, from 17 entities until 8 are left.
-    Long,
+    Bucketed,
 }
 
 #[cfg(test)]
@@ -266,8 +271,8 @@ mod tests {
     const HERE: WorkerId = WorkerId::new(0);
     const TICK: Duration = Duration::from_micros(100);
 
-    fn normal(priority: u8) -> Standing {
-        Standing::new(Class::Normal(Priority::new(priority)))
+    fn normal(priority: u8) -> SchedState {
+        SchedState::new(Class::Normal(Priority::new(priority)))
     }
 
     #[test]
@@ -279,9 +284,9 @@ mod tests {
     #[test]
     fn place_decides_between_equals() {
         let mut queue = RunQueue::new(HERE);
-        queue.wake('b', &mut normal(20), Place::Back);
-        queue.wake('c', &mut normal(20), Place::Back);
-        queue.wake('a', &mut normal(20), Place::Front);
+        queue.wake('b', &mut normal(20), QueueEnd::Back);
+        queue.wake('c', &mut normal(20), QueueEnd::Back);
+        queue.wake('a', &mut normal(20), QueueEnd::Front);
         let order: Vec<_> = iter::from_fn(|| queue.pick()).collect();
         assert_eq!(order, ['a', 'b', 'c']);
     }
@@ -289,9 +294,9 @@ mod tests {
     #[test]
     fn real_time_goes_first_even_when_it_used_up_its_ticks() {
         let mut queue = RunQueue::new(HERE);
-        let mut urgent = Standing::new(Class::RealTime(RealTimePriority::new(0)));
-        queue.wake("normal", &mut normal(40), Place::Back);
-        queue.wake("urgent", &mut urgent, Place::Back);
+        let mut urgent = SchedState::new(Class::RealTime(RealTimePriority::new(0)));
+        queue.wake("normal", &mut normal(40), QueueEnd::Back);
+        queue.wake("urgent", &mut urgent, QueueEnd::Back);
         for _ in 0..100 {
             assert_eq!(queue.pick(), Some("urgent"));
             queue.put_back("urgent", &mut urgent, 10 * TICK);
@@ -303,18 +308,18 @@ mod tests {
     fn a_sleeper_is_given_the_epochs_it_missed_when_it_wakes() {
         let mut queue = RunQueue::new(HERE);
         let (mut busy, mut sleeper) = (normal(20), normal(20));
-        queue.sleep(&mut sleeper, Duration::ZERO);
-        queue.wake(1, &mut sleeper, Place::Back);
+        queue.charge(&mut sleeper, Duration::ZERO);
+        queue.wake(1, &mut sleeper, QueueEnd::Back);
         assert_eq!(queue.pick(), Some(1));
-        queue.sleep(&mut sleeper, 20 * TICK);
+        queue.charge(&mut sleeper, 20 * TICK);
         assert_eq!(sleeper.counter(), 0);
 
-        queue.wake(0, &mut busy, Place::Back);
+        queue.wake(0, &mut busy, QueueEnd::Back);
         for epoch in 0..3 {
             assert_eq!((queue.pick(), queue.epoch()), (Some(0), epoch));
             queue.put_back(0, &mut busy, 20 * TICK);
         }
-        queue.wake(1, &mut sleeper, Place::Back);
+        queue.wake(1, &mut sleeper, QueueEnd::Back);
         assert_eq!(sleeper.counter(), 30, "20, then 20 / 2 + 20");
         assert_eq!(queue.pick(), Some(1));
     }
@@ -323,13 +328,13 @@ mod tests {
     fn removal_leaves_the_order_of_the_others_in_each_mode() {
         for count in [4, 40] {
             let mut queue = RunQueue::new(HERE);
-            let mut standings = vec![normal(20); count];
-            for (entity, standing) in standings.iter_mut().enumerate() {
-                queue.wake(entity, standing, Place::Back);
+            let mut sched_states = vec![normal(20); count];
+            for (entity, sched_state) in sched_states.iter_mut().enumerate() {
+                queue.wake(entity, sched_state, QueueEnd::Back);
             }
             assert_eq!(queue.remove(&count, &mut normal(20)), None, "a stranger");
-            assert_eq!(queue.remove(&1, &mut standings[1]), Some(1));
-            assert_eq!(queue.remove(&1, &mut standings[1]), None, "gone already");
+            assert_eq!(queue.remove(&1, &mut sched_states[1]), Some(1));
+            assert_eq!(queue.remove(&1, &mut sched_states[1]), None, "gone already");
             assert!(iter::from_fn(|| queue.pick()).eq((0..count).filter(|&entity| entity != 1)));
         }
     }
@@ -337,44 +342,44 @@ mod tests {
     #[test]
     fn an_entity_is_found_in_the_epoch_that_began_since_it_was_queued() {
         let mut queue = RunQueue::new(HERE);
-        let mut standings = vec![normal(20); 40];
-        for (entity, standing) in standings.iter_mut().enumerate() {
-            queue.sleep(standing, 20 * TICK);
-            queue.wake(entity, standing, Place::Back);
+        let mut sched_states = vec![normal(20); 40];
+        for (entity, sched_state) in sched_states.iter_mut().enumerate() {
+            queue.charge(sched_state, 20 * TICK);
+            queue.wake(entity, sched_state, QueueEnd::Back);
         }
         assert_eq!((queue.pick(), queue.epoch()), (Some(0), 1));
-        assert_eq!(queue.remove(&7, &mut standings[7]), Some(7));
-        assert_eq!(standings[7].counter(), 20);
+        assert_eq!(queue.remove(&7, &mut sched_states[7]), Some(7));
+        assert_eq!(sched_states[7].counter(), 20);
     }
 
     #[test]
     fn the_mode_turns_at_both_ends_of_the_hysteresis() {
         let mut queue = RunQueue::new(HERE);
-        (0..16).for_each(|entity| queue.wake(entity, &mut normal(20), Place::Back));
-        assert_eq!(queue.mode(), Mode::Short);
-        queue.wake(16, &mut normal(20), Place::Back);
-        assert_eq!(queue.mode(), Mode::Long);
+        (0..16).for_each(|entity| queue.wake(entity, &mut normal(20), QueueEnd::Back));
+        assert_eq!(queue.mode(), Mode::Sorted);
+        queue.wake(16, &mut normal(20), QueueEnd::Back);
+        assert_eq!(queue.mode(), Mode::Bucketed);
         (0..8).for_each(|entity| assert_eq!(queue.pick(), Some(entity)));
-        assert_eq!((queue.mode(), queue.len()), (Mode::Long, 9));
-        assert_eq!((queue.pick(), queue.mode()), (Some(8), Mode::Short));
+        assert_eq!((queue.mode(), queue.len()), (Mode::Bucketed, 9));
+        assert_eq!((queue.pick(), queue.mode()), (Some(8), Mode::Sorted));
         assert!(iter::from_fn(|| queue.pick()).eq(9..17));
     }
 
     #[test]
     fn who_comes_from_another_worker_has_no_bonus_and_brings_its_counter() {
         let (mut here, mut there) = (RunQueue::new(HERE), RunQueue::new(WorkerId::new(1)));
-        let mut standing = normal(20);
-        there.wake(7, &mut standing, Place::Back);
+        let mut sched_state = normal(20);
+        there.wake(7, &mut sched_state, QueueEnd::Back);
         there.pick();
-        there.put_back(7, &mut standing, 5 * TICK);
+        there.put_back(7, &mut sched_state, 5 * TICK);
         assert_eq!(there.pick(), Some(7));
-        there.settle(&mut standing);
+        there.sync_epoch(&mut sched_state);
 
-        here.wake(7, &mut standing, Place::Back);
-        assert_eq!(standing.counter(), 15);
-        assert_eq!(standing.goodness(HERE), 35);
+        here.wake(7, &mut sched_state, QueueEnd::Back);
+        assert_eq!(sched_state.counter(), 15);
+        assert_eq!(sched_state.goodness(HERE), 35);
         here.pick();
-        here.put_back(7, &mut standing, Duration::ZERO);
-        assert_eq!(standing.goodness(HERE), 50);
+        here.put_back(7, &mut sched_state, Duration::ZERO);
+        assert_eq!(sched_state.goodness(HERE), 50);
     }
 }

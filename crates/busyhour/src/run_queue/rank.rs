@@ -1,4 +1,4 @@
-use super::{Class, Priority, RealTimePriority, SAME_WORKER_BONUS, Standing, WorkerId};
+use super::{Class, Priority, RealTimePriority, SAME_WORKER_BONUS, SchedState, WorkerId};
 
 /// The place of an entity in the total order of a queue: goodness, with the
 /// used-up entities told apart by the goodness they will have.
@@ -26,11 +26,13 @@ impl Rank {
 
     /// The rank of an entity in the queue of `worker`.
     #[inline(always)]
-    pub(super) fn of(standing: &Standing, worker: WorkerId) -> Self {
-        match standing.class() {
+    pub(super) fn of(sched_state: &SchedState, worker: WorkerId) -> Self {
+        match sched_state.class() {
             Class::RealTime(priority) => Self(REAL_TIME + u16::from(priority.get())),
-            Class::Normal(_) if standing.counter() == 0 => Self(standing.renewed_goodness(worker)),
-            Class::Normal(_) => Self(NORMAL + standing.goodness(worker)),
+            Class::Normal(_) if sched_state.counter() == 0 => {
+                Self(sched_state.renewed_goodness(worker))
+            }
+            Class::Normal(_) => Self(NORMAL + sched_state.goodness(worker)),
         }
     }
 
@@ -64,21 +66,26 @@ mod tests {
 
     const HERE: WorkerId = WorkerId::new(0);
 
-    /// Every standing a queue can meet, on its own worker or from another.
-    fn standings() -> impl Iterator<Item = Standing> {
+    /// Every scheduling state a queue can meet, on its own worker or from another.
+    fn sched_states() -> impl Iterator<Item = SchedState> {
         let normal = (1..=40).map(|priority| Class::Normal(Priority::new(priority)));
         let real_time = (0..=99).map(|priority| Class::RealTime(RealTimePriority::new(priority)));
         normal.chain(real_time).flat_map(|class| {
             (0..=2 * Priority::MAX.get()).flat_map(move |counter| {
-                [HERE, WorkerId::new(1)].map(|ran_on| Standing::fixture(class, counter, ran_on))
+                [HERE, WorkerId::new(1)].map(|ran_on| SchedState::fixture(class, counter, ran_on))
             })
         })
     }
 
     #[test]
     fn ranks_order_as_goodness_does() {
-        let all: BTreeSet<_> = standings()
-            .map(|standing| (standing.goodness(HERE), Rank::of(&standing, HERE).index()))
+        let all: BTreeSet<_> = sched_states()
+            .map(|sched_state| {
+                (
+                    sched_state.goodness(HERE),
+                    Rank::of(&sched_state, HERE).index(),
+                )
+            })
             .collect();
         for &(goodness, rank) in &all {
             assert!(rank < Rank::COUNT);
@@ -93,9 +100,9 @@ mod tests {
     #[test]
     fn a_used_up_rank_tells_priority_and_bonus_so_epochs_never_merge_two() {
         let mut seen = HashMap::new();
-        for standing in standings().filter(|standing| standing.goodness(HERE) == 0) {
-            let who = (standing.class(), standing.ran_on());
-            let rank = Rank::of(&standing, HERE);
+        for sched_state in sched_states().filter(|sched_state| sched_state.goodness(HERE) == 0) {
+            let who = (sched_state.class(), sched_state.ran_on());
+            let rank = Rank::of(&sched_state, HERE);
             assert_eq!(*seen.entry(rank.index()).or_insert(who), who);
         }
         assert_eq!(seen.len(), 80);

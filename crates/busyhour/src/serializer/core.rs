@@ -18,7 +18,7 @@ use crate::{
         Berth, Entity, EntityRef, Hand, Pushing, Runs, ShareCell, Shared, TaskPool, Token, Turn,
         Unfinished, blocking, current_entity, wait_for,
     },
-    run_queue::{Class, Standing},
+    run_queue::{Class, SchedState},
     stats::SerializerStats,
     sync::{
         SpinGuard, SpinLock,
@@ -45,7 +45,7 @@ impl Core {
         has_marks: bool,
     ) -> Arc<Self> {
         let core = Arc::new(Self {
-            share: ShareCell::new::<Self>(Standing::new(class)),
+            share: ShareCell::new::<Self>(SchedState::new(class)),
             pool,
             details: details.map(Box::new),
             state: SpinLock::new(State::new(bound, has_marks)),

@@ -1,7 +1,7 @@
 //! Run queues of entities that panic when they are compared or dropped.
 
 use crate::watchdog::watched;
-use busyhour::run_queue::{Class, Place, Priority, RunQueue, Standing, WorkerId};
+use busyhour::run_queue::{Class, Priority, QueueEnd, RunQueue, SchedState, WorkerId};
 use std::{
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -43,14 +43,14 @@ impl Drop for Entity {
 }
 
 /// `count` equals, in order.
-fn queue(count: usize, fuse: &Rc<Fuse>) -> (RunQueue<Entity>, Standing) {
+fn queue(count: usize, fuse: &Rc<Fuse>) -> (RunQueue<Entity>, SchedState) {
     let mut queue = RunQueue::new(WorkerId::new(0));
-    let mut standing = Standing::new(Class::Normal(Priority::new(20)));
+    let mut sched_state = SchedState::new(Class::Normal(Priority::new(20)));
     for number in 0..count {
         let fuse = Rc::clone(fuse);
-        queue.wake(Entity { number, fuse }, &mut standing, Place::Back);
+        queue.wake(Entity { number, fuse }, &mut sched_state, QueueEnd::Back);
     }
-    (queue, standing)
+    (queue, sched_state)
 }
 
 fn drain(queue: &mut RunQueue<Entity>) -> Vec<usize> {
@@ -64,13 +64,13 @@ fn a_comparison_that_panics_leaves_the_queue_as_it_was() {
         for panics in 0..=count {
             watched("a comparison in a run queue", || {
                 let fuse = Rc::new(Fuse::default());
-                let (mut queue, mut standing) = queue(count, &fuse);
+                let (mut queue, mut sched_state) = queue(count, &fuse);
                 let wanted = Entity {
                     number: count - 1,
                     fuse: Rc::clone(&fuse),
                 };
                 fuse.left.set(Some(panics));
-                let remove = || queue.remove(&wanted, &mut standing);
+                let remove = || queue.remove(&wanted, &mut sched_state);
                 let removed = catch_unwind(AssertUnwindSafe(remove));
                 fuse.left.set(None);
                 let is_removed = removed.is_ok_and(|removed| removed.is_some());

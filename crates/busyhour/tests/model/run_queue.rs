@@ -1,15 +1,15 @@
 //! The run queue as Linux 2.2 has it: one list, scanned whole for each pick,
 //! and a walk over every task, asleep or not, when an epoch begins.
 
-use busyhour::run_queue::{Class, Mode, Place, Priority, RealTimePriority, RunQueue};
-use busyhour::run_queue::{Standing, WorkerId};
+use busyhour::run_queue::{Class, Mode, Priority, QueueEnd, RealTimePriority, RunQueue};
+use busyhour::run_queue::{SchedState, WorkerId};
 use std::time::Duration;
 
 /// One step of a driven run. Steps that make no sense for the entity's state
 /// (waking who is awake) do nothing, so every sequence is a valid run.
 #[derive(Debug, Clone, Copy)]
 pub enum Operation {
-    Wake(usize, usize, Place),
+    Wake(usize, usize, QueueEnd),
     /// Pick and put back.
     Turn(usize, u32),
     /// Put back and pick in one, which is what a busy worker does.
@@ -32,8 +32,8 @@ impl Operation {
         match kind % 16 {
             0..4 => Self::Turn(worker, ran_ns),
             4..6 => Self::Switch(entity, ran_ns),
-            6..8 => Self::Wake(entity, worker, Place::Back),
-            8 => Self::Wake(entity, worker, Place::Front),
+            6..8 => Self::Wake(entity, worker, QueueEnd::Back),
+            8 => Self::Wake(entity, worker, QueueEnd::Front),
             9..11 => Self::Pick(worker),
             11..13 => Self::PutBack(entity, ran_ns),
             13 => Self::Sleep(entity, ran_ns),
@@ -57,7 +57,7 @@ fn class(value: u8) -> Class {
 /// Applies each operation to the run queues and to the model, and compares.
 pub struct Driver {
     queues: [RunQueue<usize>; WORKERS],
-    standings: Vec<Standing>,
+    sched_states: Vec<SchedState>,
     model: Naive,
     /// How often each mode was met, and how often it changed.
     pub met: Met,
@@ -78,7 +78,7 @@ impl Driver {
                 let tick = Duration::from_nanos(u64::from(TICK_NS));
                 RunQueue::with_tick(WorkerId::new(worker as u16), tick)
             }),
-            standings: vec![Standing::default(); entity_count],
+            sched_states: vec![SchedState::default(); entity_count],
             model: Naive::new(entity_count),
             met: Met::default(),
         }
@@ -100,7 +100,7 @@ impl Driver {
             Operation::Remove(entity) => self.remove(entity),
             Operation::SetClass(entity, class) => self.set_class(entity, class),
         }
-        self.met.long += u64::from(modes.contains(&Mode::Long));
+        self.met.long += u64::from(modes.contains(&Mode::Bucketed));
         self.met.turns_of_mode += u64::from(modes != self.modes());
     }
 
@@ -111,11 +111,11 @@ impl Driver {
             assert_eq!(queue.epoch(), self.model.epochs[worker]);
         }
         for (entity, task) in self.model.tasks.iter().enumerate() {
-            let mut standing = self.standings[entity].clone();
+            let mut sched_state = self.sched_states[entity].clone();
             if let Some(home) = task.home {
-                self.queues[home].settle(&mut standing);
+                self.queues[home].sync_epoch(&mut sched_state);
             }
-            assert_eq!(i64::from(standing.counter()), task.counter, "{entity}");
+            assert_eq!(i64::from(sched_state.counter()), task.counter, "{entity}");
         }
     }
 
@@ -123,16 +123,16 @@ impl Driver {
         std::array::from_fn(|worker| self.queues[worker].mode())
     }
 
-    fn wake(&mut self, entity: usize, worker: usize, place: Place) {
+    fn wake(&mut self, entity: usize, worker: usize, place: QueueEnd) {
         let task = &mut self.model.tasks[entity];
         if task.state != State::Asleep {
             return;
         }
-        let standing = &mut self.standings[entity];
+        let sched_state = &mut self.sched_states[entity];
         if let Some(home) = task.home {
-            self.queues[home].settle(standing);
+            self.queues[home].sync_epoch(sched_state);
         }
-        self.queues[worker].wake(entity, standing, place);
+        self.queues[worker].wake(entity, sched_state, place);
         self.model.wake(entity, worker, place);
     }
 
@@ -148,7 +148,7 @@ impl Driver {
     fn put_back(&mut self, entity: usize, ran_ns: u32) {
         if let State::Running(worker) = self.model.tasks[entity].state {
             let ran = Duration::from_nanos(u64::from(ran_ns));
-            self.queues[worker].put_back(entity, &mut self.standings[entity], ran);
+            self.queues[worker].put_back(entity, &mut self.sched_states[entity], ran);
             self.model.put_back(entity, worker, ran_ns);
         }
     }
@@ -156,7 +156,7 @@ impl Driver {
     fn switch(&mut self, entity: usize, ran_ns: u32) {
         if let State::Running(worker) = self.model.tasks[entity].state {
             let ran = Duration::from_nanos(u64::from(ran_ns));
-            let next = self.queues[worker].switch(entity, &mut self.standings[entity], ran);
+            let next = self.queues[worker].switch(entity, &mut self.sched_states[entity], ran);
             self.model.put_back(entity, worker, ran_ns);
             assert_eq!(Some(next), self.model.pick(worker));
             self.met.picks += 1;
@@ -166,7 +166,7 @@ impl Driver {
     fn sleep(&mut self, entity: usize, ran_ns: u32) {
         if let State::Running(worker) = self.model.tasks[entity].state {
             let ran = Duration::from_nanos(u64::from(ran_ns));
-            self.queues[worker].sleep(&mut self.standings[entity], ran);
+            self.queues[worker].charge(&mut self.sched_states[entity], ran);
             self.model.charge(entity, worker, ran_ns);
             self.model.tasks[entity].state = State::Asleep;
         }
@@ -176,10 +176,10 @@ impl Driver {
         let state = self.model.tasks[entity].state;
         for worker in 0..WORKERS {
             let is_here = state == State::Queued(worker);
-            let before = self.standings[entity].clone();
-            let removed = self.queues[worker].remove(&entity, &mut self.standings[entity]);
+            let before = self.sched_states[entity].clone();
+            let removed = self.queues[worker].remove(&entity, &mut self.sched_states[entity]);
             assert_eq!(removed, is_here.then_some(entity));
-            assert!(is_here || before == self.standings[entity]);
+            assert!(is_here || before == self.sched_states[entity]);
             if is_here {
                 self.model.remove(entity, worker);
             }
@@ -189,11 +189,11 @@ impl Driver {
     fn set_class(&mut self, entity: usize, class: Class) {
         let task = &self.model.tasks[entity];
         if !matches!(task.state, State::Queued(_)) {
-            let standing = &mut self.standings[entity];
+            let sched_state = &mut self.sched_states[entity];
             if let Some(home) = task.home {
-                self.queues[home].settle(standing);
+                self.queues[home].sync_epoch(sched_state);
             }
-            standing.set_class(class);
+            sched_state.set_class(class);
             self.model.set_class(entity, class);
         }
     }
@@ -243,10 +243,10 @@ impl Naive {
         }
     }
 
-    fn wake(&mut self, entity: usize, worker: usize, place: Place) {
+    fn wake(&mut self, entity: usize, worker: usize, place: QueueEnd) {
         match place {
-            Place::Front => self.lists[worker].insert(0, entity),
-            Place::Back => self.lists[worker].push(entity),
+            QueueEnd::Front => self.lists[worker].insert(0, entity),
+            QueueEnd::Back => self.lists[worker].push(entity),
         }
         if self.tasks[entity].home.is_none() {
             self.tasks[entity].ran_on = Some(worker);
@@ -293,7 +293,7 @@ impl Naive {
 
     fn put_back(&mut self, entity: usize, worker: usize, ran_ns: u32) {
         self.charge(entity, worker, ran_ns);
-        self.wake(entity, worker, Place::Back);
+        self.wake(entity, worker, QueueEnd::Back);
     }
 
     fn charge(&mut self, entity: usize, worker: usize, ran_ns: u32) {

@@ -1,4 +1,4 @@
-use super::{Place, rank::Rank};
+use super::{QueueEnd, rank::Rank};
 use std::mem;
 
 /// The length at which lists by rank are as fast: measured, see `README.md`.
@@ -11,7 +11,7 @@ const _: () = assert!(CAPACITY.is_power_of_two());
 /// list order. Picking is taking the head; queueing looks only at those behind
 /// whom the entity does not belong, which is nobody when equals take turns.
 #[derive(Debug)]
-pub(super) struct Short<E> {
+pub(super) struct Sorted<E> {
     entities: [Option<E>; CAPACITY],
     ranks: [Rank; CAPACITY],
     /// Counts on and on; the low bits are the index of the head.
@@ -19,7 +19,7 @@ pub(super) struct Short<E> {
     len: usize,
 }
 
-impl<E> Short<E> {
+impl<E> Sorted<E> {
     pub(super) fn new() -> Self {
         Self {
             entities: [const { None }; CAPACITY],
@@ -31,10 +31,10 @@ impl<E> Short<E> {
 
     /// Puts an entity behind all that go before it. The ring must not be full.
     #[inline(always)]
-    pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
+    pub(super) fn push(&mut self, entity: E, rank: Rank, end: QueueEnd) {
         debug_assert!(self.len < CAPACITY);
         let mut hole = self.len;
-        while hole > 0 && goes_before(rank, self.ranks[self.index(hole - 1)], place) {
+        while hole > 0 && goes_before(rank, self.ranks[self.index(hole - 1)], end) {
             self.shift(hole - 1, hole);
             hole -= 1;
         }
@@ -66,7 +66,7 @@ impl<E> Short<E> {
         }
         match self.pop() {
             Some(next) => {
-                self.push(entity, rank, Place::Back);
+                self.push(entity, rank, QueueEnd::Back);
                 next
             }
             None => (entity, rank),
@@ -135,9 +135,9 @@ impl<E> Short<E> {
 
 /// Whether an entity that is queued now goes before one that is in the ring.
 #[inline(always)]
-fn goes_before(queued: Rank, present: Rank, place: Place) -> bool {
-    match place {
-        Place::Front => queued >= present,
-        Place::Back => queued > present,
+fn goes_before(queued: Rank, present: Rank, end: QueueEnd) -> bool {
+    match end {
+        QueueEnd::Front => queued >= present,
+        QueueEnd::Back => queued > present,
     }
 }

@@ -6,20 +6,20 @@ use std::time::Duration;
 /// Sixteen bytes, owned by whoever owns the entity and lent to the run queue
 /// in each call, so that an entity that sleeps costs the queue nothing. It
 /// remembers the epoch it was last seen in; the epochs missed since are made
-/// up for at the next call ([`RunQueue::settle`](super::RunQueue::settle)).
+/// up for at the next call ([`RunQueue::sync_epoch`](super::RunQueue::sync epoch)).
 ///
 /// # Examples
 ///
 /// ```
-/// use busyhour::run_queue::{Class, Priority, RealTimePriority, Standing};
+/// use busyhour::run_queue::{Class, Priority, RealTimePriority, SchedState};
 ///
-/// let mut standing = Standing::new(Class::Normal(Priority::new(5)));
-/// assert_eq!(standing.counter(), 5);
-/// standing.set_class(Class::RealTime(RealTimePriority::new(50)));
-/// assert_eq!(standing.class(), Class::RealTime(RealTimePriority::new(50)));
+/// let mut sched_state = SchedState::new(Class::Normal(Priority::new(5)));
+/// assert_eq!(sched_state.counter(), 5);
+/// sched_state.set_class(Class::RealTime(RealTimePriority::new(50)));
+/// assert_eq!(sched_state.class(), Class::RealTime(RealTimePriority::new(50)));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct SchedState {
     /// The epoch of `home` that the counter is true for.
     epoch: u32,
     /// Run time not yet charged, below one tick.
@@ -34,10 +34,10 @@ pub struct Standing {
     real_time: Option<RealTimePriority>,
 }
 
-const _: () = assert!(size_of::<Standing>() <= 16);
+const _: () = assert!(size_of::<SchedState>() <= 16);
 
-impl Standing {
-    /// The standing of an entity that has never run: a full counter.
+impl SchedState {
+    /// The scheduling state of an entity that has never run: a full counter.
     pub const fn new(class: Class) -> Self {
         let (priority, real_time) = split(class);
         Self {
@@ -62,7 +62,7 @@ impl Standing {
     /// Moves the entity, which must not be queued, to another class.
     ///
     /// The counter stays: a change of class neither pays debts nor earns
-    /// time. [Settle](super::RunQueue::settle) a sleeper first, or the epochs it
+    /// time. [Sync](super::RunQueue::sync epoch) a sleeper first, or the epochs it
     /// missed count at the new priority. [Remove](super::RunQueue::remove) a
     /// queued entity first, and wake it again after.
     pub const fn set_class(&mut self, class: Class) {
@@ -96,7 +96,7 @@ impl Standing {
         u16::from(self.priority.get()) + self.base(worker)
     }
 
-    /// A standing as a queue may meet it.
+    /// A scheduling state as a queue may meet it.
     #[cfg(test)]
     pub(super) fn fixture(class: Class, counter: u8, ran_on: WorkerId) -> Self {
         Self {
@@ -128,10 +128,10 @@ impl Standing {
         }
     }
 
-    /// What [`RunQueue::sleep`](super::RunQueue::sleep) does in a queue of
+    /// What [`RunQueue::charge`](super::RunQueue::charge) does in a queue of
     /// `worker` with the default tick, in its `epoch`, without the queue.
     #[inline(always)]
-    pub(crate) fn fall_asleep(&mut self, worker: WorkerId, epoch: u32, ran_ns: u64) {
+    pub(crate) fn charge_default_ticks(&mut self, worker: WorkerId, epoch: u32, ran_ns: u64) {
         const TICK: Tick = Tick::new(RunQueue::<()>::DEFAULT_TICK);
         self.arrive(worker, epoch);
         self.charge(worker, ran_ns, TICK);
@@ -222,7 +222,7 @@ const fn many_nanos(duration: Duration) -> u64 {
     whole.saturating_add(duration.subsec_nanos() as u64)
 }
 
-impl Default for Standing {
+impl Default for SchedState {
     fn default() -> Self {
         Self::new(Class::Normal(Priority::DEFAULT))
     }
@@ -279,34 +279,34 @@ mod tests {
     #[test]
     fn short_runs_add_up_to_ticks() {
         let here = WorkerId::new(0);
-        let mut standing = Standing::default();
-        (0..25).for_each(|_| standing.charge(here, 100, TICK));
-        assert_eq!(standing.counter(), 18);
-        standing.charge(here, 500, TICK);
-        assert_eq!(standing.counter(), 17);
-        standing.charge(here, u64::MAX, TICK);
-        assert_eq!(standing.counter(), 0);
+        let mut sched_state = SchedState::default();
+        (0..25).for_each(|_| sched_state.charge(here, 100, TICK));
+        assert_eq!(sched_state.counter(), 18);
+        sched_state.charge(here, 500, TICK);
+        assert_eq!(sched_state.counter(), 17);
+        sched_state.charge(here, u64::MAX, TICK);
+        assert_eq!(sched_state.counter(), 0);
     }
 
     #[test]
     fn turns_too_short_for_the_clock_add_up_too() {
-        let mut standing = Standing::default();
+        let mut sched_state = SchedState::default();
         let tick = Tick::new(RunQueue::<()>::DEFAULT_TICK);
-        (0..1000).for_each(|_| standing.charge(WorkerId::new(0), 0, tick));
-        assert_eq!(standing.counter(), 19);
+        (0..1000).for_each(|_| sched_state.charge(WorkerId::new(0), 0, tick));
+        assert_eq!(sched_state.counter(), 19);
     }
 
     #[test]
     fn goodness_is_that_of_linux_2_2() {
         let (here, there) = (WorkerId::new(0), WorkerId::new(1));
-        let mut standing = Standing::new(Class::Normal(Priority::new(7)));
-        assert_eq!(standing.goodness(here), 14);
-        standing.charge(here, 3000, TICK);
-        assert_eq!(standing.goodness(here), 4 + 7 + 15);
-        assert_eq!(standing.goodness(there), 4 + 7);
-        standing.charge(here, 4000, TICK);
-        assert_eq!(standing.goodness(here), 0);
-        standing.set_class(Class::RealTime(RealTimePriority::new(9)));
-        assert_eq!(standing.goodness(here), 1009);
+        let mut sched_state = SchedState::new(Class::Normal(Priority::new(7)));
+        assert_eq!(sched_state.goodness(here), 14);
+        sched_state.charge(here, 3000, TICK);
+        assert_eq!(sched_state.goodness(here), 4 + 7 + 15);
+        assert_eq!(sched_state.goodness(there), 4 + 7);
+        sched_state.charge(here, 4000, TICK);
+        assert_eq!(sched_state.goodness(here), 0);
+        sched_state.set_class(Class::RealTime(RealTimePriority::new(9)));
+        assert_eq!(sched_state.goodness(here), 1009);
     }
 }

@@ -1,4 +1,4 @@
-use super::{Place, rank::Rank, ranks::Ranks};
+use super::{QueueEnd, rank::Rank, ranks::Ranks};
 use crate::ring::Ring;
 use std::mem;
 
@@ -8,7 +8,7 @@ use std::mem;
 /// of the used-up ranks with those of the ranks they become, which are empty:
 /// at most one swap for each priority, whatever the number of entities.
 #[derive(Debug)]
-pub(super) struct Long<E> {
+pub(super) struct Bucketed<E> {
     /// One for each rank, once there was anything to hold.
     lists: Vec<Ring<E>>,
     /// The ranks whose lists hold something, or did until lately.
@@ -17,7 +17,7 @@ pub(super) struct Long<E> {
     top: Rank,
 }
 
-impl<E> Long<E> {
+impl<E> Bucketed<E> {
     /// A list that empties gives its memory back if it has room for more.
     const KEPT_CAPACITY: usize = 64;
     /// What a list has room for at first.
@@ -37,12 +37,12 @@ impl<E> Long<E> {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, entity: E, rank: Rank, place: Place) {
+    pub(super) fn push(&mut self, entity: E, rank: Rank, end: QueueEnd) {
         let list = &mut self.lists[rank.index()];
         let is_first = list.is_empty();
-        match place {
-            Place::Front => list.push_front(Self::CAPACITY_MIN, entity),
-            Place::Back => list.push_back(Self::CAPACITY_MIN, || entity),
+        match end {
+            QueueEnd::Front => list.push_front(Self::CAPACITY_MIN, entity),
+            QueueEnd::Back => list.push_back(Self::CAPACITY_MIN, || entity),
         }
         if is_first {
             self.occupied.insert(rank);
@@ -82,7 +82,7 @@ impl<E> Long<E> {
         }
         match self.pop() {
             Some(next) => {
-                self.push(entity, rank, Place::Back);
+                self.push(entity, rank, QueueEnd::Back);
                 next
             }
             None => (entity, rank),
