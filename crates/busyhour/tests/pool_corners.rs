@@ -16,7 +16,7 @@ use std::{
 
 use busyhour::{
     clock::{Clock, UnixTime},
-    pool::{JoinError, Selector, TaskPool, WaitError, give_way, spend_budget, yield_now},
+    pool::{JoinError, Selector, TaskPool, WaitError, consume_budget, request_yield, yield_now},
     run_queue::{Class, Priority, RealTimePriority},
 };
 
@@ -222,7 +222,7 @@ fn tasks_that_panic_when_dropped_take_no_others_along() {
 fn a_simulation_goes_on_after_a_task_that_gives_way() {
     let pool = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
     let calls = pool.serializer("calls").build().unwrap();
-    calls.push(give_way).unwrap();
+    calls.push(request_yield).unwrap();
     let ran = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&ran);
     calls.push(move || seen.store(true, SeqCst)).unwrap();
@@ -345,7 +345,7 @@ fn a_budget_lets_others_run() {
     let stopped = Arc::clone(&stop);
     let greedy = pool.spawn(async move {
         while !stopped.load(SeqCst) {
-            spend_budget().await;
+            consume_budget().await;
         }
     });
     pool.push_wait(move || stop.store(true, SeqCst)).unwrap();
@@ -366,7 +366,7 @@ fn giving_way_ends_the_turn() {
             serializer
                 .push(move || {
                     order.lock().unwrap().push(number);
-                    give_way();
+                    request_yield();
                 })
                 .unwrap();
         }

@@ -4,7 +4,7 @@
 use busyhour::{
     bus::{Event, Topic},
     clock::{Clock, Instant, UnixTime},
-    pool::{TaskPool, spend_budget},
+    pool::{TaskPool, consume_budget},
     run_queue::Class,
     serializer::Serializer,
     timer::{MissedTicks, Timers},
@@ -222,7 +222,7 @@ fn a_future_whose_steps_are_always_ready_gives_way() {
                         inner.push();
                     }
                     work(&inner.clock, step);
-                    spend_budget().await;
+                    consume_budget().await;
                 }
             };
             let handle = match is_entity {

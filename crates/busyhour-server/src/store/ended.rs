@@ -94,7 +94,7 @@ impl EndedRows {
     }
 
     /// A group goes first.
-    pub(super) fn give_way(&mut self, group: &[Batch]) {
+    pub(super) fn request_yield(&mut self, group: &[Batch]) {
         let changes = group.iter().flat_map(|batch| &batch.changes);
         let is_row = |change: &&Change| {
             matches!(
@@ -225,14 +225,14 @@ mod tests {
     fn after_each_group_it_is_their_turn_and_as_many_go_as_came() {
         let mut rows = EndedRows::new();
         rows.push(&(0..2000).map(ended).collect::<Vec<_>>());
-        rows.give_way(&group(1));
+        rows.request_yield(&group(1));
         assert!(!rows.is_its_turn(), "they gather");
         rows.rests_until = None;
         assert!(rows.is_its_turn());
         assert_eq!(rows.take().len(), PORTION_LEN);
         assert!(!rows.is_its_turn());
-        rows.give_way(&group(300));
-        rows.give_way(&group(400));
+        rows.request_yield(&group(300));
+        rows.request_yield(&group(400));
         assert_eq!(rows.take().len(), 700);
         assert_eq!(rows.take().len(), PORTION_LEN);
     }

@@ -317,7 +317,7 @@ impl State {
             false if is_over => return Taken::Closed,
             false if self.waiting.is_empty() => return Taken::Nothing,
             false => {
-                self.ended_rows.give_way(&self.waiting);
+                self.ended_rows.request_yield(&self.waiting);
                 Taken::Group(std::mem::take(&mut self.waiting))
             }
         };

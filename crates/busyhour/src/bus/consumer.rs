@@ -13,7 +13,7 @@ use super::{
     table::Change,
 };
 use crate::{
-    pool::{Turns, blocking, give_way, in_turn},
+    pool::{Turns, blocking, in_turn, request_yield},
     sync::{CachePadded, SpinLock},
     task::{Deliveries, Executor, Rejected, Task},
 };
@@ -494,7 +494,7 @@ impl<E: Event> Turn<E> {
             match (outcome, executor) {
                 (Some(Outcome::Rested), _) => break,
                 (_, Some(executor)) => {
-                    give_way();
+                    request_yield();
                     subscriber.continue_later(executor);
                     break;
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{context, phase::Phase, shared::Shared, worker::Seat};
+use super::{context, phase::Phase, shared::Shared, worker::CurrentWorker};
 
 /// Runs `f`, which may block. If this thread is a worker, of whichever pool,
 /// another one sees to its queues meanwhile.
@@ -15,12 +15,12 @@ pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
 /// has none yet: a sleeper, or a new thread if none sleeps.
 pub(crate) fn stand_in() -> Option<StandIn> {
     let pool = context::current_pool()?;
-    let worker = Seat::of(&pool)?.worker;
+    let worker = CurrentWorker::of(&pool)?.worker;
     if worker.has_stand_in.swap(true, Ordering::Relaxed) {
         return None;
     }
     let number = worker.number;
-    pool.crew.block();
+    pool.worker_slots.block();
     pool.find_stand_in();
     Some(StandIn { pool, number })
 }
@@ -29,7 +29,9 @@ impl Shared {
     fn find_stand_in(&self) {
         if self.sleepers.asleep_len() > 0 {
             self.wake_one(None);
-        } else if self.phase.get() < Phase::Sealed && self.crew.may_grow(self.counts.maximum) {
+        } else if self.phase.get() < Phase::Sealed
+            && self.worker_slots.may_grow(self.counts.maximum)
+        {
             self.grow(1);
         }
     }
@@ -47,6 +49,6 @@ impl Drop for StandIn {
     fn drop(&mut self) {
         let worker = &self.pool.workers[self.number];
         worker.has_stand_in.store(false, Ordering::Relaxed);
-        self.pool.crew.unblock();
+        self.pool.worker_slots.unblock();
     }
 }

@@ -20,16 +20,16 @@ use super::{
 
 thread_local! {
     static NUMBER: usize = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-    static CONTEXT: Context = const { Context::none() };
+    static THREAD_LOCALS: ThreadLocals = const { ThreadLocals::none() };
     /// The future that this thread polls (by address, never followed), and what it did.
     static POLL: Polling = const { Polling::none() };
-    static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
+    static YIELD_REQUESTED: Cell<bool> = const { Cell::new(false) };
     static BUDGET: Budget = const { Budget::new() };
 }
 
 /// The pool that this thread works for, which lives until it is taken away, its place
 /// if it is one of the workers, and the entity whose task it runs.
-struct Context {
+struct ThreadLocals {
     pool: Cell<*const Shared>,
     /// Null if it is no worker.
     worker: Cell<*const Worker>,
@@ -37,7 +37,7 @@ struct Context {
     entity: Cell<*const ShareCell>,
 }
 
-impl Context {
+impl ThreadLocals {
     const fn none() -> Self {
         Self {
             pool: Cell::new(ptr::null()),
@@ -54,14 +54,14 @@ impl Context {
 }
 
 struct Polling {
-    fiber: Cell<usize>,
+    future_task: Cell<usize>,
     woke_itself: Cell<bool>,
 }
 
 impl Polling {
     const fn none() -> Self {
         Self {
-            fiber: Cell::new(0),
+            future_task: Cell::new(0),
             woke_itself: Cell::new(false),
         }
     }
@@ -75,9 +75,12 @@ pub(super) struct SelfWake {
 
 impl SelfWake {
     #[inline]
-    pub(super) fn expect(fiber: usize) -> Self {
+    pub(super) fn expect(future_task: usize) -> Self {
         POLL.with(|poll| Self {
-            outer: (poll.fiber.replace(fiber), poll.woke_itself.replace(false)),
+            outer: (
+                poll.future_task.replace(future_task),
+                poll.woke_itself.replace(false),
+            ),
         })
     }
 
@@ -90,9 +93,9 @@ impl SelfWake {
 
 impl Drop for SelfWake {
     fn drop(&mut self) {
-        let (fiber, woke_itself) = self.outer;
+        let (future_task, woke_itself) = self.outer;
         POLL.with(|poll| {
-            poll.fiber.set(fiber);
+            poll.future_task.set(future_task);
             poll.woke_itself.set(woke_itself);
         });
     }
@@ -100,9 +103,9 @@ impl Drop for SelfWake {
 
 /// Notes a wake of the future that this thread polls now; `false` if it polls another or none.
 #[inline]
-pub(super) fn note_self_wake(fiber: usize) -> bool {
+pub(super) fn note_self_wake(future_task: usize) -> bool {
     POLL.with(|poll| {
-        let is_own = poll.fiber.get() == fiber;
+        let is_own = poll.future_task.get() == future_task;
         if is_own {
             poll.woke_itself.set(true);
         }
@@ -112,32 +115,32 @@ pub(super) fn note_self_wake(fiber: usize) -> bool {
 
 /// Whether this thread polls a future that is an entity: then a turn is one poll.
 #[inline]
-pub(super) fn polls_a_fiber() -> bool {
-    POLL.with(|poll| poll.fiber.get() != 0)
+pub(super) fn polls_future_task() -> bool {
+    POLL.with(|poll| poll.future_task.get() != 0)
 }
 
 /// Asks for the end of the turn.
 #[inline]
-pub(super) fn give_way() {
-    GIVES_WAY.with(|gives_way| gives_way.set(true));
+pub(super) fn request_yield() {
+    YIELD_REQUESTED.with(|gives_way| gives_way.set(true));
 }
 
 /// Whether the end of the turn was asked for.
 #[inline(always)]
 pub(super) fn gave_way() -> bool {
-    GIVES_WAY.with(Cell::get)
+    YIELD_REQUESTED.with(Cell::get)
 }
 
 /// A new turn begins.
 #[inline(always)]
-pub(super) fn forget_give_way() {
-    GIVES_WAY.with(|gives_way| gives_way.set(false));
+pub(super) fn clear_yield_request() {
+    YIELD_REQUESTED.with(|gives_way| gives_way.set(false));
     BUDGET.with(Budget::renew);
 }
 
 /// One step of the budget; whether it is spent, which begins the next.
 #[inline]
-pub(super) fn spend_budget() -> bool {
+pub(super) fn consume_budget() -> bool {
     BUDGET.with(|budget| budget.spend(look_at_the_clock))
 }
 
@@ -151,7 +154,7 @@ fn look_at_the_clock() -> Option<Look> {
 /// Whether this thread works for a pool.
 #[inline]
 pub(super) fn is_in_a_pool() -> bool {
-    CONTEXT.with(|context| !context.pool.get().is_null())
+    THREAD_LOCALS.with(|locals| !locals.pool.get().is_null())
 }
 
 /// Makes this thread the worker with this number.
@@ -161,11 +164,11 @@ pub(super) fn is_in_a_pool() -> bool {
 /// - Until `leave_worker`, no other thread is this worker of the pool.
 pub(super) unsafe fn become_worker(pool: &Shared, number: usize) {
     let worker = &raw const pool.workers[number];
-    CONTEXT.with(|context| context.become_worker(pool, worker));
+    THREAD_LOCALS.with(|locals| locals.become_worker(pool, worker));
 }
 
 pub(super) fn leave_worker() {
-    CONTEXT.with(|context| context.become_worker(ptr::null(), ptr::null()));
+    THREAD_LOCALS.with(|locals| locals.become_worker(ptr::null(), ptr::null()));
 }
 
 /// Makes this thread the worker with this number for as long as `f` takes.
@@ -175,17 +178,17 @@ pub(super) fn leave_worker() {
 /// - Meanwhile no other thread is this worker of the pool.
 pub(super) unsafe fn as_worker<R>(pool: &Shared, number: usize, f: impl FnOnce() -> R) -> R {
     let worker = &raw const pool.workers[number];
-    let _outer = CONTEXT.with(|context| Inside {
-        entity: context.entity.replace(ptr::null()),
-        place: Some((context.pool.replace(pool), context.worker.replace(worker))),
+    let _outer = THREAD_LOCALS.with(|locals| InsidePool {
+        entity: locals.entity.replace(ptr::null()),
+        place: Some((locals.pool.replace(pool), locals.worker.replace(worker))),
     });
     f()
 }
 
 /// Runs `f`, whose pushes wake nobody, but for those of a task that it runs.
 pub(super) fn gathering<R>(f: impl FnOnce() -> R) -> R {
-    let _outer = CONTEXT.with(|context| Inside {
-        entity: context.entity.replace(gathers()),
+    let _outer = THREAD_LOCALS.with(|locals| InsidePool {
+        entity: locals.entity.replace(gathers()),
         place: None,
     });
     f()
@@ -197,7 +200,7 @@ pub(super) fn gathers_for(pool: &Shared) -> bool {
 }
 
 fn is_gathering() -> bool {
-    CONTEXT.with(|context| ptr::eq(context.entity.get(), gathers()))
+    THREAD_LOCALS.with(|locals| ptr::eq(locals.entity.get(), gathers()))
 }
 
 /// No entity lies there.
@@ -209,35 +212,35 @@ fn gathers() -> *const ShareCell {
 /// for this thread alone.
 #[inline(always)]
 pub(super) fn worker_of(pool: &Shared) -> Option<&Worker> {
-    CONTEXT.with(|context| {
-        if !ptr::eq(context.pool.get(), pool) {
+    THREAD_LOCALS.with(|locals| {
+        if !ptr::eq(locals.pool.get(), pool) {
             return None;
         }
         // SAFETY: it is null, or `become_worker` or `as_worker` took it from this pool, whose
         // places live as long as the pool.
-        unsafe { context.worker.get().as_ref() }
+        unsafe { locals.worker.get().as_ref() }
     })
 }
 
 /// Whether this thread runs a task of `pool`, or gathers for it.
 #[inline(always)]
 pub(crate) fn is_inside(pool: &Shared) -> bool {
-    CONTEXT.with(|context| ptr::eq(context.pool.get(), pool))
+    THREAD_LOCALS.with(|locals| ptr::eq(locals.pool.get(), pool))
 }
 
 /// Runs `f` inside `pool`, as `entity` or as plain tasks.
 #[inline(always)]
 pub(crate) fn within<R>(pool: &Shared, entity: Option<EntityRef<'_>>, f: impl FnOnce() -> R) -> R {
-    let _inside = CONTEXT.with(|context| {
-        let is_same = ptr::eq(context.pool.get(), pool);
+    let _inside = THREAD_LOCALS.with(|locals| {
+        let is_same = ptr::eq(locals.pool.get(), pool);
         let entity = entity.map_or(ptr::null(), EntityRef::as_ptr);
-        let outer = Inside {
-            entity: context.entity.replace(entity),
-            place: (!is_same).then(|| (context.pool.get(), context.worker.get())),
+        let outer = InsidePool {
+            entity: locals.entity.replace(entity),
+            place: (!is_same).then(|| (locals.pool.get(), locals.worker.get())),
         };
         if !is_same {
-            context.pool.set(pool);
-            context.worker.set(ptr::null());
+            locals.pool.set(pool);
+            locals.worker.set(ptr::null());
         }
         outer
     });
@@ -256,7 +259,7 @@ pub(super) fn as_part_of_the_task<R>(pool: &Shared, f: impl FnOnce() -> R) -> R 
 
 /// The pool that this thread works for.
 pub(super) fn current_pool() -> Option<Arc<Shared>> {
-    let pool = CONTEXT.with(|context| context.pool.get());
+    let pool = THREAD_LOCALS.with(|locals| locals.pool.get());
     // SAFETY: it is null, or `become_worker`, `as_worker` or `within` put it
     // there, whose caller keeps the pool until it is taken away again.
     unsafe { pool.as_ref() }.and_then(Shared::to_arc)
@@ -267,8 +270,8 @@ pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
     if is_gathering() {
         return None;
     }
-    let entity = CONTEXT.with(|context| context.entity.get());
-    // SAFETY: it is null, or `within` put it there, borrows it until `Inside`
+    let entity = THREAD_LOCALS.with(|locals| locals.entity.get());
+    // SAFETY: it is null, or `within` put it there, borrows it until `InsidePool`
     // is dropped, and we are between the two.
     unsafe { EntityRef::from_ptr(entity) }.map(EntityRef::to_arc)
 }
@@ -278,21 +281,21 @@ pub(super) fn thread_number() -> usize {
     NUMBER.with(|number| *number)
 }
 
-/// Puts the outer context back, also when a task unwinds.
-struct Inside {
+/// Puts the outer locals back, also when a task unwinds.
+struct InsidePool {
     entity: *const ShareCell,
     /// The outer pool, and the place in it, if it is another one.
     place: Option<(*const Shared, *const Worker)>,
 }
 
-impl Drop for Inside {
+impl Drop for InsidePool {
     #[inline(always)]
     fn drop(&mut self) {
-        CONTEXT.with(|context| {
-            context.entity.set(self.entity);
+        THREAD_LOCALS.with(|locals| {
+            locals.entity.set(self.entity);
             if let Some((pool, worker)) = self.place {
-                context.pool.set(pool);
-                context.worker.set(worker);
+                locals.pool.set(pool);
+                locals.worker.set(worker);
             }
         });
     }

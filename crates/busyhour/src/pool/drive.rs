@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::{
     PushError, WaitError,
-    berth::Berth,
     context::{self, within},
+    oneshot::OneshotReceiver,
     phase::Phase,
-    reply::Reply,
     shared::Shared,
     simulated::Step,
-    turn::Turn,
-    waits::{Waiting, wait_for_ref},
+    task_cell::TaskCell,
+    time_slice::TimeSlice,
+    wait_graph::{Waiting, wait_for_ref},
 };
 use crate::task::Task;
 
@@ -30,7 +30,7 @@ impl Shared {
             Some(Step::Entity(token)) => {
                 // Whoever waits on this thread cannot end before the entity that is run on top.
                 let _beneath: Option<Waiting> = wait_for_ref(token.entity_ref()).ok();
-                if let Some(token) = token.run(&mut Turn::single(self)) {
+                if let Some(token) = token.run(&mut TimeSlice::single(self)) {
                     self.schedule(token);
                 }
             }
@@ -56,26 +56,29 @@ impl Shared {
             return Err(PushError::ShutDown);
         }
         self.stop_keeping();
-        self.tallier().add(|tally| &tally.inlined, 1);
-        let mut berth = Berth::EMPTY;
-        berth.put(|| task);
-        context::as_part_of_the_task(self, || self.run_task(&mut berth));
+        self.metrics().add(|metrics| &metrics.inlined, 1);
+        let mut task_cell = TaskCell::EMPTY;
+        task_cell.put(|| task);
+        context::as_part_of_the_task(self, || self.run_task(&mut task_cell));
         Ok(())
     }
 
     fn run_here(&self, task: Task) {
-        let mut berth = Berth::EMPTY;
-        berth.put(|| task);
-        within(self, None, || self.run_task(&mut berth));
+        let mut task_cell = TaskCell::EMPTY;
+        task_cell.put(|| task);
+        within(self, None, || self.run_task(&mut task_cell));
     }
 
-    /// Waits for a reply that needs no help; a simulation runs others meanwhile.
-    pub(super) fn await_reply<R>(self: &Arc<Self>, reply: &Reply<R>) -> Result<R, WaitError> {
+    /// Waits for a result that needs no help; a simulation runs others meanwhile.
+    pub(super) fn await_oneshot<R>(
+        self: &Arc<Self>,
+        receiver: &OneshotReceiver<R>,
+    ) -> Result<R, WaitError> {
         if !self.is_simulated() {
-            return reply.wait();
+            return receiver.wait();
         }
         loop {
-            if let Some(outcome) = reply.take() {
+            if let Some(outcome) = receiver.take() {
                 return outcome;
             }
             if !self.step_or_pass_time() {

@@ -9,7 +9,7 @@ impl Shared {
     pub(super) fn end_without_handle(&self) {
         self.has_no_handle.store(true, Ordering::SeqCst);
         self.enter(Phase::Ending);
-        if self.crew.len() == 0 {
+        if self.worker_slots.len() == 0 {
             self.seal_if_ended();
             self.close_without_handle();
         }
@@ -26,13 +26,13 @@ impl Shared {
     /// A worker's thread has ended. Whether all others sleep is looked at once
     /// more, since the last of them to fall asleep counted this one as awake.
     pub(super) fn leave(&self, number: usize) {
-        let is_owed = self.crew.leave(number);
+        let is_owed = self.worker_slots.leave(number);
         if is_owed && !self.is_sealed() {
             self.grow(1);
         }
         self.after_falling_asleep(self.sleepers.asleep_len());
-        self.tell_end();
-        if self.crew.len() == 0 {
+        self.notify_end();
+        if self.worker_slots.len() == 0 {
             self.close_without_handle();
         }
     }
@@ -42,7 +42,7 @@ impl Shared {
     fn close_without_handle(&self) {
         if self.is_sealed() && self.has_no_handle.load(Ordering::SeqCst) {
             let _nobody_asks = self.drop_leftovers();
-            self.awaited.wake_all();
+            self.awaited_futures.wake_all();
         }
     }
 }
@@ -51,13 +51,13 @@ impl Shared {
 mod models {
     use super::*;
     use crate::{
-        pool::{crew::Crew, phase::PhaseCell, sleep::Sleepers},
+        pool::{phase::PhaseCell, sleep::Sleepers, worker_slots::WorkerSlots},
         sync::{Mutex, lock},
     };
     use loom::sync::Arc;
 
     struct Pool {
-        crew: Crew,
+        worker_slots: WorkerSlots,
         sleepers: Sleepers,
         phase: PhaseCell,
     }
@@ -65,7 +65,10 @@ mod models {
     impl Pool {
         /// As `seal_if_ended` does it, while no queue shows work.
         fn seal_if_ended(&self) {
-            if self.sleepers.look(|asleep| asleep >= self.crew.len()) {
+            if self
+                .sleepers
+                .look(|asleep| asleep >= self.worker_slots.len())
+            {
                 self.phase.enter(Phase::Sealed);
             }
         }
@@ -77,12 +80,12 @@ mod models {
     fn loom_the_last_one_to_sleep_or_to_leave_seals() {
         loom::model(|| {
             let pool = Arc::new(Pool {
-                crew: Crew::new(2),
+                worker_slots: WorkerSlots::new(2),
                 sleepers: Sleepers::default(),
                 phase: PhaseCell::open(),
             });
             assert_eq!(
-                (pool.crew.take_place(), pool.crew.take_place()),
+                (pool.worker_slots.take_slot(), pool.worker_slots.take_slot()),
                 (Some(0), Some(1))
             );
             pool.phase.enter(Phase::Ending);
@@ -90,7 +93,7 @@ mod models {
             let leaver = {
                 let pool = Arc::clone(&pool);
                 loom::thread::spawn(move || {
-                    pool.crew.leave(1);
+                    pool.worker_slots.leave(1);
                     pool.seal_if_ended();
                 })
             };

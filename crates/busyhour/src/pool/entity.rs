@@ -2,7 +2,7 @@
 
 use std::{any::Any, cell::UnsafeCell, marker::PhantomData, mem, ptr::NonNull, sync::Arc};
 
-use super::{Unfinished, local::Runnable, turn::Turn};
+use super::{Unfinished, local::Runnable, time_slice::TimeSlice};
 use crate::{
     run_queue::{QueueEnd, RunQueue, SchedState},
     stats::SerializerStats,
@@ -30,7 +30,7 @@ pub(crate) trait Entity: Any + Send + Sync {
 pub(crate) unsafe trait Runs: Entity + Sized {
     /// Runs tasks as long as `turn` allows. `true` if there are more to run;
     /// else the turn was charged and the token is spent.
-    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool;
+    fn run(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool;
 }
 
 /// The concrete entity behind the trait.
@@ -64,7 +64,7 @@ impl Token {
     /// Runs the entity's tasks as long as `turn` allows; the token comes back
     /// if there are more.
     #[inline(always)]
-    pub(super) fn run(self, turn: &mut Turn<'_, '_>) -> Option<Self> {
+    pub(super) fn run(self, turn: &mut TimeSlice<'_, '_>) -> Option<Self> {
         let run = self.code().run;
         // SAFETY: the code is that of the entity's type.
         unsafe { run(self, turn) }
@@ -176,7 +176,7 @@ impl<'a> EntityRef<'a> {
 /// What can be done with an entity whose type was erased.
 #[derive(Debug)]
 struct Code {
-    run: unsafe fn(Token, &mut Turn<'_, '_>) -> Option<Token>,
+    run: unsafe fn(Token, &mut TimeSlice<'_, '_>) -> Option<Token>,
     as_dyn: unsafe fn(NonNull<ShareCell>) -> *const dyn Entity,
 }
 
@@ -184,7 +184,7 @@ impl Code {
     /// # Safety
     ///
     /// - The token is one of an `E`.
-    unsafe fn run<E: Runs>(token: Token, turn: &mut Turn<'_, '_>) -> Option<Token> {
+    unsafe fn run<E: Runs>(token: Token, turn: &mut TimeSlice<'_, '_>) -> Option<Token> {
         let entity = token.0.cast::<E>().as_ptr();
         // SAFETY: by contract; the token keeps the entity meanwhile.
         if unsafe { &*entity }.run(&token, turn) {

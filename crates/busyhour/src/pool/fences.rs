@@ -1,7 +1,7 @@
 //! A pair of fences of which one side pays for both.
 //!
 //! `light` on one thread and `heavy` on another order their accesses as two
-//! sequentially consistent fences do. See README.md, "The gate".
+//! sequentially consistent fences do. See README.md, "The biased lock".
 
 #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 pub(super) use membarrier::{heavy, light, prepare};

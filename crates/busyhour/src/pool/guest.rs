@@ -11,8 +11,8 @@ use std::{
 use super::{
     TaskPool, context, fences,
     shared::Shared,
-    shift::Shift,
-    worker::{Seat, Worker},
+    turn_runner::TurnRunner,
+    worker::{CurrentWorker, Worker},
 };
 use crate::{
     clock::Instant,
@@ -69,7 +69,7 @@ impl TaskPool {
         Guest {
             place: match shared.is_simulated() {
                 true => None,
-                false => shared.guests.take_place(),
+                false => shared.guests.take_slot(),
             },
             shared,
             rests_until: Instant::ZERO,
@@ -154,7 +154,7 @@ impl<'a> Visit<'a> {
 
     /// On a thread that is this worker; how long it took from the first task on.
     fn run(&self, gather: impl FnOnce()) -> Duration {
-        let Some(seat) = Seat::of(self.shared) else {
+        let Some(current) = CurrentWorker::of(self.shared) else {
             return Duration::ZERO;
         };
         // What is pushed is noted as waiting since now.
@@ -163,17 +163,17 @@ impl<'a> Visit<'a> {
         if self.worker.waiting_len() > 1 {
             self.shared.call_a_worker();
         }
-        let mut shift = Shift::begin(self.shared, seat);
-        let began = shift.now();
+        let mut turn_runner = TurnRunner::begin(self.shared, current);
+        let began = turn_runner.now();
         loop {
-            shift.begin_turn();
-            let is_over = shift.now() - began > RUN_MAX || self.shared.is_sealed();
-            if is_over || !shift.run_next() {
+            turn_runner.begin_turn();
+            let is_over = turn_runner.now() - began > RUN_MAX || self.shared.is_sealed();
+            if is_over || !turn_runner.run_next() {
                 break;
             }
         }
-        shift.end();
-        shift.now() - began
+        turn_runner.end();
+        turn_runner.now() - began
     }
 }
 
@@ -201,7 +201,7 @@ impl Shared {
         fences::light();
         if !self.phase.is_open() {
             self.after_falling_asleep(self.sleepers.asleep_len());
-            self.tell_end();
+            self.notify_end();
         }
     }
 }
@@ -221,7 +221,7 @@ impl Guests {
         }
     }
 
-    fn take_place(&self) -> Option<usize> {
+    fn take_slot(&self) -> Option<usize> {
         let mut is_taken = lock(&self.is_taken);
         let index = is_taken.iter().position(|is_taken| !is_taken)?;
         is_taken[index] = true;

@@ -13,9 +13,9 @@ use super::{
     Cycle,
     blocking::blocking,
     entity::Entity,
-    outcome::Outcome,
+    join_state::JoinState,
     shared::Shared,
-    waits::{Waiting, wait_for},
+    wait_graph::{Waiting, wait_for},
 };
 use crate::{
     sync::{Mutex, lock},
@@ -49,14 +49,14 @@ pub enum JoinError {
 /// Waits for a spawned future. Dropping the handle lets the future run on; its
 /// output is then dropped on the pool.
 pub struct JoinHandle<T> {
-    outcome: Arc<Outcome<T>>,
+    outcome: Arc<JoinState<T>>,
     future: Weak<dyn Joinable>,
     /// Where it is noted that this handle waits.
     noted_in: Option<Arc<Shared>>,
 }
 
 impl<T> JoinHandle<T> {
-    pub(super) fn new(outcome: Arc<Outcome<T>>, future: Weak<dyn Joinable>) -> Self {
+    pub(super) fn new(outcome: Arc<JoinState<T>>, future: Weak<dyn Joinable>) -> Self {
         Self {
             outcome,
             future,
@@ -133,7 +133,8 @@ impl<T> JoinHandle<T> {
             return;
         };
         let pool = Arc::clone(future.pool());
-        pool.awaited.insert(self.key(), Weak::clone(&self.future));
+        pool.awaited_futures
+            .insert(self.key(), Weak::clone(&self.future));
         if pool.is_sealed() {
             future.wake_now();
         }
@@ -160,7 +161,7 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         if let Some(pool) = &self.noted_in {
-            pool.awaited.remove(self.key());
+            pool.awaited_futures.remove(self.key());
         }
         self.outcome.detach();
     }
@@ -187,11 +188,11 @@ where
     F::Output: Send + 'static,
     P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
 {
-    let outcome = Arc::new(Outcome::default());
+    let outcome = Arc::new(JoinState::default());
     let spawned = Arc::new(Spawned {
         pool: Arc::clone(pool),
         entity: entity.map(Arc::downgrade),
-        progress: Mutex::new(Progress::Queued),
+        progress: Mutex::new(SpawnPhase::Queued),
         future: Mutex::new(Some(Box::pin(future))),
         outcome: Arc::clone(&outcome),
         push,
@@ -203,7 +204,7 @@ where
 
 /// Whether a poll is queued. Queued at most once, however many wakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum SpawnPhase {
     /// Waits for a wake.
     Asleep,
     /// A poll is queued.
@@ -222,10 +223,10 @@ struct Spawned<F: Future, P> {
     pool: Arc<Shared>,
     /// Who polls it, if that is a serializer.
     entity: Option<Weak<dyn Entity>>,
-    progress: Mutex<Progress>,
+    progress: Mutex<SpawnPhase>,
     /// None while it is polled, and once it has ended.
     future: Mutex<Option<Pin<Box<F>>>>,
-    outcome: Arc<Outcome<F::Output>>,
+    outcome: Arc<JoinState<F::Output>>,
     push: P,
 }
 
@@ -275,9 +276,9 @@ where
 
     fn begin_poll(&self) -> bool {
         let mut progress = lock(&self.progress);
-        let queued = *progress == Progress::Queued;
+        let queued = *progress == SpawnPhase::Queued;
         if queued {
-            *progress = Progress::Polling;
+            *progress = SpawnPhase::Polling;
         }
         queued
     }
@@ -288,9 +289,9 @@ where
         debug_assert!(before.is_none(), "one poll at a time");
         let mut progress = lock(&self.progress);
         match *progress {
-            Progress::Polling => *progress = Progress::Asleep,
-            Progress::PollingWoken => {
-                *progress = Progress::Queued;
+            SpawnPhase::Polling => *progress = SpawnPhase::Asleep,
+            SpawnPhase::PollingWoken => {
+                *progress = SpawnPhase::Queued;
                 drop(progress);
                 self.enqueue();
             }
@@ -308,7 +309,7 @@ where
     }
 
     fn end(&self, future: Option<Pin<Box<F>>>, result: Result<F::Output, JoinError>) {
-        *lock(&self.progress) = Progress::Done;
+        *lock(&self.progress) = SpawnPhase::Done;
         end(&self.pool, future, &self.outcome, result);
     }
 }
@@ -318,7 +319,7 @@ where
 pub(super) fn end<F: Future>(
     pool: &Shared,
     future: Option<Pin<Box<F>>>,
-    outcome: &Outcome<F::Output>,
+    outcome: &JoinState<F::Output>,
     result: Result<F::Output, JoinError>,
 ) {
     pool.isolate(|| drop(future));
@@ -342,12 +343,12 @@ where
     fn wake(self: Arc<Self>) {
         let mut progress = lock(&self.progress);
         match *progress {
-            Progress::Asleep => {
-                *progress = Progress::Queued;
+            SpawnPhase::Asleep => {
+                *progress = SpawnPhase::Queued;
                 drop(progress);
                 self.enqueue();
             }
-            Progress::Polling => *progress = Progress::PollingWoken,
+            SpawnPhase::Polling => *progress = SpawnPhase::PollingWoken,
             _ => {}
         }
     }
@@ -362,16 +363,16 @@ where
     fn abort(self: Arc<Self>) {
         let mut progress = lock(&self.progress);
         match *progress {
-            Progress::Polling | Progress::PollingWoken => {
-                *progress = Progress::PollingAborted;
+            SpawnPhase::Polling | SpawnPhase::PollingWoken => {
+                *progress = SpawnPhase::PollingAborted;
             }
-            Progress::Asleep | Progress::Queued => {
+            SpawnPhase::Asleep | SpawnPhase::Queued => {
                 // Under the lock, so that no poll begins that this would wait for.
-                *progress = Progress::Done;
+                *progress = SpawnPhase::Done;
                 drop(progress);
                 self.end_early(JoinError::Aborted);
             }
-            Progress::PollingAborted | Progress::Done => {}
+            SpawnPhase::PollingAborted | SpawnPhase::Done => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{context, shared::Shared, worker::Seat};
+use super::{context, shared::Shared, worker::CurrentWorker};
 use crate::task::Task;
 
 /// A task with a label becomes one that shows it while it runs. So tasks
@@ -11,7 +11,7 @@ use crate::task::Task;
 pub(super) fn showing_its_label(task: Task) -> Task {
     let label = task.label();
     Task::new(move || {
-        let _shown = label.map(Shown::begin);
+        let _shown = label.map(ShownLabel::begin);
         task.run();
     })
 }
@@ -19,22 +19,22 @@ pub(super) fn showing_its_label(task: Task) -> Task {
 /// While this lives, the worker that this thread is shows a label. A task that
 /// was refused may be run by another one that has a label: then that one's comes
 /// back.
-struct Shown(Option<Place>);
+struct ShownLabel(Option<Shown>);
 
-struct Place {
+struct Shown {
     pool: Arc<Shared>,
     number: usize,
     outer: Option<&'static str>,
 }
 
-impl Shown {
+impl ShownLabel {
     fn begin(label: &'static str) -> Self {
         let pool = context::current_pool();
         Self(pool.and_then(|pool| {
-            let worker = Seat::of(&pool)?.worker;
+            let worker = CurrentWorker::of(&pool)?.worker;
             let outer = worker.set_label(Some(label));
             let number = worker.number;
-            Some(Place {
+            Some(Shown {
                 pool,
                 number,
                 outer,
@@ -43,10 +43,10 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for ShownLabel {
     fn drop(&mut self) {
-        if let Some(place) = &self.0 {
-            place.pool.workers[place.number].set_label(place.outer);
+        if let Some(shown) = &self.0 {
+            shown.pool.workers[shown.number].set_label(shown.outer);
         }
     }
 }

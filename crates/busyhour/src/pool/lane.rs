@@ -1,6 +1,6 @@
 //! A worker's plain tasks, oldest first.
 
-use super::berth::Berth;
+use super::task_cell::TaskCell;
 use crate::{ring::Ring, task::Task};
 
 pub(super) struct Lane(Ring<Task>);
@@ -26,13 +26,13 @@ impl Lane {
         self.0.push_back(CAPACITY_MIN, make);
     }
 
-    /// Moves the oldest task to an empty berth; whether there was one.
+    /// Moves the oldest task to an empty cell; whether there was one.
     #[inline(always)]
-    pub(super) fn pop(&mut self, berth: &mut Berth) -> bool {
+    pub(super) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
         let oldest = self.0.give_front();
         if let Some(oldest) = oldest {
             // SAFETY: the ring gave the task up, and is not used meanwhile.
-            unsafe { berth.put_from(oldest) };
+            unsafe { task_cell.put_from(oldest) };
         }
         oldest.is_some()
     }
@@ -52,16 +52,16 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn a_task_that_went_to_a_berth_runs_once() {
+    fn a_task_that_went_to_a_cell_runs_once() {
         let (sender, receiver) = mpsc::channel();
         let mut lane = Lane::new();
         for number in 0..300 {
             let sender = sender.clone();
             lane.push(|| Task::new(move || sender.send(number).unwrap()));
         }
-        let mut berth = Berth::EMPTY;
-        assert!(lane.pop(&mut berth));
-        assert!(berth.run().is_ok());
+        let mut task_cell = TaskCell::EMPTY;
+        assert!(lane.pop(&mut task_cell));
+        assert!(task_cell.run().is_ok());
         drop(lane);
         drop(sender);
         assert!(receiver.iter().eq(0..1), "the others were dropped unrun");

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::{berth::Berth, entity::Token, lane::Lane};
+use super::{entity::Token, lane::Lane, task_cell::TaskCell};
 use crate::{
     run_queue::{QueueEnd, RunQueue, SchedState, WorkerId},
     task::Task,
 };
 
-/// Guarded by the worker's gate.
+/// Guarded by the worker's biased lock.
 pub(super) struct Local {
     lane: Lane,
     lane_sched_state: SchedState,
@@ -28,7 +28,7 @@ pub(super) enum Runnable {
 
 /// What a thief carries home, or a shutdown away.
 #[derive(Default)]
-pub(super) struct Loot {
+pub(super) struct WorkBatch {
     pub(super) tasks: VecDeque<Task>,
     pub(super) tokens: Vec<Token>,
 }
@@ -54,10 +54,10 @@ impl Local {
         Ok(self.lane.len())
     }
 
-    /// Moves the oldest plain task to `berth`; whether there was one.
+    /// Moves the oldest plain task to `task_cell`; whether there was one.
     #[inline(always)]
-    pub(super) fn pop(&mut self, berth: &mut Berth) -> bool {
-        self.lane.pop(berth)
+    pub(super) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
+        self.lane.pop(task_cell)
     }
 
     /// Queues an entity; returns how many wait, or the token after a shutdown.
@@ -139,44 +139,44 @@ impl Local {
     }
 
     /// Takes over what came from outside or was stolen; gives it back after a shutdown.
-    pub(super) fn take_over(&mut self, loot: Loot) -> Loot {
+    pub(super) fn take_over(&mut self, batch: WorkBatch) -> WorkBatch {
         if self.is_closed {
-            return loot;
+            return batch;
         }
-        for task in loot.tasks {
+        for task in batch.tasks {
             self.lane.push(|| task);
         }
-        for token in loot.tokens {
+        for token in batch.tokens {
             token.wake(&mut self.run_queue);
         }
-        Loot::default()
+        WorkBatch::default()
     }
 
     /// Half of what waits, at most a fixed number: the oldest tasks, and the
     /// entities that would be next.
-    pub(super) fn give_half(&mut self) -> Loot {
-        let tasks = self.lane.len().div_ceil(2).min(LOOT_MAX);
-        let mut loot = Loot {
+    pub(super) fn give_half(&mut self) -> WorkBatch {
+        let tasks = self.lane.len().div_ceil(2).min(BATCH_MAX);
+        let mut batch = WorkBatch {
             tasks: self.take_tasks(tasks),
             tokens: Vec::new(),
         };
-        let tokens = self.entity_len().div_ceil(2).min(LOOT_MAX);
-        while loot.tokens.len() < tokens {
+        let tokens = self.entity_len().div_ceil(2).min(BATCH_MAX);
+        while batch.tokens.len() < tokens {
             let Some(token) = self.pick_entity() else {
                 break;
             };
             token.with_share(|share| self.run_queue.sync_epoch(&mut share.sched_state));
-            loot.tokens.push(token);
+            batch.tokens.push(token);
         }
-        loot
+        batch
     }
 
     /// Everything, for a shutdown; nothing can be queued here afterwards.
-    pub(super) fn give_all(&mut self) -> Loot {
+    pub(super) fn give_all(&mut self) -> WorkBatch {
         self.is_closed = true;
         let tokens = std::iter::from_fn(|| self.pick_entity()).collect();
         self.lane_is_queued = false;
-        Loot {
+        WorkBatch {
             tasks: self.take_tasks(usize::MAX),
             tokens,
         }
@@ -198,7 +198,7 @@ impl Local {
     }
 }
 
-impl Loot {
+impl WorkBatch {
     pub(super) fn of_task(task: Task) -> Self {
         Self {
             tasks: VecDeque::from([task]),
@@ -216,6 +216,6 @@ impl Loot {
     }
 }
 
-/// The most that is stolen at once, of each kind: a thief holds the gate for
+/// The most that is stolen at once, of each kind: a thief holds the biased lock for
 /// so many moves.
-const LOOT_MAX: usize = 128;
+const BATCH_MAX: usize = 128;

@@ -23,46 +23,46 @@ mod builder;
 mod error;
 mod shared;
 mod worker;
-mod work;
-mod shift;
+mod worker_loop;
+mod turn_runner;
 mod guest;
 mod local;
 mod lane;
-mod berth;
-mod gate;
-mod hand;
+mod task_cell;
+mod biased_lock;
+mod thread_context;
 mod fences;
-mod inbound;
+mod inject_queue;
 mod sleep;
-mod crew;
+mod worker_slots;
 mod entity;
-mod turn;
-mod meter;
+mod time_slice;
+mod turn_clock;
 mod log_counts;
 mod labelled;
 mod affinity;
-mod patrol;
+mod stuck_rescue;
 mod context;
 mod subscriptions;
-mod tally;
-mod census;
+mod metrics;
+mod snapshot;
 mod phase;
 mod shutdown;
 mod ending;
-mod pushing;
+mod in_flight_push;
 mod blocking;
 mod thread_pool;
 mod simulated;
 mod drive;
 mod random;
 mod registry;
-mod waits;
-mod reply;
+mod wait_graph;
+mod oneshot;
 mod join;
-mod outcome;
-mod awaited;
-mod fiber;
-mod give_way;
+mod join_state;
+mod awaited_futures;
+mod future_task;
+mod yielding;
 mod budget;
 
 #[cfg(all(test, shuttle))]
@@ -77,26 +77,26 @@ use std::{
 
 pub use builder::{BuildError, Builder, Selector};
 pub use error::{Cycle, PushError, WaitError};
-pub use give_way::{YieldNow, give_way, spend_budget, yield_now};
 pub use guest::Guest;
 pub use join::{JoinError, JoinHandle};
 pub use shutdown::{Leftover, ShutdownReport, Unfinished};
 pub use subscriptions::Undelivered;
 pub use thread_pool::{ThreadPool, ThreadPoolOptions};
+pub use yielding::{YieldNow, consume_budget, request_yield, yield_now};
 
-pub(crate) use berth::Berth;
 pub(crate) use blocking::{StandIn, blocking, stand_in};
 pub(crate) use context::current_entity;
 pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
-pub(crate) use give_way::poll_budget;
-pub(crate) use hand::Hand;
+pub(crate) use in_flight_push::InFlightPush;
 pub(crate) use join::spawn_on;
-pub(crate) use pushing::Pushing;
+pub(crate) use oneshot::oneshot;
 pub(crate) use random::Random;
-pub(crate) use reply::reply;
 pub(crate) use shared::Shared;
-pub(crate) use turn::Turn;
-pub(crate) use waits::{Turns, Waiting, cycle_by_shutdown, in_turn, wait_for, wait_for_turn};
+pub(crate) use task_cell::TaskCell;
+pub(crate) use thread_context::ThreadContext;
+pub(crate) use time_slice::TimeSlice;
+pub(crate) use wait_graph::{Turns, Waiting, cycle_by_shutdown, in_turn, wait_for, wait_for_turn};
+pub(crate) use yielding::poll_budget;
 
 use crate::{
     clock::{Clock, Instant},
@@ -196,14 +196,14 @@ impl TaskPool {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        let (promise, reply) = reply();
-        let task = Task::new(move || promise.fulfil(f));
+        let (sender, receiver) = oneshot();
+        let task = Task::new(move || sender.fulfil(f));
         if self.shared().is_inside() {
             self.shared().run_now(task)?;
         } else {
             self.execute(task).map_err(PushError::from)?;
         }
-        self.shared().await_reply(&reply)
+        self.shared().await_oneshot(&receiver)
     }
 
     /// Runs a future on the pool.
@@ -247,7 +247,7 @@ impl TaskPool {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        fiber::spawn(self.shared(), class, future)
+        future_task::spawn(self.shared(), class, future)
     }
 
     /// Runs `f`, which may block, at once on this thread.
@@ -299,7 +299,7 @@ impl TaskPool {
 
     /// Ends the pool in order, within `deadline`:
     ///
-    /// 1. Pushes from outside are refused. Tasks of the pool may still push,
+    /// 1. InFlightPushes from outside are refused. Tasks of the pool may still push,
     ///    so that what was accepted can finish its way.
     /// 2. Everything queued runs, until nothing is left or the deadline passes.
     /// 3. All pushes are refused; workers end after the task they are in.

@@ -10,25 +10,25 @@ use std::{
 
 use super::{
     Hook, Selector,
-    awaited::Awaited,
-    berth::Berth,
+    awaited_futures::AwaitedFutures,
     builder::{Builder, WorkerCounts},
     context::{self, within},
-    crew::Crew,
     entity::{EntityRef, Token},
     fences,
     guest::{GUESTS_MAX, Guests},
-    inbound::Closed,
+    in_flight_push::InFlightPushes,
+    inject_queue::InjectClosed,
     labelled,
-    meter::{Meter, TASKS_UNREAD_MAX},
+    metrics::{MetricsWriter, WorkerMetrics},
     phase::{Phase, PhaseCell},
-    pushing::Pushes,
     registry::Registry,
     simulated::{Simulated, Step},
     sleep::Sleepers,
     subscriptions::Subscriptions,
-    tally::{Tallier, Tally},
-    worker::{Seat, Worker},
+    task_cell::TaskCell,
+    turn_clock::{TASKS_UNREAD_MAX, TurnClock},
+    worker::{CurrentWorker, Worker},
+    worker_slots::WorkerSlots,
 };
 use crate::{
     clock::{Clock, Instant},
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     pub(super) options: Options,
     /// All places, taken or not.
     pub(super) workers: Box<[Worker]>,
-    pub(super) crew: Crew,
+    pub(super) worker_slots: WorkerSlots,
     pub(super) guests: Guests,
     pub(super) sleepers: Sleepers,
     pub(super) phase: PhaseCell,
@@ -58,12 +58,12 @@ pub(crate) struct Shared {
     /// In the place of workers, in a simulation.
     pub(super) simulated: Option<Simulated>,
     /// What threads that are no worker of this pool did.
-    pub(super) others: CachePadded<Tally>,
-    pub(super) ends: Ends,
-    pub(super) pushes: Pushes,
+    pub(super) others: CachePadded<WorkerMetrics>,
+    pub(super) ends: ShutdownNotify,
+    pub(super) pushes: InFlightPushes,
     pub(crate) registry: Registry,
     pub(crate) subscriptions: Subscriptions,
-    pub(super) awaited: Awaited,
+    pub(super) awaited_futures: AwaitedFutures,
     next_worker: AtomicUsize,
     /// What shutdowns have reported as not run.
     pub(super) reported_not_run: AtomicU64,
@@ -88,17 +88,17 @@ pub(super) struct Options {
 
 /// Signalled when something ends that a thread may wait for.
 #[derive(Default)]
-pub(super) struct Ends {
-    pub(super) state: Mutex<EndState>,
+pub(super) struct ShutdownNotify {
+    pub(super) state: Mutex<ShutdownState>,
     pub(super) changed: Condvar,
 }
 
-impl Ends {
+impl ShutdownNotify {
     pub(super) fn wait<'a>(
         &self,
-        state: MutexGuard<'a, EndState>,
+        state: MutexGuard<'a, ShutdownState>,
         timeout: Option<Duration>,
-    ) -> MutexGuard<'a, EndState> {
+    ) -> MutexGuard<'a, ShutdownState> {
         let unpoisoned = match timeout {
             Some(timeout) => match self.changed.wait_timeout(state, timeout) {
                 Ok((state, _)) => return state,
@@ -111,7 +111,7 @@ impl Ends {
 }
 
 #[derive(Default)]
-pub(super) struct EndState {
+pub(super) struct ShutdownState {
     /// Tasks that wait inside a shutdown for the others.
     pub(super) closing: usize,
 }
@@ -135,18 +135,18 @@ impl Shared {
                 processors: builder.processors,
             },
             workers: (0..counts.places() + GUESTS_MAX).map(Worker::new).collect(),
-            crew: Crew::new(counts.places()),
+            worker_slots: WorkerSlots::new(counts.places()),
             guests: Guests::new(counts.places()),
             sleepers: Sleepers::default(),
             phase: PhaseCell::open(),
             has_no_handle: AtomicBool::new(false),
             simulated: seed.map(Simulated::new),
             others: CachePadded::default(),
-            ends: Ends::default(),
-            pushes: Pushes::default(),
+            ends: ShutdownNotify::default(),
+            pushes: InFlightPushes::default(),
             registry: Registry::default(),
             subscriptions: Subscriptions::default(),
-            awaited: Awaited::default(),
+            awaited_futures: AwaitedFutures::default(),
             next_worker: AtomicUsize::new(0),
             reported_not_run: AtomicU64::new(0),
             capacity_share: builder.capacity / counts.maximum.max(1),
@@ -189,18 +189,18 @@ impl Shared {
 
     /// The counters of this thread.
     #[inline(always)]
-    pub(super) fn tallier(&self) -> Tallier<'_> {
-        match Seat::of(self) {
-            Some(seat) => seat.tallier(),
-            None => self.others_tallier(),
+    pub(super) fn metrics(&self) -> MetricsWriter<'_> {
+        match CurrentWorker::of(self) {
+            Some(current) => current.metrics(),
+            None => self.external_metrics(),
         }
     }
 
     /// The counters of all threads that are no worker.
     #[inline(always)]
-    pub(super) fn others_tallier(&self) -> Tallier<'_> {
-        Tallier {
-            tally: &self.others,
+    pub(super) fn external_metrics(&self) -> MetricsWriter<'_> {
+        MetricsWriter {
+            metrics: &self.others,
             is_alone: false,
         }
     }
@@ -209,8 +209,10 @@ impl Shared {
     /// from hand to hand costs more than all the rest.
     #[inline(always)]
     pub(crate) fn push_made(self: &Arc<Self>, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
-        match Seat::of(self) {
-            Some(seat) if self.admits() && !self.is_full(seat.worker) => self.make_here(seat, make),
+        match CurrentWorker::of(self) {
+            Some(current) if self.admits() && !self.is_full(current.worker) => {
+                self.make_here(current, make)
+            }
             _ => self.push_task(make(), false),
         }
     }
@@ -218,13 +220,13 @@ impl Shared {
     #[inline(always)]
     fn make_here(
         self: &Arc<Self>,
-        seat: Seat<'_>,
+        current: CurrentWorker<'_>,
         make: impl FnOnce() -> Task,
     ) -> Result<(), Rejected> {
-        let pushed = seat.local(|local| {
+        let pushed = current.local(|local| {
             let pushed = local.push(make);
             if pushed.is_ok() {
-                seat.tallier().add(|tally| &tally.pushed, 1);
+                current.metrics().add(|metrics| &metrics.pushed, 1);
             }
             pushed
         });
@@ -251,22 +253,22 @@ impl Shared {
 
     #[inline(always)]
     fn push_admitted(self: &Arc<Self>, task: Task, forced: bool) -> Result<(), Rejected> {
-        if let Some(seat) = Seat::of(self) {
-            return self.push_here(seat, task, forced);
+        if let Some(current) = CurrentWorker::of(self) {
+            return self.push_here(current, task, forced);
         }
         self.push_from_outside(task, forced)
     }
 
     fn push_here(
         self: &Arc<Self>,
-        seat: Seat<'_>,
+        current: CurrentWorker<'_>,
         task: Task,
         forced: bool,
     ) -> Result<(), Rejected> {
-        if !forced && self.is_full(seat.worker) {
+        if !forced && self.is_full(current.worker) {
             return Err(self.reject(task, Reason::Full));
         }
-        self.make_here(seat, || task)
+        self.make_here(current, || task)
     }
 
     #[inline(never)]
@@ -284,12 +286,12 @@ impl Shared {
             if !forced && self.is_full(worker) {
                 return Err(self.reject(task, Reason::Full));
             }
-            match worker.inbound.push(task) {
+            match worker.inject_queue.push(task) {
                 Ok(len) => {
                     self.after_push(Some(worker.number), len);
                     return Ok(());
                 }
-                Err(Closed(back)) => task = back,
+                Err(InjectClosed(back)) => task = back,
             }
         }
         Err(self.reject(task, Reason::ShutDown))
@@ -316,12 +318,12 @@ impl Shared {
     /// Makes an entity that has tasks visible to the workers.
     #[inline]
     pub(crate) fn schedule(self: &Arc<Self>, token: Token) {
-        self.hand().schedule(token);
+        self.thread_context().schedule(token);
     }
 
     #[inline]
-    pub(super) fn schedule_here(self: &Arc<Self>, seat: Seat<'_>, token: Token) {
-        match seat.local(|local| local.wake(token)) {
+    pub(super) fn schedule_here(self: &Arc<Self>, current: CurrentWorker<'_>, token: Token) {
+        match current.local(|local| local.wake(token)) {
             Ok(len) => self.after_push(None, len),
             Err(token) => self.abandon(&token),
         }
@@ -340,12 +342,12 @@ impl Shared {
         }
         let mut token = token;
         for worker in self.selected_first() {
-            match worker.inbound.push_token(token) {
+            match worker.inject_queue.push_token(token) {
                 Ok(len) => return self.after_push(Some(worker.number), len),
-                Err(Closed(back)) => token = back,
+                Err(InjectClosed(back)) => token = back,
             }
         }
-        // Every inbound queue is closed, so the pool is sealed.
+        // Every inject queue is closed, so the pool is sealed.
         self.abandon(&token);
     }
 
@@ -357,7 +359,7 @@ impl Shared {
     }
 
     fn select(&self) -> usize {
-        let len = self.crew.len().clamp(1, self.workers.len());
+        let len = self.worker_slots.len().clamp(1, self.workers.len());
         match self.options.selector {
             Selector::Default => context::thread_number() % len,
             Selector::Sequential => self.next_worker.fetch_add(1, Ordering::Relaxed) % len,
@@ -370,7 +372,7 @@ impl Shared {
         let open = self
             .workers
             .iter()
-            .filter(|worker| worker.inbound.is_open());
+            .filter(|worker| worker.inject_queue.is_open());
         let least = open.min_by_key(|worker| worker.waiting_len());
         least.map_or(0, |worker| worker.number)
     }
@@ -388,7 +390,7 @@ impl Shared {
     /// Whether fewer workers than the maximum have a thread that is not blocked.
     #[inline]
     pub(super) fn may_grow(&self) -> bool {
-        self.crew.len() < self.counts.maximum + self.crew.blocked_len()
+        self.worker_slots.len() < self.counts.maximum + self.worker_slots.blocked_len()
     }
 
     /// Adds workers if more wait in the whole pool than the threshold says. The
@@ -396,15 +398,15 @@ impl Shared {
     /// each of them is another cache line.
     #[cold]
     fn grow_if_needed(&self, len: usize) {
-        let is_due = len.is_multiple_of(self.crew.len().max(1));
+        let is_due = len.is_multiple_of(self.worker_slots.len().max(1));
         let threshold = self.options.growth_threshold;
         if len <= threshold && !(is_due && self.waiting_len() > threshold) {
             return;
         }
         let is_short = self.sleepers.asleep_len() == 0 && !context::gathers_for(self);
         if is_short && self.phase.get() == Phase::Open {
-            let room =
-                (self.counts.maximum + self.crew.blocked_len()).saturating_sub(self.crew.len());
+            let room = (self.counts.maximum + self.worker_slots.blocked_len())
+                .saturating_sub(self.worker_slots.len());
             self.grow(self.options.auto_increment.min(room));
         }
     }
@@ -427,7 +429,7 @@ impl Shared {
 
     /// Wakes a worker for what this guest has, if one is needed.
     pub(super) fn call_a_worker(&self) {
-        let waits = Seat::of(self).is_some_and(|seat| seat.worker.waiting_len() > 0);
+        let waits = CurrentWorker::of(self).is_some_and(|current| current.worker.waiting_len() > 0);
         if waits && self.sleepers.should_wake() {
             self.wake_one(None);
         }
@@ -448,25 +450,30 @@ impl Shared {
 
     /// Runs plain tasks of the own lane; how many, or `tasks_max` when they took too long.
     #[inline(always)]
-    pub(super) fn run_lane(&self, seat: Seat<'_>, tasks_max: u32, meter: &Meter<'_>) -> u32 {
+    pub(super) fn run_lane(
+        &self,
+        current: CurrentWorker<'_>,
+        tasks_max: u32,
+        turn_clock: &TurnClock<'_>,
+    ) -> u32 {
         within(self, None, || {
             let mut ran = 0;
-            let mut berth = Berth::EMPTY;
+            let mut task_cell = TaskCell::EMPTY;
             while ran < tasks_max && !context::gave_way() && !self.is_sealed() {
-                let popped = seat.local(|local| {
-                    let popped = local.pop(&mut berth);
+                let popped = current.local(|local| {
+                    let popped = local.pop(&mut task_cell);
                     if popped {
-                        seat.tallier().add(|tally| &tally.started, 1);
+                        current.metrics().add(|metrics| &metrics.started, 1);
                     }
                     popped
                 });
                 if !popped {
                     break;
                 }
-                self.run_task(&mut berth);
+                self.run_task(&mut task_cell);
                 ran += 1;
-                let is_due = ran.is_multiple_of(TASKS_UNREAD_MAX) && seat.worker.others_wait();
-                if is_due && meter.is_turn_over() {
+                let is_due = ran.is_multiple_of(TASKS_UNREAD_MAX) && current.worker.others_wait();
+                if is_due && turn_clock.is_turn_over() {
                     return tasks_max;
                 }
             }
@@ -476,20 +483,24 @@ impl Shared {
 
     /// Runs one task; whether it panicked, which is counted and goes no further.
     #[inline(always)]
-    pub(crate) fn run_task(&self, berth: &mut Berth) -> bool {
-        self.run_counting(self.tallier(), berth)
+    pub(crate) fn run_task(&self, task_cell: &mut TaskCell) -> bool {
+        self.run_counting(self.metrics(), task_cell)
     }
 
-    /// As [`run_task`](Self::run_task), with this thread's counters at hand.
+    /// As [`run_task`](Self::run_task), with this thread's counters at context.
     #[inline(always)]
-    pub(super) fn run_counting(&self, tallier: Tallier<'_>, berth: &mut Berth) -> bool {
-        debug_assert!(self.is_outside_of_gates());
-        let outcome = berth.run();
+    pub(super) fn run_counting(
+        &self,
+        metrics: MetricsWriter<'_>,
+        task_cell: &mut TaskCell,
+    ) -> bool {
+        debug_assert!(self.is_outside_of_biased_locks());
+        let outcome = task_cell.run();
         let panicked = outcome.is_err();
         if let Err(payload) = outcome {
             self.count_panic(payload);
         }
-        tallier.end_task();
+        metrics.end_task();
         panicked
     }
 
@@ -497,20 +508,20 @@ impl Shared {
     /// turn, which must not end a worker: what that one is thrown with is leaked.
     #[cold]
     fn count_panic(&self, payload: Box<dyn Any + Send>) {
-        self.tallier().add(|tally| &tally.panicked, 1);
+        self.metrics().add(|metrics| &metrics.panicked, 1);
         if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             mem::forget(second);
         }
     }
 
-    fn is_outside_of_gates(&self) -> bool {
-        Seat::of(self).is_none_or(|seat| seat.is_outside())
+    fn is_outside_of_biased_locks(&self) -> bool {
+        CurrentWorker::of(self).is_none_or(|current| current.is_outside())
     }
 
     /// Calls foreign code; whether it panicked, which is counted.
     #[inline(always)]
     pub(crate) fn isolate(&self, foreign: impl FnOnce()) -> bool {
-        debug_assert!(self.is_outside_of_gates());
+        debug_assert!(self.is_outside_of_biased_locks());
         let outcome = catch_unwind(AssertUnwindSafe(foreign));
         let panicked = outcome.is_err();
         if let Err(payload) = outcome {
@@ -528,58 +539,58 @@ impl Shared {
     /// Counts a task that was accepted.
     #[inline(always)]
     pub(crate) fn count_pushed(&self) {
-        self.tallier().add(|tally| &tally.pushed, 1);
+        self.metrics().add(|metrics| &metrics.pushed, 1);
     }
 
     /// Counts a task that is taken out of a queue to run, while the queue is locked.
     #[inline(always)]
     pub(crate) fn count_started(&self) {
-        self.tallier().add(|tally| &tally.started, 1);
+        self.metrics().add(|metrics| &metrics.started, 1);
     }
 
     /// Counts accepted tasks that are dropped because the pool is sealed.
     pub(crate) fn count_abandoned(&self, tasks: u64) {
-        self.tallier().add(|tally| &tally.abandoned, tasks);
+        self.metrics().add(|metrics| &metrics.abandoned, tasks);
     }
 
     /// Counts accepted tasks that a declared policy has lost.
     pub(crate) fn count_dropped(&self, tasks: u64) {
-        self.tallier().add(|tally| &tally.dropped, tasks);
+        self.metrics().add(|metrics| &metrics.dropped, tasks);
     }
 
     /// Counts a task that an entity refused.
     pub(crate) fn count_rejected(&self) {
-        self.tallier().add(|tally| &tally.rejected, 1);
+        self.metrics().add(|metrics| &metrics.rejected, 1);
     }
 
     /// The time, exact from outside; on a worker as of a few short turns ago,
     /// or of the beginning of the turn that runs.
     #[inline(always)]
     pub(crate) fn coarse_now(&self) -> Instant {
-        match Seat::of(self) {
-            Some(seat) => seat.worker.published.now(),
+        match CurrentWorker::of(self) {
+            Some(current) => current.worker.published.now(),
             None => self.clock.now(),
         }
     }
 
     #[cold]
     fn reject(&self, task: Task, reason: Reason) -> Rejected {
-        self.tallier().add(|tally| &tally.rejected, 1);
+        self.metrics().add(|metrics| &metrics.rejected, 1);
         Rejected { task, reason }
     }
 
     /// Whether a worker more than needed is there, beside those that are blocked.
     pub(super) fn has_spare_worker(&self) -> bool {
-        self.crew.len() > self.counts.minimum + self.crew.blocked_len()
+        self.worker_slots.len() > self.counts.minimum + self.worker_slots.blocked_len()
     }
 
     /// After which time a sleeper asks whether it is one too many; a stand-in
     /// asks now and then whether the one it stands in for is back.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
         let timeout = self.options.idle_timeout;
-        if self.crew.len() <= self.counts.minimum {
+        if self.worker_slots.len() <= self.counts.minimum {
             None
-        } else if self.crew.blocked_len() == 0 {
+        } else if self.worker_slots.blocked_len() == 0 {
             Some(timeout)
         } else {
             Some(timeout.max(STAND_IN_TIMEOUT_MIN))
@@ -590,16 +601,16 @@ impl Shared {
     pub(super) fn enter(&self, phase: Phase) {
         self.phase.enter(phase);
         self.wake_all();
-        self.tell_end();
+        self.notify_end();
     }
 
     /// Wakes threads that wait for an end.
-    pub(crate) fn tell_end(&self) {
+    pub(crate) fn notify_end(&self) {
         drop(lock(&self.ends.state));
         self.ends.changed.notify_all();
     }
 
-    pub(super) fn ends(&self) -> MutexGuard<'_, EndState> {
+    pub(super) fn ends(&self) -> MutexGuard<'_, ShutdownState> {
         lock(&self.ends.state)
     }
 
@@ -609,7 +620,7 @@ impl Shared {
             return;
         }
         self.seal_if_ended();
-        self.tell_end();
+        self.notify_end();
     }
 
     /// Nothing waits, and nothing runs that does not itself wait for this.
@@ -621,7 +632,7 @@ impl Shared {
     /// Workers that have a thread, and guests at work. Who wants to know
     /// whether there is work as well looks at that after this.
     pub(super) fn present_len(&self) -> usize {
-        self.crew.len() + self.guests_at_work()
+        self.worker_slots.len() + self.guests_at_work()
     }
 }
 

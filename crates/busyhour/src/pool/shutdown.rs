@@ -8,14 +8,14 @@ use super::{
     context::current_entity,
     entity::Entity,
     fences,
-    local::Loot,
+    local::WorkBatch,
+    metrics::WorkerMetrics,
     phase::Phase,
     shared::Shared,
     simulated::Step,
     subscriptions::Undelivered,
-    tally::Tally,
-    waits::wait_for_quiet,
-    worker::{Seat, Worker},
+    wait_graph::wait_for_quiet,
+    worker::{CurrentWorker, Worker},
 };
 use crate::sync::{
     Wait,
@@ -108,7 +108,7 @@ impl Shared {
         });
         self.settle();
         let left = self.drop_leftovers();
-        self.awaited.wake_all();
+        self.awaited_futures.wake_all();
         ShutdownReport {
             ran: self.begun() - ran_before,
             not_run: self.not_run(),
@@ -126,14 +126,14 @@ impl Shared {
     fn drain_and_seal(&self, ends_at: Option<Instant>) {
         let own = usize::from(self.is_inside());
         self.ends().closing += own;
-        self.tell_end();
+        self.notify_end();
         self.wait_until(ends_at, |closing| {
             self.is_sealed() || self.is_quiet(closing)
         });
         self.enter(Phase::Sealed);
         self.wait_until(ends_at, |closing| self.present_len() <= closing);
         self.ends().closing -= own;
-        self.tell_end();
+        self.notify_end();
     }
 
     /// Workers that have a thread and guests at work, but for the one that this runs on.
@@ -157,7 +157,7 @@ impl Shared {
     }
 
     fn is_settled(&self) -> bool {
-        let own = Seat::of(self).map(|seat| seat.worker.number);
+        let own = CurrentWorker::of(self).map(|current| current.worker.number);
         let others = || (self.workers.iter()).filter(|worker| Some(worker.number) != own);
         let in_task = others().filter(|worker| worker.is_in_task()).count() as u64;
         !self.pushes.any() && others().all(Worker::is_settled) && self.others_at_work() <= in_task
@@ -189,7 +189,7 @@ impl Shared {
             .iter()
             .filter(is_other)
             .filter_map(|entity| entity.unfinished());
-        let own = Seat::of(self).map(|seat| seat.worker.number);
+        let own = CurrentWorker::of(self).map(|current| current.worker.number);
         let others = self
             .workers
             .iter()
@@ -201,10 +201,10 @@ impl Shared {
     /// Accepted, neither begun nor lost by a declared policy, and not reported
     /// by an earlier call.
     fn not_run(&self) -> u64 {
-        let count = |counter: fn(&Tally) -> &AtomicU64| {
-            self.sum(|tally| counter(tally).load(Ordering::SeqCst))
+        let count = |counter: fn(&WorkerMetrics) -> &AtomicU64| {
+            self.sum(|metrics| counter(metrics).load(Ordering::SeqCst))
         };
-        let begun = count(|tally| &tally.started) + count(|tally| &tally.dropped);
+        let begun = count(|metrics| &metrics.started) + count(|metrics| &metrics.dropped);
         let not_run = self.pushed().saturating_sub(begun);
         let reported = self.reported_not_run.fetch_max(not_run, Ordering::SeqCst);
         not_run.saturating_sub(reported)
@@ -212,17 +212,20 @@ impl Shared {
 
     /// Tasks accepted into a queue, from wherever.
     pub(super) fn pushed(&self) -> u64 {
-        let inbound = self.workers.iter().map(|worker| worker.inbound.pushed());
-        inbound.sum::<u64>() + self.sum(|tally| tally.pushed.load(Ordering::SeqCst))
+        let inject_queue = self
+            .workers
+            .iter()
+            .map(|worker| worker.inject_queue.pushed());
+        inject_queue.sum::<u64>() + self.sum(|metrics| metrics.pushed.load(Ordering::SeqCst))
     }
 
     fn begun(&self) -> u64 {
-        self.sum(Tally::begun)
+        self.sum(WorkerMetrics::begun)
     }
 
     /// Over all workers, and the threads that are none.
-    pub(super) fn sum(&self, count: impl Fn(&Tally) -> u64) -> u64 {
-        let workers = self.workers.iter().map(|worker| &worker.published.tally);
+    pub(super) fn sum(&self, count: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+        let workers = self.workers.iter().map(|worker| &worker.published.metrics);
         workers.map(&count).sum::<u64>() + count(&self.others)
     }
 
@@ -232,10 +235,10 @@ impl Shared {
             entity.abandon();
         }
         for worker in &self.workers {
-            self.drop_loot(worker.as_stranger(|local| local.give_all()));
-            worker.inbound.seal();
-            while worker.inbound.len() > 0 {
-                self.drop_loot(worker.inbound.take());
+            self.drop_batch(worker.as_remote(|local| local.give_all()));
+            worker.inject_queue.seal();
+            while worker.inject_queue.len() > 0 {
+                self.drop_batch(worker.inject_queue.take());
             }
         }
         while let Some(step) = self
@@ -244,19 +247,19 @@ impl Shared {
             .and_then(|simulated| simulated.take())
         {
             match step {
-                Step::Task(task) => self.drop_loot(Loot::of_task(task)),
+                Step::Task(task) => self.drop_batch(WorkBatch::of_task(task)),
                 Step::Entity(token) => drop(token.entity().abandon()),
             }
         }
         left
     }
 
-    pub(super) fn drop_loot(&self, loot: Loot) {
-        self.count_abandoned(loot.tasks.len() as u64);
-        for task in loot.tasks {
+    pub(super) fn drop_batch(&self, batch: WorkBatch) {
+        self.count_abandoned(batch.tasks.len() as u64);
+        for task in batch.tasks {
             self.isolate(|| drop(task));
         }
-        for token in loot.tokens {
+        for token in batch.tokens {
             self.abandon(&token);
         }
     }

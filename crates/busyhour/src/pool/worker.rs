@@ -3,12 +3,13 @@
 use std::{io, marker::PhantomData, time::Duration};
 
 use super::{
-    Hook, Unfinished, affinity, context,
-    gate::Gate,
-    inbound::Inbound,
+    Hook, Unfinished, affinity,
+    biased_lock::BiasedLock,
+    context,
+    inject_queue::InjectQueue,
     local::Local,
+    metrics::{MetricsWriter, WorkerMetrics},
     shared::Shared,
-    tally::{Tallier, Tally},
 };
 use crate::{
     clock::Instant,
@@ -26,7 +27,7 @@ use crate::{
 pub(super) struct Worker {
     pub(super) number: usize,
     id: WorkerId,
-    gate: CachePadded<Gate<Local>>,
+    biased_lock: CachePadded<BiasedLock<Local>>,
     pub(super) published: CachePadded<Published>,
     /// Between the first look at the queues and the last.
     pub(super) is_at_work: AtomicBool,
@@ -34,11 +35,11 @@ pub(super) struct Worker {
     pub(super) has_stand_in: AtomicBool,
     /// Of the plain task that runs, if it has one.
     label: SpinLock<Option<&'static str>>,
-    pub(super) inbound: CachePadded<Inbound>,
+    pub(super) inject_queue: CachePadded<InjectQueue>,
     parking: CachePadded<Parking>,
 }
 
-/// Written by the worker alone, whenever it leaves its gate.
+/// Written by the worker alone, whenever it leaves its biased lock.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     lane_len: AtomicUsize,
@@ -51,7 +52,7 @@ pub(super) struct Published {
     turns: AtomicU32,
     /// In the middle of a push to an entity that a shutdown could not find.
     pub(super) is_pushing: AtomicBool,
-    pub(super) tally: Tally,
+    pub(super) metrics: WorkerMetrics,
 }
 
 impl Published {
@@ -61,7 +62,7 @@ impl Published {
         Instant::from_nanos(self.now_ns.load(Ordering::Relaxed))
     }
 
-    /// The epoch of the worker's run queue, when somebody last left the gate.
+    /// The epoch of the worker's run queue, when somebody last left the biased lock.
     #[inline(always)]
     pub(super) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Relaxed)
@@ -94,12 +95,12 @@ impl Worker {
         Self {
             number,
             id: id(number),
-            gate: CachePadded(Gate::new(Local::new(id(number)))),
+            biased_lock: CachePadded(BiasedLock::new(Local::new(id(number)))),
             published: CachePadded::default(),
             is_at_work: AtomicBool::new(false),
             has_stand_in: AtomicBool::new(false),
             label: SpinLock::new(None),
-            inbound: CachePadded::default(),
+            inject_queue: CachePadded::default(),
             parking: CachePadded::default(),
         }
     }
@@ -134,7 +135,7 @@ impl Worker {
     pub(super) fn waiting_len(&self) -> usize {
         let lane_len = self.published.lane_len.load(Ordering::Relaxed);
         let entity_len = self.published.entity_len.load(Ordering::Relaxed);
-        lane_len + entity_len + self.inbound.len()
+        lane_len + entity_len + self.inject_queue.len()
     }
 
     /// Whether others wait for the lane. Plain tasks from outside do not: they
@@ -142,7 +143,7 @@ impl Worker {
     #[inline]
     pub(super) fn others_wait(&self) -> bool {
         let entity_len = self.published.entity_len.load(Ordering::Relaxed);
-        entity_len > 0 || self.inbound.token_len() > 0
+        entity_len > 0 || self.inject_queue.token_len() > 0
     }
 
     /// Plain tasks that wait in the lane.
@@ -154,7 +155,7 @@ impl Worker {
     /// Plain tasks that wait here.
     #[inline]
     pub(super) fn task_len(&self) -> usize {
-        self.lane_len() + self.inbound.len()
+        self.lane_len() + self.inject_queue.len()
     }
 
     /// Whether its thread is inside a task, and not in the middle of a push, or is gone.
@@ -166,21 +167,21 @@ impl Worker {
 
     /// Whether its thread is inside a task.
     pub(super) fn is_in_task(&self) -> bool {
-        self.published.tally.is_in_task()
+        self.published.metrics.is_in_task()
     }
 
-    /// Enters the gate as a thief or a shutdown does.
-    pub(super) fn as_stranger<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
-        self.gate.as_stranger(|local| {
+    /// Enters the biased lock as a thief or a shutdown does.
+    pub(super) fn as_remote<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
+        self.biased_lock.as_remote(|local| {
             let result = work(local);
             self.publish(local);
             result
         })
     }
 
-    /// As [`as_stranger`](Self::as_stranger), unless somebody is inside.
-    pub(super) fn try_as_stranger<R>(&self, work: impl FnOnce(&mut Local) -> R) -> Option<R> {
-        self.gate.try_as_stranger(|local| {
+    /// As [`as_remote`](Self::as remote), unless somebody is inside.
+    pub(super) fn try_as_remote<R>(&self, work: impl FnOnce(&mut Local) -> R) -> Option<R> {
+        self.biased_lock.try_as_remote(|local| {
             let result = work(local);
             self.publish(local);
             result
@@ -204,7 +205,7 @@ impl Worker {
     /// The most that ever waited here.
     pub(super) fn high_water(&self) -> usize {
         let own = self.published.high_water.load(Ordering::Relaxed);
-        own.max(self.inbound.high_water())
+        own.max(self.inject_queue.high_water())
     }
 
     /// Notes whether this worker, which is among the sleepers, finds nothing
@@ -244,14 +245,14 @@ fn id(number: usize) -> WorkerId {
 
 /// A worker, seen from its own thread.
 #[derive(Clone, Copy)]
-pub(super) struct Seat<'a> {
+pub(super) struct CurrentWorker<'a> {
     pub(super) worker: &'a Worker,
-    /// Keeps the seat on its thread.
+    /// Keeps the current worker on its thread.
     _not_send: PhantomData<*const ()>,
 }
 
-impl<'a> Seat<'a> {
-    /// The seat of this thread, if it is a worker of `shared`.
+impl<'a> CurrentWorker<'a> {
+    /// The current worker of this thread, if it is a worker of `shared`.
     #[inline(always)]
     pub(super) fn of(shared: &'a Shared) -> Option<Self> {
         let worker = context::worker_of(shared)?;
@@ -263,26 +264,26 @@ impl<'a> Seat<'a> {
 
     /// The worker's counters.
     #[inline(always)]
-    pub(super) fn tallier(&self) -> Tallier<'a> {
-        Tallier {
-            tally: &self.worker.published.tally,
+    pub(super) fn metrics(&self) -> MetricsWriter<'a> {
+        MetricsWriter {
+            metrics: &self.worker.published.metrics,
             is_alone: true,
         }
     }
 
-    /// Whether this thread is outside of its gate, as where foreign code runs.
+    /// Whether this thread is outside of its biased lock, as where foreign code runs.
     pub(super) fn is_outside(&self) -> bool {
-        !self.worker.gate.owner_is_inside()
+        !self.worker.biased_lock.owner_is_inside()
     }
 
-    /// Enters the own gate. `work` must not come back here, nor run foreign code.
+    /// Enters the own biased lock. `work` must not come back here, nor run foreign code.
     #[inline(always)]
     pub(super) fn local<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
         let worker = self.worker;
-        // SAFETY: a seat is made on its worker's thread only, and
+        // SAFETY: a current worker is made on its worker's thread only, and
         // cannot leave it; closures given here do not nest.
         unsafe {
-            worker.gate.as_owner(|local| {
+            worker.biased_lock.as_owner(|local| {
                 let result = work(local);
                 worker.publish(local);
                 result
@@ -313,14 +314,14 @@ impl Shared {
         let Some(shared) = self.to_arc() else {
             return Ok(());
         };
-        let Some(number) = self.crew.take_place() else {
+        let Some(number) = self.worker_slots.take_slot() else {
             return Ok(());
         };
-        self.workers[number].inbound.open();
+        self.workers[number].inject_queue.open();
         let thread = thread::Builder::new().name(format!("{}-{number}", self.name));
         let started = thread.spawn(move || shared.occupy(number));
         if started.is_err() {
-            self.workers[number].inbound.close();
+            self.workers[number].inject_queue.close();
             self.leave(number);
         }
         started.map(drop)
@@ -329,7 +330,7 @@ impl Shared {
     fn occupy(&self, number: usize) {
         let _left = Left(self, number);
         *lock(&self.workers[number].parking.thread) = Some(thread::current());
-        // SAFETY: `take_place` gave this place to this thread alone, until `Left`.
+        // SAFETY: `take_slot` gave this place to this thread alone, until `Left`.
         unsafe { context::become_worker(self, number) };
         self.keep_to_processor(number);
         self.call(&self.options.on_thread_start);

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     clock::Instant,
     pool::{
-        Berth, Entity, EntityRef, Hand, Pushing, Runs, ShareCell, Shared, TaskPool, Token, Turn,
-        Unfinished, blocking, current_entity, wait_for,
+        Entity, EntityRef, InFlightPush, Runs, ShareCell, Shared, TaskCell, TaskPool,
+        ThreadContext, TimeSlice, Token, Unfinished, blocking, current_entity, wait_for,
     },
     run_queue::{Class, SchedState},
     stats::SerializerStats,
@@ -104,16 +104,16 @@ impl Core {
     /// the task is made where it will lie.
     #[inline(always)]
     pub(super) fn push(self: &Arc<Self>, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
-        let hand = self.pool().hand();
-        let now = hand.now();
+        let context = self.pool().thread_context();
+        let now = context.now();
         let pushing = self.begin_push();
         let admitted = self.pool().admits();
         let mut state = self.state.lock();
         if admitted && state.is_plain() {
             state.append(now, make);
-            hand.count_pushed();
+            context.count_pushed();
             drop(pushing);
-            self.after_change(state, hand);
+            self.after_change(state, context);
             return Ok(());
         }
         drop(state);
@@ -124,7 +124,7 @@ impl Core {
     /// A shutdown finds named serializers and closes them under their locks; a
     /// push to another one says that it is under way.
     #[inline(always)]
-    fn begin_push(&self) -> Option<Pushing<'_>> {
+    fn begin_push(&self) -> Option<InFlightPush<'_>> {
         (self.details.is_none()).then(|| self.pool().begin_push())
     }
 
@@ -171,7 +171,7 @@ impl Core {
         }
         // What is told now, and what was lost, may shut the pool down.
         drop(pushing);
-        self.after_change(state, self.pool().hand());
+        self.after_change(state, self.pool().thread_context());
         self.settle(offer)
     }
 
@@ -236,7 +236,7 @@ impl Core {
         state.append(now, || task);
         self.pool().count_pushed();
         drop(pushing);
-        self.after_change(state, self.pool().hand());
+        self.after_change(state, self.pool().thread_context());
         Ok(())
     }
 
@@ -256,14 +256,14 @@ impl Core {
     /// Schedules the serializer if it has become runnable, and tells crossed
     /// marks and waiting threads.
     #[inline(always)]
-    fn after_change(self: &Arc<Self>, mut state: SpinGuard<'_, State>, hand: Hand<'_>) {
+    fn after_change(self: &Arc<Self>, mut state: SpinGuard<'_, State>, context: ThreadContext<'_>) {
         let schedule = state.must_be_scheduled();
         state.is_scheduled |= schedule;
         self.leave(state);
         if schedule {
             // SAFETY: `is_scheduled` was false, under the lock.
             let token = unsafe { Token::new(self.clone()) };
-            hand.schedule(token);
+            context.schedule(token);
         }
     }
 
@@ -285,7 +285,7 @@ impl Core {
         let crossed = details.filter(|all| all.cross(queued_len, nanos(oldest_waiting)));
         drop(state);
         if is_awaited {
-            self.pool().tell_end();
+            self.pool().notify_end();
         }
         let next = || crossed.and_then(|details| details.next_to_tell());
         while let Some((hooks, water)) = next() {
@@ -324,7 +324,7 @@ impl Core {
 
     fn tell_waiters(&self) {
         if self.state.lock().waiters > 0 {
-            self.pool().tell_end();
+            self.pool().notify_end();
         }
     }
 
@@ -332,22 +332,22 @@ impl Core {
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
         self.pool().stop_keeping();
         let now = self.pool().clock.now();
-        let mut berth = Berth::EMPTY;
-        if !self.begin_here(now, &mut berth) {
+        let mut task_cell = TaskCell::EMPTY;
+        if !self.begin_here(now, &mut task_cell) {
             return false;
         }
         self.pool().as_entity(EntityRef::of(self), || {
-            self.run_task(self.pool().hand(), &mut berth)
+            self.run_task(self.pool().thread_context(), &mut task_cell)
         });
         let mut state = self.state.lock();
         state.end();
-        self.after_change(state, self.pool().hand());
+        self.after_change(state, self.pool().thread_context());
         true
     }
 
-    fn begin_here(&self, now: Instant, berth: &mut Berth) -> bool {
+    fn begin_here(&self, now: Instant, task_cell: &mut TaskCell) -> bool {
         let mut state = self.state.lock();
-        let begins = !self.pool().is_sealed() && state.begin(now, berth);
+        let begins = !self.pool().is_sealed() && state.begin(now, task_cell);
         if begins {
             self.pool().count_started();
         }
@@ -355,12 +355,12 @@ impl Core {
     }
 
     #[inline(always)]
-    fn run_task(&self, hand: Hand<'_>, berth: &mut Berth) {
-        let label = berth.label();
+    fn run_task(&self, context: ThreadContext<'_>, task_cell: &mut TaskCell) {
+        let label = task_cell.label();
         if label.is_some() {
             self.set_label(label);
         }
-        if hand.run_task(berth) {
+        if context.run_task(task_cell) {
             self.count(|details| &details.panicked, 1);
         }
         if label.is_some() {
@@ -394,7 +394,7 @@ impl Core {
         }
         let mut state = self.state.lock();
         state.suspend_count -= 1;
-        self.after_change(state, self.pool().hand());
+        self.after_change(state, self.pool().thread_context());
     }
 
     /// By which the pool knows whose turns deliver.
@@ -493,7 +493,7 @@ impl Core {
 
 /// What a worker does after a task.
 enum Next {
-    /// The next task is in the berth.
+    /// The next task is in the cell.
     Run,
     /// There is more, but the turn is over.
     Later,
@@ -506,10 +506,10 @@ impl Core {
     #[inline(always)]
     fn go_on(
         &self,
-        hand: Hand<'_>,
+        context: ThreadContext<'_>,
         token: &Token,
-        turn: &mut Turn<'_, '_>,
-        berth: &mut Berth,
+        turn: &mut TimeSlice<'_, '_>,
+        task_cell: &mut TaskCell,
     ) -> Next {
         let mut state = self.state.lock();
         state.end();
@@ -520,8 +520,8 @@ impl Core {
             self.leave(state);
             return Next::Later;
         }
-        state.begin(turn.began, berth);
-        hand.count_started();
+        state.begin(turn.began, task_cell);
+        context.count_started();
         self.leave(state);
         Next::Run
     }
@@ -532,7 +532,7 @@ impl Core {
         &self,
         mut state: SpinGuard<'_, State>,
         token: &Token,
-        turn: &mut Turn<'_, '_>,
+        turn: &mut TimeSlice<'_, '_>,
     ) -> Next {
         turn.charge(token);
         debug_assert!(state.is_scheduled, "a token is spent once");
@@ -545,24 +545,24 @@ impl Core {
 // SAFETY: it is `repr(C)`, begins with the share of its type, and `new` puts it
 // into an `Arc`.
 unsafe impl Runs for Core {
-    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
-        let hand = turn.hand(self.pool());
-        let mut berth = Berth::EMPTY;
+    fn run(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
+        let context = turn.thread_context(self.pool());
+        let mut task_cell = TaskCell::EMPTY;
         let mut state = self.state.lock();
         debug_assert!(state.is_scheduled, "who runs it by turns has its token");
         let waiting_since = state.head_since();
-        if !state.begin(turn.began, &mut berth) {
+        if !state.begin(turn.began, &mut task_cell) {
             self.stop(state, token, turn);
             return false;
         }
         turn.take_first();
-        hand.count_started();
+        context.count_started();
         self.leave(state);
         turn.note_wait_since(waiting_since);
         self.pool().as_entity(token.entity_ref(), || {
             loop {
-                self.run_task(hand, &mut berth);
-                match self.go_on(hand, token, turn, &mut berth) {
+                self.run_task(context, &mut task_cell);
+                match self.go_on(context, token, turn, &mut task_cell) {
                     Next::Run => {}
                     Next::Later => return true,
                     Next::Done => return false,

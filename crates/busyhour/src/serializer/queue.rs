@@ -5,13 +5,13 @@ use std::{
     mem,
 };
 
-use crate::{pool::Berth, task::Task};
+use crate::{pool::TaskCell, task::Task};
 
 /// The first waiting task lies in the serializer itself, for most have one or
 /// none. The others have a list, which goes when it is empty.
 #[derive(Default)]
 pub(super) struct Queue {
-    first: Berth,
+    first: TaskCell,
     rest: Option<Box<Rest>>,
 }
 
@@ -59,14 +59,14 @@ impl Queue {
         rest.tasks.push_back(Keyed { task, key });
     }
 
-    /// Moves the oldest task to an empty berth; whether there was one.
+    /// Moves the oldest task to an empty cell; whether there was one.
     #[inline(always)]
-    pub(super) fn pop(&mut self, berth: &mut Berth) -> bool {
-        self.first.move_to(berth) || self.pop_rest(berth)
+    pub(super) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
+        self.first.move_to(task_cell) || self.pop_rest(task_cell)
     }
 
     #[inline]
-    fn pop_rest(&mut self, berth: &mut Berth) -> bool {
+    fn pop_rest(&mut self, task_cell: &mut TaskCell) -> bool {
         let Some(rest) = &mut self.rest else {
             return false;
         };
@@ -76,16 +76,16 @@ impl Queue {
         }
         let is_some = oldest.is_some();
         if let Some(keyed) = oldest {
-            berth.put(|| keyed.task);
+            task_cell.put(|| keyed.task);
         }
         is_some
     }
 
     /// The oldest task.
     pub(super) fn take(&mut self) -> Option<Task> {
-        let mut berth = Berth::EMPTY;
-        self.pop(&mut berth);
-        berth.take()
+        let mut task_cell = TaskCell::EMPTY;
+        self.pop(&mut task_cell);
+        task_cell.take()
     }
 
     /// Puts `task` in the place of the waiting one with the same key, and

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::queue::Queue;
 use crate::{
     clock::Instant,
-    pool::Berth,
+    pool::TaskCell,
     task::{Overflow, Task},
 };
 
@@ -162,8 +162,8 @@ impl State {
 
     /// Takes the oldest task to run it, unless somebody runs one or may not.
     #[inline(always)]
-    pub(super) fn begin(&mut self, now: Instant, berth: &mut Berth) -> bool {
-        if self.is_running || self.suspend_count > 0 || !self.queue.pop(berth) {
+    pub(super) fn begin(&mut self, now: Instant, task_cell: &mut TaskCell) -> bool {
+        if self.is_running || self.suspend_count > 0 || !self.queue.pop(task_cell) {
             return false;
         }
         self.is_running = true;

@@ -12,8 +12,8 @@ use super::core::Core;
 use crate::{
     clock::Instant,
     pool::{
-        Cycle, PushError, Shared, StandIn, WaitError, Waiting, blocking, cycle_by_shutdown, reply,
-        stand_in, wait_for,
+        Cycle, PushError, Shared, StandIn, WaitError, Waiting, blocking, cycle_by_shutdown,
+        oneshot, stand_in, wait_for,
     },
     task::{Assistance, Task},
 };
@@ -52,14 +52,14 @@ impl Core {
         R: Send + 'static,
     {
         let _waiting = self.wait_for().map_err(WaitError::Deadlock)?;
-        let (promise, reply) = reply();
-        let task = Task::new(move || promise.fulfil(f));
+        let (sender, receiver) = oneshot();
+        let task = Task::new(move || sender.fulfil(f));
         self.push_or_wait(task, None).map_err(PushError::from)?;
         if self.may_help() {
-            self.help_until(|| reply.is_filled())
+            self.help_until(|| receiver.is_filled())
                 .map_err(|hopeless| hopeless.0)?;
         }
-        reply.wait()
+        receiver.wait()
     }
 
     /// Waits until there is room.

@@ -2,7 +2,7 @@ use super::entry::{Entry, Liveness};
 
 /// Entries in the order in which they were pushed, in a chain of blocks.
 ///
-/// Pushing writes one entry behind the one before. Blocks are taken off in
+/// InFlightPush writes one entry behind the one before. Blocks are taken off in
 /// order again: the chain is turned when that begins.
 #[derive(Debug)]
 pub(super) struct Bucket {

@@ -5,27 +5,27 @@ use std::sync::Arc;
 use super::{
     context,
     entity::Token,
-    hand::Hand,
-    meter::{Meter, TASKS_UNREAD_MAX},
     shared::Shared,
-    worker::Seat,
+    thread_context::ThreadContext,
+    turn_clock::{TASKS_UNREAD_MAX, TurnClock},
+    worker::CurrentWorker,
 };
 
 use crate::clock::Instant;
 
 /// Handed to an entity that runs.
-pub(crate) struct Turn<'a, 'm> {
+pub(crate) struct TimeSlice<'a, 'm> {
     /// The worker, unless this is a simulation's step.
-    on: Option<(Seat<'m>, &'a mut Meter<'m>)>,
+    on: Option<(CurrentWorker<'m>, &'a mut TurnClock<'m>)>,
     tasks_left: u32,
     /// When the turn began, within a few microseconds.
     pub(crate) began: Instant,
 }
 
-impl<'a, 'm> Turn<'a, 'm> {
+impl<'a, 'm> TimeSlice<'a, 'm> {
     /// One task, charged to nobody.
     pub(super) fn single(shared: &Shared) -> Self {
-        context::forget_give_way();
+        context::clear_yield_request();
         Self {
             on: None,
             tasks_left: 1,
@@ -34,10 +34,14 @@ impl<'a, 'm> Turn<'a, 'm> {
     }
 
     #[inline(always)]
-    pub(super) fn on_worker(seat: Seat<'m>, meter: &'a mut Meter<'m>, allowance_log2: u8) -> Self {
-        let began = meter.now();
+    pub(super) fn on_worker(
+        current: CurrentWorker<'m>,
+        turn_clock: &'a mut TurnClock<'m>,
+        allowance_log2: u8,
+    ) -> Self {
+        let began = turn_clock.now();
         Self {
-            on: Some((seat, meter)),
+            on: Some((current, turn_clock)),
             tasks_left: 1 << allowance_log2,
             began,
         }
@@ -45,11 +49,11 @@ impl<'a, 'm> Turn<'a, 'm> {
 
     /// This thread's side of the pool.
     #[inline(always)]
-    pub(crate) fn hand<'p>(&self, shared: &'p Arc<Shared>) -> Hand<'p>
+    pub(crate) fn thread_context<'p>(&self, shared: &'p Arc<Shared>) -> ThreadContext<'p>
     where
         'm: 'p,
     {
-        Hand::new(shared, self.on.as_ref().map(|(seat, _)| *seat))
+        ThreadContext::new(shared, self.on.as_ref().map(|(current, _)| *current))
     }
 
     /// The first task, for which there is always room in a turn.
@@ -76,8 +80,9 @@ impl<'a, 'm> Turn<'a, 'm> {
     #[inline(never)]
     fn is_over_by_the_clock(&mut self) -> bool {
         let on = self.on.as_ref();
-        let is_over =
-            on.is_some_and(|(seat, meter)| seat.worker.waiting_len() > 0 && meter.is_turn_over());
+        let is_over = on.is_some_and(|(current, turn_clock)| {
+            current.worker.waiting_len() > 0 && turn_clock.is_turn_over()
+        });
         if is_over {
             self.tasks_left = 0;
         }
@@ -87,8 +92,8 @@ impl<'a, 'm> Turn<'a, 'm> {
     /// Notes since when the entity has waited for this turn.
     #[inline(always)]
     pub(crate) fn note_wait_since(&self, since: Instant) {
-        if let Some((_, meter)) = &self.on {
-            meter.note_wait_since(since);
+        if let Some((_, turn_clock)) = &self.on {
+            turn_clock.note_wait_since(since);
         }
     }
 
@@ -99,11 +104,11 @@ impl<'a, 'm> Turn<'a, 'm> {
     /// Charges the turn to an entity that has no more to do.
     #[inline(always)]
     pub(crate) fn charge(&mut self, token: &Token) {
-        if let Some((seat, meter)) = &mut self.on {
-            let ran_ns = meter.end_turn(false);
-            let worker = seat.worker;
+        if let Some((current, turn_clock)) = &mut self.on {
+            let ran_ns = turn_clock.end_turn(false);
+            let worker = current.worker;
             token.with_share(|share| {
-                // The queue itself is not needed for it, so neither is the gate.
+                // The queue itself is not needed for it, so neither is the biased lock.
                 let sched_state = &mut share.sched_state;
                 sched_state.charge_default_ticks(worker.id(), worker.published.epoch(), ran_ns);
             });

@@ -8,12 +8,12 @@ use crate::sync::{Condvar, Mutex, lock};
 /// Shared by a future, which writes it once, and its handle, which reads it once.
 /// Whatever foreign code there is to run (a waker, the drop of an output)
 /// comes out of here, and is run without the lock.
-pub(super) struct Outcome<T> {
-    state: Mutex<State<T>>,
+pub(super) struct JoinState<T> {
+    state: Mutex<Progress<T>>,
     finished: Condvar,
 }
 
-struct State<T> {
+struct Progress<T> {
     result: Option<Result<T, JoinError>>,
     is_finished: bool,
     /// The handle is gone: nobody will take the result.
@@ -21,10 +21,10 @@ struct State<T> {
     waker: Option<Waker>,
 }
 
-impl<T> Default for Outcome<T> {
+impl<T> Default for JoinState<T> {
     fn default() -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(Progress {
                 result: None,
                 is_finished: false,
                 is_detached: false,
@@ -35,7 +35,7 @@ impl<T> Default for Outcome<T> {
     }
 }
 
-impl<T> Outcome<T> {
+impl<T> JoinState<T> {
     pub(super) fn is_finished(&self) -> bool {
         lock(&self.state).is_finished
     }
@@ -103,7 +103,7 @@ impl<T> Outcome<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T> Progress<T> {
     fn take(&mut self) -> Option<Result<T, JoinError>> {
         match self.result.take() {
             None if self.is_finished => Some(Err(JoinError::Taken)),

@@ -4,18 +4,18 @@ use super::{
     context,
     entity::Token,
     local::Runnable,
-    meter::{Meter, next_allowance_log2},
     shared::Shared,
-    turn::Turn,
-    worker::Seat,
+    time_slice::TimeSlice,
+    turn_clock::{TurnClock, next_allowance_log2},
+    worker::CurrentWorker,
 };
 use crate::clock::Instant;
 
 /// Turns in a row, at one place.
-pub(super) struct Shift<'a> {
+pub(super) struct TurnRunner<'a> {
     shared: &'a Shared,
-    seat: Seat<'a>,
-    meter: Meter<'a>,
+    current: CurrentWorker<'a>,
+    turn_clock: TurnClock<'a>,
     lane_allowance_log2: u8,
     turns: u32,
     /// Who ran last and has more to do.
@@ -24,14 +24,14 @@ pub(super) struct Shift<'a> {
     ran_ns: u64,
 }
 
-impl<'a> Shift<'a> {
-    pub(super) fn begin(shared: &'a Shared, seat: Seat<'a>) -> Self {
+impl<'a> TurnRunner<'a> {
+    pub(super) fn begin(shared: &'a Shared, current: CurrentWorker<'a>) -> Self {
         Self {
             shared,
-            seat,
-            meter: Meter::new(&shared.clock, &seat.worker.published),
+            current,
+            turn_clock: TurnClock::new(&shared.clock, &current.worker.published),
             lane_allowance_log2: 0,
-            turns: seat.worker.published.turns(),
+            turns: current.worker.published.turns(),
             last: None,
             ran_ns: 0,
         }
@@ -40,13 +40,13 @@ impl<'a> Shift<'a> {
     /// The last look at the clock.
     #[inline(always)]
     pub(super) fn now(&self) -> Instant {
-        self.meter.now()
+        self.turn_clock.now()
     }
 
     /// Whether the clock was read just before the turn that begins.
     #[inline(always)]
     pub(super) fn is_fresh(&self) -> bool {
-        self.meter.is_fresh()
+        self.turn_clock.is_fresh()
     }
 
     /// Turns begun at this place.
@@ -57,22 +57,22 @@ impl<'a> Shift<'a> {
 
     /// Forgets time that nobody ran in.
     pub(super) fn restart(&mut self) {
-        self.meter.restart();
+        self.turn_clock.restart();
     }
 
     /// Counts on, before [`run_next`](Self::run_next).
     #[inline(always)]
     pub(super) fn begin_turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
-        self.seat.worker.published.set_turns(self.turns);
+        self.current.worker.published.set_turns(self.turns);
     }
 
     /// Runs whoever is next; `false` when nobody is.
     #[inline]
     pub(super) fn run_next(&mut self) -> bool {
-        context::forget_give_way();
+        context::clear_yield_request();
         let (last, ran_ns) = (self.last.take(), self.ran_ns);
-        let next = self.seat.local(|local| local.switch(last, ran_ns));
+        let next = self.current.local(|local| local.switch(last, ran_ns));
         match next {
             Some(Runnable::Lane) => self.run_lane(),
             Some(Runnable::Entity(token)) => self.run_entity(token),
@@ -83,9 +83,11 @@ impl<'a> Shift<'a> {
 
     fn run_lane(&mut self) {
         let allowance = 1 << self.lane_allowance_log2;
-        let ran = self.shared.run_lane(self.seat, allowance, &self.meter);
+        let ran = self
+            .shared
+            .run_lane(self.current, allowance, &self.turn_clock);
         let is_exhausted = ran == allowance;
-        self.ran_ns = self.meter.end_turn(is_exhausted);
+        self.ran_ns = self.turn_clock.end_turn(is_exhausted);
         if is_exhausted {
             self.lane_allowance_log2 = next_allowance_log2(self.lane_allowance_log2, self.ran_ns);
         }
@@ -94,12 +96,12 @@ impl<'a> Shift<'a> {
 
     fn run_entity(&mut self, token: Token) {
         let allowance_log2 = token.with_share(|share| share.allowance_log2);
-        let mut turn = Turn::on_worker(self.seat, &mut self.meter, allowance_log2);
+        let mut turn = TimeSlice::on_worker(self.current, &mut self.turn_clock, allowance_log2);
         let Some(token) = token.run(&mut turn) else {
             return;
         };
         let is_exhausted = turn.is_exhausted();
-        self.ran_ns = self.meter.end_turn(is_exhausted);
+        self.ran_ns = self.turn_clock.end_turn(is_exhausted);
         if is_exhausted {
             let next = next_allowance_log2(allowance_log2, self.ran_ns);
             token.with_share(|share| share.allowance_log2 = next);
@@ -111,7 +113,9 @@ impl<'a> Shift<'a> {
     /// shutdown finds it in the queue or has been there already.
     pub(super) fn end(&mut self) {
         if let Some(Runnable::Entity(token)) = self.last.take()
-            && let Err(token) = self.seat.local(|local| local.put_back(token, self.ran_ns))
+            && let Err(token) = self
+                .current
+                .local(|local| local.put_back(token, self.ran_ns))
         {
             self.shared.abandon(&token);
         }

@@ -1,6 +1,6 @@
 //! Counting what the pool holds and has done.
 
-use super::{log_counts::LogCounts, shared::Shared, tally::Tally, worker::Worker};
+use super::{log_counts::LogCounts, metrics::WorkerMetrics, shared::Shared, worker::Worker};
 use crate::{
     stats::{Histogram, PoolStats},
     sync::atomic::{AtomicU64, Ordering},
@@ -8,23 +8,23 @@ use crate::{
 
 impl Shared {
     pub(super) fn stats(&self) -> PoolStats {
-        let count = |counter: fn(&Tally) -> &AtomicU64| {
-            self.sum(|tally| counter(tally).load(Ordering::Relaxed))
+        let count = |counter: fn(&WorkerMetrics) -> &AtomicU64| {
+            self.sum(|metrics| counter(metrics).load(Ordering::Relaxed))
         };
         PoolStats {
             worker_count: self.crew.len() as u64,
             idle_worker_count: self.idle_len() as u64,
             queued_len: self.queued_len() as u64,
-            pushed: self.pushed() + count(|tally| &tally.inlined),
-            processed: count(|tally| &tally.processed),
-            rejected: count(|tally| &tally.rejected),
-            dropped: count(|tally| &tally.dropped) + count(|tally| &tally.abandoned),
-            panicked: count(|tally| &tally.panicked),
-            stolen: count(|tally| &tally.stolen),
+            pushed: self.pushed() + count(|metrics| &metrics.inlined),
+            processed: count(|metrics| &metrics.processed),
+            rejected: count(|metrics| &metrics.rejected),
+            dropped: count(|metrics| &metrics.dropped) + count(|metrics| &metrics.abandoned),
+            panicked: count(|metrics| &metrics.panicked),
+            stolen: count(|metrics| &metrics.stolen),
             queued_high_water: self.high_water() as u64,
             oldest_waiting_ns: self.oldest_waiting_ns(),
-            run_ns: self.histogram(|tally| &tally.run_ns),
-            wait_ns: self.histogram(|tally| &tally.wait_ns),
+            run_ns: self.histogram(|metrics| &metrics.run_ns),
+            wait_ns: self.histogram(|metrics| &metrics.wait_ns),
         }
     }
 
@@ -40,10 +40,10 @@ impl Shared {
         ages.max().unwrap_or(0)
     }
 
-    fn histogram(&self, counts: fn(&Tally) -> &LogCounts) -> Histogram {
+    fn histogram(&self, counts: fn(&WorkerMetrics) -> &LogCounts) -> Histogram {
         let mut histogram = Histogram::default();
         for worker in &self.workers {
-            counts(&worker.published.tally).add_to(&mut histogram);
+            counts(&worker.published.metrics).add_to(&mut histogram);
         }
         histogram
     }

@@ -5,7 +5,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// What one worker (or all threads that are none) did. Counters only grow.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct WorkerMetrics {
     /// Accepted; not those that were run at once.
     pub(super) pushed: AtomicU64,
     /// Taken out of a queue to run, counted while the queue is still locked.
@@ -25,8 +25,8 @@ pub(crate) struct Tally {
     pub(super) wait_ns: LogCounts,
 }
 
-impl Tally {
-    /// Whether a task runs on the worker whose tally this is, as of the latest
+impl WorkerMetrics {
+    /// Whether a task runs on the worker whose metrics this is, as of the latest
     /// of the loads.
     pub(super) fn is_in_task(&self) -> bool {
         let processed = self.processed.load(Ordering::SeqCst);
@@ -39,27 +39,27 @@ impl Tally {
     }
 }
 
-/// A tally, and whether this thread is the only one that writes it.
+/// A metrics, and whether this thread is the only one that writes it.
 #[derive(Clone, Copy)]
-pub(super) struct Tallier<'a> {
-    pub(super) tally: &'a Tally,
+pub(super) struct MetricsWriter<'a> {
+    pub(super) metrics: &'a WorkerMetrics,
     pub(super) is_alone: bool,
 }
 
-impl Tallier<'_> {
+impl MetricsWriter<'_> {
     /// Counts a task that has ended, before the phase is looked at for the next one.
     /// A shutdown changes the phase before it looks at this: see README.md, "Why
     /// the report is exact".
     #[inline(always)]
     pub(super) fn end_task(&self) {
-        self.add(|tally| &tally.processed, 1);
+        self.add(|metrics| &metrics.processed, 1);
         fences::light();
     }
 
-    /// Adds to one of the tally's counters.
+    /// Adds to one of the metrics's counters.
     #[inline(always)]
-    pub(super) fn add(&self, counter: impl Fn(&Tally) -> &AtomicU64, count: u64) {
-        let counter = counter(self.tally);
+    pub(super) fn add(&self, counter: impl Fn(&WorkerMetrics) -> &AtomicU64, count: u64) {
+        let counter = counter(self.metrics);
         if self.is_alone {
             let before = counter.load(Ordering::Relaxed);
             // Released, so that a shutdown that reads it sees what was done before.
@@ -80,8 +80,8 @@ mod models {
     use loom::sync::Arc;
 
     #[derive(Default)]
-    struct Place {
-        tally: Tally,
+    struct ModelWorker {
+        metrics: WorkerMetrics,
         has_left: AtomicBool,
     }
 
@@ -91,34 +91,34 @@ mod models {
     fn loom_nothing_begins_after_a_worker_has_settled() {
         loom::model(|| {
             let phase = Arc::new(PhaseCell::open());
-            let place = Arc::new(Place::default());
+            let place = Arc::new(ModelWorker::default());
             let worker = {
                 let (phase, place) = (Arc::clone(&phase), Arc::clone(&place));
                 loom::thread::spawn(move || work(&phase, &place))
             };
             phase.enter(Phase::Sealed);
             fences::heavy();
-            let settled = place.tally.is_in_task() || place.has_left.load(Ordering::SeqCst);
-            let begun = place.tally.begun();
+            let settled = place.metrics.is_in_task() || place.has_left.load(Ordering::SeqCst);
+            let begun = place.metrics.begun();
             worker.join().unwrap();
             if settled {
-                assert_eq!(place.tally.begun(), begun, "a task began unseen");
+                assert_eq!(place.metrics.begun(), begun, "a task began unseen");
             }
         });
     }
 
-    /// Two tasks at most, as `Day` runs them.
-    fn work(phase: &PhaseCell, place: &Place) {
-        let tallier = Tallier {
-            tally: &place.tally,
+    /// Two tasks at most, as `WorkerLoop` runs them.
+    fn work(phase: &PhaseCell, place: &ModelWorker) {
+        let metrics = MetricsWriter {
+            metrics: &place.metrics,
             is_alone: true,
         };
         for _ in 0..2 {
             if phase.get() == Phase::Sealed {
                 break;
             }
-            tallier.add(|tally| &tally.started, 1);
-            tallier.end_task();
+            metrics.add(|metrics| &metrics.started, 1);
+            metrics.end_task();
         }
         place.has_left.store(true, Ordering::SeqCst);
     }

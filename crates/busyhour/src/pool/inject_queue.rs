@@ -1,8 +1,8 @@
-//! Where other threads leave work for a worker. See README.md, "The inbound queue".
+//! Where other threads leave work for a worker. See README.md, "The inject queue".
 
 use std::{collections::VecDeque, mem};
 
-use super::{entity::Token, local::Loot};
+use super::{entity::Token, local::WorkBatch};
 use crate::{
     sync::{
         SpinLock,
@@ -11,9 +11,9 @@ use crate::{
     task::Task,
 };
 
-/// The inbound queue of one worker.
+/// The inject queue of one worker.
 #[derive(Default)]
-pub(super) struct Inbound {
+pub(super) struct InjectQueue {
     /// What waits; written under the lock, for whoever wonders whether to take it.
     len: AtomicUsize,
     /// The entities among it.
@@ -23,12 +23,12 @@ pub(super) struct Inbound {
     high_water: AtomicUsize,
     /// Tasks ever pushed.
     pushed: AtomicU64,
-    queue: SpinLock<Queue>,
+    queue: SpinLock<Injected>,
 }
 
 #[derive(Default)]
-struct Queue {
-    door: Door,
+struct Injected {
+    state: InjectState,
     /// Full chunks, older than `tasks`.
     full: VecDeque<VecDeque<Task>>,
     tasks: VecDeque<Task>,
@@ -38,19 +38,19 @@ struct Queue {
 
 /// Whether a push may enter.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Door {
+enum InjectState {
     /// The place has no worker.
     #[default]
-    Closed,
+    InjectClosed,
     Open,
     /// The pool is shut down: closed for good.
     Sealed,
 }
 
 /// The worker has left.
-pub(super) struct Closed<T>(pub(super) T);
+pub(super) struct InjectClosed<T>(pub(super) T);
 
-impl Inbound {
+impl InjectQueue {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
@@ -71,10 +71,10 @@ impl Inbound {
     }
 
     #[inline]
-    pub(super) fn push(&self, task: Task) -> Result<usize, Closed<Task>> {
+    pub(super) fn push(&self, task: Task) -> Result<usize, InjectClosed<Task>> {
         let mut queue = self.queue.lock();
-        if queue.door != Door::Open {
-            return Err(Closed(task));
+        if queue.state != InjectState::Open {
+            return Err(InjectClosed(task));
         }
         if queue.tasks.len() == queue.tasks.capacity() {
             queue.begin_chunk();
@@ -86,17 +86,17 @@ impl Inbound {
         Ok(self.publish(&mut queue, 1))
     }
 
-    pub(super) fn push_token(&self, token: Token) -> Result<usize, Closed<Token>> {
+    pub(super) fn push_token(&self, token: Token) -> Result<usize, InjectClosed<Token>> {
         let mut queue = self.queue.lock();
-        if queue.door != Door::Open {
-            return Err(Closed(token));
+        if queue.state != InjectState::Open {
+            return Err(InjectClosed(token));
         }
         queue.tokens.push(token);
         self.token_len.store(queue.tokens.len(), Ordering::Relaxed);
         Ok(self.publish(&mut queue, 1))
     }
 
-    fn publish(&self, queue: &mut Queue, more: usize) -> usize {
+    fn publish(&self, queue: &mut Injected, more: usize) -> usize {
         queue.len += more;
         if queue.len > self.high_water.load(Ordering::Relaxed) {
             self.high_water.store(queue.len, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Inbound {
     }
 
     /// The oldest chunk of tasks, and all entities.
-    pub(super) fn take(&self) -> Loot {
+    pub(super) fn take(&self) -> WorkBatch {
         let mut queue = self.queue.lock();
         let tasks = match queue.full.pop_front() {
             Some(chunk) => chunk,
@@ -116,19 +116,19 @@ impl Inbound {
     }
 
     /// All entities, which wait behind no plain task.
-    pub(super) fn take_tokens(&self) -> Loot {
+    pub(super) fn take_tokens(&self) -> WorkBatch {
         let mut queue = self.queue.lock();
         self.hand_out(&mut queue, VecDeque::new())
     }
 
-    fn hand_out(&self, queue: &mut Queue, tasks: VecDeque<Task>) -> Loot {
+    fn hand_out(&self, queue: &mut Injected, tasks: VecDeque<Task>) -> WorkBatch {
         let tokens = mem::take(&mut queue.tokens);
-        let loot = Loot { tasks, tokens };
-        debug_assert!(loot.len() <= queue.len);
-        queue.len -= loot.len();
+        let batch = WorkBatch { tasks, tokens };
+        debug_assert!(batch.len() <= queue.len);
+        queue.len -= batch.len();
         self.len.store(queue.len, Ordering::Relaxed);
         self.token_len.store(0, Ordering::Relaxed);
-        loot
+        batch
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -138,40 +138,41 @@ impl Inbound {
     /// Opens the queue for a worker that is about to come, unless it is sealed.
     pub(super) fn open(&self) {
         let mut queue = self.queue.lock();
-        if queue.door == Door::Closed {
-            self.turn(&mut queue, Door::Open);
+        if queue.state == InjectState::InjectClosed {
+            self.turn(&mut queue, InjectState::Open);
         }
     }
 
     /// Closes an empty queue; `false` if it is not empty.
     pub(super) fn close_if_empty(&self) -> bool {
         let mut queue = self.queue.lock();
-        if queue.door == Door::Open && queue.len == 0 {
-            self.turn(&mut queue, Door::Closed);
+        if queue.state == InjectState::Open && queue.len == 0 {
+            self.turn(&mut queue, InjectState::InjectClosed);
         }
-        queue.door != Door::Open
+        queue.state != InjectState::Open
     }
 
     /// Closes the queue; what is in it can still be taken.
     pub(super) fn close(&self) {
         let mut queue = self.queue.lock();
-        if queue.door == Door::Open {
-            self.turn(&mut queue, Door::Closed);
+        if queue.state == InjectState::Open {
+            self.turn(&mut queue, InjectState::InjectClosed);
         }
     }
 
     /// Closes the queue for good; what is in it can still be taken.
     pub(super) fn seal(&self) {
-        self.turn(&mut self.queue.lock(), Door::Sealed);
+        self.turn(&mut self.queue.lock(), InjectState::Sealed);
     }
 
-    fn turn(&self, queue: &mut Queue, door: Door) {
-        queue.door = door;
-        self.is_open.store(door == Door::Open, Ordering::Relaxed);
+    fn turn(&self, queue: &mut Injected, state: InjectState) {
+        queue.state = state;
+        self.is_open
+            .store(state == InjectState::Open, Ordering::Relaxed);
     }
 }
 
-impl Queue {
+impl Injected {
     /// Puts a full chunk aside, so that no push moves what others pushed.
     #[cold]
     fn begin_chunk(&mut self) {

@@ -9,26 +9,29 @@ use super::{WaitError, blocking::blocking};
 use crate::sync::{Condvar, Mutex, lock};
 
 /// The reading half: filled exactly once, by the task's run or by its drop.
-pub(crate) struct Reply<R>(Arc<Cell<R>>);
+pub(crate) struct OneshotReceiver<R>(Arc<Oneshot<R>>);
 
 /// The writing half, owned by the task.
-pub(crate) struct Promise<R>(Option<Arc<Cell<R>>>);
+pub(crate) struct OneshotSender<R>(Option<Arc<Oneshot<R>>>);
 
-struct Cell<R> {
+struct Oneshot<R> {
     outcome: Mutex<Option<Result<R, WaitError>>>,
     filled: Condvar,
 }
 
 /// A connected pair.
-pub(crate) fn reply<R>() -> (Promise<R>, Reply<R>) {
-    let cell = Arc::new(Cell {
+pub(crate) fn oneshot<R>() -> (OneshotSender<R>, OneshotReceiver<R>) {
+    let cell = Arc::new(Oneshot {
         outcome: Mutex::new(None),
         filled: Condvar::new(),
     });
-    (Promise(Some(Arc::clone(&cell))), Reply(cell))
+    (
+        OneshotSender(Some(Arc::clone(&cell))),
+        OneshotReceiver(cell),
+    )
 }
 
-impl<R> Reply<R> {
+impl<R> OneshotReceiver<R> {
     /// Whether the outcome is known.
     pub(crate) fn is_filled(&self) -> bool {
         lock(&self.0.outcome).is_some()
@@ -57,7 +60,7 @@ impl<R> Reply<R> {
     }
 }
 
-impl<R> Promise<R> {
+impl<R> OneshotSender<R> {
     /// Runs `f` and stores its result; a panic is stored too, and goes on
     /// unwinding so that the worker counts it.
     pub(crate) fn fulfil(mut self, f: impl FnOnce() -> R) {
@@ -78,7 +81,7 @@ impl<R> Promise<R> {
     }
 }
 
-impl<R> Drop for Promise<R> {
+impl<R> Drop for OneshotSender<R> {
     fn drop(&mut self) {
         self.fill(Err(WaitError::Dropped));
     }

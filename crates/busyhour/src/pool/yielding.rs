@@ -6,28 +6,28 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::context::{self, polls_a_fiber};
+use super::context::{self, polls_future_task};
 
 /// Ends the turn of the plain tasks, or of the serializer, whose task this
 /// is: when the task ends, the worker looks who is next by goodness, instead
 /// of running more of the same. Does nothing outside of a pool.
 ///
 /// ```
-/// use busyhour::pool::{TaskPool, give_way};
+/// use busyhour::pool::{TaskPool, request_yield};
 ///
 /// let pool = TaskPool::builder().workers(1).build().unwrap();
 /// let bulk = pool.serializer("bulk").build().unwrap();
 /// for _ in 0..100 {
 ///     bulk.push(|| {
 ///         // A step of something long.
-///         give_way();
+///         request_yield();
 ///     })
 ///     .unwrap();
 /// }
 /// bulk.push_wait(|| ()).unwrap();
 /// ```
-pub fn give_way() {
-    context::give_way();
+pub fn request_yield() {
+    context::request_yield();
 }
 
 /// Lets every other entity of the worker run before this future goes on, in
@@ -67,8 +67,8 @@ impl Future for YieldNow {
             return Poll::Ready(());
         }
         self.has_yielded = true;
-        if !polls_a_fiber() {
-            give_way();
+        if !polls_future_task() {
+            request_yield();
         }
         context.waker().wake_by_ref();
         Poll::Pending
@@ -81,34 +81,34 @@ impl Future for YieldNow {
 /// themselves. Event streams, sleeps and intervals spend a step by themselves.
 ///
 /// ```
-/// use busyhour::pool::{TaskPool, spend_budget};
+/// use busyhour::pool::{TaskPool, consume_budget};
 ///
 /// let pool = TaskPool::builder().workers(1).build().unwrap();
 /// let counted = pool.spawn(async {
 ///     let mut count = 0;
 ///     while count < 10_000 {
 ///         count += 1;
-///         spend_budget().await;
+///         consume_budget().await;
 ///     }
 ///     count
 /// });
 /// assert_eq!(counted.wait(), Ok(10_000));
 /// ```
-pub async fn spend_budget() {
-    if context::spend_budget() {
+pub async fn consume_budget() {
+    if context::consume_budget() {
         yield_now().await;
     }
 }
 
-/// As [`spend_budget`], for a future of the library's that is ready. On other
+/// As [`consume_budget`], for a future of the library's that is ready. On other
 /// executors, which have budgets of their own, it spends nothing.
 #[inline]
 pub(crate) fn poll_budget(context: &Context<'_>) -> Poll<()> {
-    if !context::is_in_a_pool() || !context::spend_budget() {
+    if !context::is_in_a_pool() || !context::consume_budget() {
         return Poll::Ready(());
     }
-    if !polls_a_fiber() {
-        give_way();
+    if !polls_future_task() {
+        request_yield();
     }
     context.waker().wake_by_ref();
     Poll::Pending

@@ -1,18 +1,18 @@
-//! Looking after workers that are stuck. See README.md, "The patrol".
+//! Looking after workers that are stuck. See README.md, "The rescue".
 
 use super::worker::Worker;
 use crate::clock::Instant;
 
-/// What a busy worker remembers of the others from one patrol to the next.
+/// What a busy worker remembers of the others from one rescue to the next.
 #[derive(Debug)]
-pub(super) struct Patrol {
+pub(super) struct StuckRescue {
     /// How many turns each place had begun when it was last looked at.
     turns_seen: Box<[u32]>,
     last_at: Instant,
     last_turn: u32,
 }
 
-impl Patrol {
+impl StuckRescue {
     pub(super) fn new(places: usize, now: Instant) -> Self {
         Self {
             turns_seen: vec![0; places].into_boxed_slice(),
@@ -34,7 +34,7 @@ impl Patrol {
     }
 
     /// Whether a worker has work waiting and is still in the turn in which the
-    /// last patrol found it.
+    /// last rescue found it.
     pub(super) fn finds_stuck(&mut self, worker: &Worker) -> bool {
         let Some(seen) = self.turns_seen.get_mut(worker.number) else {
             return false;

@@ -3,45 +3,45 @@
 use std::sync::Arc;
 
 use super::{
-    berth::Berth,
     entity::Token,
+    metrics::{MetricsWriter, WorkerMetrics},
     shared::Shared,
-    tally::{Tallier, Tally},
-    worker::Seat,
+    task_cell::TaskCell,
+    worker::CurrentWorker,
 };
 use crate::clock::Instant;
 
 /// Stays on its thread, and inside the task that looked it up.
 #[derive(Clone, Copy)]
-pub(crate) struct Hand<'a> {
+pub(crate) struct ThreadContext<'a> {
     shared: &'a Arc<Shared>,
     /// The place of this thread, if it is a worker of the pool.
-    seat: Option<Seat<'a>>,
+    current: Option<CurrentWorker<'a>>,
 }
 
 impl Shared {
     #[inline(always)]
-    pub(crate) fn hand(self: &Arc<Self>) -> Hand<'_> {
-        Hand {
+    pub(crate) fn thread_context(self: &Arc<Self>) -> ThreadContext<'_> {
+        ThreadContext {
             shared: self,
-            seat: Seat::of(self),
+            current: CurrentWorker::of(self),
         }
     }
 }
 
-impl<'a> Hand<'a> {
-    /// `seat` is this thread's in the pool, if it has one.
+impl<'a> ThreadContext<'a> {
+    /// `current` is this thread's in the pool, if it has one.
     #[inline(always)]
-    pub(super) fn new(shared: &'a Arc<Shared>, seat: Option<Seat<'a>>) -> Self {
-        Self { shared, seat }
+    pub(super) fn new(shared: &'a Arc<Shared>, current: Option<CurrentWorker<'a>>) -> Self {
+        Self { shared, current }
     }
 
     /// The time, exact from outside; on a worker as of a few short turns ago,
     /// or of the beginning of the turn that runs.
     #[inline(always)]
     pub(crate) fn now(self) -> Instant {
-        match self.seat {
-            Some(seat) => seat.worker.published.now(),
+        match self.current {
+            Some(current) => current.worker.published.now(),
             None => self.shared.clock.now(),
         }
     }
@@ -49,43 +49,45 @@ impl<'a> Hand<'a> {
     /// Counts a task that was accepted.
     #[inline(always)]
     pub(crate) fn count_pushed(self) {
-        self.tallier().add(|tally: &Tally| &tally.pushed, 1);
+        self.metrics()
+            .add(|metrics: &WorkerMetrics| &metrics.pushed, 1);
     }
 
     /// Counts a task that is taken out of a queue to run, while the queue is locked.
     #[inline(always)]
     pub(crate) fn count_started(self) {
-        self.tallier().add(|tally: &Tally| &tally.started, 1);
+        self.metrics()
+            .add(|metrics: &WorkerMetrics| &metrics.started, 1);
     }
 
     /// Runs one task; whether it panicked, which is counted and goes no further.
     #[inline(always)]
-    pub(crate) fn run_task(self, berth: &mut Berth) -> bool {
-        self.shared.run_counting(self.tallier(), berth)
+    pub(crate) fn run_task(self, task_cell: &mut TaskCell) -> bool {
+        self.shared.run_counting(self.metrics(), task_cell)
     }
 
     /// Runs foreign code that counts as a task; whether it panicked.
     #[inline(always)]
     pub(super) fn run_counted(self, foreign: impl FnOnce()) -> bool {
         let panicked = self.shared.isolate(foreign);
-        self.tallier().end_task();
+        self.metrics().end_task();
         panicked
     }
 
     /// Makes an entity that has tasks visible to the workers.
     #[inline(always)]
     pub(crate) fn schedule(self, token: Token) {
-        match self.seat {
-            Some(seat) => self.shared.schedule_here(seat, token),
+        match self.current {
+            Some(current) => self.shared.schedule_here(current, token),
             None => self.shared.schedule_from_outside(token),
         }
     }
 
     #[inline(always)]
-    fn tallier(self) -> Tallier<'a> {
-        match self.seat {
-            Some(seat) => seat.tallier(),
-            None => self.shared.others_tallier(),
+    fn metrics(self) -> MetricsWriter<'a> {
+        match self.current {
+            Some(current) => current.metrics(),
+            None => self.shared.external_metrics(),
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::sync::{Mutex, lazy_static, lock, runtime::thread_local, thread_token}
 
 lazy_static! {
     // The waiting edges of all pools; few at any time.
-    static ref EDGES: Mutex<Edges> = Mutex::new(Edges::default());
+    static ref WAIT_GRAPH: Mutex<WaitGraph> = Mutex::new(WaitGraph::default());
 }
 
 thread_local!(static TURNS: Cell<u32> = const { Cell::new(0) });
@@ -43,7 +43,7 @@ thread_local!(static TURNS: Cell<u32> = const { Cell::new(0) });
 static CLOSERS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
-struct Edges {
+struct WaitGraph {
     edges: Vec<Edge>,
     next_id: u64,
 }
@@ -54,10 +54,10 @@ struct Edge {
     thread: usize,
     /// None for a turn that runs outside of any serializer.
     waiter: Option<Arc<dyn Entity>>,
-    awaited: Awaited,
+    awaited: WaitTarget,
 }
 
-enum Awaited {
+enum WaitTarget {
     Entity(Weak<dyn Entity>),
     Turns(Arc<dyn Turns>),
     /// The end of all that runs in the pool at this address.
@@ -129,17 +129,17 @@ pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
     if let Some(cycle) = cycle_by_shutdown(awaited) {
         return Err(cycle);
     }
-    begin(|| Awaited::Entity(Arc::downgrade(awaited)))
+    begin(|| WaitTarget::Entity(Arc::downgrade(awaited)))
 }
 
 /// As [`wait_for`], for an entity that is at hand in another form.
 pub(super) fn wait_for_ref(awaited: EntityRef<'_>) -> Result<Waiting, Cycle> {
-    begin(|| Awaited::Entity(Arc::downgrade(&awaited.to_arc())))
+    begin(|| WaitTarget::Entity(Arc::downgrade(&awaited.to_arc())))
 }
 
 /// As [`wait_for`], for the next turn of a subscription.
 pub(crate) fn wait_for_turn(awaited: Arc<dyn Turns>) -> Result<Waiting, Cycle> {
-    begin(|| Awaited::Turns(awaited))
+    begin(|| WaitTarget::Turns(awaited))
 }
 
 /// Records that the entity whose task this thread runs waits until nothing runs
@@ -152,9 +152,9 @@ pub(super) fn wait_for_quiet(pool: &Shared) -> Closing {
         thread,
         entity: Some(entity),
     });
-    let awaited = Awaited::Quiet(address(pool));
+    let awaited = WaitTarget::Quiet(address(pool));
     Closing {
-        _waiting: waiter.map(|waiter| lock(&EDGES).insert(waiter, awaited)),
+        _waiting: waiter.map(|waiter| lock(&WAIT_GRAPH).insert(waiter, awaited)),
     }
 }
 
@@ -168,9 +168,9 @@ pub(crate) fn cycle_by_shutdown(awaited: &Arc<dyn Entity>) -> Option<Cycle> {
     let pool = current_pool().filter(|pool| pool.phase.get() != Phase::Open)?;
     let (target, pool) = (Arc::as_ptr(awaited).addr(), address(&pool));
     let closes = |edge: &Edge| {
-        edge.is_from(target) && matches!(edge.awaited, Awaited::Quiet(closed) if closed == pool)
+        edge.is_from(target) && matches!(edge.awaited, WaitTarget::Quiet(closed) if closed == pool)
     };
-    let is_closing = lock(&EDGES).edges.iter().any(closes);
+    let is_closing = lock(&WAIT_GRAPH).edges.iter().any(closes);
     is_closing.then(|| Cycle(vec![name(current_entity().as_ref()), awaited.name()]))
 }
 
@@ -178,11 +178,11 @@ fn address(pool: &Shared) -> usize {
     std::ptr::from_ref(pool).addr()
 }
 
-fn begin(awaited: impl FnOnce() -> Awaited) -> Result<Waiting, Cycle> {
+fn begin(awaited: impl FnOnce() -> WaitTarget) -> Result<Waiting, Cycle> {
     let Some(waiter) = Waiter::current() else {
         return Ok(Waiting { id: None });
     };
-    let (mut all, awaited) = (lock(&EDGES), awaited());
+    let (mut all, awaited) = (lock(&WAIT_GRAPH), awaited());
     let Some(path) = all.path(&awaited, &waiter) else {
         return Ok(all.insert(waiter, awaited));
     };
@@ -201,7 +201,7 @@ pub(crate) struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
-        let mut all = lock(&EDGES);
+        let mut all = lock(&WAIT_GRAPH);
         // The latest waits end first, mostly.
         let position = all.edges.iter().rposition(|edge| edge.id == id);
         debug_assert!(position.is_some(), "an edge is removed once");
@@ -223,8 +223,8 @@ impl Drop for Closing {
     }
 }
 
-impl Edges {
-    fn insert(&mut self, waiter: Waiter, awaited: Awaited) -> Waiting {
+impl WaitGraph {
+    fn insert(&mut self, waiter: Waiter, awaited: WaitTarget) -> Waiting {
         let id = self.next_id;
         self.next_id += 1;
         self.edges.push(Edge {
@@ -238,16 +238,16 @@ impl Edges {
 
     /// The names of who waits on a way along the edges, from `awaited` to `waiter`,
     /// who is left out.
-    fn path(&self, awaited: &Awaited, waiter: &Waiter) -> Option<Vec<String>> {
+    fn path(&self, awaited: &WaitTarget, waiter: &Waiter) -> Option<Vec<String>> {
         let mut ways: Vec<Vec<&Edge>> = vec![Vec::new()];
         let mut seen = Vec::new();
         while let Some(way) = ways.pop() {
             let last = way.last().map_or(awaited, |edge| &edge.awaited);
             // The address is nobody else's while the edge exists.
             let (entity, thread) = match last {
-                Awaited::Entity(entity) => (Some(entity.as_ptr().addr()), None),
-                Awaited::Turns(turns) => (None, turns.runner()),
-                Awaited::Quiet(_) => (None, None),
+                WaitTarget::Entity(entity) => (Some(entity.as_ptr().addr()), None),
+                WaitTarget::Turns(turns) => (None, turns.runner()),
+                WaitTarget::Quiet(_) => (None, None),
             };
             let is_entity = entity.is_some_and(|entity| waiter.is_entity(entity));
             if is_entity || thread.is_some_and(|thread| waiter.is_thread(thread)) {

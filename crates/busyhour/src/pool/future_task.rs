@@ -12,11 +12,11 @@ use super::{
     Unfinished,
     context::{self, SelfWake},
     entity::{Entity, Runs, ShareCell, Token},
-    hand::Hand,
     join::{self, JoinError, JoinHandle, Joinable},
-    outcome::Outcome,
+    join_state::JoinState,
     shared::Shared,
-    turn::Turn,
+    thread_context::ThreadContext,
+    time_slice::TimeSlice,
 };
 use crate::{
     run_queue::{Class, SchedState},
@@ -33,9 +33,9 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let outcome = Arc::new(Outcome::default());
-    let fiber = Arc::new(Fiber {
-        share: ShareCell::new::<Fiber<F>>(SchedState::new(class)),
+    let outcome = Arc::new(JoinState::default());
+    let future_task = Arc::new(FutureTask {
+        share: ShareCell::new::<FutureTask<F>>(SchedState::new(class)),
         pool: Arc::clone(pool),
         progress: AtomicU8::new(ASLEEP),
         is_aborted: AtomicBool::new(false),
@@ -43,23 +43,23 @@ where
         outcome: Arc::clone(&outcome),
     });
     if pool.admits() {
-        fiber.wake_by_ref();
+        future_task.wake_by_ref();
     } else {
         pool.count_rejected();
     }
-    let joinable: Weak<dyn Joinable> = Arc::<Fiber<F>>::downgrade(&fiber);
+    let joinable: Weak<dyn Joinable> = Arc::<FutureTask<F>>::downgrade(&future_task);
     JoinHandle::new(outcome, joinable)
 }
 
 /// The future, and how far it is. Who has the token is alone with the future.
 #[repr(C)]
-struct Fiber<F: Future> {
+struct FutureTask<F: Future> {
     share: ShareCell,
     pool: Arc<Shared>,
     progress: AtomicU8,
     is_aborted: AtomicBool,
     future: UnsafeCell<Option<Pin<Box<F>>>>,
-    outcome: Arc<Outcome<F::Output>>,
+    outcome: Arc<JoinState<F::Output>>,
 }
 
 /// Nobody has the token: the next wake makes it.
@@ -75,11 +75,11 @@ const DONE: u8 = 4;
 
 // SAFETY: `progress` makes one token at a time, and only its holder reaches the
 // future, which may change threads.
-unsafe impl<F: Future + Send> Sync for Fiber<F> where F::Output: Send {}
+unsafe impl<F: Future + Send> Sync for FutureTask<F> where F::Output: Send {}
 // SAFETY: as above; all else in it is shared freely.
-unsafe impl<F: Future + Send> Send for Fiber<F> where F::Output: Send {}
+unsafe impl<F: Future + Send> Send for FutureTask<F> where F::Output: Send {}
 
-impl<F> Fiber<F>
+impl<F> FutureTask<F>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -133,7 +133,7 @@ where
     /// A waker that counts no reference of its own: the token's is enough while it is lent.
     fn borrowed_waker(&self, token: &Token) -> ManuallyDrop<Waker> {
         let this = token.as_ptr().cast::<Self>();
-        // SAFETY: the token is this fiber's, so the pointer is that of an `Arc`
+        // SAFETY: the token is this future task's, so the pointer is that of an `Arc`
         // of it, which lives as long as the token; `ManuallyDrop` keeps its
         // count as it is.
         ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(this) }))
@@ -153,14 +153,19 @@ where
 
     /// Whether it is to be queued again.
     #[inline(always)]
-    fn run_once(&self, hand: Hand<'_>, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
+    fn run_once(
+        &self,
+        context: ThreadContext<'_>,
+        token: &Token,
+        turn: &mut TimeSlice<'_, '_>,
+    ) -> bool {
         let mut polled = Polled::Ready;
-        let panicked = hand.run_counted(|| polled = self.poll(token));
+        let panicked = context.run_counted(|| polled = self.poll(token));
         match polled {
             _ if panicked => self.end(JoinError::Panicked),
             Polled::Yielded => {
                 // The word stays as it is: the next poll must see who wrote it last.
-                hand.count_pushed();
+                context.count_pushed();
                 return true;
             }
             Polled::Pending => return self.fall_asleep(token, turn),
@@ -171,7 +176,7 @@ where
     }
 
     /// Gives the token up, unless it was woken meanwhile.
-    fn fall_asleep(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
+    fn fall_asleep(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
         turn.charge(token);
         let is_woken = !end_of_poll(&self.progress);
         if is_woken {
@@ -181,7 +186,7 @@ where
     }
 }
 
-impl<F: Future> Fiber<F> {
+impl<F: Future> FutureTask<F> {
     /// # Safety
     ///
     /// - Nobody else reaches the future meanwhile.
@@ -221,7 +226,7 @@ fn step_of_wake(progress: &AtomicU8) -> u8 {
     }
 }
 
-/// What the end of a poll that waits does to the word; whether the fiber
+/// What the end of a poll that waits does to the word; whether the future task
 /// sleeps now. If not, it was woken meanwhile and is to be queued again; the word
 /// stays as it is, so that the next poll reads what the last wake wrote.
 #[inline]
@@ -239,7 +244,7 @@ enum Polled {
     Yielded,
 }
 
-impl<F> Wake for Fiber<F>
+impl<F> Wake for FutureTask<F>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -255,7 +260,7 @@ where
     }
 }
 
-impl<F> Joinable for Fiber<F>
+impl<F> Joinable for FutureTask<F>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -282,21 +287,21 @@ where
 
 // SAFETY: it is `repr(C)`, begins with the share of its type, and `spawn` puts
 // it into an `Arc`.
-unsafe impl<F> Runs for Fiber<F>
+unsafe impl<F> Runs for FutureTask<F>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     /// One poll a turn: who yields wants others to run.
-    fn run(&self, token: &Token, turn: &mut Turn<'_, '_>) -> bool {
-        let hand = turn.hand(&self.pool);
-        hand.count_started();
+    fn run(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
+        let context = turn.thread_context(&self.pool);
+        context.count_started();
         self.pool
-            .as_entity(token.entity_ref(), || self.run_once(hand, token, turn))
+            .as_entity(token.entity_ref(), || self.run_once(context, token, turn))
     }
 }
 
-impl<F> Entity for Fiber<F>
+impl<F> Entity for FutureTask<F>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -323,7 +328,7 @@ where
     }
 }
 
-impl<F: Future> Drop for Fiber<F> {
+impl<F: Future> Drop for FutureTask<F> {
     /// Nobody can wake it any more.
     fn drop(&mut self) {
         // SAFETY: nobody else has it.
@@ -338,14 +343,14 @@ mod models {
     use loom::sync::Arc as LoomArc;
 
     /// The word alone: what a wake and the end of a poll do to it, and an event
-    /// that the wake tells of. Forbidden: the event has come, the fiber sleeps,
+    /// that the wake tells of. Forbidden: the event has come, the future task sleeps,
     /// and nobody made its token.
-    struct Word {
+    struct ModelWord {
         progress: AtomicU8,
         event: AtomicBool,
     }
 
-    impl Word {
+    impl ModelWord {
         /// Whether the waker made the token.
         fn wake(&self) -> bool {
             self.event.store(true, Ordering::Relaxed);
@@ -353,7 +358,7 @@ mod models {
         }
 
         /// One poll that waits for the event, by the holder of the token;
-        /// whether the event came, or `None` when the fiber fell asleep.
+        /// whether the event came, or `None` when the future task fell asleep.
         fn poll(&self) -> Option<bool> {
             begin_poll(&self.progress);
             let came = self.event.load(Ordering::Relaxed);
@@ -365,19 +370,19 @@ mod models {
     }
 
     #[test]
-    fn loom_a_fiber_sleeps_through_no_wake() {
+    fn loom_a_future_sleeps_through_no_wake() {
         check(QUEUED);
     }
 
     /// Its poll before yielded.
     #[test]
-    fn loom_a_fiber_that_yielded_sleeps_through_no_wake() {
+    fn loom_a_future_that_yielded_sleeps_through_no_wake() {
         check(POLLING);
     }
 
     fn check(progress: u8) {
         loom::model(move || {
-            let word = LoomArc::new(Word {
+            let word = LoomArc::new(ModelWord {
                 progress: AtomicU8::new(progress),
                 event: AtomicBool::new(false),
             });

@@ -10,12 +10,12 @@ use std::{any::Any, mem::MaybeUninit};
 use crate::task::Task;
 
 /// Holds a task or none.
-pub(crate) struct Berth {
+pub(crate) struct TaskCell {
     task: MaybeUninit<Task>,
     is_taken: bool,
 }
 
-impl Berth {
+impl TaskCell {
     pub(crate) const EMPTY: Self = Self {
         task: MaybeUninit::uninit(),
         is_taken: false,
@@ -49,7 +49,7 @@ impl Berth {
         self.is_taken = true;
     }
 
-    /// Moves the task, if there is one, to an empty berth; whether there was one.
+    /// Moves the task, if there is one, to an empty cell; whether there was one.
     #[inline(always)]
     pub(crate) fn move_to(&mut self, other: &mut Self) -> bool {
         let is_taken = self.is_taken;
@@ -85,13 +85,13 @@ impl Berth {
     }
 }
 
-impl Default for Berth {
+impl Default for TaskCell {
     fn default() -> Self {
         Self::EMPTY
     }
 }
 
-impl Drop for Berth {
+impl Drop for TaskCell {
     #[inline(always)]
     fn drop(&mut self) {
         if self.is_taken {

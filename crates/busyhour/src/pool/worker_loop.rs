@@ -1,31 +1,33 @@
-//! A worker's day: switch, run, search, sleep.
+//! A worker's worker loop: switch, run, search, sleep.
 
 use std::{hint::spin_loop, sync::atomic::Ordering};
 
 use super::{
-    inbound::CHUNK_LEN,
-    local::Loot,
-    patrol::Patrol,
+    inject_queue::CHUNK_LEN,
+    local::WorkBatch,
     phase::Phase,
     shared::Shared,
-    shift::Shift,
-    worker::{Seat, Worker},
+    stuck_rescue::StuckRescue,
+    turn_runner::TurnRunner,
+    worker::{CurrentWorker, Worker},
 };
 
 impl Shared {
     /// Until the pool is sealed, or this worker is one too many.
     pub(super) fn work(&self) {
-        let Some(seat) = Seat::of(self) else { return };
-        let mut day = Day {
-            shared: self,
-            seat,
-            patrol: Patrol::new(self.workers.len(), self.clock.now()),
-            shift: Shift::begin(self, seat),
+        let Some(current) = CurrentWorker::of(self) else {
+            return;
         };
-        seat.worker.is_at_work.store(true, Ordering::SeqCst);
-        while !self.is_sealed() && (day.turn() || day.find_work()) {}
-        day.shift.end();
-        seat.worker.is_at_work.store(false, Ordering::SeqCst);
+        let mut worker_loop = WorkerLoop {
+            shared: self,
+            current,
+            rescue: StuckRescue::new(self.workers.len(), self.clock.now()),
+            turn_runner: TurnRunner::begin(self, current),
+        };
+        current.worker.is_at_work.store(true, Ordering::SeqCst);
+        while !self.is_sealed() && (worker_loop.turn() || worker_loop.find_work()) {}
+        worker_loop.turn_runner.end();
+        current.worker.is_at_work.store(false, Ordering::SeqCst);
     }
 
     /// Whether any queue shows work. Exact only after a heavy fence.
@@ -35,75 +37,81 @@ impl Shared {
 }
 
 /// One worker at work.
-struct Day<'a> {
+struct WorkerLoop<'a> {
     shared: &'a Shared,
-    seat: Seat<'a>,
-    shift: Shift<'a>,
-    patrol: Patrol,
+    current: CurrentWorker<'a>,
+    turn_runner: TurnRunner<'a>,
+    rescue: StuckRescue,
 }
 
-impl Day<'_> {
+impl WorkerLoop<'_> {
     /// Runs whoever is next; `false` when nobody is.
     #[inline]
     fn turn(&mut self) -> bool {
-        self.shift.begin_turn();
-        if self.shift.is_fresh() && self.patrol.is_due(self.shift.now(), self.shift.turns()) {
-            self.go_on_patrol();
+        self.turn_runner.begin_turn();
+        if self.turn_runner.is_fresh()
+            && self
+                .rescue
+                .is_due(self.turn_runner.now(), self.turn_runner.turns())
+        {
+            self.rescue_stuck();
         }
-        if self.seat.worker.inbound.len() > 0 {
-            self.take_from_inbound();
+        if self.current.worker.inject_queue.len() > 0 {
+            self.take_injected();
         }
-        self.shift.run_next()
+        self.turn_runner.run_next()
     }
 
     /// A chunk is as long as four turns of the lane: a long lane takes one every
-    /// fourth turn, so that neither it nor the inbound queue grows for the other.
+    /// fourth turn, so that neither it nor the inject queue grows for the other.
     /// Entities compete with the lane and do not wait for that.
-    fn take_from_inbound(&self) {
-        let inbound = &self.seat.worker.inbound;
-        if self.shift.turns().is_multiple_of(4) || self.seat.worker.lane_len() < CHUNK_LEN {
-            self.take_over(inbound.take());
-        } else if inbound.token_len() > 0 {
-            self.take_over(inbound.take_tokens());
+    fn take_injected(&self) {
+        let inject_queue = &self.current.worker.inject_queue;
+        if self.turn_runner.turns().is_multiple_of(4) || self.current.worker.lane_len() < CHUNK_LEN
+        {
+            self.take_over(inject_queue.take());
+        } else if inject_queue.token_len() > 0 {
+            self.take_over(inject_queue.take_tokens());
         }
     }
 
-    fn take_over(&self, loot: Loot) {
-        let refused = self.seat.local(|local| local.take_over(loot));
+    fn take_over(&self, batch: WorkBatch) {
+        let refused = self.current.local(|local| local.take_over(batch));
         if !refused.is_empty() {
-            self.shared.drop_loot(refused);
+            self.shared.drop_batch(refused);
         }
     }
 
     /// Takes work away from workers that are stuck in a long task: nobody else
     /// would, as long as everybody is busy.
     #[cold]
-    fn go_on_patrol(&mut self) {
-        self.patrol.begin(self.shift.now(), self.shift.turns());
-        let own_number = self.seat.worker.number;
+    fn rescue_stuck(&mut self) {
+        self.rescue
+            .begin(self.turn_runner.now(), self.turn_runner.turns());
+        let own_number = self.current.worker.number;
         for worker in &self.shared.workers {
-            if worker.number != own_number && self.patrol.finds_stuck(worker) {
+            if worker.number != own_number && self.rescue.finds_stuck(worker) {
                 self.relieve(worker);
             }
         }
     }
 
     fn relieve(&self, stuck: &Worker) {
-        let mut loot = stuck.inbound.take();
-        if loot.is_empty() {
-            let given = stuck.try_as_stranger(|local| local.give_half());
-            loot = given.unwrap_or_default();
+        let mut batch = stuck.inject_queue.take();
+        if batch.is_empty() {
+            let given = stuck.try_as_remote(|local| local.give_half());
+            batch = given.unwrap_or_default();
         }
-        self.carry_home(loot);
+        self.carry_home(batch);
     }
 
-    fn carry_home(&self, loot: Loot) {
-        let tallier = self.seat.tallier();
-        tallier.add(|tally| &tally.stolen, loot.len() as u64);
-        self.take_over(loot);
+    fn carry_home(&self, batch: WorkBatch) {
+        let metrics = self.current.metrics();
+        metrics.add(|metrics| &metrics.stolen, batch.len() as u64);
+        self.take_over(batch);
     }
 
-    /// Searches, then sleeps, then searches again; `false` to end the day.
+    /// Searches, then sleeps, then searches again; `false` to end the worker loop.
     #[cold]
     fn find_work(&mut self) -> bool {
         self.shared.sleepers.begin_search();
@@ -111,7 +119,7 @@ impl Day<'_> {
         if self.shared.sleepers.end_search() && self.shared.any_work() {
             self.shared.wake_one(None);
         }
-        self.shift.restart();
+        self.turn_runner.restart();
         found
     }
 
@@ -142,7 +150,7 @@ impl Day<'_> {
 
     /// All workers, beginning with oneself.
     fn victims(&self) -> impl Iterator<Item = &Worker> {
-        let (before, from_here) = self.shared.workers.split_at(self.seat.worker.number);
+        let (before, from_here) = self.shared.workers.split_at(self.current.worker.number);
         from_here.iter().chain(before)
     }
 
@@ -150,22 +158,22 @@ impl Day<'_> {
         if victim.waiting_len() == 0 {
             return false;
         }
-        let mut loot = victim.inbound.take();
-        let is_own = victim.number == self.seat.worker.number;
-        if loot.is_empty() && !is_own {
-            loot = victim.as_stranger(|local| local.give_half());
+        let mut batch = victim.inject_queue.take();
+        let is_own = victim.number == self.current.worker.number;
+        if batch.is_empty() && !is_own {
+            batch = victim.as_remote(|local| local.give_half());
         }
-        let found = is_own || !loot.is_empty();
+        let found = is_own || !batch.is_empty();
         match is_own {
-            true => self.take_over(loot),
-            false => self.carry_home(loot),
+            true => self.take_over(batch),
+            false => self.carry_home(batch),
         }
         found
     }
 
-    /// Sleeps until woken; `false` to end the day.
+    /// Sleeps until woken; `false` to end the worker loop.
     fn sleep(&self) -> bool {
-        let (shared, worker) = (self.shared, self.seat.worker);
+        let (shared, worker) = (self.shared, self.current.worker);
         let asleep = shared.sleepers.fall_asleep(worker.number);
         if shared.any_work() || shared.phase.get() == Phase::Sealed {
             self.wake_up();
@@ -191,7 +199,7 @@ impl Day<'_> {
 
     /// Is searching again, of its own accord or because somebody was faster.
     fn wake_up(&self) {
-        let worker = self.seat.worker;
+        let worker = self.current.worker;
         if !self.shared.sleepers.rouse(worker.number) {
             while !worker.park(None) {}
         }
@@ -199,13 +207,13 @@ impl Day<'_> {
 
     /// Leaves for want of work, unless there is some after all.
     fn retire(&self) -> bool {
-        let (crew, worker) = (&self.shared.crew, self.seat.worker);
-        if !crew.may_leave(worker.number, self.shared.counts.minimum) {
+        let (worker_slots, worker) = (&self.shared.worker_slots, self.current.worker);
+        if !worker_slots.may_leave(worker.number, self.shared.counts.minimum) {
             return false;
         }
-        let leaves = worker.inbound.close_if_empty();
+        let leaves = worker.inject_queue.close_if_empty();
         if !leaves {
-            crew.stay(worker.number);
+            worker_slots.stay(worker.number);
         }
         leaves
     }

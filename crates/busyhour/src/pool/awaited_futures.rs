@@ -8,11 +8,11 @@ use crate::sync::{CachePadded, Mutex, lock};
 /// By the address of the outcome, in a few places so that threads seldom meet.
 /// A handle is here from its first wait to its end.
 #[derive(Default)]
-pub(super) struct Awaited([CachePadded<Stripe>; STRIPES]);
+pub(super) struct AwaitedFutures([CachePadded<Stripe>; STRIPES]);
 
 type Stripe = Mutex<HashMap<usize, Weak<dyn Joinable>>>;
 
-impl Awaited {
+impl AwaitedFutures {
     pub(super) fn insert(&self, key: usize, future: Weak<dyn Joinable>) {
         lock(self.stripe(key)).insert(key, future);
     }

@@ -1,4 +1,4 @@
-//! A lock that its owner enters almost for free. See README.md, "The gate".
+//! A lock that its owner enters almost for free. See README.md, "The biased lock".
 
 use super::fences;
 use crate::sync::{
@@ -8,22 +8,22 @@ use crate::sync::{
 
 /// Guards a `T` that one thread, the owner, uses all the time and others seldom.
 #[derive(Debug)]
-pub(super) struct Gate<T> {
+pub(super) struct BiasedLock<T> {
     /// Written by the owner alone.
     owner_inside: AtomicBool,
-    /// Taken by one stranger at a time.
-    stranger_inside: AtomicBool,
+    /// Taken by one remote at a time.
+    remote_inside: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the protocol lets one thread at a time reach the value.
-unsafe impl<T: Send> Sync for Gate<T> {}
+unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
-impl<T> Gate<T> {
+impl<T> BiasedLock<T> {
     pub(super) fn new(value: T) -> Self {
         Self {
             owner_inside: AtomicBool::new(false),
-            stranger_inside: AtomicBool::new(false),
+            remote_inside: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
     }
@@ -33,18 +33,18 @@ impl<T> Gate<T> {
     /// # Safety
     ///
     /// - At most one thread at a time is the owner, and the caller is it.
-    /// - `work` does not enter this gate again.
+    /// - `work` does not enter this biased lock again.
     #[inline(always)]
     pub(super) unsafe fn as_owner<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         debug_assert!(!self.owner_is_inside(), "entered twice");
         self.owner_inside.store(true, Ordering::Relaxed);
         fences::light();
-        if self.stranger_inside.load(Ordering::Acquire) {
+        if self.remote_inside.load(Ordering::Acquire) {
             self.wait_outside();
         }
         let _leave = Leave(&self.owner_inside);
-        // SAFETY: `owner_inside` was set before a fence and no stranger was
-        // seen after it, so each stranger waits for `Leave`.
+        // SAFETY: `owner_inside` was set before a fence and no remote was
+        // seen after it, so each remote waits for `Leave`.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
@@ -53,56 +53,56 @@ impl<T> Gate<T> {
         self.owner_inside.load(Ordering::Relaxed)
     }
 
-    /// Enters as somebody else; waits for the owner and for other strangers.
-    pub(super) fn as_stranger<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+    /// Enters as somebody else; waits for the owner and for other remotes.
+    pub(super) fn as_remote<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let mut wait = Wait::default();
-        while !self.try_be_the_stranger() {
+        while !self.try_enter_as_remote() {
             wait.once();
         }
-        let _leave = Leave(&self.stranger_inside);
+        let _leave = Leave(&self.remote_inside);
         fences::heavy();
         while self.owner_inside.load(Ordering::Acquire) {
             wait.once();
         }
-        // SAFETY: `stranger_inside` keeps other strangers out, and was set
+        // SAFETY: `remote_inside` keeps other remotes out, and was set
         // before a fence after which the owner was not inside, so the owner
         // waits for `Leave`.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// As [`as_stranger`](Self::as_stranger), but gives up when somebody is
+    /// As [`as_remote`](Self::as remote), but gives up when somebody is
     /// inside: they may have lost their processor there.
-    pub(super) fn try_as_stranger<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-        if !self.try_be_the_stranger() {
+    pub(super) fn try_as_remote<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if !self.try_enter_as_remote() {
             return None;
         }
-        let _leave = Leave(&self.stranger_inside);
+        let _leave = Leave(&self.remote_inside);
         fences::heavy();
         if self.owner_inside.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: as in `as_stranger`.
+        // SAFETY: as in `as_remote`.
         Some(self.value.with_mut(|value| work(unsafe { &mut *value })))
     }
 
-    fn try_be_the_stranger(&self) -> bool {
-        self.stranger_inside
+    fn try_enter_as_remote(&self) -> bool {
+        self.remote_inside
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// The owner gives way to a stranger, then enters.
+    /// The owner gives way to a remote, then enters.
     #[cold]
     fn wait_outside(&self) {
         let mut wait = Wait::default();
         loop {
             self.owner_inside.store(false, Ordering::Release);
-            while self.stranger_inside.load(Ordering::Acquire) {
+            while self.remote_inside.load(Ordering::Acquire) {
                 wait.once();
             }
             self.owner_inside.store(true, Ordering::Relaxed);
             fences::light();
-            if !self.stranger_inside.load(Ordering::Acquire) {
+            if !self.remote_inside.load(Ordering::Acquire) {
                 return;
             }
         }
@@ -125,26 +125,26 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn the_owner_and_strangers_never_meet() {
-        let gate = Arc::new(Gate::new(0_u64));
-        let strangers: Vec<_> = (0..2)
+    fn the_owner_and_remotes_never_meet() {
+        let biased_lock = Arc::new(BiasedLock::new(0_u64));
+        let remotes: Vec<_> = (0..2)
             .map(|_| {
-                let gate = Arc::clone(&gate);
+                let biased_lock = Arc::clone(&biased_lock);
                 std::thread::spawn(move || {
                     for _ in 0..1000 {
-                        gate.as_stranger(|value| *value += 1);
+                        biased_lock.as_remote(|value| *value += 1);
                     }
                 })
             })
             .collect();
         for _ in 0..100_000 {
             // SAFETY: only this thread enters as the owner.
-            unsafe { gate.as_owner(|value| *value += 1) };
+            unsafe { biased_lock.as_owner(|value| *value += 1) };
         }
-        strangers
+        remotes
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
-        assert_eq!(gate.as_stranger(|value| *value), 102_000);
+        assert_eq!(biased_lock.as_remote(|value| *value), 102_000);
     }
 }
 
@@ -154,44 +154,44 @@ mod models {
     use loom::sync::Arc;
 
     #[test]
-    fn loom_the_owner_and_a_stranger_never_meet() {
+    fn loom_the_owner_and_a_remote_never_meet() {
         loom::model(|| {
             super::super::fences::prepare();
-            let gate = Arc::new(Gate::new(0_u64));
-            let stranger = {
-                let gate = Arc::clone(&gate);
-                loom::thread::spawn(move || gate.as_stranger(|value| *value += 1))
+            let biased_lock = Arc::new(BiasedLock::new(0_u64));
+            let remote = {
+                let biased_lock = Arc::clone(&biased_lock);
+                loom::thread::spawn(move || biased_lock.as_remote(|value| *value += 1))
             };
             for _ in 0..2 {
                 // SAFETY: only this thread enters as the owner.
-                unsafe { gate.as_owner(|value| *value += 1) };
+                unsafe { biased_lock.as_owner(|value| *value += 1) };
             }
-            stranger.join().unwrap();
-            assert_eq!(gate.as_stranger(|value| *value), 3);
+            remote.join().unwrap();
+            assert_eq!(biased_lock.as_remote(|value| *value), 3);
         });
     }
 
-    /// The strangers keep each other out as well, one of them giving up if it
+    /// The remotes keep each other out as well, one of them giving up if it
     /// finds the owner inside.
     #[test]
-    fn loom_two_strangers_and_the_owner_never_meet() {
+    fn loom_two_remotes_and_the_owner_never_meet() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
-            let gate = Arc::new(Gate::new(0_u64));
+            let biased_lock = Arc::new(BiasedLock::new(0_u64));
             let patient = {
-                let gate = Arc::clone(&gate);
-                loom::thread::spawn(move || gate.as_stranger(|value| *value += 1))
+                let biased_lock = Arc::clone(&biased_lock);
+                loom::thread::spawn(move || biased_lock.as_remote(|value| *value += 1))
             };
             let hasty = {
-                let gate = Arc::clone(&gate);
-                loom::thread::spawn(move || gate.try_as_stranger(|value| *value += 1))
+                let biased_lock = Arc::clone(&biased_lock);
+                loom::thread::spawn(move || biased_lock.try_as_remote(|value| *value += 1))
             };
             // SAFETY: only this thread enters as the owner.
-            unsafe { gate.as_owner(|value| *value += 1) };
+            unsafe { biased_lock.as_owner(|value| *value += 1) };
             patient.join().unwrap();
             let came_in = u64::from(hasty.join().unwrap().is_some());
-            assert_eq!(gate.as_stranger(|value| *value), 2 + came_in);
+            assert_eq!(biased_lock.as_remote(|value| *value), 2 + came_in);
         });
     }
 }

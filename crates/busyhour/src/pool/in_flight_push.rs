@@ -3,17 +3,17 @@
 
 use crate::sync::runtime::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::{context, fences, shared::Shared, worker::Seat};
+use super::{context, fences, shared::Shared, worker::CurrentWorker};
 use crate::sync::CachePadded;
 
-/// Pushes of threads that are no workers, in a few places so that they do not
+/// InFlightPushes of threads that are no workers, in a few places so that they do not
 /// meet on one cache line.
 #[derive(Default)]
-pub(super) struct Pushes([CachePadded<AtomicU32>; STRIPES]);
+pub(super) struct InFlightPushes([CachePadded<AtomicU32>; STRIPES]);
 
 const STRIPES: usize = 8;
 
-impl Pushes {
+impl InFlightPushes {
     pub(super) fn any(&self) -> bool {
         self.0
             .iter()
@@ -22,7 +22,7 @@ impl Pushes {
 }
 
 /// While this lives, a shutdown does not count what was pushed.
-pub(crate) enum Pushing<'a> {
+pub(crate) enum InFlightPush<'a> {
     OnWorker(&'a AtomicBool),
     Outside(&'a AtomicU32),
 }
@@ -31,20 +31,20 @@ impl Shared {
     /// Begins a push to an entity that a shutdown could not find; whether it is
     /// admitted is to be asked after this.
     #[inline(always)]
-    pub(crate) fn begin_push(&self) -> Pushing<'_> {
-        if let Some(seat) = Seat::of(self) {
-            let flag = &seat.worker.published.is_pushing;
+    pub(crate) fn begin_push(&self) -> InFlightPush<'_> {
+        if let Some(current) = CurrentWorker::of(self) {
+            let flag = &current.worker.published.is_pushing;
             flag.store(true, Ordering::Relaxed);
             fences::light();
-            return Pushing::OnWorker(flag);
+            return InFlightPush::OnWorker(flag);
         }
         let stripe = &self.pushes.0[context::thread_number() % STRIPES];
         stripe.fetch_add(1, Ordering::SeqCst);
-        Pushing::Outside(stripe)
+        InFlightPush::Outside(stripe)
     }
 }
 
-impl Drop for Pushing<'_> {
+impl Drop for InFlightPush<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         match self {

@@ -1,4 +1,4 @@
-//! Which places of a pool have a thread, and how many of the threads are blocked.
+//! Which slots of a pool have a thread, and how many of the threads are blocked.
 
 use crate::sync::{
     Mutex,
@@ -6,38 +6,38 @@ use crate::sync::{
     lock,
 };
 
-/// The places of a pool. All that decides whether a thread comes or goes is
+/// The slots of a pool. All that decides whether a thread comes or goes is
 /// written under one mutex; see README.md, "SchedState in".
 #[derive(Debug)]
-pub(super) struct Crew {
-    places: Mutex<Places>,
-    /// Taken places; written under the mutex.
+pub(super) struct WorkerSlots {
+    slots: Mutex<SlotStates>,
+    /// Taken slots; written under the mutex.
     len: AtomicUsize,
     /// Workers that are blocked; written under the mutex.
     blocked: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Places {
-    places: Vec<Place>,
-    /// Taken places whose thread has decided to leave.
+struct SlotStates {
+    states: Vec<SlotState>,
+    /// Taken slots whose thread has decided to leave.
     leaving: usize,
-    /// Threads that were wanted while every place was taken, some by threads that leave.
+    /// Threads that were wanted while every slot was taken, some by threads that leave.
     owed: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SlotState {
     Free,
     Taken,
     Leaving,
 }
 
-impl Crew {
-    pub(super) fn new(places: usize) -> Self {
+impl WorkerSlots {
+    pub(super) fn new(slots: usize) -> Self {
         Self {
-            places: Mutex::new(Places {
-                places: vec![Place::Free; places],
+            slots: Mutex::new(SlotStates {
+                states: vec![SlotState::Free; slots],
                 leaving: 0,
                 owed: 0,
             }),
@@ -60,22 +60,22 @@ impl Crew {
 
     /// A worker blocks. Until `unblock` no other one may leave for it.
     pub(super) fn block(&self) {
-        let _places = lock(&self.places);
+        let _places = lock(&self.slots);
         self.blocked.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(super) fn unblock(&self) {
-        let _places = lock(&self.places);
+        let _places = lock(&self.slots);
         let before = self.blocked.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "each worker unblocks once");
     }
 
-    /// The first free place, which is then the caller's.
-    pub(super) fn take_place(&self) -> Option<usize> {
-        let mut places = lock(&self.places);
-        let is_free = |place: &Place| *place == Place::Free;
-        let number = places.places.iter().position(is_free)?;
-        places.places[number] = Place::Taken;
+    /// The first free slot, which is then the caller's.
+    pub(super) fn take_slot(&self) -> Option<usize> {
+        let mut slots = lock(&self.slots);
+        let is_free = |slot: &SlotState| *slot == SlotState::Free;
+        let number = slots.states.iter().position(is_free)?;
+        slots.states[number] = SlotState::Taken;
         self.len.fetch_add(1, Ordering::SeqCst);
         Some(number)
     }
@@ -84,11 +84,11 @@ impl Crew {
     /// blocked. Where only threads that leave stand in its way, the first of
     /// them to have left is to start it.
     pub(super) fn may_grow(&self, maximum: usize) -> bool {
-        let mut places = lock(&self.places);
+        let mut slots = lock(&self.slots);
         let most = maximum + self.blocked_len();
         let may = self.len() < most;
-        if !may && self.len() - places.leaving < most && places.owed < places.leaving {
-            places.owed += 1;
+        if !may && self.len() - slots.leaving < most && slots.owed < slots.leaving {
+            slots.owed += 1;
         }
         may
     }
@@ -96,34 +96,34 @@ impl Crew {
     /// Whether the thread at `number` may decide to leave, with `minimum` others
     /// staying that are not blocked.
     pub(super) fn may_leave(&self, number: usize, minimum: usize) -> bool {
-        let mut places = lock(&self.places);
-        debug_assert_eq!(places.places[number], Place::Taken);
-        let may = self.len() > minimum + self.blocked_len() + places.leaving;
+        let mut slots = lock(&self.slots);
+        debug_assert_eq!(slots.states[number], SlotState::Taken);
+        let may = self.len() > minimum + self.blocked_len() + slots.leaving;
         if may {
-            places.places[number] = Place::Leaving;
-            places.leaving += 1;
+            slots.states[number] = SlotState::Leaving;
+            slots.leaving += 1;
         }
         may
     }
 
     /// A thread that may leave stays after all, and does the work of one that is owed.
     pub(super) fn stay(&self, number: usize) {
-        let mut places = lock(&self.places);
-        debug_assert_eq!(places.places[number], Place::Leaving);
-        places.places[number] = Place::Taken;
-        places.leaving -= 1;
-        places.owed = places.owed.saturating_sub(1);
+        let mut slots = lock(&self.slots);
+        debug_assert_eq!(slots.states[number], SlotState::Leaving);
+        slots.states[number] = SlotState::Taken;
+        slots.leaving -= 1;
+        slots.owed = slots.owed.saturating_sub(1);
     }
 
-    /// A thread has left its place; whether the caller is to start another one.
+    /// A thread has left its slot; whether the caller is to start another one.
     pub(super) fn leave(&self, number: usize) -> bool {
-        let mut places = lock(&self.places);
-        let before = std::mem::replace(&mut places.places[number], Place::Free);
-        debug_assert_ne!(before, Place::Free, "a thread leaves once");
-        places.leaving -= usize::from(before == Place::Leaving);
+        let mut slots = lock(&self.slots);
+        let before = std::mem::replace(&mut slots.states[number], SlotState::Free);
+        debug_assert_ne!(before, SlotState::Free, "a thread leaves once");
+        slots.leaving -= usize::from(before == SlotState::Leaving);
         self.len.fetch_sub(1, Ordering::SeqCst);
-        let is_owed = places.owed > 0;
-        places.owed -= usize::from(is_owed);
+        let is_owed = slots.owed > 0;
+        slots.owed -= usize::from(is_owed);
         is_owed
     }
 }
@@ -138,17 +138,20 @@ mod models {
     #[test]
     fn loom_a_blocked_worker_keeps_its_stand_in() {
         loom::model(|| {
-            let crew = Arc::new(Crew::new(2));
-            assert_eq!((crew.take_place(), crew.take_place()), (Some(0), Some(1)));
+            let worker_slots = Arc::new(WorkerSlots::new(2));
+            assert_eq!(
+                (worker_slots.take_slot(), worker_slots.take_slot()),
+                (Some(0), Some(1))
+            );
             let idle = {
-                let crew = Arc::clone(&crew);
-                loom::thread::spawn(move || crew.may_leave(1, 1) && crew.leave(1))
+                let worker_slots = Arc::clone(&worker_slots);
+                loom::thread::spawn(move || worker_slots.may_leave(1, 1) && worker_slots.leave(1))
             };
-            crew.block();
+            worker_slots.block();
             // It finds nobody asleep, since the idle one looks around.
-            let starts = crew.may_grow(1);
+            let starts = worker_slots.may_grow(1);
             let started_for_it = idle.join().unwrap();
-            let stands_in = crew.len() == 2 || starts || started_for_it;
+            let stands_in = worker_slots.len() == 2 || starts || started_for_it;
             assert!(stands_in, "a blocked worker without a stand-in");
         });
     }

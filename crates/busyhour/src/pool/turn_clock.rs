@@ -5,7 +5,7 @@ use crate::clock::{Clock, Instant};
 
 /// The stop watch of one worker.
 #[derive(Debug)]
-pub(super) struct Meter<'a> {
+pub(super) struct TurnClock<'a> {
     clock: Clock,
     /// Where the worker's tasks are counted, and its last reading is shown.
     published: &'a Published,
@@ -22,20 +22,20 @@ pub(super) struct Meter<'a> {
     precise_turns: u32,
 }
 
-impl<'a> Meter<'a> {
+impl<'a> TurnClock<'a> {
     pub(super) fn new(clock: &Clock, published: &'a Published) -> Self {
-        let meter = Self {
+        let turn_clock = Self {
             clock: clock.clone(),
             published,
-            begun: published.tally.begun(),
+            begun: published.metrics.begun(),
             now: clock.now(),
             unread_max: 0,
             unread_left: 0,
             share_ns: 0,
             precise_turns: PRECISE_TURNS,
         };
-        published.set_now(meter.now);
-        meter
+        published.set_now(turn_clock.now);
+        turn_clock
     }
 
     /// The last reading: exact within a few short turns.
@@ -62,14 +62,14 @@ impl<'a> Meter<'a> {
     #[inline(always)]
     pub(super) fn note_wait_since(&self, since: Instant) {
         if self.is_fresh() {
-            let wait_ns = &self.published.tally.wait_ns;
+            let wait_ns = &self.published.metrics.wait_ns;
             wait_ns.add(self.now.nanos_since(since), 1);
         }
     }
 
     /// Forgets time that nobody ran in.
     pub(super) fn restart(&mut self) {
-        self.begun = self.published.tally.begun();
+        self.begun = self.published.metrics.begun();
         self.begin(self.clock.now());
     }
 
@@ -113,12 +113,12 @@ impl<'a> Meter<'a> {
     /// Counts the tasks that began since the last reading, as long as their mean.
     #[inline]
     fn note_runs(&mut self, elapsed_ns: u64) {
-        let tally = &self.published.tally;
-        let begun = tally.begun();
+        let metrics = &self.published.metrics;
+        let begun = metrics.begun();
         let tasks = begun - self.begun;
         self.begun = begun;
         if let Some(mean_ns) = elapsed_ns.checked_div(tasks) {
-            tally.run_ns.add(mean_ns, tasks);
+            metrics.run_ns.add(mean_ns, tasks);
         }
     }
 }
@@ -153,34 +153,34 @@ mod tests {
     use crate::clock::UnixTime;
     use std::time::Duration;
 
-    fn meter(published: &Published) -> (Meter<'_>, Clock) {
+    fn turn_clock(published: &Published) -> (TurnClock<'_>, Clock) {
         let clock = Clock::simulated(UnixTime::from_secs(0));
-        (Meter::new(&clock, published), clock)
+        (TurnClock::new(&clock, published), clock)
     }
 
-    fn turn(meter: &mut Meter<'_>, clock: &Clock, ran: Duration) -> Duration {
+    fn turn(turn_clock: &mut TurnClock<'_>, clock: &Clock, ran: Duration) -> Duration {
         clock.as_virtual().unwrap().advance(ran);
-        Duration::from_nanos(meter.end_turn(false))
+        Duration::from_nanos(turn_clock.end_turn(false))
     }
 
     #[test]
     fn a_long_turn_is_charged_to_whoever_ran_it() {
         let published = Published::default();
-        let (mut meter, clock) = meter(&published);
+        let (mut turn_clock, clock) = turn_clock(&published);
         let long = Duration::from_millis(1);
-        assert_eq!(turn(&mut meter, &clock, long), long);
+        assert_eq!(turn(&mut turn_clock, &clock, long), long);
         let short = Duration::from_nanos(100);
-        assert_eq!(turn(&mut meter, &clock, short), short);
-        assert_eq!(turn(&mut meter, &clock, long), long);
+        assert_eq!(turn(&mut turn_clock, &clock, short), short);
+        assert_eq!(turn(&mut turn_clock, &clock, long), long);
     }
 
     #[test]
     fn charges_add_up_to_the_time_that_passed() {
         let published = Published::default();
-        let (mut meter, clock) = meter(&published);
+        let (mut turn_clock, clock) = turn_clock(&published);
         let ran = |turn: u64| Duration::from_nanos(50 + turn % 7);
         let charged: Duration = (0..16 * 100 + 64)
-            .map(|number| turn(&mut meter, &clock, ran(number)))
+            .map(|number| turn(&mut turn_clock, &clock, ran(number)))
             .sum();
         let passed = clock.now() - Instant::ZERO;
         assert!(charged.abs_diff(passed) < Duration::from_micros(1));
