@@ -148,7 +148,7 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "aligned segments come from the allocator as raw memory",
     ),
     (
-        "crates/busyhour/src/buffer/shelf.rs",
+        "crates/busyhour/src/buffer/bin.rs",
         "slots are headers inside those segments",
     ),
     (
@@ -172,11 +172,11 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "processor sets are the C library's",
     ),
     (
-        "crates/busyhour/src/pool/fiber.rs",
+        "crates/busyhour/src/pool/future_task.rs",
         "the holder of the token reaches the future, and lends its count to a waker",
     ),
     (
-        "crates/busyhour/src/pool/berth.rs",
+        "crates/busyhour/src/pool/task_cell.rs",
         "a task moves once between its maker and its run",
     ),
     (
@@ -192,15 +192,15 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "membarrier is a system call",
     ),
     (
-        "crates/busyhour/src/pool/gate.rs",
+        "crates/busyhour/src/pool/biased_lock.rs",
         "a lock biased to its owner",
     ),
     (
-        "crates/busyhour/src/pool/guest.rs",
-        "a guest's place is its thread's alone",
+        "crates/busyhour/src/pool/inline_runner.rs",
+        "an inline runner's place is its thread's alone",
     ),
     (
-        "crates/busyhour/src/pool/lane.rs",
+        "crates/busyhour/src/pool/fifo.rs",
         "tasks move between rings without a second copy",
     ),
     (

@@ -5,7 +5,7 @@
 use busyhour::{
     clock::Instant,
     pool::TaskPool,
-    timer::{Cancel, Queue, Timers},
+    timer::{Cancel, TimerQueue, Timers},
 };
 use std::{error::Error, sync::mpsc, time::Duration};
 
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The queue knows no clock: its owner says what time it is.
 fn queue() {
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-    let mut queue = Queue::new();
+    let mut queue = TimerQueue::new();
     queue.add(at(60), "binding of 101 expires");
     let refreshed = queue.add(at(30), "binding of 102 expires");
     let gone = queue.add(at(45), "binding of 103 expires");

@@ -30,10 +30,10 @@ use std::{
 /// assert_eq!(clock.unix_time().as_secs(), 1_700_000_005);
 /// ```
 #[derive(Debug, Clone)]
-pub struct Clock(Source);
+pub struct Clock(ClockSource);
 
 #[derive(Debug, Clone)]
-enum Source {
+enum ClockSource {
     Machine(std::time::Instant),
     Virtual(Arc<VirtualClock>),
 }
@@ -41,28 +41,28 @@ enum Source {
 impl Clock {
     /// The machine's clock; its monotonic origin is this call.
     pub fn machine() -> Self {
-        Self(Source::Machine(std::time::Instant::now()))
+        Self(ClockSource::Machine(std::time::Instant::now()))
     }
 
     /// A clock that stands still until somebody advances it.
     pub fn simulated(start: UnixTime) -> Self {
-        Self(Source::Virtual(Arc::new(VirtualClock::new(start))))
+        Self(ClockSource::Virtual(Arc::new(VirtualClock::new(start))))
     }
 
     /// Monotonic time since the clock's origin. Costs about 22 ns on the machine's clock.
     #[inline]
     pub fn now(&self) -> Instant {
         match &self.0 {
-            Source::Machine(origin) => Instant::from_elapsed(origin.elapsed()),
-            Source::Virtual(clock) => clock.now(),
+            ClockSource::Machine(origin) => Instant::from_elapsed(origin.elapsed()),
+            ClockSource::Virtual(clock) => clock.now(),
         }
     }
 
     /// Calendar time; may jump when an operator or NTP steps it.
     pub fn unix_time(&self) -> UnixTime {
         match &self.0 {
-            Source::Machine(_) => UnixTime::from_system(SystemTime::now()),
-            Source::Virtual(clock) => clock.unix_time(),
+            ClockSource::Machine(_) => UnixTime::from_system(SystemTime::now()),
+            ClockSource::Virtual(clock) => clock.unix_time(),
         }
     }
 
@@ -74,8 +74,8 @@ impl Clock {
     #[inline]
     pub fn since_boot(&self) -> Duration {
         match &self.0 {
-            Source::Machine(origin) => boot::elapsed().unwrap_or_else(|| origin.elapsed()),
-            Source::Virtual(clock) => clock.since_boot(),
+            ClockSource::Machine(origin) => boot::elapsed().unwrap_or_else(|| origin.elapsed()),
+            ClockSource::Virtual(clock) => clock.since_boot(),
         }
     }
 
@@ -85,16 +85,16 @@ impl Clock {
     /// Reads files; for the start of a program.
     pub fn boot_id(&self) -> Option<Box<str>> {
         match &self.0 {
-            Source::Machine(_) => boot::id(),
-            Source::Virtual(clock) => clock.boot_id(),
+            ClockSource::Machine(_) => boot::id(),
+            ClockSource::Virtual(clock) => clock.boot_id(),
         }
     }
 
     /// The controls of a simulated clock; `None` for the machine's.
     pub fn as_virtual(&self) -> Option<&VirtualClock> {
         match &self.0 {
-            Source::Machine(_) => None,
-            Source::Virtual(clock) => Some(clock),
+            ClockSource::Machine(_) => None,
+            ClockSource::Virtual(clock) => Some(clock),
         }
     }
 }

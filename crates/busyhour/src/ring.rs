@@ -149,7 +149,7 @@ impl<T> Ring<T> {
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         while let Some(value) = self.pop_front() {
-            let others = Others(self);
+            let others = DropRest(self);
             drop(value);
             mem::forget(others);
         }
@@ -157,9 +157,9 @@ impl<T> Drop for Ring<T> {
 }
 
 /// The values behind one whose drop has panicked.
-struct Others<'a, T>(&'a mut Ring<T>);
+struct DropRest<'a, T>(&'a mut Ring<T>);
 
-impl<T> Drop for Others<'_, T> {
+impl<T> Drop for DropRest<'_, T> {
     fn drop(&mut self) {
         while self.0.pop_front().is_some() {}
     }

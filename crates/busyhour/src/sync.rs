@@ -12,7 +12,7 @@
 pub(crate) mod scheduled;
 mod spin;
 
-pub(crate) use spin::{SpinGuard, SpinLock, Wait};
+pub(crate) use spin::{SpinGuard, SpinLock, SpinWait};
 
 #[cfg(not(loom))]
 use std::cell::UnsafeCell as StdUnsafeCell;

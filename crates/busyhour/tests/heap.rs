@@ -5,7 +5,7 @@ mod any_bytes;
 #[path = "model/heap.rs"]
 mod model;
 
-use busyhour::heap::{Handle, Heap, Locked, Order};
+use busyhour::heap::{Heap, HeapHandle, Locked, Order};
 use model::{Operation, Pair};
 use proptest::prelude::*;
 use std::{
@@ -103,7 +103,7 @@ fn a_comparison_that_panics_loses_no_entry() {
 }
 
 /// An update whose comparison panics leaves the entry in the wrong place.
-fn with_an_update_cut_short() -> (Heap<u32, impl Order<u32>>, Vec<Handle>) {
+fn with_an_update_cut_short() -> (Heap<u32, impl Order<u32>>, Vec<HeapHandle>) {
     let mut heap = Heap::ordered_by(|a: &u32, b: &u32| {
         assert!(*a != POISON && *b != POISON, "not to be compared");
         a.cmp(b)

@@ -13,7 +13,7 @@ use std::{
 
 use busyhour::{
     clock::{Clock, UnixTime},
-    pool::{BuildError, JoinError, PushError, TaskPool, WaitError},
+    pool::{JoinError, PoolBuildError, PushError, TaskPool, WaitError},
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -186,7 +186,7 @@ fn contradicting_counts_are_refused() {
             .workers(workers)
             .maximum(maximum)
             .build();
-        assert!(matches!(built, Err(BuildError::WorkerCounts { .. })));
+        assert!(matches!(built, Err(PoolBuildError::WorkerCounts { .. })));
     }
 }
 

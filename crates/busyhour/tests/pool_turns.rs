@@ -195,7 +195,7 @@ fn a_guest_with_many_tasks_gives_way() {
     let light = Light::new(&pool, &clock);
     let heavy = pool.serializer("heavy").capacity(20_000).build();
     let heavy = heavy.expect("a serializer");
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     while pool.stats().idle_worker_count < 1 {
         std::thread::yield_now();
     }

@@ -13,7 +13,7 @@ use std::{
 use busyhour::{
     clock::{Clock, UnixTime},
     pool::{PushError, TaskPool, WaitError},
-    serializer::{BuildError, Serializer, ShutdownGroup, WaterMark},
+    serializer::{Serializer, SerializerBuildError, ShutdownGroup, Watermark},
     task::Overflow,
 };
 
@@ -96,7 +96,7 @@ fn names_are_unique_while_the_owner_lives() {
     let pool = pool(1);
     let first = pool.serializer("calls").build().unwrap();
     let taken = pool.serializer("calls").build().unwrap_err();
-    assert_eq!(taken, BuildError::NameTaken("calls".to_owned()));
+    assert_eq!(taken, SerializerBuildError::NameTaken("calls".to_owned()));
     drop(first);
     assert!(pool.serializer("calls").build().is_ok());
     let names: Vec<_> = pool
@@ -112,21 +112,21 @@ fn impossible_options_are_refused() {
     let pool = pool(1);
     assert_eq!(
         pool.serializer("").build().unwrap_err(),
-        BuildError::NameEmpty
+        SerializerBuildError::NameEmpty
     );
     let zero = pool.serializer("zero").capacity(0).build();
     assert_eq!(
         zero.unwrap_err(),
-        BuildError::CapacityZero("zero".to_owned())
+        SerializerBuildError::CapacityZero("zero".to_owned())
     );
     let marks = pool
         .serializer("marks")
         .capacity(9)
-        .water(2, 10, |_| ())
+        .on_alert(2, 10, |_| ())
         .build();
     assert_eq!(
         marks.unwrap_err(),
-        BuildError::WaterMarks("marks".to_owned())
+        SerializerBuildError::WaterMarks("marks".to_owned())
     );
     let equal = pool.serializer("equal").capacity(9).water(3, 3, |_| ());
     assert_eq!(
@@ -310,7 +310,7 @@ fn water_marks_are_told_once_a_crossing() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&told);
     let serializer = (pool.serializer("calls"))
-        .water(1, 4, move |water| {
+        .on_alert(1, 4, move |water| {
             hook.lock().unwrap().push((water.mark, water.queued_len))
         })
         .build()
@@ -319,7 +319,7 @@ fn water_marks_are_told_once_a_crossing() {
         (0..6).for_each(|_| serializer.push(|| ()).unwrap());
         while pool.step() {}
     }
-    let (high, low) = ((WaterMark::High, 4), (WaterMark::Low, 1));
+    let (high, low) = ((Watermark::High, 4), (Watermark::Low, 1));
     assert_eq!(*told.lock().unwrap(), [high, low, high, low]);
 }
 

@@ -11,7 +11,7 @@ use busyhour::{
     pool::TaskPool,
     run_queue::{Class, Priority},
     runtime::Runtime,
-    serializer::{ShutdownGroup, WaterMark},
+    serializer::{ShutdownGroup, Watermark},
     task::Overflow,
 };
 
@@ -60,7 +60,7 @@ fn marks_are_told_in_the_order_in_which_they_were_crossed() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&told);
     let calls = (pool.serializer("calls"))
-        .water(1, 4, move |water| hook.lock().unwrap().push(water.clone()))
+        .on_alert(1, 4, move |water| hook.lock().unwrap().push(water.clone()))
         .build()
         .unwrap();
     thread::scope(|scope| {
@@ -72,12 +72,12 @@ fn marks_are_told_in_the_order_in_which_they_were_crossed() {
     assert!(pool.shutdown(LONG).is_clean());
     let told = told.lock().unwrap();
     for (index, water) in told.iter().enumerate() {
-        let expected = [WaterMark::High, WaterMark::Low][index % 2];
+        let expected = [Watermark::High, Watermark::Low][index % 2];
         assert_eq!(water.mark, expected, "crossing {index}");
-        assert_eq!(water.untold_before % 2, 0);
+        assert_eq!(water.missed_before % 2, 0);
         match water.mark {
-            WaterMark::High => assert!(water.queued_len >= 4),
-            WaterMark::Low => assert!(water.queued_len <= 1),
+            Watermark::High => assert!(water.queued_len >= 4),
+            Watermark::Low => assert!(water.queued_len <= 1),
         }
     }
     assert_eq!(told.len() % 2, 0, "it is empty now, so low was told last");
@@ -89,7 +89,7 @@ fn a_runtime_announces_crossed_marks_on_a_topic() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hears = Arc::clone(&heard);
     let listener = runtime.serializer("listener").build().unwrap();
-    let _subscription = (runtime.water().subscribe().on(&listener)).start(move |delivery| {
+    let _subscription = (runtime.queue_alerts().subscribe().on(&listener)).start(move |delivery| {
         if let busyhour::bus::Delivery::Event(water, _) = delivery {
             hears
                 .lock()
@@ -97,10 +97,14 @@ fn a_runtime_announces_crossed_marks_on_a_topic() {
                 .push((water.serializer.clone(), water.mark));
         }
     });
-    let calls = runtime.serializer("calls").marks(1, 4).build().unwrap();
+    let calls = runtime
+        .serializer("calls")
+        .watermarks(1, 4)
+        .build()
+        .unwrap();
     (0..6).for_each(|_| calls.push(|| ()).unwrap());
     runtime.simulation().unwrap().run_until_idle();
-    let expected = [WaterMark::High, WaterMark::Low].map(|mark| ("calls".into(), mark));
+    let expected = [Watermark::High, Watermark::Low].map(|mark| ("calls".into(), mark));
     assert_eq!(*heard.lock().unwrap(), expected);
     assert!(
         runtime

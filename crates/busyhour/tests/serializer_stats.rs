@@ -113,7 +113,7 @@ fn a_crossed_mark_names_the_task_that_runs() {
     let (pool, clock) = virtual_pool();
     let told = Arc::new(Mutex::new(Vec::new()));
     let tells = Arc::clone(&told);
-    let marked = pool.serializer("marked").water(0, 2, move |water| {
+    let marked = pool.serializer("marked").on_alert(0, 2, move |water| {
         let entry = (water.mark, water.running, water.oldest_waiting_ns);
         tells.lock().expect("no panic").push(entry);
     });
@@ -126,7 +126,7 @@ fn a_crossed_mark_names_the_task_that_runs() {
         .advance(Duration::from_nanos(70));
     marked.push(|| ()).expect("room");
     let first = told.lock().expect("no panic").first().copied();
-    assert_eq!(first, Some((WaterMark::High, Some("call"), 70)));
+    assert_eq!(first, Some((Watermark::High, Some("call"), 70)));
     drop(release);
     while !marked.is_idle() {
         std::thread::yield_now();
@@ -135,6 +135,6 @@ fn a_crossed_mark_names_the_task_that_runs() {
     let last = told.lock().expect("no panic").last().copied();
     assert_eq!(
         last.map(|(mark, running, _)| (mark, running)),
-        Some((WaterMark::Low, None))
+        Some((Watermark::Low, None))
     );
 }

@@ -163,7 +163,7 @@ fn round(seed: u64) {
 
 /// Several acts a visit, now and then.
 fn act_as_guest(site: &Site, random: &mut Random) {
-    let mut guest = site.pool.guest();
+    let mut guest = site.pool.inline_runner();
     let mut left = PUSHES;
     while left > 0 {
         let acts = left.min(1 + random.below(8) / 6 * random.below(4));

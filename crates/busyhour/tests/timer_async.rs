@@ -182,7 +182,7 @@ fn a_sleep_whose_timer_is_cleared_by_its_label_still_comes() {
     let bench = Bench::new();
     let mut sleep = bench.timers.sleep(secs(5));
     assert_eq!(bench.poll(&mut sleep), Poll::Pending);
-    assert_eq!(bench.timers.clear_label("async"), 1);
+    assert_eq!(bench.timers.cancel_label("async"), 1);
     assert_eq!((bench.rings(), bench.poll(&mut sleep)), (1, Poll::Pending));
     bench.jump_to(5);
     assert_eq!(

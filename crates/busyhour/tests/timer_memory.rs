@@ -4,7 +4,7 @@ use busyhour::{
     clock::{Clock, Instant, UnixTime},
     pool::TaskPool,
     task::{Executor, Rejected, Task},
-    timer::{Cancel, Handle, Queue, TimerBuilder, Timers},
+    timer::{Cancel, QueueHandle, TimerBuilder, TimerQueue, Timers},
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -61,7 +61,7 @@ fn a_pending_timer_takes_less_than_64_bytes_beside_its_value() {
 fn the_memory_of_a_burst_goes_back() {
     let mut queue = filled(100);
     let before = BYTES.get();
-    let burst: Vec<Handle> = (0..500_000).map(|n| add(&mut queue, n)).collect();
+    let burst: Vec<QueueHandle> = (0..500_000).map(|n| add(&mut queue, n)).collect();
     let peak = BYTES.get() - before;
     for handle in burst {
         assert!(queue.cancel(handle).is_some());
@@ -85,9 +85,9 @@ fn the_memory_of_a_burst_goes_back() {
 
 #[test]
 fn a_steady_state_allocates_nothing_per_timer() {
-    let mut queue = Queue::new();
-    let mut handles: Vec<Handle> = (0..1_000).map(|n| add(&mut queue, n)).collect();
-    let mut turn = |queue: &mut Queue<u64>, n: u64| {
+    let mut queue = TimerQueue::new();
+    let mut handles: Vec<QueueHandle> = (0..1_000).map(|n| add(&mut queue, n)).collect();
+    let mut turn = |queue: &mut TimerQueue<u64>, n: u64| {
         let place = (scatter(n) % 1_000) as usize;
         queue.cancel(handles[place]);
         let deadline = Instant::from_nanos(n * 50_000 + scatter(n) % 60_000_000);
@@ -183,15 +183,15 @@ fn run_in_a_steady_state(
     assert!(timers.stats().expired > 10_000);
 }
 
-fn filled(count: u64) -> Queue<u64> {
-    let mut queue = Queue::new();
+fn filled(count: u64) -> TimerQueue<u64> {
+    let mut queue = TimerQueue::new();
     (0..count).for_each(|n| {
         add(&mut queue, n);
     });
     queue
 }
 
-fn add(queue: &mut Queue<u64>, n: u64) -> Handle {
+fn add(queue: &mut TimerQueue<u64>, n: u64) -> QueueHandle {
     let deadline = 1 + scatter(n) % 60_000_000_000;
     queue.add(Instant::from_nanos(deadline), n)
 }

@@ -7,7 +7,7 @@ mod model;
 
 use busyhour::{
     clock::Instant,
-    timer::{Handle, Queue},
+    timer::{QueueHandle, TimerQueue},
 };
 use model::{Operation, run};
 use proptest::prelude::*;
@@ -81,8 +81,8 @@ fn at(nanos: u64) -> Instant {
 /// The queue beside an ordered map, which keeps up with large ones.
 #[derive(Default)]
 struct Large {
-    queue: Queue<u64>,
-    map: BTreeMap<(u64, u64), Handle>,
+    queue: TimerQueue<u64>,
+    map: BTreeMap<(u64, u64), QueueHandle>,
     sequence: u64,
 }
 
@@ -200,7 +200,7 @@ fn timers_at_one_instant_come_in_the_order_they_were_added() {
 
 #[test]
 fn the_ends_of_time_are_deadlines_like_others() {
-    let mut queue = Queue::new();
+    let mut queue = TimerQueue::new();
     let never = queue.add(Instant::FAR_FUTURE, "never");
     assert_eq!(queue.next_deadline(), Some(Instant::FAR_FUTURE));
     let overflown = at(u64::MAX - 5) + std::time::Duration::from_secs(1);
@@ -217,7 +217,7 @@ fn the_ends_of_time_are_deadlines_like_others() {
 
 #[test]
 fn an_old_handle_names_nothing_however_often_its_slot_is_used() {
-    let mut queue = Queue::new();
+    let mut queue = TimerQueue::new();
     let mut old = Vec::new();
     for n in 0..10_000u64 {
         let handle = queue.add(at(n % 7), n);
@@ -238,8 +238,8 @@ fn an_old_handle_names_nothing_however_often_its_slot_is_used() {
 #[test]
 fn values_that_are_left_are_dropped_with_the_queue() {
     let value = std::sync::Arc::new(());
-    let mut queue = Queue::new();
-    let handles: Vec<Handle> = (0..5_000)
+    let mut queue = TimerQueue::new();
+    let handles: Vec<QueueHandle> = (0..5_000)
         .map(|n| queue.add(at(n), value.clone()))
         .collect();
     handles

@@ -62,7 +62,9 @@ impl Bench {
         Self::with(|builder| builder)
     }
 
-    fn with(options: impl Fn(busyhour::timer::Builder) -> busyhour::timer::Builder) -> Self {
+    fn with(
+        options: impl Fn(busyhour::timer::TimersBuilder) -> busyhour::timer::TimersBuilder,
+    ) -> Self {
         let clock = Clock::simulated(UnixTime::from_secs(1_700_000_000));
         let builder = Timers::builder().clock(clock.clone()).shards(1);
         Self {
@@ -335,7 +337,7 @@ fn a_gap_counts_from_the_end_of_a_run() {
         note();
         clock.as_virtual().unwrap().advance(secs(3));
     };
-    timer.run_with_gap(secs(10), slow).unwrap();
+    timer.run_with_fixed_delay(secs(10), slow).unwrap();
     bench.run_until(40);
     assert_eq!(bench.log(), [(10, "run"), (23, "run"), (36, "run")]);
 }
@@ -345,7 +347,7 @@ fn a_callback_says_when_it_comes_again_and_zero_ends_it() {
     let bench = Bench::new();
     let (mut note, mut left) = (bench.note("run"), 3);
     let timer = bench.timers.timer().after(secs(1)).on(&bench.hand);
-    let handle = timer.run_as_told(move || {
+    let handle = timer.run_with_next_delay(move || {
         note();
         left -= 1;
         secs(left * 10)
@@ -415,10 +417,10 @@ fn owners_and_labels_are_cleared_together() {
         add("binding", owner);
         add("retry", owner);
     }
-    assert_eq!(bench.timers.clear_owner(3), 2);
-    assert_eq!(bench.timers.clear_owner(3), 0);
-    assert_eq!(bench.timers.clear_label("retry"), 9);
-    assert_eq!(bench.timers.clear_label("unheard of"), 0);
+    assert_eq!(bench.timers.cancel_owner(3), 2);
+    assert_eq!(bench.timers.cancel_owner(3), 0);
+    assert_eq!(bench.timers.cancel_label("retry"), 9);
+    assert_eq!(bench.timers.cancel_label("unheard of"), 0);
     let stats = bench.timers.stats();
     assert_eq!((stats.pending_count, stats.cancelled), (9, 11));
 }
@@ -439,18 +441,18 @@ fn clearing_is_exact_after_timers_have_come_and_gone() {
     }
     bench.run_until(1);
     let left = |chosen: fn(usize) -> bool| (0..2_000).filter(|n| n % 2 == 1 && chosen(*n)).count();
-    assert_eq!(bench.timers.clear_owner(3), left(|n| n % 5 == 3));
-    assert_eq!(bench.timers.clear_owner(3), 0);
+    assert_eq!(bench.timers.cancel_owner(3), left(|n| n % 5 == 3));
+    assert_eq!(bench.timers.cancel_owner(3), 0);
     assert_eq!(
-        bench.timers.clear_label("a"),
+        bench.timers.cancel_label("a"),
         left(|n| n % 5 != 3 && n % 3 == 0)
     );
     assert_eq!(
-        bench.timers.clear_label(""),
+        bench.timers.cancel_label(""),
         left(|n| n % 5 != 3 && n % 3 == 2)
     );
     assert_eq!(
-        bench.timers.clear_label("b"),
+        bench.timers.cancel_label("b"),
         left(|n| n % 5 != 3 && n % 3 == 1)
     );
     assert_eq!(bench.timers.stats().pending_count, 0);
@@ -627,7 +629,7 @@ fn an_earlier_deadline_ends_a_hosts_sleep_and_a_later_one_does_not() {
     let bench = Bench::new();
     let rings = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&rings);
-    assert!(bench.timers.on_earlier(move || {
+    assert!(bench.timers.on_earlier_deadline(move || {
         counted.fetch_add(1, Ordering::Relaxed);
     }));
     bench.timers.after(secs(60), &bench.hand, || ());

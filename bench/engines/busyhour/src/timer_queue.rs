@@ -2,20 +2,20 @@
 
 use busyhour::{
     clock::Instant,
-    timer::{Handle, Queue},
+    timer::{QueueHandle, TimerQueue},
 };
 
 #[derive(Default)]
-pub struct Timers(Queue<u64>);
+pub struct Timers(TimerQueue<u64>);
 
 impl kit::timers::Timers for Timers {
-    type Handle = Handle;
+    type QueueHandle = QueueHandle;
 
-    fn add(&mut self, deadline_ns: u64, id: u64) -> Handle {
+    fn add(&mut self, deadline_ns: u64, id: u64) -> QueueHandle {
         self.0.add(Instant::from_nanos(deadline_ns), id)
     }
 
-    fn cancel(&mut self, handle: Handle) -> bool {
+    fn cancel(&mut self, handle: QueueHandle) -> bool {
         self.0.cancel(handle).is_some()
     }
 

@@ -5,7 +5,7 @@ use kit::{
     tasks::{self, Pool, Serial},
 };
 use tokio::{
-    runtime::Builder,
+    runtime::RuntimeBuilder,
     sync::mpsc::{UnboundedSender, unbounded_channel},
 };
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use busyhour::clock::Instant;
-use busyhour::timer::Handle;
+use busyhour::timer::QueueHandle;
 
 use super::Actions;
 use super::outstanding::{Outstanding, Silent, is_before};
@@ -22,7 +22,7 @@ pub(super) struct Call {
     /// What the first frame asked for, in seconds.
     pub refresh_s: Option<u32>,
     pub phase: Phase,
-    pub timer: Handle,
+    pub timer: QueueHandle,
     begun_at: Instant,
     /// The number of our next frame.
     outbound: u8,
@@ -65,7 +65,7 @@ pub(super) struct Beginning {
     pub username: Box<str>,
     pub refresh_s: Option<u32>,
     pub phase: Phase,
-    pub timer: Handle,
+    pub timer: QueueHandle,
     pub now: Instant,
     /// The number of the device's first frame.
     pub number: u8,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use busyhour::clock::Instant;
-use busyhour::timer::Queue;
+use busyhour::timer::TimerQueue;
 use foldhash::quality::FixedState;
 
 use super::call::{Call, Phase};
@@ -23,7 +23,7 @@ pub struct Calls {
     pub(super) keys: Keys,
     pub(super) policy: Policy,
     pub(super) table: HashMap<CallKey, Call, FixedState>,
-    pub(super) timers: Queue<CallKey>,
+    pub(super) timers: TimerQueue<CallKey>,
     pub(super) sources: Sources,
     pub(super) records: Records,
     pub(super) stats: Iax2Stats,
@@ -52,7 +52,7 @@ impl Calls {
         Self {
             policy: policy.clone(),
             table: HashMap::with_hasher(FixedState::with_seed(seed)),
-            timers: Queue::new(),
+            timers: TimerQueue::new(),
             sources: Sources::new(seed),
             records: Records::new(policy.records_max, seed),
             stats: Iax2Stats::default(),

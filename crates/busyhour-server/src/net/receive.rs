@@ -6,7 +6,7 @@ use super::{
 use crate::server::{Flow, Intake};
 use busyhour::{
     buffer::{Buffer, BufferMut, BufferPool},
-    pool::{Guest, TaskPool},
+    pool::{InlineRunner, TaskPool},
 };
 use nix::{
     cmsg_space,
@@ -76,7 +76,7 @@ impl Receiver {
         deliver: &dyn Fn(Datagram),
         intake: &dyn Fn() -> Intake,
     ) {
-        let mut guest = pool.guest();
+        let mut guest = pool.inline_runner();
         let mut landing = Landing::new(self.local);
         loop {
             let intake = intake();
@@ -109,7 +109,7 @@ impl Receiver {
     }
 
     /// A few are done with here, one by one; more are left to the pool's workers.
-    fn hand_on(&self, landing: &mut Landing, guest: &mut Guest, deliver: &dyn Fn(Datagram)) {
+    fn hand_on(&self, landing: &mut Landing, guest: &mut InlineRunner, deliver: &dyn Fn(Datagram)) {
         add(&self.counters.receive_calls, 1);
         let are_few = landing.arrivals.len() < FEW;
         let since = landing.is_stamped.then(fresh_since);

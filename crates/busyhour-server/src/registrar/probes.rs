@@ -10,7 +10,7 @@
 use super::Flow;
 use busyhour::{
     clock::Instant,
-    timer::{Handle, Queue},
+    timer::{QueueHandle, TimerQueue},
 };
 use std::{collections::HashMap, time::Duration};
 
@@ -37,7 +37,7 @@ use std::{collections::HashMap, time::Duration};
 pub struct Probes {
     interval: Duration,
     flows: HashMap<Flow, Probed>,
-    moments: Queue<Flow>,
+    moments: TimerQueue<Flow>,
 }
 
 /// What is to be done.
@@ -56,7 +56,7 @@ struct Probed {
     /// Questions that were not answered.
     asked: u8,
     is_down: bool,
-    moment: Handle,
+    moment: QueueHandle,
 }
 
 impl Probes {
@@ -65,7 +65,7 @@ impl Probes {
         Self {
             interval: interval.max(RETRY),
             flows: HashMap::new(),
-            moments: Queue::new(),
+            moments: TimerQueue::new(),
         }
     }
 

@@ -463,7 +463,7 @@ impl Device {
         };
         let lane = core.devices().lane(self.hash);
         let task = Task::new(move || self.committed(fate));
-        if let Err(rejected) = lane.execute_turn(task) {
+        if let Err(rejected) = lane.execute_unbounded(task) {
             rejected.task.run();
         }
     }

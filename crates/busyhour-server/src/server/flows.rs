@@ -189,7 +189,7 @@ impl Core {
         };
         let timer = self.runtime().timers().timer().label("probes");
         let timer = timer.after(PROBE_PERIOD).on(self.runtime().pool());
-        timer.run_as_told(probe).map(drop)
+        timer.run_with_next_delay(probe).map(drop)
     }
 
     fn probe(self: &Arc<Self>, index: usize) {

@@ -96,7 +96,7 @@ impl Core {
             }
         });
         // One that takes no more is shut down already.
-        let _ = self.devices().bell().execute_turn(task);
+        let _ = self.devices().bell().execute_unbounded(task);
     }
 
     fn may_be_revoked(&self) -> bool {

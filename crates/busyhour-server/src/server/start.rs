@@ -196,7 +196,7 @@ impl Core {
         };
         let timers = self.runtime().timers().timer().label("transactions");
         let timer = timers.after(SWEEP_PERIOD).on(self.runtime().pool());
-        timer.run_as_told(sweep).map(drop)
+        timer.run_with_next_delay(sweep).map(drop)
     }
 }
 

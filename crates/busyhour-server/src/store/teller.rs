@@ -4,14 +4,14 @@ use super::{
     CommitError,
     queue::{Batch, Queue},
 };
-use busyhour::pool::{Guest, TaskPool};
+use busyhour::pool::{InlineRunner, TaskPool};
 
 /// On the thread that commits. What is done next for those who are told, such as
 /// sending the answer, is a task of the pool. While few wait the thread does these
 /// tasks itself, as a guest of the pool: waking a worker costs more.
 #[derive(Default)]
 pub(super) struct Teller {
-    guest: Option<Guest>,
+    guest: Option<InlineRunner>,
 }
 
 impl Teller {
@@ -32,9 +32,9 @@ impl Teller {
         }
     }
 
-    fn guest(&mut self, queue: &Queue) -> Option<&mut Guest> {
+    fn guest(&mut self, queue: &Queue) -> Option<&mut InlineRunner> {
         if self.guest.is_none() {
-            self.guest = queue.pool().map(TaskPool::guest);
+            self.guest = queue.pool().map(TaskPool::inline_runner);
         }
         self.guest.as_mut()
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use busyhour::clock::Instant;
-use busyhour::timer::Queue;
+use busyhour::timer::TimerQueue;
 
 use super::batch::Outbox;
 use super::books::Books;
@@ -25,7 +25,7 @@ pub(super) struct Engine {
     timing: Timing,
     devices: Vec<Device>,
     flights: HashMap<u32, Flight>,
-    timers: Queue<u32>,
+    timers: TimerQueue<u32>,
     books: Books,
 }
 
@@ -57,7 +57,7 @@ impl Engine {
             timing,
             devices: Vec::new(),
             flights: HashMap::new(),
-            timers: Queue::new(),
+            timers: TimerQueue::new(),
             books: Books::new(journal),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use busyhour::clock::Instant;
-use busyhour::timer::Handle;
+use busyhour::timer::QueueHandle;
 
 /// A registration that waits for its final answer.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Flight {
     interval: Duration,
     /// When the transaction under way is given up.
     give_up: Instant,
-    pub timer: Handle,
+    pub timer: QueueHandle,
     pub expires_s: u64,
     pub authorization: Option<Box<str>>,
     /// A challenge was answered: a second one means the secret is wrong.
@@ -64,7 +64,7 @@ pub(super) enum Expired {
 }
 
 impl Flight {
-    pub fn new(due: Instant, cseq: u32, expires_s: u64, timer: Handle) -> Self {
+    pub fn new(due: Instant, cseq: u32, expires_s: u64, timer: QueueHandle) -> Self {
         Self {
             due,
             cseq,

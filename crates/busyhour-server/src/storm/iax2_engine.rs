@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 
 use busyhour::clock::Instant;
-use busyhour::timer::Queue;
+use busyhour::timer::TimerQueue;
 
 use super::batch::Outbox;
 use super::books::Books;
@@ -33,7 +33,7 @@ pub(super) struct Iax2Engine {
     registered: HashSet<u32>,
     flights: HashMap<u16, Iax2Flight>,
     free_calls: VecDeque<u16>,
-    timers: Queue<u16>,
+    timers: TimerQueue<u16>,
     books: Books,
 }
 
@@ -48,7 +48,7 @@ impl Iax2Engine {
             registered: HashSet::new(),
             flights: HashMap::new(),
             free_calls: (1..=LAST_CALL).collect(),
-            timers: Queue::new(),
+            timers: TimerQueue::new(),
             books: Books::new(journal),
         }
     }

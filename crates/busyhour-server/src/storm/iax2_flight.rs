@@ -1,7 +1,7 @@
 //! A registration by IAX2 under way: a call of the device's, from its side.
 
 use busyhour::clock::Instant;
-use busyhour::timer::Handle;
+use busyhour::timer::QueueHandle;
 
 use super::flight::{Expired, Timing};
 use crate::proto::iax2::{Command, FullFrame, Kind};
@@ -13,7 +13,7 @@ pub(super) struct Iax2Flight {
     /// When it was due, which is where its latency begins.
     pub due: Instant,
     pub stage: Stage,
-    pub timer: Handle,
+    pub timer: QueueHandle,
     begun_at: Instant,
     /// The server's number of the call, 0 before it has one.
     peer_call: u16,
@@ -35,7 +35,7 @@ pub(super) enum Stage {
 }
 
 impl Iax2Flight {
-    pub fn new(index: u32, due: Instant, now: Instant, timer: Handle) -> Self {
+    pub fn new(index: u32, due: Instant, now: Instant, timer: QueueHandle) -> Self {
         Self {
             index,
             due,

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 
 use busyhour::clock::Instant;
-use busyhour::timer::Queue;
+use busyhour::timer::TimerQueue;
 
 use super::batch::Outbox;
 use super::fleet::Fleet;
@@ -27,7 +27,7 @@ pub(super) struct WatchEngine {
     local: SocketAddr,
     timing: Timing,
     watchers: Vec<Watcher>,
-    timers: Queue<u32>,
+    timers: TimerQueue<u32>,
     in_flight: usize,
     pub tally: WatchTally,
 }
@@ -96,7 +96,7 @@ impl WatchEngine {
             local,
             timing,
             watchers: Vec::new(),
-            timers: Queue::new(),
+            timers: TimerQueue::new(),
             in_flight: 0,
             tally: WatchTally::default(),
         }

@@ -6,17 +6,17 @@ use crate::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Charged when blocks leave their shelf, discharged when they come back, so
+/// Charged when blocks leave their bin, discharged when they come back, so
 /// what threads keep counts as well.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct ByteBudget {
     bytes: u64,
     cached_bytes_max: usize,
     used_bytes: CachePadded<AtomicU64>,
     used_bytes_high_water: AtomicU64,
 }
 
-impl Budget {
+impl ByteBudget {
     pub(super) fn new(bytes: u64) -> Self {
         Self {
             bytes,

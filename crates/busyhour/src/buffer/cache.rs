@@ -9,11 +9,11 @@ use std::{cell::RefCell, sync::Arc};
 use crate::sync::runtime::thread_local;
 
 use super::{
-    counters::Counters,
+    counters::BufferCounters,
+    leak_tracer::LeakTracer,
     size_class::{CLASS_COUNT, SizeClass},
     slot::Pinner,
     store::Store,
-    watch::Watch,
 };
 
 /// The free blocks that one thread keeps of one pool.
@@ -26,7 +26,7 @@ pub(super) struct Cache {
     /// Openings from then on until one is traced; 0 when that one is.
     until_trace: u32,
     stacks: Box<[Stack; CLASS_COUNT]>,
-    counters: Arc<Counters>,
+    counters: Arc<BufferCounters>,
     store: Arc<Store>,
 }
 
@@ -78,7 +78,7 @@ impl Cache {
         }
     }
 
-    /// Puts every block back on its shelf.
+    /// Puts every block back on its bin.
     pub(super) fn flush(&mut self) {
         for class in SizeClass::all() {
             self.put_back(class, 0);
@@ -97,10 +97,10 @@ impl Cache {
         }
         self.until_rare = RARE_INTERVAL.min(self.until_trace);
         self.until_trace -= self.until_rare;
-        is_due && one_in != Watch::TRACE_NONE
+        is_due && one_in != LeakTracer::TRACE_NONE
     }
 
-    /// Gets some blocks from the shelf, and takes one of them.
+    /// Gets some blocks from the bin, and takes one of them.
     #[cold]
     fn refill(&mut self, class: SizeClass) -> Option<usize> {
         self.refill_with(class, Stack::limit(class).div_ceil(2))
@@ -123,7 +123,7 @@ impl Cache {
         stack.pop()
     }
 
-    /// Puts the older half back on the shelf.
+    /// Puts the older half back on the bin.
     #[cold]
     fn spill(&mut self, class: SizeClass) {
         self.put_back(class, Stack::limit(class) / 2);

@@ -6,12 +6,12 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The counts of one thread, or of all that have ended.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct BufferCounters {
     opened: [AtomicU64; RANGE_COUNT],
     released: [AtomicU64; RANGE_COUNT],
 }
 
-impl Counters {
+impl BufferCounters {
     /// Counts an opening; by the thread that owns these counters.
     #[inline]
     pub(super) fn opened(&self, range_index: usize) {
@@ -35,7 +35,7 @@ impl Counters {
     }
 
     /// Adds all of `other`, beside other threads.
-    pub(super) fn absorb(&self, other: &Counters) {
+    pub(super) fn absorb(&self, other: &BufferCounters) {
         let pairs = [
             (&self.opened, &other.opened),
             (&self.released, &other.released),

@@ -9,12 +9,12 @@ use bytes::Bytes;
 
 use super::{
     Error, cache,
-    region::Place,
+    region::SlotIndex,
     size_class::BLOCK_BYTES_MIN,
     slot::{Remaining, Slot},
+    slot_header::Ref,
     store::Store,
     stripes::Stripes,
-    word::Hold,
 };
 use crate::sync::atomic::AtomicU32;
 
@@ -43,7 +43,7 @@ pub struct BufferMut {
 impl BufferMut {
     #[inline]
     pub(super) fn open(store: &Store, len: usize, owner: u16) -> Result<Self, Error> {
-        let place = store.open(len, Hold::Handle, owner)?;
+        let place = store.open(len, Ref::Handle, owner)?;
         Ok(Self {
             data: store.block(place),
             len,
@@ -172,7 +172,7 @@ impl Buffer {
     }
 
     /// The whole buffer of a block that the caller got a handle on.
-    pub(super) fn of_held(store: &Store, place: Place) -> Self {
+    pub(super) fn of_held(store: &Store, place: SlotIndex) -> Self {
         Self {
             data: store.block(place),
             len: store.slot(place).len(),
@@ -278,7 +278,7 @@ struct Adopted {
 impl Block {
     /// Of a block on which the caller got a handle.
     #[inline]
-    fn held(store: &Store, place: Place) -> Self {
+    fn held(store: &Store, place: SlotIndex) -> Self {
         Self {
             slot: NonNull::from(store.slot(place)),
             store: Some(NonNull::from(store)),
@@ -290,7 +290,7 @@ impl Block {
             slot: Slot::default(),
             _bytes: bytes,
         });
-        adopted.slot.open(Hold::Handle, 0);
+        adopted.slot.open(Ref::Handle, 0);
         Self {
             slot: NonNull::from(Box::leak(adopted)).cast(),
             store: None,

@@ -11,7 +11,7 @@ mod counters;
 mod dump;
 mod error;
 mod free_map;
-mod granules;
+mod granule_runs;
 mod handle;
 #[cfg(all(test, loom))]
 mod model;
@@ -19,14 +19,14 @@ mod model;
 mod schedules;
 mod pool;
 mod region;
-mod shelf;
+mod bin;
 mod size_class;
 mod slot;
 mod store;
 mod stripes;
 mod table;
-mod watch;
-mod word;
+mod leak_tracer;
+mod slot_header;
 
 pub use dump::{Dump, LiveBuffer, OwnerUsage};
 pub use error::Error;

@@ -4,9 +4,9 @@
 use loom::thread;
 
 use super::{
-    slot::{DropPin, HoldByte, Pinner, Remaining, Slot},
+    slot::{DropPin, Pinner, RefByte, Remaining, Slot},
+    slot_header::Ref,
     stripes::{STRIPE_COUNT, Stripes},
-    word::Hold,
 };
 use crate::sync::{Arc, UnsafeCell, atomic::AtomicU32};
 
@@ -30,7 +30,7 @@ impl Stripes for BlockStripes {
 }
 
 impl Block {
-    fn open(hold: Hold) -> Arc<Self> {
+    fn open(hold: Ref) -> Arc<Self> {
         let block = Self::default();
         block.slot.open(hold, 0);
         block.slot.publish(LEN);
@@ -41,10 +41,10 @@ impl Block {
     fn pin(&self, pinner: &Pinner) -> bool {
         loop {
             match self.slot.pin_byte(LEN - 1, pinner, &self.stripes) {
-                HoldByte::Held => return true,
-                HoldByte::NotLive => return false,
-                HoldByte::TooMany(_) => unreachable!("a model has few pins"),
-                HoldByte::Withdrawn(remaining) => self.settle(remaining),
+                RefByte::Held => return true,
+                RefByte::NotLive => return false,
+                RefByte::TooMany(_) => unreachable!("a model has few pins"),
+                RefByte::Withdrawn(remaining) => self.settle(remaining),
             }
         }
     }
@@ -105,7 +105,7 @@ fn spawn(block: &Arc<Block>, work: impl FnOnce(&Block) + 'static) -> thread::Joi
 #[test]
 fn loom_a_pin_meets_the_last_unpin_of_a_found_block() {
     loom::model(|| {
-        let block = Block::open(Hold::Pin);
+        let block = Block::open(Ref::Pin);
         let other = spawn(&block, |block| block.pin_read_unpin(&Pinner::new(1)));
         assert!(block.unpin(&Pinner::new(0)));
         other.join().unwrap();
@@ -118,7 +118,7 @@ fn loom_two_handles_are_dropped_at_once_beside_a_pin() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let block = Block::open(Hold::Handle);
+        let block = Block::open(Ref::Handle);
         block.slot.add_handle();
         let other = spawn(&block, |block| {
             block.read();
@@ -136,7 +136,7 @@ fn loom_two_handles_are_dropped_at_once_beside_a_pin() {
 #[test]
 fn loom_a_pin_meets_the_last_unpin_of_a_striped_block() {
     loom::model(|| {
-        let block = Block::open(Hold::Handle);
+        let block = Block::open(Ref::Handle);
         let mine = Pinner::new(0);
         assert!(block.pin(&mine));
         block.drop_handle();
@@ -153,7 +153,7 @@ fn loom_two_pins_of_different_stripes_meet_the_last_handle() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let block = Block::open(Hold::Handle);
+        let block = Block::open(Ref::Handle);
         let first = spawn(&block, |block| block.pin_read_unpin(&Pinner::new(0)));
         let second = spawn(&block, |block| block.pin_read_unpin(&Pinner::new(1)));
         block.read();
@@ -169,7 +169,7 @@ fn loom_a_pin_is_taken_off_by_another_thread() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let block = Block::open(Hold::Handle);
+        let block = Block::open(Ref::Handle);
         let mine = Pinner::new(0);
         assert!(block.pin(&mine));
         let other = spawn(&block, |block| {
@@ -189,7 +189,7 @@ fn loom_an_unpin_too_many_is_refused_while_others_pin() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let block = Block::open(Hold::Handle);
+        let block = Block::open(Ref::Handle);
         assert!(block.pin(&Pinner::new(0)));
         assert!(block.unpin(&Pinner::new(0)));
         let other = spawn(&block, |block| assert!(!block.unpin(&Pinner::new(1))));
@@ -205,7 +205,7 @@ fn loom_a_stale_pin_meets_the_next_life() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let block = Block::open(Hold::Handle);
+        let block = Block::open(Ref::Handle);
         assert!(block.pin(&Pinner::new(0)));
         assert!(block.unpin(&Pinner::new(0)));
         let stale = spawn(&block, |block| {
@@ -217,7 +217,7 @@ fn loom_a_stale_pin_meets_the_next_life() {
         });
         block.drop_handle();
         if block.freed.load(ORDER) == 1 {
-            block.slot.open(Hold::Handle, 0);
+            block.slot.open(Ref::Handle, 0);
             block.slot.publish(LEN);
             block.read();
             block.drop_handle();

@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use super::{
     Buffer, BufferMut, Dump, Error, cache,
+    leak_tracer::{LeakTracer, UNOWNED},
+    slot_header::Ref,
     store::Store,
-    watch::{UNOWNED, Watch},
-    word::Hold,
 };
 use crate::{clock::Clock, stats::BufferStats};
 
@@ -45,7 +45,7 @@ impl BufferPool {
     pub fn builder() -> BufferPoolBuilder {
         BufferPoolBuilder {
             budget_bytes: BUDGET_BYTES_DEFAULT,
-            trace_one_in: Watch::TRACE_NONE,
+            trace_one_in: LeakTracer::TRACE_NONE,
             clock: Clock::machine(),
         }
     }
@@ -84,7 +84,7 @@ impl BufferPool {
         if len == 0 {
             return Err(Error::Empty);
         }
-        let place = self.store.open(len, Hold::Pin, self.owner)?;
+        let place = self.store.open(len, Ref::Pin, self.owner)?;
         self.store.slot(place).publish(len);
         Ok(self.store.block(place))
     }
@@ -225,7 +225,7 @@ impl BufferPoolBuilder {
     /// `count`th buffer that it opens, of whatever length. Capturing one
     /// costs microseconds. None are kept unless told.
     pub fn trace_one_in(mut self, count: u32) -> Self {
-        self.trace_one_in = count.clamp(1, Watch::TRACE_NONE);
+        self.trace_one_in = count.clamp(1, LeakTracer::TRACE_NONE);
         self
     }
 
@@ -241,7 +241,7 @@ impl BufferPoolBuilder {
     ///
     /// [`Error::NoAddressSpace`].
     pub fn build(self) -> Result<BufferPool, Error> {
-        let watch = Watch::new(self.clock, self.trace_one_in);
+        let watch = LeakTracer::new(self.clock, self.trace_one_in);
         let store = Store::new(self.budget_bytes, watch)?;
         Ok(BufferPool {
             owner: UNOWNED,

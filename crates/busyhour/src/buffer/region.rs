@@ -12,7 +12,7 @@ use super::{
     size_class::{CLASS_COUNT, GRANULE_BYTES, SizeClass},
     slot::Slot,
     stripes::{STRIPE_COUNT, Stripes},
-    table::{Table, reserve_bytes},
+    table::{ZeroedTable, reserve_bytes},
 };
 use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
@@ -20,15 +20,15 @@ use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 #[derive(Debug)]
 pub(super) struct Region {
     blocks: MmapRaw,
-    slots: Table<Slot>,
+    slots: ZeroedTable<Slot>,
     /// One part for each stripe, each as long as `slots`.
-    pins: Table<AtomicU32>,
+    pins: ZeroedTable<AtomicU32>,
     /// Who opened each block.
-    owners: Table<AtomicU16>,
+    owners: ZeroedTable<AtomicU16>,
     /// For each granule the first granule of the buffer it belongs or belonged to.
-    heads: Table<AtomicU32>,
+    heads: ZeroedTable<AtomicU32>,
     /// For each first granule how many belong together.
-    joined: Table<AtomicU32>,
+    joined: ZeroedTable<AtomicU32>,
     range_shift: u32,
     /// The unit in which the system takes memory back.
     page_bytes: usize,
@@ -43,7 +43,7 @@ pub(super) enum Range {
 
 /// One block or granule: its number in the table of states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place(usize);
+pub(super) struct SlotIndex(usize);
 
 impl Region {
     /// Reserves room for `budget_bytes` in each class.
@@ -63,11 +63,11 @@ impl Region {
         let granule_count = GRANULE_RANGE_COUNT * range_bytes / GRANULE_BYTES;
         Ok(Self {
             blocks: reserve_bytes(RANGE_COUNT * range_bytes).ok_or(refused)?,
-            slots: Table::reserve(slot_count).ok_or(refused)?,
-            pins: Table::reserve(STRIPE_COUNT * slot_count).ok_or(refused)?,
-            owners: Table::reserve(slot_count).ok_or(refused)?,
-            heads: Table::reserve(granule_count).ok_or(refused)?,
-            joined: Table::reserve(granule_count).ok_or(refused)?,
+            slots: ZeroedTable::reserve(slot_count).ok_or(refused)?,
+            pins: ZeroedTable::reserve(STRIPE_COUNT * slot_count).ok_or(refused)?,
+            owners: ZeroedTable::reserve(slot_count).ok_or(refused)?,
+            heads: ZeroedTable::reserve(granule_count).ok_or(refused)?,
+            joined: ZeroedTable::reserve(granule_count).ok_or(refused)?,
             range_shift,
             page_bytes,
         })
@@ -76,7 +76,7 @@ impl Region {
     /// The block or granule at `address`, and the offset of `address` from its
     /// start; `None` for an address outside the reservation.
     #[inline]
-    pub(super) fn locate(&self, address: usize) -> Option<(Place, usize)> {
+    pub(super) fn locate(&self, address: usize) -> Option<(SlotIndex, usize)> {
         let offset = address.wrapping_sub(self.blocks.as_ptr() as usize);
         let range_index = offset >> self.range_shift;
         if range_index < CLASS_COUNT {
@@ -91,13 +91,13 @@ impl Region {
 
     /// The block or granule at `index` of `range`.
     #[inline]
-    pub(super) fn place(&self, range: Range, index: usize) -> Place {
+    pub(super) fn place(&self, range: Range, index: usize) -> SlotIndex {
         self.place_at(range.index(), index)
     }
 
     /// The range in which `place` is.
     #[inline]
-    pub(super) fn range_of(&self, place: Place) -> Range {
+    pub(super) fn range_of(&self, place: SlotIndex) -> Range {
         let range_index = place.0 >> self.slots_shift();
         match range_index < CLASS_COUNT {
             true => Range::Blocks(SizeClass::at(range_index)),
@@ -107,25 +107,25 @@ impl Region {
 
     /// The index of `place` in its range.
     #[inline]
-    pub(super) fn index_of(&self, place: Place) -> usize {
+    pub(super) fn index_of(&self, place: SlotIndex) -> usize {
         place.0 - (self.range_of(place).index() << self.slots_shift())
     }
 
     /// The state of the block at `place`.
     #[inline]
-    pub(super) fn slot(&self, place: Place) -> &Slot {
+    pub(super) fn slot(&self, place: SlotIndex) -> &Slot {
         self.slots.get(place.0)
     }
 
     /// The block whose state is `slot`.
     #[inline]
-    pub(super) fn place_of(&self, slot: &Slot) -> Place {
-        Place(self.slots.index_of(slot))
+    pub(super) fn place_of(&self, slot: &Slot) -> SlotIndex {
+        SlotIndex(self.slots.index_of(slot))
     }
 
     /// The pin counters of the block at `place`.
     #[inline]
-    pub(super) fn stripes(&self, place: Place) -> BlockStripes<'_> {
+    pub(super) fn stripes(&self, place: SlotIndex) -> BlockStripes<'_> {
         BlockStripes {
             pins: &self.pins,
             stride: self.slots.len(),
@@ -135,12 +135,12 @@ impl Region {
 
     /// Who opened the block at `place`.
     #[inline]
-    pub(super) fn owner(&self, place: Place) -> &AtomicU16 {
+    pub(super) fn owner(&self, place: SlotIndex) -> &AtomicU16 {
         self.owners.get(place.0)
     }
 
     /// Bytes of the block at `place`, or of the granules joined there.
-    pub(super) fn room(&self, place: Place) -> usize {
+    pub(super) fn room(&self, place: SlotIndex) -> usize {
         match self.range_of(place) {
             Range::Blocks(class) => class.block_bytes(),
             Range::Granules => self.granules_joined(self.index_of(place)) * GRANULE_BYTES,
@@ -164,7 +164,7 @@ impl Region {
 
     /// The first byte of the block at `place`.
     #[inline]
-    pub(super) fn block(&self, place: Place) -> *mut u8 {
+    pub(super) fn block(&self, place: SlotIndex) -> *mut u8 {
         let range = self.range_of(place);
         let offset =
             (range.index() << self.range_shift) + self.index_of(place) * range.unit_bytes();
@@ -185,7 +185,7 @@ impl Region {
     /// # Safety
     ///
     /// Nobody holds a block in there, and nobody can open one meanwhile.
-    pub(super) unsafe fn give_back(&self, place: Place, len: usize) {
+    pub(super) unsafe fn give_back(&self, place: SlotIndex, len: usize) {
         let offset = self.block(place) as usize - self.blocks.as_ptr() as usize;
         let Some((offset, len)) = whole_pages(offset, len, self.page_bytes) else {
             return;
@@ -214,8 +214,8 @@ impl Region {
     }
 
     #[inline]
-    fn place_at(&self, range_index: usize, index: usize) -> Place {
-        Place((range_index << self.slots_shift()) + index)
+    fn place_at(&self, range_index: usize, index: usize) -> SlotIndex {
+        SlotIndex((range_index << self.slots_shift()) + index)
     }
 
     #[inline]
@@ -229,7 +229,7 @@ impl Region {
     }
 
     #[cold]
-    fn locate_granule(&self, offset: usize) -> Option<(Place, usize)> {
+    fn locate_granule(&self, offset: usize) -> Option<(SlotIndex, usize)> {
         if offset >= self.blocks.len() {
             return None;
         }
@@ -263,9 +263,9 @@ impl Range {
 
 /// The pin counters of one block of a region.
 pub(super) struct BlockStripes<'a> {
-    pins: &'a Table<AtomicU32>,
+    pins: &'a ZeroedTable<AtomicU32>,
     stride: usize,
-    place: Place,
+    place: SlotIndex,
 }
 
 impl Stripes for BlockStripes<'_> {

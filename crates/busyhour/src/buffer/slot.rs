@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
+    slot_header::{HANDLE_COUNT_MAX, Ref, SlotHeader},
     stripes::{Count, STRIPE_COUNT, Stripes},
-    word::{HANDLE_COUNT_MAX, Hold, Word},
 };
 use crate::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -33,11 +33,11 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Takes a free block, which the caller got from a shelf, for one holder.
+    /// Takes a free block, which the caller got from a bin, for one holder.
     /// No address inside it can be pinned before [`Slot::publish`].
     #[inline]
-    pub(super) fn open(&self, hold: Hold, born: u32) {
-        let free = Word(self.word.load(Ordering::Relaxed));
+    pub(super) fn open(&self, hold: Ref, born: u32) {
+        let free = SlotHeader(self.word.load(Ordering::Relaxed));
         debug_assert!(!free.is_live());
         self.len.store(0, Ordering::Relaxed);
         self.born.store(born, Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl Slot {
     /// Adds a handle beside one that the caller has.
     #[inline]
     pub(super) fn add_handle(&self) {
-        let before = Word(self.word.fetch_add(Hold::Handle.unit(), Ordering::Relaxed));
+        let before = SlotHeader(self.word.fetch_add(Ref::Handle.unit(), Ordering::Relaxed));
         if before.handles() >= HANDLE_COUNT_MAX {
             too_many_handles();
         }
@@ -65,33 +65,33 @@ impl Slot {
     #[must_use]
     pub(super) fn drop_one_of_several(&self) -> bool {
         let word = self.load();
-        word.handles() > 1 && self.swap(word, word.dropped(Hold::Handle)).is_ok()
+        word.handles() > 1 && self.swap(word, word.dropped(Ref::Handle)).is_ok()
     }
 
     /// Drops a handle that the caller has.
     #[inline]
     pub(super) fn drop_handle(&self, stripes: &impl Stripes) -> Remaining {
-        let before = self.word.fetch_sub(Hold::Handle.unit(), Ordering::SeqCst);
-        self.settle(Word(before).dropped(Hold::Handle), stripes)
+        let before = self.word.fetch_sub(Ref::Handle.unit(), Ordering::SeqCst);
+        self.settle(SlotHeader(before).dropped(Ref::Handle), stripes)
     }
 
     /// Adds a handle for whoever knows an address `offset` bytes into the block.
-    pub(super) fn handle_byte(&self, offset: usize, stripes: &impl Stripes) -> HoldByte {
+    pub(super) fn handle_byte(&self, offset: usize, stripes: &impl Stripes) -> RefByte {
         let mut word = self.load();
         loop {
             if !word.is_live() || !self.covers(offset) {
-                return HoldByte::NotLive;
+                return RefByte::NotLive;
             }
             if word.handles() >= HANDLE_COUNT_MAX {
-                return HoldByte::TooMany(Remaining::Some);
+                return RefByte::TooMany(Remaining::Some);
             }
             let next = match word.is_open() {
                 true => word.with_handle(),
-                false => word.reopened(Hold::Handle),
+                false => word.reopened(Ref::Handle),
             };
             match self.swap(word, next) {
-                Ok(()) if self.covers(offset) => return HoldByte::Held,
-                Ok(()) => return HoldByte::Withdrawn(self.drop_handle(stripes)),
+                Ok(()) if self.covers(offset) => return RefByte::Held,
+                Ok(()) => return RefByte::Withdrawn(self.drop_handle(stripes)),
                 Err(now) => word = now,
             }
         }
@@ -104,7 +104,7 @@ impl Slot {
         offset: usize,
         pinner: &Pinner,
         stripes: &impl Stripes,
-    ) -> HoldByte {
+    ) -> RefByte {
         let word = self.load();
         if word.is_open() && word.is_striped() && self.covers(offset) {
             return self.pin_stripe(offset, pinner, stripes);
@@ -131,7 +131,7 @@ impl Slot {
             if !word.has_pin() {
                 return DropPin::NotPinned;
             }
-            let next = word.dropped(Hold::Pin);
+            let next = word.dropped(Ref::Pin);
             match self.swap(word, next) {
                 Ok(()) => return DropPin::Dropped(self.settle(next, stripes)),
                 Err(now) => word = now,
@@ -140,7 +140,7 @@ impl Slot {
     }
 
     /// Sets a mark on a live block; `false` when it is free.
-    pub(super) fn mark(&self, mark: impl Fn(Word) -> Word) -> bool {
+    pub(super) fn mark(&self, mark: impl Fn(SlotHeader) -> SlotHeader) -> bool {
         let mut word = self.load();
         while word.is_live() {
             match self.swap(word, mark(word)) {
@@ -153,8 +153,8 @@ impl Slot {
 
     /// The word now.
     #[inline]
-    pub(super) fn load(&self) -> Word {
-        Word(self.word.load(Ordering::Acquire))
+    pub(super) fn load(&self) -> SlotHeader {
+        SlotHeader(self.word.load(Ordering::Acquire))
     }
 
     /// The bytes in use, 0 while they are still being written.
@@ -174,11 +174,11 @@ impl Slot {
     }
 
     #[inline]
-    fn swap(&self, from: Word, to: Word) -> Result<(), Word> {
+    fn swap(&self, from: SlotHeader, to: SlotHeader) -> Result<(), SlotHeader> {
         self.word
             .compare_exchange_weak(from.0, to.0, Ordering::SeqCst, Ordering::Acquire)
             .map(|_| ())
-            .map_err(Word)
+            .map_err(SlotHeader)
     }
 
     /// Pins a block that is not both open and striped: the first pin of a life
@@ -186,19 +186,19 @@ impl Slot {
     #[cold]
     fn pin_first(
         &self,
-        mut word: Word,
+        mut word: SlotHeader,
         offset: usize,
         pinner: &Pinner,
         stripes: &impl Stripes,
-    ) -> HoldByte {
+    ) -> RefByte {
         loop {
             if !word.is_live() || !self.covers(offset) {
-                return HoldByte::NotLive;
+                return RefByte::NotLive;
             }
             if word.is_closed() {
-                match self.swap(word, word.reopened(Hold::Pin)) {
-                    Ok(()) if self.covers(offset) => return HoldByte::Held,
-                    Ok(()) => return HoldByte::Withdrawn(self.withdraw(pinner, stripes)),
+                match self.swap(word, word.reopened(Ref::Pin)) {
+                    Ok(()) if self.covers(offset) => return RefByte::Held,
+                    Ok(()) => return RefByte::Withdrawn(self.withdraw(pinner, stripes)),
                     Err(now) => word = now,
                 }
                 continue;
@@ -215,17 +215,17 @@ impl Slot {
     /// block may also have been freed and opened again since the look at its
     /// length; now that it is held the length stands still.
     #[inline(always)]
-    fn pin_stripe(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> HoldByte {
+    fn pin_stripe(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> RefByte {
         let Some(count) = stripes.add(pinner.stripe()) else {
             // Whoever dropped the last hold meanwhile has seen this pin.
-            return HoldByte::TooMany(self.settle_stripe(stripes));
+            return RefByte::TooMany(self.settle_stripe(stripes));
         };
-        let word = Word(load_sequential_u64(&self.word));
+        let word = SlotHeader(load_sequential_u64(&self.word));
         if word.is_open() && word.is_striped() && self.covers(offset) {
             pinner.remember(self, count);
-            return HoldByte::Held;
+            return RefByte::Held;
         }
-        HoldByte::Withdrawn(self.withdraw(pinner, stripes))
+        RefByte::Withdrawn(self.withdraw(pinner, stripes))
     }
 
     #[cold]
@@ -251,7 +251,7 @@ impl Slot {
         loop {
             let word = self.load();
             if word.has_pin() {
-                let next = word.dropped(Hold::Pin);
+                let next = word.dropped(Ref::Pin);
                 if self.swap(word, next).is_ok() {
                     return DropPin::Dropped(self.settle(next, stripes));
                 }
@@ -265,7 +265,7 @@ impl Slot {
 
     /// Whether, at one moment, no pin was in the word or in a stripe: all are
     /// read twice, and nothing was added in between.
-    fn has_no_pin(&self, word: Word, stripes: &impl Stripes) -> bool {
+    fn has_no_pin(&self, word: SlotHeader, stripes: &impl Stripes) -> bool {
         let first = stripes.read();
         first.is_zero() && first == stripes.read() && word == self.load()
     }
@@ -273,13 +273,13 @@ impl Slot {
     /// Whether anybody holds the block, after the caller took a pin off the stripes.
     #[inline(always)]
     fn settle_stripe(&self, stripes: &impl Stripes) -> Remaining {
-        self.finish(Word(load_sequential_u64(&self.word)), stripes)
+        self.finish(SlotHeader(load_sequential_u64(&self.word)), stripes)
     }
 
     /// Whether anybody holds the block, after the caller dropped a hold from
     /// its word and `word` was the outcome.
     #[inline]
-    fn settle(&self, word: Word, stripes: &impl Stripes) -> Remaining {
+    fn settle(&self, word: SlotHeader, stripes: &impl Stripes) -> Remaining {
         if word.is_open() {
             return Remaining::Some;
         }
@@ -291,7 +291,7 @@ impl Slot {
 
     /// Frees the block if it is closed and its stripes are empty.
     #[inline(always)]
-    fn finish(&self, mut word: Word, stripes: &impl Stripes) -> Remaining {
+    fn finish(&self, mut word: SlotHeader, stripes: &impl Stripes) -> Remaining {
         while word.is_closed() && stripes.read().is_zero() {
             match self.swap(word, word.finished()) {
                 Ok(()) => return Remaining::None(word),
@@ -361,7 +361,7 @@ impl Pinner {
 /// What came of a hold by address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(super) enum HoldByte {
+pub(super) enum RefByte {
     /// The caller holds the block.
     Held,
     /// No live buffer has that byte; nothing changed.
@@ -395,7 +395,7 @@ pub(super) enum Remaining {
     Some,
     /// The caller was the last: the block is the caller's to put back. The
     /// word has the marks of the life that ended.
-    None(Word),
+    None(SlotHeader),
 }
 
 #[cold]
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn a_pin_that_is_refused_may_be_the_last_to_go() {
         let (slot, pinner) = (Slot::default(), Pinner::new(0));
-        slot.open(Hold::Handle, 0);
+        slot.open(Ref::Handle, 0);
         slot.publish(1);
         let stripes = Left {
             slot: &slot,
@@ -446,11 +446,11 @@ mod tests {
         };
         let last = loop {
             match slot.pin_byte(0, &pinner, &stripes) {
-                HoldByte::Held => {}
+                RefByte::Held => {}
                 refused => break refused,
             }
         };
-        assert!(matches!(last, HoldByte::TooMany(Remaining::None(_))));
+        assert!(matches!(last, RefByte::TooMany(Remaining::None(_))));
         assert!(stripes.read().is_zero() && !slot.load().is_live());
     }
 }

@@ -9,18 +9,18 @@ use std::{
 
 use super::{
     Error,
-    budget::Budget,
+    bin::Bin,
+    budget::ByteBudget,
     cache::{self, Cache},
-    counters::{Counters, Total},
+    counters::{BufferCounters, Total},
     dump::{Dump, LiveBuffer, OwnerUsage},
-    granules::Granules,
-    region::{BlockStripes, Place, Range, Region},
-    shelf::Shelf,
+    granule_runs::GranuleRuns,
+    leak_tracer::LeakTracer,
+    region::{BlockStripes, Range, Region, SlotIndex},
     size_class::{GRANULE_BYTES, SizeClass},
-    slot::{DropPin, HoldByte, Remaining, Slot},
+    slot::{DropPin, RefByte, Remaining, Slot},
+    slot_header::{Ref, SlotHeader},
     stripes::Stripes,
-    watch::Watch,
-    word::{Hold, Word},
 };
 use crate::{
     stats::BufferStats,
@@ -36,7 +36,7 @@ use crate::{
 /// | field | touched by | when |
 /// |---|---|---|
 /// | `region` | everybody | through the protocol of `Slot` |
-/// | `shelves`, `granules` | whoever takes or puts back blocks | under their lock |
+/// | `bins`, `granules` | whoever takes or puts back blocks | under their lock |
 /// | `budget` | the same | before taking, after putting back |
 /// | `orphans`, `keep` | the last handle; then the last holders | after closing |
 /// | `threads` | a thread that starts or ends using the pool, readers | under its lock |
@@ -45,14 +45,14 @@ pub(super) struct Store {
     id: u64,
     me: Weak<Store>,
     region: Region,
-    shelves: Vec<CachePadded<Mutex<Shelf>>>,
-    granules: CachePadded<Mutex<Granules>>,
-    budget: Budget,
+    bins: Vec<CachePadded<Mutex<Bin>>>,
+    granules: CachePadded<Mutex<GranuleRuns>>,
+    budget: ByteBudget,
     granule_bytes: AtomicU64,
-    threads: Mutex<Vec<Arc<Counters>>>,
+    threads: Mutex<Vec<Arc<BufferCounters>>>,
     /// Threads that have ended, or have no cache.
-    other_threads: Counters,
-    watch: Watch,
+    other_threads: BufferCounters,
+    watch: LeakTracer,
     refused: AtomicU64,
     foreign_addresses: AtomicU64,
     is_closed: AtomicBool,
@@ -61,21 +61,21 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(budget_bytes: u64, watch: Watch) -> Result<Arc<Self>, Error> {
+    pub(super) fn new(budget_bytes: u64, watch: LeakTracer) -> Result<Arc<Self>, Error> {
         let region = Region::reserve(budget_bytes)?;
-        let shelf = |class| CachePadded(Mutex::new(Shelf::new(class, &region)));
-        let shelves = SizeClass::all().map(shelf).collect();
-        let granules = Granules::new(region.capacity(Range::Granules));
+        let bin = |class| CachePadded(Mutex::new(Bin::new(class, &region)));
+        let bins = SizeClass::all().map(bin).collect();
+        let granules = GranuleRuns::new(region.capacity(Range::Granules));
         Ok(Arc::new_cyclic(|me| Self {
             id: next_id(),
             me: me.clone(),
             region,
-            shelves,
+            bins,
             granules: CachePadded(Mutex::new(granules)),
-            budget: Budget::new(budget_bytes),
+            budget: ByteBudget::new(budget_bytes),
             granule_bytes: AtomicU64::new(0),
             threads: Mutex::new(Vec::new()),
-            other_threads: Counters::default(),
+            other_threads: BufferCounters::default(),
             watch,
             refused: AtomicU64::new(0),
             foreign_addresses: AtomicU64::new(0),
@@ -87,13 +87,13 @@ impl Store {
 
     /// Opens a block for `len` bytes, not yet published.
     #[inline]
-    pub(super) fn open(&self, len: usize, hold: Hold, owner: u16) -> Result<Place, Error> {
+    pub(super) fn open(&self, len: usize, hold: Ref, owner: u16) -> Result<SlotIndex, Error> {
         let place = self.try_open(len, hold, owner);
         place.ok_or_else(|| self.refuse(len))
     }
 
     /// The error is made elsewhere, so that what this returns fits into registers.
-    fn try_open(&self, len: usize, hold: Hold, owner: u16) -> Option<Place> {
+    fn try_open(&self, len: usize, hold: Ref, owner: u16) -> Option<SlotIndex> {
         cache::with(self, |cache| {
             let (place, should_trace) = match (SizeClass::of(len), cache) {
                 (Some(class), Some(cache)) => {
@@ -126,7 +126,7 @@ impl Store {
     }
 
     /// Adds a handle by an address inside a buffer; returns its block.
-    pub(super) fn handle(&self, address: usize) -> Result<Place, Error> {
+    pub(super) fn handle(&self, address: usize) -> Result<SlotIndex, Error> {
         self.hold(address, |slot, offset, stripes| {
             slot.handle_byte(offset, stripes)
         })
@@ -165,12 +165,12 @@ impl Store {
     }
 
     #[inline]
-    pub(super) fn slot(&self, place: Place) -> &Slot {
+    pub(super) fn slot(&self, place: SlotIndex) -> &Slot {
         self.region.slot(place)
     }
 
     #[inline]
-    pub(super) fn block(&self, place: Place) -> *mut u8 {
+    pub(super) fn block(&self, place: SlotIndex) -> *mut u8 {
         self.region.block(place)
     }
 
@@ -186,7 +186,7 @@ impl Store {
     }
 
     #[inline]
-    pub(super) fn watch(&self) -> &Watch {
+    pub(super) fn watch(&self) -> &LeakTracer {
         &self.watch
     }
 
@@ -209,8 +209,8 @@ impl Store {
                 cache.flush();
             }
         });
-        let trim = |shelf: &CachePadded<Mutex<Shelf>>| lock(shelf).trim(&self.region);
-        self.shelves.iter().map(trim).sum()
+        let trim = |bin: &CachePadded<Mutex<Bin>>| lock(bin).trim(&self.region);
+        self.bins.iter().map(trim).sum()
     }
 
     pub(super) fn stats(&self) -> BufferStats {
@@ -239,7 +239,7 @@ impl Store {
         let owners = self.watch.owners();
         let name = |owner: u16| owners.get(owner as usize).cloned().unwrap_or_default();
         let mut usages: BTreeMap<u16, OwnerUsage> = BTreeMap::new();
-        let mut live: Vec<(Duration, Place)> = Vec::new();
+        let mut live: Vec<(Duration, SlotIndex)> = Vec::new();
         for place in self.live_places() {
             let owner = self.region.owner(place).load(Ordering::Relaxed);
             let age = self.watch.age(self.slot(place).born());
@@ -266,14 +266,14 @@ impl Store {
     }
 
     /// Registers the counters of a thread that starts to use the pool.
-    pub(super) fn enlist(&self) -> Arc<Counters> {
+    pub(super) fn enlist(&self) -> Arc<BufferCounters> {
         let counters = Arc::default();
         lock(&self.threads).push(Arc::clone(&counters));
         counters
     }
 
     /// Keeps the counts of a thread that has ended.
-    pub(super) fn discharge_thread(&self, counters: &Arc<Counters>) {
+    pub(super) fn discharge_thread(&self, counters: &Arc<BufferCounters>) {
         let mut threads = lock(&self.threads);
         let len_before = threads.len();
         threads.retain(|thread| !Arc::ptr_eq(thread, counters));
@@ -281,7 +281,7 @@ impl Store {
         self.other_threads.absorb(counters);
     }
 
-    /// Takes `count` blocks of `class` from their shelf, or none.
+    /// Takes `count` blocks of `class` from their bin, or none.
     pub(super) fn take_blocks(
         &self,
         class: SizeClass,
@@ -289,22 +289,22 @@ impl Store {
         mut taken: impl FnMut(usize),
     ) -> Option<()> {
         self.budget.charge(count * class.block_bytes())?;
-        let mut shelf = lock(&self.shelves[class.index()]);
+        let mut bin = lock(&self.bins[class.index()]);
         for _ in 0..count {
-            let index = shelf.take();
+            let index = bin.take();
             taken(index.expect("a class has blocks for the whole budget"));
         }
         Some(())
     }
 
-    /// Puts blocks of `class` back on their shelf.
+    /// Puts blocks of `class` back on their bin.
     pub(super) fn put_blocks(&self, class: SizeClass, blocks: Vec<u32>) {
         let bytes = blocks.len() * class.block_bytes();
-        let mut shelf = lock(&self.shelves[class.index()]);
+        let mut bin = lock(&self.bins[class.index()]);
         for index in blocks {
-            shelf.put(index as usize, &self.region);
+            bin.put(index as usize, &self.region);
         }
-        drop(shelf);
+        drop(bin);
         self.budget.discharge(bytes);
     }
 
@@ -321,7 +321,7 @@ impl Store {
         self.is_closed.store(true, Ordering::Release);
         for place in self.touched_places() {
             self.orphans.fetch_add(1, Ordering::Relaxed);
-            if !self.slot(place).mark(Word::orphaned) {
+            if !self.slot(place).mark(SlotHeader::orphaned) {
                 let _others_are_left = self.release_orphan();
             }
         }
@@ -340,13 +340,13 @@ impl Store {
     }
 
     #[inline]
-    fn take_cached(&self, class: SizeClass, cache: &mut Cache) -> Option<Place> {
+    fn take_cached(&self, class: SizeClass, cache: &mut Cache) -> Option<SlotIndex> {
         let index = cache.take(class)?;
         Some(self.region.place(Range::Blocks(class), index))
     }
 
     #[cold]
-    fn take_uncached(&self, class: SizeClass) -> Option<Place> {
+    fn take_uncached(&self, class: SizeClass) -> Option<SlotIndex> {
         let mut taken = None;
         self.take_blocks(class, 1, |index| taken = Some(index))?;
         self.other_threads.opened_shared(class.index());
@@ -354,7 +354,7 @@ impl Store {
     }
 
     #[cold]
-    fn take_granules(&self, len: usize, cache: Option<&mut Cache>) -> Option<Place> {
+    fn take_granules(&self, len: usize, cache: Option<&mut Cache>) -> Option<SlotIndex> {
         if len > LEN_MAX {
             return None;
         }
@@ -376,14 +376,14 @@ impl Store {
     }
 
     #[inline]
-    fn put(&self, place: Place, word: Word) {
+    fn put(&self, place: SlotIndex, word: SlotHeader) {
         let _is_open = cache::with(self, |cache| self.put_with(cache, place, word));
     }
 
     /// Puts back a block that nobody holds; `word` ended its life. Whether
     /// that was the last one that outlived the pool.
     #[inline]
-    fn put_with(&self, cache: Option<&mut Cache>, place: Place, word: Word) -> bool {
+    fn put_with(&self, cache: Option<&mut Cache>, place: SlotIndex, word: SlotHeader) -> bool {
         debug_assert!(!self.slot(place).load().is_live(), "somebody holds it");
         if word.is_traced() {
             self.watch.forget(place);
@@ -398,9 +398,9 @@ impl Store {
     }
 
     #[cold]
-    fn trace(&self, place: Place) {
+    fn trace(&self, place: SlotIndex) {
         self.watch.trace(place);
-        let is_live = self.slot(place).mark(Word::traced);
+        let is_live = self.slot(place).mark(SlotHeader::traced);
         debug_assert!(is_live, "its opener holds it");
     }
 
@@ -411,7 +411,7 @@ impl Store {
     }
 
     #[cold]
-    fn put_granules(&self, place: Place, head: usize) {
+    fn put_granules(&self, place: SlotIndex, head: usize) {
         let count = self.region.granules_joined(head);
         let bytes = count * GRANULE_BYTES;
         // SAFETY: nobody holds the buffer, and its granules are not free yet.
@@ -424,9 +424,9 @@ impl Store {
     }
 
     /// Every block that was ever handed out, and every granule.
-    fn touched_places(&self) -> impl Iterator<Item = Place> {
+    fn touched_places(&self) -> impl Iterator<Item = SlotIndex> {
         let blocks = SizeClass::all().flat_map(move |class| {
-            let end = lock(&self.shelves[class.index()]).touched_end();
+            let end = lock(&self.bins[class.index()]).touched_end();
             (0..end).map(move |index| self.region.place(Range::Blocks(class), index))
         });
         let end = lock(&self.granules).touched_end();
@@ -434,12 +434,17 @@ impl Store {
         blocks.chain(granules)
     }
 
-    fn live_places(&self) -> impl Iterator<Item = Place> {
+    fn live_places(&self) -> impl Iterator<Item = SlotIndex> {
         self.touched_places()
             .filter(|place| self.slot(*place).load().is_live())
     }
 
-    fn describe(&self, place: Place, age: Duration, name: impl Fn(u16) -> String) -> LiveBuffer {
+    fn describe(
+        &self,
+        place: SlotIndex,
+        age: Duration,
+        name: impl Fn(u16) -> String,
+    ) -> LiveBuffer {
         let slot = self.slot(place);
         let word = slot.load();
         let striped_pins = self.region.stripes(place).read().pins();
@@ -458,7 +463,7 @@ impl Store {
     /// The totals of all threads, by range.
     fn totals(&self) -> Vec<Total> {
         let threads = lock(&self.threads);
-        let sums = Counters::default();
+        let sums = BufferCounters::default();
         sums.absorb(&self.other_threads);
         for thread in threads.iter() {
             sums.absorb(thread);
@@ -467,7 +472,7 @@ impl Store {
     }
 
     fn resident_bytes(&self) -> u64 {
-        let blocks: usize = self.shelves.iter().map(|s| lock(s).resident_bytes()).sum();
+        let blocks: usize = self.bins.iter().map(|s| lock(s).resident_bytes()).sum();
         blocks as u64 + self.granule_bytes.load(Ordering::Relaxed)
     }
 
@@ -475,28 +480,28 @@ impl Store {
     fn hold(
         &self,
         address: usize,
-        hold_byte: impl Fn(&Slot, usize, &BlockStripes) -> HoldByte,
-    ) -> Result<Place, Error> {
+        hold_byte: impl Fn(&Slot, usize, &BlockStripes) -> RefByte,
+    ) -> Result<SlotIndex, Error> {
         let (place, offset) = self.locate(address)?;
         let stripes = self.region.stripes(place);
         loop {
             match hold_byte(self.slot(place), offset, &stripes) {
-                HoldByte::Held => return Ok(place),
-                HoldByte::NotLive => return Err(self.not_live(address)),
-                HoldByte::TooMany(remaining) => {
+                RefByte::Held => return Ok(place),
+                RefByte::NotLive => return Err(self.not_live(address)),
+                RefByte::TooMany(remaining) => {
                     if let Remaining::None(word) = remaining {
                         self.put(place, word);
                     }
                     return Err(Error::TooManyPins { address });
                 }
-                HoldByte::Withdrawn(Remaining::Some) => {}
-                HoldByte::Withdrawn(Remaining::None(word)) => self.put(place, word),
+                RefByte::Withdrawn(Remaining::Some) => {}
+                RefByte::Withdrawn(Remaining::None(word)) => self.put(place, word),
             }
         }
     }
 
     #[inline(always)]
-    fn locate(&self, address: usize) -> Result<(Place, usize), Error> {
+    fn locate(&self, address: usize) -> Result<(SlotIndex, usize), Error> {
         let found = self.region.locate(address);
         found.ok_or_else(|| self.foreign(address))
     }

@@ -9,7 +9,7 @@ use crate::sync::atomic::{AtomicU16, AtomicU32};
 
 /// A fixed number of `T`, all zero to begin with.
 #[derive(Debug)]
-pub(super) struct Table<T> {
+pub(super) struct ZeroedTable<T> {
     memory: MmapRaw,
     len: usize,
     entries: PhantomData<T>,
@@ -31,7 +31,7 @@ unsafe impl Zeroable for AtomicU32 {}
 // SAFETY: it is an atomic integer.
 unsafe impl Zeroable for AtomicU16 {}
 
-impl<T: Zeroable> Table<T> {
+impl<T: Zeroable> ZeroedTable<T> {
     /// A table of `len` zeroes; `None` when the address space is used up.
     pub(super) fn reserve(len: usize) -> Option<Self> {
         Some(Self {

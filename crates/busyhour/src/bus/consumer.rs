@@ -415,7 +415,7 @@ fn send_turn<E: Event>(executor: &Arc<dyn Executor>, subscriber: Arc<Subscriber<
     let refused = Arc::downgrade(&subscriber);
     let _sending = Sending::begin(&subscriber);
     let turn = Turn::new(subscriber);
-    if let Err(Rejected { task, .. }) = executor.execute_turn(Task::new(move || turn.run())) {
+    if let Err(Rejected { task, .. }) = executor.execute_unbounded(Task::new(move || turn.run())) {
         if let Some(subscriber) = refused.upgrade() {
             subscriber.mailbox.give_up_turn();
         }

@@ -9,7 +9,7 @@ use crate::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         spin_loop, thread, thread_token,
     },
-    task::{Assistance, Executor, Overflow},
+    task::{Executor, HelpOutcome, Overflow},
 };
 use std::{collections::VecDeque, mem, sync::Arc};
 
@@ -411,8 +411,8 @@ impl<E: Event> Mailbox<E> {
                 return false;
             }
             match executor.assist() {
-                Assistance::Helped => {}
-                Assistance::Wait => {
+                HelpOutcome::Helped => {}
+                HelpOutcome::Wait => {
                     let Ok(_waiting) = wait_for_turn(turns()) else {
                         return false;
                     };
@@ -422,7 +422,7 @@ impl<E: Event> Mailbox<E> {
                         return false;
                     }
                 }
-                Assistance::Hopeless => return false,
+                HelpOutcome::WouldDeadlock => return false,
             }
         }
         true

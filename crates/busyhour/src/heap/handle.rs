@@ -1,11 +1,11 @@
 /// Names one entry of a [`Heap`](super::Heap) as long as it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Handle {
+pub struct HeapHandle {
     place: u32,
     generation: u32,
 }
 
-impl Handle {
+impl HeapHandle {
     pub(super) fn place(self) -> u32 {
         self.place
     }
@@ -13,19 +13,19 @@ impl Handle {
 
 /// Where each entry stands in the heap's order, found by its handle.
 #[derive(Debug, Clone)]
-pub(super) struct Places {
-    places: Vec<Place>,
+pub(super) struct Positions {
+    places: Vec<Position>,
     /// The places free to use again, the last released first.
     free: Vec<u32>,
 }
 
 #[derive(Debug, Clone)]
-struct Place {
+struct Position {
     generation: u32,
     position: u32,
 }
 
-impl Places {
+impl Positions {
     pub(super) const fn new() -> Self {
         Self {
             places: Vec::new(),
@@ -34,7 +34,7 @@ impl Places {
     }
 
     /// Takes a place for an entry at `position`.
-    pub(super) fn claim(&mut self, position: usize) -> Handle {
+    pub(super) fn claim(&mut self, position: usize) -> HeapHandle {
         let place = self.free.pop().unwrap_or_else(|| self.grow());
         self.moved(place, position);
         self.handle(place)
@@ -42,7 +42,7 @@ impl Places {
 
     fn grow(&mut self) -> u32 {
         let place = u32::try_from(self.places.len()).expect("a heap holds fewer than 2^32 entries");
-        self.places.push(Place {
+        self.places.push(Position {
             generation: 0,
             position: VACANT,
         });
@@ -64,12 +64,12 @@ impl Places {
         self.places[place as usize].position = position as u32;
     }
 
-    pub(super) fn handle(&self, place: u32) -> Handle {
+    pub(super) fn handle(&self, place: u32) -> HeapHandle {
         let generation = self.places[place as usize].generation;
-        Handle { place, generation }
+        HeapHandle { place, generation }
     }
 
-    pub(super) fn position(&self, handle: Handle) -> Option<usize> {
+    pub(super) fn position(&self, handle: HeapHandle) -> Option<usize> {
         let place = self.places.get(handle.place as usize)?;
         let current = place.generation == handle.generation;
         (current && place.position != VACANT).then_some(place.position as usize)
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_place_with_no_generation_left_is_retired() {
-        let mut places = Places::new();
+        let mut places = Positions::new();
         let first = places.claim(0);
         places.places[0].generation = u32::MAX;
         let last = places.handle(first.place());

@@ -1,4 +1,4 @@
-use super::{Handle, Heap, Min, Order};
+use super::{Heap, HeapHandle, Min, Order};
 use crate::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicUsize, Ordering},
@@ -58,7 +58,7 @@ impl<T, C: Order<T>> Locked<T, C> {
     }
 
     /// [`Heap::push`] under the lock.
-    pub fn push(&self, value: T) -> Handle {
+    pub fn push(&self, value: T) -> HeapHandle {
         // Should a comparison panic, `value` is dropped after the lock is free.
         let mut inside = self.enter();
         let target = inside.heap.target_of(&value);
@@ -71,12 +71,12 @@ impl<T, C: Order<T>> Locked<T, C> {
     }
 
     /// [`Heap::remove`] under the lock.
-    pub fn remove(&self, handle: Handle) -> Option<T> {
+    pub fn remove(&self, handle: HeapHandle) -> Option<T> {
         self.enter().heap.remove(handle)
     }
 
     /// [`Heap::update`] under the lock: `change` must not use this heap.
-    pub fn update<R>(&self, handle: Handle, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub fn update<R>(&self, handle: HeapHandle, change: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.enter().heap.update(handle, change)
     }
 

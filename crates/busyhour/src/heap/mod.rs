@@ -1,5 +1,5 @@
 //! A general indexed heap: the entry at the top is known at once, and any
-//! entry can be changed or removed by the [`Handle`] that its push returned.
+//! entry can be changed or removed by the [`HeapHandle`] that its push returned.
 //!
 //! ```
 //! use busyhour::heap::Heap;
@@ -49,18 +49,18 @@ mod handle;
 mod locked;
 mod order;
 
-pub use handle::Handle;
+pub use handle::HeapHandle;
 pub use locked::Locked;
 pub use order::{Max, Min, Order};
 
-use handle::Places;
+use handle::Positions;
 use std::{cmp::Ordering, fmt};
 
 /// A heap of `T`, ordered by `C`; see the [module](self) for an example.
 #[derive(Clone)]
 pub struct Heap<T, C = Min> {
-    nodes: Vec<Node<T>>,
-    places: Places,
+    nodes: Vec<HeapNode<T>>,
+    places: Positions,
     order: C,
     /// An entry whose update was cut short by a panic, so that it may be out
     /// of order. Every other one is in order.
@@ -69,7 +69,7 @@ pub struct Heap<T, C = Min> {
 
 /// An entry where the heap's order puts it.
 #[derive(Clone)]
-struct Node<T> {
+struct HeapNode<T> {
     place: u32,
     value: T,
 }
@@ -105,7 +105,7 @@ impl<T, C> Heap<T, C> {
     pub const fn ordered_by(order: C) -> Self {
         Self {
             nodes: Vec::new(),
-            places: Places::new(),
+            places: Positions::new(),
             order,
             unsettled: None,
         }
@@ -149,18 +149,18 @@ impl<T, C> Heap<T, C> {
     }
 
     /// The handle of the entry on top.
-    pub fn peek_handle(&self) -> Option<Handle> {
+    pub fn peek_handle(&self) -> Option<HeapHandle> {
         let top = self.nodes.first()?;
         Some(self.places.handle(top.place))
     }
 
     /// The entry that `handle` names; `None` once it has left the heap.
-    pub fn get(&self, handle: Handle) -> Option<&T> {
+    pub fn get(&self, handle: HeapHandle) -> Option<&T> {
         self.peek_at(self.places.position(handle)?)
     }
 
     /// Whether the entry that `handle` names is still here.
-    pub fn contains(&self, handle: Handle) -> bool {
+    pub fn contains(&self, handle: HeapHandle) -> bool {
         self.places.position(handle).is_some()
     }
 
@@ -190,7 +190,7 @@ impl<T, C: Order<T>> Heap<T, C> {
     /// # Panics
     ///
     /// At 2³² entries. When a comparison panics: `value` is dropped then.
-    pub fn push(&mut self, value: T) -> Handle {
+    pub fn push(&mut self, value: T) -> HeapHandle {
         let target = self.target_of(&value);
         self.insert(target, value)
     }
@@ -202,7 +202,7 @@ impl<T, C: Order<T>> Heap<T, C> {
     }
 
     /// Takes the entry that `handle` names; `None` if it has left before.
-    pub fn remove(&mut self, handle: Handle) -> Option<T> {
+    pub fn remove(&mut self, handle: HeapHandle) -> Option<T> {
         let position = self.places.position(handle)?;
         if self.unsettled == Some(handle.place()) {
             // Wherever it belongs: it is not compared with anything any more.
@@ -220,7 +220,7 @@ impl<T, C: Order<T>> Heap<T, C> {
     /// If `change` or a comparison panics, the entry stays as `change` left it.
     /// The next push, pop, remove or update puts it in order; until then the
     /// top may be another one than it should be.
-    pub fn update<R>(&mut self, handle: Handle, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub fn update<R>(&mut self, handle: HeapHandle, change: impl FnOnce(&mut T) -> R) -> Option<R> {
         if self.unsettled != Some(handle.place()) {
             self.settle_last_update();
         }
@@ -255,11 +255,11 @@ impl<T, C: Order<T>> Heap<T, C> {
     }
 
     /// Adds an entry that belongs at `target`; compares nothing.
-    fn insert(&mut self, target: usize, value: T) -> Handle {
+    fn insert(&mut self, target: usize, value: T) -> HeapHandle {
         let position = self.nodes.len();
         let handle = self.places.claim(position);
         let place = handle.place();
-        self.nodes.push(Node { place, value });
+        self.nodes.push(HeapNode { place, value });
         self.raise(position, target);
         handle
     }

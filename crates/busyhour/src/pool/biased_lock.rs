@@ -2,7 +2,7 @@
 
 use super::fences;
 use crate::sync::{
-    UnsafeCell, Wait,
+    SpinWait, UnsafeCell,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -11,7 +11,7 @@ use crate::sync::{
 pub(super) struct BiasedLock<T> {
     /// Written by the owner alone.
     owner_inside: AtomicBool,
-    /// Taken by one remote at a time.
+    /// Taken by one remote thread at a time.
     remote_inside: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -43,8 +43,8 @@ impl<T> BiasedLock<T> {
             self.wait_outside();
         }
         let _leave = Leave(&self.owner_inside);
-        // SAFETY: `owner_inside` was set before a fence and no remote was
-        // seen after it, so each remote waits for `Leave`.
+        // SAFETY: `owner_inside` was set before a fence and no remote thread was
+        // seen after it, so each remote thread waits for `Leave`.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
@@ -53,9 +53,9 @@ impl<T> BiasedLock<T> {
         self.owner_inside.load(Ordering::Relaxed)
     }
 
-    /// Enters as somebody else; waits for the owner and for other remotes.
+    /// Enters as somebody else; waits for the owner and for other remote threads.
     pub(super) fn as_remote<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let mut wait = Wait::default();
+        let mut wait = SpinWait::default();
         while !self.try_enter_as_remote() {
             wait.once();
         }
@@ -64,13 +64,13 @@ impl<T> BiasedLock<T> {
         while self.owner_inside.load(Ordering::Acquire) {
             wait.once();
         }
-        // SAFETY: `remote_inside` keeps other remotes out, and was set
+        // SAFETY: `remote_inside` keeps other remote threads out, and was set
         // before a fence after which the owner was not inside, so the owner
         // waits for `Leave`.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// As [`as_remote`](Self::as remote), but gives up when somebody is
+    /// As [`as_remote`](Self::as_remote), but gives up when somebody is
     /// inside: they may have lost their processor there.
     pub(super) fn try_as_remote<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         if !self.try_enter_as_remote() {
@@ -91,10 +91,10 @@ impl<T> BiasedLock<T> {
             .is_ok()
     }
 
-    /// The owner gives way to a remote, then enters.
+    /// The owner gives way to a remote thread, then enters.
     #[cold]
     fn wait_outside(&self) {
-        let mut wait = Wait::default();
+        let mut wait = SpinWait::default();
         loop {
             self.owner_inside.store(false, Ordering::Release);
             while self.remote_inside.load(Ordering::Acquire) {
@@ -171,11 +171,11 @@ mod models {
         });
     }
 
-    /// The remotes keep each other out as well, one of them giving up if it
+    /// The remote threads keep each other out as well, one of them giving up if it
     /// finds the owner inside.
     #[test]
     fn loom_two_remotes_and_the_owner_never_meet() {
-        let mut model = loom::model::Builder::new();
+        let mut model = loom::model::TaskPoolBuilder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
             let biased_lock = Arc::new(BiasedLock::new(0_u64));

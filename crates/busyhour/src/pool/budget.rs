@@ -8,14 +8,14 @@ use crate::clock::Instant;
 /// way: so many steps, or for so long. The clock is read at the second step and then
 /// as often as the steps before took long: a reading costs as much as a short step.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct StepBudget {
     spent: Cell<u32>,
     look_at: Cell<u32>,
-    pace: Cell<Pace>,
+    pace: Cell<LookPace>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct LookPace {
     /// Steps between two looks at the clock.
     stride: u32,
     last: Option<Instant>,
@@ -28,12 +28,12 @@ pub(super) struct Look {
     pub(super) since: Instant,
 }
 
-impl Budget {
+impl StepBudget {
     pub(super) const fn new() -> Self {
         Self {
             spent: Cell::new(0),
             look_at: Cell::new(1),
-            pace: Cell::new(Pace::NEW),
+            pace: Cell::new(LookPace::NEW),
         }
     }
 
@@ -42,7 +42,7 @@ impl Budget {
     pub(super) fn renew(&self) {
         self.spent.set(0);
         self.look_at.set(1);
-        self.pace.set(Pace::NEW);
+        self.pace.set(LookPace::NEW);
     }
 
     /// Spends a step; whether the budget is used up, which renews it. Without a
@@ -65,7 +65,7 @@ impl Budget {
             self.look_at.set(STEPS_MAX);
             return false;
         };
-        let Pace { stride, last } = self.pace.get();
+        let LookPace { stride, last } = self.pace.get();
         let is_quick = last.is_some_and(|last| now - last < LENGTH / 32);
         let stride = match is_quick {
             true => (2 * stride).min(STRIDE_MAX),
@@ -73,12 +73,12 @@ impl Budget {
         };
         self.look_at.set(spent + stride - 1);
         let last = Some(now);
-        self.pace.set(Pace { stride, last });
+        self.pace.set(LookPace { stride, last });
         now - since > LENGTH
     }
 }
 
-impl Pace {
+impl LookPace {
     const NEW: Self = Self {
         stride: 1,
         last: None,
@@ -97,7 +97,7 @@ mod tests {
 
     /// Steps until the budget is used up, when each takes so long, and the looks at the clock.
     fn steps(step: Duration) -> (u32, u32) {
-        let (budget, mut now, mut looks) = (Budget::new(), Instant::ZERO, 0);
+        let (budget, mut now, mut looks) = (StepBudget::new(), Instant::ZERO, 0);
         for number in 1.. {
             now = now + step;
             let look = || {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn without_a_clock_the_steps_count() {
-        let budget = Budget::new();
+        let budget = StepBudget::new();
         let over = (1..=256).filter(|_| budget.spend(|| None)).count();
         assert_eq!(over, 2);
     }

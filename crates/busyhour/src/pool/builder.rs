@@ -18,7 +18,7 @@ pub enum Selector {
 /// Why a pool could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BuildError {
+pub enum PoolBuildError {
     /// The worker counts contradict each other.
     #[error(
         "workers must satisfy 1 ≤ minimum ≤ workers ≤ maximum ≤ {limit}, got {minimum} ≤ {workers} ≤ {maximum}"
@@ -49,7 +49,7 @@ pub enum BuildError {
 /// Options of a [`TaskPool`]; every one has a sensible default.
 #[derive(Clone)]
 #[must_use]
-pub struct Builder {
+pub struct TaskPoolBuilder {
     pub(super) name: String,
     workers: Option<usize>,
     minimum: Option<usize>,
@@ -65,7 +65,7 @@ pub struct Builder {
     pub(super) processors: Vec<usize>,
 }
 
-impl Builder {
+impl TaskPoolBuilder {
     pub(super) fn new() -> Self {
         Self {
             name: "busyhour".to_owned(),
@@ -176,18 +176,18 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`BuildError::WorkerCounts`] when the counts contradict each other,
-    /// [`BuildError::Name`] when the name contains a NUL byte,
-    /// [`BuildError::Affinity`] when a processor is not for this process,
-    /// [`BuildError::Thread`] when the system refuses a thread; no thread is
+    /// [`PoolBuildError::WorkerCounts`] when the counts contradict each other,
+    /// [`PoolBuildError::Name`] when the name contains a NUL byte,
+    /// [`PoolBuildError::Affinity`] when a processor is not for this process,
+    /// [`PoolBuildError::Thread`] when the system refuses a thread; no thread is
     /// left behind then.
-    pub fn build(self) -> Result<TaskPool, BuildError> {
+    pub fn build(self) -> Result<TaskPool, PoolBuildError> {
         let counts = self.counts()?;
         if self.name.contains('\0') {
-            return Err(BuildError::Name(self.name));
+            return Err(PoolBuildError::Name(self.name));
         }
         if let Some(refused) = self.processors.iter().find(|number| !may_use(**number)) {
-            return Err(BuildError::Affinity(*refused));
+            return Err(PoolBuildError::Affinity(*refused));
         }
         let pool = TaskPool::from_shared(Shared::new(self, counts, None));
         pool.shared().start()?;
@@ -203,7 +203,7 @@ impl Builder {
         TaskPool::from_shared(Shared::new(self, counts, Some(seed)))
     }
 
-    fn counts(&self) -> Result<WorkerCounts, BuildError> {
+    fn counts(&self) -> Result<WorkerCounts, PoolBuildError> {
         let workers = self.workers.unwrap_or_else(available_parallelism);
         let counts = WorkerCounts {
             initial: workers,
@@ -228,12 +228,12 @@ impl WorkerCounts {
         2 * self.maximum
     }
 
-    fn check(self) -> Result<Self, BuildError> {
+    fn check(self) -> Result<Self, PoolBuildError> {
         let ordered = 1 <= self.minimum
             && self.minimum <= self.initial
             && self.initial <= self.maximum
             && self.maximum <= WORKERS_MAX;
-        ordered.then_some(self).ok_or(BuildError::WorkerCounts {
+        ordered.then_some(self).ok_or(PoolBuildError::WorkerCounts {
             minimum: self.minimum,
             workers: self.initial,
             maximum: self.maximum,

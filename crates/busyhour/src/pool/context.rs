@@ -12,7 +12,7 @@ use std::{
 use crate::sync::runtime::thread_local;
 
 use super::{
-    budget::{Budget, Look},
+    budget::{Look, StepBudget},
     entity::{Entity, EntityRef, ShareCell},
     shared::Shared,
     worker::Worker,
@@ -24,7 +24,7 @@ thread_local! {
     /// The future that this thread polls (by address, never followed), and what it did.
     static POLL: Polling = const { Polling::none() };
     static YIELD_REQUESTED: Cell<bool> = const { Cell::new(false) };
-    static BUDGET: Budget = const { Budget::new() };
+    static BUDGET: StepBudget = const { StepBudget::new() };
 }
 
 /// The pool that this thread works for, which lives until it is taken away, its place
@@ -33,7 +33,7 @@ struct ThreadLocals {
     pool: Cell<*const Shared>,
     /// Null if it is no worker.
     worker: Cell<*const Worker>,
-    /// Null for plain tasks, and no entity's address while a guest gathers.
+    /// Null for plain tasks, and no entity's address while an inline runner collects.
     entity: Cell<*const ShareCell>,
 }
 
@@ -135,7 +135,7 @@ pub(super) fn gave_way() -> bool {
 #[inline(always)]
 pub(super) fn clear_yield_request() {
     YIELD_REQUESTED.with(|gives_way| gives_way.set(false));
-    BUDGET.with(Budget::renew);
+    BUDGET.with(StepBudget::renew);
 }
 
 /// One step of the budget; whether it is spent, which begins the next.
@@ -186,26 +186,26 @@ pub(super) unsafe fn as_worker<R>(pool: &Shared, number: usize, f: impl FnOnce()
 }
 
 /// Runs `f`, whose pushes wake nobody, but for those of a task that it runs.
-pub(super) fn gathering<R>(f: impl FnOnce() -> R) -> R {
+pub(super) fn collecting<R>(f: impl FnOnce() -> R) -> R {
     let _outer = THREAD_LOCALS.with(|locals| InsidePool {
-        entity: locals.entity.replace(gathers()),
+        entity: locals.entity.replace(collects()),
         place: None,
     });
     f()
 }
 
-/// Whether this thread gathers for `pool`, outside of any task.
-pub(super) fn gathers_for(pool: &Shared) -> bool {
-    is_inside(pool) && is_gathering()
+/// Whether this thread collects for `pool`, outside of any task.
+pub(super) fn collects_for(pool: &Shared) -> bool {
+    is_inside(pool) && is_collecting()
 }
 
-fn is_gathering() -> bool {
-    THREAD_LOCALS.with(|locals| ptr::eq(locals.entity.get(), gathers()))
+fn is_collecting() -> bool {
+    THREAD_LOCALS.with(|locals| ptr::eq(locals.entity.get(), collects()))
 }
 
 /// No entity lies there.
-fn gathers() -> *const ShareCell {
-    (&raw const GATHERS).cast()
+fn collects() -> *const ShareCell {
+    (&raw const COLLECTING).cast()
 }
 
 /// The worker that this thread is, if it is one of `pool`. The reference is
@@ -222,7 +222,7 @@ pub(super) fn worker_of(pool: &Shared) -> Option<&Worker> {
     })
 }
 
-/// Whether this thread runs a task of `pool`, or gathers for it.
+/// Whether this thread runs a task of `pool`, or collects for it.
 #[inline(always)]
 pub(crate) fn is_inside(pool: &Shared) -> bool {
     THREAD_LOCALS.with(|locals| ptr::eq(locals.pool.get(), pool))
@@ -248,10 +248,10 @@ pub(crate) fn within<R>(pool: &Shared, entity: Option<EntityRef<'_>>, f: impl Fn
 }
 
 /// Runs `f`, which runs one task more, as a part of the task that this thread is
-/// in. A thread that gathers is in none, and in nobody's task meanwhile.
+/// in. A thread that collects is in none, and in nobody's task meanwhile.
 pub(super) fn as_part_of_the_task<R>(pool: &Shared, f: impl FnOnce() -> R) -> R {
     debug_assert!(is_inside(pool));
-    match is_gathering() {
+    match is_collecting() {
         true => within(pool, None, f),
         false => f(),
     }
@@ -267,7 +267,7 @@ pub(super) fn current_pool() -> Option<Arc<Shared>> {
 
 /// The entity whose task this thread runs.
 pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
-    if is_gathering() {
+    if is_collecting() {
         return None;
     }
     let entity = THREAD_LOCALS.with(|locals| locals.entity.get());
@@ -301,6 +301,6 @@ impl Drop for InsidePool {
     }
 }
 
-/// Its address stands for a thread that gathers.
-static GATHERS: u64 = 0;
+/// Its address stands for a thread that collects.
+static COLLECTING: u64 = 0;
 static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);

@@ -8,7 +8,7 @@ use super::{
     oneshot::OneshotReceiver,
     phase::Phase,
     shared::Shared,
-    simulated::Step,
+    simulated::SimulatedStep,
     task_cell::TaskCell,
     time_slice::TimeSlice,
     wait_graph::{Waiting, wait_for_ref},
@@ -23,11 +23,11 @@ impl Shared {
             .as_ref()
             .and_then(|simulated| simulated.take());
         match step {
-            Some(Step::Task(task)) => {
+            Some(SimulatedStep::Task(task)) => {
                 self.count_started();
                 self.run_here(task);
             }
-            Some(Step::Entity(token)) => {
+            Some(SimulatedStep::Entity(token)) => {
                 // Whoever waits on this thread cannot end before the entity that is run on top.
                 let _beneath: Option<Waiting> = wait_for_ref(token.entity_ref()).ok();
                 if let Some(token) = token.run(&mut TimeSlice::single(self)) {

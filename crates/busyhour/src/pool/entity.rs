@@ -118,7 +118,7 @@ impl Token {
     }
 
     #[inline(always)]
-    fn code(&self) -> &'static Code {
+    fn code(&self) -> &'static EntityCode {
         // SAFETY: as above.
         unsafe { self.0.as_ref() }.code
     }
@@ -175,12 +175,12 @@ impl<'a> EntityRef<'a> {
 
 /// What can be done with an entity whose type was erased.
 #[derive(Debug)]
-struct Code {
+struct EntityCode {
     run: unsafe fn(Token, &mut TimeSlice<'_, '_>) -> Option<Token>,
     as_dyn: unsafe fn(NonNull<ShareCell>) -> *const dyn Entity,
 }
 
-impl Code {
+impl EntityCode {
     /// # Safety
     ///
     /// - The token is one of an `E`.
@@ -217,7 +217,7 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct ShareCell {
     share: UnsafeCell<Share>,
-    code: &'static Code,
+    code: &'static EntityCode,
 }
 
 // SAFETY: only the holder of the entity's token, of which there is one, reaches the share.
@@ -233,9 +233,9 @@ impl ShareCell {
                 allowance_log2,
             }),
             code: const {
-                &Code {
-                    run: Code::run::<E>,
-                    as_dyn: Code::as_dyn::<E>,
+                &EntityCode {
+                    run: EntityCode::run::<E>,
+                    as_dyn: EntityCode::as_dyn::<E>,
                 }
             },
         }

@@ -6,7 +6,7 @@ use crate::sync::runtime::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::{context, fences, shared::Shared, worker::CurrentWorker};
 use crate::sync::CachePadded;
 
-/// InFlightPushes of threads that are no workers, in a few places so that they do not
+/// Pushes of threads that are no workers, in a few places so that they do not
 /// meet on one cache line.
 #[derive(Default)]
 pub(super) struct InFlightPushes([CachePadded<AtomicU32>; STRIPES]);
@@ -33,7 +33,7 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn begin_push(&self) -> InFlightPush<'_> {
         if let Some(current) = CurrentWorker::of(self) {
-            let flag = &current.worker.published.is_pushing;
+            let flag = &current.worker.gauges.is_pushing;
             flag.store(true, Ordering::Relaxed);
             fences::light();
             return InFlightPush::OnWorker(flag);

@@ -1,8 +1,8 @@
-//! What a worker has before it: its lane of plain tasks and its run queue.
+//! What a worker has before it: its FIFO of plain tasks and its run queue.
 
 use std::collections::VecDeque;
 
-use super::{entity::Token, lane::Lane, task_cell::TaskCell};
+use super::{entity::Token, fifo::TaskFifo, task_cell::TaskCell};
 use crate::{
     run_queue::{QueueEnd, RunQueue, SchedState, WorkerId},
     task::Task,
@@ -10,10 +10,10 @@ use crate::{
 
 /// Guarded by the worker's biased lock.
 pub(super) struct Local {
-    lane: Lane,
-    lane_sched_state: SchedState,
-    /// The lane stands in the run queue.
-    lane_is_queued: bool,
+    fifo: TaskFifo,
+    fifo_sched_state: SchedState,
+    /// The FIFO stands in the run queue.
+    fifo_is_queued: bool,
     /// A shutdown took everything away and will not look again.
     is_closed: bool,
     pub(super) run_queue: RunQueue<Runnable>,
@@ -22,7 +22,7 @@ pub(super) struct Local {
 /// Whose turn it is.
 pub(super) enum Runnable {
     /// The worker's plain tasks.
-    Lane,
+    Fifo,
     Entity(Token),
 }
 
@@ -36,9 +36,9 @@ pub(super) struct WorkBatch {
 impl Local {
     pub(super) fn new(worker: WorkerId) -> Self {
         Self {
-            lane: Lane::new(),
-            lane_sched_state: SchedState::default(),
-            lane_is_queued: false,
+            fifo: TaskFifo::new(),
+            fifo_sched_state: SchedState::default(),
+            fifo_is_queued: false,
             is_closed: false,
             run_queue: RunQueue::new(worker),
         }
@@ -50,14 +50,14 @@ impl Local {
         if self.is_closed {
             return Err(make);
         }
-        self.lane.push(make);
-        Ok(self.lane.len())
+        self.fifo.push(make);
+        Ok(self.fifo.len())
     }
 
     /// Moves the oldest plain task to `task_cell`; whether there was one.
     #[inline(always)]
     pub(super) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
-        self.lane.pop(task_cell)
+        self.fifo.pop(task_cell)
     }
 
     /// Queues an entity; returns how many wait, or the token after a shutdown.
@@ -78,14 +78,14 @@ impl Local {
 
     /// Plain tasks that wait.
     #[inline(always)]
-    pub(super) fn lane_len(&self) -> usize {
-        self.lane.len()
+    pub(super) fn fifo_len(&self) -> usize {
+        self.fifo.len()
     }
 
     /// Entities that wait.
     #[inline(always)]
     pub(super) fn entity_len(&self) -> usize {
-        self.run_queue.len() - usize::from(self.lane_is_queued)
+        self.run_queue.len() - usize::from(self.fifo_is_queued)
     }
 
     /// Charges who ran last, and says whose turn it is now.
@@ -93,7 +93,7 @@ impl Local {
     pub(super) fn switch(&mut self, last: Option<Runnable>, ran_ns: u64) -> Option<Runnable> {
         match last {
             Some(Runnable::Entity(token)) => Some(self.switch_from(token, ran_ns)),
-            Some(Runnable::Lane) => self.switch_from_lane(ran_ns),
+            Some(Runnable::Fifo) => self.switch_from_lane(ran_ns),
             None => self.next(),
         }
     }
@@ -102,39 +102,39 @@ impl Local {
     fn switch_from(&mut self, token: Token, ran_ns: u64) -> Runnable {
         self.queue_lane();
         let next = token.switch(&mut self.run_queue, ran_ns);
-        self.lane_is_queued &= !matches!(next, Runnable::Lane);
+        self.fifo_is_queued &= !matches!(next, Runnable::Fifo);
         next
     }
 
     #[inline(never)]
     fn switch_from_lane(&mut self, ran_ns: u64) -> Option<Runnable> {
-        if self.lane.is_empty() || self.run_queue.is_empty() {
-            (self.run_queue).charge_ns(&mut self.lane_sched_state, ran_ns);
+        if self.fifo.is_empty() || self.run_queue.is_empty() {
+            (self.run_queue).charge_ns(&mut self.fifo_sched_state, ran_ns);
             return self.next();
         }
-        let lane = &mut self.lane_sched_state;
-        let next = (self.run_queue).switch_after(Runnable::Lane, lane, ran_ns);
-        self.lane_is_queued = !matches!(next, Runnable::Lane);
+        let fifo = &mut self.fifo_sched_state;
+        let next = (self.run_queue).switch_after(Runnable::Fifo, fifo, ran_ns);
+        self.fifo_is_queued = !matches!(next, Runnable::Fifo);
         Some(next)
     }
 
     #[inline]
     fn next(&mut self) -> Option<Runnable> {
         if self.run_queue.is_empty() {
-            return (!self.lane.is_empty()).then_some(Runnable::Lane);
+            return (!self.fifo.is_empty()).then_some(Runnable::Fifo);
         }
         self.queue_lane();
         let next = self.run_queue.pick();
-        self.lane_is_queued &= !matches!(next, Some(Runnable::Lane));
+        self.fifo_is_queued &= !matches!(next, Some(Runnable::Fifo));
         next
     }
 
-    /// Lets the lane compete with the entities, if it has tasks.
+    /// Lets the FIFO compete with the entities, if it has tasks.
     #[inline(always)]
     fn queue_lane(&mut self) {
-        if !self.lane.is_empty() && !self.lane_is_queued {
-            self.lane_is_queued = true;
-            (self.run_queue).wake(Runnable::Lane, &mut self.lane_sched_state, QueueEnd::Back);
+        if !self.fifo.is_empty() && !self.fifo_is_queued {
+            self.fifo_is_queued = true;
+            (self.run_queue).wake(Runnable::Fifo, &mut self.fifo_sched_state, QueueEnd::Back);
         }
     }
 
@@ -144,7 +144,7 @@ impl Local {
             return batch;
         }
         for task in batch.tasks {
-            self.lane.push(|| task);
+            self.fifo.push(|| task);
         }
         for token in batch.tokens {
             token.wake(&mut self.run_queue);
@@ -155,7 +155,7 @@ impl Local {
     /// Half of what waits, at most a fixed number: the oldest tasks, and the
     /// entities that would be next.
     pub(super) fn give_half(&mut self) -> WorkBatch {
-        let tasks = self.lane.len().div_ceil(2).min(BATCH_MAX);
+        let tasks = self.fifo.len().div_ceil(2).min(BATCH_MAX);
         let mut batch = WorkBatch {
             tasks: self.take_tasks(tasks),
             tokens: Vec::new(),
@@ -175,7 +175,7 @@ impl Local {
     pub(super) fn give_all(&mut self) -> WorkBatch {
         self.is_closed = true;
         let tokens = std::iter::from_fn(|| self.pick_entity()).collect();
-        self.lane_is_queued = false;
+        self.fifo_is_queued = false;
         WorkBatch {
             tasks: self.take_tasks(usize::MAX),
             tokens,
@@ -183,7 +183,7 @@ impl Local {
     }
 
     fn take_tasks(&mut self, tasks_max: usize) -> VecDeque<Task> {
-        std::iter::from_fn(|| self.lane.take())
+        std::iter::from_fn(|| self.fifo.take())
             .take(tasks_max)
             .collect()
     }
@@ -192,7 +192,7 @@ impl Local {
         loop {
             match self.run_queue.pick()? {
                 Runnable::Entity(token) => return Some(token),
-                Runnable::Lane => self.lane_is_queued = false,
+                Runnable::Fifo => self.fifo_is_queued = false,
             }
         }
     }

@@ -39,7 +39,7 @@ impl WorkerMetrics {
     }
 }
 
-/// A metrics, and whether this thread is the only one that writes it.
+/// Metrics, and whether this thread is the only one that writes it.
 #[derive(Clone, Copy)]
 pub(super) struct MetricsWriter<'a> {
     pub(super) metrics: &'a WorkerMetrics,
@@ -56,7 +56,7 @@ impl MetricsWriter<'_> {
         fences::light();
     }
 
-    /// Adds to one of the metrics's counters.
+    /// Adds to one of the metrics' counters.
     #[inline(always)]
     pub(super) fn add(&self, counter: impl Fn(&WorkerMetrics) -> &AtomicU64, count: u64) {
         let counter = counter(self.metrics);

@@ -25,9 +25,9 @@ mod shared;
 mod worker;
 mod worker_loop;
 mod turn_runner;
-mod guest;
+mod inline_runner;
 mod local;
-mod lane;
+mod fifo;
 mod task_cell;
 mod biased_lock;
 mod thread_context;
@@ -75,9 +75,9 @@ use std::{
     time::Duration,
 };
 
-pub use builder::{BuildError, Builder, Selector};
+pub use builder::{PoolBuildError, Selector, TaskPoolBuilder};
 pub use error::{Cycle, PushError, WaitError};
-pub use guest::Guest;
+pub use inline_runner::InlineRunner;
 pub use join::{JoinError, JoinHandle};
 pub use shutdown::{Leftover, ShutdownReport, Unfinished};
 pub use subscriptions::Undelivered;
@@ -102,7 +102,7 @@ use crate::{
     clock::{Clock, Instant},
     run_queue::Class,
     stats::{PoolStats, SerializerStats},
-    task::{Assistance, Deliveries, Executor, Rejected, Task},
+    task::{Deliveries, Executor, HelpOutcome, Rejected, Task},
 };
 
 /// Called when a worker's thread starts or stops.
@@ -115,13 +115,13 @@ type Hook = Arc<dyn Fn() + Send + Sync>;
 /// [`shutdown`](Self::shutdown) to wait and to learn what happened.
 #[derive(Clone)]
 pub struct TaskPool {
-    handle: Arc<Handle>,
+    handle: Arc<PoolHandle>,
 }
 
 /// Seals the pool when the last handle is gone.
-struct Handle(Arc<Shared>);
+struct PoolHandle(Arc<Shared>);
 
-impl Drop for Handle {
+impl Drop for PoolHandle {
     fn drop(&mut self) {
         self.0.end_without_handle();
     }
@@ -129,8 +129,8 @@ impl Drop for Handle {
 
 impl TaskPool {
     /// Options of a new pool.
-    pub fn builder() -> Builder {
-        Builder::new()
+    pub fn builder() -> TaskPoolBuilder {
+        TaskPoolBuilder::new()
     }
 
     /// A pool without threads, whose tasks run in an order that depends on
@@ -145,12 +145,12 @@ impl TaskPool {
     /// assert_eq!(pool.stats().processed, 1);
     /// ```
     pub fn simulated(seed: u64, clock: Clock) -> Self {
-        Builder::new().clock(clock).build_simulated(seed)
+        TaskPoolBuilder::new().clock(clock).build_simulated(seed)
     }
 
     fn from_shared(shared: Arc<Shared>) -> Self {
         Self {
-            handle: Arc::new(Handle(shared)),
+            handle: Arc::new(PoolHandle(shared)),
         }
     }
 
@@ -299,7 +299,7 @@ impl TaskPool {
 
     /// Ends the pool in order, within `deadline`:
     ///
-    /// 1. InFlightPushes from outside are refused. Tasks of the pool may still push,
+    /// 1. Pushes from outside are refused. Tasks of the pool may still push,
     ///    so that what was accepted can finish its way.
     /// 2. Everything queued runs, until nothing is left or the deadline passes.
     /// 3. All pushes are refused; workers end after the task they are in.
@@ -318,8 +318,8 @@ impl Executor for TaskPool {
         self.handle.execute(task)
     }
 
-    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
-        self.handle.execute_turn(task)
+    fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
+        self.handle.execute_unbounded(task)
     }
 
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
@@ -330,7 +330,7 @@ impl Executor for TaskPool {
         Executor::blocking(&self.handle, wait);
     }
 
-    fn assist(&self) -> Assistance {
+    fn assist(&self) -> HelpOutcome {
         self.handle.assist()
     }
 
@@ -348,12 +348,12 @@ impl Executor for TaskPool {
 }
 
 /// So that what others keep of a pool is its handle itself, and no box around it.
-impl Executor for Handle {
+impl Executor for PoolHandle {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         self.0.push_task(task, false)
     }
 
-    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+    fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
         self.0.push_task(task, true)
     }
 
@@ -361,13 +361,13 @@ impl Executor for Handle {
         blocking::blocking(wait);
     }
 
-    fn assist(&self) -> Assistance {
+    fn assist(&self) -> HelpOutcome {
         if self.0.step() {
-            Assistance::Helped
+            HelpOutcome::Helped
         } else if self.0.is_simulated() || self.0.is_sealed() {
-            Assistance::Hopeless
+            HelpOutcome::WouldDeadlock
         } else {
-            Assistance::Wait
+            HelpOutcome::Wait
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
 /// Every named entity of a pool, and the suspended ones without a name: a
 /// shutdown finds all others in a queue. Holds none of them alive.
 #[derive(Default)]
-pub(crate) struct Registry {
+pub(crate) struct EntityRegistry {
     names: Mutex<BTreeMap<String, Weak<dyn Entity>>>,
     /// By address.
     suspended: Mutex<BTreeMap<usize, Suspended>>,
@@ -26,7 +26,7 @@ struct Suspended {
     count: u32,
 }
 
-impl Registry {
+impl EntityRegistry {
     /// Gives `name` to what `make` builds; `None` when a living entity has it.
     pub(crate) fn claim<E: Entity>(
         &self,

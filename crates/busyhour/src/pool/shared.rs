@@ -11,18 +11,18 @@ use std::{
 use super::{
     Hook, Selector,
     awaited_futures::AwaitedFutures,
-    builder::{Builder, WorkerCounts},
+    builder::{TaskPoolBuilder, WorkerCounts},
     context::{self, within},
     entity::{EntityRef, Token},
     fences,
-    guest::{GUESTS_MAX, Guests},
     in_flight_push::InFlightPushes,
     inject_queue::InjectClosed,
+    inline_runner::{INLINE_RUNNERS_MAX, InlineRunners},
     labelled,
     metrics::{MetricsWriter, WorkerMetrics},
     phase::{Phase, PhaseCell},
-    registry::Registry,
-    simulated::{Simulated, Step},
+    registry::EntityRegistry,
+    simulated::{Simulated, SimulatedStep},
     sleep::Sleepers,
     subscriptions::Subscriptions,
     task_cell::TaskCell,
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     /// All places, taken or not.
     pub(super) workers: Box<[Worker]>,
     pub(super) worker_slots: WorkerSlots,
-    pub(super) guests: Guests,
+    pub(super) inline_runners: InlineRunners,
     pub(super) sleepers: Sleepers,
     pub(super) phase: PhaseCell,
     /// The last handle is gone; written once.
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     pub(super) others: CachePadded<WorkerMetrics>,
     pub(super) ends: ShutdownNotify,
     pub(super) pushes: InFlightPushes,
-    pub(crate) registry: Registry,
+    pub(crate) registry: EntityRegistry,
     pub(crate) subscriptions: Subscriptions,
     pub(super) awaited_futures: AwaitedFutures,
     next_worker: AtomicUsize,
@@ -117,7 +117,11 @@ pub(super) struct ShutdownState {
 }
 
 impl Shared {
-    pub(super) fn new(builder: Builder, counts: WorkerCounts, seed: Option<u64>) -> Arc<Self> {
+    pub(super) fn new(
+        builder: TaskPoolBuilder,
+        counts: WorkerCounts,
+        seed: Option<u64>,
+    ) -> Arc<Self> {
         fences::prepare();
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
@@ -134,9 +138,11 @@ impl Shared {
                 capacity: builder.capacity,
                 processors: builder.processors,
             },
-            workers: (0..counts.places() + GUESTS_MAX).map(Worker::new).collect(),
+            workers: (0..counts.places() + INLINE_RUNNERS_MAX)
+                .map(Worker::new)
+                .collect(),
             worker_slots: WorkerSlots::new(counts.places()),
-            guests: Guests::new(counts.places()),
+            inline_runners: InlineRunners::new(counts.places()),
             sleepers: Sleepers::default(),
             phase: PhaseCell::open(),
             has_no_handle: AtomicBool::new(false),
@@ -144,7 +150,7 @@ impl Shared {
             others: CachePadded::default(),
             ends: ShutdownNotify::default(),
             pushes: InFlightPushes::default(),
-            registry: Registry::default(),
+            registry: EntityRegistry::default(),
             subscriptions: Subscriptions::default(),
             awaited_futures: AwaitedFutures::default(),
             next_worker: AtomicUsize::new(0),
@@ -164,7 +170,7 @@ impl Shared {
         self.simulated.is_some()
     }
 
-    /// Whether this thread runs a task of this pool, or gathers for it.
+    /// Whether this thread runs a task of this pool, or collects for it.
     #[inline(always)]
     pub(crate) fn is_inside(&self) -> bool {
         context::is_inside(self)
@@ -278,7 +284,7 @@ impl Shared {
                 return Err(self.reject(task, Reason::Full));
             }
             self.count_pushed();
-            simulated.push(Step::Task(task));
+            simulated.push(SimulatedStep::Task(task));
             return Ok(());
         }
         let mut task = task;
@@ -338,7 +344,7 @@ impl Shared {
     #[inline(never)]
     pub(super) fn schedule_from_outside(self: &Arc<Self>, token: Token) {
         if let Some(simulated) = &self.simulated {
-            return simulated.push(Step::Entity(token));
+            return simulated.push(SimulatedStep::Entity(token));
         }
         let mut token = token;
         for worker in self.selected_first() {
@@ -403,7 +409,7 @@ impl Shared {
         if len <= threshold && !(is_due && self.waiting_len() > threshold) {
             return;
         }
-        let is_short = self.sleepers.asleep_len() == 0 && !context::gathers_for(self);
+        let is_short = self.sleepers.asleep_len() == 0 && !context::collects_for(self);
         if is_short && self.phase.get() == Phase::Open {
             let room = (self.counts.maximum + self.worker_slots.blocked_len())
                 .saturating_sub(self.worker_slots.len());
@@ -411,23 +417,23 @@ impl Shared {
         }
     }
 
-    /// A guest that gathers looks itself what it has, once it has gathered.
+    /// An inline runner that collects looks itself what it has, once it has collected.
     #[cold]
     fn wake_for_push(&self, preferred: Option<usize>) {
-        if !context::gathers_for(self) {
+        if !context::collects_for(self) {
             self.wake_one(preferred);
         }
     }
 
-    /// Before this thread runs a task while it waits: a guest that gathers keeps
+    /// Before this thread runs a task while it waits: an inline runner that collects keeps
     /// nothing from the workers any more, since the task may wait for it.
     pub(crate) fn stop_keeping(&self) {
-        if context::gathers_for(self) {
+        if context::collects_for(self) {
             self.call_a_worker();
         }
     }
 
-    /// Wakes a worker for what this guest has, if one is needed.
+    /// Wakes a worker for what this inline runner has, if one is needed.
     pub(super) fn call_a_worker(&self) {
         let waits = CurrentWorker::of(self).is_some_and(|current| current.worker.waiting_len() > 0);
         if waits && self.sleepers.should_wake() {
@@ -448,9 +454,9 @@ impl Shared {
         }
     }
 
-    /// Runs plain tasks of the own lane; how many, or `tasks_max` when they took too long.
+    /// Runs plain tasks of the own FIFO; how many, or `tasks_max` when they took too long.
     #[inline(always)]
-    pub(super) fn run_lane(
+    pub(super) fn run_fifo(
         &self,
         current: CurrentWorker<'_>,
         tasks_max: u32,
@@ -487,7 +493,7 @@ impl Shared {
         self.run_counting(self.metrics(), task_cell)
     }
 
-    /// As [`run_task`](Self::run_task), with this thread's counters at context.
+    /// As [`run_task`](Self::run_task), with this thread's counters at hand.
     #[inline(always)]
     pub(super) fn run_counting(
         &self,
@@ -568,7 +574,7 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn coarse_now(&self) -> Instant {
         match CurrentWorker::of(self) {
-            Some(current) => current.worker.published.now(),
+            Some(current) => current.worker.gauges.now(),
             None => self.clock.now(),
         }
     }
@@ -629,10 +635,10 @@ impl Shared {
             .look(|asleep| asleep + closing >= self.present_len() && !self.any_work())
     }
 
-    /// Workers that have a thread, and guests at work. Who wants to know
+    /// Workers that have a thread, and inline runners at work. Who wants to know
     /// whether there is work as well looks at that after this.
     pub(super) fn present_len(&self) -> usize {
-        self.worker_slots.len() + self.guests_at_work()
+        self.worker_slots.len() + self.inline_runs_len()
     }
 }
 

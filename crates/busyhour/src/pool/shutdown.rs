@@ -12,13 +12,13 @@ use super::{
     metrics::WorkerMetrics,
     phase::Phase,
     shared::Shared,
-    simulated::Step,
+    simulated::SimulatedStep,
     subscriptions::Undelivered,
     wait_graph::wait_for_quiet,
     worker::{CurrentWorker, Worker},
 };
 use crate::sync::{
-    Wait,
+    SpinWait,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -136,7 +136,7 @@ impl Shared {
         self.notify_end();
     }
 
-    /// Workers that have a thread and guests at work, but for the one that this runs on.
+    /// Workers that have a thread and inline runners at work, but for the one that this runs on.
     fn others_at_work(&self) -> u64 {
         let own = usize::from(self.is_inside() && !self.is_simulated());
         self.present_len().saturating_sub(own) as u64
@@ -150,7 +150,7 @@ impl Shared {
     /// that blocks is waited for no longer than [`SETTLE_MAX`].
     fn settle(&self) {
         fences::heavy();
-        let (begin, mut wait) = (Instant::now(), Wait::default());
+        let (begin, mut wait) = (Instant::now(), SpinWait::default());
         while !self.is_settled() && begin.elapsed() < SETTLE_MAX {
             wait.once();
         }
@@ -225,7 +225,7 @@ impl Shared {
 
     /// Over all workers, and the threads that are none.
     pub(super) fn sum(&self, count: impl Fn(&WorkerMetrics) -> u64) -> u64 {
-        let workers = self.workers.iter().map(|worker| &worker.published.metrics);
+        let workers = self.workers.iter().map(|worker| &worker.gauges.metrics);
         workers.map(&count).sum::<u64>() + count(&self.others)
     }
 
@@ -247,8 +247,8 @@ impl Shared {
             .and_then(|simulated| simulated.take())
         {
             match step {
-                Step::Task(task) => self.drop_batch(WorkBatch::of_task(task)),
-                Step::Entity(token) => drop(token.entity().abandon()),
+                SimulatedStep::Task(task) => self.drop_batch(WorkBatch::of_task(task)),
+                SimulatedStep::Entity(token) => drop(token.entity().abandon()),
             }
         }
         left

@@ -9,13 +9,13 @@ use crate::{
 };
 
 /// Something a step can run.
-pub(super) enum Step {
+pub(super) enum SimulatedStep {
     Task(Task),
     Entity(Token),
 }
 
 pub(super) struct Simulated {
-    queue: Mutex<Queue>,
+    queue: Mutex<SimulatedQueue>,
     /// What to do when a task waits and nobody can run: let time pass.
     idle_hook: OnceLock<IdleHook>,
 }
@@ -23,8 +23,8 @@ pub(super) struct Simulated {
 /// Whether it brought work.
 pub(super) type IdleHook = Box<dyn Fn() -> bool + Send + Sync>;
 
-struct Queue {
-    waiting: Vec<Step>,
+struct SimulatedQueue {
+    waiting: Vec<SimulatedStep>,
     random: Random,
     high_water: usize,
 }
@@ -32,7 +32,7 @@ struct Queue {
 impl Simulated {
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            queue: Mutex::new(Queue {
+            queue: Mutex::new(SimulatedQueue {
                 waiting: Vec::new(),
                 random: Random::new(seed),
                 high_water: 0,
@@ -57,13 +57,13 @@ impl Simulated {
         lock(&self.queue).high_water
     }
 
-    pub(super) fn push(&self, step: Step) {
+    pub(super) fn push(&self, step: SimulatedStep) {
         let mut queue = lock(&self.queue);
         queue.waiting.push(step);
         queue.high_water = queue.high_water.max(queue.waiting.len());
     }
 
-    pub(super) fn take(&self) -> Option<Step> {
+    pub(super) fn take(&self) -> Option<SimulatedStep> {
         let mut queue = lock(&self.queue);
         let len = queue.waiting.len();
         (len > 0).then(|| {

@@ -43,7 +43,7 @@ impl Shared {
     fn histogram(&self, counts: fn(&WorkerMetrics) -> &LogCounts) -> Histogram {
         let mut histogram = Histogram::default();
         for worker in &self.workers {
-            counts(&worker.published.metrics).add_to(&mut histogram);
+            counts(&worker.gauges.metrics).add_to(&mut histogram);
         }
         histogram
     }

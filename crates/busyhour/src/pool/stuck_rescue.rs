@@ -1,4 +1,4 @@
-//! Looking after workers that are stuck. See README.md, "The rescue".
+//! Looking after workers that are stuck. See README.md, "Rescue of stuck workers".
 
 use super::worker::Worker;
 use crate::clock::Instant;
@@ -39,7 +39,7 @@ impl StuckRescue {
         let Some(seen) = self.turns_seen.get_mut(worker.number) else {
             return false;
         };
-        let turns = worker.published.turns();
+        let turns = worker.gauges.turns();
         let is_same = *seen == turns;
         *seen = turns;
         is_same && worker.waiting_len() > 0

@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// The subscriptions whose turns a pool runs, until it is sealed.
-pub(crate) struct Subscriptions(Mutex<Registered>);
+pub(crate) struct Subscriptions(Mutex<RegisteredSubscriptions>);
 
-struct Registered {
+struct RegisteredSubscriptions {
     is_ended: bool,
     /// In the order in which they were made, which simulations repeat.
     by_number: BTreeMap<u64, Registration>,
@@ -37,7 +37,7 @@ pub struct Undelivered {
 
 impl Default for Subscriptions {
     fn default() -> Self {
-        Self(Mutex::new(Registered {
+        Self(Mutex::new(RegisteredSubscriptions {
             is_ended: false,
             by_number: BTreeMap::new(),
             numbers: HashMap::new(),

@@ -41,7 +41,7 @@ impl<'a> ThreadContext<'a> {
     #[inline(always)]
     pub(crate) fn now(self) -> Instant {
         match self.current {
-            Some(current) => current.worker.published.now(),
+            Some(current) => current.worker.gauges.now(),
             None => self.shared.clock.now(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BuildError, TaskPool, builder::WORKERS_MAX};
+use super::{PoolBuildError, TaskPool, builder::WORKERS_MAX};
 
 /// Options of a thread pool with one work queue, as programs of 2012 to 2024
 /// gave them.
@@ -40,9 +40,9 @@ impl ThreadPool {
     ///
     /// # Errors
     ///
-    /// As [`Builder::build`](super::Builder::build): when `initial_size` is
+    /// As [`TaskPoolBuilder::build`](super::TaskPoolBuilder::build): when `initial_size` is
     /// above `max_size`, or the system refuses a thread.
-    pub fn new(name: &str, options: ThreadPoolOptions) -> Result<Self, BuildError> {
+    pub fn new(name: &str, options: ThreadPoolOptions) -> Result<Self, PoolBuildError> {
         let pool = TaskPool::builder()
             .name(name)
             .minimum(1)
@@ -115,6 +115,6 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         let refused = ThreadPool::new("too many", options(5, 1, 4));
-        assert!(matches!(refused, Err(BuildError::WorkerCounts { .. })));
+        assert!(matches!(refused, Err(PoolBuildError::WorkerCounts { .. })));
     }
 }

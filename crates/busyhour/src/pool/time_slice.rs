@@ -110,7 +110,7 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
             token.with_share(|share| {
                 // The queue itself is not needed for it, so neither is the biased lock.
                 let sched_state = &mut share.sched_state;
-                sched_state.charge_default_ticks(worker.id(), worker.published.epoch(), ran_ns);
+                sched_state.charge_default_ticks(worker.id(), worker.gauges.epoch(), ran_ns);
             });
         }
     }

@@ -1,6 +1,6 @@
 //! Measures turns with few clock reads. See README.md, "Time".
 
-use super::worker::Published;
+use super::worker::WorkerGauges;
 use crate::clock::{Clock, Instant};
 
 /// The stop watch of one worker.
@@ -8,7 +8,7 @@ use crate::clock::{Clock, Instant};
 pub(super) struct TurnClock<'a> {
     clock: Clock,
     /// Where the worker's tasks are counted, and its last reading is shown.
-    published: &'a Published,
+    gauges: &'a WorkerGauges,
     /// Tasks begun at the last reading.
     begun: u64,
     /// The last reading.
@@ -23,18 +23,18 @@ pub(super) struct TurnClock<'a> {
 }
 
 impl<'a> TurnClock<'a> {
-    pub(super) fn new(clock: &Clock, published: &'a Published) -> Self {
+    pub(super) fn new(clock: &Clock, gauges: &'a WorkerGauges) -> Self {
         let turn_clock = Self {
             clock: clock.clone(),
-            published,
-            begun: published.metrics.begun(),
+            gauges,
+            begun: gauges.metrics.begun(),
             now: clock.now(),
             unread_max: 0,
             unread_left: 0,
             share_ns: 0,
             precise_turns: PRECISE_TURNS,
         };
-        published.set_now(turn_clock.now);
+        gauges.set_now(turn_clock.now);
         turn_clock
     }
 
@@ -62,14 +62,14 @@ impl<'a> TurnClock<'a> {
     #[inline(always)]
     pub(super) fn note_wait_since(&self, since: Instant) {
         if self.is_fresh() {
-            let wait_ns = &self.published.metrics.wait_ns;
+            let wait_ns = &self.gauges.metrics.wait_ns;
             wait_ns.add(self.now.nanos_since(since), 1);
         }
     }
 
     /// Forgets time that nobody ran in.
     pub(super) fn restart(&mut self) {
-        self.begun = self.published.metrics.begun();
+        self.begun = self.gauges.metrics.begun();
         self.begin(self.clock.now());
     }
 
@@ -104,7 +104,7 @@ impl<'a> TurnClock<'a> {
     /// Measures on from a reading.
     fn begin(&mut self, now: Instant) {
         self.now = now;
-        self.published.set_now(now);
+        self.gauges.set_now(now);
         let is_precise = self.precise_turns > 0;
         self.unread_max = if is_precise { 0 } else { UNREAD_TURNS_MAX };
         self.unread_left = self.unread_max;
@@ -113,7 +113,7 @@ impl<'a> TurnClock<'a> {
     /// Counts the tasks that began since the last reading, as long as their mean.
     #[inline]
     fn note_runs(&mut self, elapsed_ns: u64) {
-        let metrics = &self.published.metrics;
+        let metrics = &self.gauges.metrics;
         let begun = metrics.begun();
         let tasks = begun - self.begun;
         self.begun = begun;
@@ -153,9 +153,9 @@ mod tests {
     use crate::clock::UnixTime;
     use std::time::Duration;
 
-    fn turn_clock(published: &Published) -> (TurnClock<'_>, Clock) {
+    fn turn_clock(gauges: &WorkerGauges) -> (TurnClock<'_>, Clock) {
         let clock = Clock::simulated(UnixTime::from_secs(0));
-        (TurnClock::new(&clock, published), clock)
+        (TurnClock::new(&clock, gauges), clock)
     }
 
     fn turn(turn_clock: &mut TurnClock<'_>, clock: &Clock, ran: Duration) -> Duration {
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_long_turn_is_charged_to_whoever_ran_it() {
-        let published = Published::default();
-        let (mut turn_clock, clock) = turn_clock(&published);
+        let gauges = WorkerGauges::default();
+        let (mut turn_clock, clock) = turn_clock(&gauges);
         let long = Duration::from_millis(1);
         assert_eq!(turn(&mut turn_clock, &clock, long), long);
         let short = Duration::from_nanos(100);
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn charges_add_up_to_the_time_that_passed() {
-        let published = Published::default();
-        let (mut turn_clock, clock) = turn_clock(&published);
+        let gauges = WorkerGauges::default();
+        let (mut turn_clock, clock) = turn_clock(&gauges);
         let ran = |turn: u64| Duration::from_nanos(50 + turn % 7);
         let charged: Duration = (0..16 * 100 + 64)
             .map(|number| turn(&mut turn_clock, &clock, ran(number)))

@@ -29,9 +29,9 @@ impl<'a> TurnRunner<'a> {
         Self {
             shared,
             current,
-            turn_clock: TurnClock::new(&shared.clock, &current.worker.published),
+            turn_clock: TurnClock::new(&shared.clock, &current.worker.gauges),
             lane_allowance_log2: 0,
-            turns: current.worker.published.turns(),
+            turns: current.worker.gauges.turns(),
             last: None,
             ran_ns: 0,
         }
@@ -64,7 +64,7 @@ impl<'a> TurnRunner<'a> {
     #[inline(always)]
     pub(super) fn begin_turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
-        self.current.worker.published.set_turns(self.turns);
+        self.current.worker.gauges.set_turns(self.turns);
     }
 
     /// Runs whoever is next; `false` when nobody is.
@@ -74,24 +74,24 @@ impl<'a> TurnRunner<'a> {
         let (last, ran_ns) = (self.last.take(), self.ran_ns);
         let next = self.current.local(|local| local.switch(last, ran_ns));
         match next {
-            Some(Runnable::Lane) => self.run_lane(),
+            Some(Runnable::Fifo) => self.run_fifo(),
             Some(Runnable::Entity(token)) => self.run_entity(token),
             None => return false,
         }
         true
     }
 
-    fn run_lane(&mut self) {
+    fn run_fifo(&mut self) {
         let allowance = 1 << self.lane_allowance_log2;
         let ran = self
             .shared
-            .run_lane(self.current, allowance, &self.turn_clock);
+            .run_fifo(self.current, allowance, &self.turn_clock);
         let is_exhausted = ran == allowance;
         self.ran_ns = self.turn_clock.end_turn(is_exhausted);
         if is_exhausted {
             self.lane_allowance_log2 = next_allowance_log2(self.lane_allowance_log2, self.ran_ns);
         }
-        self.last = Some(Runnable::Lane);
+        self.last = Some(Runnable::Fifo);
     }
 
     fn run_entity(&mut self, token: Token) {

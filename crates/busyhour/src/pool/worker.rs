@@ -28,7 +28,7 @@ pub(super) struct Worker {
     pub(super) number: usize,
     id: WorkerId,
     biased_lock: CachePadded<BiasedLock<Local>>,
-    pub(super) published: CachePadded<Published>,
+    pub(super) gauges: CachePadded<WorkerGauges>,
     /// Between the first look at the queues and the last.
     pub(super) is_at_work: AtomicBool,
     /// Another worker is kept for it. Its own thread's alone.
@@ -41,8 +41,8 @@ pub(super) struct Worker {
 
 /// Written by the worker alone, whenever it leaves its biased lock.
 #[derive(Debug, Default)]
-pub(super) struct Published {
-    lane_len: AtomicUsize,
+pub(super) struct WorkerGauges {
+    fifo_len: AtomicUsize,
     entity_len: AtomicUsize,
     high_water: AtomicUsize,
     /// The run queue's epoch.
@@ -55,7 +55,7 @@ pub(super) struct Published {
     pub(super) metrics: WorkerMetrics,
 }
 
-impl Published {
+impl WorkerGauges {
     /// The worker's last look at the clock.
     #[inline(always)]
     pub(super) fn now(&self) -> Instant {
@@ -96,7 +96,7 @@ impl Worker {
             number,
             id: id(number),
             biased_lock: CachePadded(BiasedLock::new(Local::new(id(number)))),
-            published: CachePadded::default(),
+            gauges: CachePadded::default(),
             is_at_work: AtomicBool::new(false),
             has_stand_in: AtomicBool::new(false),
             label: SpinLock::new(None),
@@ -120,7 +120,7 @@ impl Worker {
         Some(Unfinished {
             serializer: String::new(),
             label: Some(self.label()?.to_owned()),
-            running_for: now - self.published.now(),
+            running_for: now - self.gauges.now(),
         })
     }
 
@@ -133,41 +133,41 @@ impl Worker {
     /// Tasks and entities that wait here.
     #[inline]
     pub(super) fn waiting_len(&self) -> usize {
-        let lane_len = self.published.lane_len.load(Ordering::Relaxed);
-        let entity_len = self.published.entity_len.load(Ordering::Relaxed);
-        lane_len + entity_len + self.inject_queue.len()
+        let fifo_len = self.gauges.fifo_len.load(Ordering::Relaxed);
+        let entity_len = self.gauges.entity_len.load(Ordering::Relaxed);
+        fifo_len + entity_len + self.inject_queue.len()
     }
 
-    /// Whether others wait for the lane. Plain tasks from outside do not: they
+    /// Whether others wait for the FIFO. Plain tasks from outside do not: they
     /// come after those that are in it.
     #[inline]
     pub(super) fn others_wait(&self) -> bool {
-        let entity_len = self.published.entity_len.load(Ordering::Relaxed);
+        let entity_len = self.gauges.entity_len.load(Ordering::Relaxed);
         entity_len > 0 || self.inject_queue.token_len() > 0
     }
 
-    /// Plain tasks that wait in the lane.
+    /// Plain tasks that wait in the FIFO.
     #[inline]
-    pub(super) fn lane_len(&self) -> usize {
-        self.published.lane_len.load(Ordering::Relaxed)
+    pub(super) fn fifo_len(&self) -> usize {
+        self.gauges.fifo_len.load(Ordering::Relaxed)
     }
 
     /// Plain tasks that wait here.
     #[inline]
     pub(super) fn task_len(&self) -> usize {
-        self.lane_len() + self.inject_queue.len()
+        self.fifo_len() + self.inject_queue.len()
     }
 
     /// Whether its thread is inside a task, and not in the middle of a push, or is gone.
     pub(super) fn is_settled(&self) -> bool {
-        let published = &self.published;
-        !published.is_pushing.load(Ordering::Acquire)
+        let gauges = &self.gauges;
+        !gauges.is_pushing.load(Ordering::Acquire)
             && (self.is_in_task() || !self.is_at_work.load(Ordering::SeqCst))
     }
 
     /// Whether its thread is inside a task.
     pub(super) fn is_in_task(&self) -> bool {
-        self.published.metrics.is_in_task()
+        self.gauges.metrics.is_in_task()
     }
 
     /// Enters the biased lock as a thief or a shutdown does.
@@ -179,7 +179,7 @@ impl Worker {
         })
     }
 
-    /// As [`as_remote`](Self::as remote), unless somebody is inside.
+    /// As [`as_remote`](Self::as_remote), unless somebody is inside.
     pub(super) fn try_as_remote<R>(&self, work: impl FnOnce(&mut Local) -> R) -> Option<R> {
         self.biased_lock.try_as_remote(|local| {
             let result = work(local);
@@ -190,21 +190,19 @@ impl Worker {
 
     #[inline(always)]
     fn publish(&self, local: &Local) {
-        let published = &self.published;
-        published
-            .lane_len
-            .store(local.lane_len(), Ordering::Relaxed);
-        (published.entity_len).store(local.entity_len(), Ordering::Relaxed);
-        (published.epoch).store(local.run_queue.epoch(), Ordering::Relaxed);
-        let len = local.lane_len() + local.entity_len();
-        if len > published.high_water.load(Ordering::Relaxed) {
-            published.high_water.store(len, Ordering::Relaxed);
+        let gauges = &self.gauges;
+        gauges.fifo_len.store(local.fifo_len(), Ordering::Relaxed);
+        (gauges.entity_len).store(local.entity_len(), Ordering::Relaxed);
+        (gauges.epoch).store(local.run_queue.epoch(), Ordering::Relaxed);
+        let len = local.fifo_len() + local.entity_len();
+        if len > gauges.high_water.load(Ordering::Relaxed) {
+            gauges.high_water.store(len, Ordering::Relaxed);
         }
     }
 
     /// The most that ever waited here.
     pub(super) fn high_water(&self) -> usize {
-        let own = self.published.high_water.load(Ordering::Relaxed);
+        let own = self.gauges.high_water.load(Ordering::Relaxed);
         own.max(self.inject_queue.high_water())
     }
 
@@ -238,7 +236,7 @@ impl Worker {
     }
 }
 
-/// Places are at most twice `WORKERS_MAX`, and those of the guests.
+/// Places are at most twice `WORKERS_MAX`, and those of the inline runners.
 fn id(number: usize) -> WorkerId {
     WorkerId::new(number as u16)
 }
@@ -266,7 +264,7 @@ impl<'a> CurrentWorker<'a> {
     #[inline(always)]
     pub(super) fn metrics(&self) -> MetricsWriter<'a> {
         MetricsWriter {
-            metrics: &self.worker.published.metrics,
+            metrics: &self.worker.gauges.metrics,
             is_alone: true,
         }
     }

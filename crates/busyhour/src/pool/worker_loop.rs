@@ -1,4 +1,4 @@
-//! A worker's worker loop: switch, run, search, sleep.
+//! A worker's loop: switch, run, search, sleep.
 
 use std::{hint::spin_loop, sync::atomic::Ordering};
 
@@ -62,12 +62,12 @@ impl WorkerLoop<'_> {
         self.turn_runner.run_next()
     }
 
-    /// A chunk is as long as four turns of the lane: a long lane takes one every
+    /// A chunk is as long as four turns of the FIFO: a long FIFO takes one every
     /// fourth turn, so that neither it nor the inject queue grows for the other.
-    /// Entities compete with the lane and do not wait for that.
+    /// Entities compete with the FIFO and do not wait for that.
     fn take_injected(&self) {
         let inject_queue = &self.current.worker.inject_queue;
-        if self.turn_runner.turns().is_multiple_of(4) || self.current.worker.lane_len() < CHUNK_LEN
+        if self.turn_runner.turns().is_multiple_of(4) || self.current.worker.fifo_len() < CHUNK_LEN
         {
             self.take_over(inject_queue.take());
         } else if inject_queue.token_len() > 0 {
@@ -111,7 +111,7 @@ impl WorkerLoop<'_> {
         self.take_over(batch);
     }
 
-    /// Searches, then sleeps, then searches again; `false` to end the worker loop.
+    /// Searches, then sleeps, then searches again; `false` to end the loop.
     #[cold]
     fn find_work(&mut self) -> bool {
         self.shared.sleepers.begin_search();
@@ -171,7 +171,7 @@ impl WorkerLoop<'_> {
         found
     }
 
-    /// Sleeps until woken; `false` to end the worker loop.
+    /// Sleeps until woken; `false` to end the loop.
     fn sleep(&self) -> bool {
         let (shared, worker) = (self.shared, self.current.worker);
         let asleep = shared.sleepers.fall_asleep(worker.number);

@@ -6,7 +6,7 @@ use crate::{
     bus::{Registry, Topic},
     clock::{Clock, UnixTime},
     pool::{self, TaskPool},
-    serializer::Water,
+    serializer::QueueAlert,
     sync::Mutex,
     timer::{DriverError, Timers},
 };
@@ -14,10 +14,10 @@ use crate::{
 /// Why a runtime could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BuildError {
+pub enum RuntimeBuildError {
     /// The worker pool could not be built.
     #[error(transparent)]
-    Pool(#[from] pool::BuildError),
+    Pool(#[from] pool::PoolBuildError),
     /// The buffers could not be reserved.
     #[error(transparent)]
     Buffers(#[from] buffer::Error),
@@ -28,13 +28,13 @@ pub enum BuildError {
 
 /// Options of a [`Runtime`]; every one has a sensible default.
 #[must_use]
-pub struct Builder {
-    pool: pool::Builder,
+pub struct RuntimeBuilder {
+    pool: pool::TaskPoolBuilder,
     clock: Clock,
     buffer_budget_bytes: Option<u64>,
 }
 
-impl Builder {
+impl RuntimeBuilder {
     pub(super) fn new() -> Self {
         Self {
             pool: TaskPool::builder(),
@@ -50,7 +50,7 @@ impl Builder {
     }
 
     /// All options of the worker pool, in the place of those given so far.
-    pub fn pool(mut self, options: pool::Builder) -> Self {
+    pub fn pool(mut self, options: pool::TaskPoolBuilder) -> Self {
         self.pool = options;
         self
     }
@@ -72,8 +72,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// See [`BuildError`].
-    pub fn build(self) -> Result<Runtime, BuildError> {
+    /// See [`RuntimeBuildError`].
+    pub fn build(self) -> Result<Runtime, RuntimeBuildError> {
         let buffers = self.buffers()?;
         let pool = self.pool.clock(self.clock.clone()).build()?;
         let timers = Timers::builder().clock(self.clock.clone()).build();
@@ -89,7 +89,7 @@ impl Builder {
             pool,
             timers,
             driver: Mutex::new(driver),
-            water: water(&topics),
+            queue_alerts: queue_alerts(&topics),
             topics,
             simulation: None,
         };
@@ -110,7 +110,7 @@ impl Builder {
             pool,
             timers,
             driver: Mutex::new(None),
-            water: water(&topics),
+            queue_alerts: queue_alerts(&topics),
             topics,
             simulation: Some(simulation),
         };
@@ -140,8 +140,8 @@ impl Stations {
     }
 }
 
-fn water(topics: &Registry) -> Topic<Water> {
-    Topic::builder("serializer.water")
+fn queue_alerts(topics: &Registry) -> Topic<QueueAlert> {
+    Topic::builder("serializer.alerts")
         .cached()
         .registry(topics)
         .build()

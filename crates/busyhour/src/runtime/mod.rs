@@ -27,7 +27,7 @@
 
 mod builder;
 mod simulation;
-mod water;
+mod queue_alert;
 
 use std::{
     fmt,
@@ -35,7 +35,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use builder::{BuildError, Builder};
+pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use simulation::Simulation;
 
 use crate::{
@@ -43,7 +43,7 @@ use crate::{
     bus::{Event, Registry, Topic, TopicBuilder},
     clock::Clock,
     pool::{ShutdownReport, TaskPool},
-    serializer::Water,
+    serializer::QueueAlert,
     stats::Snapshot,
     sync::{Mutex, lock},
     timer::{Driver, Timers},
@@ -63,14 +63,14 @@ struct Stations {
     /// Until the shutdown; none in a simulation.
     driver: Mutex<Option<Driver>>,
     topics: Registry,
-    water: Topic<Water>,
+    queue_alerts: Topic<QueueAlert>,
     simulation: Option<Simulation>,
 }
 
 impl Runtime {
     /// Options of a new runtime.
-    pub fn builder() -> Builder {
-        Builder::new()
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::new()
     }
 
     /// A runtime without threads: its [`simulation`](Self::simulation) moves it.
@@ -89,7 +89,7 @@ impl Runtime {
     /// assert_eq!(runtime.stats().pool.processed, 1);
     /// ```
     pub fn simulated(seed: u64) -> Self {
-        Builder::new().build_simulated(seed)
+        RuntimeBuilder::new().build_simulated(seed)
     }
 
     /// The worker pool.

@@ -28,17 +28,17 @@ pub struct Simulation {
     clock: Clock,
     pool: TaskPool,
     timers: Timers,
-    state: Mutex<State>,
+    state: Mutex<SimulationState>,
 }
 
-struct State {
+struct SimulationState {
     random: Random,
     hash: u64,
 }
 
 impl Simulation {
     pub(super) fn new(seed: u64, clock: Clock, pool: TaskPool, timers: Timers) -> Self {
-        let state = Mutex::new(State {
+        let state = Mutex::new(SimulationState {
             // Not the pool's sequence: what a test draws must not move the schedule.
             random: Random::new(seed ^ STREAM),
             hash: FNV_OFFSET,

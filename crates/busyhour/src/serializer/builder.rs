@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::{
-    Serializer, ShutdownGroup, Water, WaterHook, core::Core, details::Details, overload::Marks,
-    state::Bound,
+    QueueAlert, QueueAlertHook, Serializer, ShutdownGroup, core::Core, named_state::NamedState,
+    overload::Watermarks, state::Bound,
 };
 use crate::{
     pool::TaskPool,
@@ -13,7 +13,7 @@ use crate::{
 /// Why a serializer could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BuildError {
+pub enum SerializerBuildError {
     /// Another living serializer of the pool has the name.
     #[error("a serializer named {0:?} exists already")]
     NameTaken(String),
@@ -30,17 +30,17 @@ pub enum BuildError {
 
 /// Options of a [`Serializer`].
 #[must_use]
-pub struct Builder {
+pub struct SerializerBuilder {
     pool: TaskPool,
     name: Option<Arc<str>>,
     bound: Bound,
     class: Class,
     group: Option<ShutdownGroup>,
     marks: Option<(usize, usize)>,
-    hooks: Vec<WaterHook>,
+    hooks: Vec<QueueAlertHook>,
 }
 
-impl Builder {
+impl SerializerBuilder {
     pub(super) fn new(pool: &TaskPool, name: Option<&str>) -> Self {
         Self {
             pool: pool.clone(),
@@ -99,25 +99,25 @@ impl Builder {
 
     /// Tells `hook` when `high` tasks wait, and then when it fell back to
     /// `low`; each once until the other was told.
-    pub fn water(
+    pub fn on_alert(
         mut self,
         low: usize,
         high: usize,
-        hook: impl Fn(&Water) + Send + Sync + 'static,
+        hook: impl Fn(&QueueAlert) + Send + Sync + 'static,
     ) -> Self {
         self.hooks.push(Arc::new(hook));
-        self.marks(low, high)
+        self.watermarks(low, high)
     }
 
-    /// As [`water`](Self::water), for whoever hears of all serializers: the
-    /// topic of a [`Runtime`](crate::runtime::Runtime::water).
-    pub fn marks(mut self, low: usize, high: usize) -> Self {
+    /// As [`on_alert`](Self::on_alert), for whoever hears of all serializers: the
+    /// topic of a [`Runtime`](crate::runtime::Runtime::queue_alerts).
+    pub fn watermarks(mut self, low: usize, high: usize) -> Self {
         self.marks = Some((low, high));
         self
     }
 
     /// Tells one hook more of crossed marks.
-    pub(crate) fn tell_water_to(mut self, hook: WaterHook) -> Self {
+    pub(crate) fn send_alerts_to(mut self, hook: QueueAlertHook) -> Self {
         self.hooks.push(hook);
         self
     }
@@ -126,14 +126,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// See [`BuildError`].
-    pub fn build(self) -> Result<Serializer, BuildError> {
+    /// See [`SerializerBuildError`].
+    pub fn build(self) -> Result<Serializer, SerializerBuildError> {
         let name = self.check()?;
         let pool = self.pool.clone();
         let built = (pool.shared().registry).claim(&name, || self.create());
         match built {
             Some(core) => Ok(Serializer { core }),
-            None => Err(BuildError::NameTaken(name.to_string())),
+            None => Err(SerializerBuildError::NameTaken(name.to_string())),
         }
     }
 
@@ -144,16 +144,16 @@ impl Builder {
     }
 
     /// The name, if it and everything else is in order.
-    fn check(&self) -> Result<Arc<str>, BuildError> {
+    fn check(&self) -> Result<Arc<str>, SerializerBuildError> {
         let name = self.name.clone().unwrap_or_default();
         let capacity = self.bound.capacity as usize;
         let fits = |&(low, high): &(usize, usize)| low < high && high <= capacity;
         if name.is_empty() {
-            Err(BuildError::NameEmpty)
+            Err(SerializerBuildError::NameEmpty)
         } else if capacity == 0 {
-            Err(BuildError::CapacityZero(name.to_string()))
+            Err(SerializerBuildError::CapacityZero(name.to_string()))
         } else if !self.marks.as_ref().is_none_or(fits) {
-            Err(BuildError::WaterMarks(name.to_string()))
+            Err(SerializerBuildError::WaterMarks(name.to_string()))
         } else {
             Ok(name)
         }
@@ -161,15 +161,15 @@ impl Builder {
 
     fn create(self) -> Arc<Core> {
         let hooks = Arc::from(self.hooks);
-        let marks = self.marks.map(|(low, high)| Marks {
+        let marks = self.marks.map(|(low, high)| Watermarks {
             low,
             high,
             hooks,
             is_high: false,
         });
         let has_marks = marks.is_some();
-        let details = self.name.map(|name| Details::new(name, marks));
-        let core = Core::new(self.pool, self.bound, self.class, details, has_marks);
+        let named_state = self.name.map(|name| NamedState::new(name, marks));
+        let core = Core::new(self.pool, self.bound, self.class, named_state, has_marks);
         if let Some(group) = self.group {
             group.join(&core);
         }

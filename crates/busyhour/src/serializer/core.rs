@@ -7,9 +7,9 @@ use std::{
 };
 
 use super::{
-    details::Details,
-    queue::Queue,
-    state::{Bound, Door, Offer, State},
+    named_state::NamedState,
+    queue::TaskQueue,
+    state::{Admission, Bound, PushOutcome, SerializerState},
     wait::Helping,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
         SpinGuard, SpinLock,
         runtime::atomic::{AtomicU64, Ordering},
     },
-    task::{Assistance, Deliveries, Executor, Overflow, Reason, Rejected, Task},
+    task::{Deliveries, Executor, HelpOutcome, Overflow, Reason, Rejected, Task},
 };
 
 /// What the handles of one serializer share.
@@ -32,8 +32,8 @@ use crate::{
 pub(crate) struct Core {
     share: ShareCell,
     pool: TaskPool,
-    details: Option<Box<Details>>,
-    state: SpinLock<State>,
+    named_state: Option<Box<NamedState>>,
+    state: SpinLock<SerializerState>,
 }
 
 impl Core {
@@ -41,14 +41,14 @@ impl Core {
         pool: TaskPool,
         bound: Bound,
         class: Class,
-        details: Option<Details>,
+        named_state: Option<NamedState>,
         has_marks: bool,
     ) -> Arc<Self> {
         let core = Arc::new(Self {
             share: ShareCell::new::<Self>(SchedState::new(class)),
             pool,
-            details: details.map(Box::new),
-            state: SpinLock::new(State::new(bound, has_marks)),
+            named_state: named_state.map(Box::new),
+            state: SpinLock::new(SerializerState::new(bound, has_marks)),
         });
         let _for_to_arc = Arc::as_ptr(&core).expose_provenance();
         core
@@ -72,8 +72,8 @@ impl Core {
     }
 
     pub(super) fn name(&self) -> &str {
-        let details = self.details.as_ref();
-        details.map_or("", |details| &*details.name)
+        let named_state = self.named_state.as_ref();
+        named_state.map_or("", |named_state| &*named_state.name)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -125,7 +125,7 @@ impl Core {
     /// push to another one says that it is under way.
     #[inline(always)]
     fn begin_push(&self) -> Option<InFlightPush<'_>> {
-        (self.details.is_none()).then(|| self.pool().begin_push())
+        (self.named_state.is_none()).then(|| self.pool().begin_push())
     }
 
     /// Queues a task, waiting for room if that is the policy.
@@ -161,10 +161,10 @@ impl Core {
         let mut state = self.state.lock();
         let offer = state.offer(task, key, now);
         match &offer {
-            Offer::Queued => self.pool().count_pushed(),
-            Offer::Replaced(_) => self.count_loss(|details| &details.conflated),
-            Offer::Displaced(_) => self.count_loss(|details| &details.dropped),
-            Offer::Closed(_) | Offer::NoRoom(_) => {
+            PushOutcome::Queued => self.pool().count_pushed(),
+            PushOutcome::Replaced(_) => self.count_loss(|named_state| &named_state.conflated),
+            PushOutcome::Displaced(_) => self.count_loss(|named_state| &named_state.dropped),
+            PushOutcome::Closed(_) | PushOutcome::NoRoom(_) => {
                 drop(state);
                 return self.settle(offer);
             }
@@ -176,13 +176,13 @@ impl Core {
     }
 
     /// Drops what an offer cost, which is counted already.
-    fn settle(&self, offer: Offer) -> Result<(), Rejected> {
+    fn settle(&self, offer: PushOutcome) -> Result<(), Rejected> {
         match offer {
-            Offer::Queued => return Ok(()),
-            Offer::Closed(task) => return Err(self.refuse(task, Reason::ShutDown)),
-            Offer::NoRoom(task) => return Err(self.refuse(task, Reason::Full)),
-            Offer::Replaced(older) => self.drop_lost(Some(older)),
-            Offer::Displaced(oldest) => self.drop_lost(oldest),
+            PushOutcome::Queued => return Ok(()),
+            PushOutcome::Closed(task) => return Err(self.refuse(task, Reason::ShutDown)),
+            PushOutcome::NoRoom(task) => return Err(self.refuse(task, Reason::Full)),
+            PushOutcome::Replaced(older) => self.drop_lost(Some(older)),
+            PushOutcome::Displaced(oldest) => self.drop_lost(oldest),
         }
         self.tell_waiters();
         Ok(())
@@ -196,7 +196,7 @@ impl Core {
 
     /// Counts a task that was accepted in the place of another, while the
     /// state is locked: a shutdown must not see the one without the other.
-    fn count_loss(&self, counter: impl Fn(&Details) -> &AtomicU64) {
+    fn count_loss(&self, counter: impl Fn(&NamedState) -> &AtomicU64) {
         self.pool().count_pushed();
         self.pool().count_dropped(1);
         self.count(counter, 1);
@@ -204,24 +204,24 @@ impl Core {
 
     /// Queues a task beyond the bound: a future's wake-up, at most one a future.
     pub(super) fn push_forced(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
-        self.push_unless(task, State::is_closed)
+        self.push_unless(task, SerializerState::is_closed)
     }
 
     /// Queues a subscription's turn, of which there is one at most. One that runs
     /// here and sends itself again does so until the serializer is sealed.
     pub(super) fn push_turn(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
         let is_own = || is_task_of(self.as_entity());
-        self.push_unless(task, |state| match state.door {
-            Door::Open => false,
-            Door::Closed => !is_own(),
-            Door::Sealed => true,
+        self.push_unless(task, |state| match state.admission {
+            Admission::Open => false,
+            Admission::Closed => !is_own(),
+            Admission::Sealed => true,
         })
     }
 
     fn push_unless(
         self: &Arc<Self>,
         task: Task,
-        is_closed: impl FnOnce(&State) -> bool,
+        is_closed: impl FnOnce(&SerializerState) -> bool,
     ) -> Result<(), Rejected> {
         let pushing = self.begin_push();
         if !self.pool().admits() {
@@ -242,21 +242,25 @@ impl Core {
 
     #[cold]
     fn refuse(&self, task: Task, reason: Reason) -> Rejected {
-        self.count(|details| &details.rejected, 1);
+        self.count(|named_state| &named_state.rejected, 1);
         self.pool().count_rejected();
         Rejected { task, reason }
     }
 
-    fn count(&self, counter: impl Fn(&Details) -> &AtomicU64, count: u64) {
-        if let Some(details) = &self.details {
-            counter(details).fetch_add(count, Ordering::Relaxed);
+    fn count(&self, counter: impl Fn(&NamedState) -> &AtomicU64, count: u64) {
+        if let Some(named_state) = &self.named_state {
+            counter(named_state).fetch_add(count, Ordering::Relaxed);
         }
     }
 
     /// Schedules the serializer if it has become runnable, and tells crossed
     /// marks and waiting threads.
     #[inline(always)]
-    fn after_change(self: &Arc<Self>, mut state: SpinGuard<'_, State>, context: ThreadContext<'_>) {
+    fn after_change(
+        self: &Arc<Self>,
+        mut state: SpinGuard<'_, SerializerState>,
+        context: ThreadContext<'_>,
+    ) {
         let schedule = state.must_be_scheduled();
         state.is_scheduled |= schedule;
         self.leave(state);
@@ -271,32 +275,32 @@ impl Core {
     /// crossed is decided before the unlocking, so it is told in the order in
     /// which it happened.
     #[inline(always)]
-    fn leave(&self, state: SpinGuard<'_, State>) {
+    fn leave(&self, state: SpinGuard<'_, SerializerState>) {
         if state.has_marks || state.waiters > 0 {
             self.leave_and_tell(state);
         }
     }
 
     #[cold]
-    fn leave_and_tell(&self, state: SpinGuard<'_, State>) {
+    fn leave_and_tell(&self, state: SpinGuard<'_, SerializerState>) {
         let (is_awaited, queued_len) = (state.waiters > 0, state.queue.len());
         let oldest_waiting = state.oldest_waiting(self.pool().coarse_now());
-        let details = self.details.as_ref();
-        let crossed = details.filter(|all| all.cross(queued_len, nanos(oldest_waiting)));
+        let named_state = self.named_state.as_ref();
+        let crossed = named_state.filter(|all| all.cross(queued_len, nanos(oldest_waiting)));
         drop(state);
         if is_awaited {
             self.pool().notify_end();
         }
-        let next = || crossed.and_then(|details| details.next_to_tell());
-        while let Some((hooks, water)) = next() {
+        let next = || crossed.and_then(|named_state| named_state.next_to_tell());
+        while let Some((hooks, alert)) = next() {
             for hook in &*hooks {
-                self.pool().isolate(|| hook(&water));
+                self.pool().isolate(|| hook(&alert));
             }
         }
     }
 
     /// Drops tasks one by one, so that one that panics in its drop takes no other along.
-    fn drop_queue(&self, mut waiting: Queue) {
+    fn drop_queue(&self, mut waiting: TaskQueue) {
         while let Some(task) = waiting.take() {
             self.pool().isolate(|| drop(task));
         }
@@ -310,13 +314,13 @@ impl Core {
 
     fn drop_waiting(&self, count: impl FnOnce(u64)) -> u64 {
         let mut state = self.state.lock();
-        state.door = Door::Sealed;
+        state.admission = Admission::Sealed;
         let waiting = mem::take(&mut state.queue);
         let not_run = waiting.len() as u64;
         // While it is locked: a shutdown must not see the one without the other.
         count(not_run);
         drop(state);
-        self.count(|details| &details.dropped, not_run);
+        self.count(|named_state| &named_state.dropped, not_run);
         self.drop_queue(waiting);
         self.tell_waiters();
         not_run
@@ -361,7 +365,7 @@ impl Core {
             self.set_label(label);
         }
         if context.run_task(task_cell) {
-            self.count(|details| &details.panicked, 1);
+            self.count(|named_state| &named_state.panicked, 1);
         }
         if label.is_some() {
             self.set_label(None);
@@ -370,8 +374,8 @@ impl Core {
 
     #[cold]
     fn set_label(&self, label: Option<&'static str>) {
-        if let Some(details) = &self.details {
-            details.set_label(label);
+        if let Some(named_state) = &self.named_state {
+            named_state.set_label(label);
         }
     }
 
@@ -379,7 +383,7 @@ impl Core {
         let mut state = self.state.lock();
         state.suspend_count += 1;
         drop(state);
-        if self.details.is_none() {
+        if self.named_state.is_none() {
             self.pool().registry.suspend(&self.as_entity());
             if self.pool().is_sealed() {
                 // The shutdown may have looked already.
@@ -389,7 +393,7 @@ impl Core {
     }
 
     pub(super) fn resume(self: &Arc<Self>) {
-        if self.details.is_none() {
+        if self.named_state.is_none() {
             self.pool().registry.resume(&self.as_entity());
         }
         let mut state = self.state.lock();
@@ -409,8 +413,8 @@ impl Core {
     /// Refuses further tasks; what waits still runs.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
-        if state.door == Door::Open {
-            state.door = Door::Closed;
+        if state.admission == Admission::Open {
+            state.admission = Admission::Closed;
         }
         self.leave(state);
     }
@@ -471,8 +475,8 @@ impl Core {
     pub(super) fn stats_now(&self) -> SerializerStats {
         let now = self.pool().clock.now();
         let mut stats = self.state_stats(now);
-        if let Some(details) = &self.details {
-            details.report(&mut stats);
+        if let Some(named_state) = &self.named_state {
+            named_state.report(&mut stats);
         }
         stats
     }
@@ -492,7 +496,7 @@ impl Core {
 }
 
 /// What a worker does after a task.
-enum Next {
+enum NextTask {
     /// The next task is in the cell.
     Run,
     /// There is more, but the turn is over.
@@ -510,7 +514,7 @@ impl Core {
         token: &Token,
         turn: &mut TimeSlice<'_, '_>,
         task_cell: &mut TaskCell,
-    ) -> Next {
+    ) -> NextTask {
         let mut state = self.state.lock();
         state.end();
         if !state.may_begin() {
@@ -518,27 +522,27 @@ impl Core {
         }
         if self.pool().is_sealed() || !turn.take() {
             self.leave(state);
-            return Next::Later;
+            return NextTask::Later;
         }
         state.begin(turn.began, task_cell);
         context.count_started();
         self.leave(state);
-        Next::Run
+        NextTask::Run
     }
 
     /// Spends the token: nothing may begin, until a push or a resume makes the next.
     #[inline(always)]
     fn stop(
         &self,
-        mut state: SpinGuard<'_, State>,
+        mut state: SpinGuard<'_, SerializerState>,
         token: &Token,
         turn: &mut TimeSlice<'_, '_>,
-    ) -> Next {
+    ) -> NextTask {
         turn.charge(token);
         debug_assert!(state.is_scheduled, "a token is spent once");
         state.is_scheduled = false;
         self.leave(state);
-        Next::Done
+        NextTask::Done
     }
 }
 
@@ -563,9 +567,9 @@ unsafe impl Runs for Core {
             loop {
                 self.run_task(context, &mut task_cell);
                 match self.go_on(context, token, turn, &mut task_cell) {
-                    Next::Run => {}
-                    Next::Later => return true,
-                    Next::Done => return false,
+                    NextTask::Run => {}
+                    NextTask::Later => return true,
+                    NextTask::Done => return false,
                 }
             }
         })
@@ -574,8 +578,8 @@ unsafe impl Runs for Core {
 
 impl Entity for Core {
     fn name(&self) -> String {
-        match &self.details {
-            Some(details) => details.name.to_string(),
+        match &self.named_state {
+            Some(named_state) => named_state.name.to_string(),
             None => "(ephemeral)".to_owned(),
         }
     }
@@ -585,11 +589,11 @@ impl Entity for Core {
     }
 
     fn unfinished(&self) -> Option<Unfinished> {
-        let details = self.details.as_ref()?;
+        let named_state = self.named_state.as_ref()?;
         let running_for = self.state.lock().running_for(self.pool().clock.now())?;
         Some(Unfinished {
-            serializer: details.name.to_string(),
-            label: details.label().map(str::to_owned),
+            serializer: named_state.name.to_string(),
+            label: named_state.label().map(str::to_owned),
             running_for,
         })
     }
@@ -606,7 +610,7 @@ impl Executor for Core {
         self.to_arc().try_push(task, None)
     }
 
-    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+    fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
         self.to_arc().push_turn(task)
     }
 
@@ -618,7 +622,7 @@ impl Executor for Core {
         self.to_arc().sleep_for(wait);
     }
 
-    fn assist(&self) -> Assistance {
+    fn assist(&self) -> HelpOutcome {
         Core::assist(&self.to_arc())
     }
 
@@ -639,8 +643,8 @@ impl Executor for Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        if let Some(details) = &self.details {
-            self.pool().registry.release(&details.name);
+        if let Some(named_state) = &self.named_state {
+            self.pool().registry.release(&named_state.name);
         }
         let waiting = mem::take(&mut self.state.lock().queue);
         let not_run = waiting.len() as u64;
@@ -649,9 +653,9 @@ impl Drop for Core {
         }
         self.drop_queue(waiting);
         let hooks = self
-            .details
+            .named_state
             .as_ref()
-            .and_then(|details| details.take_hooks());
+            .and_then(|named_state| named_state.take_hooks());
         self.pool().isolate(|| drop(hooks));
     }
 }

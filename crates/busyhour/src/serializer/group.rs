@@ -28,11 +28,11 @@ use crate::{
 /// ```
 #[derive(Clone, Default)]
 pub struct ShutdownGroup {
-    members: Arc<Mutex<Members>>,
+    members: Arc<Mutex<GroupMembers>>,
 }
 
 #[derive(Default)]
-struct Members {
+struct GroupMembers {
     is_closed: bool,
     cores: Vec<Weak<Core>>,
     /// Look for dead members when there are this many.
@@ -121,7 +121,7 @@ impl fmt::Debug for ShutdownGroup {
     }
 }
 
-impl Members {
+impl GroupMembers {
     /// Forgets dead members, in constant time per member on average.
     fn prune(&mut self) {
         if self.cores.len() >= self.prune_at {

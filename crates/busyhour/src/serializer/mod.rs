@@ -26,7 +26,7 @@ mod builder;
 mod core;
 mod state;
 mod queue;
-mod details;
+mod named_state;
 mod group;
 mod overload;
 mod suspension;
@@ -41,9 +41,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-pub use builder::{BuildError, Builder};
+pub use builder::{SerializerBuildError, SerializerBuilder};
 pub use group::ShutdownGroup;
-pub use overload::{Water, WaterHook, WaterMark};
+pub use overload::{QueueAlert, QueueAlertHook, Watermark};
 pub use suspension::Suspension;
 
 use self::core::Core;
@@ -51,7 +51,7 @@ use crate::{
     clock::Instant,
     pool::{JoinHandle, PushError, TaskPool, WaitError, current_entity, downcast, spawn_on},
     stats::SerializerStats,
-    task::{Assistance, Deliveries, Executor, Rejected, Task},
+    task::{Deliveries, Executor, HelpOutcome, Rejected, Task},
 };
 
 /// A handle to an ordered queue of tasks; clones are the same serializer.
@@ -209,14 +209,14 @@ impl Serializer {
 
 impl TaskPool {
     /// Options of a new serializer named `name`.
-    pub fn serializer(&self, name: &str) -> Builder {
-        Builder::new(self, Some(name))
+    pub fn serializer(&self, name: &str) -> SerializerBuilder {
+        SerializerBuilder::new(self, Some(name))
     }
 
     /// A serializer without a name, which no listing shows: one for each
     /// device, call or connection. It refuses tasks beyond 65,536 waiting.
     pub fn ephemeral(&self) -> Serializer {
-        Builder::new(self, None).build_ephemeral()
+        SerializerBuilder::new(self, None).build_ephemeral()
     }
 }
 
@@ -226,7 +226,7 @@ impl Executor for Serializer {
         self.core.try_push(task, None)
     }
 
-    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+    fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
         self.core.push_turn(task)
     }
 
@@ -238,7 +238,7 @@ impl Executor for Serializer {
         Executor::blocking(&*self.core, wait);
     }
 
-    fn assist(&self) -> Assistance {
+    fn assist(&self) -> HelpOutcome {
         self.core.assist()
     }
 

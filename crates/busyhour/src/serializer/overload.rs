@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 /// Which mark a queue has crossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaterMark {
+pub enum Watermark {
     /// It rose to the high mark.
     High,
     /// It fell back to the low mark.
@@ -11,9 +11,9 @@ pub enum WaterMark {
 
 /// A crossed mark: told once per crossing, high and low in turns.
 #[derive(Debug, Clone)]
-pub struct Water {
+pub struct QueueAlert {
     /// Which mark.
-    pub mark: WaterMark,
+    pub mark: Watermark,
     /// The serializer's name.
     pub serializer: Arc<str>,
     /// Tasks waiting at that moment.
@@ -24,38 +24,38 @@ pub struct Water {
     pub running: Option<&'static str>,
     /// Crossings between the one told before and this one that were not told,
     /// because the hook had not returned: always pairs of high and low.
-    pub untold_before: u64,
+    pub missed_before: u64,
 }
 
 /// Hears of crossed marks, one after the other, in the order of crossing. Runs on the pushing thread or on a worker, and must be short.
-pub type WaterHook = Arc<dyn Fn(&Water) + Send + Sync>;
+pub type QueueAlertHook = Arc<dyn Fn(&QueueAlert) + Send + Sync>;
 
 /// The marks of one serializer, and which was crossed last.
-pub(super) struct Marks {
+pub(super) struct Watermarks {
     pub(super) low: usize,
     pub(super) high: usize,
-    pub(super) hooks: Arc<[WaterHook]>,
+    pub(super) hooks: Arc<[QueueAlertHook]>,
     pub(super) is_high: bool,
 }
 
-impl Marks {
+impl Watermarks {
     /// The mark that a queue of this length crosses, if any.
-    pub(super) fn cross(&mut self, len: usize) -> Option<WaterMark> {
+    pub(super) fn cross(&mut self, len: usize) -> Option<Watermark> {
         if !self.is_high && len >= self.high {
             self.is_high = true;
-            Some(WaterMark::High)
+            Some(Watermark::High)
         } else if self.is_high && len <= self.low {
             self.is_high = false;
-            Some(WaterMark::Low)
+            Some(Watermark::Low)
         } else {
             None
         }
     }
 }
 
-impl fmt::Debug for Marks {
+impl fmt::Debug for Watermarks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Marks")
+        f.debug_struct("Watermarks")
             .field("low", &self.low)
             .field("high", &self.high)
             .finish_non_exhaustive()

@@ -10,27 +10,27 @@ use crate::{pool::TaskCell, task::Task};
 /// The first waiting task lies in the serializer itself, for most have one or
 /// none. The others have a list, which goes when it is empty.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct TaskQueue {
     first: TaskCell,
-    rest: Option<Box<Rest>>,
+    rest: Option<Box<TaskList>>,
 }
 
 /// All but the first.
 #[derive(Default)]
-struct Rest {
-    tasks: VecDeque<Keyed>,
+struct TaskList {
+    tasks: VecDeque<KeyedTask>,
     /// Tasks that were here and have been taken: what the places count from.
     taken: u64,
     /// Where the waiting task of each key is, counted from the first that ever was here.
     places: HashMap<u64, u64>,
 }
 
-pub(super) struct Keyed {
+pub(super) struct KeyedTask {
     task: Task,
     key: Option<u64>,
 }
 
-impl Queue {
+impl TaskQueue {
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         !self.first.is_taken() && self.rest.is_none()
@@ -56,7 +56,7 @@ impl Queue {
             rest.places
                 .insert(key, rest.taken + rest.tasks.len() as u64);
         }
-        rest.tasks.push_back(Keyed { task, key });
+        rest.tasks.push_back(KeyedTask { task, key });
     }
 
     /// Moves the oldest task to an empty cell; whether there was one.
@@ -98,9 +98,9 @@ impl Queue {
     }
 }
 
-impl Rest {
+impl TaskList {
     #[inline]
-    fn pop(&mut self) -> Option<Keyed> {
+    fn pop(&mut self) -> Option<KeyedTask> {
         let oldest = self.tasks.pop_front()?;
         self.taken += 1;
         if let Some(key) = &oldest.key {
@@ -109,7 +109,7 @@ impl Rest {
         Some(oldest)
     }
 
-    fn at(&mut self, key: u64) -> Option<&mut Keyed> {
+    fn at(&mut self, key: u64) -> Option<&mut KeyedTask> {
         let offset = self.places.get(&key)? - self.taken;
         self.tasks.get_mut(offset as usize)
     }
@@ -123,8 +123,8 @@ mod tests {
     #[test]
     fn it_is_first_in_first_out_and_holds_nothing_when_empty() {
         let (sender, receiver) = mpsc::channel();
-        let mut queue = Queue::default();
-        let push = |queue: &mut Queue, number: i32| {
+        let mut queue = TaskQueue::default();
+        let push = |queue: &mut TaskQueue, number: i32| {
             let sender = sender.clone();
             let task = || Task::new(move || sender.send(number).unwrap());
             match queue.is_empty() {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_key_replaces_in_place() {
-        let mut queue = Queue::default();
+        let mut queue = TaskQueue::default();
         queue.append(Task::labelled(&"old", || ()), Some(1));
         queue.append(Task::labelled(&"other", || ()), Some(2));
         let old = queue.replace(Task::labelled(&"new", || ()), 1).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::queue::Queue;
+use super::queue::TaskQueue;
 use crate::{
     clock::Instant,
     pool::TaskCell,
@@ -18,8 +18,8 @@ pub(super) struct Bound {
 }
 
 /// Kept small: there may be a million of them, idle.
-pub(super) struct State {
-    pub(super) queue: Queue,
+pub(super) struct SerializerState {
+    pub(super) queue: TaskQueue,
     /// Since when the oldest task waits, at least: since it was pushed, or
     /// since the one before it was taken.
     head_since: Instant,
@@ -33,14 +33,14 @@ pub(super) struct State {
     /// The token exists.
     pub(super) is_scheduled: bool,
     pub(super) is_running: bool,
-    pub(super) door: Door,
-    /// The details have marks to look at.
+    pub(super) admission: Admission,
+    /// The named state has marks to look at.
     pub(super) has_marks: bool,
 }
 
 /// Whether a push may enter.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Door {
+pub(super) enum Admission {
     Open,
     /// Its group is shutting down. A subscription's turn that runs here may queue
     /// itself again, so that what it has taken is delivered.
@@ -50,7 +50,7 @@ pub(super) enum Door {
 }
 
 /// What became of an offered task.
-pub(super) enum Offer {
+pub(super) enum PushOutcome {
     Queued,
     /// It waits in the place of this one, which had the same key.
     Replaced(Task),
@@ -61,10 +61,10 @@ pub(super) enum Offer {
     Closed(Task),
 }
 
-impl State {
+impl SerializerState {
     pub(super) fn new(bound: Bound, has_marks: bool) -> Self {
         Self {
-            queue: Queue::default(),
+            queue: TaskQueue::default(),
             head_since: Instant::ZERO,
             running_since: Instant::ZERO,
             processed: 0,
@@ -74,13 +74,13 @@ impl State {
             bound,
             is_scheduled: false,
             is_running: false,
-            door: Door::Open,
+            admission: Admission::Open,
             has_marks,
         }
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.door != Door::Open
+        self.admission != Admission::Open
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -126,9 +126,9 @@ impl State {
         self.high_water = self.high_water.max(self.queue.len() as u32);
     }
 
-    pub(super) fn offer(&mut self, task: Task, key: Option<u64>, now: Instant) -> Offer {
+    pub(super) fn offer(&mut self, task: Task, key: Option<u64>, now: Instant) -> PushOutcome {
         if self.is_closed() {
-            return Offer::Closed(task);
+            return PushOutcome::Closed(task);
         }
         match (self.bound.overflow, key) {
             (Overflow::Conflate, Some(key)) => self.conflate(task, key, now),
@@ -136,20 +136,20 @@ impl State {
                 let oldest = self.queue.take();
                 self.head_since = now;
                 self.append(now, || task);
-                Offer::Displaced(oldest)
+                PushOutcome::Displaced(oldest)
             }
-            _ if !self.has_room() => Offer::NoRoom(task),
+            _ if !self.has_room() => PushOutcome::NoRoom(task),
             _ => {
                 self.append(now, || task);
-                Offer::Queued
+                PushOutcome::Queued
             }
         }
     }
 
-    fn conflate(&mut self, task: Task, key: u64, now: Instant) -> Offer {
+    fn conflate(&mut self, task: Task, key: u64, now: Instant) -> PushOutcome {
         let task = match self.queue.replace(task, key) {
-            Ok(older) => return Offer::Replaced(older),
-            Err(task) if !self.has_room() => return Offer::NoRoom(task),
+            Ok(older) => return PushOutcome::Replaced(older),
+            Err(task) if !self.has_room() => return PushOutcome::NoRoom(task),
             Err(task) => task,
         };
         if self.queue.is_empty() {
@@ -157,7 +157,7 @@ impl State {
         }
         self.queue.append(task, Some(key));
         self.high_water = self.high_water.max(self.queue.len() as u32);
-        Offer::Queued
+        PushOutcome::Queued
     }
 
     /// Takes the oldest task to run it, unless somebody runs one or may not.

@@ -15,11 +15,11 @@ use crate::{
         Cycle, PushError, Shared, StandIn, WaitError, Waiting, blocking, cycle_by_shutdown,
         oneshot, stand_in, wait_for,
     },
-    task::{Assistance, Task},
+    task::{HelpOutcome, Task},
 };
 
 /// Waiting cannot help.
-pub(super) struct Hopeless(WaitError);
+pub(super) struct CannotHelp(WaitError);
 
 /// A worker that runs another serializer's tasks, and leaves its own waiting.
 /// Once it does so for long it gets a stand-in.
@@ -63,26 +63,26 @@ impl Core {
     }
 
     /// Waits until there is room.
-    pub(super) fn await_room(self: &Arc<Self>) -> Result<(), Hopeless> {
-        let _waiting = (self.wait_for()).map_err(|cycle| Hopeless(WaitError::Deadlock(cycle)))?;
+    pub(super) fn await_room(self: &Arc<Self>) -> Result<(), CannotHelp> {
+        let _waiting = (self.wait_for()).map_err(|cycle| CannotHelp(WaitError::Deadlock(cycle)))?;
         self.help_until(|| self.has_room())
     }
 
     /// Runs one of its tasks for a thread that has to wait for them.
-    pub(super) fn assist(self: &Arc<Self>) -> Assistance {
+    pub(super) fn assist(self: &Arc<Self>) -> HelpOutcome {
         let Ok(_waiting) = self.wait_for() else {
-            return Assistance::Hopeless;
+            return HelpOutcome::WouldDeadlock;
         };
         if self.runs_nothing_more() {
-            return Assistance::Hopeless;
+            return HelpOutcome::WouldDeadlock;
         }
         let helped = self.may_help() && self.run_one();
         if helped || self.pool().step() {
-            Assistance::Helped
+            HelpOutcome::Helped
         } else if self.pool().is_simulated() {
-            Assistance::Hopeless
+            HelpOutcome::WouldDeadlock
         } else {
-            Assistance::Wait
+            HelpOutcome::Wait
         }
     }
 
@@ -106,7 +106,7 @@ impl Core {
         self.pool().is_inside() || self.pool().is_simulated()
     }
 
-    fn help_until(self: &Arc<Self>, done: impl Fn() -> bool) -> Result<(), Hopeless> {
+    fn help_until(self: &Arc<Self>, done: impl Fn() -> bool) -> Result<(), CannotHelp> {
         let helps = self.may_help();
         let mut helping = Helping::default();
         while !done() {
@@ -120,10 +120,10 @@ impl Core {
             if !self.pool().is_simulated() {
                 self.await_change(helps, || done() || self.cycle_by_shutdown().is_some());
                 if let Some(cycle) = self.cycle_by_shutdown().filter(|_| !done()) {
-                    return Err(Hopeless(WaitError::Deadlock(cycle)));
+                    return Err(CannotHelp(WaitError::Deadlock(cycle)));
                 }
             } else if !self.pool().step_or_pass_time() {
-                return Err(Hopeless(WaitError::Stalled));
+                return Err(CannotHelp(WaitError::Stalled));
             }
         }
         Ok(())

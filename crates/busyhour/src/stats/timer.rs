@@ -23,7 +23,7 @@ pub struct TimerStats {
     /// Ticks of periodic timers left out by their policy for missed ticks.
     pub missed: u64,
     /// Panics of the user's code: callbacks, wakers, executors, the hook of
-    /// `on_earlier`, and drops of what callbacks captured.
+    /// `on_earlier_deadline`, and drops of what callbacks captured.
     pub panicked: u64,
     /// Lateness of delivery, median, in nanoseconds.
     pub lateness_p50_ns: u64,

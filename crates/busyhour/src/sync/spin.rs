@@ -58,7 +58,7 @@ impl<T> SpinLock<T> {
 
     #[cold]
     fn wait(&self) {
-        let mut wait = Wait::default();
+        let mut wait = SpinWait::default();
         while self.is_taken.load(Ordering::Relaxed) || !self.try_take() {
             wait.once();
         }
@@ -112,9 +112,9 @@ impl<T> Drop for SpinGuard<'_, T> {
 /// Spins a little, then lets other threads run: the one waited for may have
 /// lost its processor.
 #[derive(Default)]
-pub(crate) struct Wait(u32);
+pub(crate) struct SpinWait(u32);
 
-impl Wait {
+impl SpinWait {
     pub(crate) fn once(&mut self) {
         if self.0 < SPINS && !cfg!(any(loom, shuttle)) {
             self.0 += 1;

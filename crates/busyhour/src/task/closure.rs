@@ -13,7 +13,7 @@ use std::{
 /// no access to the closure.
 pub(super) struct Closure {
     storage: Storage,
-    code: &'static Code,
+    code: &'static ClosureCode,
 }
 
 /// Room for the closure, aligned as nearly all of them want it.
@@ -21,7 +21,7 @@ pub(super) struct Closure {
 struct Storage(MaybeUninit<[u8; Closure::INLINE_BYTES]>);
 
 /// What can be done with the closure whose type was erased.
-struct Code {
+struct ClosureCode {
     /// Moves the closure out of the storage and calls it.
     run: unsafe fn(*mut Storage),
     /// Drops the closure in place.
@@ -88,14 +88,14 @@ impl Drop for Closure {
     }
 }
 
-/// Carries the [`Code`] of each closure type as a constant.
+/// Carries the [`ClosureCode`] of each closure type as a constant.
 struct CodeOf<F>(PhantomData<F>);
 
 impl<F: FnOnce() + Send + 'static> CodeOf<F> {
     const FITS: bool =
         size_of::<F>() <= Closure::INLINE_BYTES && align_of::<F>() <= align_of::<Storage>();
 
-    const CODE: Code = Code {
+    const CODE: ClosureCode = ClosureCode {
         run: Self::run,
         drop: Self::drop,
     };

@@ -43,7 +43,7 @@ pub trait Executor: Send + Sync {
     /// # Errors
     ///
     /// [`Rejected`] hands the task back, not run, with the reason.
-    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
+    fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
         self.execute(task)
     }
 
@@ -66,8 +66,8 @@ pub trait Executor: Send + Sync {
     /// that has to wait for it; says how to go on.
     ///
     /// The default says that other threads see to it.
-    fn assist(&self) -> Assistance {
-        Assistance::Wait
+    fn assist(&self) -> HelpOutcome {
+        HelpOutcome::Wait
     }
 
     /// The time by this executor's clock, for a turn that ends after a
@@ -92,13 +92,13 @@ pub trait Executor: Send + Sync {
 
 /// How to go on waiting for an [`Executor`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Assistance {
+pub enum HelpOutcome {
     /// A task was run on the waiting thread: look again.
     Helped,
     /// Other threads run the tasks: sleep until there is a change.
     Wait,
     /// The caller would wait for itself, or for tasks that nobody will run.
-    Hopeless,
+    WouldDeadlock,
 }
 
 impl<T: Executor + ?Sized> Executor for Arc<T> {
@@ -106,8 +106,8 @@ impl<T: Executor + ?Sized> Executor for Arc<T> {
         (**self).execute(task)
     }
 
-    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
-        (**self).execute_turn(task)
+    fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
+        (**self).execute_unbounded(task)
     }
 
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
@@ -118,7 +118,7 @@ impl<T: Executor + ?Sized> Executor for Arc<T> {
         (**self).blocking(wait);
     }
 
-    fn assist(&self) -> Assistance {
+    fn assist(&self) -> HelpOutcome {
         (**self).assist()
     }
 
@@ -140,8 +140,8 @@ impl<T: Executor + ?Sized> Executor for &T {
         (**self).execute(task)
     }
 
-    fn execute_turn(&self, task: Task) -> Result<(), Rejected> {
-        (**self).execute_turn(task)
+    fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
+        (**self).execute_unbounded(task)
     }
 
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
@@ -152,7 +152,7 @@ impl<T: Executor + ?Sized> Executor for &T {
         (**self).blocking(wait);
     }
 
-    fn assist(&self) -> Assistance {
+    fn assist(&self) -> HelpOutcome {
         (**self).assist()
     }
 

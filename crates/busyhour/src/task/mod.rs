@@ -16,7 +16,7 @@ mod isolate;
 mod overflow;
 
 pub use deliveries::Deliveries;
-pub use executor::{Assistance, Executor, Reason, Rejected};
+pub use executor::{Executor, HelpOutcome, Reason, Rejected};
 pub(crate) use isolate::{drop_payload, isolate};
 pub use overflow::Overflow;
 

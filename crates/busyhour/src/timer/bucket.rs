@@ -1,33 +1,33 @@
-use super::entry::{Entry, Liveness};
+use super::entry::{Liveness, TimerEntry};
 
 /// Entries in the order in which they were pushed, in a chain of blocks.
 ///
-/// InFlightPush writes one entry behind the one before. Blocks are taken off in
+/// Pushing writes one entry behind the one before. Blocks are taken off in
 /// order again: the chain is turned when that begins.
 #[derive(Debug)]
 pub(super) struct Bucket {
     /// The block that is being filled, chained to older ones.
-    back: Option<Box<Block>>,
+    back: Option<Box<EntryBlock>>,
     /// How full that block is; [`BLOCK_LEN`] if there is none.
     back_len: usize,
     /// Blocks older than those, the oldest first.
-    front: Option<Box<Block>>,
+    front: Option<Box<EntryBlock>>,
     /// The entries of all blocks but the one that is being filled.
     sealed_len: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Block {
-    next: Option<Box<Block>>,
+pub(super) struct EntryBlock {
+    next: Option<Box<EntryBlock>>,
     /// Set when the block is full or taken off.
     len: usize,
-    entries: [Entry; BLOCK_LEN],
+    entries: [TimerEntry; BLOCK_LEN],
 }
 
 /// Blocks out of use, kept for the next bucket that needs one.
 #[derive(Debug)]
 pub(super) struct Spare {
-    blocks: Option<Box<Block>>,
+    blocks: Option<Box<EntryBlock>>,
     count: usize,
 }
 
@@ -51,7 +51,7 @@ impl Bucket {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, entry: Entry, spare: &mut Spare) {
+    pub(super) fn push(&mut self, entry: TimerEntry, spare: &mut Spare) {
         match &mut self.back {
             Some(block) if self.back_len < BLOCK_LEN => {
                 block.entries[self.back_len] = entry;
@@ -62,7 +62,7 @@ impl Bucket {
     }
 
     /// Takes the oldest block off.
-    pub(super) fn take_block(&mut self) -> Option<Box<Block>> {
+    pub(super) fn take_block(&mut self) -> Option<Box<EntryBlock>> {
         if self.front.is_none() {
             self.turn();
         }
@@ -73,7 +73,7 @@ impl Bucket {
     }
 
     /// Puts the entries of `block` behind the others.
-    pub(super) fn append(&mut self, block: Box<Block>, spare: &mut Spare) {
+    pub(super) fn append(&mut self, block: Box<EntryBlock>, spare: &mut Spare) {
         let (mut entries, room) = (block.entries(), BLOCK_LEN - self.back_len);
         if let Some(back) = &mut self.back {
             let (fitting, rest) = entries.split_at(room.min(entries.len()));
@@ -89,7 +89,7 @@ impl Bucket {
     /// The earliest and the latest deadline.
     pub(super) fn bounds(&self) -> Option<(u64, u64)> {
         let mut bounds = (u64::MAX, 0);
-        let mut widen = |entries: &[Entry]| {
+        let mut widen = |entries: &[TimerEntry]| {
             for entry in entries {
                 bounds.0 = bounds.0.min(entry.deadline_ns);
                 bounds.1 = bounds.1.max(entry.deadline_ns);
@@ -116,7 +116,7 @@ impl Bucket {
     }
 
     #[cold]
-    fn push_into_new(&mut self, entry: Entry, spare: &mut Spare) {
+    fn push_into_new(&mut self, entry: TimerEntry, spare: &mut Spare) {
         self.seal();
         let mut block = spare.take();
         block.entries[0] = entry;
@@ -157,8 +157,8 @@ impl Drop for Bucket {
     }
 }
 
-impl Block {
-    pub(super) fn entries(&self) -> &[Entry] {
+impl EntryBlock {
+    pub(super) fn entries(&self) -> &[TimerEntry] {
         &self.entries[..self.len]
     }
 
@@ -184,7 +184,7 @@ impl Block {
         &mut self,
         last_ns: u64,
         live: &impl Liveness,
-        mut give: impl FnMut(Entry),
+        mut give: impl FnMut(TimerEntry),
     ) {
         let mut kept = 0;
         for index in 0..self.len {
@@ -209,12 +209,12 @@ impl Spare {
         }
     }
 
-    fn take(&mut self) -> Box<Block> {
+    fn take(&mut self) -> Box<EntryBlock> {
         let Some(mut block) = self.blocks.take() else {
-            return Box::new(Block {
+            return Box::new(EntryBlock {
                 next: None,
                 len: 0,
-                entries: [Entry::NONE; BLOCK_LEN],
+                entries: [TimerEntry::NONE; BLOCK_LEN],
             });
         };
         self.blocks = block.next.take();
@@ -223,7 +223,7 @@ impl Spare {
     }
 
     /// Keeps a block.
-    pub(super) fn put(&mut self, mut block: Box<Block>) {
+    pub(super) fn put(&mut self, mut block: Box<EntryBlock>) {
         block.next = self.blocks.take();
         self.blocks = Some(block);
         self.count += 1;

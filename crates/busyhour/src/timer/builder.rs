@@ -20,8 +20,8 @@ use std::{sync::Arc, time::Duration};
 /// |---|---|
 /// | [`run`](TimerBuilder::run) | once |
 /// | [`run_every`](TimerBuilder::run_every) | at a fixed rate, see [`MissedTicks`] |
-/// | [`run_with_gap`](TimerBuilder::run_with_gap) | with a fixed pause after each run |
-/// | [`run_as_told`](TimerBuilder::run_as_told) | again after the delay it returns; zero stops it |
+/// | [`run_with_fixed_delay`](TimerBuilder::run_with_fixed_delay) | with a fixed pause after each run |
+/// | [`run_with_next_delay`](TimerBuilder::run_with_next_delay) | again after the delay it returns; zero stops it |
 #[derive(Debug)]
 #[must_use = "a timer starts when it is told what to run"]
 pub struct TimerBuilder<'a, On = ()> {
@@ -72,14 +72,14 @@ impl<'a> TimerBuilder<'a> {
 
 impl<On> TimerBuilder<'_, On> {
     /// The class of timers that this one belongs to in reports and for
-    /// [`Timers::clear_label`]. A service knows 1,024 of them at least, and
+    /// [`Timers::cancel_label`]. A service knows 1,024 of them at least, and
     /// refuses a timer with one label more by [`AddError::Labels`].
     pub fn label(mut self, label: &'static str) -> Self {
         self.label = label;
         self
     }
 
-    /// Whose timer this is, for [`Timers::clear_owner`].
+    /// Whose timer this is, for [`Timers::cancel_owner`].
     pub fn owner(mut self, owner: u64) -> Self {
         self.owner = Some(owner);
         self
@@ -195,13 +195,13 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     ///
     /// [`AddError`]: the service is full or closed, or has too many labels;
     /// `callback` is dropped.
-    pub fn run_with_gap(
+    pub fn run_with_fixed_delay(
         self,
         gap: Duration,
         mut callback: impl FnMut() + Send + 'static,
     ) -> Result<TimerHandle, AddError> {
         let first = self.deadline_or(gap);
-        self.repeat(Rule::Gap(gap), first, move || {
+        self.repeat(Rule::FixedDelay(gap), first, move || {
             callback();
             Duration::ZERO
         })
@@ -215,12 +215,12 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     ///
     /// [`AddError`]: the service is full or closed, or has too many labels;
     /// `callback` is dropped.
-    pub fn run_as_told(
+    pub fn run_with_next_delay(
         self,
         callback: impl FnMut() -> Duration + Send + 'static,
     ) -> Result<TimerHandle, AddError> {
         let first = self.deadline_or(Duration::ZERO);
-        self.repeat(Rule::Told, first, callback)
+        self.repeat(Rule::ReturnedDelay, first, callback)
     }
 
     pub(super) fn run_or_drop(self, callback: impl FnOnce() + Send + 'static) -> TimerHandle {

@@ -1,7 +1,7 @@
 use super::{
     again::Again,
     handle::TimerHandle,
-    held,
+    locked_shard,
     record::{Repeat, Work},
     running,
     service::Service,
@@ -17,14 +17,14 @@ use std::{
 /// begins, so that it can be cancelled up to that moment.
 ///
 /// Dropped without a run, it reports the loss.
-pub(super) struct Delivery {
+pub(super) struct TimerDelivery {
     service: Arc<Service>,
     handle: TimerHandle,
     round: u32,
     begun: bool,
 }
 
-impl Delivery {
+impl TimerDelivery {
     pub(super) fn new(service: Arc<Service>, handle: TimerHandle, round: u32) -> Self {
         Self {
             service,
@@ -64,7 +64,7 @@ impl Delivery {
     /// Calls the callback: what the timer does next, or what is left of its
     /// work to drop, and the panic that the call ended with.
     fn call(&self, work: Work) -> (Result<Again, Work>, Option<Payload>) {
-        held::assert_none();
+        locked_shard::assert_none();
         match work {
             Work::Once { task, executor } => {
                 debug_assert!(executor.is_none(), "the driver took it for the delivery");
@@ -87,7 +87,7 @@ impl Delivery {
     }
 }
 
-impl Drop for Delivery {
+impl Drop for TimerDelivery {
     fn drop(&mut self) {
         if !self.begun {
             self.service.abandoned(&self.handle, self.round);

@@ -48,7 +48,7 @@ impl Timers {
         let named = thread::Builder::new().name(String::from("busyhour-timer"));
         let thread = named.spawn(drive).map_err(DriverError::Thread)?;
         let driver = thread.thread().clone();
-        if !self.on_earlier(move || driver.unpark()) {
+        if !self.on_earlier_deadline(move || driver.unpark()) {
             return Err(DriverError::Driven);
         }
         // The thread waits for this; it cannot have ended.

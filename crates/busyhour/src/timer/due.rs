@@ -2,13 +2,13 @@
 
 use super::{
     again::Again,
-    delivery::Delivery,
+    delivery::TimerDelivery,
     handle::TimerHandle,
-    held::isolate,
-    record::{Phase, REFUSED_RETRY, Record, Work, panics},
+    locked_shard::isolate,
+    record::{REFUSED_RETRY, TimerPhase, TimerRecord, Work, panics},
     running,
     service::{BATCH, Service},
-    shard::{Counters, Shard, State},
+    shard::{TimerCounters, TimerShard, TimerShardState},
 };
 use crate::{
     clock::{Clock, Instant},
@@ -36,10 +36,10 @@ impl Service {
         if self.earliest() > now {
             return 0;
         }
-        let pending = |shard: &CachePadded<Shard>| shard.lock().queue.len();
+        let pending = |shard: &CachePadded<TimerShard>| shard.lock().queue.len();
         let allowed: usize = self.shards.iter().map(pending).sum();
         let mut batch = Vec::with_capacity(allowed.min(BATCH));
-        let (mut delivered, mut turn) = (0, Turn::default());
+        let (mut delivered, mut turn) = (0, DueRun::default());
         while delivered < allowed
             && let Some((shard, until)) = self.next_shard(now)
             && !(delivered > 0 && turn.is_over(&self.clock))
@@ -81,7 +81,7 @@ impl Service {
         count_max: usize,
         batch: &mut Vec<Due>,
     ) {
-        self.shards[index].change(&self.alarm, |state| {
+        self.shards[index].change(&self.driver_waker, |state| {
             while batch.len() < count_max
                 && let Some(due) = self.take_due(state, index as u32, until, now)
             {
@@ -92,7 +92,7 @@ impl Service {
 
     fn take_due(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut TimerShardState,
         shard: u32,
         until: Instant,
         now: Instant,
@@ -107,7 +107,7 @@ impl Service {
             shard,
             timer,
         };
-        let delivery = Delivery::new(Arc::clone(self), handle, record.round);
+        let delivery = TimerDelivery::new(Arc::clone(self), handle, record.round);
         Some(Due::Callback(delivery, executor))
     }
 
@@ -120,7 +120,7 @@ impl Service {
         &self,
         handle: &TimerHandle,
         round: u32,
-        count: impl FnOnce(&mut Counters),
+        count: impl FnOnce(&mut TimerCounters),
     ) -> Option<Work> {
         let runner = current_entity();
         let mut state = self.shard_of(handle)?.lock();
@@ -138,16 +138,17 @@ impl Service {
         let Some(shard) = self.shard_of(handle) else {
             return;
         };
-        let go_on = |again| shard.change(&self.alarm, |state| state.go_on(handle.timer, again));
+        let go_on =
+            |again| shard.change(&self.driver_waker, |state| state.go_on(handle.timer, again));
         match next.and_then(go_on) {
             Ok(away) => self.count_panics(away.discard()),
             Err(leftover) => {
                 self.count_panics(leftover.discard());
-                let record = shard.change(&self.alarm, |state| state.finish(handle.timer));
-                if record.as_ref().is_some_and(Record::is_awaited) {
+                let record = shard.change(&self.driver_waker, |state| state.finish(handle.timer));
+                if record.as_ref().is_some_and(TimerRecord::is_awaited) {
                     shard.notify_ended();
                 }
-                self.count_panics(record.map_or(0, Record::discard));
+                self.count_panics(record.map_or(0, TimerRecord::discard));
             }
         }
     }
@@ -163,7 +164,7 @@ impl Service {
             Some(executor)
         } else {
             let retry_at = self.clock.now() + REFUSED_RETRY;
-            shard.change(&self.alarm, |state| {
+            shard.change(&self.driver_waker, |state| {
                 state.put_off(handle.timer, delivered.round, executor, retry_at)
             })
         };
@@ -194,11 +195,11 @@ impl Service {
 /// How long one call has gone on to deliver. The clock is read only where
 /// there is more than one batch.
 #[derive(Default)]
-struct Turn {
+struct DueRun {
     ends_at: Option<Instant>,
 }
 
-impl Turn {
+impl DueRun {
     fn is_over(&mut self, clock: &Clock) -> bool {
         let now = clock.now();
         now >= *self.ends_at.get_or_insert(now + TURN)
@@ -213,9 +214,9 @@ struct Delivered {
 
 /// Something due, taken from its shard.
 enum Due {
-    Callback(Delivery, Arc<dyn Executor>),
+    Callback(TimerDelivery, Arc<dyn Executor>),
     /// A future's timer: its waker is in the record.
-    Ended(Record),
+    Ended(TimerRecord),
 }
 
 impl Due {
@@ -224,14 +225,14 @@ impl Due {
         match self {
             Self::Callback(delivery, executor) => deliver(delivery, executor, service),
             Self::Ended(record) => {
-                debug_assert_eq!(record.phase, Phase::Delivered);
+                debug_assert_eq!(record.phase, TimerPhase::Delivered);
                 service.count_panics(record.discard());
             }
         }
     }
 }
 
-fn deliver(delivery: Delivery, executor: Arc<dyn Executor>, service: &Service) {
+fn deliver(delivery: TimerDelivery, executor: Arc<dyn Executor>, service: &Service) {
     let delivered = Delivered {
         handle: delivery.handle(),
         round: delivery.round(),

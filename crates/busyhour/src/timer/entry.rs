@@ -4,7 +4,7 @@
 /// A cancel or a move changes the slot's stamp and leaves the entry alone,
 /// which is dead from then on and dropped by whoever comes across it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TimerEntry {
     pub(super) deadline_ns: u64,
     /// Slot and stamp as one word: two words stay in registers, three fields
     /// would go through memory on their way into a bucket.
@@ -16,7 +16,7 @@ pub(super) trait Liveness {
     /// Whether none can be dead, so that nobody needs to ask.
     const NONE_DEAD: bool = false;
 
-    fn is_live(&self, entry: Entry) -> bool;
+    fn is_live(&self, entry: TimerEntry) -> bool;
 }
 
 /// Takes every entry for live, where that is known or does not matter.
@@ -26,12 +26,12 @@ impl Liveness for AllLive {
     const NONE_DEAD: bool = true;
 
     #[inline]
-    fn is_live(&self, _: Entry) -> bool {
+    fn is_live(&self, _: TimerEntry) -> bool {
         true
     }
 }
 
-impl Entry {
+impl TimerEntry {
     /// No timer: due after all others, in no slot.
     pub(super) const NONE: Self = Self::new(u64::MAX, u32::MAX, 0);
 
@@ -46,7 +46,7 @@ impl Entry {
         Self { deadline_ns, mark }
     }
 
-    /// The earlier of two, `self` if they are equal, [`Entry::NONE`] last.
+    /// The earlier of two, `self` if they are equal, [`TimerEntry::NONE`] last.
     #[inline]
     pub(super) fn earlier(self, other: Self) -> Self {
         match other.deadline_ns < self.deadline_ns || self.is_none() {
@@ -66,4 +66,4 @@ impl Entry {
     }
 }
 
-const _: () = assert!(size_of::<Entry>() == 16);
+const _: () = assert!(size_of::<TimerEntry>() == 16);

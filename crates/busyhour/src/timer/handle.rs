@@ -1,4 +1,4 @@
-use super::slots::Handle;
+use super::slots::QueueHandle;
 
 /// Names one timer of a [`Timers`](super::Timers) service.
 ///
@@ -9,7 +9,7 @@ use super::slots::Handle;
 pub struct TimerHandle {
     pub(super) service: u32,
     pub(super) shard: u32,
-    pub(super) timer: Handle,
+    pub(super) timer: QueueHandle,
 }
 
 /// What became of a timer that was cancelled.

@@ -3,13 +3,13 @@
 /// A quantile is exact to 25 % at worst, over the whole range of `u64`
 /// nanoseconds, in 2 KiB.
 #[derive(Debug, Clone)]
-pub(super) struct Histogram {
+pub(super) struct LatenessHistogram {
     counts: Box<[u64; BUCKETS]>,
     total: u64,
     max: u64,
 }
 
-impl Histogram {
+impl LatenessHistogram {
     pub(super) fn new() -> Self {
         Self {
             counts: Box::new([0; BUCKETS]),
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn quantiles_of_a_known_crowd() {
-        let mut histogram = Histogram::new();
+        let mut histogram = LatenessHistogram::new();
         assert_eq!(histogram.percentile(50), 0);
         (1..=1000).for_each(|nanos| histogram.record(nanos));
         let mut twice = histogram.clone();

@@ -1,4 +1,4 @@
-use super::{histogram::Histogram, members::Members};
+use super::{histogram::LatenessHistogram, timer_set::TimerSet};
 use crate::stats::TimerLabelStats;
 
 /// What is known about the timers of each label, in one shard.
@@ -20,9 +20,9 @@ pub(super) struct Label {
     added: u64,
     cancelled: u64,
     expired: u64,
-    lateness: Histogram,
+    lateness: LatenessHistogram,
     /// Its timers; the empty label does without.
-    pub(super) members: Members,
+    pub(super) members: TimerSet,
 }
 
 impl Labels {
@@ -76,8 +76,8 @@ impl Label {
             added: 0,
             cancelled: 0,
             expired: 0,
-            lateness: Histogram::new(),
-            members: Members::default(),
+            lateness: LatenessHistogram::new(),
+            members: TimerSet::default(),
         }
     }
 
@@ -110,7 +110,7 @@ impl Label {
         self.name
     }
 
-    pub(super) fn lateness(&self) -> &Histogram {
+    pub(super) fn lateness(&self) -> &LatenessHistogram {
         &self.lateness
     }
 

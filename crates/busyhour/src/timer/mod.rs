@@ -1,6 +1,6 @@
 //! Timers: a pure queue and a service that delivers into serializers.
 //!
-//! [`Queue`] keeps values in the exact order of their deadlines and takes `now`
+//! [`TimerQueue`] keeps values in the exact order of their deadlines and takes `now`
 //! from its owner. [`Timers`] is the service on top: one-shot and periodic
 //! callbacks that a serializer or a pool runs.
 
@@ -16,19 +16,19 @@ mod builder;
 mod handle;
 mod service;
 mod shard;
-mod held;
+mod locked_shard;
 mod record;
 mod again;
 mod due;
 mod delivery;
 mod running;
-mod alarm;
+mod driver_waker;
 mod driver;
 mod sleep;
 mod rule;
 mod slack;
 mod labels;
-mod members;
+mod timer_set;
 mod histogram;
 mod report;
 #[cfg(all(test, loom))]
@@ -39,8 +39,8 @@ mod schedules;
 pub use builder::TimerBuilder;
 pub use driver::Driver;
 pub use handle::{Cancel, TimerHandle};
-pub use queue::Queue;
+pub use queue::TimerQueue;
 pub use rule::MissedTicks;
 pub use sleep::{Elapsed, Interval, Sleep};
-pub use slots::Handle;
-pub use timers::{AddError, Builder, DriverError, Timers};
+pub use slots::QueueHandle;
+pub use timers::{AddError, DriverError, Timers, TimersBuilder};

@@ -96,7 +96,7 @@ impl World {
                 Duration::from_secs(1)
             }),
             executor: Arc::clone(&self.hand) as _,
-            rule: Rule::Told,
+            rule: Rule::ReturnedDelay,
             due: Instant::ZERO,
             slack: Duration::ZERO,
         };
@@ -132,7 +132,7 @@ fn add(service: &Service, deadline_ns: u64, work: Work) -> TimerHandle {
 }
 
 fn model(check: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
+    let mut builder = loom::model::TimersBuilder::new();
     builder.preemption_bound = Some(3);
     builder.check(check);
 }
@@ -186,7 +186,7 @@ fn earlier_deadlines_wake(deadlines: &'static [u64], has_other: bool) {
         let world = World::new();
         let rung = Arc::new(AtomicBool::new(false));
         let bell = Arc::clone(&rung);
-        let installed = (world.service.alarm).install(Box::new(move || {
+        let installed = (world.service.driver_waker).install(Box::new(move || {
             bell.store(true, Ordering::SeqCst);
         }));
         assert!(installed);
@@ -204,11 +204,11 @@ fn earlier_deadlines_wake(deadlines: &'static [u64], has_other: bool) {
             let service = Arc::clone(&world.service);
             thread::spawn(move || {
                 service.run_due(Instant::ZERO);
-                service.alarm.prepare_sleep(|| service.earliest());
+                service.driver_waker.prepare_sleep(|| service.earliest());
             })
         });
         let service = &world.service;
-        let until = service.alarm.prepare_sleep(|| service.earliest());
+        let until = service.driver_waker.prepare_sleep(|| service.earliest());
         other.into_iter().for_each(|other| other.join().unwrap());
         adders.into_iter().for_each(|adder| adder.join().unwrap());
         let earliest = Instant::from_nanos(*deadlines.iter().min().unwrap());

@@ -1,8 +1,8 @@
 use super::{
-    bucket::{Block, Bucket, Spare},
-    entry::{AllLive, Entry, Liveness},
+    bucket::{Bucket, EntryBlock, Spare},
+    entry::{AllLive, Liveness, TimerEntry},
     run::{LEN_MAX, Run},
-    rung::{Next, Rung},
+    rung::{Rung, RungNext},
 };
 use std::mem;
 
@@ -13,9 +13,9 @@ use std::mem;
 /// those after it end. The top takes all that is later than the rungs.
 /// Entries of one deadline are always together and in order of insertion.
 #[derive(Debug)]
-pub(super) struct Order {
-    /// The earliest live entry, or [`Entry::NONE`].
-    first: Entry,
+pub(super) struct DeadlineOrder {
+    /// The earliest live entry, or [`TimerEntry::NONE`].
+    first: TimerEntry,
     /// The number of entries, dead ones included.
     len: usize,
     /// Deadlines from here on belong to the top; 0 while there is nothing else.
@@ -28,10 +28,10 @@ pub(super) struct Order {
     spare_buckets: Vec<Vec<Bucket>>,
 }
 
-impl Order {
+impl DeadlineOrder {
     pub(super) const fn new() -> Self {
         Self {
-            first: Entry::NONE,
+            first: TimerEntry::NONE,
             len: 0,
             top_start_ns: 0,
             top: Bucket::new(),
@@ -50,7 +50,7 @@ impl Order {
 
     /// The earliest live entry.
     #[inline]
-    pub(super) fn first(&self) -> Option<Entry> {
+    pub(super) fn first(&self) -> Option<TimerEntry> {
         (!self.first.is_none()).then_some(self.first)
     }
 
@@ -61,7 +61,7 @@ impl Order {
     }
 
     #[inline]
-    pub(super) fn insert(&mut self, entry: Entry) {
+    pub(super) fn insert(&mut self, entry: TimerEntry) {
         let is_only = entry.deadline_ns == u64::MAX && self.first.is_none();
         if entry.deadline_ns < self.first.deadline_ns || is_only {
             self.first = entry;
@@ -80,9 +80,9 @@ impl Order {
         self.run.len() == 0
     }
 
-    /// Takes the earliest entry off, if it is sorted; [`Order::find_first`] must follow.
+    /// Takes the earliest entry off, if it is sorted; [`DeadlineOrder::find_first`] must follow.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Entry> {
+    pub(super) fn pop(&mut self) -> Option<TimerEntry> {
         let earliest = self.run.pop()?;
         self.len -= 1;
         Some(earliest)
@@ -137,13 +137,17 @@ impl Order {
         while let Some(rung) = self.rungs.pop() {
             self.move_all(rung, &mut all);
         }
-        let mut first = Entry::NONE;
+        let mut first = TimerEntry::NONE;
         let mut top = mem::take(&mut self.top);
         self.top_start_ns = 0;
         for bucket in [&mut all, &mut top] {
             while let Some(mut block) = bucket.take_block() {
                 self.len -= block.retain(live);
-                first = block.entries().iter().copied().fold(first, Entry::earlier);
+                first = block
+                    .entries()
+                    .iter()
+                    .copied()
+                    .fold(first, TimerEntry::earlier);
                 self.top.append(block, &mut self.spare);
             }
         }
@@ -153,7 +157,7 @@ impl Order {
 
     /// Forgets all entries, for none is live.
     pub(super) fn clear(&mut self) {
-        (self.first, self.len) = (Entry::NONE, 0);
+        (self.first, self.len) = (TimerEntry::NONE, 0);
         self.top_start_ns = 0;
         self.run.clear();
         while let Some(block) = self.top.take_block() {
@@ -188,7 +192,7 @@ impl Order {
     }
 
     #[inline(never)]
-    fn insert_below_top(&mut self, entry: Entry) {
+    fn insert_below_top(&mut self, entry: TimerEntry) {
         if self.run.len() >= RUN_LEN_MAX {
             self.spill();
         }
@@ -224,10 +228,10 @@ impl Order {
             None => {
                 self.drop_rung();
             }
-            Some(Next::Bucket(bucket)) => {
+            Some(RungNext::Bucket(bucket)) => {
                 self.open(bucket, live);
             }
-            Some(Next::Equal(block)) => {
+            Some(RungNext::Equal(block)) => {
                 self.gather(block, live);
                 self.run.fill();
             }
@@ -261,7 +265,7 @@ impl Order {
         self.run.latest_ns()
     }
 
-    fn gather(&mut self, mut block: Box<Block>, live: &impl Liveness) {
+    fn gather(&mut self, mut block: Box<EntryBlock>, live: &impl Liveness) {
         self.len -= block.retain(live);
         self.run.gather(block.entries());
         self.spare.put(block);

@@ -1,7 +1,7 @@
 use super::{
-    entry::{AllLive, Entry},
-    order::Order,
-    slots::{Handle, Slots},
+    entry::{AllLive, TimerEntry},
+    order::DeadlineOrder,
+    slots::{QueueHandle, TimerSlots},
 };
 use crate::clock::Instant;
 
@@ -14,10 +14,10 @@ use crate::clock::Instant;
 /// [`Instant::FAR_FUTURE`] is due only at that instant, that is, never.
 ///
 /// ```
-/// use busyhour::{clock::Instant, timer::Queue};
+/// use busyhour::{clock::Instant, timer::TimerQueue};
 ///
 /// let at = Instant::from_nanos;
-/// let mut queue = Queue::new();
+/// let mut queue = TimerQueue::new();
 /// let lunch = queue.add(at(12), "lunch");
 /// queue.add(at(9), "meeting");
 /// queue.add(at(18), "home");
@@ -30,21 +30,21 @@ use crate::clock::Instant;
 /// assert_eq!(queue.len(), 1);
 /// ```
 #[derive(Debug)]
-pub struct Queue<T> {
-    slots: Slots<T>,
-    order: Order,
+pub struct TimerQueue<T> {
+    slots: TimerSlots<T>,
+    order: DeadlineOrder,
     /// Timers out of the order whose values are kept.
     held: usize,
     /// How many timers may leave before it is time to [tidy up](Self::tidy).
     quiet: usize,
 }
 
-impl<T> Queue<T> {
+impl<T> TimerQueue<T> {
     /// An empty queue.
     pub const fn new() -> Self {
         Self {
-            slots: Slots::new(),
-            order: Order::new(),
+            slots: TimerSlots::new(),
+            order: DeadlineOrder::new(),
             held: 0,
             quiet: 1,
         }
@@ -56,7 +56,7 @@ impl<T> Queue<T> {
     ///
     /// At 2³⁰ timers.
     #[inline]
-    pub fn add(&mut self, deadline: Instant, value: T) -> Handle {
+    pub fn add(&mut self, deadline: Instant, value: T) -> QueueHandle {
         let (handle, entry) = self.slots.claim(deadline.as_nanos(), value);
         self.order.insert(entry);
         handle
@@ -64,7 +64,7 @@ impl<T> Queue<T> {
 
     /// Removes a timer, waiting or held; `None` if it has left before.
     #[inline]
-    pub fn cancel(&mut self, handle: Handle) -> Option<T> {
+    pub fn cancel(&mut self, handle: QueueHandle) -> Option<T> {
         let (value, waited) = self.slots.release(handle)?;
         if !waited {
             self.held -= 1;
@@ -74,7 +74,7 @@ impl<T> Queue<T> {
     }
 
     /// Gives a timer, waiting or held, another deadline; `false` if it has left before.
-    pub fn reschedule(&mut self, handle: Handle, deadline: Instant) -> bool {
+    pub fn reschedule(&mut self, handle: QueueHandle, deadline: Instant) -> bool {
         let Some(waited) = self.slots.waits(handle) else {
             return false;
         };
@@ -104,9 +104,9 @@ impl<T> Queue<T> {
     /// Takes every timer that is due at `now`, in order, as the iterator is advanced.
     ///
     /// ```
-    /// use busyhour::{clock::Instant, timer::Queue};
+    /// use busyhour::{clock::Instant, timer::TimerQueue};
     ///
-    /// let mut queue = Queue::new();
+    /// let mut queue = TimerQueue::new();
     /// (0..10).rev().for_each(|n| { queue.add(Instant::from_nanos(n), n); });
     /// let due: Vec<u64> = queue.drain_due(Instant::from_nanos(4)).map(|(_, n)| n).collect();
     /// assert_eq!(due, [0, 1, 2, 3, 4]);
@@ -117,7 +117,7 @@ impl<T> Queue<T> {
 
     /// Takes the earliest due timer out of the order but keeps it: it is
     /// *held*, found by its handle, until it is rescheduled or cancelled.
-    pub fn hold_due(&mut self, now: Instant) -> Option<(Instant, Handle)> {
+    pub fn hold_due(&mut self, now: Instant) -> Option<(Instant, QueueHandle)> {
         let entry = self.pop_entry(now)?;
         let handle = self.slots.hold_entry(entry)?;
         self.held += 1;
@@ -133,24 +133,24 @@ impl<T> Queue<T> {
     }
 
     /// When a waiting timer is due; `None` if it is held or has left.
-    pub fn deadline(&self, handle: Handle) -> Option<Instant> {
+    pub fn deadline(&self, handle: QueueHandle) -> Option<Instant> {
         self.slots.waits(handle)?.map(Instant::from_nanos)
     }
 
     /// The value of a timer, waiting or held.
     #[inline]
-    pub fn get(&self, handle: Handle) -> Option<&T> {
+    pub fn get(&self, handle: QueueHandle) -> Option<&T> {
         self.slots.get(handle)
     }
 
     /// The value of a timer, waiting or held, to change it.
     #[inline]
-    pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+    pub fn get_mut(&mut self, handle: QueueHandle) -> Option<&mut T> {
         self.slots.get_mut(handle)
     }
 
     /// Every timer, waiting or held, in no defined order.
-    pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (QueueHandle, &T)> {
         self.slots.iter()
     }
 
@@ -166,7 +166,7 @@ impl<T> Queue<T> {
     }
 
     #[inline]
-    fn pop_entry(&mut self, now: Instant) -> Option<Entry> {
+    fn pop_entry(&mut self, now: Instant) -> Option<TimerEntry> {
         if self.next_deadline()? > now {
             return None;
         }
@@ -199,7 +199,7 @@ impl<T> Queue<T> {
     /// Sees to the order after the timer of `handle`, or an entry of it, has
     /// left or died.
     #[inline]
-    fn one_left(&mut self, handle: Handle) {
+    fn one_left(&mut self, handle: QueueHandle) {
         self.quiet -= 1;
         if self.quiet == 0 || self.order.is_first(handle.slot()) {
             self.tidy();
@@ -229,14 +229,14 @@ impl<T> Queue<T> {
     /// Drops all that is dead, so that no entry bears a stamp of this timer
     /// and its slot may use them again.
     #[cold]
-    fn renew(&mut self, handle: Handle) {
+    fn renew(&mut self, handle: QueueHandle) {
         self.slots.stop_waiting(handle);
         self.order.purge(&self.slots);
         self.slots.restart(handle);
     }
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for TimerQueue<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -254,8 +254,8 @@ mod tests {
     #[test]
     fn a_timer_that_has_used_up_its_stamps_is_moved_on() {
         let at = Instant::from_nanos;
-        let mut queue = Queue::new();
-        let others: Vec<Handle> = (0..100).map(|n| queue.add(at(n * 2), n)).collect();
+        let mut queue = TimerQueue::new();
+        let others: Vec<QueueHandle> = (0..100).map(|n| queue.add(at(n * 2), n)).collect();
         let mover = queue.add(at(3), 1000);
         for n in 0..5 {
             queue.slots.wear(mover);

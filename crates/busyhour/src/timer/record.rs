@@ -1,7 +1,7 @@
 use super::{
-    held::isolate,
     labels::LabelIndex,
-    rule::{Next, Rule},
+    locked_shard::isolate,
+    rule::{NextRun, Rule},
     slack::coalesce,
 };
 use crate::{
@@ -12,13 +12,13 @@ use crate::{
 use std::{mem, sync::Arc, task::Waker, time::Duration};
 
 /// One timer of the service, kept in its shard's queue from the add until it
-/// is over; held there (see [`Queue::hold_due`](super::Queue::hold_due))
+/// is over; held there (see [`TimerQueue::hold_due`](super::TimerQueue::hold_due))
 /// between its delivery and the end of its run.
 ///
 /// Everything in it is guarded by the shard's lock.
-pub(super) struct Record {
+pub(super) struct TimerRecord {
     pub(super) work: Work,
-    pub(super) phase: Phase,
+    pub(super) phase: TimerPhase,
     /// Counts deliveries, so that a task of an earlier one does nothing.
     pub(super) round: u32,
     pub(super) label: LabelIndex,
@@ -36,7 +36,7 @@ pub(super) struct Record {
 ///       └─────────────────────────────────────┘
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum TimerPhase {
     /// In the queue's order.
     Waiting,
     /// Handed to its executor, not begun.
@@ -70,11 +70,11 @@ pub(super) struct Repeat {
     pub(super) slack: Duration,
 }
 
-impl Record {
+impl TimerRecord {
     pub(super) fn new(work: Work, label: LabelIndex, owner: Option<u64>) -> Self {
         Self {
             work,
-            phase: Phase::Waiting,
+            phase: TimerPhase::Waiting,
             round: 0,
             label,
             owner,
@@ -90,7 +90,7 @@ impl Record {
         }
     }
 
-    /// Gives back what [`Record::take_executor`] took, after a refusal;
+    /// Gives back what [`TimerRecord::take_executor`] took, after a refusal;
     /// returns it where the record has its own.
     #[must_use = "an executor is dropped after the shard's lock is released"]
     pub(super) fn restore_executor(
@@ -115,17 +115,17 @@ impl Record {
 
     /// Whether the delivery `round` is on its way.
     pub(super) fn is_delivered(&self, round: u32) -> bool {
-        self.phase == Phase::Delivered && self.round == round
+        self.phase == TimerPhase::Delivered && self.round == round
     }
 
     /// Whether it runs and may come again.
     pub(super) fn is_running_on(&self) -> bool {
-        matches!(self.phase, Phase::Running { stop: false, .. })
+        matches!(self.phase, TimerPhase::Running { stop: false, .. })
     }
 
     /// Whether somebody waits for the end of the run.
     pub(super) fn is_awaited(&self) -> bool {
-        matches!(self.phase, Phase::Running { awaited: true, .. })
+        matches!(self.phase, TimerPhase::Running { awaited: true, .. })
     }
 
     /// Takes the work to run it, inside a task of `runner`, if the delivery
@@ -134,7 +134,7 @@ impl Record {
         if !self.is_delivered(round) {
             return Err(runner);
         }
-        self.phase = Phase::Running {
+        self.phase = TimerPhase::Running {
             stop: false,
             awaited: false,
         };
@@ -171,7 +171,7 @@ pub(super) fn panics(foreign: impl FnOnce()) -> u64 {
 
 impl Repeat {
     /// Moves on to the next run; `None` when it was the last.
-    pub(super) fn advance(&mut self, now: Instant, told: Duration) -> Option<Next> {
+    pub(super) fn advance(&mut self, now: Instant, told: Duration) -> Option<NextRun> {
         let next = self.rule.next(self.due, now, told)?;
         self.due = next.due;
         Some(next)

@@ -1,9 +1,11 @@
-use super::{histogram::Histogram, labels::Label, shard::State};
+use super::{histogram::LatenessHistogram, labels::Label, shard::TimerShardState};
 use crate::stats::{TimerLabelStats, TimerStats};
 use std::{collections::BTreeMap, ops::Deref};
 
 /// Adds up all shards.
-pub(super) fn collect(shards: impl Iterator<Item = impl Deref<Target = State>>) -> TimerStats {
+pub(super) fn collect(
+    shards: impl Iterator<Item = impl Deref<Target = TimerShardState>>,
+) -> TimerStats {
     let mut stats = TimerStats::default();
     let mut labels = BTreeMap::new();
     for shard in shards {
@@ -13,7 +15,7 @@ pub(super) fn collect(shards: impl Iterator<Item = impl Deref<Target = State>>) 
             .iter()
             .for_each(|label| add_label(&mut labels, label));
     }
-    let mut lateness = Histogram::new();
+    let mut lateness = LatenessHistogram::new();
     for (name, (mut label, histogram)) in labels {
         lateness.merge(&histogram);
         label.label = String::from(name);
@@ -28,16 +30,17 @@ pub(super) fn collect(shards: impl Iterator<Item = impl Deref<Target = State>>) 
     stats
 }
 
-type ByName = BTreeMap<&'static str, (TimerLabelStats, Histogram)>;
+type ByName = BTreeMap<&'static str, (TimerLabelStats, LatenessHistogram)>;
 
 fn add_label(labels: &mut ByName, label: &Label) {
     let entry = labels.entry(label.name());
-    let (stats, lateness) = entry.or_insert_with(|| (TimerLabelStats::default(), Histogram::new()));
+    let (stats, lateness) =
+        entry.or_insert_with(|| (TimerLabelStats::default(), LatenessHistogram::new()));
     label.add_to(stats);
     lateness.merge(label.lateness());
 }
 
-fn with_lateness(mut label: TimerLabelStats, lateness: &Histogram) -> TimerLabelStats {
+fn with_lateness(mut label: TimerLabelStats, lateness: &LatenessHistogram) -> TimerLabelStats {
     label.lateness_p50_ns = lateness.percentile(50);
     label.lateness_p99_ns = lateness.percentile(99);
     label.lateness_max_ns = lateness.max();

@@ -22,15 +22,15 @@ pub(super) enum Rule {
         missed: MissedTicks,
     },
     /// A pause after the end of each run.
-    Gap(Duration),
+    FixedDelay(Duration),
     /// The delay that the callback returned, from the deadline it was due at;
     /// zero stops the timer.
-    Told,
+    ReturnedDelay,
 }
 
 /// The next run of a periodic timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Next {
+pub(super) struct NextRun {
     pub(super) due: Instant,
     /// Ticks left out on the way there.
     pub(super) missed: u64,
@@ -45,34 +45,34 @@ impl Rule {
 
     /// The next run after the one that was due at `due` and ended at `now`;
     /// `None` when the callback's answer `told` stops the timer.
-    pub(super) fn next(self, due: Instant, now: Instant, told: Duration) -> Option<Next> {
+    pub(super) fn next(self, due: Instant, now: Instant, told: Duration) -> Option<NextRun> {
         match self {
             Self::Rate { period, missed } => Some(missed.next(due, now, period)),
-            Self::Gap(gap) => Some(Next::at(now + gap)),
-            Self::Told if told.is_zero() => None,
-            Self::Told => Some(Next::at(now.max(due + told))),
+            Self::FixedDelay(gap) => Some(NextRun::at(now + gap)),
+            Self::ReturnedDelay if told.is_zero() => None,
+            Self::ReturnedDelay => Some(NextRun::at(now.max(due + told))),
         }
     }
 }
 
 impl MissedTicks {
-    pub(super) fn next(self, due: Instant, now: Instant, period: Duration) -> Next {
+    pub(super) fn next(self, due: Instant, now: Instant, period: Duration) -> NextRun {
         let period_ns = (Instant::ZERO + period).as_nanos();
         let behind_ns = now.as_nanos().saturating_sub(due.as_nanos());
         let ticks = behind_ns.div_ceil(period_ns).max(1);
         if ticks == 1 || self == Self::Burst {
-            return Next::at(due + period);
+            return NextRun::at(due + period);
         }
         let due = match self {
             Self::Delay => now + period,
             _ => due + Duration::from_nanos(period_ns.saturating_mul(ticks)),
         };
         let missed = ticks - 1;
-        Next { due, missed }
+        NextRun { due, missed }
     }
 }
 
-impl Next {
+impl NextRun {
     fn at(due: Instant) -> Self {
         Self { due, missed: 0 }
     }
@@ -129,18 +129,19 @@ mod tests {
 
     #[test]
     fn the_callback_says_when_and_whether() {
-        let told = |delay, now| Rule::Told.next(at(100), at(now), Duration::from_nanos(delay));
+        let told =
+            |delay, now| Rule::ReturnedDelay.next(at(100), at(now), Duration::from_nanos(delay));
         assert_eq!(told(0, 100), None);
-        assert_eq!(told(7, 103), Some(Next::at(at(107))));
-        assert_eq!(told(7, 120), Some(Next::at(at(120))));
+        assert_eq!(told(7, 103), Some(NextRun::at(at(107))));
+        assert_eq!(told(7, 120), Some(NextRun::at(at(120))));
     }
 
     #[test]
     fn a_gap_counts_from_the_end_of_the_run() {
-        let gap = Rule::Gap(Duration::from_nanos(30));
+        let gap = Rule::FixedDelay(Duration::from_nanos(30));
         assert_eq!(
             gap.next(at(100), at(150), Duration::ZERO),
-            Some(Next::at(at(180)))
+            Some(NextRun::at(at(180)))
         );
     }
 }

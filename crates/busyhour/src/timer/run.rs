@@ -1,12 +1,12 @@
-use super::entry::{Entry, Liveness};
+use super::entry::{Liveness, TimerEntry};
 
 /// The timers that come next, sorted.
 #[derive(Debug)]
 pub(super) struct Run {
     /// The earliest last. The last one is live; dead ones may be in between.
-    entries: Vec<Entry>,
+    entries: Vec<TimerEntry>,
     /// Entries on their way into the run, in order of insertion.
-    gathered: Vec<Entry>,
+    gathered: Vec<TimerEntry>,
     /// What they are sorted by, see [`Run::sort_gathered`].
     keys: Vec<u64>,
 }
@@ -26,13 +26,13 @@ impl Run {
 
     /// The earliest.
     #[inline]
-    pub(super) fn last(&self) -> Option<Entry> {
+    pub(super) fn last(&self) -> Option<TimerEntry> {
         self.entries.last().copied()
     }
 
     /// Takes the earliest off.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Entry> {
+    pub(super) fn pop(&mut self) -> Option<TimerEntry> {
         self.entries.pop()
     }
 
@@ -50,8 +50,8 @@ impl Run {
     }
 
     /// Puts a new entry where it belongs: after those with an equal deadline.
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let later = |other: &Entry| other.deadline_ns > entry.deadline_ns;
+    pub(super) fn insert(&mut self, entry: TimerEntry) {
+        let later = |other: &TimerEntry| other.deadline_ns > entry.deadline_ns;
         let index = self.entries.partition_point(later);
         self.entries.insert(index, entry);
     }
@@ -62,12 +62,12 @@ impl Run {
     }
 
     /// Takes all entries off, the earliest first.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = TimerEntry> {
         self.entries.drain(..).rev()
     }
 
     /// Adds to what [`Run::fill`] will make the run of.
-    pub(super) fn gather(&mut self, entries: &[Entry]) {
+    pub(super) fn gather(&mut self, entries: &[TimerEntry]) {
         self.gathered.extend_from_slice(entries);
     }
 

@@ -1,6 +1,6 @@
 use super::{
-    bucket::{Block, Bucket, Spare},
-    entry::Entry,
+    bucket::{Bucket, EntryBlock, Spare},
+    entry::TimerEntry,
 };
 use std::mem;
 
@@ -19,12 +19,12 @@ pub(super) struct Rung {
 
 /// What comes next on a rung.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum RungNext {
     /// All of a bucket.
     Bucket(Bucket),
     /// A part of a bucket that is large and has one deadline throughout, in
     /// order of insertion. The bucket stays and takes what is added to it.
-    Equal(Box<Block>),
+    Equal(Box<EntryBlock>),
 }
 
 impl Rung {
@@ -60,7 +60,7 @@ impl Rung {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, entry: Entry, spare: &mut Spare) {
+    pub(super) fn push(&mut self, entry: TimerEntry, spare: &mut Spare) {
         let index = self.index(entry.deadline_ns);
         self.buckets[index].push(entry, spare);
         self.len += 1;
@@ -68,7 +68,7 @@ impl Rung {
 
     /// Takes off what comes next; of a bucket with one deadline and more than
     /// `many` entries only a block.
-    pub(super) fn next(&mut self, many: usize) -> Option<Next> {
+    pub(super) fn next(&mut self, many: usize) -> Option<RungNext> {
         let rest = self.buckets.get(self.current..)?;
         self.current += rest.iter().position(|bucket| !bucket.is_empty())?;
         let is_last = self.current + 1 == self.buckets.len();
@@ -76,11 +76,11 @@ impl Rung {
         if self.shift == 0 && !is_last && bucket.len() > many {
             let block = bucket.take_block()?;
             self.len -= block.entries().len();
-            return Some(Next::Equal(block));
+            return Some(RungNext::Equal(block));
         }
         self.current += 1;
         self.len -= bucket.len();
-        Some(Next::Bucket(mem::take(bucket)))
+        Some(RungNext::Bucket(mem::take(bucket)))
     }
 
     /// What is left of it, bucket by bucket.

@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// The number of the calling thread, given in the order of their first use.
-pub(super) fn lane() -> usize {
+pub(super) fn thread_index() -> usize {
     LANE.with(|lane| {
         let number = lane
             .get()
@@ -56,11 +56,11 @@ lazy_static! {
     // The waits for the end of a callback that go on now, kept to refuse one
     // that could never end. One list for the process, since a circle may lead
     // through several services; locked only by who is about to wait.
-    static ref WAITS: Mutex<Vec<Wait>> = Mutex::new(Vec::new());
+    static ref WAITS: Mutex<Vec<WaitEdge>> = Mutex::new(Vec::new());
 }
 
 #[derive(Debug)]
-struct Wait {
+struct WaitEdge {
     /// The callbacks that the waiting thread is in.
     inside: Vec<TimerHandle>,
     for_end_of: TimerHandle,
@@ -69,23 +69,23 @@ struct Wait {
 /// Registers a wait of this thread for the end of `target`'s callback; `None`
 /// if that in turn waits, through whatever chain, for a callback that this
 /// thread is in.
-pub(super) fn wait_for(target: TimerHandle) -> Option<Waiting> {
+pub(super) fn wait_for(target: TimerHandle) -> Option<CallbackWait> {
     let inside = inside();
     let mut waits = lock(&WAITS);
     if reaches(&waits, target, &inside) {
         return None;
     }
-    waits.push(Wait {
+    waits.push(WaitEdge {
         inside,
         for_end_of: target,
     });
-    Some(Waiting { target })
+    Some(CallbackWait { target })
 }
 
 /// Follows `target` from wait to wait. Each callback is in one thread, which
 /// waits for one other at most, so the chain has no forks; and it has no
 /// circle, since the wait that would close one is refused.
-fn reaches(waits: &[Wait], target: TimerHandle, inside: &[TimerHandle]) -> bool {
+fn reaches(waits: &[WaitEdge], target: TimerHandle, inside: &[TimerHandle]) -> bool {
     let mut next = Some(target);
     while let Some(target) = next {
         if inside.contains(&target) {
@@ -98,15 +98,15 @@ fn reaches(waits: &[Wait], target: TimerHandle, inside: &[TimerHandle]) -> bool 
 }
 
 /// A registered wait.
-pub(super) struct Waiting {
+pub(super) struct CallbackWait {
     target: TimerHandle,
 }
 
-impl Drop for Waiting {
+impl Drop for CallbackWait {
     fn drop(&mut self) {
         let inside = inside();
         let mut waits = lock(&WAITS);
-        let own = |wait: &Wait| wait.for_end_of == self.target && wait.inside == inside;
+        let own = |wait: &WaitEdge| wait.for_end_of == self.target && wait.inside == inside;
         let index = waits.iter().position(own);
         debug_assert!(index.is_some(), "a wait is registered until it ends");
         if let Some(index) = index {

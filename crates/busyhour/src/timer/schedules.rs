@@ -57,7 +57,7 @@ impl Driven {
         let stop = Arc::new(AtomicBool::new(false));
         let bell = Arc::new(Bell::default());
         let rung = Arc::clone(&bell);
-        assert!(timers.on_earlier(move || rung.ring()));
+        assert!(timers.on_earlier_deadline(move || rung.ring()));
         let (driven, stopped, sleeper) = (timers.clone(), Arc::clone(&stop), Arc::clone(&bell));
         let driver = thread::spawn(move || drive(&driven, &stopped, &sleeper));
         Self {
@@ -172,7 +172,7 @@ fn shuttle_a_periodic_timer_meets_a_cancel_that_waits() {
         let trace = Arc::new(Trace::default());
         let callback = Arc::clone(&trace);
         let timer = driven.timers.timer().after(Duration::ZERO).on(&serializer);
-        let timer = timer.run_as_told(move || {
+        let timer = timer.run_with_next_delay(move || {
             callback.run();
             Duration::from_secs(1)
         });

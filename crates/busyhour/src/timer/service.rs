@@ -1,11 +1,11 @@
 use super::{
-    alarm::Alarm,
+    driver_waker::DriverWaker,
     handle::{Cancel, TimerHandle},
-    held,
-    record::{Phase, Record, Work, panics},
+    locked_shard,
+    record::{TimerPhase, TimerRecord, Work, panics},
     report, running,
-    shard::{NotCancelled, Shard, State},
-    slots::Handle,
+    shard::{NotCancelled, TimerShard, TimerShardState},
+    slots::QueueHandle,
     timers::AddError,
 };
 use crate::{
@@ -24,8 +24,8 @@ pub(super) struct Service {
     /// Tells the handles of this service from those of another.
     pub(super) number: u32,
     pub(super) clock: Clock,
-    pub(super) alarm: Alarm,
-    pub(super) shards: Box<[CachePadded<Shard>]>,
+    pub(super) driver_waker: DriverWaker,
+    pub(super) shards: Box<[CachePadded<TimerShard>]>,
     shard_capacity: usize,
     refused: AtomicU64,
     /// Times that the user's code panicked.
@@ -48,9 +48,9 @@ impl Service {
         Self {
             number,
             clock,
-            alarm: Alarm::new(),
+            driver_waker: DriverWaker::new(),
             shards: (0..shard_count)
-                .map(|_| CachePadded(Shard::new()))
+                .map(|_| CachePadded(TimerShard::new()))
                 .collect(),
             shard_capacity: capacity.div_ceil(shard_count).min(SHARD_CAPACITY_MAX),
             refused: AtomicU64::new(0),
@@ -73,7 +73,7 @@ impl Service {
 
     #[inline]
     fn add_within(&self, capacity: usize, add: Add) -> Result<TimerHandle, AddError> {
-        let own = running::lane() % self.shards.len();
+        let own = running::thread_index() % self.shards.len();
         let mut add = Some(add);
         let mut error = AddError::Full;
         for index in (own..self.shards.len()).chain(0..own) {
@@ -98,7 +98,7 @@ impl Service {
         add: &mut Option<Add>,
     ) -> Result<TimerHandle, AddError> {
         let label = add.as_ref().map_or("", |add| add.label);
-        let timer = self.shards[index].change(&self.alarm, |state| {
+        let timer = self.shards[index].change(&self.driver_waker, |state| {
             state.admit(capacity)?;
             let label = state.labels.index(label).ok_or(AddError::Labels)?;
             let Some(add) = add.take() else {
@@ -117,7 +117,7 @@ impl Service {
         let Some(shard) = self.shard_of(handle) else {
             return Cancel::AlreadyRan;
         };
-        match shard.change(&self.alarm, |state| state.cancel(handle.timer)) {
+        match shard.change(&self.driver_waker, |state| state.cancel(handle.timer)) {
             Ok(record) => {
                 self.count_panics(record.work.discard());
                 Cancel::Prevented
@@ -136,7 +136,7 @@ impl Service {
 
     /// Waits for the end of a run; `false` if that would never come, because
     /// it waits for what this thread is in.
-    fn await_end(&self, shard: &Shard, handle: &TimerHandle) -> bool {
+    fn await_end(&self, shard: &TimerShard, handle: &TimerHandle) -> bool {
         let Some(_wait) = running::wait_for(*handle) else {
             return false;
         };
@@ -150,8 +150,11 @@ impl Service {
 
     /// Cancels what `chosen` chooses in each shard; returns how many runs were
     /// prevented.
-    pub(super) fn cancel_all(&self, chosen: impl Fn(&State) -> Vec<Handle>) -> usize {
-        let cancel = |shard: &CachePadded<Shard>| {
+    pub(super) fn cancel_all(
+        &self,
+        chosen: impl Fn(&TimerShardState) -> Vec<QueueHandle>,
+    ) -> usize {
+        let cancel = |shard: &CachePadded<TimerShard>| {
             let chosen = chosen(&shard.lock());
             let batches = chosen.chunks(BATCH);
             batches
@@ -162,9 +165,9 @@ impl Service {
     }
 
     /// Cancels a few timers under one lock, so that others get it in between.
-    fn cancel_batch(&self, shard: &Shard, timers: &[Handle]) -> usize {
-        let records: Vec<Record> = shard.change(&self.alarm, |state| {
-            let cancel = |timer: &Handle| state.cancel(*timer).ok();
+    fn cancel_batch(&self, shard: &TimerShard, timers: &[QueueHandle]) -> usize {
+        let records: Vec<TimerRecord> = shard.change(&self.driver_waker, |state| {
+            let cancel = |timer: &QueueHandle| state.cancel(*timer).ok();
             timers.iter().filter_map(cancel).collect()
         });
         let count = records.len();
@@ -179,7 +182,7 @@ impl Service {
         for shard in &self.shards {
             shard.lock().closed = true;
         }
-        self.cancel_all(State::all)
+        self.cancel_all(TimerShardState::all)
     }
 
     /// Moves a timer that has not begun; `false` for any other.
@@ -187,9 +190,9 @@ impl Service {
         let Some(shard) = self.shard_of(handle) else {
             return false;
         };
-        shard.change(&self.alarm, |state| {
+        shard.change(&self.driver_waker, |state| {
             let record = state.queue.get(handle.timer);
-            let moved = record.is_some_and(|record| record.phase == Phase::Waiting);
+            let moved = record.is_some_and(|record| record.phase == TimerPhase::Waiting);
             if moved {
                 state.wait_until(handle.timer, deadline);
             }
@@ -207,7 +210,7 @@ impl Service {
         let Some(shard) = self.shard_of(handle) else {
             return false;
         };
-        held::assert_none();
+        locked_shard::assert_none();
         // Cloned before the lock and dropped after it: both are the user's code.
         let mut waker = waker.clone();
         let mut state = shard.lock();
@@ -236,7 +239,7 @@ impl Service {
         let shards = self.shards.iter().map(|shard| shard.lock());
         let mut stats = report::collect(shards);
         stats.refused = self.refused.load(Ordering::Relaxed);
-        stats.panicked = self.panicked.load(Ordering::Relaxed) + self.alarm.panicked();
+        stats.panicked = self.panicked.load(Ordering::Relaxed) + self.driver_waker.panicked();
         stats
     }
 
@@ -248,7 +251,7 @@ impl Service {
         }
     }
 
-    pub(super) fn shard_of(&self, handle: &TimerHandle) -> Option<&Shard> {
+    pub(super) fn shard_of(&self, handle: &TimerHandle) -> Option<&TimerShard> {
         let shard = self.shards.get(handle.shard as usize)?;
         (handle.service == self.number).then_some(&shard.0)
     }
@@ -262,7 +265,7 @@ impl Drop for Service {
     }
 }
 
-impl State {
+impl TimerShardState {
     fn admit(&self, capacity: usize) -> Result<(), AddError> {
         match self.closed {
             true => Err(AddError::Closed),
@@ -299,7 +302,7 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let own = running::lane();
+                    let own = running::thread_index();
                     assert!(lock(&lanes).insert(own), "threads share no lane");
                     // The others' locks are held: an add that needed one would
                     // never come back.

@@ -1,12 +1,12 @@
 use super::{
     again::Again,
-    alarm::Alarm,
-    held::Held,
+    driver_waker::DriverWaker,
     labels::{LabelIndex, Labels},
-    members::Members,
-    queue::Queue,
-    record::{Phase, Record, Runner, Work},
-    slots::Handle,
+    locked_shard::LockedShard,
+    queue::TimerQueue,
+    record::{Runner, TimerPhase, TimerRecord, Work},
+    slots::QueueHandle,
+    timer_set::TimerSet,
 };
 use crate::{
     clock::Instant,
@@ -26,8 +26,8 @@ use std::{collections::HashMap, mem, sync::Arc};
 ///
 /// Callbacks, executors and whatever they captured are never run or dropped
 /// under the lock.
-pub(super) struct Shard {
-    state: Mutex<State>,
+pub(super) struct TimerShard {
+    state: Mutex<TimerShardState>,
     /// The earliest deadline in nanoseconds; `u64::MAX` when there is none.
     /// Written under the lock, read by the driver without it.
     next_ns: AtomicU64,
@@ -36,12 +36,12 @@ pub(super) struct Shard {
 }
 
 /// What the lock guards.
-pub(super) struct State {
-    pub(super) queue: Queue<Record>,
+pub(super) struct TimerShardState {
+    pub(super) queue: TimerQueue<TimerRecord>,
     pub(super) labels: Labels,
     /// Only of owners that have a timer here.
-    owners: HashMap<u64, Members>,
-    pub(super) counters: Counters,
+    owners: HashMap<u64, TimerSet>,
+    pub(super) counters: TimerCounters,
     /// No timer is added any more.
     pub(super) closed: bool,
     pending_high_water: u64,
@@ -49,16 +49,16 @@ pub(super) struct State {
 
 /// Counters that belong to no label.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct TimerCounters {
     pub(super) deferred: u64,
     pub(super) lost: u64,
     pub(super) missed: u64,
 }
 
-impl Shard {
+impl TimerShard {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::new(State::new()),
+            state: Mutex::new(TimerShardState::new()),
             next_ns: AtomicU64::new(u64::MAX),
             ended: Condvar::new(),
         }
@@ -70,14 +70,18 @@ impl Shard {
     }
 
     /// Locks the shard to look at it.
-    pub(super) fn lock(&self) -> Held<'_> {
-        Held::new(lock(&self.state))
+    pub(super) fn lock(&self) -> LockedShard<'_> {
+        LockedShard::new(lock(&self.state))
     }
 
     /// Changes the shard under its lock, publishes its next deadline, and
-    /// rings the alarm if that became earlier.
+    /// rings the driver waker if that became earlier.
     #[inline]
-    pub(super) fn change<R>(&self, alarm: &Alarm, change: impl FnOnce(&mut State) -> R) -> R {
+    pub(super) fn change<R>(
+        &self,
+        driver_waker: &DriverWaker,
+        change: impl FnOnce(&mut TimerShardState) -> R,
+    ) -> R {
         let mut state = self.lock();
         let result = change(&mut state);
         let next = state.queue.next_deadline().unwrap_or(Instant::FAR_FUTURE);
@@ -87,19 +91,19 @@ impl Shard {
         }
         drop(state);
         if next.as_nanos() < before {
-            alarm.earlier(next);
+            driver_waker.earlier(next);
         }
         result
     }
 
-    /// Tells those who wait in [`Shard::await_end`].
+    /// Tells those who wait in [`TimerShard::await_end`].
     pub(super) fn notify_ended(&self) {
         self.ended.notify_all();
     }
 
     /// Waits until the timer is not running any more. A periodic one must have
     /// been stopped.
-    pub(super) fn await_end(&self, timer: Handle) {
+    pub(super) fn await_end(&self, timer: QueueHandle) {
         let mut state = lock(&self.state);
         while state.mark_awaited(timer) {
             state = self
@@ -110,13 +114,13 @@ impl Shard {
     }
 }
 
-impl State {
+impl TimerShardState {
     fn new() -> Self {
         Self {
-            queue: Queue::new(),
+            queue: TimerQueue::new(),
             labels: Labels::default(),
             owners: HashMap::new(),
-            counters: Counters::default(),
+            counters: TimerCounters::default(),
             closed: false,
             pending_high_water: 0,
         }
@@ -129,8 +133,10 @@ impl State {
         work: Work,
         label: LabelIndex,
         owner: Option<u64>,
-    ) -> Handle {
-        let handle = self.queue.add(deadline, Record::new(work, label, owner));
+    ) -> QueueHandle {
+        let handle = self
+            .queue
+            .add(deadline, TimerRecord::new(work, label, owner));
         let label = self.labels.get_mut(label);
         label.added();
         if !label.name().is_empty() {
@@ -145,11 +151,11 @@ impl State {
 
     /// Removes a timer that has not begun to run; its record is for the caller
     /// to drop after unlocking.
-    pub(super) fn cancel(&mut self, timer: Handle) -> Result<Record, NotCancelled> {
+    pub(super) fn cancel(&mut self, timer: QueueHandle) -> Result<TimerRecord, NotCancelled> {
         let Some(record) = self.queue.get_mut(timer) else {
             return Err(NotCancelled::Over);
         };
-        if let Phase::Running { stop, .. } = &mut record.phase {
+        if let TimerPhase::Running { stop, .. } = &mut record.phase {
             *stop = true;
             return Err(NotCancelled::Running);
         }
@@ -161,7 +167,7 @@ impl State {
     }
 
     /// Removes a timer that has run for the last time.
-    pub(super) fn end(&mut self, timer: Handle) -> Option<Record> {
+    pub(super) fn end(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
         let record = self.queue.cancel(timer)?;
         self.labels.get_mut(record.label).ended();
         self.leave(&record);
@@ -170,7 +176,7 @@ impl State {
 
     /// Lets a periodic timer wait for its next run, and hands back what stood
     /// for its work; or its work, as the error, if it was stopped meanwhile.
-    pub(super) fn go_on(&mut self, timer: Handle, again: Again) -> Result<Work, Work> {
+    pub(super) fn go_on(&mut self, timer: QueueHandle, again: Again) -> Result<Work, Work> {
         let may_go_on = !self.closed;
         let record = self.queue.get_mut(timer).filter(|_| may_go_on);
         let Some(record) = record.filter(|record| record.is_running_on()) else {
@@ -185,17 +191,18 @@ impl State {
 
     /// Removes a timer whose last run is over and whose callback has been
     /// dropped. The record is to be dropped after unlocking.
-    pub(super) fn finish(&mut self, timer: Handle) -> Option<Record> {
+    pub(super) fn finish(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
         let record = self.end(timer);
-        let is_over = |record: &Record| {
-            matches!(record.work, Work::Away(_)) && matches!(record.phase, Phase::Running { .. })
+        let is_over = |record: &TimerRecord| {
+            matches!(record.work, Work::Away(_))
+                && matches!(record.phase, TimerPhase::Running { .. })
         };
         debug_assert!(record.as_ref().is_some_and(is_over), "it runs until here");
         record
     }
 
     /// The entity whose task the timer's callback runs in now.
-    pub(super) fn runner(&self, timer: Handle) -> Runner {
+    pub(super) fn runner(&self, timer: QueueHandle) -> Runner {
         match &self.queue.get(timer)?.work {
             Work::Away(runner) => runner.clone(),
             _ => None,
@@ -206,7 +213,7 @@ impl State {
     /// executor, to drop after unlocking, if the timer does not need it.
     pub(super) fn put_off(
         &mut self,
-        timer: Handle,
+        timer: QueueHandle,
         round: u32,
         executor: Arc<dyn Executor>,
         deadline: Instant,
@@ -222,18 +229,18 @@ impl State {
     }
 
     /// Every timer.
-    pub(super) fn all(&self) -> Vec<Handle> {
+    pub(super) fn all(&self) -> Vec<QueueHandle> {
         self.queue.iter().map(|(timer, _)| timer).collect()
     }
 
     /// The timers of `owner`, and some that are over.
-    pub(super) fn of_owner(&self, owner: u64) -> Vec<Handle> {
+    pub(super) fn of_owner(&self, owner: u64) -> Vec<QueueHandle> {
         let members = self.owners.get(&owner);
         members.map_or_else(Vec::new, |members| members.handles().to_vec())
     }
 
     /// The timers with `label`, and some that are over.
-    pub(super) fn of_label(&self, label: &str) -> Vec<Handle> {
+    pub(super) fn of_label(&self, label: &str) -> Vec<QueueHandle> {
         match self.labels.find(label) {
             Some(found) if !label.is_empty() => found.members.handles().to_vec(),
             _ if !label.is_empty() => Vec::new(),
@@ -242,10 +249,10 @@ impl State {
     }
 
     /// Takes the next due timer out of the order and counts its delivery.
-    pub(super) fn deliver_due(&mut self, due: Instant, now: Instant) -> Option<Handle> {
+    pub(super) fn deliver_due(&mut self, due: Instant, now: Instant) -> Option<QueueHandle> {
         let (deadline, timer) = self.queue.hold_due(due)?;
         let record = self.queue.get_mut(timer)?;
-        record.phase = Phase::Delivered;
+        record.phase = TimerPhase::Delivered;
         record.round = record.round.wrapping_add(1);
         let lateness_ns = (now - deadline).as_nanos() as u64;
         self.labels.get_mut(record.label).expired(lateness_ns);
@@ -253,9 +260,9 @@ impl State {
     }
 
     /// Puts a held timer back in order.
-    pub(super) fn wait_until(&mut self, timer: Handle, deadline: Instant) {
+    pub(super) fn wait_until(&mut self, timer: QueueHandle, deadline: Instant) {
         if let Some(record) = self.queue.get_mut(timer) {
-            record.phase = Phase::Waiting;
+            record.phase = TimerPhase::Waiting;
             self.queue.reschedule(timer, deadline);
         }
     }
@@ -270,15 +277,15 @@ impl State {
     }
 
     /// Of the empty label nobody keeps a list.
-    fn all_unlabelled(&self) -> Vec<Handle> {
+    fn all_unlabelled(&self) -> Vec<QueueHandle> {
         let timers = self.queue.iter();
-        let is_unlabelled = |record: &Record| self.labels.name(record.label).is_empty();
+        let is_unlabelled = |record: &TimerRecord| self.labels.name(record.label).is_empty();
         let unlabelled = timers.filter(|(_, record)| is_unlabelled(record));
         unlabelled.map(|(timer, _)| timer).collect()
     }
 
     /// Strikes a timer that is over off the lists of its label and its owner.
-    fn leave(&mut self, record: &Record) {
+    fn leave(&mut self, record: &TimerRecord) {
         let queue = &self.queue;
         let is_there = |timer| queue.get(timer).is_some();
         let label = self.labels.get_mut(record.label);
@@ -296,9 +303,9 @@ impl State {
         }
     }
 
-    fn mark_awaited(&mut self, timer: Handle) -> bool {
+    fn mark_awaited(&mut self, timer: QueueHandle) -> bool {
         match self.queue.get_mut(timer).map(|record| &mut record.phase) {
-            Some(Phase::Running { awaited, .. }) => {
+            Some(TimerPhase::Running { awaited, .. }) => {
                 *awaited = true;
                 true
             }

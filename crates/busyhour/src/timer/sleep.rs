@@ -2,7 +2,7 @@ use super::{
     handle::TimerHandle,
     labels::FUTURES,
     record::Work,
-    rule::{MissedTicks, Next},
+    rule::{MissedTicks, NextRun},
     service::Add,
     timers::{AddError, Timers},
 };
@@ -21,7 +21,7 @@ use std::{
 ///   [closed](Timers::close), what has not come by then never comes: the future
 ///   stays pending until it is dropped, as futures do when tokio's runtime shuts
 ///   down. A loop around it is suspended and does not spin.
-/// - The service's [capacity](super::Builder::capacity) does not refuse the
+/// - The service's [capacity](super::TimersBuilder::capacity) does not refuse the
 ///   timers of futures, since a future could not go on without its timer. The
 ///   forms that begin with `try_` respect it and say so.
 impl Timers {
@@ -283,7 +283,7 @@ impl Interval {
         let due = self.sleep.deadline();
         Pin::new(&mut self.sleep).poll(context).map(|()| {
             let now = self.sleep.timers.clock().now();
-            let Next { due: next, missed } = self.missed.next(due, now, self.period);
+            let NextRun { due: next, missed } = self.missed.next(due, now, self.period);
             self.missed_count += missed;
             self.sleep.reset(next);
             due

@@ -1,18 +1,18 @@
-use super::entry::{Entry, Liveness};
+use super::entry::{Liveness, TimerEntry};
 use std::{fmt, iter, mem::MaybeUninit, num::NonZero, slice};
 
-/// Names one timer of a [`Queue`](super::Queue) as long as it is there.
+/// Names one timer of a [`TimerQueue`](super::TimerQueue) as long as it is there.
 ///
 /// A handle costs 8 bytes and never names a later timer: the slot it points
 /// at counts its uses, and is retired when the numbers are used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Handle {
+pub struct QueueHandle {
     slot: u32,
     /// The stamp that the slot bore when it was claimed.
     claimed: NonZero<u32>,
 }
 
-impl Handle {
+impl QueueHandle {
     /// Names nothing, ever.
     pub(super) const NEVER: Self = Self {
         slot: u32::MAX,
@@ -28,7 +28,7 @@ impl Handle {
 /// never copies and the memory of an emptied chunk goes back to the allocator.
 ///
 /// The slot released last is claimed first, while it is in the caches.
-pub(super) struct Slots<T> {
+pub(super) struct TimerSlots<T> {
     /// `None` where the memory was given back.
     chunks: Vec<Option<Chunk<T>>>,
     /// For each chunk a number above every stamp used in memory given back.
@@ -51,11 +51,11 @@ pub(super) struct Slots<T> {
 
 /// Deadlines lie apart from what a cancel touches.
 struct Chunk<T> {
-    slots: Box<[Slot<T>; CHUNK_SLOTS]>,
+    slots: Box<[TimerSlot<T>; CHUNK_SLOTS]>,
     deadlines_ns: Box<[u64; CHUNK_SLOTS]>,
 }
 
-struct Slot<T> {
+struct TimerSlot<T> {
     /// Even while the timer waits in order, odd otherwise; rises with each
     /// change. The one entry that bears the same stamp is the live one.
     stamp: u32,
@@ -64,15 +64,15 @@ struct Slot<T> {
     value: MaybeUninit<T>,
 }
 
-impl<T> Liveness for Slots<T> {
+impl<T> Liveness for TimerSlots<T> {
     #[inline]
-    fn is_live(&self, entry: Entry) -> bool {
+    fn is_live(&self, entry: TimerEntry) -> bool {
         let slot = self.slot(entry.slot());
         slot.is_some_and(|slot| slot.stamp == entry.stamp())
     }
 }
 
-impl<T> Slots<T> {
+impl<T> TimerSlots<T> {
     pub(super) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
@@ -94,7 +94,7 @@ impl<T> Slots<T> {
         self.in_use - self.vacant.len()
     }
 
-    /// How many releases from now on [`Slots::tidy`] is worth a call.
+    /// How many releases from now on [`TimerSlots::tidy`] is worth a call.
     pub(super) fn quiet(&self) -> usize {
         self.occupied().saturating_sub(self.occupied_low)
     }
@@ -110,7 +110,7 @@ impl<T> Slots<T> {
 
     /// Puts a value that waits for `deadline_ns` into a vacant slot.
     #[inline]
-    pub(super) fn claim(&mut self, deadline_ns: u64, value: T) -> (Handle, Entry) {
+    pub(super) fn claim(&mut self, deadline_ns: u64, value: T) -> (QueueHandle, TimerEntry) {
         let index = match self.vacant.pop() {
             Some(slot) => slot,
             None => self.next_fresh(),
@@ -120,23 +120,23 @@ impl<T> Slots<T> {
         let slot = &mut chunk.slots[offset];
         let stamp = slot.stamp + 1;
         let claimed = NonZero::new(stamp).expect(NOT_RETIRED);
-        *slot = Slot {
+        *slot = TimerSlot {
             stamp,
             claimed: Some(claimed),
             value: MaybeUninit::new(value),
         };
         chunk.deadlines_ns[offset] = deadline_ns;
-        let handle = Handle {
+        let handle = QueueHandle {
             slot: index,
             claimed,
         };
-        (handle, Entry::new(deadline_ns, index, stamp))
+        (handle, TimerEntry::new(deadline_ns, index, stamp))
     }
 
     /// Takes the value out, and whether it waited, so that its entry is dead
     /// now; `None` if the handle is out of date.
     #[inline]
-    pub(super) fn release(&mut self, handle: Handle) -> Option<(T, bool)> {
+    pub(super) fn release(&mut self, handle: QueueHandle) -> Option<(T, bool)> {
         let slot = self.current_mut(handle)?;
         let waited = slot.waits();
         let (value, is_retired) = slot.vacate()?;
@@ -146,7 +146,7 @@ impl<T> Slots<T> {
 
     /// Takes the value that an entry from the order stands for.
     #[inline]
-    pub(super) fn release_entry(&mut self, entry: Entry) -> Option<T> {
+    pub(super) fn release_entry(&mut self, entry: TimerEntry) -> Option<T> {
         let (chunk, offset) = split(entry.slot());
         let slot = &mut self.chunks.get_mut(chunk)?.as_mut()?.slots[offset];
         let (value, is_retired) = slot.vacate()?;
@@ -155,7 +155,7 @@ impl<T> Slots<T> {
     }
 
     /// Notes that an entry has left the order while its value stays.
-    pub(super) fn hold_entry(&mut self, entry: Entry) -> Option<Handle> {
+    pub(super) fn hold_entry(&mut self, entry: TimerEntry) -> Option<QueueHandle> {
         let handle = self.handle(entry.slot())?;
         self.stop_waiting(handle);
         Some(handle)
@@ -163,24 +163,24 @@ impl<T> Slots<T> {
 
     /// Lets a timer wait for another deadline; an entry it has is dead then.
     ///
-    /// The caller has seen to it that [`Slots::is_worn`] is not true.
-    pub(super) fn wait(&mut self, handle: Handle, deadline_ns: u64) -> Option<Entry> {
+    /// The caller has seen to it that [`TimerSlots::is_worn`] is not true.
+    pub(super) fn wait(&mut self, handle: QueueHandle, deadline_ns: u64) -> Option<TimerEntry> {
         let slot = self.current_mut(handle)?;
         slot.stamp = (slot.stamp | 1) + 1;
-        let entry = Entry::new(deadline_ns, handle.slot, slot.stamp);
+        let entry = TimerEntry::new(deadline_ns, handle.slot, slot.stamp);
         let (chunk, offset) = split(handle.slot);
         self.chunks[chunk].as_mut()?.deadlines_ns[offset] = deadline_ns;
         Some(entry)
     }
 
     /// Whether the timer has been moved so often that its slot is short of stamps.
-    pub(super) fn is_worn(&self, handle: Handle) -> bool {
+    pub(super) fn is_worn(&self, handle: QueueHandle) -> bool {
         let slot = self.current(handle);
         slot.is_some_and(|slot| slot.stamp >= STAMP_WORN)
     }
 
     /// Takes a timer off its entry, which is dead then.
-    pub(super) fn stop_waiting(&mut self, handle: Handle) {
+    pub(super) fn stop_waiting(&mut self, handle: QueueHandle) {
         if let Some(slot) = self.current_mut(handle) {
             slot.stamp |= 1;
         }
@@ -188,14 +188,14 @@ impl<T> Slots<T> {
 
     /// Starts the stamps of a timer over that does not wait and has no entry,
     /// not even a dead one.
-    pub(super) fn restart(&mut self, handle: Handle) {
+    pub(super) fn restart(&mut self, handle: QueueHandle) {
         if let Some(slot) = self.current_mut(handle) {
             slot.stamp = handle.claimed.get() + 1;
         }
     }
 
     /// The deadline of a timer that waits; `Some(None)` if it is held.
-    pub(super) fn waits(&self, handle: Handle) -> Option<Option<u64>> {
+    pub(super) fn waits(&self, handle: QueueHandle) -> Option<Option<u64>> {
         let slot = self.current(handle)?;
         let (chunk, offset) = split(handle.slot);
         let deadline_ns = self.chunks[chunk].as_ref()?.deadlines_ns[offset];
@@ -203,12 +203,12 @@ impl<T> Slots<T> {
     }
 
     #[inline]
-    pub(super) fn get(&self, handle: Handle) -> Option<&T> {
+    pub(super) fn get(&self, handle: QueueHandle) -> Option<&T> {
         self.current(handle)?.value()
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, handle: QueueHandle) -> Option<&mut T> {
         let slot = self.current_mut(handle)?;
         // SAFETY: `current_mut` has found the slot claimed, which says that
         // the value is there.
@@ -216,14 +216,14 @@ impl<T> Slots<T> {
     }
 
     /// Every occupied slot.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (QueueHandle, &T)> {
         let chunks = (0..).step_by(CHUNK_SLOTS).zip(&self.chunks);
         let slots = chunks.flat_map(|(first, chunk)| {
             let slots = chunk.iter().flat_map(|chunk| chunk.slots.iter());
             (first..).zip(slots)
         });
         slots.filter_map(|(index, slot)| {
-            let handle = Handle {
+            let handle = QueueHandle {
                 slot: index,
                 claimed: slot.claimed?,
             };
@@ -233,26 +233,26 @@ impl<T> Slots<T> {
 
     /// The handle that names what `slot` holds now.
     #[inline]
-    fn handle(&self, slot: u32) -> Option<Handle> {
+    fn handle(&self, slot: u32) -> Option<QueueHandle> {
         let claimed = self.slot(slot)?.claimed?;
-        Some(Handle { slot, claimed })
+        Some(QueueHandle { slot, claimed })
     }
 
     #[inline]
-    fn slot(&self, slot: u32) -> Option<&Slot<T>> {
+    fn slot(&self, slot: u32) -> Option<&TimerSlot<T>> {
         let (chunk, offset) = split(slot);
         let chunk = self.chunks.get(chunk)?.as_ref()?;
         Some(&chunk.slots[offset])
     }
 
     #[inline]
-    fn current(&self, handle: Handle) -> Option<&Slot<T>> {
+    fn current(&self, handle: QueueHandle) -> Option<&TimerSlot<T>> {
         let slot = self.slot(handle.slot)?;
         (slot.claimed == Some(handle.claimed)).then_some(slot)
     }
 
     #[inline]
-    fn current_mut(&mut self, handle: Handle) -> Option<&mut Slot<T>> {
+    fn current_mut(&mut self, handle: QueueHandle) -> Option<&mut TimerSlot<T>> {
         let (chunk, offset) = split(handle.slot);
         let chunk = self.chunks.get_mut(chunk)?.as_mut()?;
         let slot = &mut chunk.slots[offset];
@@ -356,7 +356,7 @@ impl<T> Slots<T> {
     /// Gives the memory of resting chunks back but for a few.
     fn strip_surplus(&mut self) {
         let kept =
-            (RESTED_BYTES / (CHUNK_SLOTS * (size_of::<Slot<T>>() + size_of::<u64>()))).max(1);
+            (RESTED_BYTES / (CHUNK_SLOTS * (size_of::<TimerSlot<T>>() + size_of::<u64>()))).max(1);
         let surplus = self.rested.len().saturating_sub(kept);
         if surplus == 0 {
             return;
@@ -376,7 +376,7 @@ impl<T> Slots<T> {
 
 impl<T> Chunk<T> {
     fn vacant(stamp: u32) -> Self {
-        let slot = || Slot {
+        let slot = || TimerSlot {
             stamp,
             claimed: None,
             value: MaybeUninit::uninit(),
@@ -406,7 +406,7 @@ impl<T> Drop for Chunk<T> {
 }
 
 /// Values to drop. A drop that panics does not keep the others from being dropped.
-struct Values<'a, T>(slice::IterMut<'a, Slot<T>>);
+struct Values<'a, T>(slice::IterMut<'a, TimerSlot<T>>);
 
 impl<T> Values<'_, T> {
     fn drop_all(&mut self) {
@@ -426,7 +426,7 @@ impl<T> Drop for Values<'_, T> {
     }
 }
 
-impl<T> Slot<T> {
+impl<T> TimerSlot<T> {
     #[inline]
     fn waits(&self) -> bool {
         self.stamp.is_multiple_of(2)
@@ -452,7 +452,7 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Slots<T> {
+impl<T: fmt::Debug> fmt::Debug for TimerSlots<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_map().entries(self.iter()).finish()
     }
@@ -476,9 +476,9 @@ const HAS_MEMORY: &str = "a vacant slot has memory";
 const NOT_RETIRED: &str = "a slot in use has stamps left";
 
 #[cfg(test)]
-impl<T> Slots<T> {
+impl<T> TimerSlots<T> {
     /// Takes a timer close to the end of its slot's stamps, with no entry left.
-    pub(super) fn wear(&mut self, handle: Handle) {
+    pub(super) fn wear(&mut self, handle: QueueHandle) {
         if let Some(slot) = self.current_mut(handle) {
             slot.stamp = STAMP_WORN + 1;
         }
@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn an_old_handle_stays_out_of_date_when_its_chunk_comes_back() {
-        let mut slots = Slots::new();
+        let mut slots = TimerSlots::new();
         let count = 30 * CHUNK_SLOTS as u64;
         let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n)).collect();
         for &(handle, _) in &handles {
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn chunks_rest_also_when_the_last_one_is_exactly_used_up() {
-        let mut slots = Slots::new();
+        let mut slots = TimerSlots::new();
         let count = 2 * CHUNK_SLOTS as u64;
         let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n).0).collect();
         for handle in &handles[..CHUNK_SLOTS * 7 / 4] {
@@ -530,7 +530,7 @@ mod tests {
 
     #[test]
     fn a_slot_with_no_stamp_left_is_retired_and_its_chunk_serves_on() {
-        let mut slots = Slots::new();
+        let mut slots = TimerSlots::new();
         let (first, _) = slots.claim(0, ());
         slots.wear(first);
         assert!(slots.release(first).is_some());

@@ -79,8 +79,8 @@ pub struct Timers {
 
 impl Timers {
     /// Options of a new service.
-    pub fn builder() -> Builder {
-        Builder::new()
+    pub fn builder() -> TimersBuilder {
+        TimersBuilder::new()
     }
 
     /// Runs `callback` on `executor` once `delay` has passed.
@@ -148,7 +148,7 @@ impl Timers {
     ///     .on(&pool)
     ///     .run(|| println!("the binding has expired"))?;
     /// assert!(timers.time_left(&expiry) > Some(Duration::from_secs(3599)));
-    /// assert_eq!(timers.clear_owner(4711), 1);
+    /// assert_eq!(timers.cancel_owner(4711), 1);
     /// # Ok(())
     /// # }
     /// ```
@@ -205,13 +205,13 @@ impl Timers {
     /// Cancels all timers of `owner`; returns how many were prevented.
     /// Periodic ones that are running stop after the present run. Timers of
     /// others are not looked at.
-    pub fn clear_owner(&self, owner: u64) -> usize {
+    pub fn cancel_owner(&self, owner: u64) -> usize {
         self.service.cancel_all(|state| state.of_owner(owner))
     }
 
-    /// Cancels all timers with `label`; see [`Timers::clear_owner`]. With the
+    /// Cancels all timers with `label`; see [`Timers::cancel_owner`]. With the
     /// empty label, those that have none, which looks at every timer.
-    pub fn clear_label(&self, label: &str) -> usize {
+    pub fn cancel_label(&self, label: &str) -> usize {
         self.service.cancel_all(|state| state.of_label(label))
     }
 
@@ -226,12 +226,12 @@ impl Timers {
     /// How long a host's event loop may sleep until a timer is due: zero if
     /// one is due now, `None` if there is none.
     ///
-    /// The sleep must end early when the hook of [`Timers::on_earlier`] is
+    /// The sleep must end early when the hook of [`Timers::on_earlier_deadline`] is
     /// called, since an earlier deadline may be added meanwhile. To look at
     /// the earliest deadline without a sleep there is [`Timers::next_deadline`].
     pub fn next_wait(&self) -> Option<Duration> {
         let service = &self.service;
-        let until = service.alarm.prepare_sleep(|| service.earliest());
+        let until = service.driver_waker.prepare_sleep(|| service.earliest());
         let now = service.clock.now();
         (until != Instant::FAR_FUTURE).then(|| until - now)
     }
@@ -268,8 +268,8 @@ impl Timers {
     /// service. It must be quick and sticky: a call just before the host falls
     /// asleep must end that sleep too, as writing to an eventfd does. A panic
     /// in it is counted in [`TimerStats::panicked`].
-    pub fn on_earlier(&self, hook: impl Fn() + Send + Sync + 'static) -> bool {
-        self.service.alarm.install(Box::new(hook))
+    pub fn on_earlier_deadline(&self, hook: impl Fn() + Send + Sync + 'static) -> bool {
+        self.service.driver_waker.install(Box::new(hook))
     }
 
     /// What the service holds and has done.
@@ -287,7 +287,7 @@ impl Timers {
         TimerHandle {
             service: self.service.number,
             shard: u32::MAX,
-            timer: super::slots::Handle::NEVER,
+            timer: super::slots::QueueHandle::NEVER,
         }
     }
 }
@@ -302,13 +302,13 @@ impl fmt::Debug for Timers {
 
 /// Options of a new [`Timers`] service.
 #[derive(Debug, Clone)]
-pub struct Builder {
+pub struct TimersBuilder {
     clock: Clock,
     shard_count: usize,
     capacity: usize,
 }
 
-impl Builder {
+impl TimersBuilder {
     fn new() -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         Self {

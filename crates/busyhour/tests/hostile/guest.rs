@@ -23,7 +23,7 @@ fn what_a_guest_gathers_or_runs_may_do_anything() {
                 let pool = pool(2);
                 let (calls, called) = (pool.ephemeral(), Arc::new(AtomicU64::new(0)));
                 until(|| pool.stats().idle_worker_count == 2);
-                let mut guest = pool.guest();
+                let mut guest = pool.inline_runner();
                 let (inner, count) = (pool.clone(), Arc::clone(&called));
                 let act = move || {
                     count.fetch_add(1, Ordering::SeqCst);
@@ -61,7 +61,7 @@ fn what_a_guest_gathers_for_a_suspended_serializer_waits_for_the_last_guard() {
         let pool = pool(1);
         let calls = pool.serializer("calls").build().expect("a serializer");
         until(|| pool.stats().idle_worker_count == 1);
-        let (mut guest, ran) = (pool.guest(), Arc::new(AtomicU64::new(0)));
+        let (mut guest, ran) = (pool.inline_runner(), Arc::new(AtomicU64::new(0)));
         let (count, mut guards) = (Arc::clone(&ran), Vec::new());
         guest.run(|| {
             guards.extend([calls.suspend(), calls.suspend()]);
@@ -86,7 +86,7 @@ fn a_group_ends_while_a_guest_pushes_to_its_members() {
         let calls = pool.serializer("calls").group(&group);
         let calls = calls.build().expect("a serializer");
         until(|| pool.stats().idle_worker_count == 1);
-        let mut guest = pool.guest();
+        let mut guest = pool.inline_runner();
         guest.run(|| {
             calls.push(|| ()).expect("room");
             assert!(group.shutdown(Duration::from_secs(60)).is_clean());

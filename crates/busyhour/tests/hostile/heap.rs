@@ -1,7 +1,7 @@
 //! Heaps whose entries panic when they are compared, changed or dropped, at every comparison of every operation.
 
 use crate::watchdog::watched;
-use busyhour::heap::{Handle, Heap, Locked};
+use busyhour::heap::{Heap, HeapHandle, Locked};
 use std::{
     cell::Cell,
     cmp::Ordering,
@@ -61,7 +61,7 @@ impl Ord for Entry {
 }
 
 /// A heap of forty entries in some order, and their handles by key.
-fn forty(fuse: &Rc<Fuse>) -> (Heap<Entry>, Vec<Handle>) {
+fn forty(fuse: &Rc<Fuse>) -> (Heap<Entry>, Vec<HeapHandle>) {
     let mut heap = Heap::min();
     let mut handles: Vec<_> = (0..40)
         .map(|n| n * 17 % 40)
@@ -73,7 +73,7 @@ fn forty(fuse: &Rc<Fuse>) -> (Heap<Entry>, Vec<Handle>) {
 }
 
 /// What comes out, and that every entry is found by its handle until then.
-fn drain(mut heap: Heap<Entry>, handles: &[Handle]) -> Vec<u32> {
+fn drain(mut heap: Heap<Entry>, handles: &[HeapHandle]) -> Vec<u32> {
     let found = handles.iter().filter(|handle| heap.contains(**handle));
     assert!(
         heap.len() - found.count() <= 1,
@@ -85,7 +85,7 @@ fn drain(mut heap: Heap<Entry>, handles: &[Handle]) -> Vec<u32> {
 /// Drops a value that there is nothing to say about.
 fn ignore<T>(_value: T) {}
 
-type Operation = fn(&mut Heap<Entry>, &[Handle], &Rc<Fuse>);
+type Operation = fn(&mut Heap<Entry>, &[HeapHandle], &Rc<Fuse>);
 
 type Outcome = fn() -> Vec<u32>;
 

@@ -3,7 +3,7 @@ use crate::{
     watchdog::watched,
 };
 use busyhour::{
-    pool::{BuildError, JoinHandle, PushError, TaskPool},
+    pool::{JoinHandle, PoolBuildError, PushError, TaskPool},
     run_queue::Class,
     serializer::ShutdownGroup,
     task::{Executor, Task},
@@ -37,7 +37,7 @@ fn a_deadline_without_an_end_is_no_deadline() {
 fn a_name_with_a_nul_byte_is_refused() {
     let refused = TaskPool::builder().name("a\0b").workers(1).build();
     let error = refused.map(drop).expect_err("no thread can have the name");
-    assert!(matches!(&error, BuildError::Name(name) if name == "a\0b"));
+    assert!(matches!(&error, PoolBuildError::Name(name) if name == "a\0b"));
     assert!(error.to_string().contains("NUL"), "{error}");
 }
 

@@ -127,7 +127,7 @@ fn a_water_hook_may_panic_when_it_is_dropped() {
     watched("a task holds the last reference to its serializer", || {
         let pool = pool(1);
         let bomb = bomb();
-        let marked = pool.serializer("marked").water(0, 2, move |_| {
+        let marked = pool.serializer("marked").on_alert(0, 2, move |_| {
             let _held = &bomb;
         });
         let marked = marked.build().expect("a serializer");
@@ -151,7 +151,7 @@ fn a_water_hook_may_do_anything() {
         let place: Arc<OnceLock<Serializer>> = Arc::default();
         let (own, told) = (Arc::clone(&place), Arc::new(AtomicU64::new(0)));
         let counts = Arc::clone(&told);
-        let marked = pool.serializer("marked").water(0, 2, move |_| {
+        let marked = pool.serializer("marked").on_alert(0, 2, move |_| {
             counts.fetch_add(1, Ordering::SeqCst);
             own.wait().push(|| ()).expect("room");
             panic!("on purpose, in a hook");

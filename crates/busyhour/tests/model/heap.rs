@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use busyhour::heap::{Handle, Heap, Order};
+use busyhour::heap::{Heap, HeapHandle, Order};
 
 /// What the heap can be asked; entries are named by the order of their pushing.
 #[derive(Debug, Clone, Copy)]
@@ -44,10 +44,10 @@ pub fn hold(bytes: &[u8]) {
 /// The heap and its oracle: what was pushed and has not left yet, by handle.
 pub struct Pair<C> {
     heap: Heap<(u8, usize), C>,
-    pushed: Vec<Handle>,
+    pushed: Vec<HeapHandle>,
     /// The same, to see that no handle comes twice.
-    seen: HashSet<Handle>,
-    present: HashMap<Handle, (u8, usize)>,
+    seen: HashSet<HeapHandle>,
+    present: HashMap<HeapHandle, (u8, usize)>,
 }
 
 impl<C: Order<(u8, usize)>> Pair<C> {
@@ -104,7 +104,7 @@ impl<C: Order<(u8, usize)>> Pair<C> {
         }
     }
 
-    fn any_handle(&self, index: usize) -> Option<Handle> {
+    fn any_handle(&self, index: usize) -> Option<HeapHandle> {
         let count = self.pushed.len().max(1);
         self.pushed.get(index % count).copied()
     }

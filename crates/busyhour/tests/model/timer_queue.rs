@@ -2,7 +2,7 @@
 
 use busyhour::{
     clock::Instant,
-    timer::{Handle, Queue},
+    timer::{QueueHandle, TimerQueue},
 };
 
 /// What the queue can be asked; timers are named by the order of their adding.
@@ -18,13 +18,13 @@ pub enum Operation {
 /// The queue beside its oracle: a plain list of what was ever added.
 #[derive(Default)]
 pub struct Pair {
-    queue: Queue<usize>,
+    queue: TimerQueue<usize>,
     naive: Vec<Naive>,
     sequence: u64,
 }
 
 struct Naive {
-    handle: Handle,
+    handle: QueueHandle,
     state: State,
 }
 

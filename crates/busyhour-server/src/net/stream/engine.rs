@@ -18,7 +18,7 @@ use crate::{
 use busyhour::{
     buffer::Buffer,
     clock::{Clock, Instant},
-    timer::{Handle, Queue},
+    timer::{QueueHandle, TimerQueue},
 };
 use foldhash::fast::FixedState;
 use nix::sys::{
@@ -56,7 +56,7 @@ pub(super) struct Engine {
     /// Steps of handshakes that may still be taken before the others' turn.
     handshake_turns: usize,
     /// Tokens of connections and of listeners that rest.
-    deadlines: Queue<u64>,
+    deadlines: TimerQueue<u64>,
     next_token: u64,
 }
 
@@ -82,7 +82,7 @@ struct Entry {
     /// When the handshake has to be finished; none when it is, or there is none.
     handshake_until: Option<Instant>,
     /// Set for the deadline, or for an earlier one.
-    timer: (Instant, Handle),
+    timer: (Instant, QueueHandle),
 }
 
 impl Engine {
@@ -106,7 +106,7 @@ impl Engine {
             strangers: BTreeSet::new(),
             handshakes: BTreeSet::new(),
             handshake_turns: 0,
-            deadlines: Queue::new(),
+            deadlines: TimerQueue::new(),
         }
     }
 

@@ -186,7 +186,7 @@ impl Watcher {
         let watcher = self.clone();
         let done = move |fate| {
             let task = Task::new(move || then(fate));
-            if let Err(rejected) = watcher.serializer.execute_turn(task) {
+            if let Err(rejected) = watcher.serializer.execute_unbounded(task) {
                 rejected.task.run();
             }
         };

@@ -62,8 +62,8 @@ const DEEDS: &[(&str, Deed)] = &[
         panic!("on purpose, in a drop");
     }),
     ("clears", |timers, _| {
-        timers.clear_label("own");
-        timers.clear_owner(7);
+        timers.cancel_label("own");
+        timers.cancel_owner(7);
     }),
     ("closes", |timers, _| ignore(timers.close())),
     ("drives", |timers, _| {
@@ -96,11 +96,11 @@ const WAYS: &[(&str, Way)] = &[
     }),
     ("clear owner", |timers, callback| {
         callback.add(timers, &Hand::default());
-        assert_eq!(timers.clear_owner(7), 1);
+        assert_eq!(timers.cancel_owner(7), 1);
     }),
     ("clear label", |timers, callback| {
         callback.add(timers, &Hand::default());
-        assert_eq!(timers.clear_label("own"), 1);
+        assert_eq!(timers.cancel_label("own"), 1);
     }),
     ("close", |timers, callback| {
         callback.add(timers, &Hand::default());
@@ -192,7 +192,7 @@ impl Callback {
                 let _held = &held;
                 run();
             }),
-            true => timer.run_as_told(move || {
+            true => timer.run_with_next_delay(move || {
                 let _held = &held;
                 run();
                 Duration::ZERO
@@ -231,7 +231,7 @@ fn drop_by(way: Way, deed: Deed, periodic: bool, name: &str) {
     let held = Box::new(held);
     way(&timers, Callback { held, periodic });
     assert_eq!(count.load(Ordering::Relaxed), 1, "{name}: dropped once");
-    let _cleared = timers.clear_label("");
+    let _cleared = timers.cancel_label("");
     if timers.try_sleep(Duration::ZERO).is_ok() {
         assert_works(&timers);
     }

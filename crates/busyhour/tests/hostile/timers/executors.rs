@@ -103,7 +103,7 @@ fn an_executor_may_do_anything() {
             "drives, clears and looks",
             Does::new(move |task| {
                 assert_eq!(inner.run_due(inner.clock().now()), 0, "this thread drives");
-                inner.clear_owner(99);
+                inner.cancel_owner(99);
                 let _looked = (inner.stats(), inner.next_wait());
                 task.run();
                 Ok(())
@@ -147,14 +147,14 @@ fn an_executor_that_is_dropped_with_its_refusal_may_call_the_service() {
             let (inner, dropped) = (timers.clone(), Arc::clone(&count));
             let guard = OnDrop(move || {
                 dropped.fetch_add(1, Ordering::Relaxed);
-                inner.clear_owner(1);
+                inner.cancel_owner(1);
                 panic!("on purpose, in an executor's drop");
             });
             let canceller = timers.clone();
             let shared: Arc<dyn Executor> = Arc::new(Does::new(move |task| {
                 let _guard = &guard;
                 // The timer is gone before the refusal is seen.
-                assert_eq!(canceller.clear_owner(7), 1);
+                assert_eq!(canceller.cancel_owner(7), 1);
                 Err(Rejected { task, reason })
             }));
             let timer = timers.timer().owner(7).after(SECOND).on_shared(shared);

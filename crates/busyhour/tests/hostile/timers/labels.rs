@@ -23,13 +23,13 @@ fn a_service_refuses_a_label_beyond_those_it_may_have_and_goes_on() {
         assert!(labels.iter().all(|label| add(label).is_ok()));
         assert_eq!(add("one more"), Err(AddError::Labels));
         assert_eq!(timers.stats().refused, 1);
-        assert_eq!(timers.clear_label("one more"), 0);
+        assert_eq!(timers.cancel_label("one more"), 0);
         // Those that it knows, timers without a label and those of futures are as before.
         assert!(add(labels[1_023]).is_ok() && add("").is_ok());
         let mut sleep = timers.sleep(SECOND);
         let mut context = Context::from_waker(Waker::noop());
         assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
-        assert_eq!(timers.clear_label(labels[1_023]), 2);
+        assert_eq!(timers.cancel_label(labels[1_023]), 2);
         assert_eq!(timers.stats().pending_count, 1_023 + 2);
         assert_works(&timers);
     });

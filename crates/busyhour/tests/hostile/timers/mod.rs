@@ -1,4 +1,4 @@
-//! The timer service: what a user gives it to call (callbacks, wakers, executors, the hook of `on_earlier`) and to drop.
+//! The timer service: what a user gives it to call (callbacks, wakers, executors, the hook of `on_earlier_deadline`) and to drop.
 
 mod drops;
 mod executors;
@@ -119,17 +119,19 @@ fn a_callback_may_call_everything() {
             assert_eq!(timers.time_left(own), None)
         }),
         ("clear owner", |timers, _| {
-            assert_eq!(timers.clear_owner(7), 0)
+            assert_eq!(timers.cancel_owner(7), 0)
         }),
         ("clear label", |timers, _| {
-            assert_eq!(timers.clear_label("own"), 0)
+            assert_eq!(timers.cancel_label("own"), 0)
         }),
         ("close", |timers, _| assert_eq!(timers.close(), 0)),
         ("next wait", |timers, _| ignore(timers.next_wait())),
         ("run due", |timers, _| {
             ignore(timers.run_due(timers.clock().now()))
         }),
-        ("on earlier", |timers, _| ignore(timers.on_earlier(|| ()))),
+        ("on earlier", |timers, _| {
+            ignore(timers.on_earlier_deadline(|| ()))
+        }),
         ("stats", |timers, _| ignore(timers.stats())),
         ("driver", |timers, _| {
             assert!(timers.spawn_driver().is_err())

@@ -2,7 +2,7 @@
 
 use super::OnDrop;
 use crate::watchdog::watched;
-use busyhour::{clock::Instant, timer::Queue};
+use busyhour::{clock::Instant, timer::TimerQueue};
 use std::{
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -12,7 +12,7 @@ use std::{
 #[test]
 fn a_value_that_panics_when_it_is_dropped_leaves_no_other_behind() {
     watched("the drop of a queue", || {
-        let (dropped, mut queue) = (Rc::new(Cell::new(0)), Queue::new());
+        let (dropped, mut queue) = (Rc::new(Cell::new(0)), TimerQueue::new());
         for n in 0..3_000 {
             let dropped = Rc::clone(&dropped);
             let value = OnDrop(move || {
@@ -30,7 +30,7 @@ fn a_value_that_panics_when_it_is_dropped_leaves_no_other_behind() {
 #[test]
 fn a_value_that_panics_when_it_has_left_leaves_the_queue_in_order() {
     watched("the drop of what was popped", || {
-        let mut queue = Queue::new();
+        let mut queue = TimerQueue::new();
         let bomb = |n| OnDrop(move || assert!(n % 3 != 0, "on purpose, in a drop"));
         let handles: Vec<_> = (0..300)
             .map(|n| queue.add(Instant::from_nanos(n), bomb(n)))

@@ -38,7 +38,7 @@ fn who_drives_or_looks_takes_no_ring_from_a_host_that_sleeps() {
             let (timers, hand) = (one_shard(), Hand::default());
             let rings = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&rings);
-            assert!(timers.on_earlier(move || {
+            assert!(timers.on_earlier_deadline(move || {
                 counted.fetch_add(1, Ordering::Relaxed);
             }));
             timers.after(3600 * SECOND, &hand, || ());

@@ -1,4 +1,4 @@
-//! Wakers, which the driver's thread calls, and the hook of `on_earlier`, which whoever adds a timer calls.
+//! Wakers, which the driver's thread calls, and the hook of `on_earlier_deadline`, which whoever adds a timer calls.
 
 use super::{Hand, assert_works, ignore, one_shard, pass};
 use crate::watchdog::watched;
@@ -78,7 +78,7 @@ fn a_waker_may_do_anything() {
         ("adds", |timers| {
             ignore(timers.after(SECOND, &Hand::default(), || ()))
         }),
-        ("clears all", |timers| ignore(timers.clear_label("async"))),
+        ("clears all", |timers| ignore(timers.cancel_label("async"))),
         ("drives", |timers| {
             assert_eq!(timers.run_due(Instant::FAR_FUTURE), 0)
         }),
@@ -200,7 +200,7 @@ fn a_hook_may_panic_and_call_the_service() {
         let timers = one_shard();
         let count = Arc::new(AtomicUsize::new(0));
         let (inner, rung) = (timers.clone(), Arc::clone(&count));
-        assert!(timers.on_earlier(move || {
+        assert!(timers.on_earlier_deadline(move || {
             rung.fetch_add(1, Ordering::Relaxed);
             inner.after(Duration::from_millis(1), &Hand::default(), || ());
             let _looked = (inner.next_wait(), inner.stats());

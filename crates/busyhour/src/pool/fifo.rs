@@ -3,9 +3,9 @@
 use super::task_cell::TaskCell;
 use crate::{ring::Ring, task::Task};
 
-pub(super) struct Lane(Ring<Task>);
+pub(super) struct TaskFifo(Ring<Task>);
 
-impl Lane {
+impl TaskFifo {
     pub(super) fn new() -> Self {
         Self(Ring::new())
     }
@@ -54,15 +54,15 @@ mod tests {
     #[test]
     fn a_task_that_went_to_a_cell_runs_once() {
         let (sender, receiver) = mpsc::channel();
-        let mut lane = Lane::new();
+        let mut fifo = TaskFifo::new();
         for number in 0..300 {
             let sender = sender.clone();
-            lane.push(|| Task::new(move || sender.send(number).unwrap()));
+            fifo.push(|| Task::new(move || sender.send(number).unwrap()));
         }
         let mut task_cell = TaskCell::EMPTY;
-        assert!(lane.pop(&mut task_cell));
+        assert!(fifo.pop(&mut task_cell));
         assert!(task_cell.run().is_ok());
-        drop(lane);
+        drop(fifo);
         drop(sender);
         assert!(receiver.iter().eq(0..1), "the others were dropped unrun");
     }

@@ -12,7 +12,7 @@ use super::{
 /// stays resident while there are few of them, so that a pool that breathes
 /// does not call the operating system with every breath.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct Bin {
     class: SizeClass,
     /// Whether an extent is whole pages of the system, so that it can be given
     /// back without its neighbours.
@@ -23,7 +23,7 @@ pub(super) struct Shelf {
     touched_end: usize,
 }
 
-impl Shelf {
+impl Bin {
     pub(super) fn new(class: SizeClass, region: &Region) -> Self {
         let capacity = region.capacity(Range::Blocks(class));
         Self {
@@ -102,7 +102,7 @@ impl Shelf {
         let first = extent * self.class.blocks_per_extent();
         debug_assert!(self.is_resident(extent) && self.is_extent_free(first));
         let place = region.place(Range::Blocks(self.class), first);
-        // SAFETY: every block of the extent is on this shelf, and the shelf is
+        // SAFETY: every block of the extent is on this bin, and the bin is
         // locked, so nobody holds one and nobody can take one.
         unsafe { region.give_back(place, self.extent_bytes()) };
         self.resident[extent / 64] &= !(1 << (extent % 64));

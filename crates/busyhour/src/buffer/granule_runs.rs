@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 /// Runs of free granules, first fit by address.
 #[derive(Debug)]
-pub(super) struct Granules {
+pub(super) struct GranuleRuns {
     /// Length of each free run by its first granule; no two runs touch.
     free_runs: BTreeMap<usize, usize>,
     touched_end: usize,
 }
 
-impl Granules {
+impl GranuleRuns {
     pub(super) fn new(count: usize) -> Self {
         Self {
             free_runs: BTreeMap::from([(0, count)]),
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn neighbours_that_come_back_join_to_one_run() {
-        let mut granules = Granules::new(10);
+        let mut granules = GranuleRuns::new(10);
         let taken: Vec<_> = (0..5).map(|_| granules.take(2).unwrap()).collect();
         assert_eq!(taken, [0, 2, 4, 6, 8]);
         assert_eq!(granules.take(1), None);

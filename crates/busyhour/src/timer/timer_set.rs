@@ -1,4 +1,4 @@
-use super::slots::Handle;
+use super::slots::QueueHandle;
 
 /// The timers of one owner or one label in one shard, so that clearing them
 /// looks at no others.
@@ -6,22 +6,22 @@ use super::slots::Handle;
 /// A timer that leaves stays in the list as a handle that names nothing; such
 /// handles are dropped together once they are more than the others.
 #[derive(Debug, Default)]
-pub(super) struct Members {
-    handles: Vec<Handle>,
+pub(super) struct TimerSet {
+    handles: Vec<QueueHandle>,
     /// How many of the handles name a timer.
     count: usize,
 }
 
-impl Members {
+impl TimerSet {
     #[inline]
-    pub(super) fn add(&mut self, timer: Handle) {
+    pub(super) fn add(&mut self, timer: QueueHandle) {
         self.handles.push(timer);
         self.count += 1;
     }
 
     /// Notes that one has left; `is_there` knows which have not.
     #[inline]
-    pub(super) fn left(&mut self, is_there: impl Fn(Handle) -> bool) {
+    pub(super) fn left(&mut self, is_there: impl Fn(QueueHandle) -> bool) {
         self.count -= 1;
         if self.handles.len() > 2 * self.count + GONE_MIN {
             self.handles.retain(|&timer| is_there(timer));
@@ -38,7 +38,7 @@ impl Members {
     }
 
     /// All of them, and some that have left.
-    pub(super) fn handles(&self) -> &[Handle] {
+    pub(super) fn handles(&self) -> &[QueueHandle] {
         &self.handles
     }
 }
@@ -49,12 +49,12 @@ const GONE_MIN: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock::Instant, timer::Queue};
+    use crate::{clock::Instant, timer::TimerQueue};
 
     #[test]
     fn the_list_stays_short_while_timers_come_and_go() {
-        let (mut queue, mut members) = (Queue::new(), Members::default());
-        let add = |queue: &mut Queue<()>, members: &mut Members| {
+        let (mut queue, mut members) = (TimerQueue::new(), TimerSet::default());
+        let add = |queue: &mut TimerQueue<()>, members: &mut TimerSet| {
             let timer = queue.add(Instant::ZERO, ());
             members.add(timer);
             timer

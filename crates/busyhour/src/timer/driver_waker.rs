@@ -1,4 +1,4 @@
-use super::held::isolate;
+use super::locked_shard::isolate;
 use crate::{
     clock::Instant,
     sync::atomic::{AtomicU64, Ordering, fence},
@@ -36,7 +36,7 @@ use std::{fmt, sync::OnceLock};
 /// Nothing else writes the word; above all not a driver that wakes up, since
 /// another one may be asleep. While a driver runs, the word says a time that
 /// has passed or [`AWAKE`], so adders do not ring.
-pub(super) struct Alarm {
+pub(super) struct DriverWaker {
     /// When the driver wakes by itself, in nanoseconds; [`AWAKE`] once it has
     /// been rung. Written by a driver, and by an adder that claims the wake.
     sleeping_until: AtomicU64,
@@ -46,7 +46,7 @@ pub(super) struct Alarm {
     panicked: AtomicU64,
 }
 
-impl Alarm {
+impl DriverWaker {
     pub(super) fn new() -> Self {
         Self {
             sleeping_until: AtomicU64::new(AWAKE),
@@ -120,9 +120,9 @@ impl Alarm {
     }
 }
 
-impl fmt::Debug for Alarm {
+impl fmt::Debug for DriverWaker {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Alarm")
+        out.debug_struct("DriverWaker")
             .field("sleeping_until", &self.sleeping_until)
             .finish_non_exhaustive()
     }

@@ -2,7 +2,7 @@
 
 use std::{backtrace::Backtrace, collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Error, region::Place};
+use super::{Error, region::SlotIndex};
 use crate::{
     clock::{Clock, Instant},
     sync::{
@@ -14,16 +14,16 @@ use crate::{
 
 /// Stamps, owners' names and traces of a pool.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct LeakTracer {
     clock: Clock,
     /// The stamp of the latest look at the clock, by whoever looked.
     stamp: AtomicU32,
     owners: Mutex<Vec<String>>,
     trace_one_in: u32,
-    traces: Mutex<HashMap<Place, Arc<Backtrace>>>,
+    traces: Mutex<HashMap<SlotIndex, Arc<Backtrace>>>,
 }
 
-impl Watch {
+impl LeakTracer {
     /// No buffer is traced.
     pub(super) const TRACE_NONE: u32 = u32::MAX;
 
@@ -66,19 +66,19 @@ impl Watch {
     }
 
     /// Keeps where the block at `place` is being opened.
-    pub(super) fn trace(&self, place: Place) {
+    pub(super) fn trace(&self, place: SlotIndex) {
         let trace = Arc::new(Backtrace::force_capture());
         lock(&self.traces).insert(place, trace);
     }
 
     /// Forgets the trace of a block that was released.
-    pub(super) fn forget(&self, place: Place) {
+    pub(super) fn forget(&self, place: SlotIndex) {
         let trace = lock(&self.traces).remove(&place);
         drop(trace);
     }
 
     /// Where the block at `place` was opened, if it is traced.
-    pub(super) fn trace_of(&self, place: Place) -> Option<String> {
+    pub(super) fn trace_of(&self, place: SlotIndex) -> Option<String> {
         // Finding the names takes milliseconds: not under the lock.
         let trace = lock(&self.traces).get(&place).cloned();
         trace.map(|trace| trace.to_string())

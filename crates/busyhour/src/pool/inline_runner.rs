@@ -1,5 +1,5 @@
 //! A thread of the host's that works for the pool between its own waits. See
-//! README.md, "Guests".
+//! README.md, "Inline runners".
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ use crate::{
 ///
 /// Who waits for packets and pushes a task for each one wakes a worker each
 /// time, as long as little comes in. To wake a thread costs several times what
-/// a short task does. A guest runs the task where it was pushed, with a place
+/// a short task does. An inline runner runs the task where it was pushed, with a place
 /// in the pool as a worker has it: its tasks are counted, charged and waited
 /// for by a shutdown, and what it does not get to is there for the workers.
 ///
@@ -33,27 +33,27 @@ use crate::{
 ///
 /// let pool = TaskPool::builder().workers(2).build().unwrap();
 /// let calls = pool.serializer("calls").build().unwrap();
-/// let mut guest = pool.guest();
+/// let mut inline_runner = pool.inline_runner();
 /// while pool.stats().idle_worker_count < 2 {
 ///     thread::yield_now();
 /// }
 /// let (sender, receiver) = mpsc::channel();
-/// guest.run(|| calls.push(move || sender.send(thread::current().id()).unwrap()).unwrap());
+/// inline_runner.run(|| calls.push(move || sender.send(thread::current().id()).unwrap()).unwrap());
 /// assert_eq!(receiver.try_recv(), Ok(thread::current().id()));
 /// ```
-pub struct Guest {
+pub struct InlineRunner {
     shared: Arc<Shared>,
     /// None in a simulation, and where all places are taken.
     place: Option<usize>,
     /// Until then it leaves everything to the workers.
     rests_until: Instant,
-    /// A guest is a thread.
+    /// An inline runner is a thread.
     _not_send: PhantomData<*const ()>,
 }
 
-impl fmt::Debug for Guest {
+impl fmt::Debug for InlineRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guest")
+        f.debug_struct("InlineRunner")
             .field("pool", &self.shared.name)
             .field("place", &self.place)
             .finish_non_exhaustive()
@@ -61,15 +61,15 @@ impl fmt::Debug for Guest {
 }
 
 impl TaskPool {
-    /// Makes this thread a guest of the pool, which does not keep the pool from
-    /// ending. At most eight guests have a place at the same time; one more
+    /// Makes this thread an inline runner of the pool, which does not keep the pool from
+    /// ending. At most eight inline runners have a place at the same time; one more
     /// leaves all it pushes to the workers, as does one of a simulated pool.
-    pub fn guest(&self) -> Guest {
+    pub fn inline_runner(&self) -> InlineRunner {
         let shared = Arc::clone(self.shared());
-        Guest {
+        InlineRunner {
             place: match shared.is_simulated() {
                 true => None,
-                false => shared.guests.take_slot(),
+                false => shared.inline_runners.take_slot(),
             },
             shared,
             rests_until: Instant::ZERO,
@@ -78,29 +78,29 @@ impl TaskPool {
     }
 }
 
-impl Guest {
-    /// Calls `gather`, which may push to the pool and its serializers, then
+impl InlineRunner {
+    /// Calls `collect`, which may push to the pool and its serializers, then
     /// runs what it pushed, on this thread, for about 200 µs, and to the end of
     /// the turn that it is in then.
     ///
-    /// When `gather` pushed more than one thing, a worker is woken for the
+    /// When `collect` pushed more than one thing, a worker is woken for the
     /// others. While no worker sleeps, all is left to the workers, as from any
-    /// other thread; and so it is for a tenth of a second after a visit of more
-    /// than a millisecond, since what the guest waits for had to wait meanwhile.
+    /// other thread; and so it is for a tenth of a second after an inline run of more
+    /// than a millisecond, since what the inline runner waits for had to wait meanwhile.
     ///
-    /// `gather` must not wait for a task that it pushed but by `push_wait`:
+    /// `collect` must not wait for a task that it pushed but by `push_wait`:
     /// that task may be left to this very thread. Nor is it to wait for long,
     /// since a shutdown waits for it. Inside a task of the pool, and once a
-    /// shutdown has begun, `gather` is called and nothing else.
+    /// shutdown has begun, `collect` is called and nothing else.
     ///
     /// # Panics
     ///
-    /// When `gather` does; what it pushed is left to the workers then. A panic
+    /// When `collect` does; what it pushed is left to the workers then. A panic
     /// of a task ends that task, and is counted.
-    pub fn run(&mut self, gather: impl FnOnce()) {
+    pub fn run(&mut self, collect: impl FnOnce()) {
         match self.place {
-            Some(number) if self.may_begin() => self.run_at(number, gather),
-            _ => gather(),
+            Some(number) if self.may_begin() => self.run_at(number, collect),
+            _ => collect(),
         }
     }
 
@@ -112,38 +112,38 @@ impl Guest {
         is_of_use && !rests && !shared.is_inside()
     }
 
-    fn run_at(&mut self, number: usize, gather: impl FnOnce()) {
+    fn run_at(&mut self, number: usize, collect: impl FnOnce()) {
         let shared = Arc::clone(&self.shared);
-        let visit = Visit::begin(&shared, number);
+        let inline_run = InlineRun::begin(&shared, number);
         if !shared.phase.is_open() {
-            // A shutdown began this moment, and may have seen the visit.
-            drop(visit);
-            return gather();
+            // A shutdown began this moment, and may have seen the inline run.
+            drop(inline_run);
+            return collect();
         }
-        // SAFETY: the place is this guest's alone, and the guest stays on its thread.
-        let ran = unsafe { context::as_worker(&shared, number, || visit.run(gather)) };
-        drop(visit);
+        // SAFETY: the place is this inline runner's alone, and the inline runner stays on its thread.
+        let ran = unsafe { context::as_worker(&shared, number, || inline_run.run(collect)) };
+        drop(inline_run);
         if ran > LONG {
             self.rests_until = shared.clock.now() + REST;
         }
     }
 }
 
-impl Drop for Guest {
+impl Drop for InlineRunner {
     fn drop(&mut self) {
         if let Some(number) = self.place {
-            self.shared.guests.leave(number);
+            self.shared.inline_runners.leave(number);
         }
     }
 }
 
-/// A guest at work: a shutdown waits for its end, as for a worker's.
-struct Visit<'a> {
+/// An inline runner at work: a shutdown waits for its end, as for a worker's.
+struct InlineRun<'a> {
     shared: &'a Shared,
     worker: &'a Worker,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> InlineRun<'a> {
     /// The phase is to be looked at after this.
     fn begin(shared: &'a Shared, number: usize) -> Self {
         let worker = &shared.workers[number];
@@ -153,13 +153,13 @@ impl<'a> Visit<'a> {
     }
 
     /// On a thread that is this worker; how long it took from the first task on.
-    fn run(&self, gather: impl FnOnce()) -> Duration {
+    fn run(&self, collect: impl FnOnce()) -> Duration {
         let Some(current) = CurrentWorker::of(self.shared) else {
             return Duration::ZERO;
         };
         // What is pushed is noted as waiting since now.
-        self.worker.published.set_now(self.shared.clock.now());
-        context::gathering(gather);
+        self.worker.gauges.set_now(self.shared.clock.now());
+        context::collecting(collect);
         if self.worker.waiting_len() > 1 {
             self.shared.call_a_worker();
         }
@@ -177,27 +177,30 @@ impl<'a> Visit<'a> {
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for InlineRun<'_> {
     /// What is left is the workers'.
     fn drop(&mut self) {
         if self.worker.waiting_len() > 0 && self.shared.sleepers.should_wake() {
             self.shared.wake_one(None);
         }
         self.worker.is_at_work.store(false, Ordering::SeqCst);
-        self.shared.after_a_visit();
+        self.shared.after_inline_run();
     }
 }
 
 impl Shared {
-    pub(super) fn guests_at_work(&self) -> usize {
-        let places = self.workers.get(self.guests.first..).unwrap_or_default();
+    pub(super) fn inline_runs_len(&self) -> usize {
+        let places = self
+            .workers
+            .get(self.inline_runners.first..)
+            .unwrap_or_default();
         let at_work = |worker: &&Worker| worker.is_at_work.load(Ordering::SeqCst);
         places.iter().filter(at_work).count()
     }
 
-    /// A shutdown that found this guest at work waits to be told; and the pool
+    /// A shutdown that found this inline runner at work waits to be told; and the pool
     /// of a last handle that is gone, to be sealed.
-    fn after_a_visit(&self) {
+    fn after_inline_run(&self) {
         fences::light();
         if !self.phase.is_open() {
             self.after_falling_asleep(self.sleepers.asleep_len());
@@ -206,18 +209,18 @@ impl Shared {
     }
 }
 
-/// Which of the guests' places are taken. They come after those of the workers.
+/// Which of the inline runners' places are taken. They come after those of the workers.
 #[derive(Debug)]
-pub(super) struct Guests {
+pub(super) struct InlineRunners {
     first: usize,
-    is_taken: Mutex<[bool; GUESTS_MAX]>,
+    is_taken: Mutex<[bool; INLINE_RUNNERS_MAX]>,
 }
 
-impl Guests {
+impl InlineRunners {
     pub(super) fn new(first: usize) -> Self {
         Self {
             first,
-            is_taken: Mutex::new([false; GUESTS_MAX]),
+            is_taken: Mutex::new([false; INLINE_RUNNERS_MAX]),
         }
     }
 
@@ -233,9 +236,9 @@ impl Guests {
     }
 }
 
-/// Guests that have a place.
-pub(super) const GUESTS_MAX: usize = 8;
-/// What the guest itself waits for is left waiting about so long.
+/// Inline runners that have a place.
+pub(super) const INLINE_RUNNERS_MAX: usize = 8;
+/// What the inline runner itself waits for is left waiting about so long.
 const RUN_MAX: Duration = Duration::from_micros(200);
 const LONG: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(100);
@@ -250,28 +253,28 @@ mod models {
     use loom::sync::Arc;
 
     #[derive(Default)]
-    struct Place {
+    struct ModelRunner {
         is_at_work: AtomicBool,
         ran: AtomicBool,
         told: AtomicBool,
     }
 
-    /// The forbidden outcomes: a shutdown found no guest at work, and yet one
+    /// The forbidden outcomes: a shutdown found no inline runner at work, and yet one
     /// runs something afterwards; or it found one, and is never told of its end.
     #[test]
-    fn loom_a_shutdown_sees_a_guest_or_is_seen() {
+    fn loom_a_shutdown_sees_an_inline_run_or_is_seen() {
         loom::model(|| {
             let phase = Arc::new(PhaseCell::open());
-            let place = Arc::new(Place::default());
-            let guest = {
+            let place = Arc::new(ModelRunner::default());
+            let inline_runner = {
                 let (phase, place) = (Arc::clone(&phase), Arc::clone(&place));
-                loom::thread::spawn(move || visit(&phase, &place))
+                loom::thread::spawn(move || inline_run(&phase, &place))
             };
             phase.enter(Phase::Draining);
             fences::heavy();
             let is_quiet = !place.is_at_work.load(Ordering::SeqCst);
             let ran = place.ran.load(Ordering::SeqCst);
-            guest.join().unwrap();
+            inline_runner.join().unwrap();
             if is_quiet {
                 assert_eq!(
                     place.ran.load(Ordering::SeqCst),
@@ -284,8 +287,8 @@ mod models {
         });
     }
 
-    /// As `Visit` does it.
-    fn visit(phase: &PhaseCell, place: &Place) {
+    /// As `InlineRun` does it.
+    fn inline_run(phase: &PhaseCell, place: &ModelRunner) {
         place.is_at_work.store(true, Ordering::SeqCst);
         fences::light();
         if phase.is_open() {

@@ -13,7 +13,7 @@ use std::{
 
 use busyhour::{
     clock::{Clock, UnixTime},
-    pool::{Guest, PushError, TaskPool},
+    pool::{InlineRunner, PushError, TaskPool},
     stats::PoolStats,
 };
 
@@ -36,7 +36,7 @@ fn await_sleep(pool: &TaskPool) {
 }
 
 /// On which thread a task ran that was the only one of its visit.
-fn visit(guest: &mut Guest, pool: &TaskPool) -> ThreadId {
+fn visit(guest: &mut InlineRunner, pool: &TaskPool) -> ThreadId {
     await_sleep(pool);
     let (sender, receiver) = mpsc::channel();
     guest.run(|| {
@@ -54,7 +54,7 @@ fn here() -> ThreadId {
 fn what_a_guest_pushes_has_run_on_its_thread_when_run_returns() {
     let pool = pool(2);
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     for number in 0..100 {
         await_sleep(&pool);
         let (sender, receiver) = mpsc::channel();
@@ -75,7 +75,7 @@ fn what_a_guest_pushes_has_run_on_its_thread_when_run_returns() {
 #[test]
 fn a_task_that_waits_for_another_of_its_visit_does_not_wait_for_ever() {
     let pool = pool(1);
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
     let (done, is_done) = mpsc::channel();
     await_sleep(&pool);
@@ -90,7 +90,7 @@ fn a_task_that_waits_for_another_of_its_visit_does_not_wait_for_ever() {
 #[test]
 fn a_task_that_waits_for_what_it_pushes_does_not_wait_for_ever() {
     let pool = pool(1);
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     let (done, is_done) = mpsc::channel();
     let inner = pool.clone();
     let task = move || {
@@ -107,7 +107,7 @@ fn a_task_that_waits_for_what_it_pushes_does_not_wait_for_ever() {
 fn a_task_that_is_awaited_may_wait_for_what_was_gathered_before() {
     let pool = pool(1);
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     for is_ordered in [false, true] {
         let (sender, receiver) = mpsc::channel();
         let wait = move || receiver.recv_timeout(LONG);
@@ -127,7 +127,7 @@ fn a_task_that_is_awaited_may_wait_for_what_was_gathered_before() {
 #[test]
 fn what_a_guest_pushes_to_another_pool_wakes_that_one() {
     let (home, abroad) = (pool(1), pool(1));
-    let mut guest = home.guest();
+    let mut guest = home.inline_runner();
     let (sender, receiver) = mpsc::channel();
     await_sleep(&home);
     await_sleep(&abroad);
@@ -141,7 +141,7 @@ fn what_a_guest_pushes_to_another_pool_wakes_that_one() {
 #[test]
 fn while_no_worker_sleeps_all_is_left_to_them() {
     let pool = pool(1);
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     let (release, released) = mpsc::channel::<()>();
     let (started, has_started) = mpsc::channel();
     pool.push(move || {
@@ -163,7 +163,7 @@ fn nobody_waited_while_nothing_was_pushed() {
     let pool = TaskPool::builder().workers(1).clock(clock.clone());
     let pool = pool.build().unwrap();
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     for _ in 0..3 {
         clock
             .as_virtual()
@@ -181,7 +181,7 @@ fn nobody_waited_while_nothing_was_pushed() {
 fn a_guest_may_wait_for_its_own_by_push_wait() {
     let pool = pool(1);
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     let mut answers = Vec::new();
     await_sleep(&pool);
     guest.run(|| {
@@ -195,7 +195,7 @@ fn a_guest_may_wait_for_its_own_by_push_wait() {
 #[test]
 fn a_panic_of_a_task_is_counted_and_goes_no_further() {
     let pool = pool(1);
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     await_sleep(&pool);
     guest.run(|| pool.push(|| resume_unwind(Box::new("on purpose"))).unwrap());
     assert_eq!(pool.stats().panicked, 1);
@@ -205,7 +205,7 @@ fn a_panic_of_a_task_is_counted_and_goes_no_further() {
 #[test]
 fn what_was_pushed_before_a_panic_of_the_host_is_left_to_the_workers() {
     let pool = pool(1);
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
     await_sleep(&pool);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -223,17 +223,17 @@ fn what_was_pushed_before_a_panic_of_the_host_is_left_to_the_workers() {
 #[test]
 fn one_guest_too_many_leaves_its_tasks_to_the_workers() {
     let pool = pool(1);
-    let mut guests: Vec<_> = (0..9).map(|_| pool.guest()).collect();
+    let mut guests: Vec<_> = (0..9).map(|_| pool.inline_runner()).collect();
     let ninth = guests.last_mut().unwrap();
     assert_ne!(visit(ninth, &pool), here());
     guests.truncate(7);
-    assert_eq!(visit(&mut pool.guest(), &pool), here());
+    assert_eq!(visit(&mut pool.inline_runner(), &pool), here());
 }
 
 #[test]
 fn a_simulated_pool_takes_what_a_guest_pushes_as_from_anybody() {
     let pool = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
-    pool.guest().run(|| pool.push(|| ()).unwrap());
+    pool.inline_runner().run(|| pool.push(|| ()).unwrap());
     assert_eq!(pool.stats().processed, 0);
     assert!(pool.step());
     assert_eq!(pool.stats().processed, 1);
@@ -249,7 +249,7 @@ fn inside_a_task_a_guest_only_gathers() {
         while inner.stats().idle_worker_count == 0 {
             thread::yield_now();
         }
-        let mut nested = inner.guest();
+        let mut nested = inner.inline_runner();
         nested.run(|| inner.push(move || sender.send(here()).unwrap()).unwrap());
         let ran_on = receiver.try_recv();
         done.send(ran_on == Ok(here())).unwrap();
@@ -267,7 +267,7 @@ fn what_a_guest_leaves_is_done_when_it_is_gone() {
     let pool = pool.build().unwrap();
     let serializer = pool.serializer("calls").build().unwrap();
     let (sender, receiver) = mpsc::channel();
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     await_sleep(&pool);
     guest.run(|| {
         for number in 0..3 {
@@ -292,7 +292,7 @@ fn after_a_long_run_the_workers_do_the_work_for_a_while() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::builder().workers(1).clock(clock.clone());
     let pool = pool.build().unwrap();
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     let pass = |time| {
         let clock = clock.clone();
         move || clock.as_virtual().unwrap().advance(time)
@@ -313,7 +313,7 @@ fn a_visit_ends_and_leaves_the_rest_to_the_workers_in_order() {
     let pool = TaskPool::builder().workers(2).clock(clock.clone());
     let pool = pool.build().unwrap();
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
     await_sleep(&pool);
     guest.run(|| {
@@ -345,7 +345,7 @@ fn a_shutdown_waits_for_the_task_of_a_guest() {
     let host = {
         let (pool, ended) = (pool.clone(), Arc::clone(&ended));
         thread::spawn(move || {
-            let mut guest = pool.guest();
+            let mut guest = pool.inline_runner();
             await_sleep(&pool);
             let inner = pool.clone();
             let task = move || {
@@ -377,7 +377,7 @@ fn await_refusal(pool: &TaskPool) {
 #[test]
 fn a_shutdown_from_a_guests_task_does_not_wait_for_itself() {
     let pool = pool(2);
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
     let inner = pool.clone();
     let task = move || sender.send(inner.shutdown(LONG)).unwrap();
@@ -391,7 +391,7 @@ fn a_shutdown_from_a_guests_task_does_not_wait_for_itself() {
 #[test]
 fn a_shutdown_while_gathering_does_not_wait_for_itself() {
     let pool = pool(2);
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     await_sleep(&pool);
     let mut report = None;
     guest.run(|| report = Some(pool.shutdown(LONG)));
@@ -401,7 +401,7 @@ fn a_shutdown_while_gathering_does_not_wait_for_itself() {
 #[test]
 fn after_a_shutdown_a_guest_gathers_and_is_refused() {
     let pool = pool(1);
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     assert!(pool.shutdown(LONG).is_clean());
     let mut outcome = Ok(());
     guest.run(|| outcome = pool.push(|| ()));
@@ -418,7 +418,7 @@ fn a_guest_does_not_keep_a_pool_from_ending() {
         })
         .build()
         .unwrap();
-    let mut guest = pool.guest();
+    let mut guest = pool.inline_runner();
     await_sleep(&pool);
     guest.run(|| drop(pool));
     assert_eq!(receiver.recv_timeout(LONG), Ok(()));

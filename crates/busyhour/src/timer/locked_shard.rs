@@ -1,7 +1,7 @@
 //! Checks in debug builds that a thread holds no shard's lock while it calls
 //! code of the user's.
 
-use super::shard::State;
+use super::shard::TimerShardState;
 use crate::{
     sync::{MutexGuard, thread_local},
     task,
@@ -19,33 +19,33 @@ thread_local! {
 }
 
 /// A shard's state under its lock.
-pub(super) struct Held<'a>(MutexGuard<'a, State>);
+pub(super) struct LockedShard<'a>(MutexGuard<'a, TimerShardState>);
 
-impl<'a> Held<'a> {
-    pub(super) fn new(state: MutexGuard<'a, State>) -> Self {
+impl<'a> LockedShard<'a> {
+    pub(super) fn new(state: MutexGuard<'a, TimerShardState>) -> Self {
         change_count(1);
         Self(state)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LockedShard<'_> {
     fn drop(&mut self) {
         change_count(-1);
     }
 }
 
-impl Deref for Held<'_> {
-    type Target = State;
+impl Deref for LockedShard<'_> {
+    type Target = TimerShardState;
 
     #[inline]
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &TimerShardState {
         &self.0
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for LockedShard<'_> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut TimerShardState {
         &mut self.0
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::overload::{Marks, Water, WaterHook};
+use super::overload::{QueueAlert, QueueAlertHook, Watermarks};
 use crate::{
     stats::SerializerStats,
     sync::{
@@ -12,49 +12,49 @@ use crate::{
 };
 
 /// Kept beside the serializer, so that one without a name stays small.
-pub(super) struct Details {
+pub(super) struct NamedState {
     pub(super) name: Arc<str>,
     pub(super) rejected: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) conflated: AtomicU64,
     pub(super) panicked: AtomicU64,
-    seldom: SpinLock<Seldom>,
+    pending: SpinLock<PendingAlerts>,
 }
 
-struct Seldom {
-    marks: Option<Marks>,
+struct PendingAlerts {
+    marks: Option<Watermarks>,
     /// Crossed marks that the hooks have not been called with, oldest first.
-    untold: VecDeque<Water>,
-    /// Somebody calls the hooks now, and will go on until nothing is untold.
+    alerts: VecDeque<QueueAlert>,
+    /// Somebody calls the hooks now, and will go on until nothing is pending.
     is_telling: bool,
     /// The label of the task that runs, if it has one.
     label: Option<&'static str>,
 }
 
-impl Seldom {
+impl PendingAlerts {
     /// Forgets a high mark and the low one after it, when a hook is so slow that many
     /// wait for it; how many marks were forgotten since the last one that was told.
     fn make_room(&mut self) -> u64 {
-        if self.untold.len() < UNTOLD_MAX {
+        if self.alerts.len() < UNTOLD_MAX {
             return 0;
         }
-        let forgotten = [self.untold.pop_back(), self.untold.pop_back()];
-        let before = forgotten.iter().flatten().map(|water| water.untold_before);
+        let forgotten = [self.alerts.pop_back(), self.alerts.pop_back()];
+        let before = forgotten.iter().flatten().map(|alert| alert.missed_before);
         before.sum::<u64>() + forgotten.len() as u64
     }
 }
 
-impl Details {
-    pub(super) fn new(name: Arc<str>, marks: Option<Marks>) -> Self {
+impl NamedState {
+    pub(super) fn new(name: Arc<str>, marks: Option<Watermarks>) -> Self {
         Self {
             name,
             rejected: AtomicU64::default(),
             dropped: AtomicU64::default(),
             conflated: AtomicU64::default(),
             panicked: AtomicU64::default(),
-            seldom: SpinLock::new(Seldom {
+            pending: SpinLock::new(PendingAlerts {
                 marks,
-                untold: VecDeque::new(),
+                alerts: VecDeque::new(),
                 is_telling: false,
                 label: None,
             }),
@@ -62,42 +62,42 @@ impl Details {
     }
 
     pub(super) fn set_label(&self, label: Option<&'static str>) {
-        self.seldom.lock().label = label;
+        self.pending.lock().label = label;
     }
 
     /// Notes the mark that a queue of this length crosses, if any; whether the
     /// caller is to call the hooks. Called while the queue is locked.
     pub(super) fn cross(&self, queued_len: usize, oldest_waiting_ns: u64) -> bool {
-        let mut seldom = self.seldom.lock();
-        let running = seldom.label;
-        let Some(mark) = seldom.marks.as_mut().and_then(|all| all.cross(queued_len)) else {
+        let mut pending = self.pending.lock();
+        let running = pending.label;
+        let Some(mark) = pending.marks.as_mut().and_then(|all| all.cross(queued_len)) else {
             return false;
         };
-        let untold_before = seldom.make_room();
-        seldom.untold.push_back(Water {
+        let missed_before = pending.make_room();
+        pending.alerts.push_back(QueueAlert {
             mark,
             serializer: Arc::clone(&self.name),
             queued_len,
             oldest_waiting_ns,
             running,
-            untold_before,
+            missed_before,
         });
-        !std::mem::replace(&mut seldom.is_telling, true)
+        !std::mem::replace(&mut pending.is_telling, true)
     }
 
     /// The next crossed mark to tell, and whom. The caller calls again until
     /// there is none, so that hooks never run side by side or out of order.
-    pub(super) fn next_to_tell(&self) -> Option<(Arc<[WaterHook]>, Water)> {
-        let mut seldom = self.seldom.lock();
-        let water = seldom.untold.pop_front();
-        seldom.is_telling = water.is_some();
-        let hooks = Arc::clone(&seldom.marks.as_ref()?.hooks);
-        Some((hooks, water?))
+    pub(super) fn next_to_tell(&self) -> Option<(Arc<[QueueAlertHook]>, QueueAlert)> {
+        let mut pending = self.pending.lock();
+        let alert = pending.alerts.pop_front();
+        pending.is_telling = alert.is_some();
+        let hooks = Arc::clone(&pending.marks.as_ref()?.hooks);
+        Some((hooks, alert?))
     }
 
     /// The hooks, whose drop is foreign code.
-    pub(super) fn take_hooks(&self) -> Option<Arc<[WaterHook]>> {
-        let marks = self.seldom.lock().marks.take()?;
+    pub(super) fn take_hooks(&self) -> Option<Arc<[QueueAlertHook]>> {
+        let marks = self.pending.lock().marks.take()?;
         Some(marks.hooks)
     }
 
@@ -113,7 +113,7 @@ impl Details {
 
     /// The label of the task that runs, if it has one.
     pub(super) fn label(&self) -> Option<&'static str> {
-        self.seldom.lock().label
+        self.pending.lock().label
     }
 }
 

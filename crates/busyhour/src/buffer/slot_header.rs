@@ -12,12 +12,12 @@
 /// | 34 | orphan: the pool's last handle has gone before this block |
 /// | 35–63 | version: how often the block was reopened or finished while striped |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Word(pub(super) u64);
+pub(super) struct SlotHeader(pub(super) u64);
 
-impl Word {
+impl SlotHeader {
     /// The word of a block that somebody opens, from the free one it had.
     #[inline]
-    pub(super) fn opened(self, hold: Hold) -> Self {
+    pub(super) fn opened(self, hold: Ref) -> Self {
         Self(self.0 & VERSION_MASK | hold.unit())
     }
 
@@ -73,7 +73,7 @@ impl Word {
 
     /// With a first hold on a closed block.
     #[inline]
-    pub(super) fn reopened(self, hold: Hold) -> Self {
+    pub(super) fn reopened(self, hold: Ref) -> Self {
         Self(self.next_version().0 + hold.unit())
     }
 
@@ -85,7 +85,7 @@ impl Word {
     }
 
     #[inline]
-    pub(super) fn dropped(self, hold: Hold) -> Self {
+    pub(super) fn dropped(self, hold: Ref) -> Self {
         Self(self.0 - hold.unit())
     }
 
@@ -112,14 +112,14 @@ impl Word {
 
 /// The two kinds of hold on a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(super) enum Ref {
     /// By a Rust value, which drops it exactly once.
     Handle,
     /// By address, to be dropped by address.
     Pin,
 }
 
-impl Hold {
+impl Ref {
     /// What one such hold adds to the word.
     #[inline]
     pub(super) const fn unit(self) -> u64 {

@@ -1,0 +1,54 @@
+//! Queue alerts as events.
+
+use std::sync::Arc;
+
+use super::{Runtime, Stations};
+use crate::{
+    bus::{Event, Topic},
+    serializer::{self, QueueAlert},
+};
+
+/// The key is the serializer's name.
+impl Event for QueueAlert {
+    type Key = Arc<str>;
+
+    fn key(&self) -> &Arc<str> {
+        &self.serializer
+    }
+}
+
+impl Runtime {
+    /// The topic `serializer.alerts`: every mark that a serializer of this
+    /// runtime crosses, the last one of each cached under its name.
+    ///
+    /// ```
+    /// use busyhour::{runtime::Runtime, serializer::Watermark};
+    ///
+    /// let runtime = Runtime::simulated(1);
+    /// let calls = runtime.serializer("calls").watermarks(0, 3).build().unwrap();
+    /// (0..3).for_each(|_| calls.push(|| ()).unwrap());
+    /// let alert = runtime.queue_alerts().get(&"calls".into()).unwrap();
+    /// assert_eq!((alert.mark, alert.queued_len), (Watermark::High, 3));
+    /// ```
+    pub fn queue_alerts(&self) -> &Topic<QueueAlert> {
+        &self.stations.queue_alerts
+    }
+
+    /// Options of a new serializer named `name`. When it has
+    /// [marks](serializer::SerializerBuilder::watermarks), crossing them is an event of
+    /// [`queue_alerts`](Self::queue_alerts).
+    pub fn serializer(&self, name: &str) -> serializer::SerializerBuilder {
+        let stations = Arc::downgrade(&self.stations);
+        let options = self.pool().serializer(name);
+        options.send_alerts_to(Arc::new(move |alert: &QueueAlert| {
+            // The topic must not be held: its subscribers hold serializers.
+            if let Some(stations) = stations.upgrade() {
+                publish(&stations, alert);
+            }
+        }))
+    }
+}
+
+fn publish(stations: &Stations, alert: &QueueAlert) {
+    let _nobody_may_listen = stations.queue_alerts.publish(alert.clone());
+}
