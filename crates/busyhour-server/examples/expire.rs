@@ -57,8 +57,8 @@ impl Store for Remembered {
         self.store.commit(changes, done)
     }
 
-    fn forget(&self, ended: &[EndedBinding]) {
-        self.store.forget(ended);
+    fn purge(&self, ended: &[EndedBinding]) {
+        self.store.purge(ended);
     }
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {

@@ -41,7 +41,7 @@ fn credentials(algorithm: Algorithm, password: &str, counted: bool) -> String {
     }
 }
 
-fn judge(text: &str, secret: Option<&Secret>) -> Verdict {
+fn judge(text: &str, secret: Option<&Secret>) -> AuthOutcome {
     let credentials = DigestCredentials::parse(text)
         .flatten()
         .expect("credentials");
@@ -60,15 +60,15 @@ fn every_algorithm_with_and_without_count() {
             let counted = judge(&credentials(algorithm, "wonder", true), Some(secret));
             assert_eq!(
                 counted,
-                Verdict::Accepted {
+                AuthOutcome::Accepted {
                     nonce_count: Some(3)
                 }
             );
             let old_form = judge(&credentials(algorithm, "wonder", false), Some(secret));
-            assert_eq!(old_form, Verdict::Accepted { nonce_count: None });
+            assert_eq!(old_form, AuthOutcome::Accepted { nonce_count: None });
         }
         let wrong = judge(&credentials(algorithm, "wander", true), Some(&plain));
-        assert_eq!(wrong, Verdict::Refused(Refusal::Secret));
+        assert_eq!(wrong, AuthOutcome::Refused(Refusal::Secret));
     }
 }
 
@@ -77,14 +77,14 @@ fn no_account_and_no_hash_are_a_wrong_secret() {
     let text = credentials(Algorithm::Sha256, "", true);
     assert_eq!(
         judge(&text, None),
-        Verdict::Refused(Refusal::Secret),
+        AuthOutcome::Refused(Refusal::Secret),
         "an empty password opens nothing"
     );
     let md5 = Algorithm::Md5.hash(&[b"alice", b"example.org", b""]);
     let hashed = Secret::hashed([(Algorithm::Md5, md5)]);
     assert_eq!(
         judge(&text, Some(&hashed)),
-        Verdict::Refused(Refusal::Secret)
+        AuthOutcome::Refused(Refusal::Secret)
     );
 }
 
@@ -121,7 +121,7 @@ fn each_changed_field_is_refused() {
         assert_ne!(changed, text, "{from}");
         assert_eq!(
             judge(&changed, Some(&secret)),
-            Verdict::Refused(refusal),
+            AuthOutcome::Refused(refusal),
             "{to}"
         );
     }
@@ -139,7 +139,7 @@ fn an_old_nonce_and_one_of_another_key_or_source_are_stale_whatever_the_secret()
     let fresh = server.verify(at(60), HERE, METHOD, &credentials, Some(&secret));
     assert_eq!(
         fresh,
-        Verdict::Accepted {
+        AuthOutcome::Accepted {
             nonce_count: Some(3)
         }
     );
@@ -152,10 +152,10 @@ fn an_old_nonce_and_one_of_another_key_or_source_are_stale_whatever_the_secret()
         let judge = |server: &Authenticator, seconds, source| {
             server.verify(at(seconds), source, METHOD, &credentials, secret)
         };
-        let ours = Verdict::Stale { is_ours: true };
+        let ours = AuthOutcome::Stale { is_ours: true };
         assert_eq!(judge(&server, 61, HERE), ours);
         assert_eq!(judge(&server, day, HERE), ours);
-        let foreign = Verdict::Stale { is_ours: false };
+        let foreign = AuthOutcome::Stale { is_ours: false };
         assert_eq!(judge(&server, day + 1, HERE), foreign, "heard long ago");
         assert_eq!(judge(&restarted, 0, HERE), foreign);
         assert_eq!(judge(&server, 0, elsewhere), foreign);
@@ -196,7 +196,7 @@ fn an_algorithm_that_is_not_offered_is_refused() {
         &credentials,
         Some(&Secret::plaintext("wonder")),
     );
-    assert_eq!(verdict, Verdict::Refused(Refusal::Algorithm));
+    assert_eq!(verdict, AuthOutcome::Refused(Refusal::Algorithm));
 }
 
 #[test]

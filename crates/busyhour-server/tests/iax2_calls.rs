@@ -4,9 +4,9 @@
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_server::{
     auth::challenge_response,
-    iax2::{Actions, Calls, Credentials, Keys, Login, Policy, Request, Verdict},
+    iax2::{Actions, Calls, Credentials, Keys, Login, Policy, Request, RequestOutcome},
     proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind},
-    registrar::{Flow, Moment},
+    registrar::{Flow, Now},
 };
 use proptest::prelude::*;
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
@@ -156,13 +156,13 @@ impl Table {
         }
         let request = self.requests.remove(0);
         let verdict = match verdict % 4 {
-            0 => Verdict::Registered {
+            0 => RequestOutcome::Registered {
                 refresh_s: 60,
                 message_count: None,
             },
-            1 => Verdict::Released,
-            2 => Verdict::Forbidden,
-            _ => Verdict::Failed,
+            1 => RequestOutcome::Released,
+            2 => RequestOutcome::Forbidden,
+            _ => RequestOutcome::Failed,
         };
         let at = self.moment();
         self.calls
@@ -207,8 +207,8 @@ impl Table {
         frames.iter().map(|(_, datagram)| datagram.len()).sum()
     }
 
-    fn moment(&self) -> Moment {
-        Moment {
+    fn moment(&self) -> Now {
+        Now {
             now: self.now,
             unix: UnixTime::from_secs(1_800_000_000),
             steady: UnixTime::from_secs(1_800_000_000),

@@ -17,7 +17,7 @@ use busyhour::clock::{Instant, UnixTime};
 use busyhour_server::{
     proto::sip::Message,
     registrar::{
-        Binding, BindingChange, BindingId, Bindings, Flow, Moment, Policy, REMOVED_FOR, Refusal,
+        Binding, BindingChange, BindingId, Bindings, Flow, Now, Policy, REMOVED_FOR, Refusal,
         Registration, Restored, Tally, Transport, write_answer, write_refusal,
     },
 };
@@ -456,7 +456,7 @@ fn bindings_run_out_and_are_restored_with_what_is_left() {
     assert_eq!((expired.ended.len(), expired.active_count), (1, 1));
 
     let kept = registrar.bindings.active(registrar.at.now).next().unwrap();
-    let restart = Moment {
+    let restart = Now {
         now: Instant::ZERO,
         unix: registrar.at.unix,
         steady: registrar.at.steady + Duration::from_secs(100),
@@ -468,7 +468,7 @@ fn bindings_run_out_and_are_restored_with_what_is_left() {
         restored.next_expiry(),
         Some(Instant::from_nanos(410_000_000_000))
     );
-    let too_late = Moment {
+    let too_late = Now {
         steady: registrar.at.steady + Duration::from_secs(511),
         ..restart
     };
@@ -481,7 +481,7 @@ fn a_calendar_stepped_back_makes_no_binding_immortal() {
     let mut registrar = Registrar::default();
     registrar.accept(1, "Contact: <sip:a@192.0.2.1>;expires=600");
     let kept = registrar.bindings.active(registrar.at.now).next().unwrap();
-    let last_year = Moment {
+    let last_year = Now {
         now: Instant::ZERO,
         unix: registrar.at.unix,
         steady: UnixTime::from_secs(1_600_000_000),
@@ -505,7 +505,7 @@ fn of_two_stored_for_one_contact_the_newer_comes_back() {
     let again = "Contact: <sip:a@192.0.2.1>, <sip:b@192.0.2.1>";
     registrar.accept(2, again);
     let newer = active(&registrar);
-    let in_time = Moment {
+    let in_time = Now {
         now: Instant::ZERO,
         unix: registrar.at.unix,
         steady: UnixTime::from_secs(1_700_000_300),
@@ -537,7 +537,7 @@ struct Registrar {
     call_id: &'static str,
     uri: &'static str,
     transport: Transport,
-    at: Moment,
+    at: Now,
     last_id: u64,
 }
 
@@ -551,7 +551,7 @@ impl Default for Registrar {
             call_id: "call",
             uri: "sip:example.com",
             transport: Transport::Udp,
-            at: Moment {
+            at: Now {
                 now: Instant::ZERO,
                 unix: UnixTime::from_secs(1_700_000_000),
                 steady: UnixTime::from_secs(1_700_000_000),

@@ -6,7 +6,7 @@ use busyhour::{
 };
 use busyhour_server::{
     net::{BATCH_LEN, Datagram, Udp, UdpOptions},
-    server::{Flow, Intake, Network, SendError},
+    server::{Flow, Network, ReadMode, SendError},
 };
 use std::{
     collections::HashSet,
@@ -38,7 +38,7 @@ fn fixture(budget_bytes: u64) -> Fixture {
     let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
     let (arrived, arrivals) = channel();
     let deliver = move |datagram| drop(arrived.send(datagram));
-    udp.start(&buffers, &pool(), deliver, || Intake::All)
+    udp.start(&buffers, &pool(), deliver, || ReadMode::All)
         .unwrap();
     Fixture {
         udp,
@@ -231,7 +231,8 @@ fn threads_for(datagrams: usize) -> HashSet<String> {
         let tell = move || done.send(thread::current().name().unwrap().to_owned());
         workers.push(move || tell().unwrap()).unwrap();
     };
-    udp.start(&buffers, &pool, deliver, || Intake::All).unwrap();
+    udp.start(&buffers, &pool, deliver, || ReadMode::All)
+        .unwrap();
     (0..datagrams)
         .map(|_| is_done.recv_timeout(HANG).unwrap())
         .collect()
@@ -254,7 +255,7 @@ fn both_families_are_served_at_once() {
     let udp = Udp::bind(&UdpOptions::new(addresses)).unwrap();
     let (arrived, arrivals) = channel();
     let deliver = move |datagram| drop(arrived.send(datagram));
-    udp.start(&buffers, &pool(), deliver, || Intake::All)
+    udp.start(&buffers, &pool(), deliver, || ReadMode::All)
         .unwrap();
     let v6 = udp.addresses()[1];
     udp.send(flow(v6, v6), buffers.copy_from(b"six").unwrap())
@@ -298,7 +299,7 @@ fn a_panic_over_one_datagram_is_counted_and_the_next_arrives() {
         assert_ne!(&*datagram.payload, b"deadly", "a fault of the program");
         drop(arrived.send(datagram));
     };
-    udp.start(&buffers, &pool(), deliver, || Intake::All)
+    udp.start(&buffers, &pool(), deliver, || ReadMode::All)
         .unwrap();
     let client = client();
     for payload in ["deadly", "one", "deadly", "two"] {
@@ -322,7 +323,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn set(&self, intake: Intake) {
+    fn set(&self, intake: ReadMode) {
         self.intake.store(intake as u32, Ordering::SeqCst);
         let before = self.asked.load(Ordering::SeqCst);
         while self.asked.load(Ordering::SeqCst) < before + 3 {
@@ -330,9 +331,9 @@ impl Wanted {
         }
     }
 
-    fn get(&self) -> Intake {
+    fn get(&self) -> ReadMode {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let all = [Intake::All, Intake::Fresh, Intake::Nothing];
+        let all = [ReadMode::All, ReadMode::Fresh, ReadMode::Nothing];
         let wanted = self.intake.load(Ordering::SeqCst);
         all.into_iter().find(|one| *one as u32 == wanted).unwrap()
     }
@@ -346,22 +347,24 @@ fn what_is_not_wanted_waits_in_the_kernel() {
     let wanted: Arc<Wanted> = Arc::default();
     wanted
         .intake
-        .store(Intake::Nothing as u32, Ordering::SeqCst);
+        .store(ReadMode::Nothing as u32, Ordering::SeqCst);
     let asked = wanted.clone();
     let deliver = move |datagram: Datagram| drop(arrived.send(datagram));
     udp.start(&buffers, &pool(), deliver, move || asked.get())
         .unwrap();
     client().send_to(b"early", udp.addresses()[0]).unwrap();
-    wanted.set(Intake::Nothing);
+    wanted.set(ReadMode::Nothing);
     assert!(arrivals.try_recv().is_err());
-    wanted.intake.store(Intake::Fresh as u32, Ordering::SeqCst);
+    wanted
+        .intake
+        .store(ReadMode::Fresh as u32, Ordering::SeqCst);
     let datagram = arrivals.recv_timeout(HANG).expect("room again");
     assert_eq!(&*datagram.payload, b"early", "nobody noted when it came");
 
     wanted
         .intake
-        .store(Intake::Nothing as u32, Ordering::SeqCst);
+        .store(ReadMode::Nothing as u32, Ordering::SeqCst);
     client().send_to(b"to wake it", udp.addresses()[0]).unwrap();
-    wanted.set(Intake::Nothing);
+    wanted.set(ReadMode::Nothing);
     udp.stop_receiving();
 }

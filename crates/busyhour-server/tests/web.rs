@@ -4,7 +4,7 @@ use busyhour::runtime::Runtime;
 use busyhour_server::{
     server::ServerStats,
     web::{
-        Access, BindingPage, BindingView, GraphOptions, Graphs, Scope, Subject, Token, Web,
+        Access, Backend, BindingPage, BindingView, GraphOptions, Graphs, Scope, Token, Web,
         WebOptions,
     },
 };
@@ -24,7 +24,7 @@ struct StandIn {
     draining: AtomicBool,
 }
 
-impl Subject for StandIn {
+impl Backend for StandIn {
     fn stats(&self) -> ServerStats {
         let mut stats = ServerStats::default();
         stats.registrar.accepted = self.snapshots.fetch_add(1, Ordering::Relaxed);

@@ -33,7 +33,7 @@ pub struct Challenge<'a> {
 /// What credentials are worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Verdict {
+pub enum AuthOutcome {
     /// The secret is right and the nonce is fresh. With `qop`, the nonce count
     /// is given, so that a caller who remembers the last one can refuse a replay.
     Accepted {
@@ -151,23 +151,23 @@ impl Authenticator {
         method: &str,
         credentials: &DigestCredentials<'_>,
         secret: Option<&Secret>,
-    ) -> Verdict {
+    ) -> AuthOutcome {
         let algorithm = match self.readable(credentials) {
             Ok(algorithm) => algorithm,
-            Err(refusal) => return Verdict::Refused(refusal),
+            Err(refusal) => return AuthOutcome::Refused(refusal),
         };
         let age_s = match self.nonces.check(now, source, credentials.nonce) {
             Standing::Ours { age_s } => age_s,
-            Standing::Foreign => return Verdict::Stale { is_ours: false },
+            Standing::Foreign => return AuthOutcome::Stale { is_ours: false },
         };
         if age_s > self.nonce_life.as_secs() {
             let is_ours = age_s <= Self::HEARD_LIFE.as_secs();
-            return Verdict::Stale { is_ours };
+            return AuthOutcome::Stale { is_ours };
         }
         if !self.response_is_right(algorithm, method, credentials, secret) {
-            return Verdict::Refused(Refusal::Secret);
+            return AuthOutcome::Refused(Refusal::Secret);
         }
-        Verdict::Accepted {
+        AuthOutcome::Accepted {
             // Without `qop` anybody could have changed it.
             nonce_count: credentials
                 .nonce_count()

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use busyhour::clock::UnixTime;
-//! use busyhour_server::auth::{Algorithm, Answer, Authenticator, Secret, Verdict};
+//! use busyhour_server::auth::{Algorithm, Answer, Authenticator, Secret, AuthOutcome};
 //! use busyhour_server::proto::sip::{DigestChallenge, DigestCredentials};
 //!
 //! let server = Authenticator::new("example.org", [7; 32], &[Algorithm::Sha256, Algorithm::Md5])?;
@@ -28,7 +28,7 @@
 //! let credentials = DigestCredentials::parse(&answer).flatten().expect("digest credentials");
 //! let secret = Secret::plaintext("wonder");
 //! let verdict = server.verify(now, source, "REGISTER", &credentials, Some(&secret));
-//! assert_eq!(verdict, Verdict::Accepted { nonce_count: Some(1) });
+//! assert_eq!(verdict, AuthOutcome::Accepted { nonce_count: Some(1) });
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -42,6 +42,6 @@ mod challenge;
 
 pub use algorithm::{Algorithm, HexDigest};
 pub use answer::Answer;
-pub use authenticator::{Authenticator, Challenge, RealmError, Refusal, Verdict};
+pub use authenticator::{AuthOutcome, Authenticator, Challenge, RealmError, Refusal};
 pub use challenge::challenge_response;
 pub use secret::Secret;

@@ -3,10 +3,10 @@ use crate::{
     config::{self, Config, default_database},
     graphite::Source,
     net::{
-        Certificate, CertificateError, Datagram, Sockets, StreamArrival, StreamOptions,
+        Certificate, CertificateError, Datagram, Sockets, StreamMessage, StreamOptions,
         StreamPolicy, Streams, Udp, UdpOptions, address_problem,
     },
-    server::{Intake, Server, ServerConfig},
+    server::{ReadMode, Server, ServerConfig},
     store::{
         self, MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
         masked,
@@ -139,7 +139,7 @@ impl Service {
     }
 
     /// Which datagrams the server takes.
-    fn intake(&self) -> impl Fn() -> Intake + Send + Sync + 'static {
+    fn intake(&self) -> impl Fn() -> ReadMode + Send + Sync + 'static {
         let server = self.server.clone();
         move || server.intake()
     }
@@ -167,9 +167,9 @@ impl Service {
         started.map_err(Failure::running)?;
         let streams = self.server.clone();
         let deliver = move |flow, arrival| match arrival {
-            StreamArrival::Message(message) => streams.message(flow, &message),
-            StreamArrival::Broken(bytes, error) => streams.broken_stream(flow, &bytes, error),
-            StreamArrival::Ended => streams.flow_failed(flow),
+            StreamMessage::Message(message) => streams.message(flow, &message),
+            StreamMessage::Broken(bytes, error) => streams.broken_stream(flow, &bytes, error),
+            StreamMessage::Ended => streams.flow_failed(flow),
         };
         let clock = self.runtime.clock();
         let started = self.network.streams.start(clock, deliver);

@@ -12,9 +12,9 @@ use super::records::{RECORD_LIFE, Records};
 use super::reply::{self, code};
 use super::request::{CallId, CallKey};
 use super::sources::Sources;
-use super::{Actions, Credentials, Iax2Stats, Keys, Login, Policy, Verdict};
+use super::{Actions, Credentials, Iax2Stats, Keys, Login, Policy, RequestOutcome};
 use crate::proto::iax2::{Command, DateTime, Element, ElementWriter, Frame, FullFrame, Kind};
-use crate::registrar::{Flow, Moment};
+use crate::registrar::{Flow, Now};
 
 /// Calls of any number of devices; pure. A server may have several, if each
 /// source address goes to the same one always.
@@ -39,8 +39,8 @@ pub(super) type Check<'a> = &'a dyn Fn(&Credentials<'_>) -> Login;
 
 /// A full frame that came in.
 #[derive(Clone, Copy)]
-pub(super) struct Arrival<'a> {
-    pub at: Moment,
+pub(super) struct InboundFrame<'a> {
+    pub at: Now,
     pub key: CallKey,
     pub frame: &'a FullFrame<'a>,
 }
@@ -83,7 +83,7 @@ impl Calls {
     /// it should take as long when there is no such account.
     pub fn receive(
         &mut self,
-        at: Moment,
+        at: Now,
         flow: Flow,
         datagram: &[u8],
         check: &dyn Fn(&Credentials<'_>) -> Login,
@@ -96,7 +96,7 @@ impl Calls {
                 let peer_call = frame.source_call;
                 let key = CallKey { flow, peer_call };
                 self.full_frame(
-                    Arrival {
+                    InboundFrame {
                         at,
                         key,
                         frame: &frame,
@@ -113,7 +113,13 @@ impl Calls {
 
     /// Tells a device what became of its request; a call that is over by now
     /// is told nothing.
-    pub fn conclude(&mut self, at: Moment, call: &CallId, verdict: &Verdict, out: &mut Actions) {
+    pub fn conclude(
+        &mut self,
+        at: Now,
+        call: &CallId,
+        verdict: &RequestOutcome,
+        out: &mut Actions,
+    ) {
         let current = self.table.get_mut(&call.key);
         let Some(call) = current.filter(|c| c.id == *call && c.phase == Phase::InWork) else {
             return;
@@ -176,7 +182,7 @@ impl Calls {
         }
     }
 
-    fn full_frame(&mut self, arrival: Arrival<'_>, check: Check<'_>, out: &mut Actions) {
+    fn full_frame(&mut self, arrival: InboundFrame<'_>, check: Check<'_>, out: &mut Actions) {
         let ours = self.table.get(&arrival.key).map(|call| call.our_call);
         match arrival.frame.destination_call {
             0 => self.open(arrival, out),
@@ -186,8 +192,8 @@ impl Calls {
     }
 
     /// A frame of a call that is over, or never was (RFC 5456 §7).
-    fn stray(&mut self, arrival: Arrival<'_>, out: &mut Actions) {
-        let Arrival { at, key, frame } = arrival;
+    fn stray(&mut self, arrival: InboundFrame<'_>, out: &mut Actions) {
+        let InboundFrame { at, key, frame } = arrival;
         if is_never_answered(frame.kind) {
             self.stats.stray += 1;
             return;
@@ -242,21 +248,21 @@ fn is_never_answered(kind: Kind) -> bool {
     )
 }
 
-fn answer(call: &Call, at: Moment, verdict: &Verdict) -> (Command, Vec<u8>) {
+fn answer(call: &Call, at: Now, verdict: &RequestOutcome) -> (Command, Vec<u8>) {
     match verdict {
-        Verdict::Registered {
+        RequestOutcome::Registered {
             refresh_s,
             message_count,
         } => (
             Command::RegisterAck,
             acceptance(call, at, Some(*refresh_s), *message_count),
         ),
-        Verdict::Released => (Command::RegisterAck, acceptance(call, at, None, None)),
-        Verdict::Forbidden => (
+        RequestOutcome::Released => (Command::RegisterAck, acceptance(call, at, None, None)),
+        RequestOutcome::Forbidden => (
             Command::RegisterReject,
             reply::cause("Registration Refused", code::FACILITY_REJECTED),
         ),
-        Verdict::Failed => (
+        RequestOutcome::Failed => (
             Command::RegisterReject,
             reply::cause("Try Again Later", code::TEMPORARY_FAILURE),
         ),
@@ -264,12 +270,7 @@ fn answer(call: &Call, at: Moment, verdict: &Verdict) -> (Command, Vec<u8>) {
 }
 
 /// The elements of a REGACK (RFC 5456 §6.1).
-fn acceptance(
-    call: &Call,
-    at: Moment,
-    refresh_s: Option<u16>,
-    message_count: Option<u16>,
-) -> Vec<u8> {
+fn acceptance(call: &Call, at: Now, refresh_s: Option<u16>, message_count: Option<u16>) -> Vec<u8> {
     let mut elements = Vec::with_capacity(ACCEPTANCE_BYTES);
     let writer = ElementWriter::new(&mut elements)
         .text(Element::Username, &call.username)

@@ -36,14 +36,14 @@
 //! use busyhour::clock::{Instant, UnixTime};
 //! use busyhour_server::{
 //!     auth::challenge_response,
-//!     iax2::{Actions, Calls, Credentials, Keys, Login, Policy, Verdict},
+//!     iax2::{Actions, Calls, Credentials, Keys, Login, Policy, RequestOutcome},
 //!     proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind},
-//!     registrar::{Flow, Moment},
+//!     registrar::{Flow, Now},
 //! };
 //!
 //! let mut calls = Calls::new(Keys::new([7; 32]), 0, Policy::default());
 //! let unix = UnixTime::from_secs(1_800_000_000);
-//! let at = Moment { now: Instant::ZERO, unix, steady: unix };
+//! let at = Now { now: Instant::ZERO, unix, steady: unix };
 //! let flow = Flow::udp("192.0.2.1:4569".parse()?, "192.0.2.7:4569".parse()?);
 //! let knows = |device: &Credentials<'_>| {
 //!     let expected = challenge_response(device.challenge, "wonder");
@@ -89,7 +89,7 @@
 //! // Now the registrar is asked; what it says goes to the device.
 //! let request = actions.take_requests().remove(0);
 //! assert_eq!(&*request.username, "alice");
-//! calls.conclude(at, &request.call, &Verdict::Registered { refresh_s: 60, message_count: None }, &mut actions);
+//! calls.conclude(at, &request.call, &RequestOutcome::Registered { refresh_s: 60, message_count: None }, &mut actions);
 //! let frames = actions.take_frames();
 //! let Ok(Frame::Full(regack)) = Frame::parse(&frames[0].1) else { panic!("a full frame") };
 //! assert_eq!(regack.kind, Kind::Iax(Command::RegisterAck));
@@ -115,5 +115,5 @@ pub use calls::Calls;
 pub use keys::Keys;
 pub use policy::{CallTokens, Policy};
 pub use records::RECORD_LIFE;
-pub use request::{CallId, Credentials, Login, Request, Verdict, Wish};
+pub use request::{CallId, Credentials, Login, Request, RequestKind, RequestOutcome};
 pub use stats::Iax2Stats;

@@ -3,7 +3,7 @@
 use busyhour::clock::Instant;
 
 use super::call::{Beginning, Call, Phase};
-use super::calls::Arrival;
+use super::calls::InboundFrame;
 use super::reply::{self, code};
 use super::{Actions, CallTokens, Calls, Request};
 use crate::proto::iax2::{Command, Element, ElementWriter, Elements, Kind};
@@ -13,8 +13,8 @@ struct Refused;
 
 impl Calls {
     /// Takes a frame that names no call of ours.
-    pub(super) fn open(&mut self, arrival: Arrival<'_>, out: &mut Actions) {
-        let Arrival { key, frame, .. } = arrival;
+    pub(super) fn open(&mut self, arrival: InboundFrame<'_>, out: &mut Actions) {
+        let InboundFrame { key, frame, .. } = arrival;
         match frame.kind {
             Kind::Iax(command @ (Command::RegisterRequest | Command::RegisterRelease)) => {
                 self.open_registration(arrival, command, out);
@@ -38,7 +38,12 @@ impl Calls {
         }
     }
 
-    fn open_registration(&mut self, arrival: Arrival<'_>, command: Command, out: &mut Actions) {
+    fn open_registration(
+        &mut self,
+        arrival: InboundFrame<'_>,
+        command: Command,
+        out: &mut Actions,
+    ) {
         let first = self.fingerprint(arrival.frame);
         let current = self.table.get_mut(&arrival.key);
         if let Some(call) = current.filter(|call| call.first == first) {
@@ -65,7 +70,7 @@ impl Calls {
     /// Whether the device has shown that it receives at its address.
     fn check_token(
         &mut self,
-        arrival: Arrival<'_>,
+        arrival: InboundFrame<'_>,
         elements: &Elements<'_>,
         out: &mut Actions,
     ) -> Result<(), Refused> {
@@ -90,7 +95,7 @@ impl Calls {
 
     /// A token that differs from all others, so that it tells the device's
     /// next call from its last.
-    fn issue_token(&mut self, arrival: Arrival<'_>, out: &mut Actions) {
+    fn issue_token(&mut self, arrival: InboundFrame<'_>, out: &mut Actions) {
         self.stats.tokens_issued += 1;
         let salt = self.stats.tokens_issued as u16;
         let token = self
@@ -106,7 +111,7 @@ impl Calls {
     /// two calls may be the same, and so can't be told from duplicates.
     fn check_record(
         &mut self,
-        arrival: Arrival<'_>,
+        arrival: InboundFrame<'_>,
         first: u64,
         elements: &Elements<'_>,
         out: &mut Actions,
@@ -126,7 +131,7 @@ impl Calls {
 
     fn check_name<'a>(
         &mut self,
-        arrival: Arrival<'_>,
+        arrival: InboundFrame<'_>,
         elements: &Elements<'a>,
         out: &mut Actions,
     ) -> Result<&'a str, Refused> {
@@ -143,7 +148,7 @@ impl Calls {
 
     /// Whether there is room for a call more. Silence lets the device send
     /// again after a while, by when there may be.
-    fn check_room(&mut self, arrival: Arrival<'_>) -> Result<(), Refused> {
+    fn check_room(&mut self, arrival: InboundFrame<'_>) -> Result<(), Refused> {
         if self.table.contains_key(&arrival.key) {
             return Ok(());
         }
@@ -161,14 +166,14 @@ impl Calls {
 
     fn begin(
         &mut self,
-        arrival: Arrival<'_>,
+        arrival: InboundFrame<'_>,
         first: u64,
         command: Command,
         username: &str,
         refresh_s: Option<u32>,
         out: &mut Actions,
     ) {
-        let Arrival { at, key, frame } = arrival;
+        let InboundFrame { at, key, frame } = arrival;
         if self.remove(&key).is_some() {
             self.stats.replaced += 1;
         }

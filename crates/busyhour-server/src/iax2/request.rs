@@ -27,12 +27,12 @@ pub struct Request {
     /// The account, as the device wrote it.
     pub username: Box<str>,
     /// What it asks for.
-    pub wish: Wish,
+    pub wish: RequestKind,
 }
 
 /// What a device asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum RequestKind {
     /// REGREQ: be registered, for so many seconds.
     Register {
         /// REFRESH, or the 60 s that its absence means.
@@ -44,7 +44,7 @@ pub enum Wish {
 
 /// What became of a [`Request`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RequestOutcome {
     /// It is done, and durable.
     Registered {
         /// For how long, in seconds.

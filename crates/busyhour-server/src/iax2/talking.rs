@@ -1,9 +1,9 @@
 //! Frames of a call that lasts.
 
 use super::call::{Call, Order, Phase};
-use super::calls::{Arrival, Check};
+use super::calls::{Check, InboundFrame};
 use super::reply::{self, code};
-use super::{Actions, Calls, Credentials, Login, Request, Wish};
+use super::{Actions, Calls, Credentials, Login, Request, RequestKind};
 use crate::proto::iax2::{Command, Element, Elements, Kind};
 
 /// What a frame does to its call beside being answered.
@@ -17,7 +17,7 @@ enum Fate {
 
 impl Calls {
     /// Takes a frame of a call that lasts (RFC 5456 §7).
-    pub(super) fn talk(&mut self, arrival: Arrival<'_>, check: Check<'_>, out: &mut Actions) {
+    pub(super) fn talk(&mut self, arrival: InboundFrame<'_>, check: Check<'_>, out: &mut Actions) {
         // Out of the table meanwhile, so that both can be changed.
         let Some(mut call) = self.table.remove(&arrival.key) else {
             return;
@@ -40,7 +40,7 @@ impl Calls {
     fn numbered(
         &mut self,
         call: &mut Call,
-        arrival: Arrival<'_>,
+        arrival: InboundFrame<'_>,
         check: Check<'_>,
         out: &mut Actions,
     ) -> Fate {
@@ -61,11 +61,11 @@ impl Calls {
     fn take(
         &mut self,
         call: &mut Call,
-        arrival: Arrival<'_>,
+        arrival: InboundFrame<'_>,
         check: Check<'_>,
         out: &mut Actions,
     ) -> Fate {
-        let Arrival { at, frame, .. } = arrival;
+        let InboundFrame { at, frame, .. } = arrival;
         match frame.kind {
             Kind::Iax(command @ (Command::RegisterRequest | Command::RegisterRelease)) => {
                 self.prove(call, arrival, command, check, out);
@@ -100,7 +100,7 @@ impl Calls {
     fn prove(
         &mut self,
         call: &mut Call,
-        arrival: Arrival<'_>,
+        arrival: InboundFrame<'_>,
         command: Command,
         check: Check<'_>,
         out: &mut Actions,
@@ -138,7 +138,7 @@ impl Calls {
     }
 
     /// Puts the call back, or ends it.
-    fn settle(&mut self, call: Call, arrival: Arrival<'_>, fate: Fate) {
+    fn settle(&mut self, call: Call, arrival: InboundFrame<'_>, fate: Fate) {
         let key = call.key();
         let is_over = call.is_over();
         if is_over {
@@ -165,8 +165,8 @@ impl Call {
             call: self.id,
             username: self.username.clone(),
             wish: match command {
-                Command::RegisterRelease => Wish::Release,
-                _ => Wish::Register {
+                Command::RegisterRelease => RequestKind::Release,
+                _ => RequestKind::Register {
                     refresh_s: refresh_s.unwrap_or(REFRESH_DEFAULT_S),
                 },
             },

@@ -10,7 +10,7 @@
 //! costs more than a registration. Many are left to the workers.
 //!
 //! **More than can be done.** Before each call the receiver asks the server what
-//! it wants ([`Intake`](crate::server::Intake)). While as much waits inside as
+//! it wants ([`ReadMode`](crate::server::ReadMode)). While as much waits inside as
 //! may, it rests for a millisecond and leaves what comes in the kernel, whose
 //! buffer drops what it has no room for at no cost to us. When that goes on, the
 //! kernel notes when each datagram comes, and what has waited for 250 ms is
@@ -46,7 +46,7 @@ mod stream;
 pub use bind::{BindError, address_problem};
 pub use sockets::Sockets;
 pub use stream::{
-    Certificate, CertificateError, Connection, Ending, Heard, StreamArrival, StreamOptions,
+    Certificate, CertificateError, Connection, Ending, Heard, StreamMessage, StreamOptions,
     StreamPolicy, Streams,
 };
 pub use udp::{Datagram, Udp, UdpOptions};

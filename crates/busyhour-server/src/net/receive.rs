@@ -3,7 +3,7 @@ use super::{
     local::local_of,
     stats::{Counters, add},
 };
-use crate::server::{Flow, Intake};
+use crate::server::{Flow, ReadMode};
 use busyhour::{
     buffer::{Buffer, BufferMut, BufferPool},
     pool::{InlineRunner, TaskPool},
@@ -41,14 +41,14 @@ pub(super) struct Receiver {
 }
 
 /// Where the datagrams of one call land.
-struct Landing {
+struct ReceiveBatch {
     /// A pinned buffer for each datagram; `None` where the pool had none.
     slots: Vec<Option<BufferMut>>,
     /// Beside each slot, room for the rest of a datagram too long for it.
     spill: Vec<u8>,
     headers: MultiHeaders<SockaddrStorage>,
     /// The datagrams of the last call.
-    arrivals: Vec<Landed>,
+    arrivals: Vec<ReceivedMeta>,
     /// The kernel notes when each comes.
     is_stamped: bool,
     /// The kernel says to which of our addresses each comes.
@@ -58,7 +58,7 @@ struct Landing {
 }
 
 /// What is known of a datagram beside its bytes.
-struct Landed {
+struct ReceivedMeta {
     len: usize,
     source: Option<SocketAddr>,
     /// When it came, since the Unix epoch, where that is noted.
@@ -74,19 +74,19 @@ impl Receiver {
         &self,
         pool: &TaskPool,
         deliver: &dyn Fn(Datagram),
-        intake: &dyn Fn() -> Intake,
+        intake: &dyn Fn() -> ReadMode,
     ) {
         let mut guest = pool.inline_runner();
-        let mut landing = Landing::new(self.local);
+        let mut landing = ReceiveBatch::new(self.local);
         loop {
             let intake = intake();
-            if intake == Intake::Nothing {
+            if intake == ReadMode::Nothing {
                 match self.rest() {
                     Waited::Stop => return,
                     Waited::Datagram => continue,
                 }
             }
-            self.stamp(&mut landing, intake == Intake::Fresh);
+            self.stamp(&mut landing, intake == ReadMode::Fresh);
             match self.receive(&mut landing) {
                 Ok(()) => self.hand_on(&mut landing, &mut guest, deliver),
                 Err(Errno::EAGAIN) => {}
@@ -101,7 +101,7 @@ impl Receiver {
 
     /// A few, or after a few a whole batch: who receives one at a time need not
     /// prepare for more.
-    fn receive(&self, landing: &mut Landing) -> nix::Result<()> {
+    fn receive(&self, landing: &mut ReceiveBatch) -> nix::Result<()> {
         let is_busy = landing.arrivals.len() >= FEW;
         let len = if is_busy { BATCH_LEN } else { FEW };
         landing.refill(len, &self.buffers);
@@ -109,12 +109,17 @@ impl Receiver {
     }
 
     /// A few are done with here, one by one; more are left to the pool's workers.
-    fn hand_on(&self, landing: &mut Landing, guest: &mut InlineRunner, deliver: &dyn Fn(Datagram)) {
+    fn hand_on(
+        &self,
+        landing: &mut ReceiveBatch,
+        guest: &mut InlineRunner,
+        deliver: &dyn Fn(Datagram),
+    ) {
         add(&self.counters.receive_calls, 1);
         let are_few = landing.arrivals.len() < FEW;
         let since = landing.is_stamped.then(fresh_since);
         for index in 0..landing.arrivals.len() {
-            let Landed {
+            let ReceivedMeta {
                 len, source, local, ..
             } = landing.arrivals[index];
             add(&self.counters.received, 1);
@@ -148,7 +153,7 @@ impl Receiver {
     }
 
     /// Has the kernel note from now on when datagrams come, or no longer.
-    fn stamp(&self, landing: &mut Landing, is_wanted: bool) {
+    fn stamp(&self, landing: &mut ReceiveBatch, is_wanted: bool) {
         if landing.is_stamped != is_wanted {
             let set = setsockopt(&self.socket, sockopt::ReceiveTimestampns, &is_wanted);
             // Without it all count as fresh.
@@ -196,7 +201,7 @@ enum Waited {
     Stop,
 }
 
-impl Landing {
+impl ReceiveBatch {
     fn new(local: SocketAddr) -> Self {
         Self {
             is_told_local: local.ip().is_unspecified(),
@@ -252,7 +257,7 @@ impl Landing {
             None,
         )?;
         let arrivals = received.map(|one| {
-            let mut landed = Landed {
+            let mut landed = ReceivedMeta {
                 len: one.bytes,
                 source: one.address.as_ref().and_then(address),
                 came_at: None,
@@ -283,7 +288,7 @@ impl Landing {
     }
 }
 
-impl Landed {
+impl ReceivedMeta {
     /// Takes what the kernel says beside the bytes.
     fn note(&mut self, message: &ControlMessageOwned) {
         match message {
@@ -332,7 +337,7 @@ mod tests {
 
     #[test]
     fn stale_is_what_came_before_unless_the_clock_was_set() {
-        let came = |came_at: Option<u64>| Landed {
+        let came = |came_at: Option<u64>| ReceivedMeta {
             len: 0,
             source: None,
             came_at: came_at.map(Duration::from_secs),

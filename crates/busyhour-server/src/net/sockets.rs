@@ -36,15 +36,15 @@ impl Network for Sockets {
         }
     }
 
-    fn offer(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
+    fn try_send(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
         match flow.transport.is_reliable() {
-            true => self.streams.offer(flow, message),
+            true => self.streams.try_send(flow, message),
             false => self.send(flow, message),
         }
     }
 
-    fn recognise(&self, flow: Flow) -> bool {
-        !flow.transport.is_reliable() || self.streams.recognise(flow)
+    fn mark_trusted(&self, flow: Flow) -> bool {
+        !flow.transport.is_reliable() || self.streams.mark_trusted(flow)
     }
 
     fn expect_keepalives(&self, flow: Flow, within: Duration) {

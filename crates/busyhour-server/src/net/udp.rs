@@ -5,7 +5,7 @@ use super::{
     send::{Outgoing, SendQueue},
     stats::Counters,
 };
-use crate::server::{Flow, Intake, Network, NetworkStats, SendError, Transport};
+use crate::server::{Flow, Network, NetworkStats, ReadMode, SendError, Transport};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     pool::TaskPool,
@@ -31,7 +31,7 @@ use std::{
 /// ```
 /// use busyhour::{buffer::BufferPool, pool::TaskPool};
 /// use busyhour_server::net::{Udp, UdpOptions};
-/// use busyhour_server::server::{Flow, Intake, Network};
+/// use busyhour_server::server::{Flow, ReadMode, Network};
 /// use std::sync::mpsc;
 ///
 /// let buffers = BufferPool::builder().build()?;
@@ -42,7 +42,7 @@ use std::{
 /// let (arrived, arrivals) = mpsc::channel();
 /// let pool = TaskPool::builder().workers(1).build()?;
 /// let deliver = move |datagram| drop(arrived.send(datagram));
-/// udp.start(&buffers, &pool, deliver, || Intake::All)?;
+/// udp.start(&buffers, &pool, deliver, || ReadMode::All)?;
 /// let flow = Flow::udp(here, here);
 /// udp.send(flow, buffers.copy_from(b"hello")?)?;
 /// let datagram = arrivals.recv()?;
@@ -144,7 +144,7 @@ impl Udp {
         buffers: &BufferPool,
         pool: &TaskPool,
         deliver: impl Fn(Datagram) + Send + Sync + 'static,
-        intake: impl Fn() -> Intake + Send + Sync + 'static,
+        intake: impl Fn() -> ReadMode + Send + Sync + 'static,
     ) -> io::Result<()> {
         let hooks = Arc::new((deliver, intake));
         for (index, port) in self.sockets.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Writing the answers of the registrar.
 
 use super::{
-    Binding, Bindings, Contact, FLOW_TIMER_S, HttpDate, Moment, Refusal, Registration,
+    Binding, Bindings, Contact, FLOW_TIMER_S, HttpDate, Now, Refusal, Registration,
     outbound::OUTBOUND, policy::seconds,
 };
 use crate::proto::sip::{
@@ -16,7 +16,7 @@ pub fn write_answer(
     request: &Message<'_>,
     registration: &Registration<'_>,
     bindings: &Bindings,
-    at: Moment,
+    at: Now,
     to_tag: &str,
 ) {
     let source = Some(registration.flow.remote);

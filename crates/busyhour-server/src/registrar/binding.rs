@@ -28,7 +28,7 @@ pub struct Lease {
     pub cseq: u32,
     /// Lifetime granted, in seconds: bounds the remaining life after a clock step.
     pub granted_s: u32,
-    /// When it ends, see [`Moment::steady`].
+    /// When it ends, see [`Now::steady`].
     pub expires_at: UnixTime,
     /// The device took the binding back. It stays until `expires_at` only so
     /// that a late duplicate of an older registration cannot revive it.
@@ -78,7 +78,7 @@ pub struct EndedBinding {
 /// Now, by all clocks: deadlines are monotonic, people are told the calendar's time,
 /// and what is stored ends by one that no step of the calendar moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct Now {
     /// Monotonic time.
     pub now: Instant,
     /// Calendar time.
@@ -98,7 +98,7 @@ impl Lease {
 
 impl Binding {
     /// A binding whose lease begins at `moment`.
-    pub(super) fn begin(id: BindingId, contact: Contact, grant: Grant, at: Moment) -> Self {
+    pub(super) fn begin(id: BindingId, contact: Contact, grant: Grant, at: Now) -> Self {
         let life = Duration::from_secs(grant.granted_s.into());
         let lease = Lease {
             cseq: grant.cseq,

@@ -1,6 +1,6 @@
 //! The bindings of one address of record.
 
-use super::{Binding, BindingId, Contact, EndedBinding, Flow, Lease, Moment};
+use super::{Binding, BindingId, Contact, EndedBinding, Flow, Lease, Now};
 use busyhour::clock::Instant;
 use std::time::Duration;
 
@@ -39,13 +39,7 @@ impl Bindings {
     /// Of two for one contact the one with the lesser id had ended, or the other
     /// would have been a refresh of it; its row was still to be removed, and the
     /// clock has been set back since.
-    pub fn restore(
-        &mut self,
-        id: BindingId,
-        contact: Contact,
-        lease: Lease,
-        at: Moment,
-    ) -> Restored {
+    pub fn restore(&mut self, id: BindingId, contact: Contact, lease: Lease, at: Now) -> Restored {
         let remaining = lease.remaining(at.steady);
         if remaining.is_zero() {
             return Restored::Over;

@@ -5,8 +5,8 @@
 //! the URI `iax:user@address:port` (§5), and one from elsewhere replaces it.
 
 use super::{
-    BindingId, Bindings, ContactWish, Extensions, Flow, Moment, Policy, Refusal, Registration,
-    Update, Wish, seconds,
+    BindingId, Bindings, ContactRequest, Extensions, Flow, Now, Policy, Refusal, Registration,
+    RequestedContact, Update, seconds,
 };
 use busyhour::bus::Name;
 
@@ -54,7 +54,7 @@ impl Bindings {
     /// ```
     /// use busyhour::clock::{Instant, UnixTime};
     /// use busyhour_server::registrar::{
-    ///     BindingId, Bindings, Flow, Iax2Registration, Moment, Policy,
+    ///     BindingId, Bindings, Flow, Iax2Registration, Now, Policy,
     /// };
     ///
     /// let registration = Iax2Registration {
@@ -64,7 +64,7 @@ impl Bindings {
     ///     flow: Flow::udp("192.0.2.1:4569".parse()?, "192.0.2.7:4569".parse()?),
     /// };
     /// let unix = UnixTime::from_secs(1_800_000_000);
-    /// let at = Moment { now: Instant::ZERO, unix, steady: unix };
+    /// let at = Now { now: Instant::ZERO, unix, steady: unix };
     /// let update = Bindings::default()
     ///     .update_iax2(&registration, &Policy::default(), at, &mut || BindingId(1))
     ///     .expect("allowed");
@@ -77,7 +77,7 @@ impl Bindings {
         &self,
         registration: &Iax2Registration,
         policy: &Policy,
-        at: Moment,
+        at: Now,
         next_id: &mut impl FnMut() -> BindingId,
     ) -> Result<Update, Refusal> {
         let own = registration.contact();
@@ -90,7 +90,7 @@ impl Bindings {
             aor: &registration.aor,
             call_id: CALL_ID,
             cseq: self.next_cseq(),
-            wish: Wish::Update(wishes),
+            wish: ContactRequest::Update(wishes),
             path: "".into(),
             user_agent: "",
             extensions: Extensions::default(),
@@ -107,8 +107,8 @@ impl Bindings {
     }
 }
 
-fn wish(uri: &str, expires_s: u32) -> ContactWish<'_> {
-    ContactWish {
+fn wish(uri: &str, expires_s: u32) -> RequestedContact<'_> {
+    RequestedContact {
         uri,
         parameters: String::new(),
         q_milli: None,

@@ -1,7 +1,7 @@
 //! Outbound (RFC 5626) and public GRUUs (RFC 5627): devices that say who they
 //! are, and over which of their flows.
 
-use super::{Contact, ContactWish, Refusal};
+use super::{Contact, Refusal, RequestedContact};
 use crate::proto::sip::{HeaderName, Message, Params, ParseError, Uri};
 use std::time::Duration;
 
@@ -48,10 +48,10 @@ impl Extensions {
     /// has a [`FlowKey`] and is not the only such one, or Path is broken.
     pub(super) fn read(
         message: &Message<'_>,
-        contacts: &[ContactWish<'_>],
+        contacts: &[RequestedContact<'_>],
     ) -> Result<Self, Refusal> {
         let supports = |option| message.has_token(HeaderName::Supported, option);
-        let has_key = |wish: &ContactWish<'_>| wish.key.is_some();
+        let has_key = |wish: &RequestedContact<'_>| wish.key.is_some();
         let outbound = contacts.iter().any(has_key) && supports(OUTBOUND);
         let is_direct = message.elements(HeaderName::Via).nth(1).is_none();
         if outbound && !keys_stand_alone(contacts) {
@@ -104,7 +104,7 @@ impl Contact {
 
 /// A flow that is registered has the request for itself; those that are taken
 /// back may come along (RFC 5626 §6).
-fn keys_stand_alone(contacts: &[ContactWish<'_>]) -> bool {
+fn keys_stand_alone(contacts: &[RequestedContact<'_>]) -> bool {
     let mut living = contacts.iter().filter(|wish| wish.is_living());
     living.clone().count() < 2 || living.all(|wish| wish.key.is_none())
 }

@@ -20,7 +20,7 @@ pub struct Registration<'a> {
     /// Its CSeq number.
     pub cseq: u32,
     /// What it asks for.
-    pub wish: Wish<'a>,
+    pub wish: ContactRequest<'a>,
     /// The Path header values, comma separated.
     pub path: Cow<'a, str>,
     /// The User-Agent header, empty when there was none.
@@ -33,18 +33,18 @@ pub struct Registration<'a> {
 
 /// What a REGISTER asks for.
 #[derive(Debug, Clone)]
-pub enum Wish<'a> {
+pub enum ContactRequest<'a> {
     /// No Contact: tell the bindings.
     Query,
     /// `Contact: *` with `Expires: 0`: remove every binding.
     RemoveAll,
     /// Add, refresh or remove these contacts.
-    Update(Vec<ContactWish<'a>>),
+    Update(Vec<RequestedContact<'a>>),
 }
 
 /// The wish for one contact.
 #[derive(Debug, Clone)]
-pub struct ContactWish<'a> {
+pub struct RequestedContact<'a> {
     /// The contact URI as written.
     pub uri: &'a str,
     /// Parameters other than `q` and `expires`, each with its leading semicolon.
@@ -68,7 +68,7 @@ impl<'a> Registration<'a> {
     /// `*` stands without `Expires: 0`, or a SIPS contact came an unsafe way.
     pub fn read(message: &Message<'a>, aor: &'a str, flow: Flow) -> Result<Self, Refusal> {
         check_require(message)?;
-        let mut wish = Wish::read(message)?;
+        let mut wish = ContactRequest::read(message)?;
         sips::check(message, wish.contacts(), flow)?;
         let extensions = Extensions::read(message, wish.contacts())?;
         if !extensions.outbound {
@@ -87,7 +87,7 @@ impl<'a> Registration<'a> {
     }
 }
 
-impl<'a> Wish<'a> {
+impl<'a> ContactRequest<'a> {
     fn read(message: &Message<'a>) -> Result<Self, Refusal> {
         let expires_s = message.expires()?;
         match message.contacts()? {
@@ -97,7 +97,7 @@ impl<'a> Wish<'a> {
         }
     }
 
-    fn contacts(&self) -> &[ContactWish<'a>] {
+    fn contacts(&self) -> &[RequestedContact<'a>] {
         match self {
             Self::Update(wishes) => wishes,
             Self::Query | Self::RemoveAll => &[],
@@ -113,7 +113,7 @@ impl<'a> Wish<'a> {
 
     fn list(contacts: ContactIter<'_, 'a>, expires_s: Option<u32>) -> Result<Self, Refusal> {
         let wishes: Result<Vec<_>, Refusal> = contacts
-            .map(|contact| Ok(ContactWish::read(&contact?, expires_s)))
+            .map(|contact| Ok(RequestedContact::read(&contact?, expires_s)))
             .collect();
         let wishes = wishes?;
         Ok(match wishes.is_empty() {
@@ -123,7 +123,7 @@ impl<'a> Wish<'a> {
     }
 }
 
-impl<'a> ContactWish<'a> {
+impl<'a> RequestedContact<'a> {
     /// Whether it is to live: what is taken back wishes for no time.
     pub(super) fn is_living(&self) -> bool {
         self.expires_s != Some(0)

@@ -1,6 +1,6 @@
 //! Which registrations may name a SIPS contact.
 
-use super::{ContactWish, Flow, Refusal, Transport};
+use super::{Flow, Refusal, RequestedContact, Transport};
 use crate::proto::sip::{HeaderName, Message, Scheme, Uri};
 
 /// Whether a wish for a SIPS contact can be kept: what is sent to a SIPS URI
@@ -14,7 +14,7 @@ use crate::proto::sip::{HeaderName, Message, Scheme, Uri};
 /// [`Refusal::BadRequest`] with what is not.
 pub(super) fn check(
     message: &Message<'_>,
-    wishes: &[ContactWish<'_>],
+    wishes: &[RequestedContact<'_>],
     flow: Flow,
 ) -> Result<(), Refusal> {
     let mut living = wishes.iter().filter(|wish| wish.is_living());

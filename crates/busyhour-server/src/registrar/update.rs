@@ -1,8 +1,8 @@
 //! Applying a registration: the rules of RFC 3261 §10.3, step 7, all or nothing.
 
 use super::{
-    Binding, BindingChange, BindingId, Bindings, Contact, ContactParts, ContactWish, Moment,
-    Policy, REMOVED_FOR, Refusal, Registration, Wish,
+    Binding, BindingChange, BindingId, Bindings, Contact, ContactParts, ContactRequest, Now,
+    Policy, REMOVED_FOR, Refusal, Registration, RequestedContact,
     answer::{CONTACTS_LEN_MAX, contact_len},
     binding::Grant,
 };
@@ -49,7 +49,7 @@ impl Bindings {
         &self,
         registration: &Registration<'_>,
         policy: &Policy,
-        at: Moment,
+        at: Now,
         next_id: &mut impl FnMut() -> BindingId,
     ) -> Result<Update, Refusal> {
         registration.wish.check_length(policy)?;
@@ -63,9 +63,9 @@ impl Bindings {
             is_longer: false,
         };
         match &registration.wish {
-            Wish::Query => {}
-            Wish::RemoveAll => draft.remove_all()?,
-            Wish::Update(wishes) => {
+            ContactRequest::Query => {}
+            ContactRequest::RemoveAll => draft.remove_all()?,
+            ContactRequest::Update(wishes) => {
                 for wish in wishes {
                     draft.apply(wish, next_id)?;
                 }
@@ -75,7 +75,7 @@ impl Bindings {
     }
 }
 
-impl Wish<'_> {
+impl ContactRequest<'_> {
     /// Each contact is compared with each binding: more than can be replaced at
     /// once are refused before that.
     fn check_length(&self, policy: &Policy) -> Result<(), Refusal> {
@@ -92,7 +92,7 @@ impl Wish<'_> {
 struct Draft<'d, 'a> {
     registration: &'d Registration<'a>,
     policy: &'d Policy,
-    at: Moment,
+    at: Now,
     list: Vec<Binding>,
     changes: Vec<BindingChange>,
     tally: Tally,
@@ -112,7 +112,7 @@ impl Draft<'_, '_> {
 
     fn apply(
         &mut self,
-        wish: &ContactWish<'_>,
+        wish: &RequestedContact<'_>,
         next_id: &mut impl FnMut() -> BindingId,
     ) -> Result<(), Refusal> {
         let granted_s = self.policy.grant(wish.expires_s);
@@ -151,7 +151,7 @@ impl Draft<'_, '_> {
 
     /// The binding that a wish is about: that of the same flow of the same
     /// device (RFC 5626 §6), else that of an equal URI.
-    fn find(&self, wish: &ContactWish<'_>) -> Result<Option<usize>, Refusal> {
+    fn find(&self, wish: &RequestedContact<'_>) -> Result<Option<usize>, Refusal> {
         let list = &self.list;
         let uri = wish.uri;
         if let Some(key) = wish.key {
@@ -188,7 +188,7 @@ impl Draft<'_, '_> {
 
     fn add(
         &mut self,
-        wish: &ContactWish<'_>,
+        wish: &RequestedContact<'_>,
         granted_s: u32,
         id: BindingId,
     ) -> Result<(), Refusal> {
@@ -203,7 +203,7 @@ impl Draft<'_, '_> {
     fn renew(
         &mut self,
         index: usize,
-        wish: &ContactWish<'_>,
+        wish: &RequestedContact<'_>,
         granted_s: u32,
     ) -> Result<(), Refusal> {
         let old = &self.list[index];
@@ -275,7 +275,7 @@ impl Draft<'_, '_> {
     }
 
     /// A contact that was not there before, if it is not too long to be kept.
-    fn contact(&mut self, wish: &ContactWish<'_>) -> Result<Contact, Refusal> {
+    fn contact(&mut self, wish: &RequestedContact<'_>) -> Result<Contact, Refusal> {
         self.is_longer = true;
         let parts = self.parts(wish);
         let kept_len = parts.kept_len() + self.registration.aor.len();
@@ -285,11 +285,11 @@ impl Draft<'_, '_> {
         }
     }
 
-    fn describes(&self, wish: &ContactWish<'_>, contact: &Contact) -> bool {
+    fn describes(&self, wish: &RequestedContact<'_>, contact: &Contact) -> bool {
         contact.parts() == self.parts(wish)
     }
 
-    fn parts<'p>(&'p self, wish: &'p ContactWish<'_>) -> ContactParts<'p> {
+    fn parts<'p>(&'p self, wish: &'p RequestedContact<'_>) -> ContactParts<'p> {
         let registration = self.registration;
         ContactParts {
             uri: wish.uri,

@@ -167,15 +167,15 @@ impl Stored {
     fn put(&mut self, account: Account) -> Option<Account> {
         self.limited_count += usize::from(account.contacts_max.is_some());
         let before = self.by_user.insert(account.username.clone(), account);
-        self.forget(before)
+        self.purge(before)
     }
 
     fn remove(&mut self, username: &str) -> Option<Account> {
         let before = self.by_user.remove(username);
-        self.forget(before)
+        self.purge(before)
     }
 
-    fn forget(&mut self, before: Option<Account>) -> Option<Account> {
+    fn purge(&mut self, before: Option<Account>) -> Option<Account> {
         let was_limited = before
             .as_ref()
             .is_some_and(|account| account.contacts_max.is_some());

@@ -2,7 +2,7 @@
 
 use super::{core::Core, log_lines::WRONG_PASSWORD, nonces::Use, receive::Request};
 use crate::{
-    auth::{Authenticator, Verdict},
+    auth::{AuthOutcome, Authenticator},
     proto::sip::{DigestCredentials, HeaderName, Host, Message, Status, Uri},
     registrar::{Domains, Flow, Policy, Refusal, source_of, user_of},
     watch::Package,
@@ -172,26 +172,26 @@ impl Core {
             let verdict =
                 authenticator.verify(unix, source, method, &credentials, secret.as_deref());
             return Ok(match verdict {
-                Verdict::Accepted { nonce_count }
+                AuthOutcome::Accepted { nonce_count }
                     if self.is_replay(request, &credentials, nonce_count, unix) =>
                 {
                     Admission::Stale { is_ours: true }
                 }
                 // Only now: what was overheard forgives nothing.
-                Verdict::Accepted { .. } => {
+                AuthOutcome::Accepted { .. } => {
                     self.parts.logins.succeeded(source, credentials.username);
                     self.heard_at(flow);
                     Admission::Granted(credentials)
                 }
                 // The response is not looked at: that only the right one is answered
                 // would tell who guesses, and count no guess.
-                Verdict::Stale { is_ours } => Admission::Stale { is_ours },
-                Verdict::Refused(crate::auth::Refusal::Secret) => {
+                AuthOutcome::Stale { is_ours } => Admission::Stale { is_ours },
+                AuthOutcome::Refused(crate::auth::Refusal::Secret) => {
                     let reason = why_wrong(secret.is_some());
                     self.login_failed(flow, credentials.username, "sip", reason);
                     Admission::Denied
                 }
-                Verdict::Refused(_) => Admission::Absent,
+                AuthOutcome::Refused(_) => Admission::Absent,
             });
         }
         if let Some(username) = stranger {

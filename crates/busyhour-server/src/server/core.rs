@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     auth::Authenticator,
-    registrar::{BindingId, Domains, Moment, Tally},
+    registrar::{BindingId, Domains, Now, Tally},
     store::{Store, TokenRows},
     watch::{DeviceState, RegistrationState},
 };
@@ -182,9 +182,9 @@ impl Core {
         self.runtime().clock().now()
     }
 
-    pub(super) fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> Now {
         let clock = self.runtime().clock();
-        Moment {
+        Now {
             now: clock.now(),
             unix: clock.unix_time(),
             steady: self.parts.steady.at(clock.since_boot()),

@@ -1,14 +1,14 @@
 //! One device: its bindings, and its registrations one after the other.
 //!
-//! Everything here runs under the device's lock: requests on its lane, one
-//! after the other, and what time brings where the alarms of all devices ring.
+//! Everything here runs under the device's lock: requests on its strand, one
+//! after the other, and what time brings where the alarms of all devices fire.
 //! A registration that changes something goes to the store, and what comes in
 //! meanwhile waits, so that at most one change of a device is on its way to the
 //! disk:
 //!
 //! 1. arrive: read the request, compute the next bindings and the 200, hand
 //!    the changes to the store;
-//! 2. the store calls back from its own thread: back to the lane;
+//! 2. the store calls back from its own thread: back to the strand;
 //! 3. committed: the bindings become true, the 200 leaves, the bus is told;
 //! 4. what waited takes its turn.
 //!
@@ -19,24 +19,25 @@
 //! else. The bus is told of it only while somebody listens.
 
 mod publications;
+mod publishing;
 mod reach;
 
 use super::{
     core::Core,
-    job::{Arrival, Iax2Arrival, Job},
+    device_request::{DeviceRequest, Iax2InboundRequest, InboundRequest},
     publish::PublicationDraft,
     shares::Holder,
     transactions::Key,
 };
 use crate::{
-    iax2::{CallId, Verdict},
+    iax2::{CallId, RequestOutcome},
     proto::sip::Message,
     registrar::{
-        Binding, BindingChange, Bindings, Flow, Moment, Refusal, Registration, SILENCE_MAX, Tally,
+        Binding, BindingChange, Bindings, Flow, Now, Refusal, Registration, SILENCE_MAX, Tally,
         Update, user_of, write_answer,
     },
     store::{Change, CommitError},
-    watch::{DeviceState, MessageSummary, Publications, Published, RegistrationState},
+    watch::{MessageSummary, Publications, Published},
 };
 use busyhour::{
     buffer::Buffer,
@@ -59,11 +60,11 @@ pub(super) struct Device {
     /// For whom it was made.
     holder: Holder,
     core: Weak<Core>,
-    /// Requests that wait for their turn on the lane.
+    /// Requests that wait for their turn on the strand.
     queued: AtomicU32,
     /// It has been registered.
     is_known: AtomicBool,
-    /// A `show` waits on the lane, and has not begun.
+    /// A `publish_full` waits on the strand, and has not begun.
     is_shown_soon: AtomicBool,
     state: Mutex<State>,
 }
@@ -75,7 +76,7 @@ struct State {
     /// What few devices have, and those seldom.
     rare: Option<Box<Rare>>,
     /// Somebody listens on the bus.
-    is_awaited: bool,
+    has_subscribers: bool,
     /// Out of the table: whoever still holds it has to look again.
     is_retired: bool,
 }
@@ -84,21 +85,21 @@ struct State {
 struct Rare {
     publications: Publications,
     /// Requests behind the one that is pending.
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<DeviceRequest>,
 }
 
 /// A change on its way to the disk.
 struct Pending {
-    job: Job,
+    device_request: DeviceRequest,
     draft: Draft,
     /// What its holder is charged for.
     change_count: u64,
 }
 
 impl Pending {
-    fn new(job: Job, draft: Draft) -> Self {
+    fn new(device_request: DeviceRequest, draft: Draft) -> Self {
         Self {
-            job,
+            device_request,
             draft,
             change_count: 0,
         }
@@ -126,13 +127,13 @@ enum Answer {
     /// The 200 of a transaction, and where it goes.
     Sip(Key, Flow, Buffer),
     /// What a call makes a REGACK of.
-    Iax2(CallId, Verdict),
+    Iax2(CallId, RequestOutcome),
 }
 
 impl Device {
     pub(super) fn new(aor: Box<str>, hash: u64, holder: Holder, core: &Arc<Core>) -> Self {
         let state = State {
-            is_awaited: core.awaits(&aor),
+            has_subscribers: core.has_subscribers(&aor),
             ..State::default()
         };
         Self {
@@ -170,16 +171,16 @@ impl Device {
         self.queued.load(Ordering::Relaxed) as usize
     }
 
-    /// Sends a registration to the lane; `false` when that takes no more.
-    pub(super) fn push(self: &Arc<Self>, core: &Core, job: Job) -> bool {
+    /// Sends a registration to the strand; `false` when that takes no more.
+    pub(super) fn push(self: &Arc<Self>, core: &Core, device_request: DeviceRequest) -> bool {
         let device = self.clone();
         self.queued.fetch_add(1, Ordering::Relaxed);
         core.backlog.enter(self.is_known.load(Ordering::Relaxed));
         let arrive = move || {
             device.queued.fetch_sub(1, Ordering::Relaxed);
-            device.arrive(job);
+            device.arrive(device_request);
         };
-        let is_pushed = core.devices().lane(self.hash).try_push(arrive).is_ok();
+        let is_pushed = core.devices().strand(self.hash).try_push(arrive).is_ok();
         if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
             core.backlog.leave();
@@ -188,86 +189,22 @@ impl Device {
     }
 
     /// After a restart, or when a deadline has come.
-    pub(super) fn ring(self: &Arc<Self>, core: &Arc<Core>) {
+    pub(super) fn fire(self: &Arc<Self>, core: &Arc<Core>) {
         let mut state = self.lock();
         if !state.is_retired {
-            self.settle(core, &mut state);
+            self.finish_transition(core, &mut state);
         }
     }
 
     /// Takes a device out of the table that was made for a request which found no
-    /// room on its lane.
+    /// room on its strand.
     pub(super) fn leave_if_idle(self: &Arc<Self>, core: &Arc<Core>) {
         if self.queued_len() == 0 && !self.is_known.load(Ordering::Relaxed) {
-            self.ring(core);
+            self.fire(core);
         }
     }
 
-    /// Has the bus hold the device's state while `subscribe` subscribes to it,
-    /// and from then on; `None` when the device has left the table.
-    ///
-    /// Under the lock the device neither changes nor sees that nobody listens.
-    pub(super) fn attend<R>(
-        self: &Arc<Self>,
-        core: &Arc<Core>,
-        subscribe: impl FnOnce() -> R,
-    ) -> Option<R> {
-        let mut state = self.lock();
-        if state.is_retired {
-            return None;
-        }
-        if !state.is_awaited {
-            state.is_awaited = true;
-            self.publish(core, &state);
-        }
-        let subscribed = subscribe();
-        self.settle(core, &mut state);
-        Some(subscribed)
-    }
-
-    /// Tells the watchers of the registration what it is, as one has just come;
-    /// `false` when the lane takes no more.
-    ///
-    /// One that waits does for all who come before it begins: they subscribed
-    /// before they asked. So many watchers of one device do not fill its lane.
-    pub(super) fn push_show(self: &Arc<Self>, core: &Core) -> bool {
-        if self.is_shown_soon.swap(true, Ordering::AcqRel) {
-            return true;
-        }
-        let device = self.clone();
-        let lane = core.devices().lane(self.hash);
-        let is_pushed = lane.try_push(move || device.show()).is_ok();
-        if !is_pushed {
-            self.is_shown_soon.store(false, Ordering::Release);
-        }
-        is_pushed
-    }
-
-    fn show(self: Arc<Self>) {
-        // Read as well as written, to see the subscriptions of those who rely on it.
-        self.is_shown_soon.swap(false, Ordering::AcqRel);
-        let Some(core) = self.core.upgrade() else {
-            return;
-        };
-        let mut state = self.lock();
-        if state.is_retired {
-            drop(state);
-            if !core.show_registration(&self.aor) {
-                // A device with contacts has its place, so this one has none.
-                let none = RegistrationState::none(&self.name());
-                let _ = core.registrations().publish(none);
-            }
-            return;
-        }
-        if !state.is_awaited {
-            state.is_awaited = true;
-            self.publish(&core, &state);
-        }
-        self.publish_registration(&core, &state, false);
-        self.settle(&core, &mut state);
-    }
-
-    fn arrive(self: &Arc<Self>, job: Job) {
+    fn arrive(self: &Arc<Self>, device_request: DeviceRequest) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
@@ -275,47 +212,58 @@ impl Device {
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
-            return core.register_again(&self.aor, job);
+            return core.register_again(&self.aor, device_request);
         }
-        core.note_wait(job.arrived_at());
+        core.note_wait(device_request.arrived_at());
         if state.pending.is_none() {
             self.expire(&core, &mut state);
-            self.register(&core, &mut state, job);
-            return self.settle(&core, &mut state);
+            self.register(&core, &mut state, device_request);
+            return self.finish_transition(&core, &mut state);
         }
         let waiting = &mut state.rare().waiting;
         match waiting.len() < core.limits().device_queue_max {
-            true => waiting.push_back(job),
-            false => core.drop_job(&job),
+            true => waiting.push_back(device_request),
+            false => core.drop_job(&device_request),
         }
     }
 
-    fn register(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, job: Job) {
-        if !matches!(job, Job::Publish(_)) {
+    fn register(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        state: &mut State,
+        device_request: DeviceRequest,
+    ) {
+        if !matches!(device_request, DeviceRequest::Publish(_)) {
             core.counters().registrar.requests.increment();
         }
         if core.is_revoked(&self.aor) {
-            return core.refuse_job(&job);
+            return core.refuse_job(&device_request);
         }
-        match job {
-            Job::Sip(arrival) => self.register_sip(core, state, arrival),
-            Job::Iax2(arrival) => self.register_iax2(core, state, arrival),
-            Job::Publish(arrival) => self.take_publication(core, state, arrival),
+        match device_request {
+            DeviceRequest::Sip(inbound) => self.register_sip(core, state, inbound),
+            DeviceRequest::Iax2(inbound) => self.register_iax2(core, state, inbound),
+            DeviceRequest::Publish(inbound) => self.take_publication(core, state, inbound),
         }
     }
 
-    fn register_sip(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, arrival: Arrival) {
+    fn register_sip(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        state: &mut State,
+        inbound: InboundRequest,
+    ) {
         // It was parsed when it arrived, so it parses again.
-        let Ok(message) = Message::parse(&arrival.datagram) else {
+        let Ok(message) = Message::parse(&inbound.datagram) else {
             return;
         };
-        let (flow, transaction) = (arrival.flow, arrival.transaction);
-        match self.draft(core, &state.bindings, &message, &arrival) {
+        let (flow, transaction) = (inbound.flow, inbound.transaction);
+        match self.draft(core, &state.bindings, &message, &inbound) {
             Ok(Some((draft, changes))) => {
                 drop(message);
-                let (job, draft) = (Job::Sip(arrival), Draft::Registration(draft));
+                let (device_request, draft) =
+                    (DeviceRequest::Sip(inbound), Draft::Registration(draft));
                 let changes = changes.into_iter().map(Change::from).collect();
-                self.commit(core, state, Pending::new(job, draft), changes);
+                self.commit(core, state, Pending::new(device_request, draft), changes);
             }
             Ok(None) => core.abandon(transaction),
             Err(refusal) => core.refuse_registration(&message, flow, transaction, &refusal),
@@ -326,10 +274,10 @@ impl Device {
         self: &Arc<Self>,
         core: &Arc<Core>,
         state: &mut State,
-        arrival: Box<Iax2Arrival>,
+        inbound: Box<Iax2InboundRequest>,
     ) {
         let policy = &*core.registration_policy(&self.aor);
-        let registration = &arrival.registration;
+        let registration = &inbound.registration;
         let mut next_id = || core.next_binding_id();
         let update = state
             .bindings
@@ -337,25 +285,25 @@ impl Device {
         let Ok(update) = update else {
             core.counters().registrar.forbidden.increment();
             core.device_refused(&self.aor, registration.flow, "iax2", "Too Many Contacts");
-            return core.conclude_iax2(&arrival.call, &Verdict::Forbidden);
+            return core.conclude_iax2(&inbound.call, &RequestOutcome::Forbidden);
         };
         let verdict = match registration.granted_s(policy) {
-            0 => Verdict::Released,
-            refresh_s => Verdict::Registered {
+            0 => RequestOutcome::Released,
+            refresh_s => RequestOutcome::Registered {
                 refresh_s,
                 message_count: core.message_count(&registration.username),
             },
         };
         let draft = RegistrationDraft {
-            answer: Answer::Iax2(arrival.call, verdict),
+            answer: Answer::Iax2(inbound.call, verdict),
             tally: update.tally,
             is_visible: is_visible(&update),
             keeps_flow: false,
             bindings: update.bindings,
         };
-        let (job, draft) = (Job::Iax2(arrival), Draft::Registration(draft));
+        let (device_request, draft) = (DeviceRequest::Iax2(inbound), Draft::Registration(draft));
         let changes = update.changes.into_iter().map(Change::from).collect();
-        self.commit(core, state, Pending::new(job, draft), changes);
+        self.commit(core, state, Pending::new(device_request, draft), changes);
     }
 
     /// What a registration leads to; `None` without a buffer for the answer.
@@ -364,12 +312,12 @@ impl Device {
         core: &Core,
         bindings: &Bindings,
         message: &Message<'_>,
-        arrival: &Arrival,
+        inbound: &InboundRequest,
     ) -> Result<Option<(RegistrationDraft, Vec<BindingChange>)>, Refusal> {
         let at = core.moment();
-        let (registration, update) = self.update(core, bindings, message, arrival.flow, at)?;
-        let answer = core.write_contacts(arrival.flow, |out| {
-            let tag = core.to_tag(arrival.transaction);
+        let (registration, update) = self.update(core, bindings, message, inbound.flow, at)?;
+        let answer = core.write_contacts(inbound.flow, |out| {
+            let tag = core.to_tag(inbound.transaction);
             write_answer(
                 out,
                 message,
@@ -382,9 +330,9 @@ impl Device {
         let Some(answer) = answer else {
             return Ok(None);
         };
-        let answer_flow = core.answer_flow(message, arrival.flow);
+        let answer_flow = core.answer_flow(message, inbound.flow);
         let draft = RegistrationDraft {
-            answer: Answer::Sip(arrival.transaction, answer_flow, answer),
+            answer: Answer::Sip(inbound.transaction, answer_flow, answer),
             tally: update.tally,
             is_visible: is_visible(&update),
             keeps_flow: registration.extensions.outbound && registration.extensions.is_direct,
@@ -399,7 +347,7 @@ impl Device {
         bindings: &Bindings,
         message: &Message<'m>,
         flow: Flow,
-        at: Moment,
+        at: Now,
     ) -> Result<(Registration<'m>, Update), Refusal> {
         let registration = Registration::read(message, &self.aor, flow)?;
         let policy = core.registration_policy(&self.aor);
@@ -420,13 +368,13 @@ impl Device {
         if core.store().is_immediate() {
             return self.commit_at_once(core, state, pending, changes);
         }
-        let (flow, change_count) = (pending.job.flow(), changes.len() as u64);
+        let (flow, change_count) = (pending.device_request.flow(), changes.len() as u64);
         if let Err(excess) = core.parts.commits.take(self.holder, change_count) {
             core.count_excess(excess, flow, Some(user_of(&self.aor)));
-            return core.give_up_job(&pending.job);
+            return core.give_up_job(&pending.device_request);
         }
         let device = self.clone();
-        let done = Box::new(move |fate| device.complete(fate));
+        let done = Box::new(move |result| device.complete(result));
         let pending = Pending {
             change_count,
             ..pending
@@ -453,27 +401,27 @@ impl Device {
     }
 
     /// Runs on the store's thread, or on the one that commits: back to the
-    /// lane, beyond its bound, since there is one of these a device at most.
+    /// strand, beyond its bound, since there is one of these a device at most.
     /// Should the pool have ended, then here, since a commit must not be
     /// forgotten; the lock keeps it safe, and nothing else of the device moves
     /// while a change is pending.
-    fn complete(self: Arc<Self>, fate: Result<(), CommitError>) {
+    fn complete(self: Arc<Self>, result: Result<(), CommitError>) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
-        let lane = core.devices().lane(self.hash);
-        let task = Task::new(move || self.committed(fate));
-        if let Err(rejected) = lane.execute_unbounded(task) {
+        let strand = core.devices().strand(self.hash);
+        let task = Task::new(move || self.committed(result));
+        if let Err(rejected) = strand.execute_unbounded(task) {
             rejected.task.run();
         }
     }
 
-    fn committed(self: Arc<Self>, fate: Result<(), CommitError>) {
+    fn committed(self: Arc<Self>, result: Result<(), CommitError>) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
         let mut state = self.lock();
-        match fate {
+        match result {
             Ok(()) => {
                 if let Some(pending) = state.pending.take() {
                     core.parts
@@ -485,27 +433,31 @@ impl Device {
             Err(_) => self.fail(&core, &mut state),
         }
         while state.pending.is_none() {
-            let Some(job) = state
+            let Some(device_request) = state
                 .rare
                 .as_mut()
                 .and_then(|rare| rare.waiting.pop_front())
             else {
                 break;
             };
-            self.register(&core, &mut state, job);
+            self.register(&core, &mut state, device_request);
         }
-        self.settle(&core, &mut state);
+        self.finish_transition(&core, &mut state);
     }
 
     /// What was asked for is durable, or changes nothing.
     fn accept(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, pending: Pending) {
-        let Pending { job, draft, .. } = pending;
-        let draft = match (draft, &job) {
+        let Pending {
+            device_request,
+            draft,
+            ..
+        } = pending;
+        let draft = match (draft, &device_request) {
             (Draft::Registration(draft), _) => draft,
-            (Draft::Publication(draft), Job::Publish(arrival)) => {
-                return self.accept_publication(core, state, arrival, draft);
+            (Draft::Publication(draft), DeviceRequest::Publish(inbound)) => {
+                return self.accept_publication(core, state, inbound, draft);
             }
-            (Draft::Publication(_), Job::Sip(_) | Job::Iax2(_)) => return,
+            (Draft::Publication(_), DeviceRequest::Sip(_) | DeviceRequest::Iax2(_)) => return,
         };
         self.hold(core, state, draft.bindings);
         let mut lost = None;
@@ -518,8 +470,8 @@ impl Device {
             }
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
-        core.count_accepted(draft.tally, job.arrived_at());
-        let (flow, protocol) = (job.flow(), job.protocol());
+        core.count_accepted(draft.tally, device_request.arrived_at());
+        let (flow, protocol) = (device_request.flow(), device_request.protocol());
         core.registration_changed(&self.aor, flow, protocol, draft.tally, &state.bindings);
         self.publish_registration(core, state, draft.is_visible);
         if let Some(flow) = lost {
@@ -538,24 +490,27 @@ impl Device {
             .commits
             .give_back(self.holder, pending.change_count);
         core.counters().registrar.store_failures.increment();
-        if !matches!(pending.job, Job::Publish(_)) {
-            let (flow, protocol) = (pending.job.flow(), pending.job.protocol());
+        if !matches!(pending.device_request, DeviceRequest::Publish(_)) {
+            let (flow, protocol) = (
+                pending.device_request.flow(),
+                pending.device_request.protocol(),
+            );
             core.device_refused(&self.aor, flow, protocol, "The Store Failed");
         }
-        core.give_up_job(&pending.job);
+        core.give_up_job(&pending.device_request);
     }
 
     /// Leaves the device as it has to be between two events: nothing expired,
     /// nothing of an account that is gone, the next deadline known, nothing held for nobody, out of the table when
     /// nothing is left.
-    fn settle(self: &Arc<Self>, core: &Arc<Core>, state: &mut State) {
+    fn finish_transition(self: &Arc<Self>, core: &Arc<Core>, state: &mut State) {
         if state.pending.is_some() {
             return;
         }
         self.expire(core, state);
         state.rare.take_if(|rare| rare.is_empty());
-        if state.is_awaited && !core.awaits(&self.aor) {
-            state.is_awaited = false;
+        if state.has_subscribers && !core.has_subscribers(&self.aor) {
+            state.has_subscribers = false;
             let _ = core.states().clear(&self.name());
         }
         match state.next_expiry() {
@@ -578,7 +533,7 @@ impl Device {
         let before = state.bindings.clone();
         let expired = state.bindings.expire(until);
         self.follow_flows(core, &before, &state.bindings);
-        core.store().forget(&expired.ended);
+        core.store().purge(&expired.ended);
         if expired.active_count > 0 {
             core.count_ended(expired.active_count, is_revoked);
             let left = state.bindings.active(core.now()).count();
@@ -592,41 +547,6 @@ impl Device {
     fn retire(self: &Arc<Self>, core: &Core, state: &mut State) {
         state.is_retired = true;
         core.devices().remove(self);
-    }
-
-    fn publish(&self, core: &Core, state: &State) {
-        if state.is_awaited {
-            self.publish_as(&self.name(), core, state);
-        }
-    }
-
-    fn publish_as(&self, name: &Name, core: &Core, state: &State) {
-        match DeviceState::of(name, &state.bindings, state.told(), core.now()) {
-            Some(state) => {
-                // A watcher that lags is brought up to date from the cache.
-                let _ = core.states().publish(state);
-            }
-            None => {
-                let _ = core.states().clear(name);
-            }
-        }
-    }
-
-    /// What is registered has changed; watchers of the device's state see a
-    /// difference if it `is_visible`.
-    fn publish_registration(&self, core: &Core, state: &State, is_visible: bool) {
-        if !state.is_awaited {
-            return;
-        }
-        let name = self.name();
-        if core.registrations().would_deliver(&name) {
-            let registration = RegistrationState::of(&name, &state.bindings, core.now());
-            // A watcher that lags is told the last state, and that is all it needs.
-            let _ = core.registrations().publish(registration);
-        }
-        if is_visible {
-            self.publish_as(&name, core, state);
-        }
     }
 
     /// The address of record as the bus knows it: only who is awaited has one.

@@ -1,15 +1,15 @@
 //! Every device that has bindings or work, found by its address of record.
 //!
 //! There may be a million, nearly all of them idle, so a device has neither a
-//! serializer nor a timer of its own. It works on one of a few lanes, always
-//! the same one, which keeps its requests in their order; nothing on a lane
+//! serializer nor a timer of its own. It works on one of a few strands, always
+//! the same one, which keeps its requests in their order; nothing on a strand
 //! waits for the disk, so nobody there waits for long. And each shard of the
-//! table has one alarm, for the device whose deadline comes first.
+//! table has one expiry timer, for the device whose deadline comes first.
 
 use super::{
-    alarm::Alarm,
     core::Core,
     device::Device,
+    expiry_timer::ExpiryTimer,
     shares::{Excess, Holder, Shares},
 };
 use crate::registrar::user_of;
@@ -24,10 +24,10 @@ use std::{
 /// The table of devices, in shards with a lock each.
 pub(super) struct Devices {
     shards: Box<[Mutex<Shard>]>,
-    lanes: Box<[Serializer]>,
-    /// Where alarms ring, one after the other: however many deadlines come at
+    strands: Box<[Serializer]>,
+    /// Where alarms fire, one after the other: however many deadlines come at
     /// one instant, they keep one worker busy and not all of them.
-    bell: Serializer,
+    expiry_serializer: Serializer,
     hasher: FixedState,
     shares: Shares,
 }
@@ -35,7 +35,7 @@ pub(super) struct Devices {
 #[derive(Default)]
 struct Shard {
     table: HashTable<Entry>,
-    alarm: Alarm,
+    expiry_timer: ExpiryTimer,
 }
 
 struct Entry {
@@ -48,8 +48,8 @@ impl Devices {
     pub(super) fn new(shares: Shares, seed: u64, pool: &TaskPool) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            lanes: (0..LANES).map(|_| pool.ephemeral()).collect(),
-            bell: pool.ephemeral(),
+            strands: (0..STRANDS).map(|_| pool.ephemeral()).collect(),
+            expiry_serializer: pool.ephemeral(),
             hasher: FixedState::with_seed(seed),
             shares,
         }
@@ -125,18 +125,18 @@ impl Devices {
     }
 
     /// Where what concerns many devices at once is done, a portion at a time.
-    pub(super) fn bell(&self) -> &Serializer {
-        &self.bell
+    pub(super) fn expiry_serializer(&self) -> &Serializer {
+        &self.expiry_serializer
     }
 
-    /// Whether so much waits on a device's lane that no more requests are taken.
+    /// Whether so much waits on a device's strand that no more requests are taken.
     pub(super) fn is_crowded(&self, hash: u64) -> bool {
-        self.lane(hash).len() >= LANE_LEN_MAX
+        self.strand(hash).len() >= STRAND_LEN_MAX
     }
 
     /// Where the device with this hash does its work.
-    pub(super) fn lane(&self, hash: u64) -> &Serializer {
-        &self.lanes[hash as usize % LANES]
+    pub(super) fn strand(&self, hash: u64) -> &Serializer {
+        &self.strands[hash as usize % STRANDS]
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
@@ -156,17 +156,20 @@ impl Core {
     }
 
     fn set_devices_alarm(self: &Arc<Self>, index: usize, shard: &mut Shard, deadline: Instant) {
-        if shard.alarm.rings_by(deadline) {
+        if shard.expiry_timer.fires_by(deadline) {
             return;
         }
         let core = Arc::downgrade(self);
-        let ring = move || {
+        let fire = move || {
             if let Some(core) = core.upgrade() {
                 core.ring_devices(index);
             }
         };
-        let (timers, bell) = (self.runtime().timers(), &self.devices().bell);
-        let set = shard.alarm.set(deadline, "binding", timers, bell, ring);
+        let (timers, expiry_serializer) =
+            (self.runtime().timers(), &self.devices().expiry_serializer);
+        let set = shard
+            .expiry_timer
+            .set(deadline, "binding", timers, expiry_serializer, fire);
         if set.is_err() {
             self.counters().traffic.refused_table_full.increment();
         }
@@ -176,14 +179,14 @@ impl Core {
     fn ring_devices(self: &Arc<Self>, index: usize) {
         let now = self.now();
         let mut shard = lock(&self.devices().shards[index]);
-        shard.alarm.rang(now);
+        shard.expiry_timer.fired(now);
         let due = shard.take_due(now);
         if let Some(next) = shard.next_deadline() {
             self.set_devices_alarm(index, &mut shard, next);
         }
         drop(shard);
         for device in due {
-            device.ring(self);
+            device.fire(self);
         }
     }
 }
@@ -242,9 +245,9 @@ fn shard_of(hash: u64) -> usize {
 /// has a table that is three quarters full.
 const SHARDS: usize = 1280;
 /// Many more than threads, so that two devices at work seldom share one.
-const LANES: usize = 1024;
+const STRANDS: usize = 1024;
 /// Half of what a serializer holds: what has to come in always finds room.
-const LANE_LEN_MAX: usize = 32_768;
-/// Devices that one ring wakes, so that what waits behind it waits for less
+const STRAND_LEN_MAX: usize = 32_768;
+/// Devices that one expiry wakes, so that what waits behind it waits for less
 /// than a millisecond.
 const RING_MAX: usize = 64;

@@ -2,12 +2,12 @@
 //! an address that does not answer, takes their contacts along.
 //!
 //! A device enters a flow before it asks the network whether the connection
-//! lives ([`Network::recognise`]), and the network takes a connection out of its
+//! lives ([`Network::mark_trusted`]), and the network takes a connection out of its
 //! directory before it tells of the end ([`Core::flow_failed`]). So either the
 //! device is told that the connection is gone, or whoever tells of the end finds
 //! the device here. Both may happen; the second changes nothing.
 //!
-//! [`Network::recognise`]: super::Network::recognise
+//! [`Network::mark_trusted`]: super::Network::mark_trusted
 
 use super::{core::Core, device::Device};
 use crate::{
@@ -218,7 +218,7 @@ impl Core {
         };
         if let Some(question) = question {
             self.counters().registrar.probed.increment();
-            self.offer(flow, question);
+            self.try_send(flow, question);
         }
     }
 
@@ -243,7 +243,7 @@ impl Core {
             }
         };
         // It takes no more only when the server ends.
-        let _ = self.devices().bell().try_push(tell);
+        let _ = self.devices().expiry_serializer().try_push(tell);
     }
 }
 

@@ -69,7 +69,7 @@ impl Hint {
         let devices = self.devices.iter().enumerate();
         let feeds = devices.map(|(index, device)| {
             // Nothing happens to the device between the look and the subscription.
-            core.attend(device, || {
+            core.subscribe_with_snapshot(device, || {
                 let state = core.states().get(device);
                 lock(&self.lines)[index] = LineState::of(state.as_ref());
                 self.listen(core, index, device.clone())

@@ -7,15 +7,16 @@
 
 use super::{
     admission::why_wrong,
-    alarm::Alarm,
     config::Limits,
     core::Core,
+    device_request::{DeviceRequest, Iax2InboundRequest},
+    expiry_timer::ExpiryTimer,
     flows::ack_of_pong,
-    job::{Iax2Arrival, Job},
 };
 use crate::{
     iax2::{
-        Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Login, Policy, Request, Verdict, Wish,
+        Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Login, Policy, Request, RequestKind,
+        RequestOutcome,
     },
     proto::sip::Uri,
     registrar::{Flow, Iax2Registration, Refusal, address_of_record, source_of},
@@ -43,13 +44,13 @@ pub(super) struct Iax2 {
 
 struct Shard {
     state: Mutex<State>,
-    /// Where the shard's alarm rings.
+    /// Where the expiry timer of the shard fires.
     serializer: Serializer,
 }
 
 struct State {
     calls: Calls,
-    alarm: Alarm,
+    expiry_timer: ExpiryTimer,
 }
 
 impl Iax2 {
@@ -59,7 +60,7 @@ impl Iax2 {
         let shard = |number| Shard {
             state: Mutex::new(State {
                 calls: Calls::new(keys.clone(), number, policy.clone()),
-                alarm: Alarm::default(),
+                expiry_timer: ExpiryTimer::default(),
             }),
             serializer: runtime.pool().ephemeral(),
         };
@@ -109,7 +110,7 @@ impl Core {
     }
 
     /// Tells a call what became of its request.
-    pub(super) fn conclude_iax2(self: &Arc<Self>, call: &CallId, verdict: &Verdict) {
+    pub(super) fn conclude_iax2(self: &Arc<Self>, call: &CallId, verdict: &RequestOutcome) {
         let at = self.moment();
         let index = self.iax2().index(call.flow().remote.ip());
         self.with_calls(index, |calls, actions| {
@@ -172,7 +173,7 @@ impl Core {
             return;
         };
         let core = Arc::downgrade(self);
-        let ring = move || {
+        let fire = move || {
             if let Some(core) = core.upgrade() {
                 core.ring_calls(index);
             }
@@ -181,7 +182,9 @@ impl Core {
             self.runtime().timers(),
             &self.iax2().shards[index].serializer,
         );
-        let set = state.alarm.set(deadline, "iax2", timers, serializer, ring);
+        let set = state
+            .expiry_timer
+            .set(deadline, "iax2", timers, serializer, fire);
         if set.is_err() {
             self.counters().traffic.refused_table_full.increment();
         }
@@ -189,7 +192,7 @@ impl Core {
 
     fn ring_calls(self: &Arc<Self>, index: usize) {
         let now = self.now();
-        self.iax2().shards[index].lock().alarm.rang(now);
+        self.iax2().shards[index].lock().expiry_timer.fired(now);
         self.with_calls(index, |calls, actions| calls.expire(now, actions));
     }
 
@@ -200,7 +203,7 @@ impl Core {
             Err(_) => {
                 self.counters().registrar.forbidden.increment();
                 self.device_refused("", call.flow(), "iax2", "Not A User Of This Server");
-                self.conclude_iax2(&call, &Verdict::Forbidden);
+                self.conclude_iax2(&call, &RequestOutcome::Forbidden);
             }
         }
     }
@@ -209,23 +212,23 @@ impl Core {
         // It was challenged, where anybody is.
         let proves = || self.parts.authenticator.is_some();
         if self.sheds(registration.aor.as_str(), proves) {
-            return self.conclude_iax2(&call, &Verdict::Failed);
+            return self.conclude_iax2(&call, &RequestOutcome::Failed);
         }
         let flow = registration.flow;
         let holder = self.holder(flow, Some(&registration.username));
         match self.devices().open(&registration.aor, holder, self) {
             Ok(device) => {
                 let arrived_at = self.now();
-                let arrival = Iax2Arrival {
+                let inbound = Iax2InboundRequest {
                     registration,
                     call,
                     arrived_at,
                 };
-                self.push_to_device(&device, Job::Iax2(Box::new(arrival)));
+                self.push_to_device(&device, DeviceRequest::Iax2(Box::new(inbound)));
             }
             Err(excess) => {
                 self.count_excess(excess, flow, Some(&registration.username));
-                self.conclude_iax2(&call, &Verdict::Failed);
+                self.conclude_iax2(&call, &RequestOutcome::Failed);
             }
         }
     }
@@ -247,8 +250,8 @@ impl Core {
             aor: address_of_record(&uri, &self.parts.domains)?.into(),
             username: request.username,
             refresh_s: match request.wish {
-                Wish::Register { refresh_s } => Some(refresh_s),
-                Wish::Release => None,
+                RequestKind::Register { refresh_s } => Some(refresh_s),
+                RequestKind::Release => None,
             },
             flow,
         })

@@ -5,7 +5,7 @@
 //! 1. `receive`: on the network's thread it is parsed in place, in its pinned
 //!    buffer; retransmissions are answered from the transactions at once.
 //! 2. `route`: is it for us, may its sender (`admission`), which device is it?
-//! 3. `device`: on the device's lane, a serializer that it shares with few
+//! 3. `device`: on the device's strand, a serializer that it shares with few
 //!    others, the registrar computes the next bindings and the 200; the changes
 //!    go to the store.
 //! 4. When the commit is durable the 200 leaves, and if somebody listens the
@@ -39,7 +39,7 @@ mod transactions;
 mod devices;
 mod device;
 mod flows;
-mod job;
+mod device_request;
 mod iax2;
 mod publish;
 mod mailboxes;
@@ -48,8 +48,8 @@ mod hint;
 mod hints;
 mod watchers;
 mod watcher;
-mod alarm;
-mod attention;
+mod expiry_timer;
+mod subscribers;
 mod alerts;
 mod logins;
 mod failures;
@@ -74,7 +74,7 @@ pub use hint::HintView;
 pub use hints::{HintConfig, HintRefusal};
 pub use listing::{Listed, Listing, NamedPage};
 pub use mailboxes::MailboxRefusal;
-pub use network::{Intake, Network, NetworkStats, SendError, StreamStats};
+pub use network::{Network, NetworkStats, ReadMode, SendError, StreamStats};
 pub use provision::AccountError;
 pub use random::RandomError;
 pub use start::StartError;
@@ -174,7 +174,7 @@ impl Server {
     }
 
     /// What whoever receives datagrams should hand on now.
-    pub fn intake(&self) -> Intake {
+    pub fn intake(&self) -> ReadMode {
         self.core.intake()
     }
 

@@ -25,7 +25,7 @@ pub trait Network: Send + Sync {
     ///
     /// As for `send`; after [`SendError::Full`] on a connection the message
     /// has not left, and none of it ever will.
-    fn offer(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+    fn try_send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
         self.send(flow, datagram)
     }
 
@@ -33,7 +33,7 @@ pub trait Network: Send + Sync {
     /// is no stranger, and keeps the connection where strangers have to go.
     /// `false` when the connection is gone. After `true` its end is told to
     /// [`Server::flow_failed`](super::Server::flow_failed).
-    fn recognise(&self, _flow: Flow) -> bool {
+    fn mark_trusted(&self, _flow: Flow) -> bool {
         true
     }
 
@@ -49,7 +49,7 @@ pub trait Network: Send + Sync {
 
 /// Which datagrams a server wants to be handed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Intake {
+pub enum ReadMode {
     /// Whatever is there.
     All,
     /// What came a moment ago. The server can't keep up; what has waited long

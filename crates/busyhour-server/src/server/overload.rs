@@ -16,7 +16,7 @@
 //! the kernel then (see [`super::backlog`]), and that they rested half second
 //! after half second is what tells of it.
 
-use super::{Intake, core::Core};
+use super::{ReadMode, core::Core};
 use busyhour::clock::Instant;
 use std::{
     sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -136,14 +136,14 @@ impl Core {
     }
 
     /// What receivers should hand on; see [`super::backlog`].
-    pub(super) fn intake(&self) -> Intake {
+    pub(super) fn intake(&self) -> ReadMode {
         if !self.backlog.has_room() {
             self.overload.record_rest(self.now());
-            return Intake::Nothing;
+            return ReadMode::Nothing;
         }
         match self.overload.is_shedding() {
-            true => Intake::Fresh,
-            false => Intake::All,
+            true => ReadMode::Fresh,
+            false => ReadMode::All,
         }
     }
 

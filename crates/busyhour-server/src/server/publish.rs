@@ -2,7 +2,7 @@
 
 use super::{
     core::Core,
-    job::Arrival,
+    device_request::InboundRequest,
     shares::{Excess, Holder},
     stats::PublishStats,
 };
@@ -58,12 +58,12 @@ impl Core {
         holder: Holder,
         publications: &Publications,
         message: &Message<'_>,
-        arrival: &Arrival,
+        inbound: &InboundRequest,
     ) -> Result<Option<PublicationDraft>, Refusal> {
         let publish = Publish::read(message, &self.config().watch)?;
         let package = publish.package;
         let place = match publish.if_match {
-            None => Some(self.place_for_publication(device, holder, arrival.flow)?),
+            None => Some(self.place_for_publication(device, holder, inbound.flow)?),
             Some(_) => None,
         };
         if package == Package::MessageSummary
@@ -72,12 +72,12 @@ impl Core {
                 .mailboxes()
                 .has_room_for(&self.mailbox_of(user_of(device)))
         {
-            return Err(self.no_room(Excess::Whole, arrival.flow, Some(user_of(device))));
+            return Err(self.no_room(Excess::Whole, inbound.flow, Some(user_of(device))));
         }
         let mut new = || self.new_etag();
         let count_max = self.limits().publications_per_device_max;
         let plan = publications.plan(publish, count_max, self.now(), &mut new)?;
-        let Some(answer) = self.published_answer(message, arrival, &plan.granted) else {
+        let Some(answer) = self.published_answer(message, inbound, &plan.granted) else {
             return Ok(None);
         };
         Ok(Some(PublicationDraft {
@@ -152,7 +152,7 @@ impl Core {
             self.parts.publications.take_anyway(device.holder(), 1);
             device.restore_publication(self, stored, row.ended(), at.now + remaining);
         }
-        self.store().forget(&over);
+        self.store().purge(&over);
     }
 
     /// Tells the mailbox of a device's account what the device says of it.
@@ -178,11 +178,11 @@ impl Core {
     pub(super) fn refuse_publication(
         &self,
         message: &Message<'_>,
-        arrival: &Arrival,
+        inbound: &InboundRequest,
         refusal: &Refusal,
     ) {
         self.counters().publish.count_refusal(refusal);
-        self.refuse(message, arrival.flow, arrival.transaction, refusal);
+        self.refuse(message, inbound.flow, inbound.transaction, refusal);
     }
 
     pub(super) fn publish_stats(&self) -> PublishStats {
@@ -205,11 +205,11 @@ impl Core {
     fn published_answer(
         &self,
         message: &Message<'_>,
-        arrival: &Arrival,
+        inbound: &InboundRequest,
         granted: &Granted,
     ) -> Option<Buffer> {
-        let tag = self.to_tag(arrival.transaction);
-        self.write(|out| write_published(out, message, granted, arrival.flow.remote, tag.as_str()))
+        let tag = self.to_tag(inbound.transaction);
+        self.write(|out| write_published(out, message, granted, inbound.flow.remote, tag.as_str()))
     }
 
     pub(super) fn count_publication(&self, step: PublishStep, holder: Holder) {

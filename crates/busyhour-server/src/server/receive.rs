@@ -2,7 +2,7 @@
 
 use super::{
     core::Core,
-    job::Arrival,
+    device_request::InboundRequest,
     respond::Response,
     transactions::{Key, Seen},
 };
@@ -218,8 +218,8 @@ impl Request<'_> {
     }
 
     /// What a serializer needs to go on with it.
-    pub(super) fn arrival(&self, core: &Core) -> Arrival {
-        Arrival {
+    pub(super) fn inbound(&self, core: &Core) -> InboundRequest {
+        InboundRequest {
             datagram: self.datagram.clone(),
             flow: self.flow,
             transaction: self.transaction,

@@ -39,9 +39,9 @@ impl Core {
 
     /// As [`send`](Self::send), for what can as well be made anew later;
     /// `false` when there is no room for it on its connection now.
-    pub(super) fn offer(&self, flow: Flow, datagram: Buffer) -> bool {
+    pub(super) fn try_send(&self, flow: Flow, datagram: Buffer) -> bool {
         let traffic = &self.counters().traffic;
-        match self.parts.network.offer(flow, datagram) {
+        match self.parts.network.try_send(flow, datagram) {
             Ok(()) => traffic.sent.increment(),
             Err(SendError::Full) if flow.transport.is_reliable() => return false,
             Err(error) => self.count_unsent(flow, error),
@@ -52,7 +52,7 @@ impl Core {
     /// As [`answer`](Self::answer), for a request that was accepted: whoever
     /// sent it is no stranger on its connection. `false` when that is gone.
     pub(super) fn accept(&self, transaction: Key, flow: Flow, answer: Buffer) -> bool {
-        let is_there = self.parts.network.recognise(flow);
+        let is_there = self.parts.network.mark_trusted(flow);
         self.answer(transaction, flow, answer);
         is_there
     }

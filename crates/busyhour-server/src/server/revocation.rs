@@ -82,7 +82,7 @@ impl Core {
         };
         let is_concerned = |device: &&Arc<Device>| self.is_revoked(device.aor());
         for device in devices.iter().filter(is_concerned) {
-            device.ring(self);
+            device.fire(self);
         }
         self.push_walk(move |core| core.revoke_devices(first_shard + PORTION_SHARDS));
     }
@@ -96,7 +96,7 @@ impl Core {
             }
         });
         // One that takes no more is shut down already.
-        let _ = self.devices().bell().execute_unbounded(task);
+        let _ = self.devices().expiry_serializer().execute_unbounded(task);
     }
 
     fn may_be_revoked(&self) -> bool {

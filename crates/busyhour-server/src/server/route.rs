@@ -4,7 +4,7 @@
 use super::{
     core::Core,
     device::Device,
-    job::{Arrival, Job},
+    device_request::{DeviceRequest, InboundRequest},
     receive::Request,
     shares::Holder,
     transactions::{Begun, Repeated},
@@ -44,20 +44,20 @@ impl Core {
     }
 
     /// A registration whose device left the table meanwhile.
-    pub(super) fn register_again(self: &Arc<Self>, aor: &str, job: Job) {
-        let holder = self.holder(job.flow(), Some(user_of(aor)));
+    pub(super) fn register_again(self: &Arc<Self>, aor: &str, device_request: DeviceRequest) {
+        let holder = self.holder(device_request.flow(), Some(user_of(aor)));
         match self.devices().open(aor, holder, self) {
-            Ok(device) => self.push_to_device(&device, job),
+            Ok(device) => self.push_to_device(&device, device_request),
             Err(excess) => {
-                let refusal = self.no_room(excess, job.flow(), Some(user_of(aor)));
-                self.put_off_job(&job, &refusal);
+                let refusal = self.no_room(excess, device_request.flow(), Some(user_of(aor)));
+                self.reject_or_drop_request(&device_request, &refusal);
             }
         }
     }
 
     fn route_registration(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let aor = address_of_record(&request.essentials.to.uri, &self.parts.domains)?;
-        self.route_to_device(request, &aor, Job::Sip)
+        self.route_to_device(request, &aor, DeviceRequest::Sip)
     }
 
     /// The presentity stands in the Request-URI (RFC 3903 §6, step 1).
@@ -68,14 +68,14 @@ impl Core {
         if let Some(uri) = uri.as_sip() {
             self.check_gruu(uri, &aor)?;
         }
-        self.route_to_device(request, &aor, Job::Publish)
+        self.route_to_device(request, &aor, DeviceRequest::Publish)
     }
 
     fn route_to_device(
         self: &Arc<Self>,
         request: &Request<'_>,
         aor: &str,
-        job: fn(Arrival) -> Job,
+        device_request: fn(InboundRequest) -> DeviceRequest,
     ) -> Result<(), Refusal> {
         self.check_request_uri(request)?;
         let proves = || (request.message.header(HeaderName::Authorization)).is_some();
@@ -87,13 +87,13 @@ impl Core {
         }
         let account = Some(user_of(aor));
         // Begun first: a device that was made for nothing would stay for ever.
-        let Some(arrival) = self.begin(request, account)? else {
+        let Some(inbound) = self.begin(request, account)? else {
             return Ok(());
         };
         let holder = self.holder(request.flow, account);
         let device = self.devices().open(aor, holder, self);
         let device = device.map_err(|excess| self.no_room(excess, request.flow, account))?;
-        self.push_to_device(&device, job(arrival));
+        self.push_to_device(&device, device_request(inbound));
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl Core {
         let Ok(device) = self.devices().open(aor, Holder::NOBODY, self) else {
             return false;
         };
-        let is_pushed = device.push_show(self);
+        let is_pushed = device.push_publish_full(self);
         if !is_pushed {
             device.leave_if_idle(self);
         }
@@ -111,14 +111,18 @@ impl Core {
     }
 
     /// Gives a registration to its device, if that has room.
-    pub(super) fn push_to_device(self: &Arc<Self>, device: &Arc<Device>, job: Job) {
+    pub(super) fn push_to_device(
+        self: &Arc<Self>,
+        device: &Arc<Device>,
+        device_request: DeviceRequest,
+    ) {
         if self.is_flooded(device.queued_len()) || self.devices().is_crowded(device.hash()) {
-            self.drop_job(&job);
+            self.drop_job(&device_request);
             return device.leave_if_idle(self);
         }
-        let id = job.id();
+        let id = device_request.id();
         // It takes no more only when the server ends, and the connections with it.
-        if !device.push(self, job) {
+        if !device.push(self, device_request) {
             self.abandon_job(id);
         }
     }
@@ -140,8 +144,8 @@ impl Core {
             return Ok(());
         };
         let watcher = watcher.ok_or(Refusal::NoSubscription)?;
-        if let Some(arrival) = self.begin(request, sender.account())? {
-            self.push_to_watcher(&watcher, arrival);
+        if let Some(inbound) = self.begin(request, sender.account())? {
+            self.push_to_watcher(&watcher, inbound);
         }
         Ok(())
     }
@@ -155,13 +159,13 @@ impl Core {
         Err(Refusal::TooLongToKeep)
     }
 
-    fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, arrival: Arrival) {
+    fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, inbound: InboundRequest) {
         if self.is_flooded(watcher.queued_len()) {
-            return self.drop_arrival(&arrival);
+            return self.drop_arrival(&inbound);
         }
-        let transaction = arrival.transaction;
+        let transaction = inbound.transaction;
         // It takes no more only when the server ends, and the connections with it.
-        if !watcher.push(arrival) {
+        if !watcher.push(inbound) {
             self.abandon(transaction);
         }
     }
@@ -181,7 +185,7 @@ impl Core {
         self.check_kept_len(&subscribe)?;
         let account = sender.account();
         match self.begin(request, account)? {
-            Some(arrival) => {
+            Some(inbound) => {
                 let username = sender.username();
                 let holder = self.holder(flow, account);
                 self.start_watcher(
@@ -190,7 +194,7 @@ impl Core {
                     device.into(),
                     username,
                     holder,
-                    &arrival,
+                    &inbound,
                 )
             }
             None => Ok(()),
@@ -205,16 +209,16 @@ impl Core {
         device: Name,
         account: Option<&str>,
         holder: Holder,
-        arrival: &Arrival,
+        inbound: &InboundRequest,
     ) -> Result<(), Refusal> {
         let (id, tag) = self.new_watcher_tag();
         let advertised = self.config().advertised.clone();
         let subscription = Subscription::open(subscribe, device, &tag, advertised, self.now());
         let subscription = subscription.opened_by(account);
-        let (granted_s, flow) = (subscribe.granted_s, arrival.flow);
+        let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
         let answer = self.write(|out| write_accepted(out, message, &subscription, granted_s, flow));
         let Some(answer) = answer else {
-            self.abandon(arrival.transaction);
+            self.abandon(inbound.transaction);
             return Ok(());
         };
         let watcher = Arc::new(Watcher::new(id, &tag, holder, self, subscription));
@@ -222,10 +226,10 @@ impl Core {
         inserted.map_err(|excess| self.no_room(excess, flow, account))?;
         self.counters().watch.created.increment();
         if granted_s > 0 && !self.store().is_immediate() {
-            watcher.begin(self, granted_s, arrival.clone(), answer);
+            watcher.begin(self, granted_s, inbound.clone(), answer);
         } else {
-            let flow = self.answer_flow(message, arrival.flow);
-            self.accept(arrival.transaction, flow, answer);
+            let flow = self.answer_flow(message, inbound.flow);
+            self.accept(inbound.transaction, flow, answer);
             watcher.start(self);
         }
         Ok(())
@@ -242,18 +246,18 @@ impl Core {
         &self,
         request: &Request<'_>,
         account: Option<&str>,
-    ) -> Result<Option<Arrival>, Refusal> {
+    ) -> Result<Option<InboundRequest>, Refusal> {
         let holder = self.holder(request.flow, account);
-        let arrival = request.arrival(self);
-        let (key, len) = (arrival.transaction, request.datagram.len());
+        let inbound = request.inbound(self);
+        let (key, len) = (inbound.transaction, request.datagram.len());
         let transactions = self.transactions();
         let repeated = match request.message.method() {
             // The bindings know the CSeq that made them.
             Some(Method::Register) => Repeated::Same,
             _ => Repeated::Other,
         };
-        match transactions.begin(key, arrival.arrived_at, holder, len, repeated) {
-            Begun::New => Ok(Some(arrival)),
+        match transactions.begin(key, inbound.arrived_at, holder, len, repeated) {
+            Begun::New => Ok(Some(inbound)),
             Begun::Known => {
                 self.counters().traffic.retransmissions_absorbed.increment();
                 Ok(None)

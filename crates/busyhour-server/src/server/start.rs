@@ -170,9 +170,9 @@ impl Core {
             }
         }
         for device in self.devices().all() {
-            device.ring(self);
+            device.fire(self);
         }
-        self.store().forget(&over);
+        self.store().purge(&over);
     }
 
     /// Each second, forgets the transactions that have lived long enough, looks

@@ -1,13 +1,13 @@
 //! One watcher: its subscription, its feed from the bus, its timer.
 //!
 //! Everything here runs on the watcher's serializer: requests, responses,
-//! states from the bus and the alarm, so NOTIFY requests leave in order.
+//! states from the bus and the expiry timer, so NOTIFY requests leave in order.
 
 mod durable;
 
 use super::{
-    alarm::Alarm, core::Core, counters::Counter, job::Arrival, shares::Holder,
-    transactions::buffer_bytes,
+    core::Core, counters::Counter, device_request::InboundRequest, expiry_timer::ExpiryTimer,
+    shares::Holder, transactions::buffer_bytes,
 };
 use crate::{
     proto::sip::Message,
@@ -37,7 +37,7 @@ pub(super) struct Watcher {
 struct Inner {
     subscription: Subscription,
     feed: Option<Feed>,
-    alarm: Alarm,
+    expiry_timer: ExpiryTimer,
     /// Its row in the store, as it was last made durable.
     row: Option<Row>,
     /// A row is on its way to the disk.
@@ -85,7 +85,7 @@ impl Watcher {
             state: Mutex::new(Inner {
                 subscription,
                 feed: None,
-                alarm: Alarm::default(),
+                expiry_timer: ExpiryTimer::default(),
                 row: None,
                 is_storing: false,
                 notify_bytes: 0,
@@ -137,7 +137,7 @@ impl Watcher {
     }
 
     /// Starts the feed: the state there is, then every change. Before that the
-    /// alarm is set, so that one that is never told anything ends all the same.
+    /// expiry timer is set, so that one that is never told anything ends all the same.
     pub(super) fn start(self: &Arc<Self>, core: &Arc<Core>) {
         let (device, package) = {
             let mut state = self.lock();
@@ -179,7 +179,7 @@ impl Watcher {
             }
             Package::Presence | Package::Dialog => {
                 let listen = || self.listen(core.states(), device.clone(), State::Device);
-                Feed::Device(core.attend(device, listen))
+                Feed::Device(core.subscribe_with_snapshot(device, listen))
             }
             Package::MessageSummary => {
                 let mailbox = core.mailbox_of(user_of(device));
@@ -227,13 +227,13 @@ impl Watcher {
     }
 
     /// Sends a SUBSCRIBE of this dialog to the serializer; `false` when it takes no more.
-    pub(super) fn push(self: &Arc<Self>, arrival: Arrival) -> bool {
+    pub(super) fn push(self: &Arc<Self>, inbound: InboundRequest) -> bool {
         let watcher = self.clone();
-        let pushed = self.serializer.try_push(move || watcher.arrive(&arrival));
+        let pushed = self.serializer.try_push(move || watcher.arrive(&inbound));
         pushed.is_ok()
     }
 
-    /// Sends the fate of a NOTIFY to the serializer; `false` when it takes no more.
+    /// Sends the result of a NOTIFY to the serializer; `false` when it takes no more.
     pub(super) fn push_answer(self: &Arc<Self>, cseq: u32, status: u16) -> bool {
         let watcher = self.clone();
         let pushed = self
@@ -279,14 +279,14 @@ impl Watcher {
         });
     }
 
-    fn arrive(self: &Arc<Self>, arrival: &Arrival) {
+    fn arrive(self: &Arc<Self>, inbound: &InboundRequest) {
         self.with(|core, state| {
             // It was parsed when it arrived, so it parses again.
-            let Ok(message) = Message::parse(&arrival.datagram) else {
+            let Ok(message) = Message::parse(&inbound.datagram) else {
                 return;
             };
-            if let Err(refusal) = self.refresh(core, state, &message, arrival) {
-                core.refuse_subscription(&message, arrival.flow, arrival.transaction, &refusal);
+            if let Err(refusal) = self.refresh(core, state, &message, inbound) {
+                core.refuse_subscription(&message, inbound.flow, inbound.transaction, &refusal);
             }
         });
     }
@@ -296,7 +296,7 @@ impl Watcher {
         core: &Arc<Core>,
         state: &mut Inner,
         message: &Message<'_>,
-        arrival: &Arrival,
+        inbound: &InboundRequest,
     ) -> Result<(), Refusal> {
         if let Some(Feed::Mailbox(mailbox, _)) = &state.feed
             && *mailbox != core.mailbox_of(user_of(state.subscription.device()))
@@ -305,13 +305,13 @@ impl Watcher {
             self.push_end(End::Deactivated);
             return Err(Refusal::NoSubscription);
         }
-        let subscribe = Subscribe::read(message, &core.config().watch, arrival.flow)?;
+        let subscribe = Subscribe::read(message, &core.config().watch, inbound.flow)?;
         core.check_kept_len(&subscribe)?;
         if state.is_over || subscribe.granted_s == 0 || core.store().is_immediate() {
-            return self.take_refresh(core, state, message, arrival);
+            return self.take_refresh(core, state, message, inbound);
         }
         state.subscription.check_refresh(&subscribe, core.now())?;
-        self.prolong(core, state, &subscribe, arrival);
+        self.prolong(core, state, &subscribe, inbound);
         Ok(())
     }
 
@@ -329,12 +329,12 @@ impl Watcher {
         });
     }
 
-    fn ring(self: Arc<Self>) {
-        self.with(|core, state| state.alarm.rang(core.now()));
+    fn fire(self: Arc<Self>) {
+        self.with(|core, state| state.expiry_timer.fired(core.now()));
     }
 
     /// Does something, and then what follows from it: sends what is owed, sets
-    /// the alarm, or ends.
+    /// the expiry timer, or ends.
     fn with(self: &Arc<Self>, event: impl FnOnce(&Arc<Core>, &mut Inner)) {
         let Some(core) = self.core.upgrade() else {
             return;
@@ -376,7 +376,7 @@ impl Watcher {
                 }
                 continue;
             }
-            if !core.offer(subscription.dialog().flow(), sent.datagram) {
+            if !core.try_send(subscription.dialog().flow(), sent.datagram) {
                 // Whatever changes meanwhile is conflated to the last state.
                 subscription.put_off(core.now());
                 continue;
@@ -406,15 +406,15 @@ impl Watcher {
             return;
         };
         let watcher = Arc::downgrade(self);
-        let ring = move || {
+        let fire = move || {
             if let Some(watcher) = watcher.upgrade() {
-                watcher.ring();
+                watcher.fire();
             }
         };
         let timers = core.runtime().timers();
         let set = state
-            .alarm
-            .set(deadline, "watcher", timers, &self.serializer, ring);
+            .expiry_timer
+            .set(deadline, "watcher", timers, &self.serializer, fire);
         if set.is_err() {
             core.counters().traffic.refused_table_full.increment();
         }
@@ -430,10 +430,10 @@ impl Watcher {
             End::Deactivated => {}
         }
         state.is_over = true;
-        state.alarm.clear(core.runtime().timers());
+        state.expiry_timer.clear(core.runtime().timers());
         core.watchers().remove(self.id);
         if let Some(row) = state.row.take() {
-            core.store().forget(&[row.ended]);
+            core.store().purge(&[row.ended]);
         }
         state.feed.take()
     }
@@ -489,7 +489,7 @@ mod tests {
         core.watchers().insert(&watcher).expect("room");
         watcher.start(&core);
         let state = watcher.lock();
-        assert_eq!(state.alarm.set_for(), state.subscription.deadline());
-        assert!(state.alarm.set_for().is_some());
+        assert_eq!(state.expiry_timer.set_for(), state.subscription.deadline());
+        assert!(state.expiry_timer.set_for().is_some());
     }
 }

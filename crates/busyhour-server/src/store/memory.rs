@@ -2,7 +2,7 @@
 
 use super::{
     Account, AccountListener, Change, Completion, Contents, EndListener, Refused, Store,
-    StoreError, StoreStats, feed::AccountFeed,
+    StoreError, StoreStats, account_watch::AccountWatch,
 };
 use crate::registrar::EndedBinding;
 use std::{
@@ -29,7 +29,7 @@ use std::{
 #[derive(Default)]
 pub struct MemoryStore {
     accounts: Mutex<BTreeMap<(String, String), Account>>,
-    feed: AccountFeed,
+    feed: AccountWatch,
     committed: AtomicU64,
     transactions: AtomicU64,
     refused: AtomicU64,
@@ -100,7 +100,7 @@ impl Store for MemoryStore {
     }
 
     /// No row was kept.
-    fn forget(&self, _ended: &[EndedBinding]) {}
+    fn purge(&self, _ended: &[EndedBinding]) {}
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);

@@ -12,11 +12,11 @@
 
 mod account;
 mod account_range;
-mod book;
+mod account_admin;
 mod change;
-mod ended;
+mod expired_rows;
 mod error;
-mod feed;
+mod account_watch;
 mod memory;
 mod postgres;
 mod queue;
@@ -24,8 +24,8 @@ mod setting;
 mod simulated;
 mod soft_state;
 mod sqlite;
-mod teller;
-mod token_feed;
+mod completion_notifier;
+mod token_watch;
 
 use crate::registrar::EndedBinding;
 use busyhour::pool::TaskPool;
@@ -34,8 +34,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 pub use account::{Account, AccountEntry, AccountView, check_username};
 pub(crate) use account::{EXTENSION_RULE, MAILBOX_RULE, is_extension, is_mailbox_name};
+pub use account_admin::{AccountAdmin, WhenMissing, open_accounts, open_postgres_accounts};
 pub use account_range::{AccountKey, AccountRange};
-pub use book::{AccountBook, WhenMissing, open_accounts, open_postgres_accounts};
 pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
 pub use memory::MemoryStore;
@@ -80,7 +80,7 @@ pub trait Store: Send + Sync {
     /// A row goes only where its lease still ends as it did. Nobody is told, and
     /// none has to go: what has ended by its time is not restored, so a row that
     /// stays behind in a crash is found at the next start, and forgotten then.
-    fn forget(&self, ended: &[EndedBinding]);
+    fn purge(&self, ended: &[EndedBinding]);
 
     /// From now on tells `listener` of every change of accounts, whoever makes
     /// it; `revision` is that of the [`Contents`] which it knows.
@@ -198,7 +198,7 @@ pub struct StoreStats {
     /// The longest transaction, in nanoseconds.
     pub transaction_ns_max: u64,
     /// How long the transaction under way has lasted, in nanoseconds, once that is
-    /// longer than the store's patience and what waits behind it is refused; else 0.
+    /// longer than the store's commit timeout and what waits behind it is refused; else 0.
     pub stalled_ns: u64,
     /// Bindings whose lease has ended, and whose rows wait to be removed.
     pub ended_len: u64,

@@ -4,7 +4,9 @@
 //! arrived in one go, which is the whole of group commit: while one
 //! transaction reaches the disk, the next group gathers here.
 
-use super::{Change, CommitError, Completion, EndListener, Refused, StoreStats, ended::EndedRows};
+use super::{
+    Change, CommitError, Completion, EndListener, Refused, StoreStats, expired_rows::ExpiredRows,
+};
 use crate::registrar::EndedBinding;
 use busyhour::pool::TaskPool;
 use std::{
@@ -22,7 +24,7 @@ pub(super) struct Batch {
 pub(super) struct Queue {
     state: Mutex<State>,
     /// How long batches may wait behind the group on its way.
-    patience: Duration,
+    commit_timeout: Duration,
     arrived: Condvar,
     emptied: Condvar,
     ended: Condvar,
@@ -44,11 +46,11 @@ pub(super) enum Taken {
 
 struct State {
     waiting: Vec<Batch>,
-    ended_rows: EndedRows,
+    ended_rows: ExpiredRows,
     /// When the group on its way was taken.
     taken_at: Option<Instant>,
     /// What stands in the way of the group, where the writer knows.
-    trouble: Option<CommitError>,
+    last_error: Option<CommitError>,
     closed: bool,
     /// The writer is gone.
     ended: bool,
@@ -61,8 +63,8 @@ struct State {
 
 impl Queue {
     /// Room for `capacity` changes. [`guard`](Self::guard) is to be run by a
-    /// thread where `patience` is to have an effect.
-    pub(super) fn new(capacity: usize, patience: Duration) -> Self {
+    /// thread where `commit_timeout` is to have an effect.
+    pub(super) fn new(capacity: usize, commit_timeout: Duration) -> Self {
         let stats = StoreStats {
             queue_capacity: capacity as u64,
             ..StoreStats::default()
@@ -70,16 +72,16 @@ impl Queue {
         Self {
             state: Mutex::new(State {
                 waiting: Vec::new(),
-                ended_rows: EndedRows::new(),
+                ended_rows: ExpiredRows::new(),
                 taken_at: None,
-                trouble: None,
+                last_error: None,
                 closed: false,
                 ended: false,
                 end_listener: None,
                 give_up_at: None,
                 stats,
             }),
-            patience,
+            commit_timeout,
             arrived: Condvar::new(),
             emptied: Condvar::new(),
             ended: Condvar::new(),
@@ -101,7 +103,7 @@ impl Queue {
 
     /// Queues rows for which nobody waits; where there is no room they are dropped,
     /// and counted.
-    pub(super) fn forget(&self, ended: &[EndedBinding]) {
+    pub(super) fn purge(&self, ended: &[EndedBinding]) {
         // Nobody is woken for it: the writer looks soon enough.
         self.lock().ended_rows.push(ended);
     }
@@ -114,25 +116,25 @@ impl Queue {
         self.pool.get()
     }
 
-    /// Waits for work, but no longer than `patience`.
-    pub(super) fn take(&self, patience: Duration) -> Taken {
+    /// Waits for work, but no longer than `commit_timeout`.
+    pub(super) fn take(&self, commit_timeout: Duration) -> Taken {
         let state = self.lock();
         let idle = |state: &mut State| {
             state.waiting.is_empty() && !state.ended_rows.is_due() && !state.closed
         };
-        let waited = self.arrived.wait_timeout_while(state, patience, idle);
+        let waited = self.arrived.wait_timeout_while(state, commit_timeout, idle);
         let (mut state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
         state.take()
     }
 
-    /// Fails what waits behind a group that takes longer than the patience, until
+    /// Fails what waits behind a group that takes longer than the commit timeout, until
     /// the writer ends. What waits was never sent, so its fate is certain; the
     /// group's is not, and it is kept.
-    pub(super) fn guard(&self) {
+    pub(super) fn watchdog(&self) {
         let mut reported = None;
         let mut state = self.lock();
         while !state.ended {
-            let rest = match state.overdue(self.patience) {
+            let rest = match state.overdue(self.commit_timeout) {
                 Some(age) => {
                     let error = state.stall(age);
                     let is_new = reported != state.taken_at;
@@ -145,7 +147,7 @@ impl Queue {
                     state = self.lock();
                     STALL_PERIOD
                 }
-                None => state.patience_left(self.patience).min(GUARD_PERIOD),
+                None => state.patience_left(self.commit_timeout).min(GUARD_PERIOD),
             };
             let waited = self
                 .ended
@@ -156,7 +158,7 @@ impl Queue {
 
     /// Notes why the group on its way is still there.
     pub(super) fn note_trouble(&self, error: CommitError) {
-        self.lock().trouble = Some(error);
+        self.lock().last_error = Some(error);
     }
 
     /// Notes a portion of all accounts that was read.
@@ -209,7 +211,7 @@ impl Queue {
     pub(super) fn finish(&self, changes: u64, took: Duration, outcome: &Result<(), CommitError>) {
         let mut state = self.lock();
         state.taken_at = None;
-        state.trouble = None;
+        state.last_error = None;
         self.record(&mut state, changes, took, outcome);
     }
 
@@ -278,17 +280,17 @@ impl Queue {
     }
 
     /// Waits until the writer is gone; `false` when the time passed first.
-    pub(super) fn wait_for_end(&self, patience: Duration) -> bool {
+    pub(super) fn wait_for_end(&self, commit_timeout: Duration) -> bool {
         let waited = self
             .ended
-            .wait_timeout_while(self.lock(), patience, |state| !state.ended);
+            .wait_timeout_while(self.lock(), commit_timeout, |state| !state.ended);
         let (state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
         state.ended
     }
 
     pub(super) fn stats(&self) -> StoreStats {
         let state = self.lock();
-        let stalled = state.overdue(self.patience).unwrap_or_default();
+        let stalled = state.overdue(self.commit_timeout).unwrap_or_default();
         let mut stats = StoreStats {
             stalled_ns: nanos(stalled),
             ..state.stats.clone()
@@ -326,21 +328,21 @@ impl State {
     }
 
     /// For how long the group on its way has been there, if that is too long.
-    fn overdue(&self, patience: Duration) -> Option<Duration> {
+    fn overdue(&self, commit_timeout: Duration) -> Option<Duration> {
         let age = self.taken_at?.elapsed();
-        (age >= patience).then_some(age)
+        (age >= commit_timeout).then_some(age)
     }
 
     /// Until the group on its way is overdue; for ever when there is none.
-    fn patience_left(&self, patience: Duration) -> Duration {
-        let left = |taken_at: Instant| patience.saturating_sub(taken_at.elapsed());
+    fn patience_left(&self, commit_timeout: Duration) -> Duration {
+        let left = |taken_at: Instant| commit_timeout.saturating_sub(taken_at.elapsed());
         self.taken_at.map_or(Duration::MAX, left)
     }
 
     /// What those who wait are told.
     fn stall(&self, age: Duration) -> CommitError {
         let silent = || CommitError::new(format!("no answer for {} s", age.as_secs()));
-        self.trouble.clone().unwrap_or_else(silent)
+        self.last_error.clone().unwrap_or_else(silent)
     }
 
     fn admit(&mut self, changes: u64) -> Result<(), Refused> {

@@ -6,8 +6,8 @@
 
 use super::{
     Account, AccountListener, Change, CommitError, Completion, Contents, EndListener, Refused,
-    SettingKind, SoftState, Store, StoreError, StoreStats, StoredBinding, feed::AccountFeed,
-    queue::Batch,
+    SettingKind, SoftState, Store, StoreError, StoreStats, StoredBinding,
+    account_watch::AccountWatch, queue::Batch,
 };
 use crate::registrar::{BindingChange, BindingId, EndedBinding};
 use busyhour::clock::{Clock, Instant};
@@ -43,7 +43,7 @@ pub struct SimulatedDisk(Arc<Mutex<Disk>>);
 /// One server's handle of a [`SimulatedDisk`]; dead after a crash or the next open.
 pub struct SimulatedStore {
     disk: SimulatedDisk,
-    feed: Arc<AccountFeed>,
+    feed: Arc<AccountWatch>,
     life: u64,
 }
 
@@ -81,7 +81,7 @@ struct Disk {
     life: u64,
     clock: Option<Clock>,
     /// Of the living store.
-    feed: Arc<AccountFeed>,
+    feed: Arc<AccountWatch>,
     durable: Durable,
     writing: Option<Transaction>,
     waiting: Vec<Batch>,
@@ -221,7 +221,7 @@ impl Store for SimulatedStore {
         disk.push(Batch { changes, done })
     }
 
-    fn forget(&self, ended: &[EndedBinding]) {
+    fn purge(&self, ended: &[EndedBinding]) {
         let mut disk = self.disk.lock();
         if disk.life == self.life && !disk.closed {
             disk.ended.extend_from_slice(ended);
@@ -284,7 +284,7 @@ impl Disk {
         if let Some(removal) = self.removing.take()
             && self.random_below(2) == 0
         {
-            self.durable.forget(&removal.portion);
+            self.durable.purge(&removal.portion);
         }
     }
 
@@ -308,7 +308,7 @@ impl Disk {
             true => self.ended.extend(removal.portion),
             false => {
                 self.stats.ended_removed += removal.portion.len() as u64;
-                self.durable.forget(&removal.portion);
+                self.durable.purge(&removal.portion);
             }
         }
         self.begin_removal();
@@ -391,7 +391,7 @@ impl Durable {
     }
 
     /// Leaves alone a lease that ends at another time.
-    fn forget(&mut self, portion: &[EndedBinding]) {
+    fn purge(&mut self, portion: &[EndedBinding]) {
         for ended in portion {
             let row = self.bindings.get(&ended.id);
             if row.is_some_and(|row| row.lease.expires_at == ended.expires_at) {

@@ -31,7 +31,7 @@ pub struct SoftState {
     pub value: Box<str>,
     /// Lifetime granted, in seconds: bounds the remaining life after a clock step.
     pub granted_s: u32,
-    /// When it ends, see [`Moment::steady`](crate::registrar::Moment::steady).
+    /// When it ends, see [`Now::steady`](crate::registrar::Now::steady).
     pub expires_at: UnixTime,
 }
 

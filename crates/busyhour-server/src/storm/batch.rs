@@ -46,7 +46,7 @@ impl Outbox {
     }
 
     /// Sends all, and forgets them. A datagram that the system refuses counts
-    /// as lost, as it would on the wire; gives how many those were.
+    /// as lost, as it would on the socket; gives how many those were.
     pub fn send(&mut self, socket: &UdpSocket) -> u64 {
         let slices: Vec<[IoSlice<'_>; 1]> = self
             .iter()

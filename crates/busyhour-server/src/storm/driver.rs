@@ -11,12 +11,12 @@ use super::batch::{BATCH, Inbox, Outbox};
 use super::machine::Machine;
 use super::pace::{Phase, Schedule};
 use super::progress::Counters;
+use super::socket::StormSocket;
 use super::tally::Tally;
-use super::wire::Wire;
 
 /// One thread's share of the storm.
 pub(super) struct Driver {
-    wire: Wire,
+    socket: StormSocket,
     machine: Box<dyn Machine>,
     clock: Clock,
     outbox: Outbox,
@@ -33,10 +33,10 @@ impl Driver {
         clock: Clock,
         machine: impl FnOnce(SocketAddr) -> Box<dyn Machine>,
     ) -> io::Result<Self> {
-        let wire = Wire::new(target, transport)?;
-        let machine = machine(wire.local_addr()?);
+        let socket = StormSocket::new(target, transport)?;
+        let machine = machine(socket.local_addr()?);
         Ok(Self {
-            wire,
+            socket,
             machine,
             clock,
             outbox: Outbox::default(),
@@ -49,7 +49,7 @@ impl Driver {
     /// # Errors
     /// When the journal can't be written.
     pub fn run(&mut self, phase: Phase, counters: &Counters) -> io::Result<(Tally, Instant)> {
-        self.wire.make_ready();
+        self.socket.make_ready();
         let begin = self.clock.now();
         let mut schedule = Schedule::new(phase, begin);
         let mut inbox = Inbox::new();
@@ -91,7 +91,7 @@ impl Driver {
 
     fn send(&mut self) {
         if !self.outbox.is_empty() {
-            self.machine.tally().socket_errors += self.wire.send(&mut self.outbox);
+            self.machine.tally().socket_errors += self.socket.send(&mut self.outbox);
         }
     }
 
@@ -111,13 +111,13 @@ impl Driver {
     /// answers may still come after a restart, so it is counted and no more.
     fn receive(&mut self, inbox: &mut Inbox) -> usize {
         let Self {
-            wire,
+            socket,
             machine,
             clock,
             outbox,
         } = self;
         let mut now = None;
-        let received = wire.receive(inbox, &mut |message| {
+        let received = socket.receive(inbox, &mut |message| {
             let now = *now.get_or_insert_with(|| clock.now());
             machine.receive(now, message, outbox);
         });
@@ -137,7 +137,7 @@ impl Driver {
             .flatten()
             .min();
         let timeout = next.map_or(LONGEST_WAIT, |next| (next - now).min(LONGEST_WAIT));
-        self.wire.wait(timeout);
+        self.socket.wait(timeout);
     }
 }
 

@@ -7,26 +7,26 @@ use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
 use super::batch::Outbox;
-use super::books::Books;
-use super::fleet::Fleet;
-use super::flight::{Expired, Flight, Timing};
 use super::journal::Journal;
+use super::ledger::Ledger;
 use super::machine::Machine;
+use super::pending::{Expired, PendingRequests, Timing};
 use super::register::Register;
 use super::tally::Failure;
+use super::users::StormUsers;
 use crate::auth::{Algorithm, Answer};
 use crate::proto::sip::{Contacts, DigestChallenge, HeaderName, Message, Method};
 
 /// All devices of one socket.
 #[derive(Debug)]
 pub(super) struct Engine {
-    fleet: Fleet,
+    users: StormUsers,
     local: SocketAddr,
     timing: Timing,
     devices: Vec<Device>,
-    flights: HashMap<u32, Flight>,
+    flights: HashMap<u32, PendingRequests>,
     timers: TimerQueue<u32>,
-    books: Books,
+    ledger: Ledger,
 }
 
 /// What a device keeps between two registrations.
@@ -50,15 +50,20 @@ struct Nonce {
 }
 
 impl Engine {
-    pub fn new(fleet: Fleet, local: SocketAddr, timing: Timing, journal: Option<Journal>) -> Self {
+    pub fn new(
+        users: StormUsers,
+        local: SocketAddr,
+        timing: Timing,
+        journal: Option<Journal>,
+    ) -> Self {
         Self {
-            fleet,
+            users,
             local,
             timing,
             devices: Vec::new(),
             flights: HashMap::new(),
             timers: TimerQueue::new(),
-            books: Books::new(journal),
+            ledger: Ledger::new(journal),
         }
     }
 
@@ -74,8 +79,8 @@ impl Engine {
     }
 
     fn proceed(&mut self, index: u32) {
-        if let Some(flight) = self.flights.get_mut(&index) {
-            flight.proceed(&self.timing);
+        if let Some(pending) = self.flights.get_mut(&index) {
+            pending.proceed(&self.timing);
         }
     }
 
@@ -83,11 +88,11 @@ impl Engine {
         if !self.lists_contact(index, response) {
             return self.fail(index, Failure::NotListed);
         }
-        if let Some(flight) = self.end(index) {
+        if let Some(pending) = self.end(index) {
             self.devices[index as usize].is_registered = Some(true);
-            self.books.tally.acknowledge(now - flight.due);
-            if let Some(journal) = &mut self.books.journal {
-                journal.acknowledged(self.fleet.aor(index), flight.cseq);
+            self.ledger.tally.acknowledge(now - pending.due);
+            if let Some(journal) = &mut self.ledger.journal {
+                journal.acknowledged(self.users.aor(index), pending.cseq);
             }
         }
     }
@@ -108,16 +113,16 @@ impl Engine {
         let spent = self
             .flights
             .get(&index)
-            .is_none_or(|flight| flight.answered && !challenge.stale);
-        if spent || self.fleet.password.is_none() {
+            .is_none_or(|pending| pending.answered && !challenge.stale);
+        if spent || self.users.password.is_none() {
             return self.fail(index, status);
         }
         self.devices[index as usize].nonce = Nonce::new(&challenge);
         let authorization = self.authorize_again(index);
-        self.books.tally.challenged += 1;
-        self.again(now, index, out, |flight| {
-            flight.answered = true;
-            flight.authorization = authorization;
+        self.ledger.tally.challenged += 1;
+        self.again(now, index, out, |pending| {
+            pending.answered = true;
+            pending.authorization = authorization;
         });
     }
 
@@ -127,9 +132,9 @@ impl Engine {
         let asked = self
             .flights
             .get(&index)
-            .map_or(0, |flight| flight.expires_s);
+            .map_or(0, |pending| pending.expires_s);
         match least.filter(|least| *least > asked) {
-            Some(least) => self.again(now, index, out, |flight| flight.expires_s = least),
+            Some(least) => self.again(now, index, out, |pending| pending.expires_s = least),
             None => self.fail(index, Failure::Status(423)),
         }
     }
@@ -140,48 +145,48 @@ impl Engine {
         now: Instant,
         index: u32,
         out: &mut Outbox,
-        change: impl FnOnce(&mut Flight),
+        change: impl FnOnce(&mut PendingRequests),
     ) {
         let cseq = self.next_cseq(index);
-        if let Some(flight) = self.flights.get_mut(&index) {
-            flight.cseq = cseq;
-            change(flight);
+        if let Some(pending) = self.flights.get_mut(&index) {
+            pending.cseq = cseq;
+            change(pending);
         }
         self.transmit(now, index, out);
     }
 
     fn transmit(&mut self, now: Instant, index: u32, out: &mut Outbox) {
-        if let Some(flight) = self.flights.get_mut(&index) {
-            let next = flight.begin(now, &self.timing);
-            self.timers.reschedule(flight.timer, next);
+        if let Some(pending) = self.flights.get_mut(&index) {
+            let next = pending.begin(now, &self.timing);
+            self.timers.reschedule(pending.timer, next);
             self.write(index, out);
         }
     }
 
     fn write(&self, index: u32, out: &mut Outbox) {
-        let Some(flight) = self.flights.get(&index) else {
+        let Some(pending) = self.flights.get(&index) else {
             return;
         };
         let register = Register {
             index,
-            cseq: flight.cseq,
-            expires_s: flight.expires_s,
-            authorization: flight.authorization.as_deref(),
+            cseq: pending.cseq,
+            expires_s: pending.expires_s,
+            authorization: pending.authorization.as_deref(),
         };
-        out.push(|bytes| register.write(&self.fleet, self.local, bytes));
+        out.push(|bytes| register.write(&self.users, self.local, bytes));
     }
 
     fn fail(&mut self, index: u32, failure: Failure) {
         self.end(index);
         let device = &mut self.devices[index as usize];
         (device.nonce, device.is_registered) = (None, None);
-        self.books.tally.fail(failure);
+        self.ledger.tally.fail(failure);
     }
 
-    fn end(&mut self, index: u32) -> Option<Flight> {
-        let flight = self.flights.remove(&index)?;
-        self.timers.cancel(flight.timer);
-        Some(flight)
+    fn end(&mut self, index: u32) -> Option<PendingRequests> {
+        let pending = self.flights.remove(&index)?;
+        self.timers.cancel(pending.timer);
+        Some(pending)
     }
 
     fn next_cseq(&mut self, index: u32) -> u32 {
@@ -195,11 +200,11 @@ impl Engine {
 
     /// Uses the nonce of the last challenge, if there was one.
     fn authorize_again(&mut self, index: u32) -> Option<Box<str>> {
-        let password = self.fleet.password(index)?;
+        let password = self.users.password(index)?;
         let nonce = self.devices.get_mut(index as usize)?.nonce.as_deref_mut()?;
         nonce.uses += 1;
-        let user = self.fleet.user(index).to_string();
-        let uri = format!("sip:{}", self.fleet.domain);
+        let user = self.users.user(index).to_string();
+        let uri = format!("sip:{}", self.users.domain);
         let challenge = nonce.challenge();
         let answer = Answer::new(
             &challenge,
@@ -208,24 +213,24 @@ impl Engine {
             Method::Register.as_str(),
             &uri,
         )?;
-        let cnonce = format!("{:08x}{index:x}", self.fleet.run);
+        let cnonce = format!("{:08x}{index:x}", self.users.run);
         Some(answer.counted(nonce.uses, &cnonce).to_string().into())
     }
 
     fn knows(&self, algorithm: &str) -> bool {
         let known = Algorithm::from_name(algorithm);
-        known.is_some_and(|known| self.fleet.algorithm.is_none_or(|wanted| wanted == known))
+        known.is_some_and(|known| self.users.algorithm.is_none_or(|wanted| wanted == known))
     }
 
     /// The transaction of a response to a REGISTER of this run.
     fn transaction_of(&self, response: &Message<'_>) -> Option<(u32, u32)> {
         response.status()?;
-        let (index, number) = self.fleet.of_branch(response.via().ok()?.branch()?)?;
+        let (index, number) = self.users.of_branch(response.via().ok()?.branch()?)?;
         let cseq = response.cseq().ok()?;
         let known = (index as usize) < self.devices.len();
         let same = cseq.number == number && cseq.method == Method::Register;
         let call_id = response.call_id().ok()?;
-        let ours = known && same && shows(self.fleet.call_id(index), call_id);
+        let ours = known && same && shows(self.users.call_id(index), call_id);
         ours.then_some((index, number))
     }
 
@@ -233,7 +238,7 @@ impl Engine {
         let Ok(Contacts::List(contacts)) = response.contacts() else {
             return false;
         };
-        let ours = self.fleet.contact(index, self.local).to_string();
+        let ours = self.users.contact(index, self.local).to_string();
         contacts
             .flatten()
             .any(|contact| contact.address.uri_text == ours && contact.expires() != Some(0))
@@ -247,12 +252,12 @@ impl Machine for Engine {
         }
         let cseq = self.next_cseq(index);
         let timer = self.timers.add(Instant::FAR_FUTURE, index);
-        let mut flight = Flight::new(due, cseq, self.fleet.expires_s, timer);
-        flight.authorization = self.authorize_again(index);
-        self.flights.insert(index, flight);
-        self.books.tally.sent += 1;
-        if let Some(journal) = &mut self.books.journal {
-            journal.offered(self.fleet.aor(index));
+        let mut pending = PendingRequests::new(due, cseq, self.users.expires_s, timer);
+        pending.authorization = self.authorize_again(index);
+        self.flights.insert(index, pending);
+        self.ledger.tally.sent += 1;
+        if let Some(journal) = &mut self.ledger.journal {
+            journal.offered(self.users.aor(index));
         }
         self.transmit(now, index, out);
         true
@@ -260,21 +265,21 @@ impl Machine for Engine {
 
     fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox) {
         let Ok(response) = Message::parse(datagram) else {
-            self.books.tally.unexpected += 1;
+            self.ledger.tally.unexpected += 1;
             return;
         };
         let Some((index, cseq)) = self.transaction_of(&response) else {
-            self.books.tally.unexpected += 1;
+            self.ledger.tally.unexpected += 1;
             return;
         };
         let current = self
             .flights
             .get(&index)
-            .is_some_and(|flight| flight.cseq == cseq);
+            .is_some_and(|pending| pending.cseq == cseq);
         if current {
             self.answered(now, index, &response, out)
         } else {
-            self.books.tally.late += 1
+            self.ledger.tally.late += 1
         }
     }
 
@@ -283,14 +288,14 @@ impl Machine for Engine {
             let Some(&index) = self.timers.get(handle) else {
                 return;
             };
-            let Some(flight) = self.flights.get_mut(&index) else {
+            let Some(pending) = self.flights.get_mut(&index) else {
                 continue;
             };
-            match flight.expire(now, &self.timing) {
+            match pending.expire(now, &self.timing) {
                 Expired::GiveUp => self.fail(index, Failure::Timeout),
                 Expired::Retransmit(next) => {
                     self.timers.reschedule(handle, next);
-                    self.books.tally.retransmitted += 1;
+                    self.ledger.tally.retransmitted += 1;
                     self.write(index, out);
                 }
             }
@@ -305,8 +310,8 @@ impl Machine for Engine {
         self.flights.len()
     }
 
-    fn books(&mut self) -> &mut Books {
-        &mut self.books
+    fn ledger(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 
     /// What became of a registration that failed, nobody here knows.

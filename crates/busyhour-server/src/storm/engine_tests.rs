@@ -6,11 +6,11 @@ use busyhour::clock::{Instant, UnixTime};
 
 use super::batch::Outbox;
 use super::engine::Engine;
-use super::fleet::Fleet;
-use super::flight::Timing;
 use super::machine::Machine;
+use super::pending::Timing;
 use super::tally::Failure;
-use crate::auth::{Algorithm, Authenticator, Secret, Verdict};
+use super::users::StormUsers;
+use crate::auth::{Algorithm, AuthOutcome, Authenticator, Secret};
 use crate::proto::sip::{HeaderName, Message, ResponseBuilder, Status};
 
 const LOCAL: &str = "127.0.0.1:40000";
@@ -22,7 +22,7 @@ fn at(millis: u64) -> Instant {
 }
 
 fn engine(password: Option<&str>) -> Engine {
-    let fleet = Fleet {
+    let users = StormUsers {
         user: "device{n}".parse().expect("a pattern"),
         password: password.map(|password| password.parse().expect("a pattern")),
         domain: "example.org".into(),
@@ -34,7 +34,7 @@ fn engine(password: Option<&str>) -> Engine {
         run: 0xbeef,
     };
     let timing = Timing::with_t1(Duration::from_millis(500));
-    Engine::new(fleet, LOCAL.parse().expect("an address"), timing, None)
+    Engine::new(users, LOCAL.parse().expect("an address"), timing, None)
 }
 
 /// The only datagram in `out`, which is cleared.
@@ -138,7 +138,7 @@ fn a_challenge_is_answered_and_its_nonce_used_again() {
     let second = only(&mut out);
     assert_eq!(
         judge(&second),
-        Verdict::Accepted {
+        AuthOutcome::Accepted {
             nonce_count: Some(1)
         }
     );
@@ -150,7 +150,7 @@ fn a_challenge_is_answered_and_its_nonce_used_again() {
     engine.register(at(3), at(3), 4, &mut out);
     assert_eq!(
         judge(&only(&mut out)),
-        Verdict::Accepted {
+        AuthOutcome::Accepted {
             nonce_count: Some(2)
         }
     );

@@ -10,20 +10,20 @@ use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
 use super::batch::Outbox;
-use super::books::Books;
-use super::fleet::Fleet;
-use super::flight::{Expired, Timing};
-use super::iax2_flight::{Iax2Flight, Stage};
+use super::iax2_pending::{Iax2Pending, Stage};
 use super::journal::Journal;
+use super::ledger::Ledger;
 use super::machine::Machine;
+use super::pending::{Expired, Timing};
 use super::tally::Failure;
+use super::users::StormUsers;
 use crate::auth::challenge_response;
 use crate::proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
 
 /// All devices of one socket.
 #[derive(Debug)]
 pub(super) struct Iax2Engine {
-    fleet: Fleet,
+    users: StormUsers,
     local: SocketAddr,
     timing: Timing,
     /// How often each device has begun to register.
@@ -31,16 +31,21 @@ pub(super) struct Iax2Engine {
     busy: HashSet<u32>,
     /// Devices whose last registration was acknowledged.
     registered: HashSet<u32>,
-    flights: HashMap<u16, Iax2Flight>,
+    flights: HashMap<u16, Iax2Pending>,
     free_calls: VecDeque<u16>,
     timers: TimerQueue<u16>,
-    books: Books,
+    ledger: Ledger,
 }
 
 impl Iax2Engine {
-    pub fn new(fleet: Fleet, local: SocketAddr, timing: Timing, journal: Option<Journal>) -> Self {
+    pub fn new(
+        users: StormUsers,
+        local: SocketAddr,
+        timing: Timing,
+        journal: Option<Journal>,
+    ) -> Self {
         Self {
-            fleet,
+            users,
             local,
             timing,
             begun: Vec::new(),
@@ -49,7 +54,7 @@ impl Iax2Engine {
             flights: HashMap::new(),
             free_calls: (1..=LAST_CALL).collect(),
             timers: TimerQueue::new(),
-            books: Books::new(journal),
+            ledger: Ledger::new(journal),
         }
     }
 
@@ -70,7 +75,7 @@ impl Iax2Engine {
             Kind::Iax(Command::Ack) => self.wait(frame.destination_call),
             Kind::Iax(Command::VoiceNak) => self.send_again(frame.destination_call, out),
             Kind::Iax(Command::Invalid) => self.fail(frame.destination_call, Failure::Invalid),
-            _ => self.books.tally.unexpected += 1,
+            _ => self.ledger.tally.unexpected += 1,
         }
     }
 
@@ -83,14 +88,14 @@ impl Iax2Engine {
         out: &mut Outbox,
     ) {
         let call = frame.destination_call;
-        let is_awaited = |flight: &Iax2Flight| flight.stage == Stage::Asked;
+        let is_awaited = |pending: &Iax2Pending| pending.stage == Stage::Asked;
         let token = elements.data(Element::CallToken);
         match (token, self.flights.get(&call).is_some_and(is_awaited)) {
             (Some(token), true) => {
                 let elements = self.request(call, Element::CallToken, token);
                 self.transmit(now, call, Stage::Vouched, &elements, out);
             }
-            _ => self.books.tally.late += 1,
+            _ => self.ledger.tally.late += 1,
         }
     }
 
@@ -102,32 +107,32 @@ impl Iax2Engine {
         out: &mut Outbox,
     ) {
         let call = frame.destination_call;
-        let Some(flight) = self.flights.get_mut(&call) else {
+        let Some(pending) = self.flights.get_mut(&call) else {
             return;
         };
-        if flight.stage == Stage::Proved {
-            self.books.tally.late += 1;
+        if pending.stage == Stage::Proved {
+            self.ledger.tally.late += 1;
             return;
         }
-        flight.learn(frame.source_call);
-        let password = self.fleet.password(flight.index);
+        pending.learn(frame.source_call);
+        let password = self.users.password(pending.index);
         let challenge = elements.text(Element::Challenge);
         let Some((challenge, password)) = challenge.zip(password) else {
             return self.fail(call, Failure::Unanswerable);
         };
         let result = challenge_response(challenge, &password);
         let elements = self.request(call, Element::Md5Result, result.as_bytes());
-        self.books.tally.challenged += 1;
+        self.ledger.tally.challenged += 1;
         self.transmit(now, call, Stage::Proved, &elements, out);
     }
 
     /// The registration counts when it says whose it is, for how long, and
     /// from where.
     fn accepted(&mut self, now: Instant, call: u16, elements: &Elements<'_>) {
-        let Some(flight) = self.flights.get(&call) else {
+        let Some(pending) = self.flights.get(&call) else {
             return;
         };
-        let name = self.fleet.user(flight.index).to_string();
+        let name = self.users.user(pending.index).to_string();
         let is_named = elements.text(Element::Username) == Some(&name);
         let lasts = elements.number(Element::Refresh).unwrap_or(0) > 0;
         let is_here = elements
@@ -136,13 +141,13 @@ impl Iax2Engine {
         if !(is_named && lasts && is_here) {
             return self.fail(call, Failure::NotListed);
         }
-        let (index, due) = (flight.index, flight.due);
+        let (index, due) = (pending.index, pending.due);
         self.end(call);
         self.registered.insert(index);
-        self.books.tally.acknowledge(now - due);
+        self.ledger.tally.acknowledge(now - due);
         let number = self.begun.get(index as usize).copied().unwrap_or(0);
-        if let Some(journal) = &mut self.books.journal {
-            journal.acknowledged(self.fleet.aor(index), number);
+        if let Some(journal) = &mut self.ledger.journal {
+            journal.acknowledged(self.users.aor(index), number);
         }
     }
 
@@ -157,10 +162,10 @@ impl Iax2Engine {
 
     fn request(&self, call: u16, element: Element, data: &[u8]) -> Vec<u8> {
         let mut elements = Vec::with_capacity(96);
-        let index = self.flights.get(&call).map_or(0, |flight| flight.index);
-        let refresh_s = u16::try_from(self.fleet.expires_s).unwrap_or(u16::MAX);
+        let index = self.flights.get(&call).map_or(0, |pending| pending.index);
+        let refresh_s = u16::try_from(self.users.expires_s).unwrap_or(u16::MAX);
         ElementWriter::new(&mut elements)
-            .text(Element::Username, &self.fleet.user(index).to_string())
+            .text(Element::Username, &self.users.user(index).to_string())
             .number16(Element::Refresh, refresh_s)
             .data(element, data);
         elements
@@ -174,40 +179,41 @@ impl Iax2Engine {
         elements: &[u8],
         out: &mut Outbox,
     ) {
-        if let Some(flight) = self.flights.get_mut(&call) {
-            let datagram = flight.compose(now, call, stage, elements);
+        if let Some(pending) = self.flights.get_mut(&call) {
+            let datagram = pending.compose(now, call, stage, elements);
             out.push(|bytes| bytes.extend_from_slice(datagram));
-            let next = flight.begin(now, &self.timing);
-            self.timers.reschedule(flight.timer, next);
+            let next = pending.begin(now, &self.timing);
+            self.timers.reschedule(pending.timer, next);
         }
     }
 
     fn wait(&mut self, call: u16) {
-        if let Some(flight) = self.flights.get(&call) {
-            self.timers.reschedule(flight.timer, flight.acknowledged());
+        if let Some(pending) = self.flights.get(&call) {
+            self.timers
+                .reschedule(pending.timer, pending.acknowledged());
         }
     }
 
     fn send_again(&mut self, call: u16, out: &mut Outbox) {
-        if let Some(flight) = self.flights.get_mut(&call) {
-            self.books.tally.retransmitted += 1;
-            out.push(|bytes| bytes.extend_from_slice(flight.again()));
+        if let Some(pending) = self.flights.get_mut(&call) {
+            self.ledger.tally.retransmitted += 1;
+            out.push(|bytes| bytes.extend_from_slice(pending.again()));
         }
     }
 
     fn fail(&mut self, call: u16, failure: Failure) {
         if self.end(call) {
-            self.books.tally.fail(failure);
+            self.ledger.tally.fail(failure);
         }
     }
 
     /// Whether there was such a call; its number may be used again.
     fn end(&mut self, call: u16) -> bool {
-        let Some(flight) = self.flights.remove(&call) else {
+        let Some(pending) = self.flights.remove(&call) else {
             return false;
         };
-        self.timers.cancel(flight.timer);
-        self.busy.remove(&flight.index);
+        self.timers.cancel(pending.timer);
+        self.busy.remove(&pending.index);
         self.free_calls.push_back(call);
         true
     }
@@ -227,18 +233,18 @@ impl Machine for Iax2Engine {
             return false;
         }
         self.count_begun(index);
-        self.books.tally.sent += 1;
-        if let Some(journal) = &mut self.books.journal {
-            journal.offered(self.fleet.aor(index));
+        self.ledger.tally.sent += 1;
+        if let Some(journal) = &mut self.ledger.journal {
+            journal.offered(self.users.aor(index));
         }
         let Some(call) = self.free_calls.pop_front() else {
-            self.books.tally.fail(Failure::NoCall);
+            self.ledger.tally.fail(Failure::NoCall);
             return true;
         };
         let timer = self.timers.add(Instant::FAR_FUTURE, call);
         self.busy.insert(index);
         self.flights
-            .insert(call, Iax2Flight::new(index, due, now, timer));
+            .insert(call, Iax2Pending::new(index, due, now, timer));
         let elements = self.request(call, Element::CallToken, &[]);
         self.transmit(now, call, Stage::Asked, &elements, out);
         true
@@ -246,13 +252,13 @@ impl Machine for Iax2Engine {
 
     fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox) {
         let Ok(Frame::Full(frame)) = Frame::parse(datagram) else {
-            self.books.tally.unexpected += 1;
+            self.ledger.tally.unexpected += 1;
             return;
         };
         if self.flights.contains_key(&frame.destination_call) {
             return self.answered(now, &frame, out);
         }
-        self.books.tally.late += 1;
+        self.ledger.tally.late += 1;
         if let Kind::Iax(Command::RegisterAck | Command::RegisterReject) = frame.kind {
             acknowledge(&frame, out);
         }
@@ -263,11 +269,11 @@ impl Machine for Iax2Engine {
             let Some(&call) = self.timers.get(handle) else {
                 return;
             };
-            let Some(flight) = self.flights.get_mut(&call) else {
+            let Some(pending) = self.flights.get_mut(&call) else {
                 self.timers.cancel(handle);
                 continue;
             };
-            match flight.expire(now, &self.timing) {
+            match pending.expire(now, &self.timing) {
                 Expired::GiveUp => self.fail(call, Failure::Timeout),
                 Expired::Retransmit(next) => {
                     self.timers.reschedule(handle, next);
@@ -285,8 +291,8 @@ impl Machine for Iax2Engine {
         self.flights.len()
     }
 
-    fn books(&mut self) -> &mut Books {
-        &mut self.books
+    fn ledger(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 
     /// What became of a registration that failed, nobody here knows.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use busyhour::clock::Instant;
 
 use super::batch::Outbox;
-use super::fleet::Fleet;
-use super::flight::Timing;
 use super::iax2_engine::Iax2Engine;
 use super::machine::Machine;
+use super::pending::Timing;
 use super::tally::Failure;
+use super::users::StormUsers;
 use crate::auth::challenge_response;
 use crate::proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
 
@@ -25,7 +25,7 @@ fn local() -> SocketAddr {
 }
 
 fn engine(password: Option<&str>) -> Iax2Engine {
-    let fleet = Fleet {
+    let users = StormUsers {
         user: "device{n}".parse().expect("a pattern"),
         password: password.map(|password| password.parse().expect("a pattern")),
         domain: "example.org".into(),
@@ -37,7 +37,7 @@ fn engine(password: Option<&str>) -> Iax2Engine {
         run: 0xbeef,
     };
     let timing = Timing::with_t1(Duration::from_millis(500));
-    Iax2Engine::new(fleet, local(), timing, None)
+    Iax2Engine::new(users, local(), timing, None)
 }
 
 /// The only datagram in `out`, which is cleared.

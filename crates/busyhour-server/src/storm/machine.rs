@@ -5,7 +5,7 @@ use std::io;
 use busyhour::clock::Instant;
 
 use super::batch::Outbox;
-use super::books::Books;
+use super::ledger::Ledger;
 use super::tally::Tally;
 
 /// All devices of one socket: pure, time and datagrams in, datagrams out.
@@ -27,7 +27,7 @@ pub(super) trait Machine: Send {
     fn in_flight(&self) -> usize;
 
     /// What it writes down.
-    fn books(&mut self) -> &mut Books;
+    fn ledger(&mut self) -> &mut Ledger;
 
     /// Whether the last registration of a device was acknowledged; `None` while
     /// it is under way, or when there was none.
@@ -35,12 +35,12 @@ pub(super) trait Machine: Send {
 
     /// The counts so far.
     fn tally(&mut self) -> &mut Tally {
-        &mut self.books().tally
+        &mut self.ledger().tally
     }
 
     /// Writes out what the journal holds back.
     fn flush_journal(&mut self) -> io::Result<()> {
-        self.books().flush()
+        self.ledger().flush()
     }
 
     /// Hands out the counts so far and begins anew.

@@ -14,18 +14,18 @@
 
 mod args;
 mod pattern;
-mod fleet;
+mod users;
 mod register;
-mod flight;
-mod books;
+mod pending;
+mod ledger;
 mod machine;
 mod engine;
-mod iax2_flight;
+mod iax2_pending;
 mod iax2_engine;
 mod tally;
 mod pace;
 mod batch;
-mod wire;
+mod socket;
 mod driver;
 mod watch_engine;
 mod watch_driver;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::fleet::Fleet;
+use super::users::StormUsers;
 use crate::proto::sip::{HeaderName, Method, RequestBuilder};
 
 /// One REGISTER of one device; the same words give the same bytes, so a
@@ -16,30 +16,30 @@ pub(super) struct Register<'a> {
 }
 
 impl Register<'_> {
-    pub fn write(&self, fleet: &Fleet, local: SocketAddr, out: &mut Vec<u8>) {
+    pub fn write(&self, users: &StormUsers, local: SocketAddr, out: &mut Vec<u8>) {
         let Self { index, cseq, .. } = *self;
-        let aor = fleet.aor(index);
+        let aor = users.aor(index);
         let request =
-            RequestBuilder::new(out, Method::Register, format_args!("sip:{}", fleet.domain))
+            RequestBuilder::new(out, Method::Register, format_args!("sip:{}", users.domain))
                 .header(
                     HeaderName::Via,
                     format_args!(
                         "SIP/2.0/{} {local};branch={};rport",
-                        fleet.transport.in_via(),
-                        fleet.branch(index, cseq)
+                        users.transport.in_via(),
+                        users.branch(index, cseq)
                     ),
                 )
                 .header(HeaderName::MaxForwards, 70)
                 .header(
                     HeaderName::From,
-                    format_args!("<{aor}>;tag={:08x}{index}", fleet.run),
+                    format_args!("<{aor}>;tag={:08x}{index}", users.run),
                 )
                 .header(HeaderName::To, format_args!("<{aor}>"))
-                .header(HeaderName::CallId, fleet.call_id(index))
+                .header(HeaderName::CallId, users.call_id(index))
                 .header(HeaderName::CSeq, format_args!("{cseq} REGISTER"))
                 .header(
                     HeaderName::Contact,
-                    format_args!("<{}>", fleet.contact(index, local)),
+                    format_args!("<{}>", users.contact(index, local)),
                 )
                 .header(HeaderName::Expires, self.expires_s)
                 .header(HeaderName::UserAgent, USER_AGENT);

@@ -17,17 +17,17 @@ use crate::console;
 use super::args::{Kind, Protocol, Storm, Transport};
 use super::driver::Driver;
 use super::engine::Engine;
-use super::fleet::Fleet;
-use super::flight::Timing;
 use super::iax2_engine::Iax2Engine;
 use super::journal::Journal;
 use super::machine::Machine;
 use super::pace::{Pace, Phase};
 use super::pattern::PatternError;
+use super::pending::Timing;
 use super::process::{Process, Usage};
 use super::progress::{Counters, Progress};
 use super::report::{Report, ServerUse, Setting, WatchUse, ramp_table};
 use super::tally::Tally;
+use super::users::StormUsers;
 use super::watch_driver::WatchDriver;
 
 /// Why a storm ends with a failure.
@@ -116,9 +116,9 @@ impl Storm {
         }
     }
 
-    fn fleet(&self) -> Result<Fleet, StormError> {
+    fn users(&self) -> Result<StormUsers, StormError> {
         let (user, password) = self.names()?;
-        Ok(Fleet {
+        Ok(StormUsers {
             user,
             password,
             domain: self
@@ -186,14 +186,14 @@ impl Running {
             .map(Journal::open)
             .transpose()
             .map_err(StormError::Journal)?;
-        let fleet = args.fleet()?;
+        let users = args.users()?;
         let driver = |thread| {
-            let fleet = fleet.of_thread(thread);
+            let users = users.of_thread(thread);
             let (timing, journal) = (args.timing(), journal.clone());
             let machine = |local| -> Box<dyn Machine> {
                 match args.protocol {
-                    Protocol::Sip => Box::new(Engine::new(fleet, local, timing, journal)),
-                    Protocol::Iax2 => Box::new(Iax2Engine::new(fleet, local, timing, journal)),
+                    Protocol::Sip => Box::new(Engine::new(users, local, timing, journal)),
+                    Protocol::Iax2 => Box::new(Iax2Engine::new(users, local, timing, journal)),
                 }
             };
             Driver::new(args.target(), args.transport, clock.clone(), machine)
@@ -204,7 +204,7 @@ impl Running {
             source,
         })?;
         Ok(Self {
-            watch: watch(&args, &clock, &fleet)?,
+            watch: watch(&args, &clock, &users)?,
             args,
             clock,
             drivers,
@@ -479,18 +479,22 @@ fn judge_watchers(watch: &WatchUse) -> Result<(), StormError> {
 }
 
 /// The watchers, where some are wanted, with a socket of their own.
-fn watch(args: &Storm, clock: &Clock, fleet: &Fleet) -> Result<Option<WatchDriver>, StormError> {
+fn watch(
+    args: &Storm,
+    clock: &Clock,
+    users: &StormUsers,
+) -> Result<Option<WatchDriver>, StormError> {
     if args.watchers == 0 {
         return Ok(None);
     }
     let target = args.watch_target();
-    let fleet = Fleet {
+    let users = StormUsers {
         stride: 1,
         transport: Transport::Udp,
-        run: fleet.run.wrapping_add(args.threads),
-        ..fleet.clone()
+        run: users.run.wrapping_add(args.threads),
+        ..users.clone()
     };
-    let driver = WatchDriver::new(target, clock.clone(), fleet, args.devices, args.timing());
+    let driver = WatchDriver::new(target, clock.clone(), users, args.devices, args.timing());
     let unreachable = |source| StormError::Unreachable { target, source };
     driver.map(Some).map_err(unreachable)
 }

@@ -9,14 +9,14 @@ use busyhour::clock::{Clock, Instant};
 
 use super::args::Transport;
 use super::batch::{Inbox, Outbox};
-use super::fleet::Fleet;
-use super::flight::Timing;
+use super::pending::Timing;
+use super::socket::StormSocket;
+use super::users::StormUsers;
 use super::watch_engine::WatchEngine;
-use super::wire::Wire;
 
 /// The watchers and their socket.
 pub(super) struct WatchDriver {
-    wire: Wire,
+    socket: StormSocket,
     pub engine: WatchEngine,
     clock: Clock,
     outbox: Outbox,
@@ -28,14 +28,14 @@ impl WatchDriver {
     pub fn new(
         target: SocketAddr,
         clock: Clock,
-        fleet: Fleet,
+        users: StormUsers,
         devices: u32,
         timing: Timing,
     ) -> io::Result<Self> {
-        let wire = Wire::new(target, Transport::Udp)?;
-        let engine = WatchEngine::new(fleet, devices, wire.local_addr()?, timing);
+        let socket = StormSocket::new(target, Transport::Udp)?;
+        let engine = WatchEngine::new(users, devices, socket.local_addr()?, timing);
         Ok(Self {
-            wire,
+            socket,
             engine,
             clock,
             outbox: Outbox::default(),
@@ -97,7 +97,7 @@ impl WatchDriver {
         self.send();
         let (engine, outbox) = (&mut self.engine, &mut self.outbox);
         let mut take = |datagram: &[u8]| engine.receive(now, datagram, outbox);
-        match self.wire.receive(inbox, &mut take) {
+        match self.socket.receive(inbox, &mut take) {
             Ok(0) => self.wait(now),
             Ok(_) => self.send(),
             Err(_) => self.engine.tally.socket_errors += 1,
@@ -106,7 +106,7 @@ impl WatchDriver {
 
     fn send(&mut self) {
         if !self.outbox.is_empty() {
-            self.engine.tally.socket_errors += self.wire.send(&mut self.outbox);
+            self.engine.tally.socket_errors += self.socket.send(&mut self.outbox);
         }
     }
 
@@ -114,7 +114,7 @@ impl WatchDriver {
     fn wait(&self, now: Instant) {
         let next = self.engine.next_deadline();
         let timeout = next.map_or(LONGEST_WAIT, |next| (next - now).min(LONGEST_WAIT));
-        self.wire.wait(timeout);
+        self.socket.wait(timeout);
     }
 }
 

@@ -9,9 +9,9 @@ use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
 use super::batch::Outbox;
-use super::fleet::Fleet;
-use super::flight::{Expired, Flight, Timing};
 use super::pattern::shown;
+use super::pending::{Expired, PendingRequests, Timing};
+use super::users::StormUsers;
 use crate::auth::{Algorithm, Answer};
 use crate::proto::sip::{
     Contacts, DigestChallenge, HeaderName, Message, Method, RequestBuilder, ResponseBuilder, Status,
@@ -22,7 +22,7 @@ use crate::proto::sip::{
 #[derive(Debug)]
 pub(super) struct WatchEngine {
     /// The devices, numbered as one thread would play them.
-    fleet: Fleet,
+    users: StormUsers,
     devices: u32,
     local: SocketAddr,
     timing: Timing,
@@ -55,7 +55,7 @@ pub(super) struct WatchTally {
 
 #[derive(Debug, Default)]
 struct Watcher {
-    flight: Option<Flight>,
+    pending: Option<PendingRequests>,
     cseq: u32,
     notified_cseq: u32,
     /// A SUBSCRIBE was sent, and since then no NOTIFY has come.
@@ -89,9 +89,9 @@ impl Dialog {
 }
 
 impl WatchEngine {
-    pub fn new(fleet: Fleet, devices: u32, local: SocketAddr, timing: Timing) -> Self {
+    pub fn new(users: StormUsers, devices: u32, local: SocketAddr, timing: Timing) -> Self {
         Self {
-            fleet,
+            users,
             devices: devices.max(1),
             local,
             timing,
@@ -120,7 +120,7 @@ impl WatchEngine {
         out: &mut Outbox,
     ) {
         let watcher = self.watchers.get(index as usize);
-        let is_idle = |watcher: &&Watcher| watcher.flight.is_none() && watcher.dialog.is_some();
+        let is_idle = |watcher: &&Watcher| watcher.pending.is_none() && watcher.dialog.is_some();
         if watcher.filter(is_idle).is_some() && !self.is_wrong(index, truth) {
             self.begin(now, index, out);
         }
@@ -135,7 +135,7 @@ impl WatchEngine {
         self.in_flight += usize::from(!watcher.awaits_notify);
         watcher.awaits_notify = true;
         watcher.cseq += 1;
-        watcher.flight = Some(Flight::new(now, watcher.cseq, EXPIRES_S, timer));
+        watcher.pending = Some(PendingRequests::new(now, watcher.cseq, EXPIRES_S, timer));
         self.transmit(now, index, out);
     }
 
@@ -158,10 +158,10 @@ impl WatchEngine {
             let Some(&index) = self.timers.get(handle) else {
                 return;
             };
-            let Some(flight) = self.flight(index) else {
+            let Some(pending) = self.pending(index) else {
                 continue;
             };
-            match flight.expire(now, &timing) {
+            match pending.expire(now, &timing) {
                 Expired::GiveUp => self.fail(index),
                 Expired::Retransmit(next) => {
                     self.timers.reschedule(handle, next);
@@ -221,7 +221,7 @@ impl WatchEngine {
             self.tally.ended += 1;
         }
         let was_awaited = std::mem::take(&mut watcher.awaits_notify);
-        self.in_flight -= usize::from(was_awaited && watcher.flight.is_none());
+        self.in_flight -= usize::from(was_awaited && watcher.pending.is_none());
         self.tally.notified += 1;
         self.tally.last_at = now;
     }
@@ -234,10 +234,10 @@ impl WatchEngine {
         match response.status().unwrap_or(0) {
             ..200 => {
                 if let Some(watcher) = self.watchers.get_mut(index as usize) {
-                    let flight = watcher.flight.as_mut();
-                    flight
+                    let pending = watcher.pending.as_mut();
+                    pending
                         .into_iter()
-                        .for_each(|flight| flight.proceed(&self.timing));
+                        .for_each(|pending| pending.proceed(&self.timing));
                 }
             }
             200..300 => self.accepted(index, response),
@@ -254,8 +254,8 @@ impl WatchEngine {
             self.tally.subscribed += 1;
             watcher.dialog = Dialog::of(response);
         }
-        if let Some(flight) = watcher.flight.take() {
-            self.timers.cancel(flight.timer);
+        if let Some(pending) = watcher.pending.take() {
+            self.timers.cancel(pending.timer);
         }
         self.in_flight -= usize::from(!watcher.awaits_notify);
     }
@@ -269,13 +269,13 @@ impl WatchEngine {
         };
         watcher.cseq += 1;
         let cseq = watcher.cseq;
-        match watcher.flight.as_mut() {
+        match watcher.pending.as_mut() {
             // A second challenge means that the password is wrong.
-            Some(flight) if flight.answered => self.fail(index),
-            Some(flight) => {
-                flight.cseq = cseq;
-                flight.answered = true;
-                flight.authorization = Some(authorization);
+            Some(pending) if pending.answered => self.fail(index),
+            Some(pending) => {
+                pending.cseq = cseq;
+                pending.answered = true;
+                pending.authorization = Some(authorization);
                 self.transmit(now, index, out);
             }
             None => {}
@@ -284,18 +284,18 @@ impl WatchEngine {
 
     fn authorize(&self, index: u32, response: &Message<'_>) -> Option<Box<str>> {
         let device = index % self.devices;
-        let password = self.fleet.password(device)?;
+        let password = self.users.password(device)?;
         let knows = |challenge: &DigestChallenge<'_>| {
             let known = Algorithm::from_name(challenge.algorithm);
-            known.is_some_and(|known| self.fleet.algorithm.is_none_or(|wanted| wanted == known))
+            known.is_some_and(|known| self.users.algorithm.is_none_or(|wanted| wanted == known))
         };
         let mut challenges = response.challenges(HeaderName::WwwAuthenticate).flatten();
         let challenge = challenges.find(knows)?;
-        let user = self.fleet.user(device).to_string();
+        let user = self.users.user(device).to_string();
         let uri = self.target(index).to_string();
         let method = Method::Subscribe.as_str();
         let answer = Answer::new(&challenge, &user, &password, method, &uri)?;
-        let cnonce = format!("{:08x}{index:x}", self.fleet.run);
+        let cnonce = format!("{:08x}{index:x}", self.users.run);
         Some(answer.counted(1, &cnonce).to_string().into())
     }
 
@@ -303,10 +303,10 @@ impl WatchEngine {
         let Some(watcher) = self.watchers.get_mut(index as usize) else {
             return;
         };
-        let Some(flight) = watcher.flight.take() else {
+        let Some(pending) = watcher.pending.take() else {
             return;
         };
-        self.timers.cancel(flight.timer);
+        self.timers.cancel(pending.timer);
         self.in_flight -= 1;
         // A NOTIFY that comes all the same ends nothing that is counted.
         watcher.awaits_notify = false;
@@ -322,8 +322,8 @@ impl WatchEngine {
 
     fn transmit(&mut self, now: Instant, index: u32, out: &mut Outbox) {
         let timing = self.timing;
-        if let Some(flight) = self.flight(index) {
-            let (next, timer) = (flight.begin(now, &timing), flight.timer);
+        if let Some(pending) = self.pending(index) {
+            let (next, timer) = (pending.begin(now, &timing), pending.timer);
             self.timers.reschedule(timer, next);
             self.write(index, out);
         }
@@ -331,17 +331,23 @@ impl WatchEngine {
 
     fn write(&self, index: u32, out: &mut Outbox) {
         let watcher = self.watchers.get(index as usize);
-        let Some((watcher, flight)) = watcher.and_then(|one| Some((one, one.flight.as_ref()?)))
+        let Some((watcher, pending)) = watcher.and_then(|one| Some((one, one.pending.as_ref()?)))
         else {
             return;
         };
-        out.push(|bytes| self.write_subscribe(index, watcher, flight, bytes));
+        out.push(|bytes| self.write_subscribe(index, watcher, pending, bytes));
     }
 
-    fn write_subscribe(&self, index: u32, watcher: &Watcher, flight: &Flight, bytes: &mut Vec<u8>) {
-        let Self { fleet, local, .. } = self;
+    fn write_subscribe(
+        &self,
+        index: u32,
+        watcher: &Watcher,
+        pending: &PendingRequests,
+        bytes: &mut Vec<u8>,
+    ) {
+        let Self { users, local, .. } = self;
         let device = index % self.devices;
-        let (aor, branch) = (fleet.aor(device), fleet.branch(index, flight.cseq));
+        let (aor, branch) = (users.aor(device), users.branch(index, pending.cseq));
         let dialog = watcher.dialog.as_ref();
         let tag = shown(|f| dialog.map_or(Ok(()), |dialog| write!(f, ";tag={}", dialog.tag)));
         let request = RequestBuilder::new(bytes, Method::Subscribe, self.target(index))
@@ -352,18 +358,18 @@ impl WatchEngine {
             .header(HeaderName::MaxForwards, 70)
             .header(
                 HeaderName::From,
-                format_args!("<{aor}>;tag={:08x}{index}", fleet.run),
+                format_args!("<{aor}>;tag={:08x}{index}", users.run),
             )
             .header(HeaderName::To, format_args!("<{aor}>{tag}"))
-            .header(HeaderName::CallId, fleet.call_id(index))
-            .header(HeaderName::CSeq, format_args!("{} SUBSCRIBE", flight.cseq))
+            .header(HeaderName::CallId, users.call_id(index))
+            .header(HeaderName::CSeq, format_args!("{} SUBSCRIBE", pending.cseq))
             .header(
                 HeaderName::Contact,
-                format_args!("<{}>", fleet.contact(device, *local)),
+                format_args!("<{}>", users.contact(device, *local)),
             )
             .header(HeaderName::Event, "presence")
-            .header(HeaderName::Expires, flight.expires_s);
-        match &flight.authorization {
+            .header(HeaderName::Expires, pending.expires_s);
+        match &pending.authorization {
             Some(value) => request.header(HeaderName::Authorization, value).finish(),
             None => request.finish(),
         }
@@ -373,28 +379,28 @@ impl WatchEngine {
     fn target(&self, index: u32) -> impl Display + '_ {
         let watcher = self.watchers.get(index as usize);
         let dialog = watcher.and_then(|watcher| watcher.dialog.as_ref());
-        let aor = self.fleet.aor(index % self.devices);
+        let aor = self.users.aor(index % self.devices);
         shown(move |f| match dialog {
             Some(dialog) => f.write_str(&dialog.target),
             None => aor.fmt(f),
         })
     }
 
-    fn flight(&mut self, index: u32) -> Option<&mut Flight> {
-        self.watchers.get_mut(index as usize)?.flight.as_mut()
+    fn pending(&mut self, index: u32) -> Option<&mut PendingRequests> {
+        self.watchers.get_mut(index as usize)?.pending.as_mut()
     }
 
     /// The watcher whose transaction under way a response answers.
     fn transaction_of(&self, response: &Message<'_>) -> Option<u32> {
-        let (index, cseq) = self.fleet.of_branch(response.via().ok()?.branch()?)?;
-        let flight = self.watchers.get(index as usize)?.flight.as_ref()?;
-        (flight.cseq == cseq).then_some(index)
+        let (index, cseq) = self.users.of_branch(response.via().ok()?.branch()?)?;
+        let pending = self.watchers.get(index as usize)?.pending.as_ref()?;
+        (pending.cseq == cseq).then_some(index)
     }
 
     fn index_of(&self, notify: &Message<'_>) -> Option<u32> {
         let (run, rest) = notify.call_id().ok()?.split_once('.')?;
         let (index, _) = rest.split_once('@')?;
-        let ours = u32::from_str_radix(run, 16) == Ok(self.fleet.run);
+        let ours = u32::from_str_radix(run, 16) == Ok(self.users.run);
         index.parse().ok().filter(|_| ours)
     }
 }

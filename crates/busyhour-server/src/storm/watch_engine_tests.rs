@@ -7,7 +7,7 @@ use std::time::Duration;
 const LOCAL: &str = "127.0.0.1:40001";
 
 fn engine(devices: u32) -> WatchEngine {
-    let fleet = Fleet {
+    let users = StormUsers {
         user: "device{n}".parse().expect("a pattern"),
         password: None,
         domain: "example.org".into(),
@@ -19,7 +19,7 @@ fn engine(devices: u32) -> WatchEngine {
         run: 0xbeef,
     };
     let timing = Timing::with_t1(Duration::from_millis(500));
-    WatchEngine::new(fleet, devices, LOCAL.parse().expect("an address"), timing)
+    WatchEngine::new(users, devices, LOCAL.parse().expect("an address"), timing)
 }
 
 fn taken(out: &mut Outbox) -> Vec<String> {

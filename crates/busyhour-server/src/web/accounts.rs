@@ -1,9 +1,9 @@
 //! Accounts over HTTP: listed, shown, put, removed.
 
 use super::{
-    Subject,
-    fate::{self, Fate, Rejection, completion},
+    Backend,
     paging::{BODY_BYTES_MAX, Page, PageQuery},
+    pending_commit::{self, PendingCommit, Rejection, completion},
 };
 use crate::{
     json,
@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// Where accounts are kept and changed: the server, or a stand-in in tests.
-pub trait AccountDesk: Send + Sync {
+pub trait AccountsApi: Send + Sync {
     /// At most `limit` accounts behind the user `after`, by name.
     fn page(&self, after: Option<&str>, limit: usize) -> Vec<AccountView>;
 
@@ -44,7 +44,7 @@ pub trait AccountDesk: Send + Sync {
     fn remove(&self, user: &str, done: Completion) -> Result<(), AccountError>;
 }
 
-impl AccountDesk for Server {
+impl AccountsApi for Server {
     fn page(&self, after: Option<&str>, limit: usize) -> Vec<AccountView> {
         self.stored_accounts(after, limit)
     }
@@ -63,7 +63,7 @@ impl AccountDesk for Server {
 }
 
 /// The routes below `/api/accounts`.
-pub(super) fn router(subject: Arc<dyn Subject>) -> Router {
+pub(super) fn router(subject: Arc<dyn Backend>) -> Router {
     let one = get(show).put(put).delete(remove);
     Router::new()
         .route("/api/accounts", get(list))
@@ -72,7 +72,7 @@ pub(super) fn router(subject: Arc<dyn Subject>) -> Router {
         .with_state(subject)
 }
 
-async fn list(State(subject): State<Arc<dyn Subject>>, Query(query): Query<PageQuery>) -> Response {
+async fn list(State(subject): State<Arc<dyn Backend>>, Query(query): Query<PageQuery>) -> Response {
     #[derive(Serialize)]
     struct List {
         accounts: Vec<AccountView>,
@@ -81,24 +81,24 @@ async fn list(State(subject): State<Arc<dyn Subject>>, Query(query): Query<PageQ
         Ok(limit) => limit,
         Err(rejection) => return rejection.into_response(),
     };
-    let Some(desk) = subject.accounts() else {
+    let Some(api) = subject.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let accounts = desk.page(query.after.as_deref(), limit);
+    let accounts = api.page(query.after.as_deref(), limit);
     let last = accounts.last().filter(|_| accounts.len() == limit);
     let next = last.map(|account| account.user.clone());
     let list = List { accounts };
     Json(Page { list, next }).into_response()
 }
 
-async fn show(State(subject): State<Arc<dyn Subject>>, Path(user): Path<String>) -> Response {
+async fn show(State(subject): State<Arc<dyn Backend>>, Path(user): Path<String>) -> Response {
     #[derive(Serialize)]
     struct Shown {
         #[serde(flatten)]
         account: AccountView,
         failures: Vec<FailureView>,
     }
-    match subject.accounts().and_then(|desk| desk.find(&user)) {
+    match subject.accounts().and_then(|api| api.find(&user)) {
         Some(account) => {
             let failures = subject.failures(Some(&user), usize::MAX);
             Json(Shown { account, failures }).into_response()
@@ -108,7 +108,7 @@ async fn show(State(subject): State<Arc<dyn Subject>>, Path(user): Path<String>)
 }
 
 async fn put(
-    State(subject): State<Arc<dyn Subject>>,
+    State(subject): State<Arc<dyn Backend>>,
     Path(user): Path<String>,
     body: Bytes,
 ) -> Response {
@@ -123,17 +123,17 @@ async fn put(
             return (StatusCode::BAD_REQUEST, format!("body: {mistake}\n")).into_response();
         }
     };
-    let Some(desk) = subject.accounts() else {
+    let Some(api) = subject.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let status = match desk.find(&entry.user) {
+    let status = match api.find(&entry.user) {
         Some(_) => StatusCode::OK,
         None => StatusCode::CREATED,
     };
     let user = entry.user.clone();
-    let (done, fate) = completion();
-    let stored = settle(desk.put(entry, done), fate).await;
-    match (stored, desk.find(&user)) {
+    let (done, result) = completion();
+    let stored = settle(api.put(entry, done), result).await;
+    match (stored, api.find(&user)) {
         (Ok(()), Some(account)) => (status, Json(account)).into_response(),
         // Removed by somebody else in the meantime.
         (Ok(()), None) => status.into_response(),
@@ -141,27 +141,30 @@ async fn put(
     }
 }
 
-async fn remove(State(subject): State<Arc<dyn Subject>>, Path(user): Path<String>) -> Response {
-    let Some(desk) = subject.accounts() else {
+async fn remove(State(subject): State<Arc<dyn Backend>>, Path(user): Path<String>) -> Response {
+    let Some(api) = subject.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    if desk.find(&user).is_none() {
+    if api.find(&user).is_none() {
         return unknown(&user);
     }
-    let (done, fate) = completion();
-    match settle(desk.remove(&user, done), fate).await {
+    let (done, result) = completion();
+    match settle(api.remove(&user, done), result).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(refusal) => refusal.into_response(),
     }
 }
 
 /// Waits until a change is durable, or says why it is not.
-async fn settle(handed_over: Result<(), AccountError>, fate: Fate) -> Result<(), Rejection> {
+async fn settle(
+    handed_over: Result<(), AccountError>,
+    result: PendingCommit,
+) -> Result<(), Rejection> {
     match handed_over {
-        Ok(()) => fate.settle().await,
+        Ok(()) => result.settle().await,
         Err(AccountError::Entry(reason)) => Err((StatusCode::BAD_REQUEST, reason + "\n")),
         Err(error @ AccountError::Open) => Err((StatusCode::CONFLICT, format!("{error}\n"))),
-        Err(AccountError::Store(refused)) => Err(fate::rejection(refused)),
+        Err(AccountError::Store(refused)) => Err(pending_commit::rejection(refused)),
     }
 }
 

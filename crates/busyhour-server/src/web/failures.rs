@@ -1,6 +1,6 @@
 //! Registrations that failed lately, over HTTP: why a device does not register.
 
-use super::{Subject, paging::limit};
+use super::{Backend, paging::limit};
 use crate::server::FailureView;
 use axum::{
     Json, Router,
@@ -19,14 +19,14 @@ struct FailureQuery {
 }
 
 /// The route `/api/failures`.
-pub(super) fn router(subject: Arc<dyn Subject>) -> Router {
+pub(super) fn router(subject: Arc<dyn Backend>) -> Router {
     Router::new()
         .route("/api/failures", get(list))
         .with_state(subject)
 }
 
 async fn list(
-    State(subject): State<Arc<dyn Subject>>,
+    State(subject): State<Arc<dyn Backend>>,
     Query(query): Query<FailureQuery>,
 ) -> Response {
     #[derive(Serialize)]

@@ -1,4 +1,4 @@
-use super::{Access, AccountDesk, Subject, load::Load};
+use super::{Access, AccountsApi, Backend, load::Load};
 use crate::{
     graphite::{
         Answer, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry,
@@ -84,7 +84,7 @@ impl Graphs {
     }
 
     /// Takes a sample of the snapshot now and then every step.
-    pub(super) fn sample(self: &Arc<Self>, subject: Arc<dyn Subject>) -> Sampling {
+    pub(super) fn sample(self: &Arc<Self>, subject: Arc<dyn Backend>) -> Sampling {
         let (telemetry, clock) = (self.telemetry.clone(), self.clock.clone());
         let take = move || {
             let now = seconds(&clock);
@@ -158,13 +158,13 @@ impl Drop for Sampling {
 
 /// A subject whose snapshot has the Graphite interface in it.
 pub(super) struct Charted {
-    pub(super) subject: Arc<dyn Subject>,
+    pub(super) subject: Arc<dyn Backend>,
     pub(super) graphs: Arc<Graphs>,
     pub(super) access: Arc<Access>,
     pub(super) load: Arc<Load>,
 }
 
-impl Subject for Charted {
+impl Backend for Charted {
     fn stats(&self) -> ServerStats {
         ServerStats {
             graphite: self.graphs.stats(),
@@ -181,7 +181,7 @@ impl Subject for Charted {
         self.subject.is_draining()
     }
 
-    fn accounts(&self) -> Option<&dyn AccountDesk> {
+    fn accounts(&self) -> Option<&dyn AccountsApi> {
         self.subject.accounts()
     }
 
@@ -189,8 +189,8 @@ impl Subject for Charted {
         self.subject.failures(user, limit)
     }
 
-    fn desk(&self) -> Option<Arc<dyn super::SettingDesk>> {
-        self.subject.desk()
+    fn api(&self) -> Option<Arc<dyn super::SettingsApi>> {
+        self.subject.api()
     }
 }
 

@@ -23,7 +23,7 @@ mod failures;
 mod archives;
 mod bodies;
 mod connections;
-mod fate;
+mod pending_commit;
 mod graphite;
 mod graphs;
 mod health;
@@ -35,18 +35,18 @@ mod patient;
 mod places;
 mod routes;
 mod sampler;
-mod setting_desk;
+mod settings_api;
 mod setting_routes;
-mod subject;
+mod backend;
 mod token;
 
 pub use access::Access;
-pub use accounts::AccountDesk;
+pub use accounts::AccountsApi;
 pub use archives::Archives;
+pub use backend::Backend;
 pub use graphs::{GraphOptions, Graphs};
 pub use routes::{BindingPage, BindingView};
-pub use setting_desk::SettingDesk;
-pub use subject::Subject;
+pub use settings_api::SettingsApi;
 pub use token::{Scope, Token};
 
 use axum::middleware;
@@ -94,7 +94,7 @@ impl Web {
     /// When the address cannot be bound or no thread can be started.
     pub fn start(
         options: WebOptions,
-        subject: Arc<dyn Subject>,
+        subject: Arc<dyn Backend>,
         graphs: Arc<Graphs>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(options.address)?;
@@ -109,7 +109,7 @@ impl Web {
             options.connections_per_source_max,
             options.patience,
         ));
-        let subject: Arc<dyn Subject> = Arc::new(Charted {
+        let subject: Arc<dyn Backend> = Arc::new(Charted {
             subject,
             graphs: graphs.clone(),
             access: options.access.clone(),
@@ -152,7 +152,7 @@ impl Drop for Web {
 
 /// What the routes show, and to whom.
 struct Served {
-    subject: Arc<dyn Subject>,
+    subject: Arc<dyn Backend>,
     graphs: Arc<Graphs>,
     access: Arc<Access>,
     load: Arc<Load>,
@@ -170,15 +170,15 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
         load,
     } = served;
     let (sampler, sampling) = Sampler::start(subject.clone());
-    let desk = subject
-        .desk()
+    let api = subject
+        .api()
         .map(setting_routes::router)
         .unwrap_or_default();
     let routes = routes::router(subject.clone(), sampler, load.clone())
         .merge(accounts::router(subject.clone()))
         .merge(failures::router(subject))
         .merge(graphite::router(graphs))
-        .merge(desk);
+        .merge(api);
     // Who may not ask need not be listened to.
     let gather = middleware::from_fn_with_state(load.clone(), bodies::gather);
     let guard = middleware::from_fn_with_state(access, access::guard);

@@ -1,6 +1,6 @@
 //! What the lists of the API have in common.
 
-use super::fate::Rejection;
+use super::pending_commit::Rejection;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
 use super::{
-    Subject, bodies,
+    Backend, bodies,
     connections::Peer,
     health,
     load::{Excess, Load},
@@ -55,13 +55,13 @@ pub struct BindingView {
 /// What every handler may reach.
 #[derive(Clone)]
 struct Shared {
-    subject: Arc<dyn Subject>,
+    subject: Arc<dyn Backend>,
     sampler: Arc<Sampler>,
     load: Arc<Load>,
 }
 
 /// All routes.
-pub(super) fn router(subject: Arc<dyn Subject>, sampler: Arc<Sampler>, load: Arc<Load>) -> Router {
+pub(super) fn router(subject: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc<Load>) -> Router {
     Router::new()
         .route("/", get(dashboard))
         .route("/api/stats", get(stats))

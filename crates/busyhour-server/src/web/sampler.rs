@@ -1,4 +1,4 @@
-use super::Subject;
+use super::Backend;
 use crate::server::ServerStats;
 use std::{
     collections::VecDeque,
@@ -38,7 +38,7 @@ pub(super) struct Feed {
 
 impl Sampler {
     /// Samples from now on, until the task is aborted.
-    pub(super) fn start(subject: Arc<dyn Subject>) -> (Arc<Self>, Sampling) {
+    pub(super) fn start(subject: Arc<dyn Backend>) -> (Arc<Self>, Sampling) {
         let sampler = Arc::new(Self(Mutex::new(History {
             samples: VecDeque::with_capacity(HISTORY_LEN),
             live: Some(broadcast::channel(LAG_MAX).0),
@@ -108,7 +108,7 @@ impl Sampling {
     }
 }
 
-async fn sample_forever(sampler: Arc<Sampler>, subject: Arc<dyn Subject>) {
+async fn sample_forever(sampler: Arc<Sampler>, subject: Arc<dyn Backend>) {
     let mut ticks = time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

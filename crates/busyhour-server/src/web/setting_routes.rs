@@ -1,9 +1,9 @@
 //! `/api/mailboxes` and `/api/hints`.
 
 use super::{
-    fate::{Fate, completion},
     paging::{BODY_BYTES_MAX, Page, PageQuery},
-    setting_desk::SettingDesk,
+    pending_commit::{PendingCommit, completion},
+    settings_api::SettingsApi,
 };
 use crate::{
     json,
@@ -22,9 +22,9 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-type Shared = State<Arc<dyn SettingDesk>>;
+type Shared = State<Arc<dyn SettingsApi>>;
 
-pub(super) fn router(desk: Arc<dyn SettingDesk>) -> Router {
+pub(super) fn router(api: Arc<dyn SettingsApi>) -> Router {
     Router::new()
         .route("/api/mailboxes", get(mailboxes))
         .route(
@@ -37,7 +37,7 @@ pub(super) fn router(desk: Arc<dyn SettingDesk>) -> Router {
             get(hint).put(put_hint).delete(delete_hint),
         )
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(desk)
+        .with_state(api)
 }
 
 #[derive(Serialize)]
@@ -57,11 +57,11 @@ struct HintBody<'h> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HintWish {
+struct HintRequest {
     devices: Vec<String>,
 }
 
-async fn mailboxes(State(desk): Shared, Query(query): Query<PageQuery>) -> Response {
+async fn mailboxes(State(api): Shared, Query(query): Query<PageQuery>) -> Response {
     #[derive(Serialize)]
     struct List<'m> {
         mailboxes: Vec<MailboxBody<'m>>,
@@ -70,31 +70,31 @@ async fn mailboxes(State(desk): Shared, Query(query): Query<PageQuery>) -> Respo
         Ok(limit) => limit,
         Err(rejection) => return rejection.into_response(),
     };
-    let page = desk.mailboxes(query.after.as_deref(), limit);
+    let page = api.mailboxes(query.after.as_deref(), limit);
     let mailboxes = page.items.iter().map(MailboxBody::of).collect();
     let next = page.next.map(|next| next.as_str().to_owned());
     let list = List { mailboxes };
     Json(Page { list, next }).into_response()
 }
 
-async fn mailbox(State(desk): Shared, Path(id): Path<String>) -> Response {
-    match desk.mailbox(&id) {
+async fn mailbox(State(api): Shared, Path(id): Path<String>) -> Response {
+    match api.mailbox(&id) {
         Some(mailbox) => Json(MailboxBody::of(&mailbox)).into_response(),
         None => no_mailbox(&id),
     }
 }
 
-async fn put_mailbox(State(desk): Shared, Path(id): Path<String>, body: Bytes) -> Response {
+async fn put_mailbox(State(api): Shared, Path(id): Path<String>, body: Bytes) -> Response {
     let summary = match serde_json::from_slice(&body) {
         Ok(summary) => summary,
         Err(error) => return bad_body(&error),
     };
-    let (done, fate) = completion();
-    let is_new = match desk.set_mailbox(&id, summary, done) {
+    let (done, result) = completion();
+    let is_new = match api.set_mailbox(&id, summary, done) {
         Ok(is_new) => is_new,
         Err(refusal) => return refuse(status_of_mailbox(refusal), refusal),
     };
-    match (fate.settle().await, desk.mailbox(&id)) {
+    match (result.settle().await, api.mailbox(&id)) {
         (Ok(()), Some(mailbox)) => {
             (set_status(is_new), Json(MailboxBody::of(&mailbox))).into_response()
         }
@@ -104,16 +104,16 @@ async fn put_mailbox(State(desk): Shared, Path(id): Path<String>, body: Bytes) -
     }
 }
 
-async fn delete_mailbox(State(desk): Shared, Path(id): Path<String>) -> Response {
-    let (done, fate) = completion();
-    match desk.remove_mailbox(&id, done) {
-        Ok(true) => removed(fate).await,
+async fn delete_mailbox(State(api): Shared, Path(id): Path<String>) -> Response {
+    let (done, result) = completion();
+    match api.remove_mailbox(&id, done) {
+        Ok(true) => removed(result).await,
         Ok(false) => no_mailbox(&id),
         Err(refusal) => refuse(status_of_mailbox(refusal), refusal),
     }
 }
 
-async fn hints(State(desk): Shared, Query(query): Query<PageQuery>) -> Response {
+async fn hints(State(api): Shared, Query(query): Query<PageQuery>) -> Response {
     #[derive(Serialize)]
     struct List<'h> {
         hints: Vec<HintBody<'h>>,
@@ -122,35 +122,35 @@ async fn hints(State(desk): Shared, Query(query): Query<PageQuery>) -> Response 
         Ok(limit) => limit,
         Err(rejection) => return rejection.into_response(),
     };
-    let page = desk.hints(query.after.as_deref(), limit);
+    let page = api.hints(query.after.as_deref(), limit);
     let hints = page.items.iter().map(HintBody::of).collect();
     let next = page.next.map(|next| next.as_str().to_owned());
     let list = List { hints };
     Json(Page { list, next }).into_response()
 }
 
-async fn hint(State(desk): Shared, Path(extension): Path<String>) -> Response {
-    match desk.hint(&extension) {
+async fn hint(State(api): Shared, Path(extension): Path<String>) -> Response {
+    match api.hint(&extension) {
         Some(hint) => Json(HintBody::of(&hint)).into_response(),
         None => no_hint(&extension),
     }
 }
 
-async fn put_hint(State(desk): Shared, Path(extension): Path<String>, body: Bytes) -> Response {
-    let wish: HintWish = match serde_json::from_slice(&body) {
-        Ok(wish) => wish,
+async fn put_hint(State(api): Shared, Path(extension): Path<String>, body: Bytes) -> Response {
+    let wanted: HintRequest = match serde_json::from_slice(&body) {
+        Ok(wanted) => wanted,
         Err(error) => return bad_body(&error),
     };
     let hint = HintConfig {
         extension,
-        devices: wish.devices,
+        devices: wanted.devices,
     };
-    let (done, fate) = completion();
-    let is_new = match desk.set_hint(&hint, done) {
+    let (done, result) = completion();
+    let is_new = match api.set_hint(&hint, done) {
         Ok(is_new) => is_new,
         Err(refusal) => return refuse(status_of_hint(&refusal), refusal),
     };
-    match (fate.settle().await, desk.hint(&hint.extension)) {
+    match (result.settle().await, api.hint(&hint.extension)) {
         (Ok(()), Some(hint)) => (set_status(is_new), Json(HintBody::of(&hint))).into_response(),
         // Removed by somebody else meanwhile.
         (Ok(()), None) => set_status(is_new).into_response(),
@@ -158,17 +158,17 @@ async fn put_hint(State(desk): Shared, Path(extension): Path<String>, body: Byte
     }
 }
 
-async fn delete_hint(State(desk): Shared, Path(extension): Path<String>) -> Response {
-    let (done, fate) = completion();
-    match desk.remove_hint(&extension, done) {
-        Ok(true) => removed(fate).await,
+async fn delete_hint(State(api): Shared, Path(extension): Path<String>) -> Response {
+    let (done, result) = completion();
+    match api.remove_hint(&extension, done) {
+        Ok(true) => removed(result).await,
         Ok(false) => no_hint(&extension),
         Err(refusal) => refuse(status_of_hint(&refusal), refusal),
     }
 }
 
-async fn removed(fate: Fate) -> Response {
-    match fate.settle().await {
+async fn removed(result: PendingCommit) -> Response {
+    match result.settle().await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(lost) => lost.into_response(),
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 /// What a device wants of its binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum ContactRequest {
     Bind,
     Remove,
 }
@@ -19,7 +19,7 @@ pub struct Device {
     pending: Option<Pending>,
     next_at: Instant,
     /// The last that was acknowledged, and its CSeq.
-    acknowledged: Option<(Wish, u32)>,
+    acknowledged: Option<(ContactRequest, u32)>,
     /// What was begun since then, and so may have happened too.
     may_have_bound: bool,
     may_have_removed: bool,
@@ -27,7 +27,7 @@ pub struct Device {
 }
 
 struct Pending {
-    wish: Wish,
+    wish: ContactRequest,
     is_last: bool,
     request: Request,
 }
@@ -63,15 +63,15 @@ impl Device {
     /// Whether it is registered, where it knows.
     pub fn is_bound(&self) -> Option<bool> {
         let (wish, _) = self.acknowledged?;
-        Some(wish == Wish::Bind)
+        Some(wish == ContactRequest::Bind)
     }
 
     /// What is wrong with the CSeq of its binding, or with there being none.
     pub fn judge(&self, found: Option<u32>) -> Result<(), String> {
         let (bound_at, may_be_absent, may_be_there) = match self.acknowledged {
             None => (0, true, self.may_have_bound),
-            Some((Wish::Bind, cseq)) => (cseq, self.may_have_removed, true),
-            Some((Wish::Remove, _)) => (0, true, self.may_have_bound),
+            Some((ContactRequest::Bind, cseq)) => (cseq, self.may_have_removed, true),
+            Some((ContactRequest::Remove, _)) => (0, true, self.may_have_bound),
         };
         let is_right = match found {
             Some(cseq) => may_be_there && cseq >= bound_at,
@@ -147,18 +147,22 @@ impl Device {
         Ok(())
     }
 
-    fn choose(&self, context: &mut Context<'_>) -> Wish {
+    fn choose(&self, context: &mut Context<'_>) -> ContactRequest {
         let wishes_end = match context.plan.is_last {
             true => self.number.is_multiple_of(3),
             false => self.is_acknowledged() && context.random.below(4) == 0,
         };
-        if wishes_end { Wish::Remove } else { Wish::Bind }
+        if wishes_end {
+            ContactRequest::Remove
+        } else {
+            ContactRequest::Bind
+        }
     }
 
-    fn begin(&mut self, wish: Wish, context: &mut Context<'_>) {
+    fn begin(&mut self, wish: ContactRequest, context: &mut Context<'_>) {
         match wish {
-            Wish::Bind => self.may_have_bound = true,
-            Wish::Remove => self.may_have_removed = true,
+            ContactRequest::Bind => self.may_have_bound = true,
+            ContactRequest::Remove => self.may_have_removed = true,
         }
         self.cseq += 1;
         let branch = format!("z9hG4bKd{}.{}", self.number, self.cseq);
@@ -170,11 +174,11 @@ impl Device {
         });
     }
 
-    fn request(&mut self, wish: Wish, branch: &str) -> String {
+    fn request(&mut self, wish: ContactRequest, branch: &str) -> String {
         let Self { number, cseq, .. } = *self;
         let expires_s = match wish {
-            Wish::Bind => EXPIRES_S,
-            Wish::Remove => 0,
+            ContactRequest::Bind => EXPIRES_S,
+            ContactRequest::Remove => 0,
         };
         let (uri, user) = (format!("sip:{REALM}"), format!("device{number}"));
         let authorization = self.credentials.line(&user, "REGISTER", &uri);
@@ -203,7 +207,7 @@ impl Device {
         context: &mut Context<'_>,
     ) -> Result<(), String> {
         let is_listed = self.is_listed(response);
-        if is_listed != (pending.wish == Wish::Bind) {
+        if is_listed != (pending.wish == ContactRequest::Bind) {
             return Err(format!("{}: {:?} was not done", self.aor(), pending.wish));
         }
         self.acknowledged = Some((pending.wish, self.cseq));

@@ -21,12 +21,12 @@ pub struct Device {
 }
 
 struct Pending {
-    wish: Wish,
+    wish: ContactRequest,
     transaction: Transaction,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Wish {
+enum ContactRequest {
     Bind {
         contacts: Vec<String>,
         expires_s: u64,
@@ -106,13 +106,13 @@ impl Device {
         }
     }
 
-    fn choose(&self, context: &mut Context<'_>) -> Wish {
+    fn choose(&self, context: &mut Context<'_>) -> ContactRequest {
         if context.is_quiet {
-            return Wish::Ask;
+            return ContactRequest::Ask;
         }
         let [main, other] = self.contacts();
         let expires_s = context.random.within(5, 120);
-        let bind = |contacts| Wish::Bind {
+        let bind = |contacts| ContactRequest::Bind {
             contacts,
             expires_s,
         };
@@ -120,10 +120,10 @@ impl Device {
             0..50 => bind(vec![main]),
             50..60 => bind(vec![other]),
             60..65 => bind(vec![main, other]),
-            65..80 => Wish::Remove(main),
-            80..85 => Wish::Remove(other),
-            85..90 => Wish::RemoveAll,
-            _ => Wish::Ask,
+            65..80 => ContactRequest::Remove(main),
+            80..85 => ContactRequest::Remove(other),
+            85..90 => ContactRequest::RemoveAll,
+            _ => ContactRequest::Ask,
         }
     }
 
@@ -151,7 +151,7 @@ impl Device {
         ]
     }
 
-    fn send(&mut self, wish: Wish, context: &mut Context<'_>) {
+    fn send(&mut self, wish: ContactRequest, context: &mut Context<'_>) {
         self.expect(&wish, context.now);
         self.cseq += 1;
         let branch = format!("z9hG4bK{}.{}", self.user, self.cseq);
@@ -160,24 +160,24 @@ impl Device {
         self.pending = Some(Pending { wish, transaction });
     }
 
-    fn expect(&mut self, wish: &Wish, now: u64) {
+    fn expect(&mut self, wish: &ContactRequest, now: u64) {
         let knowledge = &mut self.knowledge;
         match wish {
-            Wish::Bind {
+            ContactRequest::Bind {
                 contacts,
                 expires_s,
             } => contacts
                 .iter()
                 .for_each(|c| knowledge.may_bind(c, now, expires_s * SECOND, DEAD_AFTER)),
-            Wish::Remove(contact) => knowledge.may_remove(contact),
-            Wish::RemoveAll => knowledge.may_remove_all(),
-            Wish::Ask => {}
+            ContactRequest::Remove(contact) => knowledge.may_remove(contact),
+            ContactRequest::RemoveAll => knowledge.may_remove_all(),
+            ContactRequest::Ask => {}
         }
     }
 
-    fn request(&mut self, wish: &Wish, branch: &str) -> String {
+    fn request(&mut self, wish: &ContactRequest, branch: &str) -> String {
         let contact = match wish {
-            Wish::Bind {
+            ContactRequest::Bind {
                 contacts,
                 expires_s,
             } => contacts
@@ -187,9 +187,9 @@ impl Device {
                     format!("Contact: <{contact}>;expires={expires_s};q={q}\r\n")
                 })
                 .collect(),
-            Wish::Remove(contact) => format!("Contact: <{contact}>\r\nExpires: 0\r\n"),
-            Wish::RemoveAll => "Contact: *\r\nExpires: 0\r\n".to_owned(),
-            Wish::Ask => String::new(),
+            ContactRequest::Remove(contact) => format!("Contact: <{contact}>\r\nExpires: 0\r\n"),
+            ContactRequest::RemoveAll => "Contact: *\r\nExpires: 0\r\n".to_owned(),
+            ContactRequest::Ask => String::new(),
         };
         let uri = format!("sip:{REALM}");
         let authorization = self.credentials.line(&self.user, "REGISTER", &uri);
@@ -215,7 +215,7 @@ impl Device {
 
     fn accepted(
         &mut self,
-        wish: &Wish,
+        wish: &ContactRequest,
         message: &Message<'_>,
         sent_at: u64,
         context: &mut Context<'_>,
@@ -223,10 +223,10 @@ impl Device {
         let list = listed(message);
         let is_listed = |contact: &String| list.iter().any(|(listed, _)| listed == contact);
         let is_done = match wish {
-            Wish::Bind { contacts, .. } => contacts.iter().all(is_listed),
-            Wish::Remove(contact) => !is_listed(contact),
-            Wish::RemoveAll => list.is_empty(),
-            Wish::Ask => true,
+            ContactRequest::Bind { contacts, .. } => contacts.iter().all(is_listed),
+            ContactRequest::Remove(contact) => !is_listed(contact),
+            ContactRequest::RemoveAll => list.is_empty(),
+            ContactRequest::Ask => true,
         };
         assert!(is_done, "{}: {wish:?} was answered by {list:?}", self.user);
         let told = self.knowledge.told(&list, sent_at..context.now);

@@ -6,7 +6,7 @@ use crate::{
     support::{Place, ServerProcess, busyhour, postgres::Postgres},
 };
 use busyhour_server::store::{
-    AccountBook, CommitError, PostgresOptions, PostgresStore, Store, StoreError, WhenMissing,
+    AccountAdmin, CommitError, PostgresOptions, PostgresStore, Store, StoreError, WhenMissing,
     open_postgres_accounts,
 };
 use std::{collections::BTreeSet, sync::mpsc, time::Duration};
@@ -26,7 +26,7 @@ impl Database for Url {
         Box::new(PostgresStore::open(options).unwrap())
     }
 
-    fn book(&self) -> Box<dyn AccountBook> {
+    fn book(&self) -> Box<dyn AccountAdmin> {
         open_postgres_accounts(self.options(), WhenMissing::Create).unwrap()
     }
 }
@@ -69,23 +69,23 @@ fn a_restart_of_the_database_under_load_loses_nothing() {
     let mut postgres = Postgres::start();
     let mut options = Url(postgres.database("load")).options();
     // However long the restart takes: what waits is not to be refused here.
-    options.patience = Duration::from_secs(3600);
+    options.commit_timeout = Duration::from_secs(3600);
     let store = PostgresStore::open(options).unwrap();
     let (told, fates) = mpsc::channel();
-    let offer = |number: u64| {
+    let try_send = |number: u64| {
         let told = told.clone();
         let done = move |fate: Result<(), CommitError>| told.send((number, fate)).unwrap();
         store.commit(vec![put(number, 1)], Box::new(done)).unwrap();
     };
     let mut next = 0;
     for _ in 0..3 {
-        (next..next + 500).for_each(offer);
+        (next..next + 500).for_each(try_send);
         next += 500;
         // Some of them are on their way now.
         let first = fates.recv().unwrap();
         told.send(first).unwrap();
         postgres.crash();
-        (next..next + 500).for_each(offer);
+        (next..next + 500).for_each(try_send);
         next += 500;
         postgres.run();
         commit(&store, vec![put(1_000_000 + next, 1)]).unwrap();
@@ -103,28 +103,28 @@ fn a_restart_of_the_database_under_load_loses_nothing() {
     }
 }
 
-/// With no patience left, what waits is told so and is not stored; what was on
+/// With no commit timeout left, what waits is told so and is not stored; what was on
 /// its way is kept and comes through.
 #[test]
 fn a_long_absence_holds_what_was_sent_and_refuses_what_waits() {
     let mut postgres = Postgres::start();
     let url = Url(postgres.database("away"));
     let mut options = url.options();
-    options.patience = Duration::ZERO;
+    options.commit_timeout = Duration::ZERO;
     let store = PostgresStore::open(options).unwrap();
     postgres.crash();
     let (told, fates) = mpsc::channel();
-    let offer = |number: u64| {
+    let try_send = |number: u64| {
         let told = told.clone();
         let done = move |fate: Result<(), CommitError>| told.send((number, fate.is_ok())).unwrap();
         store.commit(vec![put(number, 1)], Box::new(done)).unwrap();
     };
-    offer(1);
+    try_send(1);
     // The first is taken before the second comes, or both are one group.
     let failed_before = store.stats().failed;
     let mut number = 2;
     while store.stats().failed == failed_before {
-        offer(number);
+        try_send(number);
         number += 1;
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -164,7 +164,7 @@ fn a_server_on_it_survives_kills_and_restarts_of_the_database() {
     server.wait_for("/registrar/accepted", |accepted| accepted >= 100);
     postgres.crash();
     postgres.run();
-    // Where the database took longer than the server's patience, some are refused.
+    // Where the database took longer than the server's commit timeout, some are refused.
     storm.wait().unwrap();
     let kept = server.stat("/registrar/binding_count");
     assert!(kept >= 1100, "{kept}: {}", server.log());

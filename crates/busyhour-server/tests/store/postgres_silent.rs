@@ -27,13 +27,13 @@ fn what_waits_behind_a_commit_without_an_answer_is_refused() {
     let proxy = Proxy::to(postgres.socket());
     postgres.database("silent");
     let mut options = Url(proxy.url("silent")).options();
-    options.patience = Duration::from_millis(50);
+    options.commit_timeout = Duration::from_millis(50);
     let store = PostgresStore::open(options).unwrap();
     proxy.set(Way::OpenUntilCommit);
-    let (offer, fates) = offers(&store);
-    offer(1);
+    let (try_send, fates) = offers(&store);
+    try_send(1);
     proxy.wait_for_a_lost_answer();
-    offer(2);
+    try_send(2);
     let (number, fate) = fates.recv().unwrap();
     assert_eq!(number, 2, "the first is on its way");
     assert!(fate.unwrap_err().to_string().starts_with("no answer for "));
@@ -143,12 +143,12 @@ fn a_group_that_met_another_program_is_written_again() {
 /// Hands over bindings; their fates come in the order in which they are known.
 fn offers(store: &PostgresStore) -> (impl Fn(u64) + '_, Fates) {
     let (told, fates) = mpsc::channel();
-    let offer = move |number: u64| {
+    let try_send = move |number: u64| {
         let told = told.clone();
         let done = move |fate| told.send((number, fate)).unwrap();
         store.commit(vec![put(number, 1)], Box::new(done)).unwrap();
     };
-    (offer, fates)
+    (try_send, fates)
 }
 
 /// Until a session of the database waits for another's lock.

@@ -6,7 +6,7 @@ use crate::{
     support::random::Random,
 };
 use busyhour::clock::{Clock, UnixTime};
-use busyhour_server::store::{AccountBook, DiskBehaviour, SimulatedDisk, SimulatedStore, Store};
+use busyhour_server::store::{AccountAdmin, DiskBehaviour, SimulatedDisk, SimulatedStore, Store};
 use std::time::Duration;
 
 struct Simulated {
@@ -61,7 +61,7 @@ impl Database for Simulated {
         Box::new(self.open())
     }
 
-    fn book(&self) -> Box<dyn AccountBook> {
+    fn book(&self) -> Box<dyn AccountAdmin> {
         unreachable!("no tool reads a simulated disk")
     }
 }

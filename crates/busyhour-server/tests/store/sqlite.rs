@@ -6,7 +6,7 @@ use crate::{
     support::Place,
 };
 use busyhour_server::store::{
-    AccountBook, SqliteOptions, SqliteStore, Store, StoreError, WhenMissing, open_accounts,
+    AccountAdmin, SqliteOptions, SqliteStore, Store, StoreError, WhenMissing, open_accounts,
 };
 use std::{
     fs::{self, Permissions},
@@ -35,7 +35,7 @@ impl Database for File {
         Box::new(SqliteStore::open(options).unwrap())
     }
 
-    fn book(&self) -> Box<dyn AccountBook> {
+    fn book(&self) -> Box<dyn AccountAdmin> {
         open_accounts(&self.0.path("busyhour.db"), WhenMissing::Create).unwrap()
     }
 }

@@ -10,7 +10,7 @@ use busyhour_server::{
     auth::Secret,
     registrar::BindingId,
     store::{
-        Account, AccountBook, AccountNews, Change, CommitError, Refused, SettingKind, SoftState,
+        Account, AccountAdmin, AccountNews, Change, CommitError, Refused, SettingKind, SoftState,
         SoftStateKind, Store,
     },
 };
@@ -51,7 +51,7 @@ pub trait Database {
     }
 
     /// The accounts as a tool opens them.
-    fn book(&self) -> Box<dyn AccountBook>;
+    fn book(&self) -> Box<dyn AccountAdmin>;
 }
 
 type Test = fn(&dyn Database);
@@ -147,7 +147,7 @@ fn soft_states_are_kept_replaced_and_forgotten(database: &dyn Database) {
     let gone = Change::RemoveSoftState(BindingId(7));
     commit(&*store, vec![put(6, "f", 400), gone, renew(1, 1)]).unwrap();
     // The first has ended; the second was prolonged since, and stays.
-    store.forget(&[ended(4, 100), ended(5, 100)]);
+    store.purge(&[ended(4, 100), ended(5, 100)]);
     database.settle(&*store);
     let store = database.reopen(store);
     let kept = store.load().unwrap().soft_states;
@@ -412,7 +412,7 @@ fn only_the_lease_that_ended_is_removed(database: &dyn Database) {
     )
     .unwrap();
     commit(&*store, vec![renew_until(2, 20)]).unwrap();
-    store.forget(&[ended(1, 10), ended(2, 10), ended(3, 9), ended(4, 10)]);
+    store.purge(&[ended(1, 10), ended(2, 10), ended(3, 9), ended(4, 10)]);
     database.settle(&*store);
     let seen: Vec<u64> = store
         .load()
@@ -452,7 +452,7 @@ pub fn race(database: &dyn Database, random: &mut Random, steps: u64) {
                 while !lease.is_acknowledged.load(Ordering::Acquire) {
                     database.step();
                 }
-                store.forget(&[ended(id, lease.until)]);
+                store.purge(&[ended(id, lease.until)]);
                 lease.is_over = true;
             }
             (lease, _) => {
@@ -502,7 +502,7 @@ fn forget_what_is_over(store: &dyn Store, leases: &BTreeMap<u64, Lease>) {
         let last = &leases[&row.id.0];
         assert_eq!(until(row), last.until, "what was acknowledged last");
         if last.is_over {
-            store.forget(&[ended(row.id.0, last.until)]);
+            store.purge(&[ended(row.id.0, last.until)]);
         }
     }
 }

@@ -169,12 +169,12 @@ impl Network for Hasty {
         self.0.send(flow, message)
     }
 
-    fn offer(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
-        self.0.offer(flow, message)
+    fn try_send(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
+        self.0.try_send(flow, message)
     }
 
-    fn recognise(&self, flow: Flow) -> bool {
-        self.0.recognise(flow)
+    fn mark_trusted(&self, flow: Flow) -> bool {
+        self.0.mark_trusted(flow)
     }
 
     fn expect_keepalives(&self, flow: Flow, within: Duration) {

@@ -32,11 +32,11 @@ impl Network for Wire {
         Ok(())
     }
 
-    fn recognise(&self, flow: Flow) -> bool {
+    fn mark_trusted(&self, flow: Flow) -> bool {
         self.0.lock().unwrap().contains_key(&flow.remote)
     }
 
-    fn offer(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
+    fn try_send(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
         match self.1.load(Ordering::Relaxed) {
             true => Err(SendError::Full),
             false => self.send(flow, message),

@@ -3,7 +3,7 @@
 use crate::client::{Client, ok, register, subscribe};
 use busyhour::runtime::Runtime;
 use busyhour_server::{
-    net::{StreamArrival, StreamOptions, StreamPolicy, Streams},
+    net::{StreamMessage, StreamOptions, StreamPolicy, Streams},
     server::{
         Authentication, Flow, Network, SendError, Server, ServerConfig, StreamStats, Transport,
     },
@@ -57,13 +57,13 @@ impl Fixture {
         let flows = Arc::<Mutex<Vec<Flow>>>::default();
         let came = flows.clone();
         let deliver = move |flow, arrival| {
-            if !matches!(arrival, StreamArrival::Ended) {
+            if !matches!(arrival, StreamMessage::Ended) {
                 came.lock().unwrap().push(flow);
             }
             match arrival {
-                StreamArrival::Message(message) => deliver.message(flow, &message),
-                StreamArrival::Broken(bytes, error) => deliver.broken_stream(flow, &bytes, error),
-                StreamArrival::Ended => deliver.flow_failed(flow),
+                StreamMessage::Message(message) => deliver.message(flow, &message),
+                StreamMessage::Broken(bytes, error) => deliver.broken_stream(flow, &bytes, error),
+                StreamMessage::Ended => deliver.flow_failed(flow),
             }
         };
         streams.start(runtime.clock(), deliver).unwrap();
@@ -453,7 +453,7 @@ fn a_panic_over_one_message_is_counted_and_the_next_is_answered() {
     let streams = Arc::new(Streams::bind(options).unwrap());
     let (arrived, arrivals) = mpsc::channel();
     let deliver = move |_, arrival| {
-        let StreamArrival::Message(message) = arrival else {
+        let StreamMessage::Message(message) = arrival else {
             return;
         };
         let text = String::from_utf8(message.to_vec()).unwrap();

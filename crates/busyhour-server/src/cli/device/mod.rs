@@ -16,7 +16,7 @@ use crate::{
     config::{self, Config, Durability, StoreOverrides},
     console,
     store::{
-        Account, AccountBook, PostgresOptions, StoreError, WhenMissing, open_accounts,
+        Account, AccountAdmin, PostgresOptions, StoreError, WhenMissing, open_accounts,
         open_postgres_accounts,
     },
 };
@@ -78,7 +78,7 @@ pub(super) struct Creation {
 
 /// An open store and the realm of the server that uses it.
 pub(super) struct Accounts {
-    pub(super) book: Box<dyn AccountBook>,
+    pub(super) book: Box<dyn AccountAdmin>,
     realm: String,
     /// As every command names it: its path, or its URL without the password.
     pub(super) store: String,
@@ -149,7 +149,7 @@ impl Accounts {
 fn open(
     options: &config::Store,
     when_missing: WhenMissing,
-) -> Result<Box<dyn AccountBook>, Failure> {
+) -> Result<Box<dyn AccountAdmin>, Failure> {
     if let Some(url) = options.database_url().map_err(Failure::usage)? {
         let options = PostgresOptions::new(&url).map_err(Failure::usage)?;
         return open_postgres_accounts(options, when_missing).map_err(refused);

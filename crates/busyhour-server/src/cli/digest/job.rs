@@ -1,5 +1,5 @@
 use super::{
-    Failure, Moment, Output, Selection,
+    Failure, Output, Selection, TimeArgument,
     progress::{Progress, REDRAW},
 };
 use crate::archive::{Archive, Error, RenderOptions, Rendering, Window};
@@ -14,8 +14,8 @@ use std::{
 /// What is to be done with each archive.
 #[derive(Clone)]
 pub(super) struct Job {
-    pub(super) from: Option<Moment>,
-    pub(super) until: Option<Moment>,
+    pub(super) from: Option<TimeArgument>,
+    pub(super) until: Option<TimeArgument>,
     pub(super) step: Duration,
     pub(super) selection: Selection,
     pub(super) options: RenderOptions,

@@ -1,7 +1,7 @@
 //! `busyhour digest`: archives rendered in parallel.
 
 mod job;
-mod moment;
+mod time_argument;
 mod output;
 mod plot;
 mod progress;
@@ -12,7 +12,6 @@ use crate::archive::{Archive, Counters, Error, RenderOptions, archives_in};
 use busyhour::{buffer::BufferPool, pool::TaskPool};
 use clap::Args;
 use job::Job;
-use moment::Moment;
 use output::{Format, Output};
 use selection::Selection;
 use std::{
@@ -21,6 +20,7 @@ use std::{
     thread,
     time::Duration,
 };
+use time_argument::TimeArgument;
 
 /// Render the metrics of PCP archives: interpolated, counters as rates
 #[derive(Debug, Args)]
@@ -33,11 +33,11 @@ pub struct Digest {
     /// The first moment: a date and time, or how long before the archive's end (-6h)
     /// or after its start (+30m) [default: the archive's start]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    from: Option<Moment>,
+    from: Option<TimeArgument>,
 
     /// The last moment, given likewise [default: the archive's end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    until: Option<Moment>,
+    until: Option<TimeArgument>,
 
     /// From one moment to the next
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = step)]

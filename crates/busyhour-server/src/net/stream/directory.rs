@@ -33,10 +33,10 @@ impl Directory {
 
     /// From now on this one is no stranger; `false` when it is not there. Under
     /// the lock, so that whoever has forgotten it knows whether it was one.
-    pub(super) fn recognise(&self, flow: &Flow) -> bool {
+    pub(super) fn mark_trusted(&self, flow: &Flow) -> bool {
         let shard = self.shard(flow);
         let peer = shard.get(flow);
-        peer.inspect(|peer| peer.recognise()).is_some()
+        peer.inspect(|peer| peer.mark_trusted()).is_some()
     }
 
     /// Forgets this one, and not one that has the same flow after it.

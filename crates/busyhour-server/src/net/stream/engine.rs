@@ -1,5 +1,5 @@
 use super::{
-    Connection, Ending, Heard, StreamArrival, StreamPolicy,
+    Connection, Ending, Heard, StreamMessage, StreamPolicy,
     counters::Counters,
     directory::Directory,
     listener::Listener,
@@ -45,7 +45,7 @@ pub(super) struct Engine {
     /// The one answer to all pings.
     pong: Option<Buffer>,
     pub(super) clock: Clock,
-    pub(super) deliver: Box<dyn Fn(Flow, StreamArrival) + Send>,
+    pub(super) deliver: Box<dyn Fn(Flow, StreamMessage) + Send>,
     connections: HashMap<u64, Entry, FixedState>,
     sources: Sources,
     /// Connections that may have to give way, the oldest first; some of them
@@ -91,7 +91,7 @@ impl Engine {
         listeners: Vec<Listener>,
         memory: Memory,
         clock: Clock,
-        deliver: Box<dyn Fn(Flow, StreamArrival) + Send>,
+        deliver: Box<dyn Fn(Flow, StreamMessage) + Send>,
     ) -> Self {
         Self {
             next_token: FIRST_LISTENER + listeners.len() as u64,
@@ -477,7 +477,7 @@ impl Engine {
         let heard = connection.filled(count, buffers, now, &mut |heard| match heard {
             Heard::Message(message) => {
                 add(&counters.received, 1);
-                self.hand_on(peer.flow, StreamArrival::Message(message));
+                self.hand_on(peer.flow, StreamMessage::Message(message));
             }
             Heard::Ping => {
                 add(&counters.pings, 1);
@@ -485,14 +485,14 @@ impl Engine {
             }
             Heard::Broken(bytes, error) => {
                 add(&counters.closed_broken, 1);
-                self.hand_on(peer.flow, StreamArrival::Broken(bytes, error));
+                self.hand_on(peer.flow, StreamMessage::Broken(bytes, error));
                 peer.end();
             }
         });
         heard.map_err(|_| Close::NoBuffer)
     }
 
-    fn hand_on(&self, flow: Flow, arrival: StreamArrival) {
+    fn hand_on(&self, flow: Flow, arrival: StreamMessage) {
         let deal = || (self.deliver)(flow, arrival);
         self.shared.counters.panics.contain(flow, deal);
     }
@@ -553,7 +553,7 @@ impl Engine {
         let peer = entry.peer.clone();
         self.forget(entry);
         if peer.is_known() {
-            self.hand_on(peer.flow, StreamArrival::Ended);
+            self.hand_on(peer.flow, StreamMessage::Ended);
         }
     }
 

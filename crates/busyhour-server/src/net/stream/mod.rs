@@ -80,5 +80,5 @@ mod tls;
 
 pub use connection::{Connection, Ending, Heard};
 pub use policy::{StreamOptions, StreamPolicy};
-pub use streams::{StreamArrival, Streams};
+pub use streams::{StreamMessage, Streams};
 pub use tls::{Certificate, CertificateError};

@@ -91,7 +91,7 @@ impl Peer {
     }
 
     /// From now on it is no stranger.
-    pub(super) fn recognise(&self) {
+    pub(super) fn mark_trusted(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
 
@@ -135,7 +135,7 @@ impl Peer {
     }
 
     /// As [`send`](Self::send), but without room the connection goes on.
-    pub(super) fn offer(&self, message: Buffer) -> Result<(), SendError> {
+    pub(super) fn try_send(&self, message: Buffer) -> Result<(), SendError> {
         let sent = self.push(&mut self.channel(), message, Room::Half);
         if sent == Err(SendError::Full) {
             add(&self.counters.put_off, 1);

@@ -37,7 +37,7 @@ pub struct Streams {
 
 /// What a connection brought.
 #[derive(Debug)]
-pub enum StreamArrival {
+pub enum StreamMessage {
     /// One whole message.
     Message(Buffer),
     /// Bytes that cannot be one, and why; the connection ends when the answer
@@ -95,7 +95,7 @@ impl Streams {
     pub fn start(
         &self,
         clock: &Clock,
-        deliver: impl Fn(Flow, StreamArrival) + Send + 'static,
+        deliver: impl Fn(Flow, StreamMessage) + Send + 'static,
     ) -> io::Result<()> {
         let listeners = std::mem::take(&mut *lock(&self.listeners));
         if listeners.is_empty() {
@@ -165,12 +165,12 @@ impl Network for Streams {
         self.peer(&flow)?.send(message)
     }
 
-    fn offer(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
-        self.peer(&flow)?.offer(message)
+    fn try_send(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
+        self.peer(&flow)?.try_send(message)
     }
 
-    fn recognise(&self, flow: Flow) -> bool {
-        self.shared.directory.recognise(&flow)
+    fn mark_trusted(&self, flow: Flow) -> bool {
+        self.shared.directory.mark_trusted(&flow)
     }
 
     fn expect_keepalives(&self, flow: Flow, within: Duration) {

@@ -6,7 +6,7 @@ use crate::{
     registrar::EndedBinding,
     server::{
         core::Core,
-        job::{Arrival, Job},
+        device_request::{DeviceRequest, InboundRequest},
         publish::PublicationDraft,
     },
     watch::{Package, Restorable},
@@ -20,24 +20,24 @@ impl Device {
         self: &Arc<Self>,
         core: &Arc<Core>,
         state: &mut State,
-        arrival: Arrival,
+        inbound: InboundRequest,
     ) {
         // It was parsed when it arrived, so it parses again.
-        let Ok(message) = Message::parse(&arrival.datagram) else {
+        let Ok(message) = Message::parse(&inbound.datagram) else {
             return;
         };
         let name = self.name();
         let publications = &state.rare().publications;
-        let draft = core.plan_publication(&name, self.holder, publications, &message, &arrival);
+        let draft = core.plan_publication(&name, self.holder, publications, &message, &inbound);
         let mut draft = match draft {
             Ok(Some(draft)) => draft,
-            Ok(None) => return core.abandon(arrival.transaction),
-            Err(refusal) => return core.refuse_publication(&message, &arrival, &refusal),
+            Ok(None) => return core.abandon(inbound.transaction),
+            Err(refusal) => return core.refuse_publication(&message, &inbound, &refusal),
         };
         let changes = core.keep_publication(&name, publications, &mut draft.plan);
         drop(message);
-        let (job, draft) = (Job::Publish(arrival), Draft::Publication(draft));
-        self.commit(core, state, Pending::new(job, draft), changes);
+        let (device_request, draft) = (DeviceRequest::Publish(inbound), Draft::Publication(draft));
+        self.commit(core, state, Pending::new(device_request, draft), changes);
     }
 
     /// The 200 leaves before the bus is told, and so before any NOTIFY.
@@ -45,7 +45,7 @@ impl Device {
         &self,
         core: &Core,
         state: &mut State,
-        arrival: &Arrival,
+        inbound: &InboundRequest,
         draft: PublicationDraft,
     ) {
         let step = draft.plan.granted.step;
@@ -54,9 +54,9 @@ impl Device {
         if let Some(place) = draft.place {
             place.take_up();
         }
-        if let Ok(message) = Message::parse(&arrival.datagram) {
-            let flow = core.answer_flow(&message, arrival.flow);
-            core.accept(arrival.transaction, flow, draft.answer);
+        if let Ok(message) = Message::parse(&inbound.datagram) {
+            let flow = core.answer_flow(&message, inbound.flow);
+            core.accept(inbound.transaction, flow, draft.answer);
         }
         if let Some(package) = draft.changed {
             self.tell(core, state, package);
@@ -75,7 +75,7 @@ impl Device {
         let package = stored.package();
         state.rare().publications.put_back(stored, row, expires_at);
         self.tell(core, &state, package);
-        self.settle(core, &mut state);
+        self.finish_transition(core, &mut state);
     }
 
     /// Tells the watchers of a package what the device publishes now.
@@ -94,7 +94,7 @@ impl Device {
         };
         let ended = rare.publications.expire(end_of_life(core, is_revoked));
         core.count_ended_publications(self.holder, ended.packages.len(), is_revoked);
-        core.store().forget(&ended.rows);
+        core.store().purge(&ended.rows);
         // Presence and dialogs are told as one.
         let is_mailbox = |package: &Package| *package == Package::MessageSummary;
         if ended.packages.iter().any(is_mailbox) {

@@ -7,7 +7,7 @@
 
 use super::{Device, Draft, State};
 use crate::{
-    registrar::{Binding, BindingId, Bindings, Contact, Flow, Lease, Moment, Restored},
+    registrar::{Binding, BindingId, Bindings, Contact, Flow, Lease, Now, Restored},
     server::core::Core,
 };
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl Device {
         id: BindingId,
         contact: Contact,
         lease: Lease,
-        at: Moment,
+        at: Now,
     ) -> Restored {
         let mut state = self.lock();
         let before = state.bindings.clone();

@@ -1,5 +1,6 @@
 use super::*;
 use crate::server::transactions::{Begun, Repeated};
+use crate::watch::RegistrationState;
 use busyhour::{bus::Delivery, runtime::Runtime};
 use std::net::SocketAddr;
 
@@ -18,7 +19,7 @@ fn many_who_begin_to_watch_a_registration_fill_no_lane() {
             .open(&alice, Holder::NOBODY, &core)
             .expect("room");
         (0..1000).for_each(|_| assert!(core.show_registration(&alice)));
-        assert_eq!(core.devices().lane(device.hash()).len(), 1);
+        assert_eq!(core.devices().strand(device.hash()).len(), 1);
         runtime.simulation().expect("virtual").run_until_idle();
     }
     assert_eq!(*told.lock().unwrap(), 2, "one for all who came before it");
@@ -48,7 +49,7 @@ fn one_that_left_a_full_table_is_shown_as_having_no_contacts() {
             ear.lock().unwrap().push((*state).clone());
         }
     });
-    device.show();
+    device.publish_full();
     runtime.simulation().expect("virtual").run_until_idle();
     assert_eq!(*told.lock().unwrap(), [RegistrationState::none(&alice)]);
 }
@@ -63,7 +64,7 @@ fn a_device_that_was_made_for_a_request_without_a_place_leaves_the_table() {
             .expect("room")
     };
     let device = open();
-    assert!(device.push_show(&core));
+    assert!(device.push_publish_full(&core));
     device.leave_if_idle(&core);
     assert_eq!(core.devices().len(), 0);
     runtime.simulation().expect("virtual").run_until_idle();

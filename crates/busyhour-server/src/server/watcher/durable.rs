@@ -12,7 +12,7 @@ use super::{Inner, Row, Watcher};
 use crate::{
     proto::sip::Message,
     registrar::{BindingId, Refusal},
-    server::{core::Core, job::Arrival},
+    server::{core::Core, device_request::InboundRequest},
     store::{Change, CommitError, Refused, SoftState, SoftStateKind},
     watch::{End, Subscribe, Subscription, write_accepted},
 };
@@ -23,7 +23,7 @@ use busyhour::{
 };
 use std::{sync::Arc, time::Duration};
 
-type Fate = Result<(), CommitError>;
+type CommitResult = Result<(), CommitError>;
 
 impl Watcher {
     /// Has a new subscription stored, then answers its SUBSCRIBE and starts it.
@@ -31,33 +31,39 @@ impl Watcher {
         self: &Arc<Self>,
         core: &Arc<Core>,
         granted_s: u32,
-        arrival: Arrival,
+        inbound: InboundRequest,
         answer: Buffer,
     ) {
         let value = self.lock().subscription.stored(core.run);
         let row = core.soft_state(core.next_binding_id(), KIND, value, granted_s);
-        let (watcher, stored, waiting) = (self.clone(), row.clone(), arrival.clone());
-        let begun = move |fate| watcher.begun(fate, &stored, &waiting, answer);
+        let (watcher, stored, waiting) = (self.clone(), row.clone(), inbound.clone());
+        let begun = move |result| watcher.begun(result, &stored, &waiting, answer);
         if self.commit(core, row, begun).is_err() {
             self.give_up(core);
-            core.fail_arrival(&arrival);
+            core.fail_arrival(&inbound);
         }
     }
 
-    fn begun(self: &Arc<Self>, fate: Fate, row: &SoftState, arrival: &Arrival, answer: Buffer) {
+    fn begun(
+        self: &Arc<Self>,
+        result: CommitResult,
+        row: &SoftState,
+        inbound: &InboundRequest,
+        answer: Buffer,
+    ) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
-        if fate.is_err() {
+        if result.is_err() {
             self.give_up(&core);
-            return core.fail_arrival(arrival);
+            return core.fail_arrival(inbound);
         }
         self.lock().row = Some(Row::new(row, 0));
-        let Ok(message) = Message::parse(&arrival.datagram) else {
+        let Ok(message) = Message::parse(&inbound.datagram) else {
             return;
         };
-        let flow = core.answer_flow(&message, arrival.flow);
-        core.accept(arrival.transaction, flow, answer);
+        let flow = core.answer_flow(&message, inbound.flow);
+        core.accept(inbound.transaction, flow, answer);
         self.start(&core);
     }
 
@@ -65,7 +71,7 @@ impl Watcher {
     fn give_up(&self, core: &Core) {
         let mut state = self.lock();
         state.is_over = true;
-        state.alarm.clear(core.runtime().timers());
+        state.expiry_timer.clear(core.runtime().timers());
         core.watchers().remove(self.id);
     }
 
@@ -76,32 +82,32 @@ impl Watcher {
         core: &Arc<Core>,
         state: &mut Inner,
         subscribe: &Subscribe<'_>,
-        arrival: &Arrival,
+        inbound: &InboundRequest,
     ) {
         if state.is_storing {
-            return core.drop_arrival(arrival);
+            return core.drop_arrival(inbound);
         }
         let value = state.subscription.stored_after(subscribe, core.run);
         let watcher = self.clone();
-        let waiting = arrival.clone();
-        let prolonged = move |fate: Fate| {
-            watcher.with(|core, state| match fate {
+        let waiting = inbound.clone();
+        let prolonged = move |result: CommitResult| {
+            watcher.with(|core, state| match result {
                 Ok(()) => watcher.prolonged(core, state, &waiting),
                 Err(_) => core.fail_arrival(&waiting),
             });
         };
         if !self.put_row(core, state, value, subscribe.granted_s, prolonged) {
-            core.fail_arrival(arrival);
+            core.fail_arrival(inbound);
         }
     }
 
-    fn prolonged(&self, core: &Core, state: &mut Inner, arrival: &Arrival) {
+    fn prolonged(&self, core: &Core, state: &mut Inner, inbound: &InboundRequest) {
         // It was parsed when it arrived, so it parses again.
-        let Ok(message) = Message::parse(&arrival.datagram) else {
+        let Ok(message) = Message::parse(&inbound.datagram) else {
             return;
         };
-        if let Err(refusal) = self.take_refresh(core, state, &message, arrival) {
-            core.refuse_subscription(&message, arrival.flow, arrival.transaction, &refusal);
+        if let Err(refusal) = self.take_refresh(core, state, &message, inbound) {
+            core.refuse_subscription(&message, inbound.flow, inbound.transaction, &refusal);
         }
     }
 
@@ -118,7 +124,7 @@ impl Watcher {
         self.put_row(core, state, value, left_s, |_| ());
     }
 
-    /// Writes the row, takes in that it is written, and then calls `done` with its fate;
+    /// Writes the row, takes in that it is written, and then calls `done` with its result;
     /// `false` when the store takes nothing.
     fn put_row(
         self: &Arc<Self>,
@@ -126,23 +132,23 @@ impl Watcher {
         state: &mut Inner,
         value: String,
         lives_s: u32,
-        done: impl FnOnce(Fate) + Send + 'static,
+        done: impl FnOnce(CommitResult) + Send + 'static,
     ) -> bool {
         let known = state.row.as_ref().map(|row| row.ended.id);
         let id = known.unwrap_or_else(|| core.next_binding_id());
         let row = core.soft_state(id, KIND, value, lives_s);
         let last_cseq = state.subscription.last_cseq();
         let (watcher, stored) = (self.clone(), row.clone());
-        let written = move |fate: Fate| {
+        let written = move |result: CommitResult| {
             watcher.with(|core, state| {
                 state.is_storing = false;
-                match (&fate, state.is_over) {
+                match (&result, state.is_over) {
                     (Err(_), _) => {}
-                    (Ok(()), true) => core.store().forget(&[stored.ended()]),
+                    (Ok(()), true) => core.store().purge(&[stored.ended()]),
                     (Ok(()), false) => state.row = Some(Row::new(&stored, last_cseq)),
                 }
             });
-            done(fate);
+            done(result);
         };
         state.is_storing = self.commit(core, row, written).is_ok();
         state.is_storing
@@ -155,37 +161,37 @@ impl Watcher {
         core: &Core,
         state: &mut Inner,
         message: &Message<'_>,
-        arrival: &Arrival,
+        inbound: &InboundRequest,
     ) -> Result<(), Refusal> {
         if state.is_over {
             return Err(Refusal::NoSubscription);
         }
-        let subscribe = Subscribe::read(message, &core.config().watch, arrival.flow)?;
+        let subscribe = Subscribe::read(message, &core.config().watch, inbound.flow)?;
         let subscription = &mut state.subscription;
         subscription.check_refresh(&subscribe, core.now())?;
-        let (granted_s, flow) = (subscribe.granted_s, arrival.flow);
+        let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
         let answer = core.write(|out| write_accepted(out, message, subscription, granted_s, flow));
         let Some(answer) = answer else {
-            core.abandon(arrival.transaction);
+            core.abandon(inbound.transaction);
             return Ok(());
         };
         subscription.refresh(&subscribe, core.now())?;
         core.counters().watch.refreshed.increment();
-        core.accept(arrival.transaction, core.answer_flow(message, flow), answer);
+        core.accept(inbound.transaction, core.answer_flow(message, flow), answer);
         Ok(())
     }
 
-    /// Calls `then` with the fate of the row, on the watcher's serializer. Should the
-    /// pool have ended, then on the store's thread: the fate must not be forgotten.
+    /// Calls `then` with the result of the row, on the watcher's serializer. Should the
+    /// pool have ended, then on the store's thread: the result must not be forgotten.
     fn commit(
         self: &Arc<Self>,
         core: &Core,
         row: SoftState,
-        then: impl FnOnce(Fate) + Send + 'static,
+        then: impl FnOnce(CommitResult) + Send + 'static,
     ) -> Result<(), Refused> {
         let watcher = self.clone();
-        let done = move |fate| {
-            let task = Task::new(move || then(fate));
+        let done = move |result| {
+            let task = Task::new(move || then(result));
             if let Err(rejected) = watcher.serializer.execute_unbounded(task) {
                 rejected.task.run();
             }
@@ -277,7 +283,7 @@ impl Core {
         }
         // All are there before the first begins, so that none gets the id of another.
         back.iter().for_each(|watcher| watcher.start(self));
-        self.store().forget(&over);
+        self.store().purge(&over);
     }
 
     fn restore_subscription(

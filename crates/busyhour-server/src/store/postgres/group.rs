@@ -1,6 +1,6 @@
 //! A group of changes as few statements, each for many rows.
 
-use super::turn;
+use super::fencing_token;
 use crate::{
     registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease},
     store::{
@@ -38,7 +38,7 @@ pub(super) struct Statements {
     remove_ended: Statement,
     put_soft_states: Statement,
     put_account: Statement,
-    /// See [`turn::ADVANCE`].
+    /// See [`fencing_token::ADVANCE`].
     pub(super) advance: Statement,
 }
 
@@ -53,7 +53,7 @@ impl Statements {
             remove_ended: client.prepare(REMOVE_ENDED)?,
             put_soft_states: client.prepare(PUT_SOFT_STATES)?,
             put_account: client.prepare(PUT_ACCOUNT)?,
-            advance: client.prepare(turn::ADVANCE)?,
+            advance: client.prepare(fencing_token::ADVANCE)?,
         })
     }
 }

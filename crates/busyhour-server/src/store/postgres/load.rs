@@ -1,13 +1,13 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
-use super::{PostgresOptions, turn};
+use super::{PostgresOptions, fencing_token};
 use crate::{
     registrar::{BindingId, Contact, ContactParts, Flow, Lease},
     store::{
         Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
         StoreError, StoredBinding,
         account::{hints_of_row, secret_of_row},
-        feed::{PORTION_LEN, are_names_kept},
+        account_watch::{PORTION_LEN, are_names_kept},
     },
 };
 use busyhour::clock::UnixTime;
@@ -26,7 +26,7 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
         soft_states: soft_states(&mut snapshot).map_err(wrap)?,
         accounts: accounts(&mut snapshot).map_err(wrap)?,
         account_revision: revision(&mut snapshot, REVISION).map_err(wrap)?,
-        run: turn::run(&mut snapshot).map_err(wrap)?,
+        run: fencing_token::run(&mut snapshot).map_err(wrap)?,
         settings: settings(&mut snapshot).map_err(wrap)?,
     })
 }

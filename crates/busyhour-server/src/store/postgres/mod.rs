@@ -8,7 +8,7 @@
 //! Where another server has had the database in between, this one has ended: it
 //! refuses everything from then on.
 
-mod book;
+mod accounts;
 mod group;
 mod load;
 mod options;
@@ -16,28 +16,28 @@ mod passfile;
 mod schema;
 mod session;
 mod tls;
-mod turn;
+mod fencing_token;
 mod writer;
 
 use super::{
     AccountListener, Change, Completion, Contents, EndListener, Refused, Store, StoreError,
     StoreStats, TokenListener,
-    feed::AccountFeed,
+    account_watch::AccountWatch,
     queue::{Batch, Queue},
-    token_feed::TokenFeed,
+    token_watch::TokenWatch,
 };
 use crate::registrar::EndedBinding;
 use busyhour::pool::TaskPool;
+use fencing_token::FencingToken;
 use session::Session;
 use std::{
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
-use turn::Turn;
 use writer::Writer;
 
-pub(super) use book::PostgresBook;
+pub(super) use accounts::PostgresAccounts;
 pub use options::{PostgresOptions, masked};
 
 /// A PostgreSQL database that one server holds.
@@ -57,8 +57,8 @@ pub use options::{PostgresOptions, masked};
 /// ```
 pub struct PostgresStore {
     queue: Arc<Queue>,
-    feed: Arc<AccountFeed>,
-    tokens: Arc<TokenFeed>,
+    feed: Arc<AccountWatch>,
+    tokens: Arc<TokenWatch>,
     options: PostgresOptions,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -74,9 +74,9 @@ impl PostgresStore {
     /// newer program made its schema.
     pub fn open(options: PostgresOptions) -> Result<Self, StoreError> {
         let (session, turn) = first_session(&options)?;
-        let queue = Arc::new(Queue::new(options.queue_capacity, options.patience));
-        let feed = Arc::new(AccountFeed::default());
-        let tokens = Arc::new(TokenFeed::default());
+        let queue = Arc::new(Queue::new(options.queue_capacity, options.commit_timeout));
+        let feed = Arc::new(AccountWatch::default());
+        let tokens = Arc::new(TokenWatch::default());
         let writer = Writer::new(
             session,
             turn,
@@ -88,7 +88,7 @@ impl PostgresStore {
         let guarded = queue.clone();
         // The guard first: it ends with the writer, also with one that never ran.
         let threads = vec![
-            start_thread(GUARD_THREAD, &options, move || guarded.guard())?,
+            start_thread(GUARD_THREAD, &options, move || guarded.watchdog())?,
             start_thread(WRITER_THREAD, &options, move || writer.run())?,
         ];
         Ok(Self {
@@ -102,7 +102,7 @@ impl PostgresStore {
 }
 
 /// The lock of a server that was killed goes when PostgreSQL notices.
-fn first_session(options: &PostgresOptions) -> Result<(Session, Turn), StoreError> {
+fn first_session(options: &PostgresOptions) -> Result<(Session, FencingToken), StoreError> {
     let begun = Instant::now();
     loop {
         match Session::first(options) {
@@ -135,8 +135,8 @@ impl Store for PostgresStore {
         self.queue.push(Batch { changes, done })
     }
 
-    fn forget(&self, ended: &[EndedBinding]) {
-        self.queue.forget(ended);
+    fn purge(&self, ended: &[EndedBinding]) {
+        self.queue.purge(ended);
     }
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {

@@ -17,7 +17,7 @@ pub struct PostgresOptions {
     pub queue_capacity: usize,
     /// How long changes may wait for a database that is away, or does not answer;
     /// then they fail.
-    pub patience: Duration,
+    pub commit_timeout: Duration,
     /// How long the first session waits for a lock that another session holds:
     /// PostgreSQL may not know yet that the server which held it is gone.
     pub lock_patience: Duration,
@@ -27,7 +27,7 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Full durability, a queue of 65,536 changes, five seconds of patience and
+    /// Full durability, a queue of 65,536 changes, five seconds of commit timeout and
     /// 15 for the lock, for the database at `url`:
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or
     /// `postgres:///DATABASE?host=/FOLDER` for a socket in a folder.
@@ -60,7 +60,7 @@ impl PostgresOptions {
         Ok(Self {
             durability: Durability::default(),
             queue_capacity: 65_536,
-            patience: Duration::from_secs(5),
+            commit_timeout: Duration::from_secs(5),
             lock_patience: LOCK_PATIENCE,
             config,
             tls,

@@ -2,9 +2,9 @@
 
 use super::{
     PostgresOptions,
+    fencing_token::{Counted, FencingToken},
     group::{Group, Statements, remove_ended},
     load, schema,
-    turn::{Counted, Turn},
 };
 use crate::registrar::EndedBinding;
 use crate::store::{
@@ -32,19 +32,19 @@ pub(super) enum Outcome {
 
 impl Session {
     /// The first session of a server, which takes the database over.
-    pub(super) fn first(options: &PostgresOptions) -> Result<(Self, Turn), StoreError> {
+    pub(super) fn first(options: &PostgresOptions) -> Result<(Self, FencingToken), StoreError> {
         let wrap = |error| options.failed(&error);
         let mut client = options.connect()?;
         schema::migrate(&mut client, options)?;
         lock(&mut client, options)?;
         // Whatever commits promise, this one is not to be forgotten.
         client.batch_execute(SYNCHRONOUS).map_err(wrap)?;
-        let turn = Turn::begin(&mut client).map_err(wrap)?;
+        let turn = FencingToken::begin(&mut client).map_err(wrap)?;
         Ok((Self::new(client, options)?, turn))
     }
 
     /// A later session, for as long as no other server took the database over.
-    pub(super) fn open(options: &PostgresOptions, turn: &Turn) -> Result<Self, StoreError> {
+    pub(super) fn open(options: &PostgresOptions, turn: &FencingToken) -> Result<Self, StoreError> {
         let mut client = options.connect()?;
         schema::migrate(&mut client, options)?;
         // Before the lock: who took the database over may well hold it for years.
@@ -72,7 +72,7 @@ impl Session {
     pub(super) fn transact(
         &mut self,
         batches: &[Batch],
-        turn: &mut Turn,
+        turn: &mut FencingToken,
     ) -> Result<Outcome, postgres::Error> {
         let changes = || batches.iter().flat_map(|batch| &batch.changes);
         let group = Group::of(changes());
@@ -102,10 +102,10 @@ impl Session {
 
     /// Removes rows for which nobody waits, if it is still our turn. They are not
     /// counted as a group: whether their COMMIT took matters to nobody.
-    pub(super) fn forget(
+    pub(super) fn purge(
         &mut self,
         portion: &[EndedBinding],
-        turn: &Turn,
+        turn: &FencingToken,
     ) -> Result<Outcome, postgres::Error> {
         let mut transaction = self.client.transaction()?;
         if !turn.holds(&mut transaction)? {

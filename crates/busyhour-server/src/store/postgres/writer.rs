@@ -3,17 +3,17 @@
 
 use super::{
     PostgresOptions,
+    fencing_token::FencingToken,
     options::reason,
     session::{Outcome, Session},
-    turn::Turn,
 };
 use crate::registrar::EndedBinding;
 use crate::store::{
     Account, CommitError, StoreError, TokenRows,
-    feed::{AccountFeed, Pace, Scan},
+    account_watch::{AccountWatch, Pace, Scan},
+    completion_notifier::CompletionNotifier,
     queue::{Batch, Queue, Taken},
-    teller::Teller,
-    token_feed::TokenFeed,
+    token_watch::TokenWatch,
 };
 use postgres::error::SqlState;
 use std::{
@@ -24,11 +24,11 @@ use std::{
 /// Owns the session.
 pub(super) struct Writer {
     session: Option<Session>,
-    turn: Turn,
+    turn: FencingToken,
     options: PostgresOptions,
     queue: Arc<Queue>,
-    feed: Arc<AccountFeed>,
-    tokens: Arc<TokenFeed>,
+    feed: Arc<AccountWatch>,
+    tokens: Arc<TokenWatch>,
     token_looks: Pace,
     account_looks: Pace,
     /// While all accounts are read.
@@ -50,11 +50,11 @@ enum Failed {
 impl Writer {
     pub(super) fn new(
         session: Session,
-        turn: Turn,
+        turn: FencingToken,
         options: PostgresOptions,
         queue: Arc<Queue>,
-        feed: Arc<AccountFeed>,
-        tokens: Arc<TokenFeed>,
+        feed: Arc<AccountWatch>,
+        tokens: Arc<TokenWatch>,
     ) -> Self {
         Self {
             session: Some(session),
@@ -71,13 +71,13 @@ impl Writer {
     }
 
     pub(super) fn run(mut self) {
-        let mut teller = Teller::default();
+        let mut notifier = CompletionNotifier::default();
         while self.over.is_none() {
             let until_look = self.token_looks.rest();
-            let patience = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
-            match self.queue.take(patience) {
-                Taken::Group(group) => self.write(group, &mut teller),
-                Taken::Ended(portion) => self.forget(&portion),
+            let commit_timeout = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
+            match self.queue.take(commit_timeout) {
+                Taken::Group(group) => self.write(group, &mut notifier),
+                Taken::Ended(portion) => self.purge(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
@@ -93,7 +93,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, group: Vec<Batch>, teller: &mut Teller) {
+    fn write(&mut self, group: Vec<Batch>, notifier: &mut CompletionNotifier) {
         let begun = Instant::now();
         let outcome = self.transact(&group);
         let changes = || group.iter().flat_map(|batch| &batch.changes);
@@ -107,7 +107,7 @@ impl Writer {
         let outcome = outcome.map(drop);
         self.queue
             .finish(changes().count() as u64, begun.elapsed(), &outcome);
-        teller.tell(&self.queue, group, &outcome);
+        notifier.tell(&self.queue, group, &outcome);
     }
 
     /// Until the group is written or refused for certain, or the store ends.
@@ -143,7 +143,7 @@ impl Writer {
     }
 
     /// One try, since nobody waits for this.
-    fn forget(&mut self, portion: &[EndedBinding]) {
+    fn purge(&mut self, portion: &[EndedBinding]) {
         let outcome = self.remove(portion);
         let is_removed = outcome.is_ok();
         match outcome {
@@ -161,7 +161,7 @@ impl Writer {
 
     fn remove(&mut self, portion: &[EndedBinding]) -> Result<(), Failed> {
         let session = open(&mut self.session, &self.options, &self.turn)?;
-        match session.forget(portion, &self.turn) {
+        match session.purge(portion, &self.turn) {
             Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
             Ok(_) => Ok(()),
             Err(error) => Err(self.failed(&error)),
@@ -305,7 +305,7 @@ impl Drop for Writer {
 fn open<'s>(
     session: &'s mut Option<Session>,
     options: &PostgresOptions,
-    turn: &Turn,
+    turn: &FencingToken,
 ) -> Result<&'s mut Session, Failed> {
     if let Some(session) = session {
         return Ok(session);
@@ -322,7 +322,7 @@ fn open<'s>(
 fn transact(
     session: &mut Session,
     group: &[Batch],
-    turn: &mut Turn,
+    turn: &mut FencingToken,
 ) -> Result<Outcome, postgres::Error> {
     for _ in 1..MEETINGS_MAX {
         match session.transact(group, turn) {

@@ -112,7 +112,7 @@ impl Files {
         self.asked += self.opened.len() as u64 + 1;
         let outcome = self.compare();
         if outcome.is_err() {
-            self.folder.forget();
+            self.folder.purge();
         }
         outcome
     }
@@ -157,7 +157,7 @@ impl Folder {
     fn look(&mut self, now: Instant) -> bool {
         let found = self.path.as_deref().and_then(|path| Stamp::at(path).ok());
         let Some(found) = found else {
-            self.forget();
+            self.purge();
             return false;
         };
         if self.trusted == Some(found) {
@@ -178,7 +178,7 @@ impl Folder {
     }
 
     /// Something is wrong there.
-    fn forget(&mut self) {
+    fn purge(&mut self) {
         (self.seen, self.trusted) = (None, None);
     }
 }

@@ -6,7 +6,7 @@ use crate::store::{
     Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
     StoredBinding,
     account::{hints_of_row, secret_of_row},
-    feed::{PORTION_LEN, are_names_kept},
+    account_watch::{PORTION_LEN, are_names_kept},
 };
 use busyhour::clock::UnixTime;
 use rusqlite::{Connection, OpenFlags, Row, Transaction, params, types::ValueRef};

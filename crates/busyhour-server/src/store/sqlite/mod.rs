@@ -1,6 +1,6 @@
 //! SQLite in WAL mode: one writer thread, group commit, one server a database.
 
-mod book;
+mod accounts;
 mod files;
 mod load;
 mod lock;
@@ -10,12 +10,12 @@ mod writer;
 use super::{
     AccountListener, Change, Completion, Contents, Durability, EndListener, Refused, Store,
     StoreError, StoreStats, TokenListener,
-    feed::AccountFeed,
+    account_watch::AccountWatch,
     queue::{Batch, Queue},
-    token_feed::TokenFeed,
+    token_watch::TokenWatch,
 };
 use crate::registrar::EndedBinding;
-pub(super) use book::SqliteBook;
+pub(super) use accounts::SqliteAccounts;
 use busyhour::pool::TaskPool;
 use files::{FileId, Files};
 use lock::DatabaseLock;
@@ -51,8 +51,8 @@ use writer::Writer;
 /// ```
 pub struct SqliteStore {
     queue: Arc<Queue>,
-    feed: Arc<AccountFeed>,
-    tokens: Arc<TokenFeed>,
+    feed: Arc<AccountWatch>,
+    tokens: Arc<TokenWatch>,
     path: PathBuf,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -83,8 +83,8 @@ impl SqliteStore {
         begin_run(&connection, &options)?;
         let files = Files::opened(&options.path, id, lock);
         let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
-        let feed = Arc::new(AccountFeed::default());
-        let tokens = Arc::new(TokenFeed::default());
+        let feed = Arc::new(AccountWatch::default());
+        let tokens = Arc::new(TokenWatch::default());
         let (changes, rows) = (feed.clone(), tokens.clone());
         let writer = Writer::new(connection, queue.clone(), changes, rows, files);
         let thread = thread::Builder::new()
@@ -124,8 +124,8 @@ impl Store for SqliteStore {
         self.queue.push(Batch { changes, done })
     }
 
-    fn forget(&self, ended: &[EndedBinding]) {
-        self.queue.forget(ended);
+    fn purge(&self, ended: &[EndedBinding]) {
+        self.queue.purge(ended);
     }
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {

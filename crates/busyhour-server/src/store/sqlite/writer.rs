@@ -5,10 +5,10 @@ use crate::registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use crate::store::{
     Account, Change, CommitError, SettingKind, SoftState,
     account::{hashes_text, hints_text},
-    feed::{AccountFeed, Pace, Scan},
+    account_watch::{AccountWatch, Pace, Scan},
+    completion_notifier::CompletionNotifier,
     queue::{Batch, Queue, Taken},
-    teller::Teller,
-    token_feed::TokenFeed,
+    token_watch::TokenWatch,
 };
 use busyhour::clock::UnixTime;
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
@@ -21,8 +21,8 @@ use std::{
 pub(super) struct Writer {
     connection: Connection,
     queue: Arc<Queue>,
-    feed: Arc<AccountFeed>,
-    tokens: Arc<TokenFeed>,
+    feed: Arc<AccountWatch>,
+    tokens: Arc<TokenWatch>,
     token_looks: Pace,
     account_looks: Pace,
     /// While all accounts are read.
@@ -39,8 +39,8 @@ impl Writer {
     pub(super) fn new(
         connection: Connection,
         queue: Arc<Queue>,
-        feed: Arc<AccountFeed>,
-        tokens: Arc<TokenFeed>,
+        feed: Arc<AccountWatch>,
+        tokens: Arc<TokenWatch>,
         files: Files,
     ) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -59,13 +59,13 @@ impl Writer {
     }
 
     pub(super) fn run(mut self) {
-        let mut teller = Teller::default();
+        let mut notifier = CompletionNotifier::default();
         loop {
             let until_look = self.token_looks.rest();
-            let patience = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
-            match self.queue.take(patience) {
-                Taken::Group(group) => self.write(group, &mut teller),
-                Taken::Ended(portion) => self.forget(&portion),
+            let commit_timeout = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
+            match self.queue.take(commit_timeout) {
+                Taken::Group(group) => self.write(group, &mut notifier),
+                Taken::Ended(portion) => self.purge(&portion),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
@@ -108,7 +108,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, group: Vec<Batch>, teller: &mut Teller) {
+    fn write(&mut self, group: Vec<Batch>, notifier: &mut CompletionNotifier) {
         let begun = Instant::now();
         let outcome = self.commit(&group);
         let changes = group.iter().map(|batch| batch.changes.len() as u64).sum();
@@ -117,7 +117,7 @@ impl Writer {
         }
         let outcome = outcome.map(drop);
         self.queue.finish(changes, begun.elapsed(), &outcome);
-        teller.tell(&self.queue, group, &outcome);
+        notifier.tell(&self.queue, group, &outcome);
     }
 
     /// Fails also where the files were lost meanwhile: then nobody finds what was committed.
@@ -151,7 +151,7 @@ impl Writer {
     }
 
     /// Nobody waits for this.
-    fn forget(&mut self, portion: &[EndedBinding]) {
+    fn purge(&mut self, portion: &[EndedBinding]) {
         if self.look_at_files().is_err() {
             return self.queue.finish_ended(portion, false);
         }

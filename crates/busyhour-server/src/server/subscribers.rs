@@ -8,10 +8,14 @@ use std::sync::{Arc, atomic::Ordering};
 impl Core {
     /// Begins to listen to a device's state: `subscribe` subscribes to the topic
     /// of states, with what is there now.
-    pub(super) fn attend<R>(self: &Arc<Self>, aor: &str, subscribe: impl Fn() -> R) -> R {
+    pub(super) fn subscribe_with_snapshot<R>(
+        self: &Arc<Self>,
+        aor: &str,
+        subscribe: impl Fn() -> R,
+    ) -> R {
         self.is_listened.store(true, Ordering::Release);
         while let Ok(device) = self.devices().open(aor, Holder::NOBODY, self) {
-            if let Some(subscribed) = device.attend(self, &subscribe) {
+            if let Some(subscribed) = device.subscribe_with_snapshot(self, &subscribe) {
                 return subscribed;
             }
         }
@@ -19,13 +23,13 @@ impl Core {
         // now on sees the subscription; one that just did is told of it.
         let subscribed = subscribe();
         if let Some(device) = self.devices().find(aor) {
-            device.attend(self, || ());
+            device.subscribe_with_snapshot(self, || ());
         }
         subscribed
     }
 
     /// Whether somebody listens to a device on the bus.
-    pub(super) fn awaits(&self, aor: &str) -> bool {
+    pub(super) fn has_subscribers(&self, aor: &str) -> bool {
         if !self.is_listened.load(Ordering::Acquire) {
             return false;
         }

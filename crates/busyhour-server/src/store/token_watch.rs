@@ -10,19 +10,19 @@ use std::sync::{Mutex, MutexGuard};
 
 /// The one listener of a store, and what it knows.
 #[derive(Default)]
-pub(super) struct TokenFeed(Mutex<Option<Feed>>);
+pub(super) struct TokenWatch(Mutex<Option<Watched>>);
 
-struct Feed {
+struct Watched {
     /// `None` before the first look.
     known: Option<TokenRows>,
     listener: TokenListener,
 }
 
-impl TokenFeed {
+impl TokenWatch {
     /// From now on tells `listener`.
     pub(super) fn start(&self, listener: TokenListener) {
         let known = None;
-        *self.lock() = Some(Feed { known, listener });
+        *self.lock() = Some(Watched { known, listener });
     }
 
     /// Whether anybody wants to know.
@@ -42,7 +42,7 @@ impl TokenFeed {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Feed>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Watched>> {
         self.0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -1,10 +1,10 @@
-use super::{AccountDesk, BindingPage, BindingView, SettingDesk};
+use super::{AccountsApi, BindingPage, BindingView, SettingsApi};
 use crate::server::{FailureView, Listed, Server, ServerStats};
 use busyhour::clock::Instant;
 use std::sync::Arc;
 
 /// What the pages show: the server, or a stand-in in tests.
-pub trait Subject: Send + Sync + 'static {
+pub trait Backend: Send + Sync + 'static {
     /// The one snapshot.
     fn stats(&self) -> ServerStats;
 
@@ -16,7 +16,7 @@ pub trait Subject: Send + Sync + 'static {
     fn is_draining(&self) -> bool;
 
     /// Where accounts are changed; without it there are none to see.
-    fn accounts(&self) -> Option<&dyn AccountDesk> {
+    fn accounts(&self) -> Option<&dyn AccountsApi> {
         None
     }
 
@@ -28,12 +28,12 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Where mailboxes and hints are read and changed; without one there are no
     /// such paths.
-    fn desk(&self) -> Option<Arc<dyn SettingDesk>> {
+    fn api(&self) -> Option<Arc<dyn SettingsApi>> {
         None
     }
 }
 
-impl Subject for Server {
+impl Backend for Server {
     fn stats(&self) -> ServerStats {
         self.stats()
     }
@@ -60,11 +60,11 @@ impl Subject for Server {
         failures
     }
 
-    fn accounts(&self) -> Option<&dyn AccountDesk> {
+    fn accounts(&self) -> Option<&dyn AccountsApi> {
         Some(self)
     }
 
-    fn desk(&self) -> Option<Arc<dyn SettingDesk>> {
+    fn api(&self) -> Option<Arc<dyn SettingsApi>> {
         Some(Arc::new(self.clone()))
     }
 }

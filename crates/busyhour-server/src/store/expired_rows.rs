@@ -25,7 +25,7 @@ use std::{
 };
 
 /// What waits to be removed.
-pub(super) struct EndedRows {
+pub(super) struct ExpiredRows {
     /// In the order of the tables.
     rows: BTreeMap<BindingId, UnixTime>,
     /// On their way to the disk.
@@ -45,7 +45,7 @@ pub(super) struct EndedRows {
     dropped: u64,
 }
 
-impl EndedRows {
+impl ExpiredRows {
     pub(super) fn new() -> Self {
         Self {
             rows: BTreeMap::new(),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn they_go_in_the_order_of_the_table_a_portion_at_a_time() {
-        let mut rows = EndedRows::new();
+        let mut rows = ExpiredRows::new();
         assert!(!rows.is_due());
         let all: Vec<_> = (0..600).rev().map(ended).collect();
         rows.push(&all);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn after_each_group_it_is_their_turn_and_as_many_go_as_came() {
-        let mut rows = EndedRows::new();
+        let mut rows = ExpiredRows::new();
         rows.push(&(0..2000).map(ended).collect::<Vec<_>>());
         rows.request_yield(&group(1));
         assert!(!rows.is_its_turn(), "they gather");
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_failed_is_kept_and_not_tried_again_at_once() {
-        let mut rows = EndedRows::new();
+        let mut rows = ExpiredRows::new();
         rows.push(&[ended(1), ended(2)]);
         let portion = rows.take();
         rows.put_back(&portion);

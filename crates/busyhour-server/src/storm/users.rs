@@ -10,7 +10,7 @@ use crate::auth::Algorithm;
 
 /// The devices of one run, told apart by their index.
 #[derive(Clone, Debug)]
-pub(super) struct Fleet {
+pub(super) struct StormUsers {
     pub user: Pattern,
     pub password: Option<Pattern>,
     pub domain: String,
@@ -27,7 +27,7 @@ pub(super) struct Fleet {
     pub run: u32,
 }
 
-impl Fleet {
+impl StormUsers {
     /// The devices that one thread of several plays.
     pub fn of_thread(&self, thread: u32) -> Self {
         let first = self.first.saturating_add(u64::from(thread));
@@ -63,7 +63,7 @@ impl Fleet {
         shown(move |f| write!(f, "{:08x}.{index}@storm", self.run))
     }
 
-    /// The transaction's name; [`Fleet::of_branch`] reads it.
+    /// The transaction's name; [`StormUsers::of_branch`] reads it.
     pub fn branch(&self, index: u32, cseq: u32) -> impl Display + '_ {
         shown(move |f| write!(f, "z9hG4bK{:08x}.{index}.{cseq}", self.run))
     }

@@ -5,14 +5,14 @@ use std::io;
 use super::journal::Journal;
 use super::tally::Tally;
 
-/// The books of one machine.
+/// The ledger of one machine.
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct Ledger {
     pub tally: Tally,
     pub journal: Option<Journal>,
 }
 
-impl Books {
+impl Ledger {
     pub fn new(journal: Option<Journal>) -> Self {
         Self {
             tally: Tally::new(),

@@ -5,7 +5,7 @@ use std::{str::FromStr, time::Duration};
 
 /// A time as people give it to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum TimeArgument {
     /// At that time.
     At(UnixTime),
     /// So long before the archive's end.
@@ -14,7 +14,7 @@ pub(super) enum Moment {
     AfterStart(Duration),
 }
 
-impl Moment {
+impl TimeArgument {
     /// For this archive.
     pub(super) fn resolve(self, archive: &Archive) -> UnixTime {
         match self {
@@ -28,7 +28,7 @@ impl Moment {
     }
 }
 
-impl FromStr for Moment {
+impl FromStr for TimeArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -68,15 +68,18 @@ mod tests {
 
     #[test]
     fn times_are_read_in_every_form() {
-        let at = |secs| Moment::At(UnixTime::from_secs(secs));
+        let at = |secs| TimeArgument::At(UnixTime::from_secs(secs));
         let expected = [
             ("1970-01-02", at(86_400)),
             ("1970-01-01 01:00", at(3600)),
             ("1970-01-01T01:00:30Z", at(3630)),
             ("1970-01-01T01:00:00+01:00", at(0)),
             ("@90", at(90)),
-            ("-6h", Moment::BeforeEnd(Duration::from_secs(21_600))),
-            ("+1h30m", Moment::AfterStart(Duration::from_secs(5400))),
+            ("-6h", TimeArgument::BeforeEnd(Duration::from_secs(21_600))),
+            (
+                "+1h30m",
+                TimeArgument::AfterStart(Duration::from_secs(5400)),
+            ),
         ];
         for (text, moment) in expected {
             assert_eq!(text.parse(), Ok(moment), "{text}");
@@ -91,7 +94,7 @@ mod tests {
             "12:00",
             "-6 apples",
         ] {
-            assert!(text.parse::<Moment>().is_err(), "{text}");
+            assert!(text.parse::<TimeArgument>().is_err(), "{text}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Accounts for tools, in transactions of their own.
 
 use super::{StoreError, connect, load, sqlite_error, writer};
-use crate::store::{Account, AccountBook, SettingKind, WhenMissing};
+use crate::store::{Account, AccountAdmin, SettingKind, WhenMissing};
 use rusqlite::{Connection, TransactionBehavior};
 use std::{
     collections::BTreeMap,
@@ -17,14 +17,14 @@ use std::{
 /// Who writes one group after the other without a rest keeps everybody else out,
 /// for seconds. So a group waits for as long as the one before it took, and for
 /// longer than who asks.
-pub(in crate::store) struct SqliteBook {
+pub(in crate::store) struct SqliteAccounts {
     connection: Connection,
     path: PathBuf,
     /// When the next group may be written.
     rests_until: Option<Instant>,
 }
 
-impl SqliteBook {
+impl SqliteAccounts {
     pub(in crate::store) fn open(
         path: &Path,
         when_missing: WhenMissing,
@@ -60,7 +60,7 @@ impl SqliteBook {
     }
 }
 
-impl AccountBook for SqliteBook {
+impl AccountAdmin for SqliteAccounts {
     fn put(&mut self, accounts: &[Account]) -> Result<(), StoreError> {
         self.rest();
         let begun = Instant::now();

@@ -10,11 +10,11 @@ use busyhour::pool::{InlineRunner, TaskPool};
 /// sending the answer, is a task of the pool. While few wait the thread does these
 /// tasks itself, as a guest of the pool: waking a worker costs more.
 #[derive(Default)]
-pub(super) struct Teller {
+pub(super) struct CompletionNotifier {
     guest: Option<InlineRunner>,
 }
 
-impl Teller {
+impl CompletionNotifier {
     /// Tells all of a group how it went.
     pub(super) fn tell(
         &mut self,

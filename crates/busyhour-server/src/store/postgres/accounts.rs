@@ -5,19 +5,19 @@ use super::{
     group::{PUT_ACCOUNT, PUT_SETTING, REMOVE_ACCOUNT, REMOVE_SETTING, put_account},
     load, schema,
 };
-use crate::store::{Account, AccountBook, SettingKind, StoreError, WhenMissing};
+use crate::store::{Account, AccountAdmin, SettingKind, StoreError, WhenMissing};
 use postgres::{Client, types::ToSql};
 use std::collections::BTreeMap;
 
 /// A connection beside the server's, without its lock.
-pub(in crate::store) struct PostgresBook {
+pub(in crate::store) struct PostgresAccounts {
     client: Client,
     options: PostgresOptions,
 }
 
 /// Locks in the order in which the server does, first the revision and then rows,
 /// so that neither can wait for the other in a circle.
-impl PostgresBook {
+impl PostgresAccounts {
     pub(in crate::store) fn open(
         options: PostgresOptions,
         when_missing: WhenMissing,
@@ -51,7 +51,7 @@ impl PostgresBook {
     }
 }
 
-impl AccountBook for PostgresBook {
+impl AccountAdmin for PostgresAccounts {
     fn put(&mut self, accounts: &[Account]) -> Result<(), StoreError> {
         let put = self.put_all(accounts);
         put.map_err(|error| self.options.failed(&error))

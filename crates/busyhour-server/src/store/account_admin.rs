@@ -1,7 +1,8 @@
 //! Accounts and settings for tools: beside a running server, without its lock.
 
 use super::{
-    Account, PostgresOptions, SettingKind, StoreError, postgres::PostgresBook, sqlite::SqliteBook,
+    Account, PostgresOptions, SettingKind, StoreError, postgres::PostgresAccounts,
+    sqlite::SqliteAccounts,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -26,7 +27,7 @@ use std::{collections::BTreeMap, path::Path};
 /// std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait AccountBook {
+pub trait AccountAdmin {
     /// Stores accounts in one transaction, replacing those of the same name.
     ///
     /// # Errors
@@ -90,8 +91,8 @@ pub enum WhenMissing {
 pub fn open_accounts(
     path: &Path,
     when_missing: WhenMissing,
-) -> Result<Box<dyn AccountBook>, StoreError> {
-    Ok(Box::new(SqliteBook::open(path, when_missing)?))
+) -> Result<Box<dyn AccountAdmin>, StoreError> {
+    Ok(Box::new(SqliteAccounts::open(path, when_missing)?))
 }
 
 /// Opens the accounts of a PostgreSQL database, which is brought up to date
@@ -104,6 +105,6 @@ pub fn open_accounts(
 pub fn open_postgres_accounts(
     options: PostgresOptions,
     when_missing: WhenMissing,
-) -> Result<Box<dyn AccountBook>, StoreError> {
-    Ok(Box::new(PostgresBook::open(options, when_missing)?))
+) -> Result<Box<dyn AccountAdmin>, StoreError> {
+    Ok(Box::new(PostgresAccounts::open(options, when_missing)?))
 }

@@ -5,18 +5,18 @@ use axum::http::StatusCode;
 use tokio::sync::oneshot;
 
 /// A change that was handed over.
-pub(super) struct Fate(oneshot::Receiver<Result<(), CommitError>>);
+pub(super) struct PendingCommit(oneshot::Receiver<Result<(), CommitError>>);
 
 /// The answer to who asked for a change that is not kept.
 pub(super) type Rejection = (StatusCode, String);
 
 /// What the store calls, and what a request waits for.
-pub(super) fn completion() -> (Completion, Fate) {
-    let (told, fate) = oneshot::channel();
+pub(super) fn completion() -> (Completion, PendingCommit) {
+    let (told, result) = oneshot::channel();
     // Whoever asked may be gone.
     (
         Box::new(move |outcome| drop(told.send(outcome))),
-        Fate(fate),
+        PendingCommit(result),
     )
 }
 
@@ -25,7 +25,7 @@ pub(super) fn rejection(cause: store::Refused) -> Rejection {
     unavailable(cause.to_string())
 }
 
-impl Fate {
+impl PendingCommit {
     /// Waits until the change is durable.
     pub(super) async fn settle(self) -> Result<(), Rejection> {
         match self.0.await {

@@ -7,7 +7,7 @@ use busyhour::timer::QueueHandle;
 
 /// A registration that waits for its final answer.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct PendingRequests {
     /// When it was due, which is where its latency begins.
     pub due: Instant,
     pub cseq: u32,
@@ -63,7 +63,7 @@ pub(super) enum Expired {
     GiveUp,
 }
 
-impl Flight {
+impl PendingRequests {
     pub fn new(due: Instant, cseq: u32, expires_s: u64, timer: QueueHandle) -> Self {
         Self {
             due,

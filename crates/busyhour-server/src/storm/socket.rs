@@ -16,7 +16,7 @@ use super::batch::{Inbox, Outbox};
 use crate::proto::sip::{Frame, Limits, StreamFramer};
 
 /// The way to the server and back.
-pub(super) enum Wire {
+pub(super) enum StormSocket {
     Datagrams(UdpSocket),
     Connection(Connection),
 }
@@ -31,7 +31,7 @@ pub(super) struct Connection {
     unsent: Vec<u8>,
 }
 
-impl Wire {
+impl StormSocket {
     /// # Errors
     /// When no socket can be had or the target can't be reached from here.
     pub fn new(target: SocketAddr, transport: Transport) -> io::Result<Self> {
@@ -241,15 +241,15 @@ mod tests {
     fn a_broken_connection_is_made_again_before_anything_is_sent() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = listener.local_addr().unwrap();
-        let mut wire = Wire::new(target, Transport::Tcp).unwrap();
+        let mut socket = StormSocket::new(target, Transport::Tcp).unwrap();
         drop(listener.accept().unwrap());
         let mut inbox = Inbox::new();
-        while wire.receive(&mut inbox, &mut |_| ()).is_ok() {
+        while socket.receive(&mut inbox, &mut |_| ()).is_ok() {
             std::thread::yield_now();
         }
-        assert!(wire.local_addr().is_err());
-        wire.make_ready();
-        assert!(wire.local_addr().is_ok());
+        assert!(socket.local_addr().is_err());
+        socket.make_ready();
+        assert!(socket.local_addr().is_ok());
         assert!(listener.accept().is_ok());
     }
 }

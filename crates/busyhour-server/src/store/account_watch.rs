@@ -23,17 +23,17 @@ use std::{
 
 /// The one listener of a store, and the revision that it knows.
 #[derive(Default)]
-pub(super) struct AccountFeed(Mutex<Option<Feed>>);
+pub(super) struct AccountWatch(Mutex<Option<Watched>>);
 
-struct Feed {
+struct Watched {
     revision: u64,
     listener: AccountListener,
 }
 
-impl AccountFeed {
+impl AccountWatch {
     /// From now on tells `listener`, which knows what holds at `revision`.
     pub(super) fn start(&self, revision: u64, listener: AccountListener) {
-        *self.lock() = Some(Feed { revision, listener });
+        *self.lock() = Some(Watched { revision, listener });
     }
 
     /// Ends the telling, and gives the listener to whoever may drop it.
@@ -85,7 +85,7 @@ impl AccountFeed {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Feed>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Watched>> {
         self.0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -137,7 +137,7 @@ impl Scan {
     /// it was the last.
     pub(super) fn tell(
         &mut self,
-        feed: &AccountFeed,
+        feed: &AccountWatch,
         accounts: Vec<Account>,
         begun: Instant,
     ) -> Option<Duration> {

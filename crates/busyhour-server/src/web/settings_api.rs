@@ -10,7 +10,7 @@ use crate::{
 
 /// Mailboxes and hints; the server, or a stand-in in tests. Each method is the
 /// server's of the same name, and its errors are those.
-pub trait SettingDesk: Send + Sync {
+pub trait SettingsApi: Send + Sync {
     /// What waits in a mailbox.
     fn mailbox(&self, id: &str) -> Option<Mailbox>;
 
@@ -41,7 +41,7 @@ pub trait SettingDesk: Send + Sync {
     fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal>;
 }
 
-impl SettingDesk for Server {
+impl SettingsApi for Server {
     fn mailbox(&self, id: &str) -> Option<Mailbox> {
         self.mailbox(id)
     }

@@ -12,7 +12,7 @@ use postgres::{Client, Error, GenericClient, Statement, Transaction};
 
 /// One server's turn, from its first session to its end.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct FencingToken {
     /// Which turn it is in the upper bits, how many groups it has written below.
     last: i64,
 }
@@ -28,7 +28,7 @@ pub(super) enum Counted {
     ByAnother,
 }
 
-impl Turn {
+impl FencingToken {
     /// Takes the database over. The lock must be held.
     pub(super) fn begin(client: &mut Client) -> Result<Self, Error> {
         let last = client.query_one(BEGIN, &[])?.try_get(0)?;

@@ -3,12 +3,12 @@
 use busyhour::clock::Instant;
 use busyhour::timer::QueueHandle;
 
-use super::flight::{Expired, Timing};
+use super::pending::{Expired, Timing};
 use crate::proto::iax2::{Command, FullFrame, Kind};
 
 /// A call that waits for its next answer.
 #[derive(Debug)]
-pub(super) struct Iax2Flight {
+pub(super) struct Iax2Pending {
     pub index: u32,
     /// When it was due, which is where its latency begins.
     pub due: Instant,
@@ -34,7 +34,7 @@ pub(super) enum Stage {
     Proved,
 }
 
-impl Iax2Flight {
+impl Iax2Pending {
     pub fn new(index: u32, due: Instant, now: Instant, timer: QueueHandle) -> Self {
         Self {
             index,

@@ -13,10 +13,10 @@ use busyhour::{
 
 /// Set for a deadline, or not.
 #[derive(Debug, Default)]
-pub(super) struct Alarm(Option<(Instant, TimerHandle)>);
+pub(super) struct ExpiryTimer(Option<(Instant, TimerHandle)>);
 
-impl Alarm {
-    /// Makes sure that `ring` runs on `serializer` at `deadline` or earlier.
+impl ExpiryTimer {
+    /// Makes sure that `fire` runs on `serializer` at `deadline` or earlier.
     ///
     /// # Errors
     ///
@@ -27,15 +27,15 @@ impl Alarm {
         label: &'static str,
         timers: &Timers,
         serializer: &Serializer,
-        ring: impl FnOnce() + Send + 'static,
+        fire: impl FnOnce() + Send + 'static,
     ) -> Result<(), AddError> {
-        if self.rings_by(deadline) {
+        if self.fires_by(deadline) {
             return Ok(());
         }
         let timer = timers.timer().label(label).at(deadline).on(serializer);
-        let handle = timer.run(ring)?;
+        let handle = timer.run(fire)?;
         if let Some((_, later)) = self.0.replace((deadline, handle)) {
-            // Should it ring all the same, that is one ring too early.
+            // Should it fire all the same, it fires too early.
             let _ = timers.cancel(&later);
         }
         Ok(())
@@ -48,19 +48,19 @@ impl Alarm {
     }
 
     /// Whether it is set for `deadline` or earlier.
-    pub(super) fn rings_by(&self, deadline: Instant) -> bool {
+    pub(super) fn fires_by(&self, deadline: Instant) -> bool {
         self.0.is_some_and(|(set_for, _)| set_for <= deadline)
     }
 
-    /// It rang: the next deadline needs a timer of its own.
-    pub(super) fn rang(&mut self, now: Instant) {
+    /// It fired: the next deadline needs a timer of its own.
+    pub(super) fn fired(&mut self, now: Instant) {
         self.0.take_if(|(set_for, _)| *set_for <= now);
     }
 
     /// Takes the timer back.
     pub(super) fn clear(&mut self, timers: &Timers) {
         if let Some((_, handle)) = self.0.take() {
-            // Should it ring all the same, it finds nothing to do.
+            // Should it fire all the same, it finds nothing to do.
             let _ = timers.cancel(&handle);
         }
     }

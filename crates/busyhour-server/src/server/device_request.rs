@@ -1,0 +1,163 @@
+//! What devices and watchers take in their turn.
+
+use super::{core::Core, transactions::Key};
+use crate::{
+    iax2::{CallId, RequestOutcome},
+    proto::sip::Message,
+    registrar::{Flow, Iax2Registration, Refusal},
+};
+use busyhour::{buffer::Buffer, clock::Instant};
+use std::sync::Arc;
+
+/// A SIP request on its way to its device or watcher.
+#[derive(Debug, Clone)]
+pub(super) struct InboundRequest {
+    pub(super) datagram: Buffer,
+    pub(super) flow: Flow,
+    pub(super) transaction: Key,
+    pub(super) arrived_at: Instant,
+}
+
+/// A registration by IAX2 on its way to its device.
+#[derive(Debug)]
+pub(super) struct Iax2InboundRequest {
+    pub(super) registration: Iax2Registration,
+    pub(super) call: CallId,
+    pub(super) arrived_at: Instant,
+}
+
+/// A registration by either protocol, or a PUBLISH.
+#[derive(Debug)]
+pub(super) enum DeviceRequest {
+    Sip(InboundRequest),
+    Publish(InboundRequest),
+    Iax2(Box<Iax2InboundRequest>),
+}
+
+/// Names a request after it has gone.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RequestId {
+    Sip(Key),
+    Iax2(CallId),
+}
+
+impl DeviceRequest {
+    pub(super) fn id(&self) -> RequestId {
+        match self {
+            Self::Sip(inbound) | Self::Publish(inbound) => RequestId::Sip(inbound.transaction),
+            Self::Iax2(inbound) => RequestId::Iax2(inbound.call),
+        }
+    }
+
+    /// Which way it came.
+    pub(super) fn flow(&self) -> Flow {
+        match self {
+            Self::Sip(inbound) | Self::Publish(inbound) => inbound.flow,
+            Self::Iax2(inbound) => inbound.registration.flow,
+        }
+    }
+
+    /// What it speaks, as the log has it.
+    pub(super) fn protocol(&self) -> &'static str {
+        match self {
+            Self::Sip(_) | Self::Publish(_) => "sip",
+            Self::Iax2(_) => "iax2",
+        }
+    }
+
+    pub(super) fn arrived_at(&self) -> Instant {
+        match self {
+            Self::Sip(inbound) | Self::Publish(inbound) => inbound.arrived_at,
+            Self::Iax2(inbound) => inbound.arrived_at,
+        }
+    }
+}
+
+impl Core {
+    /// Gives a request up that finds its device's queue full.
+    pub(super) fn drop_job(self: &Arc<Self>, device_request: &DeviceRequest) {
+        self.counters().traffic.dropped_device_queue.increment();
+        self.reject_or_drop_request(device_request, &self.overloaded());
+    }
+
+    /// Gives a request up that finds its watcher's queue full.
+    pub(super) fn drop_arrival(&self, inbound: &InboundRequest) {
+        self.counters().traffic.dropped_device_queue.increment();
+        self.reject_or_drop(inbound, &self.overloaded());
+    }
+
+    /// Gives a request up for want of room. A call of IAX2 is told to try again.
+    pub(super) fn reject_or_drop_request(
+        self: &Arc<Self>,
+        device_request: &DeviceRequest,
+        refusal: &Refusal,
+    ) {
+        match device_request {
+            DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
+                self.reject_or_drop(inbound, refusal)
+            }
+            DeviceRequest::Iax2(_) => self.abandon_job(device_request.id()),
+        }
+    }
+
+    /// Refuses a request whose account has gone since it was admitted.
+    pub(super) fn refuse_job(self: &Arc<Self>, device_request: &DeviceRequest) {
+        let refusal = Refusal::Forbidden("No Such Account Any More");
+        let (DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = device_request else {
+            self.counters().registrar.forbidden.increment();
+            if let RequestId::Iax2(call) = device_request.id() {
+                self.conclude_iax2(&call, &RequestOutcome::Forbidden);
+            }
+            return;
+        };
+        // It was parsed when it arrived, so it parses again.
+        let Ok(message) = Message::parse(&inbound.datagram) else {
+            return;
+        };
+        match device_request {
+            DeviceRequest::Publish(_) => self.refuse_publication(&message, inbound, &refusal),
+            _ => {
+                let (flow, transaction) = (inbound.flow, inbound.transaction);
+                self.refuse_registration(&message, flow, transaction, &refusal);
+            }
+        }
+    }
+
+    /// Answers a request that the store did not take, or has no room for.
+    pub(super) fn give_up_job(self: &Arc<Self>, device_request: &DeviceRequest) {
+        match device_request {
+            DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
+                self.fail_arrival(inbound)
+            }
+            DeviceRequest::Iax2(_) => self.abandon_job(device_request.id()),
+        }
+    }
+
+    /// Answers a request that the store did not take.
+    pub(super) fn fail_arrival(&self, inbound: &InboundRequest) {
+        if let Ok(message) = Message::parse(&inbound.datagram) {
+            let refusal = self.overloaded();
+            self.fail(&message, inbound.flow, inbound.transaction, &refusal);
+        }
+    }
+
+    /// Gives a request up for want of room. Over datagrams silence is best: it
+    /// costs nothing, and the client sends the request again. Over a connection
+    /// nobody does (RFC 3261 §17.1.2.2), so there the client is told when to.
+    fn reject_or_drop(&self, inbound: &InboundRequest, refusal: &Refusal) {
+        match Message::parse(&inbound.datagram) {
+            Ok(message) if inbound.flow.transport.is_reliable() => {
+                self.refuse(&message, inbound.flow, inbound.transaction, refusal);
+            }
+            _ => self.abandon(inbound.transaction),
+        }
+    }
+
+    /// Gives a request up.
+    pub(super) fn abandon_job(self: &Arc<Self>, device_request: RequestId) {
+        match device_request {
+            RequestId::Sip(transaction) => self.abandon(transaction),
+            RequestId::Iax2(call) => self.conclude_iax2(&call, &RequestOutcome::Failed),
+        }
+    }
+}
