@@ -245,8 +245,8 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Folders of stations: each has an example of the same name.
-pub const STATIONS: &[&str] = &[
+/// Folders of components: each has an example of the same name.
+pub const COMPONENTS: &[&str] = &[
     "buffer",
     "task",
     "run_queue",

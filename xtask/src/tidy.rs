@@ -10,7 +10,7 @@ use ignore::WalkBuilder;
 
 use crate::{
     rules::{
-        FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers, STATIONS,
+        FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers, COMPONENTS,
         UNSAFE_FILES,
     },
     source::{Function, Source},
@@ -29,9 +29,9 @@ pub fn check(root: &Path) -> Vec<String> {
             .filter_map(|layers| check_median(&tree, layers)),
     );
     complaints.extend(
-        STATIONS
+        COMPONENTS
             .iter()
-            .filter_map(|station| check_example(root, station)),
+            .filter_map(|component| check_example(root, component)),
     );
     complaints.extend(stale_unsafe_entries(&tree));
     complaints
@@ -242,9 +242,9 @@ fn median(functions: &[(&str, &Function)]) -> usize {
     lines.get(lines.len() / 2).copied().unwrap_or(0)
 }
 
-fn check_example(root: &Path, station: &str) -> Option<String> {
-    let path = format!("crates/busyhour/examples/{station}.rs");
-    (!root.join(&path).is_file()).then(|| format!("{path}: station `{station}` has no example"))
+fn check_example(root: &Path, component: &str) -> Option<String> {
+    let path = format!("crates/busyhour/examples/{component}.rs");
+    (!root.join(&path).is_file()).then(|| format!("{path}: component `{component}` has no example"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! What a REGISTER costs inside of the server: no socket, no kernel, only the
-//! way from `Server::datagram` to the network seam.
+//! way from `Server::datagram` to the network interface.
 //!
 //! ```text
 //! cargo run --release -p busyhour-server --example register_cost -- [devices] [rounds] [database]

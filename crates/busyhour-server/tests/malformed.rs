@@ -43,7 +43,7 @@ impl Sender {
         }
     }
 
-    /// Sends the datagrams, in portions so that no queue on the way overflows.
+    /// Sends the datagrams, in batches so that no queue on the way overflows.
     fn send_all<B: AsRef<[u8]>>(&mut self, datagrams: impl IntoIterator<Item = B>) {
         for datagram in datagrams {
             self.socket.send(datagram.as_ref()).unwrap();

@@ -1,4 +1,4 @@
-//! One runtime wires all stations; a simulated one runs the same code in
+//! One runtime wires all components; a simulated one runs the same code in
 //! virtual time, and the same seed always runs the same way.
 
 use std::{error::Error, time::Duration};

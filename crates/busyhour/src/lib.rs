@@ -52,9 +52,9 @@
 //! # }
 //! ```
 //!
-//! Guarantees of every station: what is bounded says so and counts what it
+//! Guarantees of every component: what is bounded says so and counts what it
 //! refuses or loses; a panic in a task ends that task only; unsubscribed and
-//! cancelled mean that no callback comes later. What a station does beyond
+//! cancelled mean that no callback comes later. What a component does beyond
 //! that today, its module says.
 #![deny(missing_docs)]
 #![deny(rustdoc::broken_intra_doc_links)]

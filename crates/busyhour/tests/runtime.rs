@@ -1,4 +1,4 @@
-//! The stations together: one runtime, real or simulated.
+//! The components together: one runtime, real or simulated.
 
 use std::{
     sync::{

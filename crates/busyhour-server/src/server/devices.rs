@@ -124,7 +124,7 @@ impl Devices {
         self.shares.used() as usize
     }
 
-    /// Where what concerns many devices at once is done, a portion at a time.
+    /// Where what concerns many devices at once is done, a batch at a time.
     pub(super) fn expiry_serializer(&self) -> &Serializer {
         &self.expiry_serializer
     }

@@ -328,13 +328,13 @@ impl Devices {
             Self::One(..) => Portion::default(),
             Self::Many(devices) => {
                 let behind = place.map_or(Bound::Unbounded, Bound::Excluded);
-                let some = devices.range((behind, Bound::Unbounded)).take(PORTION_LEN);
+                let some = devices.range((behind, Bound::Unbounded)).take(BATCH_LEN);
                 let (mut found, mut last, mut count) = (Vec::new(), None, 0);
                 for (place, device) in some {
                     found.extend(device.upgrade());
                     (last, count) = (Some(*place), count + 1);
                 }
-                (found, last.filter(|_| count == PORTION_LEN))
+                (found, last.filter(|_| count == BATCH_LEN))
             }
         }
     }
@@ -363,7 +363,7 @@ fn place(device: &Arc<Device>) -> Place {
 const SHARDS: usize = 64;
 /// Devices that one turn tells, so that what waits behind it waits for less than
 /// a millisecond.
-const PORTION_LEN: usize = 64;
+const BATCH_LEN: usize = 64;
 /// How often silent flows are looked for, and how many of a shard are asked then:
 /// at most 20,480 in a second.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);

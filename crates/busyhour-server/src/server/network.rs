@@ -1,4 +1,4 @@
-//! The seam to the network: the server hands datagrams over, and that is all it knows.
+//! The interface to the network: the server hands datagrams over, and that is all it knows.
 
 use crate::registrar::Flow;
 use busyhour::buffer::Buffer;

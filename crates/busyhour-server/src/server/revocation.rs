@@ -5,7 +5,7 @@
 //! 1. the directory knows it no more, so nothing new is admitted;
 //! 2. `is_needed` is set, and from now on each device looks in each of its turns
 //!    whether its account is there;
-//! 3. a walk over all watchers and devices, in portions, gives each of those that
+//! 3. a walk over all watchers and devices, in batches, gives each of those that
 //!    are concerned a turn. One that has not begun does for all that go before it.
 //!
 //! A request that was admitted before 1 may take its turn after the walk has passed:

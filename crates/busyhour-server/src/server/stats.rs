@@ -37,7 +37,7 @@ pub struct ServerStats {
     pub graphite: GraphiteStats,
     /// Requests refused over HTTP; the HTTP side fills it in.
     pub http: HttpStats,
-    /// The stations of the library.
+    /// The components of the library.
     pub runtime: Snapshot,
 }
 

@@ -6,8 +6,8 @@
 //! it reads the accounts that were changed since, or all where they are too many.
 //!
 //! Reading all takes seconds where there are hundreds of thousands, and what is to
-//! be stored would wait for it. So they are read in portions, by their names, and
-//! after each the writer does what has arrived meanwhile. A portion is told as soon
+//! be stored would wait for it. So they are read in batches, by their names, and
+//! after each the writer does what has arrived meanwhile. A batch is told as soon
 //! as it is read: between these two names these are all there are. Nothing holds
 //! the whole together, and nothing must: what is changed behind the scan has a
 //! revision after the one at which the scan began, and is read when it has ended.
@@ -110,7 +110,7 @@ impl AccountNews {
     }
 }
 
-/// All accounts on their way to the listener, a portion at a time.
+/// All accounts on their way to the listener, a batch at a time.
 pub(super) struct Scan {
     /// What the listener knows at least when it has ended.
     revision: u64,
@@ -128,12 +128,12 @@ impl Scan {
         }
     }
 
-    /// Behind whom the next portion begins.
+    /// Behind whom the next batch begins.
     pub(super) fn after(&self) -> Option<&AccountKey> {
         self.after.as_ref()
     }
 
-    /// Tells a portion, which took so long to read, and says how long all took if
+    /// Tells a batch, which took so long to read, and says how long all took if
     /// it was the last.
     pub(super) fn tell(
         &mut self,
@@ -141,7 +141,7 @@ impl Scan {
         accounts: Vec<Account>,
         begun: Instant,
     ) -> Option<Duration> {
-        let range = AccountRange::read(self.after.take(), accounts, PORTION_LEN);
+        let range = AccountRange::read(self.after.take(), accounts, BATCH_LEN);
         self.after.clone_from(&range.until);
         if let Some(feed) = &mut *feed.lock() {
             (feed.listener)(AccountNews::Range(range));
@@ -199,7 +199,7 @@ pub(super) fn are_names_kept(known: u64, revision: u64) -> bool {
 const NAMES_KEPT: u64 = 1000;
 
 /// Accounts that are read in one go; a few milliseconds.
-pub(super) const PORTION_LEN: usize = 1000;
+pub(super) const BATCH_LEN: usize = 1000;
 
 #[cfg(test)]
 mod tests {

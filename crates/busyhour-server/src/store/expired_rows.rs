@@ -2,17 +2,17 @@
 //!
 //! A million leases may end at one instant. Their rows take seconds to remove,
 //! and nothing depends on it: a row that has ended by its time is not restored.
-//! So they wait here, and go a portion at a time, each in a transaction of its
+//! So they wait here, and go a batch at a time, each in a transaction of its
 //! own, in turn with the groups that somebody waits for. Nothing that is
 //! acknowledged ever shares a transaction with them, nor waits for more than one
-//! portion.
+//! batch.
 //!
-//! What a portion costs is the pages that it touches. Rows that end together were
+//! What a batch costs is the pages that it touches. Rows that end together were
 //! mostly written together, but they end in the order of a hash. So they gather
 //! first, until no more come for a while, and then go from the lowest id to the
 //! highest, as an elevator does: what comes in behind it waits for the next round.
 //!
-//! A portion is as large as the number of rows that groups have added since the
+//! A batch is as large as the number of rows that groups have added since the
 //! last one, or larger. So rows go as fast as they come, and what waits here does
 //! not grow for as long as the store takes anything at all.
 
@@ -30,11 +30,11 @@ pub(super) struct ExpiredRows {
     rows: BTreeMap<BindingId, UnixTime>,
     /// On their way to the disk.
     taken: usize,
-    /// Where the next portion begins.
+    /// Where the next batch begins.
     next: BindingId,
-    /// Rows that groups have added since the last portion.
+    /// Rows that groups have added since the last batch.
     added: usize,
-    /// A group was written since the last portion.
+    /// A group was written since the last batch.
     is_its_turn: bool,
     /// Since when they gather, and none was removed.
     gather_since: Option<Instant>,
@@ -82,13 +82,13 @@ impl ExpiredRows {
         }
     }
 
-    /// Whether a portion may be tried.
+    /// Whether a batch may be tried.
     pub(super) fn is_due(&self) -> bool {
         let rests = |until: Instant| Instant::now() < until;
         !self.rows.is_empty() && !self.rests_until.is_some_and(rests)
     }
 
-    /// Whether a portion goes before the groups that wait.
+    /// Whether a batch goes before the groups that wait.
     pub(super) fn is_its_turn(&self) -> bool {
         self.is_its_turn && self.is_due()
     }
@@ -107,21 +107,21 @@ impl ExpiredRows {
     }
 
     pub(super) fn take(&mut self) -> Vec<EndedBinding> {
-        let len = std::mem::take(&mut self.added).max(PORTION_LEN);
+        let len = std::mem::take(&mut self.added).max(BATCH_LEN);
         self.is_its_turn = false;
         self.gather_since = None;
         if self.rows.range(self.next..).next().is_none() {
             self.next = LOWEST;
         }
         let one = |(&id, &expires_at)| EndedBinding { id, expires_at };
-        let portion = self.rows.range(self.next..).take(len).map(one);
-        let portion: Vec<EndedBinding> = portion.collect();
-        for ended in &portion {
+        let batch = self.rows.range(self.next..).take(len).map(one);
+        let batch: Vec<EndedBinding> = batch.collect();
+        for ended in &batch {
             self.rows.remove(&ended.id);
             self.next = BindingId(ended.id.0 + 1);
         }
-        self.taken = portion.len();
-        portion
+        self.taken = batch.len();
+        batch
     }
 
     /// What was taken is gone.
@@ -130,9 +130,9 @@ impl ExpiredRows {
     }
 
     /// They were not removed, and are tried again after a rest.
-    pub(super) fn put_back(&mut self, portion: &[EndedBinding]) {
+    pub(super) fn put_back(&mut self, batch: &[EndedBinding]) {
         self.taken = 0;
-        self.push(portion);
+        self.push(batch);
         self.rests_until = Some(Instant::now() + REST);
     }
 
@@ -147,14 +147,14 @@ impl ExpiredRows {
 
 const LOWEST: BindingId = BindingId(0);
 /// So few that whoever comes meanwhile hardly notices them.
-const PORTION_LEN: usize = 256;
+const BATCH_LEN: usize = 256;
 /// Four times a million devices; they take about 100 MB. What finds no room stays
 /// in the store until the next start, which forgets it.
 const ROWS_MAX: usize = 1 << 22;
 /// They have gathered when none came for so long, or the first has waited so long.
 const QUIET: Duration = Duration::from_secs(1);
 const GATHERING_MAX: Duration = Duration::from_secs(10);
-/// Before a portion that failed is tried again.
+/// Before a batch that failed is tried again.
 const REST: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -169,8 +169,8 @@ mod tests {
         }
     }
 
-    fn ids(portion: &[EndedBinding]) -> Vec<u64> {
-        portion.iter().map(|one| one.id.0).collect()
+    fn ids(batch: &[EndedBinding]) -> Vec<u64> {
+        batch.iter().map(|one| one.id.0).collect()
     }
 
     fn group(rows: u64) -> Vec<Batch> {
@@ -229,20 +229,20 @@ mod tests {
         assert!(!rows.is_its_turn(), "they gather");
         rows.rests_until = None;
         assert!(rows.is_its_turn());
-        assert_eq!(rows.take().len(), PORTION_LEN);
+        assert_eq!(rows.take().len(), BATCH_LEN);
         assert!(!rows.is_its_turn());
         rows.request_yield(&group(300));
         rows.request_yield(&group(400));
         assert_eq!(rows.take().len(), 700);
-        assert_eq!(rows.take().len(), PORTION_LEN);
+        assert_eq!(rows.take().len(), BATCH_LEN);
     }
 
     #[test]
     fn what_failed_is_kept_and_not_tried_again_at_once() {
         let mut rows = ExpiredRows::new();
         rows.push(&[ended(1), ended(2)]);
-        let portion = rows.take();
-        rows.put_back(&portion);
+        let batch = rows.take();
+        rows.put_back(&batch);
         assert!(!rows.is_due() && !rows.is_its_turn());
         rows.rests_until = None;
         assert!(rows.is_due());

@@ -1,11 +1,11 @@
 //! Where registrations survive a crash.
 //!
-//! The server speaks to its disk through one seam, [`Store`]: it loads
+//! The server speaks to its disk through one interface, [`Store`]: it loads
 //! everything once at the start, and from then on hands over batches of
 //! [`Change`]s, each with a [`Completion`] that is called when the batch is
 //! durable. The acknowledgement of a registration waits for that call.
 //!
-//! Four stores stand behind the seam: [`SqliteStore`] (one file, group
+//! Four stores stand behind the interface: [`SqliteStore`] (one file, group
 //! commit), [`PostgresStore`] (the same on a database server), [`MemoryStore`]
 //! (nothing survives, by explicit choice) and [`SimulatedDisk`] (virtual time,
 //! crashes on demand).
@@ -45,7 +45,7 @@ pub use simulated::{DiskBehaviour, SimulatedDisk, SimulatedStore};
 pub use soft_state::{SoftState, SoftStateKind};
 pub use sqlite::{SqliteOptions, SqliteStore};
 
-/// Durable bindings, accounts and settings behind one seam.
+/// Durable bindings, accounts and settings behind one interface.
 ///
 /// Batches become durable in the order in which they were handed over, each
 /// whole or not at all.
@@ -75,7 +75,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Has the rows of bindings and soft states that have ended removed at the store's
-    /// leisure, in small portions behind whatever somebody waits for.
+    /// leisure, in small batches behind whatever somebody waits for.
     ///
     /// A row goes only where its lease still ends as it did. Nobody is told, and
     /// none has to go: what has ended by its time is not restored, so a row that

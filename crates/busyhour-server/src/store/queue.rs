@@ -161,7 +161,7 @@ impl Queue {
         self.lock().last_error = Some(error);
     }
 
-    /// Notes a portion of all accounts that was read.
+    /// Notes a batch of all accounts that was read.
     pub(super) fn note_portion(&self, len: usize) {
         let stats = &mut self.lock().stats;
         stats.account_portions += 1;
@@ -215,13 +215,13 @@ impl Queue {
         self.record(&mut state, changes, took, outcome);
     }
 
-    /// Accounts for the portion that was taken, and keeps it where it failed.
-    pub(super) fn finish_ended(&self, portion: &[EndedBinding], is_removed: bool) {
+    /// Accounts for the batch that was taken, and keeps it where it failed.
+    pub(super) fn finish_ended(&self, batch: &[EndedBinding], is_removed: bool) {
         let mut state = self.lock();
         state.taken_at = None;
         match is_removed {
             true => state.ended_rows.count_removed(),
-            false => state.ended_rows.put_back(portion),
+            false => state.ended_rows.put_back(batch),
         }
     }
 
@@ -307,7 +307,7 @@ impl Queue {
 }
 
 impl State {
-    /// A portion of what has ended only where nobody waits, or after a group.
+    /// A batch of what has ended only where nobody waits, or after a group.
     fn take(&mut self) -> Taken {
         let is_over = self.closed && self.waiting.is_empty();
         let is_ended_next = match self.waiting.is_empty() {

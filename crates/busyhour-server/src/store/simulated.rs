@@ -108,7 +108,7 @@ struct Transaction {
 /// Rows of what has ended, at some moment between two transactions.
 struct Removal {
     due: Instant,
-    portion: Vec<EndedBinding>,
+    batch: Vec<EndedBinding>,
 }
 
 impl SimulatedDisk {
@@ -238,7 +238,7 @@ impl Store for SimulatedStore {
 
     fn stats(&self) -> StoreStats {
         let disk = self.disk.lock();
-        let removing = disk.removing.as_ref().map_or(0, |one| one.portion.len());
+        let removing = disk.removing.as_ref().map_or(0, |one| one.batch.len());
         StoreStats {
             ended_len: (disk.ended.len() + removing) as u64,
             ..disk.stats.clone()
@@ -278,13 +278,13 @@ impl Disk {
         lost
     }
 
-    /// Nobody waits for them. The portion on its way goes or stays.
+    /// Nobody waits for them. The batch on its way goes or stays.
     fn leave_ended(&mut self) {
         self.ended.clear();
         if let Some(removal) = self.removing.take()
             && self.random_below(2) == 0
         {
-            self.durable.purge(&removal.portion);
+            self.durable.purge(&removal.batch);
         }
     }
 
@@ -295,8 +295,8 @@ impl Disk {
         let delay = self.random_duration(self.behaviour.removal_delay_max);
         let due = self.now() + self.transaction_time() + delay;
         let len = 1 + self.random_below(self.ended.len() as u64) as usize;
-        let portion = self.ended.drain(..len).collect();
-        self.removing = Some(Removal { due, portion });
+        let batch = self.ended.drain(..len).collect();
+        self.removing = Some(Removal { due, batch });
     }
 
     fn remove_due(&mut self) {
@@ -305,10 +305,10 @@ impl Disk {
             return;
         };
         match self.random_below(1000) < self.behaviour.failures_per_mille {
-            true => self.ended.extend(removal.portion),
+            true => self.ended.extend(removal.batch),
             false => {
-                self.stats.ended_removed += removal.portion.len() as u64;
-                self.durable.purge(&removal.portion);
+                self.stats.ended_removed += removal.batch.len() as u64;
+                self.durable.purge(&removal.batch);
             }
         }
         self.begin_removal();
@@ -391,8 +391,8 @@ impl Durable {
     }
 
     /// Leaves alone a lease that ends at another time.
-    fn purge(&mut self, portion: &[EndedBinding]) {
-        for ended in portion {
+    fn purge(&mut self, batch: &[EndedBinding]) {
+        for ended in batch {
             let row = self.bindings.get(&ended.id);
             if row.is_some_and(|row| row.lease.expires_at == ended.expires_at) {
                 self.bindings.remove(&ended.id);

@@ -3,7 +3,7 @@
 //! There are few of them, so the writer reads them all once a second, and tells them
 //! when they are not as they were. One that is taken back is refused as soon however
 //! long accounts take: looks at tokens have a pace of their own, also between two
-//! portions of accounts.
+//! batches of accounts.
 
 use super::{TokenListener, TokenRows};
 use std::sync::{Mutex, MutexGuard};

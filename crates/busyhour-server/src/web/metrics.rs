@@ -1,5 +1,5 @@
 //! The snapshot for Prometheus, walked field by field, so that a statistic
-//! added to any station is a metric at once and under a name that says where
+//! added to any component is a metric at once and under a name that says where
 //! it comes from.
 //!
 //! `registrar.accepted` of `/api/stats` is `busyhour_registrar_accepted_total`;

@@ -73,7 +73,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
     ("many", many_changes_by_a_tool_are_told_as_all_there_are),
     (
-        "portions",
+        "batches",
         what_is_to_be_stored_waits_for_one_portion_of_accounts_alone,
     ),
     (
@@ -288,13 +288,13 @@ fn last_of(accounts: &[Account]) -> Option<String> {
     accounts.last().map(|account| account.username.clone())
 }
 
-/// What is handed over while the first portion is told is durable before the
+/// What is handed over while the first batch is told is durable before the
 /// second is read, and our own change of an account is told by then.
 fn what_is_to_be_stored_waits_for_one_portion_of_accounts_alone(database: &dyn Database) {
     let store: Arc<dyn Store> = Arc::from(database.open(ROOM));
     let (told, news) = mpsc::channel();
-    let portions = Arc::new(AtomicUsize::new(0));
-    let (weak, counted) = (Arc::downgrade(&store), portions.clone());
+    let batches = Arc::new(AtomicUsize::new(0));
+    let (weak, counted) = (Arc::downgrade(&store), batches.clone());
     let (done, durable_after) = mpsc::channel();
     let listener = move |one: AccountNews| {
         if matches!(one, AccountNews::Range(_)) && counted.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -326,17 +326,17 @@ fn what_is_to_be_stored_waits_for_one_portion_of_accounts_alone(database: &dyn D
 }
 
 /// All accounts take five seconds and more to read, so the next look at them is twenty
-/// seconds away: what a tool does to tokens is told meanwhile, and between portions.
+/// seconds away: what a tool does to tokens is told meanwhile, and between batches.
 fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Database) {
     let store = database.open(ROOM);
     let (told, tokens) = mpsc::channel();
     store.watch_tokens(Box::new(move |rows| drop(told.send(rows.clone()))));
     assert!(tokens.recv().unwrap().is_empty());
-    let (portion_told, portions) = mpsc::channel();
+    let (batch_told, batches) = mpsc::channel();
     let listener = move |news| {
         if let AccountNews::Range(range) = news {
-            let _nobody_asks = portion_told.send(range.until.is_none());
-            // What a slow machine takes for a portion: longer than tokens may wait.
+            let _nobody_asks = batch_told.send(range.until.is_none());
+            // What a slow machine takes for a batch: longer than tokens may wait.
             thread::sleep(Duration::from_millis(1100));
         }
     };
@@ -346,12 +346,12 @@ fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Databa
     let accounts: Vec<Account> = (0..4500).map(|n| account(&format!("{n:04}"))).collect();
     tool.put(&accounts).unwrap();
 
-    assert!(!portions.recv().unwrap(), "the first of five");
+    assert!(!batches.recv().unwrap(), "the first of five");
     tool.put_setting(SettingKind::Token, "shop", "{}").unwrap();
     assert!(tokens.recv().unwrap().contains_key("shop"));
-    let is_last = portions.try_iter().last() == Some(true);
-    assert!(!is_last, "it was told between portions");
-    while !portions.recv().unwrap() {}
+    let is_last = batches.try_iter().last() == Some(true);
+    assert!(!is_last, "it was told between batches");
+    while !batches.recv().unwrap() {}
     tool.remove_setting(SettingKind::Token, "shop").unwrap();
     let rows = tokens.recv_timeout(Duration::from_secs(10));
     assert!(

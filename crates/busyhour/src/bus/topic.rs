@@ -303,7 +303,7 @@ impl<E: Event> Topic<E> {
     }
 
     /// Whether some subscription might want an event of this key. A publisher
-    /// asks before it makes an event that is dear to make.
+    /// asks before it makes an event that is expensive to make.
     pub fn would_deliver(&self, key: &E::Key) -> bool {
         self.0.would_deliver(key)
     }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{Runtime, Simulation, Stations};
+use super::{Components, Runtime, Simulation};
 use crate::{
     buffer::{self, BufferPool},
     bus::{Registry, Topic},
@@ -83,7 +83,7 @@ impl RuntimeBuilder {
             None => Some(timers.spawn_driver()?),
         };
         let topics = Registry::default();
-        let stations = Stations {
+        let components = Components {
             clock: self.clock,
             buffers,
             pool,
@@ -93,7 +93,7 @@ impl RuntimeBuilder {
             topics,
             simulation: None,
         };
-        Ok(stations.into_runtime())
+        Ok(components.into_runtime())
     }
 
     pub(super) fn build_simulated(self, seed: u64) -> Runtime {
@@ -104,7 +104,7 @@ impl RuntimeBuilder {
         let timers = Timers::builder().clock(clock.clone()).shards(1).build();
         let simulation = Simulation::new(seed, clock.clone(), pool.clone(), timers.clone());
         let topics = Registry::default();
-        let stations = Stations {
+        let components = Components {
             clock,
             buffers,
             pool,
@@ -114,7 +114,7 @@ impl RuntimeBuilder {
             topics,
             simulation: Some(simulation),
         };
-        stations.into_runtime()
+        components.into_runtime()
     }
 
     fn buffers(&self) -> Result<BufferPool, buffer::Error> {
@@ -126,17 +126,17 @@ impl RuntimeBuilder {
     }
 }
 
-impl Stations {
+impl Components {
     fn into_runtime(self) -> Runtime {
-        let stations = Arc::new(self);
-        let weak = Arc::downgrade(&stations);
+        let components = Arc::new(self);
+        let weak = Arc::downgrade(&components);
         // A task that waits in a simulation lets time pass when nobody can run.
-        stations.pool.set_idle_hook(move || {
-            let stations = weak.upgrade();
-            let simulation = stations.as_ref().and_then(|all| all.simulation.as_ref());
+        components.pool.set_idle_hook(move || {
+            let components = weak.upgrade();
+            let simulation = components.as_ref().and_then(|all| all.simulation.as_ref());
             simulation.is_some_and(Simulation::jump)
         });
-        Runtime { stations }
+        Runtime { components }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The five stations wired as one.
+//! The five components wired as one.
 //!
 //! [`Runtime::builder`] starts threads and uses the machine's clock.
 //! [`Runtime::simulated`] gives the same API without threads, in virtual time,
@@ -21,7 +21,7 @@
 //! # Where your code runs
 //!
 //! The runtime itself calls none: hooks, callbacks and wakers are called by the
-//! station they were given to, and nothing of the runtime is locked meanwhile.
+//! component they were given to, and nothing of the runtime is locked meanwhile.
 //! So [`Runtime::shutdown`] may be called, and the last handle dropped, from
 //! inside of any of them.
 
@@ -49,13 +49,13 @@ use crate::{
     timer::{Driver, Timers},
 };
 
-/// All stations of one process (or of one simulated machine); clones are the same.
+/// All components of one process (or of one simulated machine); clones are the same.
 #[derive(Clone)]
 pub struct Runtime {
-    stations: Arc<Stations>,
+    components: Arc<Components>,
 }
 
-struct Stations {
+struct Components {
     clock: Clock,
     buffers: BufferPool,
     pool: TaskPool,
@@ -94,32 +94,32 @@ impl Runtime {
 
     /// The worker pool.
     pub fn pool(&self) -> &TaskPool {
-        &self.stations.pool
+        &self.components.pool
     }
 
     /// The clock that everything here reads.
     pub fn clock(&self) -> &Clock {
-        &self.stations.clock
+        &self.components.clock
     }
 
     /// The timer service.
     pub fn timers(&self) -> &Timers {
-        &self.stations.timers
+        &self.components.timers
     }
 
     /// The pinned buffers.
     pub fn buffers(&self) -> &BufferPool {
-        &self.stations.buffers
+        &self.components.buffers
     }
 
     /// Options of a new topic named `name`, which [`stats`](Self::stats) will list.
     pub fn topic<E: Event>(&self, name: &str) -> TopicBuilder<E> {
-        Topic::builder(name).registry(&self.stations.topics)
+        Topic::builder(name).registry(&self.components.topics)
     }
 
     /// The controls of a simulated runtime; `None` for a real one.
     pub fn simulation(&self) -> Option<&Simulation> {
-        self.stations.simulation.as_ref()
+        self.components.simulation.as_ref()
     }
 
     /// Everything the runtime knows about itself at this moment.
@@ -130,7 +130,7 @@ impl Runtime {
             pool: self.pool().stats(),
             serializers: self.pool().serializer_stats(),
             timers: self.timers().stats(),
-            topics: self.stations.topics.stats(),
+            topics: self.components.topics.stats(),
         }
     }
 
@@ -147,14 +147,14 @@ impl Runtime {
     pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
         let began = Instant::now();
         self.timers().close();
-        let driver = lock(&self.stations.driver).take();
+        let driver = lock(&self.components.driver).take();
         if let Some(driver) = driver {
             let _ended = driver.stop_within(deadline);
         }
         let report = self
             .pool()
             .shutdown(deadline.saturating_sub(began.elapsed()));
-        self.stations.topics.end_streams();
+        self.components.topics.end_streams();
         report
     }
 }
@@ -162,8 +162,8 @@ impl Runtime {
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime")
-            .field("clock", &self.stations.clock)
-            .field("pool", &self.stations.pool)
+            .field("clock", &self.components.clock)
+            .field("pool", &self.components.pool)
             .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Runtime, Stations};
+use super::{Components, Runtime};
 use crate::{
     bus::{Event, Topic},
     serializer::{self, QueueAlert},
@@ -31,24 +31,24 @@ impl Runtime {
     /// assert_eq!((alert.mark, alert.queued_len), (Watermark::High, 3));
     /// ```
     pub fn queue_alerts(&self) -> &Topic<QueueAlert> {
-        &self.stations.queue_alerts
+        &self.components.queue_alerts
     }
 
     /// Options of a new serializer named `name`. When it has
     /// [marks](serializer::SerializerBuilder::watermarks), crossing them is an event of
     /// [`queue_alerts`](Self::queue_alerts).
     pub fn serializer(&self, name: &str) -> serializer::SerializerBuilder {
-        let stations = Arc::downgrade(&self.stations);
+        let components = Arc::downgrade(&self.components);
         let options = self.pool().serializer(name);
         options.send_alerts_to(Arc::new(move |alert: &QueueAlert| {
             // The topic must not be held: its subscribers hold serializers.
-            if let Some(stations) = stations.upgrade() {
-                publish(&stations, alert);
+            if let Some(components) = components.upgrade() {
+                publish(&components, alert);
             }
         }))
     }
 }
 
-fn publish(stations: &Stations, alert: &QueueAlert) {
-    let _nobody_may_listen = stations.queue_alerts.publish(alert.clone());
+fn publish(components: &Components, alert: &QueueAlert) {
+    let _nobody_may_listen = components.queue_alerts.publish(alert.clone());
 }

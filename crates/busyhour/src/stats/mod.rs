@@ -1,4 +1,4 @@
-//! One snapshot of every station, for the command line, the dashboard and the metrics alike.
+//! One snapshot of every component, for the command line, the dashboard and the metrics alike.
 
 mod buffer;
 mod bus;

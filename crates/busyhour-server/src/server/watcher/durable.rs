@@ -310,9 +310,9 @@ impl Core {
         let watchers = self.watchers().all();
         let rows = watchers.iter().filter_map(Watcher::end_with_server);
         let changes: Vec<_> = rows.map(Change::RemoveSoftState).collect();
-        for portion in changes.chunks(PORTION_LEN) {
+        for batch in changes.chunks(BATCH_LEN) {
             // What stays is brought back, and its watcher says that it is over.
-            let _ = self.store().commit(portion.to_vec(), Box::new(|_| ()));
+            let _ = self.store().commit(batch.to_vec(), Box::new(|_| ()));
         }
     }
 }
@@ -321,4 +321,4 @@ const KIND: SoftStateKind = SoftStateKind::Subscription;
 /// Four thousand watchers in a second: each answers, and some begin anew.
 const TOLD_PACE: Duration = Duration::from_micros(250);
 /// Rows that go in one batch.
-const PORTION_LEN: usize = 1000;
+const BATCH_LEN: usize = 1000;

@@ -247,10 +247,10 @@ impl Leases {
 pub(super) fn remove_ended(
     transaction: &mut Transaction<'_>,
     statements: &Statements,
-    portion: &[EndedBinding],
+    batch: &[EndedBinding],
 ) -> Result<(), Error> {
-    let ids: Vec<i64> = portion.iter().map(|ended| key(ended.id)).collect();
-    let ends = portion.iter().map(|ended| nanos(ended.expires_at));
+    let ids: Vec<i64> = batch.iter().map(|ended| key(ended.id)).collect();
+    let ends = batch.iter().map(|ended| nanos(ended.expires_at));
     let ends: Vec<i64> = ends.collect();
     transaction.execute(&statements.remove_ended, &[&ids, &ends])?;
     transaction.execute(REMOVE_ENDED_SOFT_STATES, &[&ids, &ends])?;

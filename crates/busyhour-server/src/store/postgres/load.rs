@@ -7,7 +7,7 @@ use crate::{
         Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
         StoreError, StoredBinding,
         account::{hints_of_row, secret_of_row},
-        account_watch::{PORTION_LEN, are_names_kept},
+        account_watch::{BATCH_LEN, are_names_kept},
     },
 };
 use busyhour::clock::UnixTime;
@@ -46,12 +46,12 @@ pub(super) fn news(
     Ok((news, revision))
 }
 
-/// At most [`PORTION_LEN`] accounts, in the order of the bytes of their names.
-pub(super) fn portion(
+/// At most [`BATCH_LEN`] accounts, in the order of the bytes of their names.
+pub(super) fn batch(
     client: &mut Client,
     after: Option<&AccountKey>,
 ) -> Result<Vec<Account>, Error> {
-    let limit = PORTION_LEN as i64;
+    let limit = BATCH_LEN as i64;
     let rows = match after {
         Some(key) => client.query(ACCOUNTS_AFTER, &[&limit, &key.username, &key.realm])?,
         None => client.query(ACCOUNTS_FIRST, &[&limit])?,

@@ -104,14 +104,14 @@ impl Session {
     /// counted as a group: whether their COMMIT took matters to nobody.
     pub(super) fn purge(
         &mut self,
-        portion: &[EndedBinding],
+        batch: &[EndedBinding],
         turn: &FencingToken,
     ) -> Result<Outcome, postgres::Error> {
         let mut transaction = self.client.transaction()?;
         if !turn.holds(&mut transaction)? {
             return Ok(Outcome::TakenOver);
         }
-        remove_ended(&mut transaction, &self.statements, portion)?;
+        remove_ended(&mut transaction, &self.statements, batch)?;
         transaction.commit()?;
         Ok(Outcome::Written(None))
     }
@@ -139,7 +139,7 @@ impl Session {
         &mut self,
         after: Option<&AccountKey>,
     ) -> Result<Vec<Account>, postgres::Error> {
-        load::portion(&mut self.client, after)
+        load::batch(&mut self.client, after)
     }
 
     /// Whether it can still be talked to; asked after an error.

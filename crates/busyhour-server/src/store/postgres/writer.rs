@@ -77,7 +77,7 @@ impl Writer {
             let commit_timeout = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
             match self.queue.take(commit_timeout) {
                 Taken::Group(group) => self.write(group, &mut notifier),
-                Taken::Ended(portion) => self.purge(&portion),
+                Taken::Ended(batch) => self.purge(&batch),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
@@ -143,8 +143,8 @@ impl Writer {
     }
 
     /// One try, since nobody waits for this.
-    fn purge(&mut self, portion: &[EndedBinding]) {
-        let outcome = self.remove(portion);
+    fn purge(&mut self, batch: &[EndedBinding]) {
+        let outcome = self.remove(batch);
         let is_removed = outcome.is_ok();
         match outcome {
             Ok(()) => {}
@@ -156,12 +156,12 @@ impl Writer {
                 tracing::warn!(reason, "rows of what has ended stay for now");
             }
         }
-        self.queue.finish_ended(portion, is_removed);
+        self.queue.finish_ended(batch, is_removed);
     }
 
-    fn remove(&mut self, portion: &[EndedBinding]) -> Result<(), Failed> {
+    fn remove(&mut self, batch: &[EndedBinding]) -> Result<(), Failed> {
         let session = open(&mut self.session, &self.options, &self.turn)?;
-        match session.purge(portion, &self.turn) {
+        match session.purge(batch, &self.turn) {
             Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
             Ok(_) => Ok(()),
             Err(error) => Err(self.failed(&error)),
@@ -234,7 +234,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Reads a portion of all accounts. When one fails, all are read at a later look.
+    /// Reads a batch of all accounts. When one fails, all are read at a later look.
     fn go_on_with_scan(&mut self) {
         let Some(mut scan) = self.scan.take() else {
             return;

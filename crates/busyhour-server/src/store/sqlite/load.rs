@@ -6,7 +6,7 @@ use crate::store::{
     Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
     StoredBinding,
     account::{hints_of_row, secret_of_row},
-    account_watch::{PORTION_LEN, are_names_kept},
+    account_watch::{BATCH_LEN, are_names_kept},
 };
 use busyhour::clock::UnixTime;
 use rusqlite::{Connection, OpenFlags, Row, Transaction, params, types::ValueRef};
@@ -103,12 +103,12 @@ pub(super) fn news(
     Ok((news, revision))
 }
 
-/// At most [`PORTION_LEN`] accounts, in the order of their names.
-pub(super) fn portion(
+/// At most [`BATCH_LEN`] accounts, in the order of their names.
+pub(super) fn batch(
     connection: &Connection,
     after: Option<&AccountKey>,
 ) -> rusqlite::Result<Vec<Account>> {
-    let limit = PORTION_LEN as i64;
+    let limit = BATCH_LEN as i64;
     let mut statement = connection.prepare_cached(match after {
         Some(_) => ACCOUNTS_AFTER,
         None => ACCOUNTS_FIRST,

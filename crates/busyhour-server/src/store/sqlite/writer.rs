@@ -28,7 +28,7 @@ pub(super) struct Writer {
     /// While all accounts are read.
     scan: Option<Scan>,
     /// Portions of what has ended that were removed.
-    portions: u64,
+    batches: u64,
     /// After the connection, so that the lock goes last.
     files: Files,
     /// What is wrong with the files, empty when nothing is.
@@ -52,7 +52,7 @@ impl Writer {
             token_looks: Pace::default(),
             account_looks: Pace::default(),
             scan: None,
-            portions: 0,
+            batches: 0,
             files,
             trouble: String::new(),
         }
@@ -65,7 +65,7 @@ impl Writer {
             let commit_timeout = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
             match self.queue.take(commit_timeout) {
                 Taken::Group(group) => self.write(group, &mut notifier),
-                Taken::Ended(portion) => self.purge(&portion),
+                Taken::Ended(batch) => self.purge(&batch),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
@@ -151,27 +151,27 @@ impl Writer {
     }
 
     /// Nobody waits for this.
-    fn purge(&mut self, portion: &[EndedBinding]) {
+    fn purge(&mut self, batch: &[EndedBinding]) {
         if self.look_at_files().is_err() {
-            return self.queue.finish_ended(portion, false);
+            return self.queue.finish_ended(batch, false);
         }
-        let outcome = self.remove(portion);
+        let outcome = self.remove(batch);
         if let Err(error) = &outcome {
             tracing::warn!(%error, "rows of what has ended stay for now");
         }
-        self.queue.finish_ended(portion, outcome.is_ok());
+        self.queue.finish_ended(batch, outcome.is_ok());
     }
 
-    fn remove(&mut self, portion: &[EndedBinding]) -> rusqlite::Result<()> {
+    fn remove(&mut self, batch: &[EndedBinding]) -> rusqlite::Result<()> {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for ended in portion {
+        for ended in batch {
             remove_ended(&transaction, *ended)?;
         }
         transaction.commit()?;
-        self.portions += 1;
-        match self.portions.is_multiple_of(CHECKPOINT_PORTIONS) {
+        self.batches += 1;
+        match self.batches.is_multiple_of(CHECKPOINT_BATCHES) {
             true => self.connection.execute_batch(CHECKPOINT),
             false => Ok(()),
         }
@@ -221,14 +221,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Reads a portion of all accounts. One that fails is read again at the next
+    /// Reads a batch of all accounts. One that fails is read again at the next
     /// look, with all the others.
     fn go_on_with_scan(&mut self) {
         let Some(mut scan) = self.scan.take() else {
             return;
         };
         let begun = Instant::now();
-        match load::portion(&self.connection, scan.after()) {
+        match load::batch(&self.connection, scan.after()) {
             Ok(accounts) => {
                 self.queue.note_portion(accounts.len());
                 match scan.tell(&self.feed, accounts, begun) {
@@ -438,7 +438,7 @@ const PUT_SETTING: &str = "INSERT OR REPLACE INTO setting (kind, name, value) VA
 const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = ?1 AND name = ?2";
 /// Many pages change here and few are changed twice, so a checkpoint of the usual
 /// length would take long; and who registers then would wait for it.
-const CHECKPOINT_PORTIONS: u64 = 4;
+const CHECKPOINT_BATCHES: u64 = 4;
 const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// More than the statements above, so that none is ever compiled twice.
 const STATEMENTS: usize = 32;
