@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use proc_macro2::Span;
 use syn::{
-    Attribute, File, ImplItemFn, ItemFn, ItemMod, ItemUse, TraitItemFn, UseTree,
+    Attribute, File, Ident, ImplItemFn, ItemEnum, ItemFn, ItemMod, ItemStruct, ItemType, ItemUnion,
+    ItemUse, TraitItemFn, UseTree,
     spanned::Spanned,
     visit::{self, Visit},
 };
@@ -25,6 +26,8 @@ pub struct Source {
     /// Lines with an `unsafe` block, function, impl or trait.
     pub unsafe_lines: Vec<usize>,
     pub functions: Vec<Function>,
+    /// Structs, enums, traits, unions and aliases, with the line of each.
+    pub types: Vec<(String, usize)>,
 }
 
 impl Source {
@@ -59,6 +62,13 @@ impl Source {
         }
     }
 
+    fn names_type(&mut self, attributes: &[Attribute], name: &Ident) {
+        if !is_test(attributes) {
+            let line = name.span().start().line;
+            self.types.push((name.to_string(), line));
+        }
+    }
+
     fn unsafe_at(&mut self, token: Option<Span>) {
         self.unsafe_lines
             .extend(token.map(|span| span.start().line));
@@ -70,6 +80,26 @@ impl<'ast> Visit<'ast> for Source {
         if !is_test(&item.attrs) {
             visit::visit_item_mod(self, item);
         }
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast ItemStruct) {
+        self.names_type(&item.attrs, &item.ident);
+        visit::visit_item_struct(self, item);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast ItemEnum) {
+        self.names_type(&item.attrs, &item.ident);
+        visit::visit_item_enum(self, item);
+    }
+
+    fn visit_item_union(&mut self, item: &'ast ItemUnion) {
+        self.names_type(&item.attrs, &item.ident);
+        visit::visit_item_union(self, item);
+    }
+
+    fn visit_item_type(&mut self, item: &'ast ItemType) {
+        self.names_type(&item.attrs, &item.ident);
+        visit::visit_item_type(self, item);
     }
 
     fn visit_item_fn(&mut self, item: &'ast ItemFn) {
@@ -109,6 +139,7 @@ impl<'ast> Visit<'ast> for Source {
     }
 
     fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        self.names_type(&item.attrs, &item.ident);
         self.unsafe_at(item.unsafety.map(|token| token.span));
         visit::visit_item_trait(self, item);
     }
@@ -159,7 +190,7 @@ mod tests {
     #[test]
     fn imports_unsafe_and_lengths_are_seen_and_tests_are_not() {
         let text = "use crate::{task::Task, pool};\nfn f() {\n    unsafe { g() }\n}\n\
-                    fn h() { crate::clock::now(); }\n#[cfg(test)]\nmod tests { use crate::bus; }\n";
+                    fn h() { crate::clock::now(); }\nstruct Cache;\n#[cfg(test)]\nmod tests { use crate::bus; struct Cache; }\n";
         let source = Source::parse(text).unwrap();
         let modules: Vec<_> = source
             .crate_modules
@@ -167,6 +198,7 @@ mod tests {
             .map(|(name, _)| name.as_str())
             .collect();
         assert_eq!(modules, ["clock", "pool", "task"]);
+        assert_eq!(source.types, [("Cache".to_owned(), 6)]);
         assert_eq!(source.unsafe_lines, [3]);
         assert_eq!(
             (source.functions[0].name.as_str(), source.functions[0].lines),

@@ -1,6 +1,7 @@
 //! The checks of `cargo xtask tidy`. Each returns complaints, one line each.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write,
     fs,
     path::{Path, PathBuf},
@@ -10,8 +11,8 @@ use ignore::WalkBuilder;
 
 use crate::{
     rules::{
-        FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers, COMPONENTS,
-        UNSAFE_FILES,
+        COMPONENTS, FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers,
+        TEST_FILES, UNSAFE_FILES,
     },
     source::{Function, Source},
 };
@@ -26,6 +27,16 @@ pub fn check(root: &Path) -> Vec<String> {
     complaints.extend(
         LAYERS
             .iter()
+            .flat_map(|layers| unused_arrows(&tree, layers)),
+    );
+    complaints.extend(
+        LAYERS
+            .iter()
+            .flat_map(|layers| check_type_names(&tree, layers)),
+    );
+    complaints.extend(
+        LAYERS
+            .iter()
             .filter_map(|layers| check_median(&tree, layers)),
     );
     complaints.extend(
@@ -33,6 +44,7 @@ pub fn check(root: &Path) -> Vec<String> {
             .iter()
             .filter_map(|component| check_example(root, component)),
     );
+    complaints.extend(LAYERS.iter().flat_map(|layers| check_map(&tree, layers)));
     complaints.extend(stale_unsafe_entries(&tree));
     complaints
 }
@@ -216,6 +228,91 @@ fn check_layers(tree: &Tree, layers: &Layers) -> Vec<String> {
     complaints
 }
 
+/// Arrows that the rules allow and no file uses.
+fn unused_arrows(tree: &Tree, layers: &Layers) -> Vec<String> {
+    let uses = |module: &str, other: &str| {
+        let mut files =
+            (tree.rust.iter()).filter(|file| module_of(&file.path, layers) == Some(module));
+        files.any(|file| (file.source.crate_modules.iter()).any(|(used, _)| used == other))
+    };
+    let mut complaints = Vec::new();
+    for arrow in layers.arrows {
+        for other in arrow
+            .may_use
+            .iter()
+            .filter(|other| !uses(arrow.module, other))
+        {
+            complaints.push(format!(
+                "xtask/src/rules.rs: `{}` may know `{other}` and does not: take the arrow out",
+                arrow.module
+            ));
+        }
+    }
+    complaints
+}
+
+/// The table of modules in ARCHITECTURE.md says of each module what it knows.
+fn check_map(tree: &Tree, layers: &Layers) -> Vec<String> {
+    let Some(map) = tree.text.iter().find(|file| file.path == MAP) else {
+        return vec![format!("{MAP}: there is none")];
+    };
+    let heading = format!("`{}`", layers.source.trim_end_matches("/src"));
+    let rows = map.text.lines().skip_while(|line| !line.contains(&heading));
+    let rows: Vec<Vec<&str>> = rows
+        .map(|line| line.split('|').map(str::trim).collect())
+        .take_while(|cells: &Vec<&str>| !cells[0].starts_with("## ") || cells[0].contains(&heading))
+        .collect();
+    let knows = |module: &str| {
+        let name = format!("`{module}`");
+        let row = rows
+            .iter()
+            .find(|cells| cells.len() == 5 && cells[1].split(", ").any(|one| one == name))?;
+        Some(row[3])
+    };
+    let mut complaints = Vec::new();
+    for arrow in layers.arrows {
+        let expected = match arrow.may_use {
+            [] => "–".to_owned(),
+            modules => modules.join(", "),
+        };
+        match knows(arrow.module) {
+            Some(found) if found == expected => {}
+            Some(found) => complaints.push(format!(
+                "{MAP}: `{}` knows `{found}`; xtask/src/rules.rs says `{expected}`",
+                arrow.module
+            )),
+            None => complaints.push(format!("{MAP}: `{}` has no row", arrow.module)),
+        }
+    }
+    complaints
+}
+
+const MAP: &str = "ARCHITECTURE.md";
+
+/// One noun, one meaning: each name of a type occurs once in the crate.
+fn check_type_names(tree: &Tree, layers: &Layers) -> Vec<String> {
+    let is_counted = |file: &&RustFile| {
+        layers.has_unique_types
+            && file.path.starts_with(layers.source)
+            && !TEST_FILES
+                .iter()
+                .any(|name| file.path.ends_with(&format!("/{name}")))
+    };
+    let mut first = BTreeMap::new();
+    let mut complaints = Vec::new();
+    for file in tree.rust.iter().filter(is_counted) {
+        for (name, line) in &file.source.types {
+            let here = format!("{}:{line}", file.path);
+            if let Some(there) = first.get(name) {
+                complaints.push(format!("{here}: `{name}` is also a type of {there}"));
+            } else {
+                first.insert(name, here);
+            }
+        }
+    }
+    complaints
+}
+
 /// The top-level module a file belongs to; none for the crate's root files.
 fn module_of<'a>(path: &'a str, layers: &Layers) -> Option<&'a str> {
     let inside = path.strip_prefix(layers.source)?.strip_prefix('/')?;
@@ -271,6 +368,52 @@ mod tests {
             complaints,
             ["crates/busyhour/src/task/mod.rs:1: `task` may not know `pool`"]
         );
+    }
+
+    #[test]
+    fn a_name_of_two_types_and_an_arrow_that_nobody_uses_are_named() {
+        let mut tree = Tree {
+            rust: Vec::new(),
+            text: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        for path in [
+            "crates/busyhour/src/pool/a.rs",
+            "crates/busyhour/src/bus/b.rs",
+        ] {
+            tree.add(path.to_owned(), "struct Turn;".to_owned());
+        }
+        assert_eq!(
+            check_type_names(&tree, &LAYERS[0]),
+            [
+                "crates/busyhour/src/bus/b.rs:1: `Turn` is also a type of crates/busyhour/src/pool/a.rs:1"
+            ]
+        );
+        let unused = unused_arrows(&tree, &LAYERS[0]);
+        assert!(
+            unused[0].contains("`pool` may know `task` and does not"),
+            "{unused:?}"
+        );
+    }
+
+    #[test]
+    fn a_map_that_differs_from_the_rules_is_named() {
+        let mut tree = Tree {
+            rust: Vec::new(),
+            text: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        let rows =
+            "## `crates/busyhour`\n| `pool` | workers | task |\n## `crates/x`\n| `bus` | y | – |\n";
+        tree.add(MAP.to_owned(), rows.to_owned());
+        let complaints = check_map(&tree, &LAYERS[0]);
+        assert!(
+            complaints.contains(
+                &"ARCHITECTURE.md: `pool` knows `task`; xtask/src/rules.rs says `task, run_queue`"
+                    .to_owned()
+            )
+        );
+        assert!(complaints.contains(&"ARCHITECTURE.md: `bus` has no row".to_owned()));
     }
 
     #[test]
