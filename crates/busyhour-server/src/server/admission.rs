@@ -177,7 +177,8 @@ impl Core {
                 {
                     Admission::Stale { is_ours: true }
                 }
-                // Only now: what was overheard forgives nothing.
+                // Failures are forgotten only after the replay check, so that nobody can
+                // reset them with credentials that he overheard.
                 AuthOutcome::Accepted { .. } => {
                     self.parts.logins.succeeded(source, credentials.username);
                     self.heard_at(flow);

@@ -48,10 +48,10 @@ pub struct HintConfig {
 /// Why a hint is not set or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HintRefusal {
-    /// The extension is none.
+    /// Not a valid extension.
     #[error("an extension is {EXTENSION_RULE}")]
     Extension,
-    /// A device is none.
+    /// Not a valid device.
     #[error(
         "device `{0}`: give a user name of sip.domains, or an address of record such as \
          sip:alice@example.com; a user name alone needs sip.domains where sip.listen is a wildcard"

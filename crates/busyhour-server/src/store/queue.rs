@@ -127,9 +127,10 @@ impl Queue {
         state.take()
     }
 
-    /// Fails what waits behind a group that takes longer than the commit timeout, until
-    /// the writer ends. What waits was never sent, so its fate is certain; the
-    /// group's is not, and it is kept.
+    /// Refuses the changes that wait behind a group which takes longer than the commit
+    /// timeout, until the writer ends. The commit timeout holds only while some thread
+    /// runs this. What waits was never sent to the database, so it is certainly not
+    /// stored. The group may have been stored, so it is kept.
     pub(super) fn watchdog(&self) {
         let mut reported = None;
         let mut state = self.lock();

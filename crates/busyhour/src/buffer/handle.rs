@@ -34,6 +34,7 @@ use crate::sync::atomic::AtomicU32;
 /// assert_eq!(&*writing.freeze(), b"hello");
 /// # Ok::<(), busyhour::buffer::Error>(())
 /// ```
+#[doc(alias("BytesMut", "mutable_buffer"))]
 pub struct BufferMut {
     data: *mut u8,
     len: usize,
@@ -115,6 +116,7 @@ impl fmt::Debug for BufferMut {
 /// assert_eq!(&*method, b"REGISTER");
 /// # Ok::<(), busyhour::buffer::Error>(())
 /// ```
+#[doc(alias("Bytes", "const_buffer"))]
 pub struct Buffer {
     data: *const u8,
     len: usize,

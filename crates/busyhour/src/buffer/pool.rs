@@ -33,6 +33,7 @@ use crate::{clock::Clock, stats::BufferStats};
 /// assert!(matches!(pool.pin(value), Err(Error::NotLive { .. })));
 /// # Ok::<(), Error>(())
 /// ```
+#[doc(alias("pduBuf", "slab", "mbuf pool"))]
 #[derive(Debug, Clone)]
 pub struct BufferPool {
     pub(super) store: Arc<Store>,
@@ -79,6 +80,7 @@ impl BufferPool {
     /// # Errors
     ///
     /// [`Error::OverBudget`], [`Error::TooLong`], or [`Error::Empty`].
+    #[doc(alias = "__pmFindPDUBuf")]
     #[inline]
     pub fn find(&self, len: usize) -> Result<*mut u8, Error> {
         if len == 0 {
@@ -96,6 +98,7 @@ impl BufferPool {
     ///
     /// [`Error::Foreign`] or [`Error::NotLive`] when no live buffer has a byte
     /// there, [`Error::TooManyPins`]. Nothing has changed then.
+    #[doc(alias = "__pmPinPDUBuf")]
     #[inline]
     pub fn pin(&self, address: *const u8) -> Result<(), Error> {
         self.store.pin(address.addr())
@@ -109,6 +112,7 @@ impl BufferPool {
     /// [`Error::Foreign`] or [`Error::NotLive`] when no live buffer has a byte
     /// there, [`Error::NotPinned`] when only values hold it. Nothing has
     /// changed then.
+    #[doc(alias = "__pmUnpinPDUBuf")]
     #[inline]
     pub fn unpin(&self, address: *const u8) -> Result<(), Error> {
         self.store.unpin(address.addr())
@@ -182,6 +186,7 @@ impl BufferPool {
     /// assert!(dump.oldest[0].trace.is_some());
     /// # Ok::<(), busyhour::buffer::Error>(())
     /// ```
+    #[doc(alias = "pdubufdump")]
     pub fn dump(&self) -> Dump {
         self.store.dump(DUMPED_COUNT_MAX)
     }

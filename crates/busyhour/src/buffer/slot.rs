@@ -302,7 +302,7 @@ impl Slot {
     }
 }
 
-/// A thread as one that pins: its stripe, and what it knows of its latest pin.
+/// What a thread keeps for its pins: its stripe, and the slot and count of the latest.
 #[derive(Debug)]
 pub(super) struct Pinner {
     stripe: Cell<usize>,

@@ -13,6 +13,7 @@ use std::{fmt, hash::Hash, mem, sync::Arc};
 ///
 /// Without further words it hears every event from now on, on the thread that
 /// publishes it, with room for 1,024 events and [`Overflow::Reject`].
+#[doc(alias("ast_event_subscribe", "stasis_subscribe"))]
 #[must_use]
 pub struct SubscriptionBuilder<E: Event> {
     topic: Arc<Hub<E>>,
@@ -95,6 +96,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// it is refused. With [`Self::replay`] on a cached topic nothing is lost: the
     /// newest event of each key then comes from the cache, and what it replaced
     /// counts as conflated. So give the queue room for all keys, or let it replay.
+    #[doc(alias("coalesce", "watch channel"))]
     pub fn conflate(mut self) -> Self {
         self.conflates = true;
         self
@@ -272,6 +274,7 @@ impl<E: Event> SubscriptionBuilder<E> {
 }
 
 /// A running subscription; ends when it is dropped.
+#[doc(alias("Receiver", "ast_event_sub"))]
 pub struct Subscription<E: Event> {
     topic: Arc<Hub<E>>,
     /// One for each lane.

@@ -31,6 +31,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// assert_eq!(loads.clear(&7).key_count, 1);
 /// assert!(loads.get(&7).is_none());
 /// ```
+#[doc(alias("broadcast", "watch", "stasis_topic", "ast_event", "pubsub"))]
 pub struct Topic<E: Event>(pub(super) Arc<Hub<E>>);
 
 /// What a publish did.
@@ -152,6 +153,7 @@ impl<E: Event> Topic<E> {
     }
 
     /// The last event of the key. Takes no lock and stops no publisher.
+    #[doc(alias("ast_event_get_cached", "last value"))]
     #[inline]
     pub fn get(&self, key: &E::Key) -> Option<E> {
         let (shard, hash) = self.0.locate(key);

@@ -57,6 +57,7 @@ use handle::Positions;
 use std::{cmp::Ordering, fmt};
 
 /// A heap of `T`, ordered by `C`; see the [module](self) for an example.
+#[doc(alias("ast_heap", "priority queue", "BinaryHeap"))]
 #[derive(Clone)]
 pub struct Heap<T, C = Min> {
     nodes: Vec<HeapNode<T>>,

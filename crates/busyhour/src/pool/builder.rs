@@ -4,9 +4,10 @@ use super::{Hook, TaskPool, affinity::may_use, shared::Shared};
 use crate::clock::Clock;
 
 /// How a push from outside the pool chooses a worker.
+#[doc(alias = "ast_taskpool_selector")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Selector {
-    /// Whichever worker comes first: best throughput.
+    /// Always the same worker for the same pushing thread: best throughput.
     #[default]
     Default,
     /// The worker with the fewest tasks waiting.
@@ -47,6 +48,7 @@ pub enum PoolBuildError {
 }
 
 /// Options of a [`TaskPool`]; every one has a sensible default.
+#[doc(alias = "ast_taskpool_options")]
 #[derive(Clone)]
 #[must_use]
 pub struct TaskPoolBuilder {

@@ -142,7 +142,7 @@ impl<'a> EntityRef<'a> {
         Self(entity.cast(), PhantomData)
     }
 
-    /// For who remembers it where no lifetime can be told.
+    /// Erases the lifetime, for storage in a thread-local.
     #[inline(always)]
     pub(super) fn as_ptr(self) -> *const ShareCell {
         self.0.as_ptr()

@@ -41,6 +41,7 @@ use crate::{
 /// inline_runner.run(|| calls.push(move || sender.send(thread::current().id()).unwrap()).unwrap());
 /// assert_eq!(receiver.try_recv(), Ok(thread::current().id()));
 /// ```
+#[doc(alias("caller runs", "CallerRunsPolicy"))]
 pub struct InlineRunner {
     shared: Arc<Shared>,
     /// None in a simulation, and where all places are taken.

@@ -48,6 +48,7 @@ pub enum JoinError {
 
 /// Waits for a spawned future. Dropping the handle lets the future run on; its
 /// output is then dropped on the pool.
+#[doc(alias("future", "Task"))]
 pub struct JoinHandle<T> {
     outcome: Arc<JoinState<T>>,
     future: Weak<dyn Joinable>,

@@ -113,6 +113,7 @@ type Hook = Arc<dyn Fn() + Send + Sync>;
 /// When the last handle is dropped (serializers hold one each), queued tasks
 /// still run, then the workers end in the background. Use
 /// [`shutdown`](Self::shutdown) to wait and to learn what happened.
+#[doc(alias("ThreadPool", "taskpool", "ast_taskpool", "thread_pool", "Executor"))]
 #[derive(Clone)]
 pub struct TaskPool {
     handle: Arc<PoolHandle>,
@@ -164,6 +165,7 @@ impl TaskPool {
     ///
     /// [`PushError::Full`] when the pool's capacity is used up,
     /// [`PushError::ShutDown`] once a shutdown has begun. `f` is dropped then.
+    #[doc(alias("post", "execute", "dispatch_async"))]
     #[inline]
     pub fn push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
         let pushed = self.shared().push_made(|| Task::new(f));
@@ -191,6 +193,7 @@ impl TaskPool {
     ///
     /// [`WaitError::Push`] when the task was refused, [`WaitError::Panicked`]
     /// when it panicked, [`WaitError::Dropped`] when a shutdown dropped it.
+    #[doc(alias("dispatch_sync", "ast_taskpool_push_wait"))]
     pub fn push_wait<R, F>(&self, f: F) -> Result<R, WaitError>
     where
         F: FnOnce() -> R + Send + 'static,
@@ -269,6 +272,7 @@ impl TaskPool {
     /// pool.push(move || sender.send(()).unwrap()).unwrap();
     /// assert!(pool.shutdown(std::time::Duration::from_secs(60)).is_clean());
     /// ```
+    #[doc(alias("block_in_place", "spawn_blocking"))]
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
         blocking::blocking(f)
     }

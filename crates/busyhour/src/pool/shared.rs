@@ -425,8 +425,8 @@ impl Shared {
         }
     }
 
-    /// Before this thread runs a task while it waits: an inline runner that collects keeps
-    /// nothing from the workers any more, since the task may wait for it.
+    /// Shows the workers what this thread has collected, before it runs a task
+    /// inline: the task may wait for what was collected.
     pub(crate) fn stop_keeping(&self) {
         if context::collects_for(self) {
             self.call_a_worker();

@@ -23,17 +23,17 @@ use crate::{
     },
 };
 
-/// One place. It stays when its thread leaves; see README.md for who touches what.
+/// One worker slot. It stays when its thread ends. README.md says who touches what.
 pub(super) struct Worker {
     pub(super) number: usize,
     id: WorkerId,
     biased_lock: CachePadded<BiasedLock<Local>>,
     pub(super) gauges: CachePadded<WorkerGauges>,
-    /// Between the first look at the queues and the last.
+    /// A thread may touch this slot's queues. A shutdown reads it.
     pub(super) is_at_work: AtomicBool,
-    /// Another worker is kept for it. Its own thread's alone.
+    /// Another worker stands in for this one. Only its own thread touches this.
     pub(super) has_stand_in: AtomicBool,
-    /// Of the plain task that runs, if it has one.
+    /// The label of the plain task that runs, if it has one.
     label: SpinLock<Option<&'static str>>,
     pub(super) inject_queue: CachePadded<InjectQueue>,
     parking: CachePadded<Parking>,

@@ -94,6 +94,7 @@ impl Future for YieldNow {
 /// });
 /// assert_eq!(counted.wait(), Ok(10_000));
 /// ```
+#[doc(alias = "coop")]
 pub async fn consume_budget() {
     if context::consume_budget() {
         yield_now().await;

@@ -62,6 +62,7 @@ const _: () = assert!(SAME_WORKER_BONUS % 2 == 1);
 /// queue.charge(&mut light, Duration::from_micros(5));
 /// assert_eq!(queue.pick(), Some("heavy"));
 /// ```
+#[doc(alias("schedule", "goodness", "runqueue"))]
 #[derive(Debug)]
 pub struct RunQueue<E> {
     worker: WorkerId,
@@ -109,6 +110,7 @@ impl<E> RunQueue<E> {
     ///
     /// The caller runs it, then calls [`put_back`](RunQueue::put_back) if it
     /// has more to do, else [`charge`](RunQueue::charge).
+    #[doc(alias = "pick_next_task")]
     #[inline(always)]
     pub fn pick(&mut self) -> Option<E> {
         let (entity, rank) = self.queued.pop()?;
@@ -119,6 +121,7 @@ impl<E> RunQueue<E> {
     }
 
     /// Charges an entity for the time it `ran` and queues it again, behind its equals.
+    #[doc(alias = "yield")]
     #[inline(always)]
     pub fn put_back(&mut self, entity: E, sched_state: &mut SchedState, ran: Duration) {
         self.charge(sched_state, ran);

@@ -18,6 +18,7 @@ use std::time::Duration;
 /// sched_state.set_class(Class::RealTime(RealTimePriority::new(50)));
 /// assert_eq!(sched_state.class(), Class::RealTime(RealTimePriority::new(50)));
 /// ```
+#[doc(alias = "task_struct")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedState {
     /// The epoch of `home` that the counter is true for.

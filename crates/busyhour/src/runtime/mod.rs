@@ -50,6 +50,7 @@ use crate::{
 };
 
 /// All components of one process (or of one simulated machine); clones are the same.
+#[doc(alias("io_context", "uv_loop_t", "event loop"))]
 #[derive(Clone)]
 pub struct Runtime {
     components: Arc<Components>,

@@ -24,6 +24,7 @@ use crate::{
 /// assert_eq!(trace(1), trace(1));
 /// assert_ne!(trace(1), trace(2));
 /// ```
+#[doc(alias("turmoil", "madsim", "deterministic simulation"))]
 pub struct Simulation {
     clock: Clock,
     pool: TaskPool,

@@ -26,6 +26,7 @@ use crate::{
 /// assert!(report.is_clean());
 /// assert!(calls.push(|| ()).is_err());
 /// ```
+#[doc(alias("dispatch_group", "ast_serializer_shutdown_group", "TaskTracker"))]
 #[derive(Clone, Default)]
 pub struct ShutdownGroup {
     members: Arc<Mutex<GroupMembers>>,

@@ -57,6 +57,15 @@ use crate::{
 /// A handle to an ordered queue of tasks; clones are the same serializer.
 ///
 /// It lives until its last handle is gone and its last task has run.
+#[doc(alias(
+    "strand",
+    "taskprocessor",
+    "ast_taskprocessor",
+    "ast_serializer",
+    "dispatch_queue",
+    "serial queue",
+    "actor"
+))]
 #[derive(Clone)]
 pub struct Serializer {
     core: Arc<Core>,
@@ -145,6 +154,7 @@ impl Serializer {
     /// let inner = calls.push_wait(move || same.push_wait(|| ())).unwrap();
     /// assert!(matches!(inner, Err(WaitError::Deadlock(_))));
     /// ```
+    #[doc(alias = "dispatch_sync")]
     pub fn push_wait<R, F>(&self, f: F) -> Result<R, WaitError>
     where
         F: FnOnce() -> R + Send + 'static,
@@ -182,6 +192,7 @@ impl Serializer {
     /// calls.push_wait(|| ()).unwrap();
     /// assert_eq!(calls.len(), 0);
     /// ```
+    #[doc(alias = "dispatch_suspend")]
     pub fn suspend(&self) -> Suspension {
         Suspension::new(Arc::clone(&self.core))
     }

@@ -10,6 +10,7 @@ pub enum Watermark {
 }
 
 /// A crossed mark: told once per crossing, high and low in turns.
+#[doc(alias("ast_taskprocessor_alert_set_levels", "high water mark"))]
 #[derive(Debug, Clone)]
 pub struct QueueAlert {
     /// Which mark.

@@ -25,6 +25,7 @@ use std::{
 ///
 /// Inline.execute(Task::new(|| println!("at once"))).unwrap();
 /// ```
+#[doc(alias("execution_context", "scheduler"))]
 pub trait Executor: Send + Sync {
     /// Takes a task to run it once.
     ///

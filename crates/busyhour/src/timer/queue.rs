@@ -29,6 +29,7 @@ use crate::clock::Instant;
 /// assert_eq!(queue.cancel(lunch), Some("lunch"));
 /// assert_eq!(queue.len(), 1);
 /// ```
+#[doc(alias("DelayQueue", "timer heap"))]
 #[derive(Debug)]
 pub struct TimerQueue<T> {
     slots: TimerSlots<T>,

@@ -2,6 +2,7 @@ use crate::clock::Instant;
 use std::time::Duration;
 
 /// What a fixed-rate timer does about ticks that came due while it could not run.
+#[doc(alias = "MissedTickBehavior")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MissedTicks {
     /// Runs every missed tick at once, one after the other, until it has caught up.

@@ -113,6 +113,7 @@ impl Timers {
     /// # Errors
     ///
     /// [`Elapsed`]: it was not; `future` has been dropped when this completes.
+    #[doc(alias("steady_timer", "deadline_timer"))]
     pub fn timeout<F: Future>(
         &self,
         limit: Duration,

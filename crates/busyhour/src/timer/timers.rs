@@ -72,6 +72,13 @@ use std::{
 ///   the hook, `Drop` of what a callback captured) may panic as well: that is
 ///   counted in [`TimerStats::panicked`] and goes nowhere.
 /// - A callback may add, move and cancel any timer, itself included.
+#[doc(alias(
+    "ast_sched_context",
+    "ast_sched_add",
+    "uv_timer_t",
+    "dispatch_after",
+    "timing wheel"
+))]
 #[derive(Clone)]
 pub struct Timers {
     pub(super) service: Arc<Service>,
@@ -173,6 +180,7 @@ impl Timers {
     ///
     /// It blocks the calling thread, so it belongs outside the pool's workers
     /// or after [`Timers::cancel`] has said [`Cancel::Running`].
+    #[doc(alias("del_timer_sync", "AST_SCHED_DEL"))]
     pub fn cancel_and_wait(&self, handle: &TimerHandle) -> Cancel {
         self.service.cancel_and_wait(handle)
     }
@@ -229,6 +237,7 @@ impl Timers {
     /// The sleep must end early when the hook of [`Timers::on_earlier_deadline`] is
     /// called, since an earlier deadline may be added meanwhile. To look at
     /// the earliest deadline without a sleep there is [`Timers::next_deadline`].
+    #[doc(alias = "ast_sched_wait")]
     pub fn next_wait(&self) -> Option<Duration> {
         let service = &self.service;
         let until = service.driver_waker.prepare_sleep(|| service.earliest());
@@ -255,6 +264,7 @@ impl Timers {
     /// Executors and wakers are called on this thread, under no lock. One that
     /// panics is counted in [`TimerStats::panicked`]; the others are not
     /// affected.
+    #[doc(alias = "ast_sched_runq")]
     pub fn run_due(&self, now: Instant) -> usize {
         self.service.run_due(now)
     }

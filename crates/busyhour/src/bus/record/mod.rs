@@ -37,6 +37,7 @@ use super::{Event, Name};
 /// assert_eq!(records.get(&"SIP/door".into()).unwrap().sort(), 7);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("ast_event", "information element"))]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     sort: u16,
