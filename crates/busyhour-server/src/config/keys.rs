@@ -84,7 +84,7 @@ pub const KEYS: &[Key] = &[
         allowed: Allowed::Text(
             "same, or an IP address and port such as 127.0.0.1:5060, or several parted by commas, or off",
         ),
-        help: "Where SIP over TCP is served: same is where UDP is, off is nowhere; port 0 takes a free one",
+        help: "Where SIP over TCP is served: same means where UDP is, off means nowhere; port 0 takes a free one",
         assign: |config, text| put(&mut config.sip.tcp, stream_listen(text)),
         show: |config| show_stream_listen(&config.sip.tcp),
     },
@@ -115,14 +115,14 @@ pub const KEYS: &[Key] = &[
         path: "sip.idle_seconds",
         // Longer than the time between the keep-alives that we ask for.
         allowed: whole(180, 604_800, "seconds"),
-        help: "How long a connection may bring nothing before it is closed",
+        help: "How long a connection may be silent before it is closed",
         assign: |config, text| put(&mut config.sip.idle_seconds, text.parse().ok()),
         show: |config| config.sip.idle_seconds.to_string(),
     },
     Key {
         path: "sip.stalled_seconds",
         allowed: whole(1, 3600, "seconds"),
-        help: "How long a connection may take for its first message, and for each whole one",
+        help: "How long a connection may take to send its first message, and to complete each later one",
         assign: |config, text| put(&mut config.sip.stalled_seconds, text.parse().ok()),
         show: |config| config.sip.stalled_seconds.to_string(),
     },
@@ -136,28 +136,28 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "sip.keepalive_seconds",
         allowed: whole(1, 32_767, "seconds"),
-        help: "After how long without anything on a connection TCP asks whether the peer is there",
+        help: "Idle time on a connection before TCP asks whether the peer is there",
         assign: |config, text| put(&mut config.sip.keepalive_seconds, text.parse().ok()),
         show: |config| config.sip.keepalive_seconds.to_string(),
     },
     Key {
         path: "sip.unanswered_seconds",
         allowed: whole(3, 3600, "seconds"),
-        help: "How long a peer may leave that, or what is sent, unanswered before its connection ends",
+        help: "Time without an answer to a TCP keep-alive or to sent data before the connection is closed",
         assign: |config, text| put(&mut config.sip.unanswered_seconds, text.parse().ok()),
         show: |config| config.sip.unanswered_seconds.to_string(),
     },
     Key {
         path: "sip.probe_seconds",
         allowed: whole(0, 86_400, "seconds"),
-        help: "How often a device that has been silent on UDP or IAX2 is asked whether it is there; 0 asks nobody",
+        help: "How often a silent device on UDP or IAX2 is asked whether it is there; 0 asks nobody",
         assign: |config, text| put(&mut config.sip.probe_seconds, text.parse().ok()),
         show: |config| config.sip.probe_seconds.to_string(),
     },
     Key {
         path: "sip.domains",
         allowed: Allowed::Hosts,
-        help: "Hosts whose addresses of record are ours; with none, whatever host a request names",
+        help: "Hosts of our addresses of record; with none, every host that a request names is ours",
         assign: |config, text| put(&mut config.sip.domains, hosts(text)),
         show: |config| config.sip.domains.join(","),
     },
@@ -166,7 +166,7 @@ pub const KEYS: &[Key] = &[
         allowed: Allowed::Text(
             "an IP address and port such as 192.0.2.1:5060, or several parted by commas, all but one for a network such as 10.0.0.0/8=10.0.0.1:5060, or off",
         ),
-        help: "Addresses to name in Contact and Via to phones of a network, or to all others, as behind a port forwarding; off names the one that a request came to",
+        help: "Addresses to name in Contact and Via: one for the phones of a network, one for all others; for a server behind port forwarding; off names the address that a request came to",
         assign: |config, text| put(&mut config.sip.advertised, advertised_or(OFF, text)),
         show: |config| show_advertised_or(OFF, &config.sip.advertised),
     },
@@ -180,7 +180,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "sip.auth",
         allowed: Allowed::OneOf(&["digest", "open"]),
-        help: "Who may register: accounts that prove it, or (open) anybody",
+        help: "Who may register: only accounts with the right password (digest), or anybody (open)",
         assign: |config, text| put(&mut config.sip.auth, auth(text)),
         show: |config| format!("{:?}", config.sip.auth).to_lowercase(),
     },
@@ -201,7 +201,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "sip.default_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Life of a binding whose request names none",
+        help: "Life of a binding whose request names no expiry",
         assign: |config, text| put(&mut config.registration.expires_default, seconds(text)),
         show: |config| config.registration.expires_default.as_secs().to_string(),
     },
@@ -262,7 +262,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "watch.default_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Life of a subscription or publication whose request names none",
+        help: "Life of a subscription or publication whose request names no expiry",
         assign: |config, text| put(&mut config.watch.expires_default, seconds(text)),
         show: |config| config.watch.expires_default.as_secs().to_string(),
     },
@@ -276,7 +276,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "watch.notify_interval_milliseconds",
         allowed: whole(0, 60_000, "milliseconds"),
-        help: "Least time between two changes told to one watcher; those between are conflated to the last",
+        help: "Least time between two changes sent to one watcher; of the changes between only the last is sent",
         assign: |config, text| put(&mut config.watch.notify_interval, milliseconds(text)),
         show: |config| config.watch.notify_interval.as_millis().to_string(),
     },
@@ -304,7 +304,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.nonces",
         allowed: whole(1024, 100_000_000, "nonces"),
-        help: "Nonces whose last use is remembered; beyond it devices are challenged once more",
+        help: "Nonces whose last use is remembered; beyond that, devices are challenged once more",
         assign: |config, text| put(&mut config.limits.nonces_max, text.parse().ok()),
         show: |config| config.limits.nonces_max.to_string(),
     },
@@ -318,14 +318,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.mailboxes",
         allowed: whole(0, 100_000_000, "mailboxes"),
-        help: "Mailboxes of which something is known; more are refused with 409, by SIP with 503",
+        help: "Mailboxes with a known state; more are refused, by HTTP with 409, by SIP with 503",
         assign: |config, text| put(&mut config.limits.mailboxes_max, text.parse().ok()),
         show: |config| config.limits.mailboxes_max.to_string(),
     },
     Key {
         path: "limits.hints",
         allowed: whole(0, 10_000_000, "hints"),
-        help: "Hints, those of accounts and of the configuration included; more are refused, by HTTP with 409",
+        help: "Hints, including those of accounts and of the configuration; more are refused, by HTTP with 409",
         assign: |config, text| put(&mut config.limits.hints_max, text.parse().ok()),
         show: |config| config.limits.hints_max.to_string(),
     },
@@ -358,14 +358,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.connections",
         allowed: whole(1, 1_000_000, "connections"),
-        help: "SIP connections at a time; one more closes the oldest on which no request was accepted yet",
+        help: "SIP connections at a time; one more closes the oldest connection without an accepted request",
         assign: |config, text| put(&mut config.sip.connections_max, text.parse().ok()),
         show: |config| config.sip.connections_max.to_string(),
     },
     Key {
         path: "limits.connections_per_source",
         allowed: whole(1, 1_000_000, "connections"),
-        help: "The same from one IPv4 address or IPv6 network of 64 bits",
+        help: "SIP connections from one IPv4 address or IPv6 network of 64 bits",
         assign: |config, text| {
             put(
                 &mut config.sip.connections_per_source_max,
@@ -377,21 +377,21 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.connection_queue_kib",
         allowed: whole(64, 65_536, "KiB"),
-        help: "What may wait to be sent on one connection; half of it is for NOTIFY, which waits beyond that",
+        help: "Bytes that may wait to be sent on one connection; half of them are for NOTIFY, which waits beyond that",
         assign: |config, text| put(&mut config.sip.connection_queue_kib, text.parse().ok()),
         show: |config| config.sip.connection_queue_kib.to_string(),
     },
     Key {
         path: "limits.connection_memory_mib",
         allowed: whole(8, 65_536, "MiB"),
-        help: "Memory for what connections bring; half of it is for those over which something was accepted",
+        help: "Memory for incomplete messages of connections; half of it is kept for connections with an accepted request",
         assign: |config, text| put(&mut config.sip.connection_memory_mib, text.parse().ok()),
         show: |config| config.sip.connection_memory_mib.to_string(),
     },
     Key {
         path: "limits.connection_memory_per_source_kib",
         allowed: whole(256, 1_048_576, "KiB"),
-        help: "What incomplete messages from one IPv4 address or IPv6 network of 64 bits may hold of it; half where nothing was accepted",
+        help: "The share of limits.connection_memory_mib of one IPv4 address or IPv6 network of 64 bits; half of that without an accepted request",
         assign: |config, text| {
             put(
                 &mut config.sip.connection_memory_per_source_kib,
@@ -403,14 +403,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.handshakes",
         allowed: whole(1, 1_000_000, "handshakes"),
-        help: "Unfinished TLS handshakes at a time; for one more the oldest gives way that had two seconds, or it waits in the kernel",
+        help: "Unfinished TLS handshakes at a time; one more ends the oldest that took over two seconds, or waits in the kernel",
         assign: |config, text| put(&mut config.sip.handshakes_max, text.parse().ok()),
         show: |config| config.sip.handshakes_max.to_string(),
     },
     Key {
         path: "limits.handshakes_per_source",
         allowed: whole(1, 1_000_000, "handshakes"),
-        help: "The same from one IPv4 address or IPv6 network of 64 bits; more are closed, and counted",
+        help: "Unfinished TLS handshakes from one IPv4 address or IPv6 network of 64 bits; more are closed, and counted",
         assign: |config, text| put(&mut config.sip.handshakes_per_source_max, text.parse().ok()),
         show: |config| config.sip.handshakes_per_source_max.to_string(),
     },
@@ -457,7 +457,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.dialog_bytes",
         allowed: whole(512, 65_535, "bytes"),
-        help: "What a subscription keeps of its SUBSCRIBE: route, addresses, names; more is answered 513",
+        help: "Bytes that a subscription keeps of its SUBSCRIBE: route, addresses, names; more is answered 513",
         assign: |config, text| put(&mut config.limits.dialog_bytes_max, text.parse().ok()),
         show: |config| config.limits.dialog_bytes_max.to_string(),
     },
@@ -471,7 +471,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.contact_bytes",
         allowed: whole(512, 16_384, "bytes"),
-        help: "What a binding keeps of its REGISTER: contact, path, names; more is answered 513",
+        help: "Bytes that a binding keeps of its REGISTER: contact, path, names; more is answered 513",
         assign: |config, text| {
             put(
                 &mut config.registration.contact_bytes_max,
@@ -495,14 +495,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "http.max_connections",
         allowed: whole(1, 65_536, "connections"),
-        help: "HTTP connections served at once; on further ones only /healthz is answered, and all else with 503",
+        help: "HTTP connections served at once; on further ones /healthz is answered, and everything else gets 503",
         assign: |config, text| put(&mut config.http.max_connections, text.parse().ok()),
         show: |config| config.http.max_connections.to_string(),
     },
     Key {
         path: "http.max_connections_per_source",
         allowed: whole(1, 65_536, "connections"),
-        help: "The same from one IPv4 address or IPv6 network of 64 bits; more is needed where a proxy stands between, which is one source for all its users",
+        help: "HTTP connections from one IPv4 address or IPv6 network of 64 bits; a reverse proxy needs more, since it is one source for all its users",
         assign: |config, text| {
             put(
                 &mut config.http.max_connections_per_source,
@@ -514,7 +514,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "http.hosts",
         allowed: Allowed::Hosts,
-        help: "Names that a request may call the server by, beside addresses and localhost",
+        help: "Names in the Host header that are the server's, besides addresses and localhost",
         assign: |config, text| put(&mut config.http.hosts, hosts(text)),
         show: |config| config.http.hosts.join(","),
     },
@@ -618,7 +618,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "store.url_file",
         allowed: Allowed::Text("the path of a file with such a URL, or off"),
-        help: "A file with the URL of the database, where store.url is off",
+        help: "A file that holds the URL of the database, instead of store.url",
         assign: |config, text| put(&mut config.store.url_file, path_or(OFF, text)),
         show: |config| show_path_or(OFF, config.store.url_file.as_ref()),
     },
@@ -632,7 +632,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "store.queue",
         allowed: whole(64, 16_777_216, "changes"),
-        help: "Changes that may wait for the disk; beyond it registrations are answered 503",
+        help: "Changes that may wait for the disk; beyond that, registrations are answered 503",
         assign: |config, text| put(&mut config.store.queue, text.parse().ok()),
         show: |config| config.store.queue.to_string(),
     },
@@ -651,7 +651,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "runtime.buffer_budget_mib",
         allowed: whole(8, 1_048_576, "MiB"),
-        help: "Memory for datagrams and what is sent; beyond it datagrams are dropped and counted",
+        help: "Memory for datagrams in both directions; beyond that, datagrams are dropped and counted",
         assign: |config, text| put(&mut config.runtime.buffer_budget_mib, text.parse().ok()),
         show: |config| config.runtime.buffer_budget_mib.to_string(),
     },
@@ -665,7 +665,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "log.level",
         allowed: Allowed::OneOf(&["error", "warn", "info", "debug", "trace"]),
-        help: "The least severe lines that are written to standard error",
+        help: "The least severe log lines that are written to standard error",
         assign: |config, text| put(&mut config.log.level, level(text)),
         show: |config| format!("{:?}", config.log.level).to_lowercase(),
     },
