@@ -9,7 +9,7 @@ use busyhour::{
 pub struct Timers(TimerQueue<u64>);
 
 impl kit::timers::Timers for Timers {
-    type QueueHandle = QueueHandle;
+    type Handle = QueueHandle;
 
     fn add(&mut self, deadline_ns: u64, id: u64) -> QueueHandle {
         self.0.add(Instant::from_nanos(deadline_ns), id)
