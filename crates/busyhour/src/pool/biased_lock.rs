@@ -175,7 +175,7 @@ mod models {
     /// finds the owner inside.
     #[test]
     fn loom_two_remotes_and_the_owner_never_meet() {
-        let mut model = loom::model::TaskPoolBuilder::new();
+        let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
             let biased_lock = Arc::new(BiasedLock::new(0_u64));

@@ -132,7 +132,7 @@ fn add(service: &Service, deadline_ns: u64, work: Work) -> TimerHandle {
 }
 
 fn model(check: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::TimersBuilder::new();
+    let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(check);
 }
