@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use busyhour::clock::UnixTime;
 use busyhour_server::auth::{
-    Algorithm, Answer, Authenticator, HexDigest, RealmError, Refusal, Secret, Verdict,
+    Algorithm, Answer, AuthOutcome, Authenticator, HexDigest, RealmError, Refusal, Secret,
     challenge_response,
 };
 use busyhour_server::proto::sip::{DigestChallenge, DigestCredentials};

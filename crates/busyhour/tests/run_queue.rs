@@ -7,7 +7,7 @@
 mod model;
 
 use busyhour::run_queue::{
-    Class, Mode, Place, Priority, RealTimePriority, RunQueue, Standing, WorkerId,
+    Class, Mode, Priority, QueueEnd, RealTimePriority, RunQueue, SchedState, WorkerId,
 };
 use model::{Driver, Operation};
 use proptest::{collection::vec, prelude::*};
@@ -142,16 +142,24 @@ fn a_priority_is_the_given_one_or_the_nearest() {
 #[test]
 fn a_standing_names_the_worker_it_last_ran_on() {
     let [home, away] = [3, 4].map(|worker| RunQueue::new(WorkerId::new(worker)));
-    let (mut home, mut away, mut standing) = (home, away, Standing::default());
-    assert_eq!(standing.ran_on(), None);
-    home.wake((), &mut standing, Place::Back);
-    assert_eq!(standing.ran_on(), Some(WorkerId::new(3)), "its first queue");
-    assert!(home.remove(&(), &mut standing).is_some());
-    away.wake((), &mut standing, Place::Back);
-    assert_eq!(standing.ran_on(), Some(WorkerId::new(3)), "until it runs");
+    let (mut home, mut away, mut sched_state) = (home, away, SchedState::default());
+    assert_eq!(sched_state.ran_on(), None);
+    home.wake((), &mut sched_state, QueueEnd::Back);
+    assert_eq!(
+        sched_state.ran_on(),
+        Some(WorkerId::new(3)),
+        "its first queue"
+    );
+    assert!(home.remove(&(), &mut sched_state).is_some());
+    away.wake((), &mut sched_state, QueueEnd::Back);
+    assert_eq!(
+        sched_state.ran_on(),
+        Some(WorkerId::new(3)),
+        "until it runs"
+    );
     assert!(away.pick().is_some());
-    away.sleep(&mut standing, Duration::from_micros(5));
-    assert_eq!(standing.ran_on(), Some(WorkerId::new(4)));
+    away.charge(&mut sched_state, Duration::from_micros(5));
+    assert_eq!(sched_state.ran_on(), Some(WorkerId::new(4)));
     assert_eq!([home.worker(), away.worker()], [3, 4].map(WorkerId::new));
 }
 

@@ -126,14 +126,14 @@ fn impossible_options_are_refused() {
         .build();
     assert_eq!(
         marks.unwrap_err(),
-        SerializerBuildError::WaterMarks("marks".to_owned())
+        SerializerBuildError::Watermarks("marks".to_owned())
     );
-    let equal = pool.serializer("equal").capacity(9).water(3, 3, |_| ());
+    let equal = pool.serializer("equal").capacity(9).on_alert(3, 3, |_| ());
     assert_eq!(
         equal.build().unwrap_err(),
-        BuildError::WaterMarks("equal".to_owned())
+        SerializerBuildError::Watermarks("equal".to_owned())
     );
-    let widest = pool.serializer("widest").capacity(9).water(0, 9, |_| ());
+    let widest = pool.serializer("widest").capacity(9).on_alert(0, 9, |_| ());
     assert!(widest.build().is_ok());
 }
 

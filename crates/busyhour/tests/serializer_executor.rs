@@ -13,7 +13,7 @@ use busyhour::{
     clock::{Clock, UnixTime},
     pool::TaskPool,
     serializer::ShutdownGroup,
-    task::{Assistance, Deliveries, Executor, Reason, Task},
+    task::{Deliveries, Executor, HelpOutcome, Reason, Task},
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -107,14 +107,14 @@ fn a_member_of_a_group_that_was_shut_down_takes_neither_tasks_nor_turns_nor_deli
     assert!(!member.register(ended.weak()));
     for taken in [
         member.execute(Task::new(|| ())),
-        member.execute_turn(Task::new(|| ())),
+        member.execute_unbounded(Task::new(|| ())),
     ] {
         assert_eq!(taken.unwrap_err().reason, Reason::ShutDown);
     }
-    assert!(outsider.execute_turn(Task::new(|| ())).is_ok());
+    assert!(outsider.execute_unbounded(Task::new(|| ())).is_ok());
     assert_eq!(member.stats().rejected, 2);
-    assert_eq!(member.assist(), Assistance::Hopeless);
-    assert_eq!(outsider.assist(), Assistance::Helped);
+    assert_eq!(member.assist(), HelpOutcome::WouldDeadlock);
+    assert_eq!(outsider.assist(), HelpOutcome::Helped);
     assert_eq!(outsider.stats().processed, 1);
 }
 
@@ -123,7 +123,7 @@ fn who_waits_for_it_sleeps_as_long_as_something_may_run() {
     let pool = TaskPool::builder().workers(1).build().unwrap();
     let group = ShutdownGroup::new();
     let calls = pool.serializer("calls").group(&group).build().unwrap();
-    assert_eq!(calls.assist(), Assistance::Wait, "tasks may come");
+    assert_eq!(calls.assist(), HelpOutcome::Wait, "tasks may come");
     let suspension = calls.suspend();
     thread::scope(|scope| {
         calls.push(|| ()).unwrap();
@@ -132,11 +132,15 @@ fn who_waits_for_it_sleeps_as_long_as_something_may_run() {
         while refused().is_none_or(|rejected| rejected.reason != Reason::ShutDown) {
             thread::yield_now();
         }
-        assert_eq!(calls.assist(), Assistance::Wait, "some wait, and none come");
+        assert_eq!(
+            calls.assist(),
+            HelpOutcome::Wait,
+            "some wait, and none come"
+        );
         drop(suspension);
         assert!(shutdown.join().unwrap().is_clean());
     });
-    assert_eq!(calls.assist(), Assistance::Hopeless, "none will come");
+    assert_eq!(calls.assist(), HelpOutcome::WouldDeadlock, "none will come");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use busyhour::{
     clock::{Clock, UnixTime},
     pool::TaskPool,
-    serializer::{Serializer, WaterMark},
+    serializer::{Serializer, Watermark},
     task::{Executor, Overflow, Task},
 };
 use std::{

@@ -181,7 +181,7 @@ fn timeouts_that_are_all_cancelled_agree_with_a_map() {
 fn timers_at_one_instant_come_in_the_order_they_were_added() {
     // Ten million at BUSYHOUR_TEST_SCALE=100.
     let count = scaled(100_000);
-    let mut queue = Queue::new();
+    let mut queue = TimerQueue::new();
     (0..count).for_each(|n| {
         queue.add(at(5), n);
     });

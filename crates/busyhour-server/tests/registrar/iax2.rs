@@ -6,7 +6,7 @@ use busyhour::{
     clock::{Instant, UnixTime},
 };
 use busyhour_server::registrar::{
-    BindingChange, BindingId, Bindings, Flow, Iax2Registration, Moment, Policy, Tally, Update,
+    BindingChange, BindingId, Bindings, Flow, Iax2Registration, Now, Policy, Tally, Update,
 };
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ fn phone(host: u8, refresh_s: Option<u32>) -> Iax2Registration {
     }
 }
 
-const NOW: Moment = Moment {
+const NOW: Now = Now {
     now: Instant::ZERO,
     unix: UnixTime::from_secs(1_700_000_000),
     steady: UnixTime::from_secs(1_700_000_000),

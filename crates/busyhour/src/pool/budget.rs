@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_new_turn_has_the_whole_budget() {
-        let budget = Budget::new();
+        let budget = StepBudget::new();
         assert!(!(0..100).any(|_| budget.spend(|| None)));
         budget.renew();
         assert!(!(1..STEPS_MAX).any(|_| budget.spend(|| None)));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_new_turn_looks_at_the_clock_as_soon_as_the_first_one() {
-        let (budget, looks) = (Budget::new(), Cell::new(0));
+        let (budget, looks) = (StepBudget::new(), Cell::new(0));
         let now = Instant::ZERO;
         let look = || {
             looks.set(looks.get() + 1);

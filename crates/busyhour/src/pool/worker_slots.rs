@@ -162,55 +162,58 @@ mod tests {
     use super::*;
 
     /// As many places, all of them taken.
-    fn full(places: usize) -> Crew {
-        let crew = Crew::new(places);
-        assert!((0..places).all(|number| crew.take_place() == Some(number)));
-        assert_eq!((crew.len(), crew.take_place()), (places, None));
-        crew
+    fn full(places: usize) -> WorkerSlots {
+        let slots = WorkerSlots::new(places);
+        assert!((0..places).all(|number| slots.take_slot() == Some(number)));
+        assert_eq!((slots.len(), slots.take_slot()), (places, None));
+        slots
     }
 
     #[test]
     fn a_thread_more_may_come_for_each_that_is_blocked() {
-        let crew = full(3);
-        assert!(crew.may_grow(4));
-        assert!(!crew.may_grow(3) && !crew.may_grow(2));
-        crew.block();
-        assert!(crew.may_grow(3) && !crew.may_grow(2));
-        crew.unblock();
-        assert_eq!((crew.may_grow(3), crew.blocked_len()), (false, 0));
+        let slots = full(3);
+        assert!(slots.may_grow(4));
+        assert!(!slots.may_grow(3) && !slots.may_grow(2));
+        slots.block();
+        assert!(slots.may_grow(3) && !slots.may_grow(2));
+        slots.unblock();
+        assert_eq!((slots.may_grow(3), slots.blocked_len()), (false, 0));
     }
 
     #[test]
     fn no_more_leave_than_the_minimum_and_the_blocked_allow() {
-        let crew = full(4);
-        crew.block();
-        assert!(!crew.may_leave(0, 3));
-        assert!(crew.may_leave(0, 1) && crew.may_leave(1, 1));
-        assert!(!crew.may_leave(2, 1), "one works, and one is blocked");
-        assert!(!crew.leave(0));
-        assert_eq!((crew.len(), crew.take_place()), (3, Some(0)));
-        crew.stay(1);
-        assert!(crew.may_leave(1, 1), "it stayed, and may think again");
+        let slots = full(4);
+        slots.block();
+        assert!(!slots.may_leave(0, 3));
+        assert!(slots.may_leave(0, 1) && slots.may_leave(1, 1));
+        assert!(!slots.may_leave(2, 1), "one works, and one is blocked");
+        assert!(!slots.leave(0));
+        assert_eq!((slots.len(), slots.take_slot()), (3, Some(0)));
+        slots.stay(1);
+        assert!(slots.may_leave(1, 1), "it stayed, and may think again");
     }
 
     #[test]
     fn the_first_to_have_left_starts_the_thread_that_found_no_room() {
-        let crew = full(2);
-        assert!(crew.may_leave(1, 0));
-        assert!(!crew.may_grow(2) && !crew.may_grow(2), "it is still there");
-        assert!(crew.leave(1), "it is owed");
-        assert!(!crew.leave(0), "and only once");
+        let slots = full(2);
+        assert!(slots.may_leave(1, 0));
+        assert!(
+            !slots.may_grow(2) && !slots.may_grow(2),
+            "it is still there"
+        );
+        assert!(slots.leave(1), "it is owed");
+        assert!(!slots.leave(0), "and only once");
 
-        let crew = full(2);
-        assert!(!crew.may_grow(2), "nobody leaves, so nobody is owed");
-        assert!(crew.may_leave(1, 0));
-        assert!(!crew.may_grow(1), "there will be one, which is enough");
-        assert!(!crew.leave(1));
+        let slots = full(2);
+        assert!(!slots.may_grow(2), "nobody leaves, so nobody is owed");
+        assert!(slots.may_leave(1, 0));
+        assert!(!slots.may_grow(1), "there will be one, which is enough");
+        assert!(!slots.leave(1));
 
-        let crew = full(2);
-        assert!(crew.may_leave(1, 0));
-        assert!(!crew.may_grow(2));
-        crew.stay(1);
-        assert!(!crew.leave(1), "who stays does the work itself");
+        let slots = full(2);
+        assert!(slots.may_leave(1, 0));
+        assert!(!slots.may_grow(2));
+        slots.stay(1);
+        assert!(!slots.leave(1), "who stays does the work itself");
     }
 }

@@ -133,10 +133,10 @@ mod tests {
     /// The capacity of a list that held `count` entities and is struck off.
     fn capacity_after(count: usize) -> usize {
         let (low, high) = (Rank::from_index(1), Rank::from_index(2));
-        let mut long = Long::new();
+        let mut long = Bucketed::new();
         long.prepare();
-        long.push(0, low, Place::Back);
-        (1..=count).for_each(|entity| long.push(entity, high, Place::Back));
+        long.push(0, low, QueueEnd::Back);
+        (1..=count).for_each(|entity| long.push(entity, high, QueueEnd::Back));
         for entity in 1..=count {
             assert_eq!(long.pop(), Some((entity, high)));
         }
@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_list_that_empties_keeps_room_for_a_few_and_gives_back_that_for_many() {
-        assert_eq!(capacity_after(1), Long::<usize>::CAPACITY_MIN);
-        assert_eq!(capacity_after(64), Long::<usize>::KEPT_CAPACITY);
+        assert_eq!(capacity_after(1), Bucketed::<usize>::CAPACITY_MIN);
+        assert_eq!(capacity_after(64), Bucketed::<usize>::KEPT_CAPACITY);
         assert_eq!(capacity_after(65), 0);
         assert_eq!(capacity_after(10_000), 0);
     }

@@ -25,7 +25,7 @@ pub enum SerializerBuildError {
     CapacityZero(String),
     /// The marks must satisfy low < high ≤ capacity.
     #[error("the marks of serializer {0:?} must satisfy low < high ≤ capacity")]
-    WaterMarks(String),
+    Watermarks(String),
 }
 
 /// Options of a [`Serializer`].
@@ -153,7 +153,7 @@ impl SerializerBuilder {
         } else if capacity == 0 {
             Err(SerializerBuildError::CapacityZero(name.to_string()))
         } else if !self.marks.as_ref().is_none_or(fits) {
-            Err(SerializerBuildError::WaterMarks(name.to_string()))
+            Err(SerializerBuildError::Watermarks(name.to_string()))
         } else {
             Ok(name)
         }

@@ -140,42 +140,42 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// An alarm, and how often it has rung.
-    fn alarm() -> (Alarm, Arc<AtomicU64>) {
-        let (alarm, rung) = (Alarm::new(), Arc::new(AtomicU64::new(0)));
+    /// An waker, and how often it has rung.
+    fn waker() -> (DriverWaker, Arc<AtomicU64>) {
+        let (waker, rung) = (DriverWaker::new(), Arc::new(AtomicU64::new(0)));
         let rings = Arc::clone(&rung);
         let ring = move || {
             rings.fetch_add(1, Ordering::Relaxed);
         };
-        assert!(alarm.install(Box::new(ring)));
-        (alarm, rung)
+        assert!(waker.install(Box::new(ring)));
+        (waker, rung)
     }
 
     #[test]
     fn only_the_first_adder_of_an_earlier_deadline_rings() {
-        let (alarm, rung) = alarm();
+        let (waker, rung) = waker();
         let rung = || rung.load(Ordering::Relaxed);
-        alarm.earlier(at(0));
-        alarm.earlier(at(500));
+        waker.earlier(at(0));
+        waker.earlier(at(500));
         assert_eq!(rung(), 0, "nobody sleeps");
-        assert_eq!(alarm.prepare_sleep(|| at(100)), at(100));
-        alarm.earlier(at(101));
-        alarm.earlier(at(100));
+        assert_eq!(waker.prepare_sleep(|| at(100)), at(100));
+        waker.earlier(at(101));
+        waker.earlier(at(100));
         assert_eq!(rung(), 0, "the driver wakes in time by itself");
-        alarm.earlier(at(99));
+        waker.earlier(at(99));
         assert_eq!(rung(), 1);
-        alarm.earlier(at(98));
+        waker.earlier(at(98));
         assert_eq!(rung(), 1, "it has been woken");
-        assert_eq!(alarm.prepare_sleep(|| at(98)), at(98));
-        alarm.earlier(at(97));
+        assert_eq!(waker.prepare_sleep(|| at(98)), at(98));
+        waker.earlier(at(97));
         assert_eq!(rung(), 2);
     }
 
     #[test]
     fn who_announces_an_earlier_sleep_than_another_wakes_that_one() {
-        let (alarm, rung) = alarm();
+        let (waker, rung) = waker();
         let announce = |until| {
-            assert_eq!(alarm.prepare_sleep(|| at(until)), at(until));
+            assert_eq!(waker.prepare_sleep(|| at(until)), at(until));
             rung.load(Ordering::Relaxed)
         };
         assert_eq!(announce(100), 0, "nobody sleeps");
@@ -186,26 +186,26 @@ mod tests {
 
     #[test]
     fn a_deadline_that_comes_in_between_is_announced_instead() {
-        let (alarm, rung) = alarm();
+        let (waker, rung) = waker();
         let mut seen = [at(100), at(50), at(50)].into_iter();
-        let until = alarm.prepare_sleep(|| seen.next().unwrap_or(Instant::FAR_FUTURE));
+        let until = waker.prepare_sleep(|| seen.next().unwrap_or(Instant::FAR_FUTURE));
         assert_eq!((until, seen.next()), (at(50), None));
-        alarm.earlier(at(60));
+        waker.earlier(at(60));
         assert_eq!(rung.load(Ordering::Relaxed), 1, "the sleep until 100");
-        alarm.earlier(at(40));
+        waker.earlier(at(40));
         assert_eq!(rung.load(Ordering::Relaxed), 2);
     }
 
     #[test]
     fn a_ring_that_panics_is_counted_and_the_next_adder_rings_again() {
-        let alarm = Alarm::new();
-        assert!(alarm.install(Box::new(|| panic_any("no bell"))));
-        assert!(!alarm.install(Box::new(|| ())), "there is one");
-        assert_eq!(alarm.prepare_sleep(|| at(100)), at(100));
-        assert_eq!(alarm.panicked(), 0);
+        let waker = DriverWaker::new();
+        assert!(waker.install(Box::new(|| panic_any("no bell"))));
+        assert!(!waker.install(Box::new(|| ())), "there is one");
+        assert_eq!(waker.prepare_sleep(|| at(100)), at(100));
+        assert_eq!(waker.panicked(), 0);
         for count in 1..4 {
-            alarm.earlier(at(90));
-            assert_eq!(alarm.panicked(), count);
+            waker.earlier(at(90));
+            assert_eq!(waker.panicked(), count);
         }
     }
 }
