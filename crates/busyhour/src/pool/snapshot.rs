@@ -12,7 +12,7 @@ impl Shared {
             self.sum(|metrics| counter(metrics).load(Ordering::Relaxed))
         };
         PoolStats {
-            worker_count: self.crew.len() as u64,
+            worker_count: self.worker_slots.len() as u64,
             idle_worker_count: self.idle_len() as u64,
             queued_len: self.queued_len() as u64,
             pushed: self.pushed() + count(|metrics| &metrics.inlined),

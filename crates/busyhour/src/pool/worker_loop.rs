@@ -188,7 +188,7 @@ impl WorkerLoop<'_> {
 
     /// Whether it leaves for want of work instead.
     fn sleep_until_woken(&self) -> bool {
-        let (shared, worker) = (self.shared, self.seat.worker);
+        let (shared, worker) = (self.shared, self.current.worker);
         while !worker.park(shared.idle_timeout()) {
             if shared.has_spare_worker() && shared.sleepers.rouse(worker.number) {
                 return self.retire();
