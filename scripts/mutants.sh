@@ -31,7 +31,7 @@ buffer|busyhour|buffer_accounts buffer_addresses|lib|buffer_close buffer_threads
 serializer|busyhour|serializer serializer_corners|lib|serializer_executor serializer_stats pool_turns|hostile serializer_memory soak
 timer|busyhour|timers|timer_queue|lib|timer_replace timer_async timer_memory|hostile runtime
 pool|busyhour|pool pool_corners|lib|pool_turns inline_runner pool_options serializer|hostile runtime
-bus|busyhour|bus bus_turns|lib|bus_attribute bus_clear bus_conflation bus_forward bus_in_hand bus_keys bus_origin bus_panic bus_record bus_waiting|bus_drops bus_memory bus_short_lives bus_threads|bus_sim hostile
+bus|busyhour|bus bus_turns|lib|bus_attribute bus_remove bus_conflation bus_forward bus_in_hand bus_keys bus_origin bus_panic bus_record bus_waiting|bus_drops bus_memory bus_short_lives bus_threads|bus_sim hostile
 proto|busyhour-server|sip iax2 stun|lib|registrar watch
 auth|busyhour-server|auth|lib|server
 registrar|busyhour-server|registrar|lib|server

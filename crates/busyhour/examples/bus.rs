@@ -34,13 +34,13 @@ fn main() {
         .replay()
         .start(|delivery| match delivery {
             Delivery::Event(event, _) => println!("{} is {}", event.device, event.state),
-            Delivery::Cleared(device, _) => println!("{device} is gone"),
+            Delivery::Removed(device, _) => println!("{device} is gone"),
             Delivery::Replayed => println!("-- that was the state; now the changes"),
             Delivery::Lost(count) => println!("-- {count} changes were skipped"),
         });
     let published = states.publish(change(&door, "ringing"));
     println!("-- {} subscription heard of it", published.delivered);
-    let _ = states.clear(&gate);
+    let _ = states.remove(&gate);
 
     watcher.unsubscribe();
     let _ = states.publish(change(&door, "busy"));

@@ -3,7 +3,7 @@
 //!
 //!     bus_cost WAY COUNT [KEYS]
 
-use busyhour::bus::{Event, Origin, Subscription, Topic};
+use busyhour::bus::{Event, NodeId, Subscription, Topic};
 use std::{env, hint::black_box, process::exit};
 
 #[derive(Debug, Clone, Copy)]
@@ -72,18 +72,18 @@ fn publish(topic: &Topic<Update>, count: u64, keys: u64) {
 }
 
 fn folding() -> Topic<Update> {
-    let sum = |parts: &[(Origin, Update)]| Update {
+    let sum = |parts: &[(NodeId, Update)]| Update {
         key: parts[0].1.key,
         value: parts.iter().map(|(_, update)| update.value).sum(),
     };
-    Topic::builder("folding").fold(Origin(1), sum).build()
+    Topic::builder("folding").fold(NodeId(1), sum).build()
 }
 
 /// The other node has spoken of every key.
 fn publish_folded(count: u64, keys: u64) {
     let topic = folding();
     for key in 0..keys {
-        let _ = topic.publish_from(Origin(2), Update { key, value: 1 });
+        let _ = topic.publish_from(NodeId(2), Update { key, value: 1 });
     }
     publish(&topic, count, keys);
 }

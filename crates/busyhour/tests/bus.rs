@@ -5,8 +5,8 @@ mod model;
 
 use busyhour::{
     bus::{
-        Delivery, ForwardError, NotExpiring, Origin, Registry, Subscription, SubscriptionBuilder,
-        Topic,
+        Delivery, ForwardError, NodeId, Registry, Subscription, SubscriptionBuilder, Topic,
+        TtlError,
     },
     clock::{Clock, UnixTime},
     pool::TaskPool,
@@ -31,7 +31,7 @@ use std::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Heard {
     Level(u32, u32),
-    Cleared(u32),
+    Removed(u32),
     Replayed,
     Lost(u64),
 }
@@ -40,7 +40,7 @@ impl From<Delivery<'_, Level>> for Heard {
     fn from(delivery: Delivery<'_, Level>) -> Self {
         match delivery {
             Delivery::Event(event, _) => Self::Level(event.line, event.level),
-            Delivery::Cleared(line, _) => Self::Cleared(*line),
+            Delivery::Removed(line, _) => Self::Removed(*line),
             Delivery::Replayed => Self::Replayed,
             Delivery::Lost(count) => Self::Lost(count),
         }
@@ -113,8 +113,8 @@ fn the_cache_keeps_the_last_value_of_each_key() {
     }
     assert_eq!(topic.len(), 1_000);
     assert_eq!(topic.get(&500), Some(level(500, 501)));
-    assert_eq!(topic.clear(&500).key_count, 1);
-    assert!(topic.clear(&500).is_nothing());
+    assert_eq!(topic.remove(&500).key_count, 1);
+    assert!(topic.remove(&500).is_nothing());
     assert_eq!(topic.get(&500), None);
 
     let mut lines: Vec<u32> = topic.snapshot().iter().map(|event| event.line).collect();
@@ -129,7 +129,7 @@ fn snapshots_of_equal_histories_are_in_equal_order() {
         for line in (0..3_000).rev() {
             let _ = topic.publish(level(line, line));
         }
-        let _ = topic.clear(&7);
+        let _ = topic.remove(&7);
         topic.snapshot()
     };
     assert_eq!(history(&cached()), history(&cached()));
@@ -143,14 +143,14 @@ fn replay_tells_each_key_once_and_then_every_change() {
     let log = Log::default();
     let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish(level(1, 3));
-    let _ = topic.clear(&1);
+    let _ = topic.remove(&1);
     assert_eq!(
         log.take(),
         [
             Heard::Level(1, 2),
             Heard::Replayed,
             Heard::Level(1, 3),
-            Heard::Cleared(1)
+            Heard::Removed(1)
         ]
     );
 }
@@ -242,9 +242,9 @@ fn conflation_keeps_the_newest_in_the_place_of_the_oldest() {
     );
     assert_eq!(topic.stats().conflated, 2);
     let _ = topic.publish(level(2, 3));
-    let _ = topic.clear(&2);
+    let _ = topic.remove(&2);
     later.run_all();
-    assert_eq!(log.take(), [Heard::Cleared(2)]);
+    assert_eq!(log.take(), [Heard::Removed(2)]);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_laggard_with_replay_is_brought_up_to_date() {
     let _ = topic.publish(level(9, 1));
     let _ = topic.publish(level(0, 1));
     let _ = topic.publish(level(0, 2));
-    let _ = topic.clear(&1);
+    let _ = topic.remove(&1);
     later.run_all();
     let heard = log.take();
     assert_eq!(heard[0], Heard::Level(9, 1));
@@ -270,7 +270,7 @@ fn a_laggard_with_replay_is_brought_up_to_date() {
     let told = |wanted: Heard| heard.iter().filter(|&heard| *heard == wanted).count();
     assert_eq!(told(Heard::Level(0, 2)), 1);
     assert_eq!(told(Heard::Level(0, 1)), 0);
-    assert_eq!(told(Heard::Cleared(1)), 1);
+    assert_eq!(told(Heard::Removed(1)), 1);
     assert_eq!(told(Heard::Level(2, 0)), 0, "it knew that already");
 }
 
@@ -412,12 +412,12 @@ fn a_full_cache_refuses_new_keys_whole() {
     }
     assert!(!topic.publish(level(1, 1)).refused);
     assert_eq!((sink.len(), topic.len(), topic.stats().refused), (2, 2, 2));
-    assert_eq!(topic.clear(&2).key_count, 1);
+    assert_eq!(topic.remove(&2).key_count, 1);
     assert!(!topic.publish(level(3, 3)).refused);
-    assert!(topic.publish_from(Origin(9), level(4, 1)).refused);
+    assert!(topic.publish_from(NodeId(9), level(4, 1)).refused);
     let heard = [(1, 0), (2, 0), (1, 1)].map(|(line, n)| Heard::Level(line, n));
     let mut expected = Vec::from(heard);
-    expected.extend([Heard::Cleared(2), Heard::Level(3, 3)]);
+    expected.extend([Heard::Removed(2), Heard::Level(3, 3)]);
     assert_eq!(log.take(), expected);
 }
 
@@ -578,7 +578,7 @@ fn forwarded_events_keep_their_order_and_start_with_the_cache() -> Result<(), Fo
     assert_eq!(all.forward_to(&one).err(), Some(ForwardError::Circle));
     assert_eq!(one.publish(level(1, 2)), delivered(1));
     assert_eq!(other.publish(level(2, 9)), delivered(1));
-    let _ = one.clear(&1);
+    let _ = one.remove(&1);
     drop(forward);
     assert_eq!(one.publish(level(1, 3)), delivered(0));
     assert_eq!(
@@ -588,7 +588,7 @@ fn forwarded_events_keep_their_order_and_start_with_the_cache() -> Result<(), Fo
             Heard::Level(1, 1),
             Heard::Level(1, 2),
             Heard::Level(2, 9),
-            Heard::Cleared(1)
+            Heard::Removed(1)
         ]
     );
     assert_eq!(one.stats().delivered, 0);
@@ -598,9 +598,9 @@ fn forwarded_events_keep_their_order_and_start_with_the_cache() -> Result<(), Fo
 
 #[test]
 fn a_fold_makes_one_state_of_all_nodes_and_is_undone_node_by_node() {
-    let (here, there, elsewhere) = (Origin(1), Origin(2), Origin(3));
+    let (here, there, elsewhere) = (NodeId(1), NodeId(2), NodeId(3));
     let topic = Topic::builder("sum")
-        .fold(here, |parts: &[(Origin, Level)]| {
+        .fold(here, |parts: &[(NodeId, Level)]| {
             level(parts[0].1.line, parts.iter().map(|part| part.1.level).sum())
         })
         .build();
@@ -613,15 +613,15 @@ fn a_fold_makes_one_state_of_all_nodes_and_is_undone_node_by_node() {
     let _ = topic.publish(level(2, 5));
     assert_eq!(topic.get(&1), Some(level(1, 12)));
     assert_eq!(topic.get(&2), Some(level(2, 105)));
-    assert_eq!(topic.clear(&2).key_count, 1);
+    assert_eq!(topic.remove(&2).key_count, 1);
     assert_eq!(topic.get(&2), Some(level(2, 100)));
-    assert!(topic.clear_from(there, &2).is_nothing());
-    assert_eq!(topic.forget_origin(there).key_count, 1);
+    assert!(topic.remove_from(there, &2).is_nothing());
+    assert_eq!(topic.remove_node(there).key_count, 1);
     assert_eq!(topic.get(&1), Some(level(1, 2)));
-    assert_eq!(topic.forget_origin(elsewhere).key_count, 1);
+    assert_eq!(topic.remove_node(elsewhere).key_count, 1);
     assert_eq!(topic.get(&2), None);
     let _ = topic.publish(level(1, 3));
-    assert_eq!(topic.clear(&1).key_count, 1);
+    assert_eq!(topic.remove(&1).key_count, 1);
     assert!(topic.is_empty());
     let expected = [
         (1, 1),
@@ -633,7 +633,7 @@ fn a_fold_makes_one_state_of_all_nodes_and_is_undone_node_by_node() {
         (1, 2),
     ];
     let mut expected: Vec<_> = expected.map(|(line, n)| Heard::Level(line, n)).into();
-    expected.extend([Heard::Cleared(2), Heard::Level(1, 3), Heard::Cleared(1)]);
+    expected.extend([Heard::Removed(2), Heard::Level(1, 3), Heard::Removed(1)]);
     assert_eq!(log.take(), expected);
 }
 
@@ -643,7 +643,7 @@ fn a_key_expires_unless_something_newer_was_published() -> Result<(), Box<dyn Er
     let timers = Timers::builder().clock(clock.clone()).build();
     let later = Later::default();
     let topic = Topic::builder("expiring").cached();
-    let topic = topic.expiring(&timers, &later).build();
+    let topic = topic.with_ttl(&timers, &later).build();
     let (log, second) = (Log::default(), Duration::from_secs(1));
     let _watch = log.start(topic.subscribe());
     let pass = |time: Duration| {
@@ -651,22 +651,22 @@ fn a_key_expires_unless_something_newer_was_published() -> Result<(), Box<dyn Er
         timers.run_due(clock.now());
         later.run_all();
     };
-    let _ = topic.publish_for(level(1, 1), second)?;
-    let _ = topic.publish_for(level(2, 1), second)?;
-    let _ = topic.publish_for(level(3, 1), second)?;
-    let _ = topic.publish_for(level(2, 2), 3 * second)?;
+    let _ = topic.publish_with_ttl(level(1, 1), second)?;
+    let _ = topic.publish_with_ttl(level(2, 1), second)?;
+    let _ = topic.publish_with_ttl(level(3, 1), second)?;
+    let _ = topic.publish_with_ttl(level(2, 2), 3 * second)?;
     let _ = topic.publish(level(3, 2));
     log.take();
     pass(second);
-    assert_eq!(log.take(), [Heard::Cleared(1)]);
+    assert_eq!(log.take(), [Heard::Removed(1)]);
     pass(second);
     assert_eq!(log.take(), []);
     pass(second);
-    assert_eq!(log.take(), [Heard::Cleared(2)]);
+    assert_eq!(log.take(), [Heard::Removed(2)]);
     pass(1000 * second);
     assert_eq!(topic.snapshot(), [level(3, 2)]);
     assert_eq!(timers.stats().pending_count, 0);
-    let refused = cached().publish_for(level(1, 1), second);
-    assert_eq!(refused, Err(NotExpiring::NoTimers));
+    let refused = cached().publish_with_ttl(level(1, 1), second);
+    assert_eq!(refused, Err(TtlError::NoTimers));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! When a topic drops the events that others replaced, and what their `Drop` may do.
 
 use busyhour::{
-    bus::{Delivery, Event, Origin, Topic},
+    bus::{Delivery, Event, NodeId, Topic},
     clock::{Clock, UnixTime},
     pool::TaskPool,
     timer::Timers,
@@ -86,7 +86,7 @@ fn keys_that_leave_at_once_are_dropped_at_once() {
     assert_eq!(topic.stats().lagging_count, 64);
     // The others stay, so that the tables keep their size.
     for key in (0..KEY_COUNT).filter(|key| key % 4 != 0) {
-        let _ = topic.clear(&key);
+        let _ = topic.remove(&key);
     }
     assert!(Arc::strong_count(&there) > KEY_COUNT as usize);
     while later.step() {}
@@ -119,7 +119,7 @@ fn a_chain_of_drops_that_publish_is_not_deep() {
     }
     while topic.stats().retired_count > 0 {}
     assert!(dropped.load(Ordering::Relaxed) > LINK_COUNT);
-    let _ = topic.clear(&1);
+    let _ = topic.remove(&1);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_drop_that_panics_takes_no_replay_along() {
         let _ = topic.publish(guarded(1, || ()));
     }
     for key in KEYS {
-        let _ = topic.clear(&key);
+        let _ = topic.remove(&key);
     }
     let last = guarded(1, || ());
     let newest = Arc::clone(&last.at_drop);
@@ -165,7 +165,7 @@ fn a_drop_that_panics_takes_no_end_of_life_along() {
     let pool = TaskPool::simulated(1, clock.clone());
     let timers = Timers::builder().clock(clock.clone()).build();
     let topic = Topic::builder("lives").cached();
-    let topic = topic.expiring(&timers, &pool).build();
+    let topic = topic.with_ttl(&timers, &pool).build();
     let is_armed = Arc::new(AtomicBool::new(true));
     for _ in 0..200 {
         let is_armed = Arc::clone(&is_armed);
@@ -173,7 +173,7 @@ fn a_drop_that_panics_takes_no_end_of_life_along() {
         publish_quietly(&topic, guarded(1, panic));
     }
     let life = Duration::from_secs(1);
-    let publish = AssertUnwindSafe(|| topic.publish_for(guarded(1, || ()), life));
+    let publish = AssertUnwindSafe(|| topic.publish_with_ttl(guarded(1, || ()), life));
     assert!(catch_unwind(publish).is_err(), "an event was overdue");
     is_armed.store(false, Ordering::Relaxed);
     clock.as_virtual().unwrap().advance(Duration::from_secs(2));
@@ -230,7 +230,7 @@ fn a_large_event_is_dropped_once() {
 fn a_drop_that_panics_beside_another_panic_ends_nothing_else() {
     let _alone = alone();
     let vanish = |topic: &Topic<Fragile>| -> bool {
-        let _ = topic.clear(&1);
+        let _ = topic.remove(&1);
         let _ = topic.stats();
         panic!("on purpose, and nobody else has the event");
     };
@@ -242,7 +242,7 @@ fn a_drop_that_panics_beside_another_panic_ends_nothing_else() {
 
     let topic = Topic::builder("matched").cached().build();
     let _ = topic.publish(Fragile::new());
-    panics(&|| _ = topic.clear_matching(|_| vanish(&topic)));
+    panics(&|| _ = topic.remove_matching(|_| vanish(&topic)));
 
     let topic = Topic::builder("cloned").cached().build();
     let inside = topic.clone();
@@ -250,19 +250,19 @@ fn a_drop_that_panics_beside_another_panic_ends_nothing_else() {
         is_clone: false,
         at_clone: Some(Arc::new(move || _ = vanish(&inside))),
     });
-    panics(&|| drop(topic.get_from(Origin(0), &1)));
+    panics(&|| drop(topic.get_from(NodeId(0), &1)));
 
     let there: Arc<Mutex<Option<Topic<Fragile>>>> = Arc::default();
     let inside = Arc::clone(&there);
-    let fold = move |_: &[(Origin, Fragile)]| -> Fragile {
+    let fold = move |_: &[(NodeId, Fragile)]| -> Fragile {
         let topic = inside.lock().unwrap().clone().expect("it is there");
         vanish(&topic);
         Fragile::new()
     };
-    let topic = Topic::builder("folded").fold(Origin(1), fold).build();
+    let topic = Topic::builder("folded").fold(NodeId(1), fold).build();
     *there.lock().unwrap() = Some(topic.clone());
     let _ = topic.publish(Fragile::new());
-    panics(&|| _ = topic.publish_from(Origin(2), Fragile::new()));
+    panics(&|| _ = topic.publish_from(NodeId(2), Fragile::new()));
     *there.lock().unwrap() = None;
 }
 
@@ -273,16 +273,16 @@ fn a_drop_of_what_was_folded_in_vain_takes_no_event_along() {
     let _alone = alone();
     let there: Arc<Mutex<Option<Topic<Guarded>>>> = Arc::default();
     let inside = Arc::clone(&there);
-    let fold = move |_: &[(Origin, Guarded)]| {
+    let fold = move |_: &[(NodeId, Guarded)]| {
         let Some(topic) = inside.lock().unwrap().take() else {
             return guarded(1, || ());
         };
-        let _ = topic.publish_from(Origin(2), guarded(1, || ()));
+        let _ = topic.publish_from(NodeId(2), guarded(1, || ()));
         guarded(1, || panic!("on purpose"))
     };
-    let topic = Topic::builder("folded").fold(Origin(1), fold).build();
+    let topic = Topic::builder("folded").fold(NodeId(1), fold).build();
     let _ = topic.publish(guarded(1, || ()));
-    let _ = topic.publish_from(Origin(2), guarded(1, || ()));
+    let _ = topic.publish_from(NodeId(2), guarded(1, || ()));
     *there.lock().unwrap() = Some(topic.clone());
     let published = catch_unwind(AssertUnwindSafe(|| topic.publish(guarded(1, || ()))));
     assert!(published.is_err());
@@ -306,12 +306,12 @@ fn what_nodes_said_is_dropped_when_it_is_replaced() {
             &1
         }
     }
-    let first = |parts: &[(Origin, Token)]| {
+    let first = |parts: &[(NodeId, Token)]| {
         assert_eq!(parts.len(), 2);
         parts[0].1.clone()
     };
-    let topic = Topic::builder("folded").fold(Origin(1), first).build();
-    let _ = topic.publish_from(Origin(2), Token(Arc::default()));
+    let topic = Topic::builder("folded").fold(NodeId(1), first).build();
+    let _ = topic.publish_from(NodeId(2), Token(Arc::default()));
     let there = Arc::new(());
     for _ in 0..1_000 {
         let _ = topic.publish(Token(Arc::clone(&there)));

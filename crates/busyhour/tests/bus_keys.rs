@@ -80,7 +80,7 @@ fn a_type_says_itself_which_keys_are_equal() {
     assert_eq!(heard.try_iter().collect::<Vec<_>>(), [true, false]);
     assert_eq!(topic.len(), 2);
     assert!(!topic.get(&Host("Pbx.Example.Com")).unwrap().1);
-    assert_eq!(topic.clear(&Host("PBX.EXAMPLE.COM")).key_count, 1);
+    assert_eq!(topic.remove(&Host("PBX.EXAMPLE.COM")).key_count, 1);
     assert_eq!(topic.len(), 1);
 }
 
@@ -99,7 +99,7 @@ fn keys_of_one_hash_stay_apart() {
         }
     }
     for key in (0..200).step_by(2) {
-        assert_eq!(topic.clear(&Crowded(key)).key_count, 1);
+        assert_eq!(topic.remove(&Crowded(key)).key_count, 1);
     }
     for key in 0..200 {
         let value = topic.get(&Crowded(key)).map(|crowd| crowd.1);
@@ -124,12 +124,12 @@ fn a_router_sends_each_event_one_way_and_the_rest_another() {
     let _watch = topic.subscribe().replay().start(router.into_callback());
     assert_eq!(topic.publish(level(2, 0)), delivered(1));
     assert_eq!(topic.publish(level(3, 8)), delivered(1));
-    let _ = topic.clear(&2);
+    let _ = topic.remove(&2);
     assert_eq!(silent.1.try_iter().collect::<Vec<_>>(), [1, 2]);
     let expected = [
         "Replayed",
-        "Event(Level { line: 3, level: 8 }, Origin(0))",
-        "Cleared(2, Origin(0))",
+        "Event(Level { line: 3, level: 8 }, NodeId(0))",
+        "Removed(2, NodeId(0))",
     ];
     assert_eq!(*rest.lock().unwrap(), expected);
 }
@@ -150,11 +150,11 @@ fn a_key_that_takes_the_place_of_another_is_not_heard_for_it() {
         for number in 0..2 {
             let _ = topic.publish(Crowd(Crowded(1), 10 * round + number));
         }
-        let _ = topic.clear(&Crowded(1));
+        let _ = topic.remove(&Crowded(1));
         for number in 0..2 {
             let _ = topic.publish(Crowd(Crowded(2), number));
         }
-        let _ = topic.clear(&Crowded(2));
+        let _ = topic.remove(&Crowded(2));
     }
     let expected = [0, 1, 10, 11, 20, 21, 30, 31].map(|number| (1, number));
     assert_eq!(*heard.lock().unwrap(), expected);

@@ -81,7 +81,7 @@ fn guest(topic: &Topic<Call>, number: u64) {
     assert_eq!(topic.publish(call).delivered, 1);
     assert_eq!(topic.get(&key).map(|call| call.number), Some(number));
     watch.unsubscribe();
-    assert_eq!(topic.clear(&key).key_count, 1);
+    assert_eq!(topic.remove(&key).key_count, 1);
 }
 
 /// Bytes more in use after `life` ran so often than before.

@@ -6,7 +6,7 @@ mod log;
 mod model;
 
 use busyhour::{
-    bus::{Delivery, ForwardError, Message, Origin, Router, Topic},
+    bus::{Delivery, ForwardError, Message, NodeId, Router, Topic},
     task::Overflow,
 };
 use futures_core::Stream;
@@ -22,10 +22,10 @@ use std::{
     thread,
 };
 
-const ELSEWHERE: Origin = Origin(3);
+const ELSEWHERE: NodeId = NodeId(3);
 
 fn here() -> Topic<Level> {
-    Topic::builder("levels").cached().origin(HERE).build()
+    Topic::builder("levels").cached().node(HERE).build()
 }
 
 #[test]
@@ -36,8 +36,8 @@ fn an_event_is_heard_with_the_node_that_published_it() {
     let _ = topic.publish_from(THERE, level(1, 2));
     assert_eq!(topic.publish_from(HERE, level(2, 3)), delivered(1));
     assert_eq!(topic.origin_of(&1), Some(THERE));
-    let _ = topic.clear_from(ELSEWHERE, &1);
-    let _ = topic.clear(&2);
+    let _ = topic.remove_from(ELSEWHERE, &1);
+    let _ = topic.remove(&2);
     assert_eq!(topic.origin_of(&1), None);
     let expected = [
         (1, Some(1), HERE),
@@ -54,12 +54,12 @@ fn a_topic_without_a_number_is_node_zero() {
     let (topic, log) = (cached(), Log::default());
     let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish(level(1, 1));
-    assert_eq!(log.take(), [(1, Some(1), Origin(0))]);
+    assert_eq!(log.take(), [(1, Some(1), NodeId(0))]);
 }
 
 #[test]
 fn a_topic_without_a_cache_tells_the_origin_too() {
-    let topic = Topic::builder("calls").origin(HERE).build();
+    let topic = Topic::builder("calls").node(HERE).build();
     let log = Log::default();
     let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish_from(THERE, level(1, 1));
@@ -104,7 +104,7 @@ fn a_laggard_is_told_who_spoke() {
     for line in 1..=3 {
         let _ = topic.publish(level(line, 2));
     }
-    let cleared = topic.clear_from(ELSEWHERE, &2);
+    let cleared = topic.remove_from(ELSEWHERE, &2);
     assert_eq!(cleared.key_count, 1);
     let _ = topic.publish_from(THERE, level(3, 3));
     assert!(watch.lost() > 0, "the queue is meant to overflow");
@@ -168,7 +168,7 @@ fn a_forwarded_event_keeps_its_origin() -> Result<(), ForwardError> {
     let _watch = log.start(to.subscribe().replay());
     let _ = from.publish_from(ELSEWHERE, level(2, 1));
     let _ = from.publish(level(3, 1));
-    let _ = from.clear_from(THERE, &1);
+    let _ = from.remove_from(THERE, &1);
     let expected = [
         (1, Some(1), THERE),
         (2, Some(1), ELSEWHERE),
@@ -183,7 +183,7 @@ fn a_forwarded_event_keeps_its_origin() -> Result<(), ForwardError> {
 #[test]
 fn a_fold_tells_who_spoke_last_and_what_each_says() {
     let topic = Topic::builder("sum")
-        .fold(HERE, |parts: &[(Origin, Level)]| {
+        .fold(HERE, |parts: &[(NodeId, Level)]| {
             level(parts[0].1.line, parts.iter().map(|part| part.1.level).sum())
         })
         .build();
@@ -194,7 +194,7 @@ fn a_fold_tells_who_spoke_last_and_what_each_says() {
     assert_eq!(topic.get_from(HERE, &1), Some(level(1, 1)));
     assert_eq!(topic.get_from(THERE, &1), Some(level(1, 10)));
     assert_eq!(topic.get_from(ELSEWHERE, &1), None);
-    let _ = topic.clear_from(THERE, &1);
+    let _ = topic.remove_from(THERE, &1);
     assert_eq!(topic.get_from(HERE, &1), Some(level(1, 1)));
     assert_eq!(topic.get_from(THERE, &1), None);
     let expected = [
@@ -218,25 +218,25 @@ fn a_node_that_is_gone_takes_its_events_along() {
     let _ = topic.publish_from(ELSEWHERE, level(99, 3));
     assert_eq!(topic.get_from(THERE, &98), Some(level(98, 1)));
     assert_eq!(topic.get_from(THERE, &99), None);
-    assert_eq!(topic.forget_origin(THERE).key_count, 49);
+    assert_eq!(topic.remove_node(THERE).key_count, 49);
     assert_eq!(topic.len(), 51);
-    assert_eq!(topic.forget_origin(THERE).key_count, 0);
+    assert_eq!(topic.remove_node(THERE).key_count, 0);
     assert_eq!(topic.origin_of(&99), Some(ELSEWHERE));
 }
 
 /// A queue that drops its oldest tells of the right nodes all the same.
 #[test]
 fn losses_do_not_mix_up_origins() {
-    let topic = Topic::builder("calls").origin(HERE).build();
+    let topic = Topic::builder("calls").node(HERE).build();
     let (log, pool) = (Log::default(), stepped_pool());
     let heard = log.clone();
     let watch = topic.subscribe().capacity(2).overflow(Overflow::DropOldest);
     let _watch = watch.on(&pool).start(move |delivery| heard.hear(&delivery));
     for number in 0..5 {
-        let _ = topic.publish_from(Origin(u64::from(number)), level(1, number));
+        let _ = topic.publish_from(NodeId(u64::from(number)), level(1, number));
     }
     while pool.step() {}
-    let expected = [(1, Some(3), Origin(3)), (1, Some(4), Origin(4))];
+    let expected = [(1, Some(3), NodeId(3)), (1, Some(4), NodeId(4))];
     assert_eq!(log.take(), expected);
 }
 
@@ -248,18 +248,18 @@ fn a_topic_behind_another_tells_on_which_node_it_began() {
     let _watch = log.start(all.subscribe());
     assert_eq!(all.origin_of(&1), Some(HERE), "what was there already");
     let _ = one.publish(level(2, 1));
-    let _ = one.publish_from(Origin(0), level(2, 2));
-    let _ = one.clear(&1);
-    let expected = [(2, Some(1), HERE), (2, Some(2), Origin(0)), (1, None, HERE)];
+    let _ = one.publish_from(NodeId(0), level(2, 2));
+    let _ = one.remove(&1);
+    let expected = [(2, Some(1), HERE), (2, Some(2), NodeId(0)), (1, None, HERE)];
     assert_eq!(log.take(), expected);
-    assert_eq!(all.origin_of(&2), Some(Origin(0)));
+    assert_eq!(all.origin_of(&2), Some(NodeId(0)));
 }
 
 /// What a predicate said of the state of two nodes does not decide over the
 /// state of one.
 #[test]
 fn a_predicate_is_asked_again_when_another_node_withdraws_meanwhile() {
-    let sum = |parts: &[(Origin, Level)]| {
+    let sum = |parts: &[(NodeId, Level)]| {
         level(parts[0].1.line, parts.iter().map(|part| part.1.level).sum())
     };
     let topic = Topic::builder("sum").fold(HERE, sum).build();
@@ -268,7 +268,7 @@ fn a_predicate_is_asked_again_when_another_node_withdraws_meanwhile() {
     let withdraws = topic.clone();
     let is_small = move |event: &Level| {
         if event.level == 12 {
-            let _ = withdraws.clear_from(THERE, &1);
+            let _ = withdraws.remove_from(THERE, &1);
         }
         event.level == 2
     };
@@ -285,7 +285,7 @@ fn a_fold_that_publishes_on_another_topic_is_tried_as_often_as_others_disturb_it
     let place: Arc<OnceLock<Topic<Level>>> = Arc::default();
     let (others, runs) = (Arc::clone(&place), AtomicU32::new(0));
     let publisher = thread::current().id();
-    let fold = move |parts: &[(Origin, Level)]| {
+    let fold = move |parts: &[(NodeId, Level)]| {
         if thread::current().id() == publisher {
             let run = runs.fetch_add(1, Ordering::Relaxed);
             let _ = counter.publish(level(1, run));

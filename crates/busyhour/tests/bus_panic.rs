@@ -35,7 +35,7 @@ fn a_callback_that_panics_takes_nobodys_turn() {
 
 #[test]
 fn a_predicate_that_panics_names_nobody_as_the_speaker_of_what_follows() {
-    let topic: Topic<Level> = Topic::builder("levels").cached().origin(HERE).build();
+    let topic: Topic<Level> = Topic::builder("levels").cached().node(HERE).build();
     let picky = topic.subscribe().matching(|event: &Level| {
         assert!(event.level != 13, "on purpose");
         true
@@ -47,7 +47,7 @@ fn a_predicate_that_panics_names_nobody_as_the_speaker_of_what_follows() {
     assert_eq!(topic.publish(level(1, 2)), delivered(1));
     assert_eq!(topic.origin_of(&1), Some(HERE));
     assert_eq!(topic.origin_of(&2), Some(THERE));
-    let _ = topic.forget_origin(THERE);
+    let _ = topic.remove_node(THERE);
     assert_eq!((topic.get(&1), topic.get(&2)), (Some(level(1, 2)), None));
 }
 

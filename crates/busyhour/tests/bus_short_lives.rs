@@ -44,7 +44,7 @@ fn a_hundred_thousand_short_lives_leave_nothing_behind() {
         let _ = lasting.publish(level(line, 1));
         assert_eq!(lasting.get(&line), Some(level(line, 1)));
         drop(watch);
-        let _ = lasting.clear(&line);
+        let _ = lasting.remove(&line);
     }
     assert_eq!(Arc::strong_count(&witness), 1);
     assert!(lasting.is_empty());

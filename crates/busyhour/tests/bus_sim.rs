@@ -3,7 +3,7 @@
 //! cache, and the same seed gives the same history.
 
 use busyhour::{
-    bus::{Delivery, Event, Origin, Subscription, Topic},
+    bus::{Delivery, Event, NodeId, Subscription, Topic},
     runtime::{Runtime, Simulation},
     serializer::Serializer,
     task::Overflow,
@@ -51,7 +51,7 @@ struct View {
     last: BTreeMap<u64, u64>,
     highest: BTreeMap<u64, u64>,
     /// The node that said the last.
-    origins: BTreeMap<u64, Origin>,
+    origins: BTreeMap<u64, NodeId>,
     lost: u64,
     heard: Vec<u64>,
 }
@@ -72,7 +72,7 @@ impl View {
                 self.last.insert(change.key, change.number);
                 self.heard.push(change.key << 32 | change.number);
             }
-            Delivery::Cleared(key, _) => {
+            Delivery::Removed(key, _) => {
                 self.last.remove(key);
                 self.origins.remove(key);
                 self.heard.push(*key);
@@ -183,10 +183,10 @@ impl World {
         let (owner, told) = (Arc::clone(&self.owner), Arc::clone(&self.told));
         let is_clear = self.below(10) == 0;
         // Usually this node's.
-        let origin = Origin(self.below(6).saturating_sub(3));
+        let origin = NodeId(self.below(6).saturating_sub(3));
         let publish = move || {
             let lost = if is_clear {
-                topic.clear_from(origin, &key).lost
+                topic.remove_from(origin, &key).lost
             } else {
                 let change = Change { key, number, owner };
                 topic.publish_from(origin, change).lost
@@ -207,7 +207,7 @@ impl World {
             .map(|change| (change.key, change.number))
             .collect();
         let origin_of = |key: &u64| (*key, self.topic.origin_of(key).unwrap());
-        let origins: BTreeMap<u64, Origin> = cache.keys().map(origin_of).collect();
+        let origins: BTreeMap<u64, NodeId> = cache.keys().map(origin_of).collect();
         let mut lost = self.lost_before;
         for (view, subscription) in &self.views {
             assert!(subscription.is_idle());

@@ -3,7 +3,7 @@
 //! order by key is ever broken.
 
 use busyhour::{
-    bus::{Delivery, Event, Origin, Subscription, SubscriptionBuilder, Topic},
+    bus::{Delivery, Event, NodeId, Subscription, SubscriptionBuilder, Topic},
     pool::TaskPool,
     serializer::Serializer,
     task::{Executor, Overflow},
@@ -59,7 +59,7 @@ struct View {
     /// Also of keys that were cleared.
     highest: BTreeMap<u64, u64>,
     /// Who said the last.
-    origins: BTreeMap<u64, Origin>,
+    origins: BTreeMap<u64, NodeId>,
     events: u64,
     lost: u64,
     replays: u64,
@@ -81,7 +81,7 @@ impl View {
                 self.last.insert(change.key, change.number);
                 self.events += 1;
             }
-            Delivery::Cleared(key, origin) => {
+            Delivery::Removed(key, origin) => {
                 assert_eq!(origin, node_of(*key));
                 self.origins.remove(key);
                 self.last.remove(key);
@@ -138,7 +138,7 @@ fn publish_from_threads(topic: &Topic<Change>, publishers: u64, keys: u64, round
                         let published = topic.publish_from(origin, change);
                         lost.fetch_add(published.lost, Ordering::Relaxed);
                         if (key + round) % 13 == 0 {
-                            let cleared = topic.clear_from(origin, &key);
+                            let cleared = topic.remove_from(origin, &key);
                             lost.fetch_add(cleared.lost, Ordering::Relaxed);
                         }
                     }
@@ -150,8 +150,8 @@ fn publish_from_threads(topic: &Topic<Change>, publishers: u64, keys: u64, round
 }
 
 /// The node whose key it is; most are this node's.
-fn node_of(key: u64) -> Origin {
-    Origin(if key.is_multiple_of(3) {
+fn node_of(key: u64) -> NodeId {
+    NodeId(if key.is_multiple_of(3) {
         key % 2 + 1
     } else {
         0
@@ -301,7 +301,7 @@ fn lookups_never_see_half_an_event() {
         // Few keys, so that tables grow and shrink under the readers.
         let _ = publish_from_threads(&topic, 2, 300, 100 * scale());
         for key in 0..300 {
-            let _ = topic.clear(&key);
+            let _ = topic.remove(&key);
         }
         let _ = publish_from_threads(&topic, 2, 3_000, 10 * scale());
         stop.store(true, Ordering::Relaxed);

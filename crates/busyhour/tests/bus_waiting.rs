@@ -6,7 +6,7 @@ mod log;
 mod model;
 
 use busyhour::{
-    bus::{Delivery, Origin, Topic},
+    bus::{Delivery, NodeId, Topic},
     clock::{Clock, UnixTime},
     pool::TaskPool,
     task::Overflow,
@@ -54,7 +54,7 @@ fn a_clear_on_the_only_worker_waits_for_a_subscriber_of_the_same_pool() {
     }
     let (told, cleared) = mpsc::channel();
     let clearing = topic.clone();
-    let clear = move || told.send(clearing.clear_matching(|_| true)).unwrap();
+    let clear = move || told.send(clearing.remove_matching(|_| true)).unwrap();
     pool.push(clear).unwrap();
     let cleared = cleared.recv_timeout(Duration::from_secs(60)).unwrap();
     assert_eq!((cleared.key_count, cleared.lost), (8, 0));
@@ -119,7 +119,7 @@ fn keys_that_expire_wait_for_nobody() {
     let timers = Timers::builder().clock(clock.clone()).build();
     let topic: Topic<Level> = Topic::builder("levels")
         .cached()
-        .expiring(&timers, &pool)
+        .with_ttl(&timers, &pool)
         .build();
     let heard = Count::default();
     let count = heard.clone();
@@ -128,7 +128,7 @@ fn keys_that_expire_wait_for_nobody() {
     let _subscription = blocks.start(move |_| count.one());
     for line in 1..=4 {
         let life = Duration::from_secs(1);
-        let _ = topic.publish_for(level(line, 1), life).unwrap();
+        let _ = topic.publish_with_ttl(level(line, 1), life).unwrap();
         while pool.step() {}
     }
     clock.as_virtual().unwrap().advance(Duration::from_secs(2));
@@ -144,7 +144,7 @@ fn a_key_that_expires_asks_nobody_to_wait() {
     let timers = Timers::builder().clock(clock.clone()).build();
     let topic: Topic<Level> = Topic::builder("levels")
         .cached()
-        .expiring(&timers, &pool)
+        .with_ttl(&timers, &pool)
         .build();
     let (own, heard) = (pool.serializer("own").build().unwrap(), Count::default());
     let count = heard.clone();
@@ -152,7 +152,7 @@ fn a_key_that_expires_asks_nobody_to_wait() {
     let blocks = blocks.overflow(Overflow::Block);
     let _subscription = blocks.start(move |_| count.one());
     let suspension = own.suspend();
-    let _ = topic.publish_for(level(1, 1), Duration::from_secs(1));
+    let _ = topic.publish_with_ttl(level(1, 1), Duration::from_secs(1));
     clock.as_virtual().unwrap().advance(Duration::from_secs(2));
     timers.run_due(clock.now());
     while pool.step() {}
@@ -168,7 +168,7 @@ fn a_callback_may_clear_though_a_subscriber_after_it_has_no_room() {
     let clearing = topic.clone();
     let _first = topic.subscribe().start(move |delivery| {
         if let Delivery::Event(event, _) = delivery {
-            let _ = clearing.clear(&event.line);
+            let _ = clearing.remove(&event.line);
         }
     });
     let count = heard.clone();
@@ -189,8 +189,8 @@ fn a_folded_state_that_is_wanted_is_waited_for_though_its_part_is_not() {
     let pool = stepped_pool();
     let topic: Topic<Level> = Topic::builder("levels")
         .cached()
-        .origin(HERE)
-        .fold(HERE, |parts: &[(Origin, Level)]| Level {
+        .node(HERE)
+        .fold(HERE, |parts: &[(NodeId, Level)]| Level {
             level: parts.iter().map(|(_, part)| part.level).sum(),
             ..parts[0].1
         })

@@ -41,7 +41,7 @@ pub use graphite::Graphite;
 pub use keys::{KEYS, Key};
 pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
-pub use problem::{Origin, Problem, Problems};
+pub use problem::{NodeId, Problem, Problems};
 
 use crate::auth::Algorithm;
 use crate::server::{
@@ -257,9 +257,9 @@ pub struct Loaded {
     /// The settings.
     pub config: Config,
     /// Setting path to origin; absent means the embedded default.
-    pub origins: BTreeMap<&'static str, Origin>,
+    pub origins: BTreeMap<&'static str, NodeId>,
     /// Each hint as it was written, and where it stands.
-    hints: Vec<(WrittenHint, Origin)>,
+    hints: Vec<(WrittenHint, NodeId)>,
     /// The file's text is unknown: relations between its settings cannot be judged.
     is_unread: bool,
     /// Settings whose value is not allowed.

@@ -511,7 +511,7 @@ impl Device {
         state.rare.take_if(|rare| rare.is_empty());
         if state.has_subscribers && !core.has_subscribers(&self.aor) {
             state.has_subscribers = false;
-            let _ = core.states().clear(&self.name());
+            let _ = core.states().remove(&self.name());
         }
         match state.next_expiry() {
             Some(deadline) => {

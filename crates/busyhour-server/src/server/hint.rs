@@ -93,7 +93,7 @@ impl Hint {
             let Some(hint) = hint.upgrade() else { return };
             match delivery {
                 Delivery::Event(state, _) => hint.hear(&topic, index, Some(state)),
-                Delivery::Cleared(..) => hint.hear(&topic, index, None),
+                Delivery::Removed(..) => hint.hear(&topic, index, None),
                 // Where there was no room for the device, it may have come and
                 // gone between the look and the subscription.
                 Delivery::Replayed => hint.hear(&topic, index, states.get(&device).as_ref()),

@@ -362,7 +362,7 @@ impl Core {
         }
         if devices.is_empty() {
             // A watcher that lags is brought up to date from the cache.
-            let _ = self.hints().topic.clear(extension);
+            let _ = self.hints().topic.remove(extension);
             return before.is_none();
         }
         let serializer = self.runtime().pool().ephemeral();

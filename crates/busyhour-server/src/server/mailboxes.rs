@@ -189,7 +189,7 @@ impl Mailboxes {
             }
             None => {
                 table.slots.remove(id);
-                let _ = self.topic.clear(id);
+                let _ = self.topic.remove(id);
             }
         }
     }

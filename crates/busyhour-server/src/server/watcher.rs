@@ -271,7 +271,7 @@ impl Watcher {
             let subscription = &mut state.subscription;
             let replaced = match delivery {
                 Delivery::Event(event, _) => subscription.state_is(Some(wrap((*event).clone()))),
-                Delivery::Cleared(..) => subscription.state_is(None),
+                Delivery::Removed(..) => subscription.state_is(None),
                 Delivery::Replayed => subscription.nothing_more_is_known(),
                 Delivery::Lost(_) => false,
             };

@@ -10,21 +10,21 @@ use std::{collections::HashMap, sync::Arc};
 /// each question names what it is about by identity.
 pub(super) struct Answers<E: Event> {
     /// The usual case is one question, which needs no list.
-    first: Option<Asked<E>>,
+    first: Option<AskedQuestion<E>>,
     /// None until there is a second question: most changes ask nothing, and
     /// must not pay for lists that stay empty.
-    others: Option<Box<Others<E>>>,
+    others: Option<Box<MoreQuestions<E>>>,
     open_count: usize,
 }
 
-struct Others<E: Event> {
+struct MoreQuestions<E: Event> {
     /// In the order in which they were asked.
-    list: Vec<Asked<E>>,
+    list: Vec<AskedQuestion<E>>,
     /// Where each of them is, once there are more than a few.
     index: HashMap<Id, usize, FixedState>,
 }
 
-struct Asked<E: Event> {
+struct AskedQuestion<E: Event> {
     question: Question<E>,
     answer: Option<u64>,
 }
@@ -135,7 +135,7 @@ impl<E: Event> Answers<E> {
         if let Some(asked) = self.find(id) {
             return asked.answer;
         }
-        let asked = Asked {
+        let asked = AskedQuestion {
             question: question(),
             answer: None,
         };
@@ -152,7 +152,7 @@ impl<E: Event> Answers<E> {
     }
 
     #[inline]
-    fn find(&self, id: Id) -> Option<&Asked<E>> {
+    fn find(&self, id: Id) -> Option<&AskedQuestion<E>> {
         let first = self.first.as_ref()?;
         if first.question.id() == id {
             return Some(first);
@@ -172,8 +172,8 @@ impl<E: Event> Answers<E> {
     }
 }
 
-impl<E: Event> Others<E> {
-    fn add(&mut self, id: Id, asked: Asked<E>) {
+impl<E: Event> MoreQuestions<E> {
+    fn add(&mut self, id: Id, asked: AskedQuestion<E>) {
         self.list.push(asked);
         if self.list.len() == SCANNED_MAX + 1 {
             let all = self.list.iter().enumerate();
@@ -183,7 +183,7 @@ impl<E: Event> Others<E> {
         }
     }
 
-    fn find(&self, id: Id) -> Option<&Asked<E>> {
+    fn find(&self, id: Id) -> Option<&AskedQuestion<E>> {
         if self.list.len() > SCANNED_MAX {
             return Some(&self.list[*self.index.get(&id)?]);
         }
@@ -191,7 +191,7 @@ impl<E: Event> Others<E> {
     }
 }
 
-impl<E: Event> Default for Others<E> {
+impl<E: Event> Default for MoreQuestions<E> {
     fn default() -> Self {
         let (list, index) = (Vec::new(), HashMap::default());
         Self { list, index }

@@ -106,7 +106,7 @@ impl<E: Event, A> fmt::Debug for Attribute<E, A> {
 }
 
 impl<E> Wanted<E> {
-    /// The same for another lane.
+    /// The same for another partition.
     pub(super) fn share(&self) -> Self {
         Self {
             probe: Arc::clone(&self.probe),

@@ -2,7 +2,7 @@ use super::{
     Event,
     answers::Answers,
     attribute::Probe,
-    listener::{Kind, Listener},
+    shard_subscribers::{ChangeKind, ShardSubscriber},
 };
 use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Attributed<E: Event> {
 /// Those who want a value of this hash.
 struct OfHash<E: Event> {
     hash: u64,
-    listeners: Vec<Listener<E>>,
+    listeners: Vec<ShardSubscriber<E>>,
 }
 
 impl<E: Event> Attributed<E> {
@@ -32,7 +32,7 @@ impl<E: Event> Attributed<E> {
     }
 
     /// Where who wants a value of this hash is kept.
-    pub(super) fn place_of(&mut self, hash: u64) -> &mut Vec<Listener<E>> {
+    pub(super) fn place_of(&mut self, hash: u64) -> &mut Vec<ShardSubscriber<E>> {
         let same_hash = |of: &OfHash<E>| of.hash == hash;
         let of = match self.by_value.entry(hash, same_hash, |of| of.hash) {
             Entry::Occupied(of) => of.into_mut(),
@@ -44,7 +44,7 @@ impl<E: Event> Attributed<E> {
         &mut of.listeners
     }
 
-    pub(super) fn listeners(&mut self, hash: u64) -> Option<&mut Vec<Listener<E>>> {
+    pub(super) fn listeners(&mut self, hash: u64) -> Option<&mut Vec<ShardSubscriber<E>>> {
         let of = self.by_value.find_mut(hash, |of| of.hash == hash)?;
         Some(&mut of.listeners)
     }
@@ -64,7 +64,7 @@ impl<E: Event> Attributed<E> {
     }
 
     /// Those who want a value of this hash.
-    pub(super) fn of_hash(&self, hash: u64) -> &[Listener<E>] {
+    pub(super) fn of_hash(&self, hash: u64) -> &[ShardSubscriber<E>] {
         let of = self.by_value.find(hash, |of| of.hash == hash);
         of.map_or(&[], |of| &of.listeners)
     }
@@ -72,10 +72,10 @@ impl<E: Event> Attributed<E> {
     /// Those whom the change may concern, as far as the hash of its value says.
     pub(super) fn concerned(
         &self,
-        kind: Kind,
+        kind: ChangeKind,
         answers: &Answers<E>,
-    ) -> impl Iterator<Item = &Listener<E>> {
-        let is_event = matches!(kind, Kind::Event);
+    ) -> impl Iterator<Item = &ShardSubscriber<E>> {
+        let is_event = matches!(kind, ChangeKind::Event);
         let value = answers.known_value(&self.probe).filter(|_| is_event);
         let of_value = value.map(|value| self.of_hash(value));
         let all = (!is_event).then(|| self.iter());
@@ -86,10 +86,10 @@ impl<E: Event> Attributed<E> {
     /// As [`Self::concerned`].
     pub(super) fn concerned_mut(
         &mut self,
-        kind: Kind,
+        kind: ChangeKind,
         answers: &Answers<E>,
-    ) -> impl Iterator<Item = &mut Listener<E>> {
-        let is_event = matches!(kind, Kind::Event);
+    ) -> impl Iterator<Item = &mut ShardSubscriber<E>> {
+        let is_event = matches!(kind, ChangeKind::Event);
         let value = answers.known_value(&self.probe).filter(|_| is_event);
         // By the hash where it is known; a cleared key concerns all.
         let (of_value, all) = match is_event {
@@ -102,7 +102,7 @@ impl<E: Event> Attributed<E> {
         of_value.chain(all).flat_map(|of| &mut of.listeners)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Listener<E>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ShardSubscriber<E>> {
         self.by_value.iter().flat_map(|of| &of.listeners)
     }
 }

@@ -1,8 +1,8 @@
 use super::{
-    Event, Origin, Registry, Topic,
+    Event, NodeId, Registry, Topic,
     expiry::Expiry,
     fold::Folding,
-    hub::{Hub, Parts},
+    topic_inner::{TopicInner, TopicParts},
 };
 use crate::{task::Executor, timer::Timers};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Describes a topic before it is made; see [`Topic::builder`].
 #[must_use]
 pub struct TopicBuilder<E: Event> {
-    parts: Parts<E>,
+    parts: TopicParts<E>,
     registry: Option<Registry>,
 }
 
@@ -24,12 +24,12 @@ impl<E: Event> TopicBuilder<E> {
 
     pub(super) fn new(name: String) -> Self {
         Self {
-            parts: Parts {
+            parts: TopicParts {
                 name,
                 cached: false,
                 shard_count: Self::SHARD_COUNT,
                 key_limit: Self::KEY_LIMIT,
-                local: Origin::default(),
+                local: NodeId::default(),
                 folding: None,
                 expiry: None,
             },
@@ -49,7 +49,7 @@ impl<E: Event> TopicBuilder<E> {
     /// delivered, so that what subscribers hear and what the cache holds stay
     /// one: [`Published::refused`](super::Published::refused) says it to the
     /// publisher, and `TopicStats::refused` counts it. The remedy is a higher
-    /// limit, [`Topic::clear`], or events with a limited time. Publishers who
+    /// limit, [`Topic::remove`], or events with a limited time. Publishers who
     /// bring new keys at the same moment may each go one beyond the limit.
     ///
     /// # Examples
@@ -75,10 +75,10 @@ impl<E: Event> TopicBuilder<E> {
         self
     }
 
-    /// Lets [`Topic::publish_for`] limit the time of events. The timers clear
+    /// Lets [`Topic::publish_with_ttl`] limit the time of events. The timers clear
     /// the keys on `executor`, and with that run the callbacks of
     /// subscriptions that named none of their own.
-    pub fn expiring<X: Executor + Clone + 'static>(
+    pub fn with_ttl<X: Executor + Clone + 'static>(
         mut self,
         timers: &Timers,
         executor: &X,
@@ -102,7 +102,7 @@ impl<E: Event> TopicBuilder<E> {
     /// # Examples
     ///
     /// ```
-    /// use busyhour::bus::{Event, Origin, Topic};
+    /// use busyhour::bus::{Event, NodeId, Topic};
     ///
     /// #[derive(Clone)]
     /// struct Calls { line: u32, count: u32 }
@@ -112,25 +112,25 @@ impl<E: Event> TopicBuilder<E> {
     /// }
     ///
     /// let calls = Topic::builder("calls")
-    ///     .fold(Origin(1), |parts: &[(Origin, Calls)]| Calls {
+    ///     .fold(NodeId(1), |parts: &[(NodeId, Calls)]| Calls {
     ///         line: parts[0].1.line,
     ///         count: parts.iter().map(|(_, calls)| calls.count).sum(),
     ///     })
     ///     .build();
     /// _ = calls.publish(Calls { line: 7, count: 2 });
-    /// _ = calls.publish_from(Origin(2), Calls { line: 7, count: 3 });
+    /// _ = calls.publish_from(NodeId(2), Calls { line: 7, count: 3 });
     /// assert_eq!(calls.get(&7).unwrap().count, 5);
-    /// let _ = calls.forget_origin(Origin(2));
+    /// let _ = calls.remove_node(NodeId(2));
     /// assert_eq!(calls.get(&7).unwrap().count, 2);
     /// ```
     pub fn fold(
         mut self,
-        local: Origin,
-        fold: impl Fn(&[(Origin, E)]) -> E + Send + Sync + 'static,
+        local: NodeId,
+        fold: impl Fn(&[(NodeId, E)]) -> E + Send + Sync + 'static,
     ) -> Self {
         let fold = Arc::new(fold);
         self.parts.folding = Some(Folding { local, fold });
-        self.origin(local).cached()
+        self.node(local).cached()
     }
 
     /// The node this is; node 0 unless told. What is published here bears its
@@ -142,7 +142,7 @@ impl<E: Event> TopicBuilder<E> {
     /// Pass on what this node says, and nothing that came from others:
     ///
     /// ```
-    /// use busyhour::bus::{Delivery, Event, Origin, Topic};
+    /// use busyhour::bus::{Delivery, Event, NodeId, Topic};
     /// use std::sync::mpsc;
     /// # #[derive(Clone)]
     /// # struct Tick(u32);
@@ -151,8 +151,8 @@ impl<E: Event> TopicBuilder<E> {
     /// #     fn key(&self) -> &u32 { &self.0 }
     /// # }
     ///
-    /// let here = Origin(1);
-    /// let ticks = Topic::<Tick>::builder("ticks").cached().origin(here).build();
+    /// let here = NodeId(1);
+    /// let ticks = Topic::<Tick>::builder("ticks").cached().node(here).build();
     /// let (to_others, passed_on) = mpsc::channel();
     /// let _bridge = ticks.subscribe().replay().start(move |delivery| {
     ///     if let Delivery::Event(tick, origin) = delivery && origin == here {
@@ -160,11 +160,11 @@ impl<E: Event> TopicBuilder<E> {
     ///     }
     /// });
     /// _ = ticks.publish(Tick(7));
-    /// _ = ticks.publish_from(Origin(2), Tick(8));
+    /// _ = ticks.publish_from(NodeId(2), Tick(8));
     /// assert_eq!(passed_on.try_iter().collect::<Vec<_>>(), [7]);
-    /// assert_eq!(ticks.origin_of(&8), Some(Origin(2)));
+    /// assert_eq!(ticks.origin_of(&8), Some(NodeId(2)));
     /// ```
-    pub fn origin(mut self, local: Origin) -> Self {
+    pub fn node(mut self, local: NodeId) -> Self {
         self.parts.local = local;
         if let Some(folding) = &mut self.parts.folding {
             folding.local = local;
@@ -186,7 +186,7 @@ impl<E: Event> TopicBuilder<E> {
 
     /// Makes the topic.
     pub fn build(self) -> Topic<E> {
-        let topic = Topic(Arc::new(Hub::new(self.parts)));
+        let topic = Topic(Arc::new(TopicInner::new(self.parts)));
         if let Some(registry) = self.registry {
             registry.add(&topic);
         }

@@ -1,16 +1,16 @@
 use super::{
-    Delivery, Event, Message, Origin,
+    Delivery, Event, Message, NodeId,
+    adaptive_spin::AdaptiveSpin,
     attribute::Wanted,
-    hub::Hub,
     item::Item,
     items::Items,
-    listener::Lag,
-    mailbox::{Errand, Mailbox},
-    pace::Pace,
+    mailbox::{Mailbox, NextAction},
     panics::{Held, Panics},
     quantum::Quantum,
     queue::Queue,
-    table::Change,
+    shard_subscribers::Lag,
+    table::CachedChange,
+    topic_inner::TopicInner,
 };
 use crate::{
     pool::{Turns, blocking, in_turn, request_yield},
@@ -33,7 +33,7 @@ pub(super) enum Filter<E: Event> {
 }
 
 impl<E: Event> Filter<E> {
-    /// The same filter for each of so many lanes; by key there is only one.
+    /// The same filter for each of so many partitions; by key there is only one.
     pub(super) fn share(self, count: usize) -> Vec<Self> {
         match self {
             Self::All => (0..count).map(|_| Self::All).collect(),
@@ -55,12 +55,12 @@ pub(super) struct Subscriber<E: Event> {
     name: Box<str>,
     filter: Filter<E>,
     mailbox: Mailbox<E>,
-    topic: Weak<Hub<E>>,
+    topic: Weak<TopicInner<E>>,
     /// The node this is.
-    local: Origin,
+    local: NodeId,
     consumer: Consumer<E>,
     /// The shards it listens to when it listens to more than one.
-    lane: Lane,
+    partition: Partition,
 }
 
 /// Who takes what is in the mailbox.
@@ -80,19 +80,19 @@ pub(super) enum Consumer<E: Event> {
 
 /// Every `count`-th shard, from `index` on.
 #[derive(Clone, Copy)]
-pub(super) struct Lane {
+pub(super) struct Partition {
     pub(super) index: usize,
     pub(super) count: usize,
 }
 
-impl Lane {
+impl Partition {
     pub(super) const WHOLE: Self = Self { index: 0, count: 1 };
 }
 
 /// Touched only by the turn that is running.
 pub(super) struct Batch<E: Event> {
     items: Items<E>,
-    pace: Pace,
+    pace: AdaptiveSpin,
     callback: Callback<E>,
 }
 
@@ -110,10 +110,10 @@ impl<E: Event> Consumer<E> {
 
 impl<E: Event> Subscriber<E> {
     pub(super) fn new(
-        topic: &Arc<Hub<E>>,
+        topic: &Arc<TopicInner<E>>,
         name: Box<str>,
         filter: Filter<E>,
-        lane: Lane,
+        partition: Partition,
         mailbox: Mailbox<E>,
         consumer: Consumer<E>,
     ) -> Self {
@@ -124,7 +124,7 @@ impl<E: Event> Subscriber<E> {
             topic: Arc::downgrade(topic),
             local: topic.local(),
             consumer,
-            lane,
+            partition,
         }
     }
 
@@ -132,8 +132,8 @@ impl<E: Event> Subscriber<E> {
         &self.name
     }
 
-    pub(super) fn lane(&self) -> Lane {
-        self.lane
+    pub(super) fn partition(&self) -> Partition {
+        self.partition
     }
 
     pub(super) fn mailbox(&self) -> &Mailbox<E> {
@@ -179,13 +179,13 @@ impl<E: Event> Subscriber<E> {
 
     /// What it is told of a change that it missed, if it wants it. No lock may
     /// be held.
-    pub(super) fn item_of(&self, change: Change<E>, lag: Lag) -> Option<Item<E>> {
+    pub(super) fn item_of(&self, change: CachedChange<E>, lag: Lag) -> Option<Item<E>> {
         let mut change = Held::new(change);
         let last = change.get()?;
         if last.is_cleared() {
             // Who has heard nothing yet does not need to hear that a key went.
             let key = (lag.since > 0).then(|| last.event.key().clone());
-            return key.map(|key| Item::Cleared(Arc::new(key)));
+            return key.map(|key| Item::Removed(Arc::new(key)));
         }
         let is_wanted = self.wants(&last.event);
         let wanted = change.take().filter(|_| is_wanted)?;
@@ -195,7 +195,7 @@ impl<E: Event> Subscriber<E> {
     /// Sends the consumer on its way. No lock may be held.
     pub(super) fn wake(self: Arc<Self>) {
         match &self.consumer {
-            Consumer::Callback { executor: None, .. } => Turn::new(self).run(),
+            Consumer::Callback { executor: None, .. } => DeliveryRun::new(self).run(),
             Consumer::Callback {
                 executor: Some(executor),
                 ..
@@ -219,7 +219,8 @@ impl<E: Event> Subscriber<E> {
             // Other threads are emptying it: the publisher who found it empty,
             // or whoever polls the stream.
             Consumer::Callback { .. } | Consumer::Stream { .. } => {
-                self.mailbox.wait_for_room(&Others, turns, revive)
+                self.mailbox
+                    .wait_for_room(&PlaceholderExecutor, turns, revive)
             }
         }
     }
@@ -284,9 +285,9 @@ impl<E: Event> Subscriber<E> {
         }
         while items.is_empty() {
             match self.mailbox.next_errand(items) {
-                Errand::Deliver => {}
-                Errand::CatchUp(shard) => self.catch_up(shard, items),
-                Errand::Rest => return,
+                NextAction::Deliver => {}
+                NextAction::CatchUp(shard) => self.catch_up(shard, items),
+                NextAction::Rest => return,
             }
         }
     }
@@ -302,7 +303,7 @@ impl<E: Event> Subscriber<E> {
         self: &Arc<Self>,
         batch: &SpinLock<Batch<E>>,
         executor: Option<&Arc<dyn Executor>>,
-    ) -> Outcome {
+    ) -> RunOutcome {
         let mut batch = batch.lock();
         let mut quantum = Quantum::begin(executor);
         // A panic may have left some while they were fetched from the cache.
@@ -312,22 +313,22 @@ impl<E: Event> Subscriber<E> {
         loop {
             let batch_len = batch.items.len();
             if batch.hand_out(&self.mailbox, self.local, &mut quantum) {
-                return Outcome::OutOfTime;
+                return RunOutcome::OutOfTime;
             }
             if executor.is_some() && batch_len > 0 {
                 batch.pace.await_more(batch_len, &self.mailbox);
             }
             match self.mailbox.next_errand(&mut batch.items) {
-                Errand::Deliver => {}
-                Errand::CatchUp(shard) => {
+                NextAction::Deliver => {}
+                NextAction::CatchUp(shard) => {
                     self.catch_up(shard, &mut batch.items);
                     if !self.mailbox.begin_batch(&batch.items) {
                         batch.items.drop_all();
                     }
                 }
-                Errand::Rest => {
+                NextAction::Rest => {
                     batch.items.shrink_to(Queue::<E>::IDLE_CAPACITY);
-                    return Outcome::Rested;
+                    return RunOutcome::Rested;
                 }
             }
         }
@@ -345,13 +346,13 @@ impl<E: Event> Batch<E> {
     fn new(callback: Callback<E>) -> Self {
         Self {
             items: Items::new(),
-            pace: Pace::new(),
+            pace: AdaptiveSpin::new(),
             callback,
         }
     }
 
     /// Hands out what was taken; `true` when the turn is over before the end.
-    fn hand_out(&mut self, mailbox: &Mailbox<E>, local: Origin, quantum: &mut Quantum<'_>) -> bool {
+    fn hand_out(&mut self, mailbox: &Mailbox<E>, local: NodeId, quantum: &mut Quantum<'_>) -> bool {
         while !self.items.is_empty() {
             if quantum.is_over() {
                 return true;
@@ -394,7 +395,7 @@ impl<'a, E: Event> Stride<'a, E> {
     }
 
     #[inline(always)]
-    fn pop(&mut self) -> Option<(Item<E>, Option<Origin>)> {
+    fn pop(&mut self) -> Option<(Item<E>, Option<NodeId>)> {
         self.len = self.len.checked_sub(1)?;
         self.items.pop()
     }
@@ -414,7 +415,7 @@ impl<E: Event> Drop for Stride<'_, E> {
 fn send_turn<E: Event>(executor: &Arc<dyn Executor>, subscriber: Arc<Subscriber<E>>) {
     let refused = Arc::downgrade(&subscriber);
     let _sending = Sending::begin(&subscriber);
-    let turn = Turn::new(subscriber);
+    let turn = DeliveryRun::new(subscriber);
     if let Err(Rejected { task, .. }) = executor.execute_unbounded(Task::new(move || turn.run())) {
         if let Some(subscriber) = refused.upgrade() {
             subscriber.mailbox.give_up_turn();
@@ -448,9 +449,9 @@ impl<E: Event> Drop for Sending<E> {
 }
 
 /// Threads of which only so much is known that they are at work.
-struct Others;
+struct PlaceholderExecutor;
 
-impl Executor for Others {
+impl Executor for PlaceholderExecutor {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         task.run();
         Ok(())
@@ -466,12 +467,12 @@ impl Executor for Others {
 ///
 /// However it ends, be it refused, dropped in a queue, or by a panic of the
 /// callback, the subscriber is left so that it can be woken again.
-struct Turn<E: Event> {
+struct DeliveryRun<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     started: bool,
 }
 
-impl<E: Event> Turn<E> {
+impl<E: Event> DeliveryRun<E> {
     fn new(subscriber: Arc<Subscriber<E>>) -> Self {
         Self {
             subscriber,
@@ -492,7 +493,7 @@ impl<E: Event> Turn<E> {
             let run = || subscriber.run_turn(batch, executor.as_ref());
             let outcome = panics.catch(run);
             match (outcome, executor) {
-                (Some(Outcome::Rested), _) => break,
+                (Some(RunOutcome::Rested), _) => break,
                 (_, Some(executor)) => {
                     request_yield();
                     subscriber.continue_later(executor);
@@ -505,7 +506,7 @@ impl<E: Event> Turn<E> {
     }
 }
 
-impl<E: Event> Drop for Turn<E> {
+impl<E: Event> Drop for DeliveryRun<E> {
     fn drop(&mut self) {
         if self.started {
             return;
@@ -523,7 +524,7 @@ impl<E: Event> Drop for Turn<E> {
 }
 
 #[must_use]
-enum Outcome {
+enum RunOutcome {
     /// There was nothing left to do.
     Rested,
     /// Others should run first.

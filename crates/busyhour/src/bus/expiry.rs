@@ -1,4 +1,4 @@
-use super::{Event, hub::Hub};
+use super::{Event, topic_inner::TopicInner};
 use crate::{
     sync::SpinLock,
     task::Executor,
@@ -25,13 +25,13 @@ pub(super) struct Expiry {
     timers: Timers,
     executor: Arc<dyn Executor>,
     /// The newest timer of each key, so that a refresh replaces it.
-    pending: Box<[Table]>,
+    pending: Box<[PendingExpiries]>,
 }
 
-type Table = SpinLock<HashMap<Slot, Pending, FixedState>>;
+type PendingExpiries = SpinLock<HashMap<SlotKey, Pending, FixedState>>;
 
 /// A shard, and since which version the key has its slot there.
-pub(super) type Slot = (usize, u64);
+pub(super) type SlotKey = (usize, u64);
 
 struct Pending {
     version: u64,
@@ -41,7 +41,7 @@ struct Pending {
 
 /// One event of which the time is limited.
 pub(super) struct Limited<E: Event> {
-    pub(super) slot: Slot,
+    pub(super) slot: SlotKey,
     pub(super) key: E::Key,
     pub(super) version: u64,
 }
@@ -59,14 +59,14 @@ impl Expiry {
         }
     }
 
-    fn table(&self, (shard, _): Slot) -> &Table {
+    fn table(&self, (shard, _): SlotKey) -> &PendingExpiries {
         &self.pending[shard % Self::TABLE_COUNT]
     }
 
     /// Clears the key after `life` if its last event is still this one.
     pub(super) fn limit<E: Event>(
         &self,
-        topic: Weak<Hub<E>>,
+        topic: Weak<TopicInner<E>>,
         limited: Limited<E>,
         life: Duration,
     ) -> Result<(), AddError> {
@@ -87,7 +87,7 @@ impl Expiry {
 
     /// Takes note of a timer before it is set, so that it cannot ring before
     /// it is known here; `None` when a newer event has come already.
-    fn announce(&self, slot: Slot, version: u64) -> Option<Announced<'_>> {
+    fn announce(&self, slot: SlotKey, version: u64) -> Option<Announced<'_>> {
         let timer = None;
         let pending = Pending { version, timer };
         let superseded = match self.table(slot).lock().entry(slot) {
@@ -114,18 +114,18 @@ impl Expiry {
     }
 
     /// The timer of this event has rung, or none could be set.
-    pub(super) fn forget(&self, slot: Slot, version: u64) {
+    pub(super) fn forget(&self, slot: SlotKey, version: u64) {
         let is_it = |pending: &Pending| pending.version == version;
         let _forgotten = self.remove(slot, is_it);
     }
 
     /// The key of this slot was cleared by the change of this version.
-    pub(super) fn cancel(&self, slot: Slot, version: u64) {
+    pub(super) fn cancel(&self, slot: SlotKey, version: u64) {
         let removed = self.remove(slot, |pending| pending.version < version);
         self.cancel_timer(removed.and_then(|pending| pending.timer));
     }
 
-    fn remove(&self, slot: Slot, is_it: impl Fn(&Pending) -> bool) -> Option<Pending> {
+    fn remove(&self, slot: SlotKey, is_it: impl Fn(&Pending) -> bool) -> Option<Pending> {
         let mut table = self.table(slot).lock();
         if !table.get(&slot).is_some_and(is_it) {
             return None;
@@ -142,7 +142,7 @@ impl Expiry {
 /// also when a hook of the timer service panics.
 struct Announced<'a> {
     expiry: &'a Expiry,
-    slot: Slot,
+    slot: SlotKey,
     version: u64,
 }
 

@@ -3,7 +3,7 @@
 use super::{
     Event,
     panics::{Held, Panics},
-    shared::{Room, Shared},
+    shared::{Room, SharedEvent},
 };
 use foldhash::fast::FixedState;
 use std::{collections::HashMap, fmt, mem, ops::Deref, sync::Arc};
@@ -12,29 +12,29 @@ use std::{collections::HashMap, fmt, mem, ops::Deref, sync::Arc};
 ///
 /// Numbers are the cluster's to give; a node that is alone needs none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Origin(pub u64);
+pub struct NodeId(pub u64);
 
-impl fmt::Display for Origin {
+impl fmt::Display for NodeId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "node {}", self.0)
     }
 }
 
 /// Makes one state of a key from each node's, in the order of the origins.
-pub(super) type Fold<E> = Arc<dyn Fn(&[(Origin, E)]) -> E + Send + Sync>;
+pub(super) type Fold<E> = Arc<dyn Fn(&[(NodeId, E)]) -> E + Send + Sync>;
 
 /// How a topic treats the states of several nodes.
 pub(super) struct Folding<E> {
-    pub(super) local: Origin,
+    pub(super) local: NodeId,
     pub(super) fold: Fold<E>,
 }
 
 /// What each node says of one key, sorted by origin. It is never changed, only
 /// replaced.
-pub(super) type Parts<E> = Shared<PartList<E>>;
+pub(super) type Parts<E> = SharedEvent<PartList<E>>;
 
 /// Drops its events one by one, so that one that panics takes no other along.
-pub(super) struct PartList<E>(Vec<(Origin, E)>);
+pub(super) struct PartList<E>(Vec<(NodeId, E)>);
 
 /// Parts in which nothing is left, whose memory is for others.
 pub(super) struct Emptied<E> {
@@ -55,9 +55,9 @@ impl<E> PartList<E> {
 }
 
 impl<E> Deref for PartList<E> {
-    type Target = [(Origin, E)];
+    type Target = [(NodeId, E)];
 
-    fn deref(&self) -> &[(Origin, E)] {
+    fn deref(&self) -> &[(NodeId, E)] {
         &self.0
     }
 }
@@ -91,7 +91,7 @@ pub(super) struct Basis<E> {
     /// Each node's state, if another node than this has spoken of the key.
     pub(super) parts: Option<Parts<E>>,
     /// This node's state, where no other has spoken.
-    pub(super) local: Option<Shared<E>>,
+    pub(super) local: Option<SharedEvent<E>>,
 }
 
 /// What a key becomes by what one node says.
@@ -99,13 +99,13 @@ pub(super) struct Folded<E> {
     basis: Basis<E>,
     parts: Option<Parts<E>>,
     /// The state of all nodes; none when nobody has a state any more.
-    pub(super) event: Option<Shared<E>>,
+    pub(super) event: Option<SharedEvent<E>>,
 }
 
 impl<E> Basis<E> {
     fn is(&self, other: &Self) -> bool {
-        same(&self.parts, &other.parts, Shared::is_same)
-            && same(&self.local, &other.local, Shared::is_same)
+        same(&self.parts, &other.parts, SharedEvent::is_same)
+            && same(&self.local, &other.local, SharedEvent::is_same)
     }
 }
 
@@ -119,7 +119,7 @@ impl<E> Drop for Basis<E> {
 
 impl<E: Clone> Basis<E> {
     /// What the other nodes say.
-    fn without(&self, origin: Origin) -> PartList<E> {
+    fn without(&self, origin: NodeId) -> PartList<E> {
         let mut others = PartList(Vec::new());
         let parts = self.parts.iter().flat_map(|parts| parts.iter());
         for (other, state) in parts.filter(|(other, _)| *other != origin) {
@@ -152,7 +152,7 @@ impl<E> Drop for Folded<E> {
 impl<E: Event> Folding<E> {
     /// The state of all nodes after one of them has spoken. Runs the user's
     /// code: no lock may be held.
-    pub(super) fn join(&self, basis: Basis<E>, (origin, event): (Origin, &E)) -> Folded<E> {
+    pub(super) fn join(&self, basis: Basis<E>, (origin, event): (NodeId, &E)) -> Folded<E> {
         let mut parts = basis.without(origin);
         if let Some(local) = basis.local.as_ref().filter(|_| origin != self.local) {
             parts.0.push((self.local, E::clone(local)));
@@ -164,7 +164,7 @@ impl<E: Event> Folding<E> {
 
     /// The state of the others when one node has nothing more to say. Runs
     /// the user's code: no lock may be held.
-    pub(super) fn part(&self, basis: Basis<E>, origin: Origin) -> Folded<E> {
+    pub(super) fn part(&self, basis: Basis<E>, origin: NodeId) -> Folded<E> {
         let left = basis.without(origin);
         self.folded(basis, left)
     }
@@ -173,7 +173,7 @@ impl<E: Event> Folding<E> {
     /// Runs the user's code: no lock may be held.
     pub(super) fn join_local(
         &self,
-        said: &[(Origin, E)],
+        said: &[(NodeId, E)],
         event: &E,
         Emptied { mut list, room }: Emptied<E>,
     ) -> Option<(Parts<E>, E)> {
@@ -191,19 +191,19 @@ impl<E: Event> Folding<E> {
             list.0.push((self.local, own.clone()));
         }
         let folded = self.fold(&list)?;
-        Some((Shared::within(room, list), folded))
+        Some((SharedEvent::within(room, list), folded))
     }
 
     fn folded(&self, basis: Basis<E>, parts: PartList<E>) -> Folded<E> {
-        let event = self.fold(&parts).map(Shared::new);
+        let event = self.fold(&parts).map(SharedEvent::new);
         Folded {
             basis,
-            parts: Some(Shared::new(parts)),
+            parts: Some(SharedEvent::new(parts)),
             event,
         }
     }
 
-    fn fold(&self, parts: &[(Origin, E)]) -> Option<E> {
+    fn fold(&self, parts: &[(NodeId, E)]) -> Option<E> {
         let (_, first) = parts.first()?;
         if parts.len() == 1 {
             return Some(first.clone());
@@ -267,7 +267,7 @@ impl<E: Event> NodeParts<E> {
         parts: Parts<E>,
     ) -> Result<Parts<E>, Parts<E>> {
         match self.keys.get_mut(&born) {
-            Some(of_key) if Shared::is_same(&of_key.parts, said) => {
+            Some(of_key) if SharedEvent::is_same(&of_key.parts, said) => {
                 Ok(mem::replace(&mut of_key.parts, parts))
             }
             _ => Err(parts),
@@ -286,14 +286,14 @@ impl<E: Event> NodeParts<E> {
 
     /// What is said of the keys of which this node has a state, in the order
     /// they were added.
-    pub(super) fn with_part_of(&self, origin: Origin) -> Vec<Parts<E>> {
+    pub(super) fn with_part_of(&self, origin: NodeId) -> Vec<Parts<E>> {
         let all = self.keys.values();
         let mut keys: Vec<_> = all
             .filter(|of_key| part(&of_key.parts, origin).is_some())
             .collect();
         keys.sort_unstable_by_key(|of_key| of_key.number);
         keys.into_iter()
-            .map(|of_key| Shared::clone(&of_key.parts))
+            .map(|of_key| SharedEvent::clone(&of_key.parts))
             .collect()
     }
 
@@ -304,7 +304,7 @@ impl<E: Event> NodeParts<E> {
 }
 
 /// What one node says.
-pub(super) fn part<E>(parts: &[(Origin, E)], origin: Origin) -> Option<&E> {
+pub(super) fn part<E>(parts: &[(NodeId, E)], origin: NodeId) -> Option<&E> {
     let index = parts.binary_search_by_key(&origin, |(other, _)| *other);
     let (_, event) = &parts[index.ok()?];
     Some(event)

@@ -1,4 +1,4 @@
-use super::{Event, Published, Topic, hub::Hub};
+use super::{Event, Published, Topic, topic_inner::TopicInner};
 use crate::sync::{Mutex, lock};
 use std::{
     fmt,
@@ -11,8 +11,8 @@ use std::{
 /// What was forwarded stays in the cache of the other topic.
 #[must_use = "dropping it ends the forwarding"]
 pub struct Forward<E: Event> {
-    from: Arc<Hub<E>>,
-    to: Arc<Hub<E>>,
+    from: Arc<TopicInner<E>>,
+    to: Arc<TopicInner<E>>,
     published: Published,
 }
 

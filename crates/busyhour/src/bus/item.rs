@@ -1,12 +1,12 @@
-use super::{Delivery, Event, Message, Origin, shared::Shared};
+use super::{Delivery, Event, Message, NodeId, shared::SharedEvent};
 use std::sync::Arc;
 
 /// What waits in a mailbox: a [`Message`] without its origin, which
 /// [`Items`](super::items::Items) keep apart, and with pointers to what the
 /// user's own code would have to copy.
 pub(super) enum Item<E: Event> {
-    Event(Shared<E>),
-    Cleared(Arc<E::Key>),
+    Event(SharedEvent<E>),
+    Removed(Arc<E::Key>),
     Replayed,
     Lost(u64),
 }
@@ -16,27 +16,27 @@ impl<E: Event> Item<E> {
     pub(super) fn key(&self) -> Option<&E::Key> {
         match self {
             Self::Event(event) => Some(event.key()),
-            Self::Cleared(key) => Some(key),
+            Self::Removed(key) => Some(key),
             Self::Replayed | Self::Lost(_) => None,
         }
     }
 
     /// What a callback hears of it.
     #[inline(always)]
-    pub(super) fn as_delivery(&self, origin: Origin) -> Delivery<'_, E> {
+    pub(super) fn as_delivery(&self, origin: NodeId) -> Delivery<'_, E> {
         match self {
             Self::Event(event) => Delivery::Event(event, origin),
-            Self::Cleared(key) => Delivery::Cleared(&**key, origin),
+            Self::Removed(key) => Delivery::Removed(&**key, origin),
             Self::Replayed => Delivery::Replayed,
             Self::Lost(count) => Delivery::Lost(*count),
         }
     }
 
     /// The same with its origin, and as its receiver's own. No lock may be held.
-    pub(super) fn into_message(self, origin: Origin) -> Message<E> {
+    pub(super) fn into_message(self, origin: NodeId) -> Message<E> {
         match self {
             Self::Event(event) => Message::Event(event.unwrap_or_clone(), origin),
-            Self::Cleared(key) => Message::Cleared(Arc::unwrap_or_clone(key), origin),
+            Self::Removed(key) => Message::Removed(Arc::unwrap_or_clone(key), origin),
             Self::Replayed => Message::Replayed,
             Self::Lost(count) => Message::Lost(count),
         }
@@ -48,7 +48,7 @@ impl<E: Event> Clone for Item<E> {
     fn clone(&self) -> Self {
         match self {
             Self::Event(event) => Self::Event(event.clone()),
-            Self::Cleared(key) => Self::Cleared(Arc::clone(key)),
+            Self::Removed(key) => Self::Removed(Arc::clone(key)),
             Self::Replayed => Self::Replayed,
             Self::Lost(count) => Self::Lost(*count),
         }

@@ -1,4 +1,4 @@
-use super::{Event, Origin, item::Item, panics::Panics};
+use super::{Event, NodeId, item::Item, panics::Panics};
 use std::collections::VecDeque;
 
 /// Items in order, each with the node it is from.
@@ -12,7 +12,7 @@ pub(super) struct Items<E: Event> {
 }
 
 /// Behind a pointer, which is all that a batch of this node's items has of it.
-struct Origins(VecDeque<Option<Origin>>);
+struct Origins(VecDeque<Option<NodeId>>);
 
 impl<E: Event> Items<E> {
     pub(super) fn new() -> Self {
@@ -38,7 +38,7 @@ impl<E: Event> Items<E> {
 
     /// Appends an item of the node that is named; none is this one.
     #[inline(always)]
-    pub(super) fn push(&mut self, item: Item<E>, origin: Option<Origin>) {
+    pub(super) fn push(&mut self, item: Item<E>, origin: Option<NodeId>) {
         if origin.is_some() || self.origins.is_some() {
             self.origins().push_back(origin);
         }
@@ -58,7 +58,7 @@ impl<E: Event> Items<E> {
         &mut self,
         index: usize,
         item: Item<E>,
-        origin: Option<Origin>,
+        origin: Option<NodeId>,
     ) -> Item<E> {
         if origin.is_some() || self.origins.is_some() {
             self.origins()[index] = origin;
@@ -67,7 +67,7 @@ impl<E: Event> Items<E> {
     }
 
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<(Item<E>, Option<Origin>)> {
+    pub(super) fn pop(&mut self) -> Option<(Item<E>, Option<NodeId>)> {
         let item = self.items.pop_front()?;
         match &mut self.origins {
             None => Some((item, None)),
@@ -102,7 +102,7 @@ impl<E: Event> Items<E> {
 
     /// The origin of each item that is there.
     #[cold]
-    fn origins(&mut self) -> &mut VecDeque<Option<Origin>> {
+    fn origins(&mut self) -> &mut VecDeque<Option<NodeId>> {
         let count = self.items.len();
         let all_here = || Box::new(Origins(VecDeque::from(vec![None; count])));
         &mut self.origins.get_or_insert_with(all_here).0

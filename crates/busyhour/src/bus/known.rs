@@ -1,9 +1,9 @@
 use super::{
-    Event, Origin,
+    Event, NodeId,
     answers::Answers,
     fold::{Basis, Folded, Folding},
     panics::Panics,
-    shared::Shared,
+    shared::SharedEvent,
     table::Seen,
 };
 use crate::sync::runtime::thread_local;
@@ -17,7 +17,7 @@ pub(super) struct Known<E: Event> {
     /// Where the key is in the table.
     pub(super) seen: Seen,
     pub(super) answers: Answers<E>,
-    fold: Fold<E>,
+    fold: FoldStep<E>,
     matched: Option<Matched<E>>,
     /// What is no longer right, until no lock is held.
     outdated: Option<Box<Outdated<E>>>,
@@ -25,7 +25,7 @@ pub(super) struct Known<E: Event> {
     disturbed: u32,
 }
 
-enum Fold<E: Event> {
+enum FoldStep<E: Event> {
     Nothing,
     Wanted(Basis<E>),
     Done(Folded<E>),
@@ -33,14 +33,14 @@ enum Fold<E: Event> {
 
 /// Whether an event that is cached is one of those to be cleared.
 struct Matched<E: Event> {
-    event: Shared<E>,
+    event: SharedEvent<E>,
     is_wanted: Option<bool>,
 }
 
 struct Outdated<E: Event> {
-    folds: Vec<Fold<E>>,
+    folds: Vec<FoldStep<E>>,
     answers: Vec<Answers<E>>,
-    events: Vec<Shared<E>>,
+    events: Vec<SharedEvent<E>>,
 }
 
 impl<E: Event> Drop for Known<E> {
@@ -48,7 +48,7 @@ impl<E: Event> Drop for Known<E> {
     /// dropped, but for answers, which drop themselves one by one.
     #[inline(always)]
     fn drop(&mut self) {
-        let has_fold = !matches!(self.fold, Fold::Nothing);
+        let has_fold = !matches!(self.fold, FoldStep::Nothing);
         if has_fold || self.matched.is_some() || self.outdated.is_some() {
             self.drop_all();
         }
@@ -59,7 +59,7 @@ impl<E: Event> Known<E> {
     #[cold]
     fn drop_all(&mut self) {
         let mut panics = Panics::default();
-        panics.drop(mem::replace(&mut self.fold, Fold::Nothing));
+        panics.drop(mem::replace(&mut self.fold, FoldStep::Nothing));
         panics.drop(self.matched.take());
         if let Some(mut outdated) = self.outdated.take() {
             outdated.drop_all(&mut panics);
@@ -98,8 +98,8 @@ impl<E: Event> Outdated<E> {
 
 /// What a node does to its part of a fold.
 pub(super) enum Part<'a, E> {
-    Says(Origin, &'a E),
-    Withdraws(Origin),
+    Says(NodeId, &'a E),
+    Withdraws(NodeId),
 }
 
 impl<E: Event> Known<E> {
@@ -108,7 +108,7 @@ impl<E: Event> Known<E> {
         Self {
             seen: Seen::NOTHING,
             answers: Answers::new(),
-            fold: Fold::Nothing,
+            fold: FoldStep::Nothing,
             matched: None,
             outdated: None,
             disturbed: 0,
@@ -117,11 +117,11 @@ impl<E: Event> Known<E> {
 
     /// What was folded from this; `None` when it is to be folded first.
     pub(super) fn folded(&mut self, basis: Basis<E>) -> Option<&Folded<E>> {
-        let is_done = matches!(&self.fold, Fold::Done(folded) if folded.is_from(&basis));
+        let is_done = matches!(&self.fold, FoldStep::Done(folded) if folded.is_from(&basis));
         if !is_done {
-            let wanted = Fold::Wanted(basis);
+            let wanted = FoldStep::Wanted(basis);
             let outdated = mem::replace(&mut self.fold, wanted);
-            if !matches!(outdated, Fold::Nothing) {
+            if !matches!(outdated, FoldStep::Nothing) {
                 self.outdated().folds.push(outdated);
             }
             return None;
@@ -133,7 +133,7 @@ impl<E: Event> Known<E> {
     /// be folded any more; `false` when nothing was.
     #[inline(always)]
     pub(super) fn unfold(&mut self) -> bool {
-        let is_folded = !matches!(self.fold, Fold::Nothing);
+        let is_folded = !matches!(self.fold, FoldStep::Nothing);
         if is_folded {
             self.unfold_apart();
         }
@@ -142,7 +142,7 @@ impl<E: Event> Known<E> {
 
     #[cold]
     fn unfold_apart(&mut self) {
-        let fold = mem::replace(&mut self.fold, Fold::Nothing);
+        let fold = mem::replace(&mut self.fold, FoldStep::Nothing);
         let answers = mem::replace(&mut self.answers, Answers::new());
         let outdated = self.outdated();
         outdated.folds.push(fold);
@@ -151,24 +151,24 @@ impl<E: Event> Known<E> {
 
     fn last_folded(&self) -> Option<&Folded<E>> {
         match &self.fold {
-            Fold::Done(folded) => Some(folded),
-            Fold::Nothing | Fold::Wanted(_) => None,
+            FoldStep::Done(folded) => Some(folded),
+            FoldStep::Nothing | FoldStep::Wanted(_) => None,
         }
     }
 
     /// Hands out what was folded.
     pub(super) fn take_folded(&mut self) -> Option<Folded<E>> {
-        match mem::replace(&mut self.fold, Fold::Nothing) {
-            Fold::Done(folded) => Some(folded),
-            Fold::Nothing | Fold::Wanted(_) => None,
+        match mem::replace(&mut self.fold, FoldStep::Nothing) {
+            FoldStep::Done(folded) => Some(folded),
+            FoldStep::Nothing | FoldStep::Wanted(_) => None,
         }
     }
 
     /// Whether this event, the last of its key, is to be cleared; `None` when
     /// that is to be asked first.
-    pub(super) fn matches(&mut self, event: Shared<E>) -> Option<bool> {
+    pub(super) fn matches(&mut self, event: SharedEvent<E>) -> Option<bool> {
         let known = self.matched.as_ref();
-        let known = known.filter(|it| Shared::is_same(&it.event, &event));
+        let known = known.filter(|it| SharedEvent::is_same(&it.event, &event));
         let is_wanted = known.and_then(|matched| matched.is_wanted);
         let matched = Matched { event, is_wanted };
         if let Some(outdated) = self.matched.replace(matched) {
@@ -193,8 +193,8 @@ impl<E: Event> Known<E> {
         }
         self.fold_as_wanted(folding, part);
         let folded = match &self.fold {
-            Fold::Done(folded) => folded.event.as_deref(),
-            Fold::Nothing | Fold::Wanted(_) => None,
+            FoldStep::Done(folded) => folded.event.as_deref(),
+            FoldStep::Nothing | FoldStep::Wanted(_) => None,
         };
         self.answers.answer(key, folded.or(event));
     }
@@ -215,14 +215,14 @@ impl<E: Event> Known<E> {
         let Some((folding, part)) = folding.zip(part) else {
             return;
         };
-        let basis = match mem::replace(&mut self.fold, Fold::Nothing) {
-            Fold::Wanted(basis) => basis,
+        let basis = match mem::replace(&mut self.fold, FoldStep::Nothing) {
+            FoldStep::Wanted(basis) => basis,
             other => {
                 self.fold = other;
                 return;
             }
         };
-        self.fold = Fold::Done(match part {
+        self.fold = FoldStep::Done(match part {
             Part::Says(origin, event) => folding.join(basis, (origin, event)),
             Part::Withdraws(origin) => folding.part(basis, origin),
         });

@@ -1,6 +1,6 @@
 use super::{
-    Event, Origin, answers::Answers, bell::Bell, consumer::Subscriber, item::Item, items::Items,
-    panics::Panics, queue::Queue,
+    Event, NodeId, answers::Answers, consumer::Subscriber, event_count::EventCount, item::Item,
+    items::Items, panics::Panics, queue::Queue,
 };
 use crate::{
     pool::{Turns, wait_for_turn},
@@ -23,7 +23,7 @@ pub(super) struct Mailbox<E: Event> {
     /// and must not fetch this from the publishers for it.
     busy: CachePadded<Busy<E>>,
     /// Rung when room appears and when a turn ends, if somebody waits.
-    bell: Bell,
+    event_count: EventCount,
     /// What the running turn has taken and not yet begun to hand out, with
     /// [`ENDED`] once nothing more will be.
     unclaimed: CachePadded<AtomicU64>,
@@ -42,12 +42,12 @@ pub(super) struct Mailbox<E: Event> {
 
 /// What publishers write at each event.
 struct Busy<E: Event> {
-    state: SpinLock<State<E>>,
+    state: SpinLock<MailboxState<E>>,
     /// The queue's length, for publishers who wait for room.
     len: AtomicUsize,
 }
 
-struct State<E: Event> {
+struct MailboxState<E: Event> {
     queue: Queue<E>,
     /// How many items the running turn took from the queue at last; some of
     /// them may wait no more.
@@ -68,7 +68,7 @@ struct State<E: Event> {
     lost: u64,
     /// The consumer has something to announce although nothing is queued.
     announce_replayed: bool,
-    /// Threads that wait for the bell.
+    /// Threads that wait for the event count.
     waiting_count: usize,
 }
 
@@ -102,7 +102,7 @@ pub(super) enum Offer<E: Event> {
 
 /// What the consumer has to do next.
 #[must_use]
-pub(super) enum Errand {
+pub(super) enum NextAction {
     /// Hand out the batch.
     Deliver,
     /// Fetch this shard's changes from the cache.
@@ -129,10 +129,10 @@ impl<E: Event> Mailbox<E> {
     pub(super) fn new(capacity: usize, overflow: Overflow, conflates: bool, reseeds: bool) -> Self {
         Self {
             busy: CachePadded(Busy {
-                state: SpinLock::new(State::new(conflates)),
+                state: SpinLock::new(MailboxState::new(conflates)),
                 len: AtomicUsize::new(0),
             }),
-            bell: Bell::new(),
+            event_count: EventCount::new(),
             unclaimed: CachePadded(AtomicU64::new(0)),
             replayed: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -174,7 +174,7 @@ impl<E: Event> Mailbox<E> {
         &self,
         shard: usize,
         hash: u64,
-        origin: Option<Origin>,
+        origin: Option<NodeId>,
         item: impl FnOnce() -> Item<E>,
         has_same_key: impl Fn(usize) -> bool,
     ) -> Offer<E> {
@@ -189,7 +189,7 @@ impl<E: Event> Mailbox<E> {
     /// and not yet handed out. Who waits for room has seen some before, and
     /// who could not wait may go beyond it, by as much again at most.
     #[inline(always)]
-    fn has_room(&self, state: &State<E>) -> bool {
+    fn has_room(&self, state: &MailboxState<E>) -> bool {
         let waiting = state.queue.len();
         let capacity = match self.blocks() {
             true => self.capacity.saturating_mul(2).saturating_add(BEYOND),
@@ -228,7 +228,7 @@ impl<E: Event> Mailbox<E> {
     /// Takes note of items that a turn has just taken from the queue. The lock
     /// is still held, so that who ends the deliveries finds each item in one
     /// of the two places.
-    fn take_in_hand(&self, state: &mut State<E>, len: usize) {
+    fn take_in_hand(&self, state: &mut MailboxState<E>, len: usize) {
         state.taken_len = len;
         self.replayed.store(0, Ordering::Relaxed);
         // When all has ended only a stream takes something, and it may.
@@ -297,9 +297,9 @@ impl<E: Event> Mailbox<E> {
     #[inline(always)]
     fn queue(
         &self,
-        state: &mut State<E>,
+        state: &mut MailboxState<E>,
         hash: u64,
-        (item, origin): (Item<E>, Option<Origin>),
+        (item, origin): (Item<E>, Option<NodeId>),
     ) -> Offer<E> {
         state.queue.push(hash, item, origin);
         self.busy.len.store(state.queue.len(), Ordering::Relaxed);
@@ -312,10 +312,10 @@ impl<E: Event> Mailbox<E> {
     #[cold]
     fn offer_carefully(
         &self,
-        mut state: SpinGuard<'_, State<E>>,
+        mut state: SpinGuard<'_, MailboxState<E>>,
         shard: usize,
         hash: u64,
-        (item, origin): (Item<E>, Option<Origin>),
+        (item, origin): (Item<E>, Option<NodeId>),
         has_same_key: impl Fn(usize) -> bool,
     ) -> Offer<E> {
         if self.is_closed() {
@@ -337,10 +337,10 @@ impl<E: Event> Mailbox<E> {
 
     fn overflow(
         &self,
-        state: &mut State<E>,
+        state: &mut MailboxState<E>,
         shard: usize,
         hash: u64,
-        (item, origin): (Item<E>, Option<Origin>),
+        (item, origin): (Item<E>, Option<NodeId>),
     ) -> Offer<E> {
         if self.reseeds {
             // Where only the newest counts, the cache will tell it.
@@ -367,7 +367,7 @@ impl<E: Event> Mailbox<E> {
     }
 
     /// Counts a loss that the subscriber is told of.
-    fn count_unheard(&self, state: &mut State<E>) {
+    fn count_unheard(&self, state: &mut MailboxState<E>) {
         self.count_lost();
         state.lost += 1;
     }
@@ -416,7 +416,7 @@ impl<E: Event> Mailbox<E> {
                     let Ok(_waiting) = wait_for_turn(turns()) else {
                         return false;
                     };
-                    let done = |state: &State<E>| has_room() || !state.scheduled;
+                    let done = |state: &MailboxState<E>| has_room() || !state.scheduled;
                     executor.blocking(&mut || self.wait_until(done));
                     if !has_room() && !revive() {
                         return false;
@@ -445,7 +445,7 @@ impl<E: Event> Mailbox<E> {
         self.busy.state.lock().scheduled
     }
 
-    fn wait_until(&self, is_reached: impl Fn(&State<E>) -> bool) {
+    fn wait_until(&self, is_reached: impl Fn(&MailboxState<E>) -> bool) {
         for _ in 0..Self::SPINS {
             if is_reached(&self.busy.state.lock()) {
                 return;
@@ -453,16 +453,17 @@ impl<E: Event> Mailbox<E> {
             (0..Self::PAUSES).for_each(|_| spin_loop());
         }
         self.busy.state.lock().waiting_count += 1;
-        self.bell.wait_until(|| is_reached(&self.busy.state.lock()));
+        self.event_count
+            .wait_until(|| is_reached(&self.busy.state.lock()));
         self.busy.state.lock().waiting_count -= 1;
     }
 
     /// Leaves the lock and wakes whoever waits for what changed.
-    fn announce(&self, state: SpinGuard<'_, State<E>>) {
+    fn announce(&self, state: SpinGuard<'_, MailboxState<E>>) {
         let is_awaited = state.waiting_count > 0;
         drop(state);
         if is_awaited {
-            self.bell.ring();
+            self.event_count.ring();
         }
     }
 
@@ -522,14 +523,14 @@ impl<E: Event> Mailbox<E> {
     }
 
     /// What to do next; fills `batch`, which is empty, when that is to deliver.
-    pub(super) fn next_errand(&self, batch: &mut Items<E>) -> Errand {
+    pub(super) fn next_errand(&self, batch: &mut Items<E>) -> NextAction {
         let mut state = self.busy.state.lock();
         if self.is_closed() || self.is_ended() && state.queue.len() == 0 {
             return self.rest(state);
         }
         if let Some(shard) = state.behind.pop_front() {
             state.taken_len = 0;
-            return Errand::CatchUp(shard);
+            return NextAction::CatchUp(shard);
         }
         self.take(&mut state, batch);
         if mem::take(&mut state.announce_replayed) {
@@ -540,7 +541,7 @@ impl<E: Event> Mailbox<E> {
         }
         self.take_in_hand(&mut state, batch.len());
         self.announce(state);
-        Errand::Deliver
+        NextAction::Deliver
     }
 
     /// Waits for more, with so many pauses before each look; whether more came.
@@ -549,7 +550,7 @@ impl<E: Event> Mailbox<E> {
     /// the queue's cache lines from the publishers, and what comes meanwhile
     /// is taken together. A publisher may be waiting for this very processor,
     /// so it is offered as well.
-    pub(super) fn linger(&self, pauses: u32) -> bool {
+    pub(super) fn spin_wait(&self, pauses: u32) -> bool {
         for _ in 0..Self::LINGER_LOOKS {
             (0..pauses).for_each(|_| spin_loop());
             if self.queued_len() > 0 {
@@ -565,13 +566,13 @@ impl<E: Event> Mailbox<E> {
         false
     }
 
-    fn rest(&self, mut state: SpinGuard<'_, State<E>>) -> Errand {
+    fn rest(&self, mut state: SpinGuard<'_, MailboxState<E>>) -> NextAction {
         state.scheduled = false;
         state.runner = None;
         state.taken_len = 0;
         state.queue.relax();
         self.announce(state);
-        Errand::Rest
+        NextAction::Rest
     }
 
     /// Takes what is queued. With the lock of a shard held, everything of that
@@ -583,7 +584,7 @@ impl<E: Event> Mailbox<E> {
         self.announce(state);
     }
 
-    fn take(&self, state: &mut State<E>, batch: &mut Items<E>) {
+    fn take(&self, state: &mut MailboxState<E>, batch: &mut Items<E>) {
         state.queue.take(batch);
         let lost = mem::take(&mut state.lost);
         if lost > 0 && self.overflow == Overflow::DropOldest {
@@ -637,7 +638,7 @@ impl<E: Event> Mailbox<E> {
     }
 }
 
-impl<E: Event> State<E> {
+impl<E: Event> MailboxState<E> {
     fn new(conflates: bool) -> Self {
         Self {
             queue: Queue::new(conflates),

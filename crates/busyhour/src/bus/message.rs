@@ -1,4 +1,4 @@
-use super::{Delivery, Event, Origin};
+use super::{Delivery, Event, NodeId};
 
 /// What a subscription hears, as a value of its own: a [`Delivery`] that can
 /// be kept.
@@ -6,9 +6,9 @@ use super::{Delivery, Event, Origin};
 pub enum Message<E: Event> {
     /// An event, replayed from the cache or published, and the node that
     /// published it.
-    Event(E, Origin),
+    Event(E, NodeId),
     /// The key was cleared, and the node that cleared it.
-    Cleared(E::Key, Origin),
+    Removed(E::Key, NodeId),
     /// Everything the cache held has been told.
     Replayed,
     /// So many deliveries were lost since the last notice of this kind.
@@ -21,7 +21,7 @@ impl<E: Event> Message<E> {
     pub fn as_delivery(&self) -> Delivery<'_, E> {
         match self {
             Self::Event(event, origin) => Delivery::Event(event, *origin),
-            Self::Cleared(key, origin) => Delivery::Cleared(key, *origin),
+            Self::Removed(key, origin) => Delivery::Removed(key, *origin),
             Self::Replayed => Delivery::Replayed,
             Self::Lost(count) => Delivery::Lost(*count),
         }
@@ -31,14 +31,14 @@ impl<E: Event> Message<E> {
     pub fn into_event(self) -> Option<E> {
         match self {
             Self::Event(event, _) => Some(event),
-            Self::Cleared(..) | Self::Replayed | Self::Lost(_) => None,
+            Self::Removed(..) | Self::Replayed | Self::Lost(_) => None,
         }
     }
 
     /// The node that published the event or cleared the key.
-    pub fn origin(&self) -> Option<Origin> {
+    pub fn origin(&self) -> Option<NodeId> {
         match self {
-            Self::Event(_, origin) | Self::Cleared(_, origin) => Some(*origin),
+            Self::Event(_, origin) | Self::Removed(_, origin) => Some(*origin),
             Self::Replayed | Self::Lost(_) => None,
         }
     }

@@ -55,23 +55,23 @@
 mod answers;
 mod attribute;
 mod attributed;
-mod bell;
+mod event_count;
 mod builder;
-mod cleared;
+mod removed;
 mod consumer;
 mod epoch;
 mod expiry;
 mod fold;
 mod forward;
 mod garbage;
-mod how;
-mod hub;
+mod publish_options;
+mod topic_inner;
 mod item;
 mod items;
 mod known;
-mod lanes;
+mod partitions;
 mod lines;
-mod listener;
+mod shard_subscribers;
 mod mailbox;
 mod message;
 #[cfg(all(test, loom))]
@@ -82,7 +82,7 @@ mod schedules;
 mod name;
 mod nodes;
 mod outbox;
-mod pace;
+mod adaptive_spin;
 mod panics;
 mod quantum;
 mod queue;
@@ -91,27 +91,27 @@ mod registry;
 mod router;
 mod shard;
 mod shared;
-mod speakers;
+mod origins_by_version;
 mod stream;
 mod subscription;
 mod table;
-mod tally;
+mod publish_result;
 mod topic;
-mod word;
+mod slot_word;
 
 pub use attribute::Attribute;
 pub use builder::TopicBuilder;
-pub use cleared::Cleared;
-pub use fold::Origin;
+pub use fold::NodeId;
 pub use forward::{Forward, ForwardError};
 pub use message::Message;
 pub use name::Name;
 pub use record::{BitField, DecodeError, Element, ElementId, Limits, Record, Value};
 pub use registry::Registry;
+pub use removed::Removed;
 pub use router::Router;
 pub use stream::EventStream;
 pub use subscription::{Subscription, SubscriptionBuilder};
-pub use topic::{NotExpiring, Published, Topic};
+pub use topic::{Published, Topic, TtlError};
 
 use std::hash::Hash;
 
@@ -153,10 +153,10 @@ pub enum Delivery<'a, E: Event> {
     /// An event, replayed from the cache or published, and the node it started
     /// on: who published it, and for one state made of several nodes' by a
     /// [fold](TopicBuilder::fold), who spoke last.
-    Event(&'a E, Origin),
+    Event(&'a E, NodeId),
     /// The key was cleared and has no last value any more; and the node that
     /// cleared it.
-    Cleared(&'a E::Key, Origin),
+    Removed(&'a E::Key, NodeId),
     /// Everything the cache held has been told: after the replay, and each
     /// time a subscription that lagged is up to date again.
     Replayed,

@@ -57,7 +57,7 @@ impl Name {
 
     /// How many different names are alive in the process.
     pub fn interned_count() -> usize {
-        INTERNER.shards.iter().map(Shard::len).sum()
+        INTERNER.shards.iter().map(InternerShard::len).sum()
     }
 }
 
@@ -150,14 +150,14 @@ struct Interner {
     /// A text's own hash is the same in every process, so the tables mix it
     /// with a secret: nobody can choose texts that crowd one bucket.
     secret: RandomState,
-    shards: [Shard; Self::SHARD_COUNT],
+    shards: [InternerShard; Self::SHARD_COUNT],
 }
 
 #[derive(Default)]
-struct Shard(Mutex<HashTable<Known>>);
+struct InternerShard(Mutex<HashTable<InternedName>>);
 
 /// A table entry. It does not keep the text alive.
-struct Known {
+struct InternedName {
     spread: u64,
     entry: Weak<Entry>,
 }
@@ -170,7 +170,7 @@ static INTERNER: LazyLock<Interner> = LazyLock::new(|| Interner {
 impl Interner {
     const SHARD_COUNT: usize = 32;
 
-    fn shard(&self, hash: u64) -> &Shard {
+    fn shard(&self, hash: u64) -> &InternerShard {
         &self.shards[hash as usize % Self::SHARD_COUNT]
     }
 
@@ -179,7 +179,7 @@ impl Interner {
     }
 }
 
-impl Shard {
+impl InternerShard {
     fn intern(&self, hash: u64, text: &str) -> Name {
         let spread = INTERNER.spread(hash);
         // Entries of other texts with the same hash: dropping the last handle
@@ -203,7 +203,7 @@ impl Shard {
                 hash,
                 text: text.into(),
             });
-            let known = Known {
+            let known = InternedName {
                 spread,
                 entry: Arc::downgrade(&entry),
             };
@@ -220,7 +220,7 @@ impl Shard {
     /// anew; it has an entry of its own, which the address tells apart.
     fn forget(&self, entry: &Entry) {
         let mut table = lock(&self.0);
-        let is_it = |known: &Known| ptr::eq(known.entry.as_ptr(), entry);
+        let is_it = |known: &InternedName| ptr::eq(known.entry.as_ptr(), entry);
         if let Ok(known) = table.find_entry(INTERNER.spread(entry.hash), is_it) {
             known.remove();
         }
@@ -267,7 +267,7 @@ mod tests {
         assert!(weak.upgrade().is_none());
         let shard = INTERNER.shard(hash_of(text));
         let spread = INTERNER.spread(hash_of(text));
-        let left = |known: &Known| known.spread == spread;
+        let left = |known: &InternedName| known.spread == spread;
         assert!(lock(&shard.0).find(spread, left).is_none());
     }
 

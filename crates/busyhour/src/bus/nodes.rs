@@ -1,4 +1,4 @@
-use super::{Event, fold::NodeParts, speakers::Speakers};
+use super::{Event, fold::NodeParts, origins_by_version::OriginsByVersion};
 
 /// What a shard knows of other nodes. While they have said nothing there is
 /// none of it, and a publish passes it by.
@@ -6,14 +6,14 @@ pub(super) struct Nodes<E: Event> {
     /// What each node says, where the topic folds.
     pub(super) parts: NodeParts<E>,
     /// Who made the changes that are not this node's.
-    pub(super) speakers: Speakers,
+    pub(super) origins: OriginsByVersion,
 }
 
 impl<E: Event> Default for Nodes<E> {
     fn default() -> Self {
         Self {
             parts: NodeParts::new(),
-            speakers: Speakers::new(),
+            origins: OriginsByVersion::new(),
         }
     }
 }
@@ -21,6 +21,6 @@ impl<E: Event> Default for Nodes<E> {
 impl<E: Event> Nodes<E> {
     /// Whether all that is known is this node's.
     pub(super) fn is_empty(&self) -> bool {
-        self.parts.is_empty() && self.speakers.is_empty()
+        self.parts.is_empty() && self.origins.is_empty()
     }
 }

@@ -1,4 +1,7 @@
-use super::{Event, Origin, hub::Hub, item::Item, panics::Panics, tally::Tally};
+use super::{
+    Event, NodeId, item::Item, panics::Panics, publish_result::PublishResult,
+    topic_inner::TopicInner,
+};
 use std::{collections::VecDeque, mem, sync::Arc};
 
 /// What happened in a shard and is still to happen on the topics it is
@@ -7,7 +10,7 @@ use std::{collections::VecDeque, mem, sync::Arc};
 /// One thread at a time takes it from here, with no lock held, so that the
 /// events of a key arrive there in the order in which they happened here.
 pub(super) struct Outbox<E: Event> {
-    parcels: VecDeque<Parcel<E>>,
+    changes: VecDeque<ForwardedChange<E>>,
     /// The thread that is handing them over.
     server: Option<usize>,
     /// How many that thread has taken.
@@ -25,24 +28,24 @@ pub(super) enum Duty {
 }
 
 /// One change for one topic.
-pub(super) struct Parcel<E: Event> {
-    pub(super) to: Arc<Hub<E>>,
+pub(super) struct ForwardedChange<E: Event> {
+    pub(super) to: Arc<TopicInner<E>>,
     pub(super) item: Item<E>,
-    pub(super) speaker: Origin,
+    pub(super) origin: NodeId,
 }
 
 impl<E: Event> Outbox<E> {
     pub(super) fn new() -> Self {
         Self {
-            parcels: VecDeque::new(),
+            changes: VecDeque::new(),
             server: None,
             taken: 0,
             waiting_count: 0,
         }
     }
 
-    pub(super) fn push(&mut self, parcel: Parcel<E>) {
-        self.parcels.push_back(parcel);
+    pub(super) fn push(&mut self, change: ForwardedChange<E>) {
+        self.changes.push_back(change);
     }
 
     /// What this thread does first. The thread that serves it already, further
@@ -59,7 +62,7 @@ impl<E: Event> Outbox<E> {
     /// to one of those, so each of them looks before it goes.
     pub(super) fn look_again(&mut self, thread: usize, patience: u32) -> Duty {
         let is_alone = self.waiting_count == 1;
-        let is_long = self.parcels.len() > LONG || is_alone && self.taken >= SHARE;
+        let is_long = self.changes.len() > LONG || is_alone && self.taken >= SHARE;
         if patience > 0 && self.server.is_some() && is_long {
             return Duty::Wait;
         }
@@ -70,48 +73,48 @@ impl<E: Event> Outbox<E> {
     /// One waits for the server's share to end, all for the outbox to get
     /// shorter.
     fn is_to_wait_for(&self) -> bool {
-        self.parcels.len() > LONG || self.waiting_count == 0 && self.taken >= SHARE
+        self.changes.len() > LONG || self.waiting_count == 0 && self.taken >= SHARE
     }
 
     fn serve_if_nobody_does(&mut self, thread: usize) -> Duty {
-        if self.server.is_some() || self.parcels.is_empty() {
+        if self.server.is_some() || self.changes.is_empty() {
             return Duty::Nothing;
         }
         (self.server, self.taken) = (Some(thread), 0);
         Duty::Serve
     }
 
-    /// Hands out some parcels to the thread that serves; `None` when it is to
+    /// Hands out some changes to the thread that serves; `None` when it is to
     /// serve no longer.
-    pub(super) fn take(&mut self) -> Option<VecDeque<Parcel<E>>> {
+    pub(super) fn take(&mut self) -> Option<VecDeque<ForwardedChange<E>>> {
         let is_relieved = self.taken >= SHARE && self.waiting_count > 0;
-        if is_relieved || self.parcels.is_empty() {
+        if is_relieved || self.changes.is_empty() {
             self.server = None;
             return None;
         }
-        let count = self.parcels.len().min(STRIDE);
+        let count = self.changes.len().min(STRIDE);
         self.taken += count;
-        if count == self.parcels.len() {
-            return Some(mem::take(&mut self.parcels));
+        if count == self.changes.len() {
+            return Some(mem::take(&mut self.changes));
         }
-        Some(self.parcels.drain(..count).collect())
+        Some(self.changes.drain(..count).collect())
     }
 }
 
-impl<E: Event> Parcel<E> {
+impl<E: Event> ForwardedChange<E> {
     /// Makes it happen on the other topic. No lock may be held. A panic does
     /// not keep what comes after it from arriving.
-    pub(super) fn hand_over(self, tally: &mut Tally<E>, panics: &mut Panics) {
+    pub(super) fn hand_over(self, result: &mut PublishResult<E>, panics: &mut Panics) {
         panics.catch(|| match &self.item {
-            Item::Event(event) => self.to.publish_forwarded(event, self.speaker, tally),
-            Item::Cleared(key) => self.to.clear_forwarded(key, self.speaker, tally),
+            Item::Event(event) => self.to.publish_forwarded(event, self.origin, result),
+            Item::Removed(key) => self.to.remove_forwarded(key, self.origin, result),
             Item::Replayed | Item::Lost(_) => {}
         });
         panics.drop(self);
     }
 }
 
-/// So many parcels may wait before publishers are slowed down.
+/// So many changes may wait before publishers are slowed down.
 const LONG: usize = 1024;
 /// So many are taken before those are woken to whom they are delivered.
 const STRIDE: usize = 64;

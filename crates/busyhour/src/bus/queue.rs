@@ -1,4 +1,4 @@
-use super::{Event, Origin, item::Item, items::Items};
+use super::{Event, NodeId, item::Item, items::Items};
 use hashbrown::HashTable;
 use std::mem;
 
@@ -8,12 +8,12 @@ pub(super) struct Queue<E: Event> {
     /// The number of the oldest item: how many left before it.
     first: usize,
     /// Where the item of a key waits; only a conflating queue keeps this.
-    places: Option<HashTable<Place>>,
+    places: Option<HashTable<QueueIndex>>,
 }
 
 /// Where an item was put. That of a dropped item stays for a while: finding it
 /// at each drop would cost more than to step over it.
-struct Place {
+struct QueueIndex {
     hash: u64,
     /// The item's number; one before the oldest item's was dropped.
     number: usize,
@@ -36,10 +36,10 @@ impl<E: Event> Queue<E> {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, hash: u64, item: Item<E>, origin: Option<Origin>) {
+    pub(super) fn push(&mut self, hash: u64, item: Item<E>, origin: Option<NodeId>) {
         if let Some(places) = &mut self.places {
             let number = self.first.wrapping_add(self.items.len());
-            places.insert_unique(hash, Place { hash, number }, |place| place.hash);
+            places.insert_unique(hash, QueueIndex { hash, number }, |place| place.hash);
         }
         self.items.push(item, origin);
     }
@@ -67,7 +67,7 @@ impl<E: Event> Queue<E> {
         &mut self,
         hash: u64,
         item: Item<E>,
-        origin: Option<Origin>,
+        origin: Option<NodeId>,
         has_same_key: impl Fn(usize) -> bool,
     ) -> Result<Item<E>, Item<E>> {
         let same_key = self.of_hash(hash).find(|(number, _)| has_same_key(*number));
@@ -121,7 +121,7 @@ impl<E: Event> Queue<E> {
     }
 }
 
-impl Place {
+impl QueueIndex {
     /// Where the item is now; past the end for one that was dropped.
     fn index(&self, first: usize) -> usize {
         self.number.wrapping_sub(first)
@@ -134,16 +134,16 @@ const STALE_MIN: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::shared::Shared;
+    use crate::bus::shared::SharedEvent;
     use proptest::{collection::vec, prelude::*};
 
     #[derive(Clone, Debug, PartialEq)]
-    struct Change {
+    struct CachedChange {
         key: u8,
         number: usize,
     }
 
-    impl Event for Change {
+    impl Event for CachedChange {
         type Key = u8;
 
         fn key(&self) -> &u8 {
@@ -151,9 +151,9 @@ mod tests {
         }
     }
 
-    fn change(item: Item<Change>) -> Change {
+    fn change(item: Item<CachedChange>) -> CachedChange {
         match item {
-            Item::Event(change) => Change::clone(&change),
+            Item::Event(change) => CachedChange::clone(&change),
             _ => unreachable!("nothing else is queued"),
         }
     }
@@ -167,16 +167,16 @@ mod tests {
             changes in vec((0..80_u8, 0..200_u8), 0..1500),
         ) {
             let mut queue = Queue::new(true);
-            let mut list: Vec<Change> = Vec::new();
+            let mut list: Vec<CachedChange> = Vec::new();
             for (number, (key, turn)) in changes.into_iter().enumerate() {
-                let new = Change { key, number };
+                let new = CachedChange { key, number };
                 // Few hashes: keys must be told apart, too.
                 let hash = u64::from(key % 7);
                 let known = list.iter_mut().find(|known| known.key == key);
                 let of_hash = queue.of_hash(hash);
                 let same_key = of_hash.filter(|(_, item)| item.key() == Some(&key));
                 let same_key: Vec<usize> = same_key.map(|(number, _)| number).collect();
-                let item = Item::Event(Shared::new(new.clone()));
+                let item = Item::Event(SharedEvent::new(new.clone()));
                 match queue.replace(hash, item, None, |number| same_key.contains(&number)) {
                     Ok(older) => {
                         let known = known.expect("it is in the list, too");

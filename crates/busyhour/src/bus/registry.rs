@@ -1,4 +1,4 @@
-use super::{Event, Topic, hub::Hub};
+use super::{Event, Topic, topic_inner::TopicInner};
 use crate::{
     stats::TopicStats,
     sync::{Mutex, lock},
@@ -36,7 +36,7 @@ trait Source: Send + Sync {
     fn end_streams(&self);
 }
 
-impl<E: Event> Source for Hub<E> {
+impl<E: Event> Source for TopicInner<E> {
     fn stats(&self) -> TopicStats {
         self.stats()
     }
@@ -60,7 +60,7 @@ impl Registry {
     }
 
     pub(super) fn add<E: Event>(&self, topic: &Topic<E>) {
-        let topic: Weak<Hub<E>> = Arc::downgrade(&topic.0);
+        let topic: Weak<TopicInner<E>> = Arc::downgrade(&topic.0);
         let mut topics = lock(&self.0);
         topics.retain(|topic| topic.strong_count() > 0);
         topics.push(topic);

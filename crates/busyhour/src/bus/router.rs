@@ -1,7 +1,7 @@
-use super::{Delivery, Event, Origin};
+use super::{Delivery, Event, NodeId};
 use std::{collections::HashMap, fmt, hash::Hash};
 
-type Handler<E> = Box<dyn FnMut(&E, Origin) + Send>;
+type Handler<E> = Box<dyn FnMut(&E, NodeId) + Send>;
 type Rest<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
 
 /// Sends each event to the one handler for events of its sort.
@@ -52,7 +52,7 @@ impl<E: Event, S: Eq + Hash + Send + 'static> Router<E, S> {
     /// Events of this sort go to `handler`, with the node they started on, and
     /// no longer to an earlier one.
     #[must_use]
-    pub fn route(mut self, sort: S, handler: impl FnMut(&E, Origin) + Send + 'static) -> Self {
+    pub fn route(mut self, sort: S, handler: impl FnMut(&E, NodeId) + Send + 'static) -> Self {
         self.handlers.insert(sort, Box::new(handler));
         self
     }

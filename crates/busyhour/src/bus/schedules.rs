@@ -1,7 +1,7 @@
 //! Schedules of a topic between publishers, subscribers and who clears it; each
 //! is too large for loom.
 
-use super::{Delivery, Event, Origin, Subscription, Topic};
+use super::{Delivery, Event, NodeId, Subscription, Topic};
 use crate::{
     pool::TaskPool,
     sync::{
@@ -45,7 +45,7 @@ impl Heard {
     fn tell(&self, delivery: Delivery<'_, Level>) {
         let told = match delivery {
             Delivery::Event(level, _) => Told::Value(level.number),
-            Delivery::Cleared(..) => Told::Gone,
+            Delivery::Removed(..) => Told::Gone,
             Delivery::Replayed => Told::Replayed,
             Delivery::Lost(count) => Told::Lost(count),
         };
@@ -167,33 +167,33 @@ fn heard_early(
 fn shuttle_a_fold_is_of_what_each_node_said_last() {
     let level = |number| Level { key: 7, number };
     explore(1_000, move || {
-        let sum = move |parts: &[(Origin, Level)]| {
+        let sum = move |parts: &[(NodeId, Level)]| {
             level(parts.iter().map(|(_, level)| level.number).sum())
         };
-        let builder = Topic::builder("model").fold(Origin(1), sum);
+        let builder = Topic::builder("model").fold(NodeId(1), sum);
         let topic = builder.small().build();
         publish(&topic, 1);
-        let _ = topic.publish_from(Origin(2), level(10));
-        let speak = |origin: Origin, withdraws: bool, numbers: [u64; 2]| {
+        let _ = topic.publish_from(NodeId(2), level(10));
+        let speak = |origin: NodeId, withdraws: bool, numbers: [u64; 2]| {
             let topic = topic.clone();
             thread::spawn(move || {
                 for number in numbers {
                     let _ = topic.publish_from(origin, level(number));
                     if withdraws && number == numbers[0] {
-                        let _ = topic.clear_from(origin, &7);
+                        let _ = topic.remove_from(origin, &7);
                     }
                 }
             })
         };
         let nodes = [
-            speak(Origin(1), false, [2, 3]),
-            speak(Origin(2), false, [20, 30]),
-            speak(Origin(3), true, [100, 200]),
+            speak(NodeId(1), false, [2, 3]),
+            speak(NodeId(2), false, [20, 30]),
+            speak(NodeId(3), true, [100, 200]),
         ];
         let _ended = nodes.map(|node| node.join().unwrap());
         assert_eq!(topic.get(&7), Some(level(3 + 30 + 200)));
         for (origin, number) in [(1, 3), (2, 30), (3, 200)] {
-            assert_eq!(topic.get_from(Origin(origin), &7), Some(level(number)));
+            assert_eq!(topic.get_from(NodeId(origin), &7), Some(level(number)));
         }
     });
 }

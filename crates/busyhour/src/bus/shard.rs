@@ -1,21 +1,21 @@
 use super::{
-    Event, Origin,
+    Event, NodeId,
     answers::Answers,
     consumer::Subscriber,
     epoch::pinned,
     fold::{Basis, Emptied, Folded, Parts, part},
-    how::{How, Which},
-    hub::Hub,
     item::Item,
     items::Items,
     known::{Known, Part, note_change},
-    listener::{self, Lag, Listeners},
     nodes::Nodes,
-    outbox::{Outbox, Parcel},
+    outbox::{ForwardedChange, Outbox},
     panics::{Held, Panics},
-    shared::{Given, Shared},
-    table::{Change, Place, Put, Stale, Swept, Table, Writer},
-    tally::{ShardStats, Tally},
+    publish_options::{PublishOptions, RemoveCondition},
+    publish_result::{PublishResult, ShardStats},
+    shard_subscribers::{self, Lag, ShardSubscribers},
+    shared::{Given, SharedEvent},
+    table::{CacheTable, CacheWriter, CachedChange, Put, SlotPosition, Stale, Swept},
+    topic_inner::TopicInner,
 };
 use crate::sync::{CachePadded, SpinLock, thread};
 use std::{collections::BTreeMap, mem, sync::Arc, vec};
@@ -24,6 +24,7 @@ mod catch_up;
 mod folded;
 mod forwarding;
 mod lookup;
+mod removal;
 mod state;
 mod usual;
 
@@ -37,20 +38,20 @@ pub(super) use usual::{Visit, Visited};
 /// Lookups take no lock, and no user's code runs under it: what only that can
 /// say is found out before, see [`Known`].
 pub(super) struct Shard<E: Event> {
-    state: CachePadded<SpinLock<State<E>>>,
+    state: CachePadded<SpinLock<ShardState<E>>>,
     /// Read by lookups; none when the topic is not cached.
-    table: Option<Table<E>>,
+    table: Option<CacheTable<E>>,
     /// Memory for the parts of a key, from the last ones that were replaced.
     emptied: SpinLock<Option<Emptied<E>>>,
 }
 
-struct State<E: Event> {
+struct ShardState<E: Event> {
     /// This shard's index in the topic.
     index: usize,
-    writer: Option<Writer<E>>,
-    listeners: Listeners<E>,
+    writer: Option<CacheWriter<E>>,
+    listeners: ShardSubscribers<E>,
     /// Topics on which everything happens as well.
-    forwards: Vec<Arc<Hub<E>>>,
+    forwards: Vec<Arc<TopicInner<E>>>,
     outbox: Outbox<E>,
     /// What other nodes say; none while they have said nothing.
     nodes: Option<Box<Nodes<E>>>,
@@ -75,7 +76,7 @@ enum Tried<E: Event> {
 struct Leavings<E: Event> {
     swept: Swept<E>,
     /// The event, where nothing is cached.
-    uncached: Held<Shared<E>>,
+    uncached: Held<SharedEvent<E>>,
     /// None while only this node has spoken.
     of_nodes: Option<Box<OfNodes<E>>>,
     is_forwarded: bool,
@@ -90,11 +91,11 @@ struct OfNodes<E: Event> {
 
 impl<E: Event> Shard<E> {
     pub(super) fn new(index: usize, cached: bool) -> Self {
-        let (table, writer) = cached.then(Table::new).unzip();
-        let state = State {
+        let (table, writer) = cached.then(CacheTable::new).unzip();
+        let state = ShardState {
             index,
             writer,
-            listeners: Listeners::new(),
+            listeners: ShardSubscribers::new(),
             forwards: Vec::new(),
             outbox: Outbox::new(),
             nodes: None,
@@ -109,7 +110,10 @@ impl<E: Event> Shard<E> {
     }
 
     /// The table and the right to write it.
-    fn cache<'a>(&'a self, state: &'a mut State<E>) -> Option<(&'a Table<E>, &'a mut Writer<E>)> {
+    fn cache<'a>(
+        &'a self,
+        state: &'a mut ShardState<E>,
+    ) -> Option<(&'a CacheTable<E>, &'a mut CacheWriter<E>)> {
         self.table.as_ref().zip(state.writer.as_mut())
     }
 
@@ -123,7 +127,12 @@ impl<E: Event> Shard<E> {
 
     /// The key's place in the table, if that is still what was seen.
     #[inline(always)]
-    fn place(&self, state: &State<E>, hash: u64, known: &Known<E>) -> Result<Option<Place>, Stale> {
+    fn place(
+        &self,
+        state: &ShardState<E>,
+        hash: u64,
+        known: &Known<E>,
+    ) -> Result<Option<SlotPosition>, Stale> {
         match self.table.as_ref().zip(state.writer.as_ref()) {
             Some((table, writer)) => table.place(writer, hash, &known.seen),
             None => Ok(None),
@@ -134,7 +143,7 @@ impl<E: Event> Shard<E> {
     fn with_place<R>(
         &self,
         (hash, key): (u64, &E::Key),
-        look: impl Fn(&mut State<E>, Option<Place>) -> R,
+        look: impl Fn(&mut ShardState<E>, Option<SlotPosition>) -> R,
     ) -> R {
         let mut known = Known::new();
         loop {
@@ -152,11 +161,11 @@ impl<E: Event> Shard<E> {
     #[inline(never)]
     pub(super) fn publish(
         &self,
-        topic: &Hub<E>,
+        topic: &TopicInner<E>,
         (hash, event): (u64, &mut Held<Given<E>>),
-        how: How,
+        options: PublishOptions,
         known: &mut Known<E>,
-        tally: &mut Tally<E>,
+        result: &mut PublishResult<E>,
     ) -> Result<(), Arc<Subscriber<E>>> {
         self.prefetch(hash);
         if let Some(event) = event.get() {
@@ -164,14 +173,14 @@ impl<E: Event> Shard<E> {
         }
         self.share_early(event);
         loop {
-            match self.try_publish(topic, (hash, event), how, known, tally) {
+            match self.try_publish(topic, (hash, event), options, known, result) {
                 Tried::Done(leavings) => {
-                    self.clean_up(topic, leavings, tally);
+                    self.clean_up(topic, leavings, result);
                     return Ok(());
                 }
                 Tried::Unchanged => return Ok(()),
                 Tried::Full(full) => return Err(full),
-                in_vain => self.find_out(topic, (hash, event), how, known, in_vain),
+                in_vain => self.find_out(topic, (hash, event), options, known, in_vain),
             }
         }
     }
@@ -181,9 +190,9 @@ impl<E: Event> Shard<E> {
     #[inline(never)]
     fn find_out(
         &self,
-        topic: &Hub<E>,
+        topic: &TopicInner<E>,
         (hash, event): (u64, &Held<Given<E>>),
-        how: How,
+        options: PublishOptions,
         known: &mut Known<E>,
         in_vain: Tried<E>,
     ) {
@@ -195,7 +204,7 @@ impl<E: Event> Shard<E> {
             if is_stale {
                 return self.look(hash, event.key(), known);
             }
-            let origin = how.part().unwrap_or(topic.local());
+            let origin = options.part().unwrap_or(topic.local());
             let part = Some(Part::Says(origin, event));
             let about = (event.key(), Some(event));
             known.find_out(topic.folding(), about, part, None);
@@ -212,11 +221,11 @@ impl<E: Event> Shard<E> {
 
     fn try_publish(
         &self,
-        topic: &Hub<E>,
+        topic: &TopicInner<E>,
         (hash, held): (u64, &mut Held<Given<E>>),
-        how: How,
+        options: PublishOptions,
         known: &mut Known<E>,
-        tally: &mut Tally<E>,
+        result: &mut PublishResult<E>,
     ) -> Tried<E> {
         let mut state = self.state.lock();
         let Ok(place) = self.place(&state, hash, known) else {
@@ -224,18 +233,21 @@ impl<E: Event> Shard<E> {
         };
         if topic.has_all_keys() && self.table.is_some() && !place.is_some_and(|it| it.is_live()) {
             state.refused += 1;
-            tally.refused = true;
+            result.refused = true;
             return Tried::Unchanged;
         }
-        if how.origin.is_some() || state.nodes.is_some() {
+        if options.origin.is_some() || state.nodes.is_some() {
             let place = (hash, held, place);
-            return self.try_with_others(&mut state, topic, place, how, known, tally);
+            return self.try_with_others(&mut state, topic, place, options, known, result);
         }
         if known.unfold() {
             return Tried::Unknown;
         }
-        let (where_, kind) = (state.place(hash, place), listener::Kind::Event);
-        if let Some(obstacle) = state.obstacle(where_, kind, how, known) {
+        let (where_, kind) = (
+            state.place(hash, place),
+            shard_subscribers::ChangeKind::Event,
+        );
+        if let Some(obstacle) = state.obstacle(where_, kind, options, known) {
             return obstacle;
         }
         let Some(event) = self.share(&mut state, held) else {
@@ -243,7 +255,7 @@ impl<E: Event> Shard<E> {
         };
         state.published += 1;
         let (change, answers) = ((hash, event, place), &known.answers);
-        Tried::Done(self.change(&mut state, topic, change, None, answers, tally))
+        Tried::Done(self.change(&mut state, topic, change, None, answers, result))
     }
 
     /// Makes the event one that can be shared before the lock is taken, where
@@ -260,7 +272,11 @@ impl<E: Event> Shard<E> {
     /// Takes the event, as one that can be shared, and leaves one in its place
     /// that was replaced before and is to be dropped.
     #[inline(always)]
-    fn share(&self, state: &mut State<E>, held: &mut Held<Given<E>>) -> Option<Shared<E>> {
+    fn share(
+        &self,
+        state: &mut ShardState<E>,
+        held: &mut Held<Given<E>>,
+    ) -> Option<SharedEvent<E>> {
         let given = held.take()?;
         let (event, overdue) = match &mut state.writer {
             Some(writer) => writer.share(given),
@@ -275,22 +291,25 @@ impl<E: Event> Shard<E> {
     #[inline(never)]
     fn try_with_others(
         &self,
-        state: &mut State<E>,
-        topic: &Hub<E>,
-        (hash, held, place): (u64, &mut Held<Given<E>>, Option<Place>),
-        how: How,
+        state: &mut ShardState<E>,
+        topic: &TopicInner<E>,
+        (hash, held, place): (u64, &mut Held<Given<E>>, Option<SlotPosition>),
+        options: PublishOptions,
         known: &mut Known<E>,
-        tally: &mut Tally<E>,
+        result: &mut PublishResult<E>,
     ) -> Tried<E> {
-        if let Some(basis) = self.basis(state, topic, place, how) {
+        if let Some(basis) = self.basis(state, topic, place, options) {
             if known.folded(basis).is_none() {
                 return Tried::Unknown;
             }
         } else if known.unfold() {
             return Tried::Unknown;
         }
-        let (where_, kind) = (state.place(hash, place), listener::Kind::Event);
-        if let Some(obstacle) = state.obstacle(where_, kind, how, known) {
+        let (where_, kind) = (
+            state.place(hash, place),
+            shard_subscribers::ChangeKind::Event,
+        );
+        if let Some(obstacle) = state.obstacle(where_, kind, options, known) {
             return obstacle;
         }
         let folded = known.take_folded();
@@ -300,21 +319,28 @@ impl<E: Event> Shard<E> {
         };
         state.published += 1;
         let change = (hash, whole, place);
-        Tried::Done(self.change_by(state, topic, change, (how.origin, folded), known, tally))
+        Tried::Done(self.change_by(
+            state,
+            topic,
+            change,
+            (options.origin, folded),
+            known,
+            result,
+        ))
     }
 
     /// From what the state of all nodes is to be made, if there is another
     /// one's.
     fn basis(
         &self,
-        state: &State<E>,
-        topic: &Hub<E>,
-        place: Option<Place>,
-        how: How,
+        state: &ShardState<E>,
+        topic: &TopicInner<E>,
+        place: Option<SlotPosition>,
+        options: PublishOptions,
     ) -> Option<Basis<E>> {
         let folding = topic.folding()?;
         let parts = place.and_then(|place| state.parts_of(place));
-        if parts.is_none() && how.part().is_none_or(|origin| origin == folding.local) {
+        if parts.is_none() && options.part().is_none_or(|origin| origin == folding.local) {
             return None;
         }
         let own = place.filter(|place| parts.is_none() && place.is_live());
@@ -329,17 +355,17 @@ impl<E: Event> Shard<E> {
     #[inline(always)]
     fn change(
         &self,
-        state: &mut State<E>,
-        topic: &Hub<E>,
-        (hash, event, place): (u64, Shared<E>, Option<Place>),
-        speaker: Option<Origin>,
+        state: &mut ShardState<E>,
+        topic: &TopicInner<E>,
+        (hash, event, place): (u64, SharedEvent<E>, Option<SlotPosition>),
+        origin: Option<NodeId>,
         answers: &Answers<E>,
-        tally: &mut Tally<E>,
+        result: &mut PublishResult<E>,
     ) -> Leavings<E> {
-        let change = listener::Change::Event(&event);
+        let change = shard_subscribers::ShardChange::Event(&event);
         let where_ = state.place(hash, place);
-        (state.listeners).offer(where_, &change, speaker, tally, answers);
-        let is_forwarded = state.forward(topic, &change, speaker);
+        (state.listeners).offer(where_, &change, origin, result, answers);
+        let is_forwarded = state.forward(topic, &change, origin);
         let newest_lag = state.listeners.newest_lag();
         let mut uncached = Held::EMPTY;
         let swept = match self.cache(state) {
@@ -352,7 +378,7 @@ impl<E: Event> Shard<E> {
                 if put == Put::NewKey {
                     topic.count_key();
                 }
-                (tally.version, tally.born) = (writer.version(), born);
+                (result.version, result.born) = (writer.version(), born);
                 writer.sweep()
             }
         };
@@ -369,21 +395,21 @@ impl<E: Event> Shard<E> {
     #[inline(never)]
     fn change_by(
         &self,
-        state: &mut State<E>,
-        topic: &Hub<E>,
-        (hash, event, place): (u64, Shared<E>, Option<Place>),
-        (speaker, folded): (Option<Origin>, Option<Folded<E>>),
+        state: &mut ShardState<E>,
+        topic: &TopicInner<E>,
+        (hash, event, place): (u64, SharedEvent<E>, Option<SlotPosition>),
+        (origin, folded): (Option<NodeId>, Option<Folded<E>>),
         known: &Known<E>,
-        tally: &mut Tally<E>,
+        result: &mut PublishResult<E>,
     ) -> Leavings<E> {
         let last = place.map(|place| place.version());
         let change = (hash, event, place);
-        let mut leavings = self.change(state, topic, change, speaker, &known.answers, tally);
+        let mut leavings = self.change(state, topic, change, origin, &known.answers, result);
         state.forget_change(last);
         let parts = folded.as_ref().and_then(Folded::parts);
-        let parts = parts.and_then(|parts| state.set_parts(tally.born, parts, topic.local()));
-        let version = state.writer.as_ref().map_or(0, Writer::version);
-        let nodes = self.note_change(state, version, speaker);
+        let parts = parts.and_then(|parts| state.set_parts(result.born, parts, topic.local()));
+        let version = state.writer.as_ref().map_or(0, CacheWriter::version);
+        let nodes = self.note_change(state, version, origin);
         leavings.of_nodes = OfNodes::boxed(parts, folded, nodes);
         leavings
     }
@@ -393,13 +419,13 @@ impl<E: Event> Shard<E> {
     #[must_use]
     fn note_change(
         &self,
-        state: &mut State<E>,
+        state: &mut ShardState<E>,
         version: u64,
-        speaker: Option<Origin>,
+        origin: Option<NodeId>,
     ) -> Option<Box<Nodes<E>>> {
-        if self.table.is_some() && (speaker.is_some() || state.nodes.is_some()) {
+        if self.table.is_some() && (origin.is_some() || state.nodes.is_some()) {
             let nodes = state.nodes.get_or_insert_default();
-            nodes.speakers.note(version, speaker);
+            nodes.origins.note(version, origin);
         }
         state.nodes.take_if(|nodes| nodes.is_empty())
     }
@@ -407,150 +433,21 @@ impl<E: Event> Shard<E> {
     /// Drops what a change left, and passes on what is to be forwarded. No
     /// lock is held.
     #[inline(always)]
-    fn clean_up(&self, topic: &Hub<E>, leavings: Leavings<E>, tally: &mut Tally<E>) {
+    fn clean_up(
+        &self,
+        topic: &TopicInner<E>,
+        leavings: Leavings<E>,
+        result: &mut PublishResult<E>,
+    ) {
         note_change(topic.id());
         if leavings.is_forwarded {
-            self.serve_outbox(tally);
+            self.serve_outbox(result);
         }
         match leavings.of_nodes {
             None => leavings.swept.drop_all(),
             Some(of_nodes) => of_nodes.drop_all(leavings.swept),
         }
         drop(leavings.uncached);
-    }
-
-    /// Takes away what a node says of the key and tells the subscribers;
-    /// `false` when it has said nothing. When `how` allows to wait, it does
-    /// nothing but to name a subscriber that makes publishers wait and has no
-    /// room.
-    pub(super) fn clear(
-        &self,
-        topic: &Hub<E>,
-        (hash, key): (u64, &Arc<E::Key>),
-        (which, how): (&Which<'_, E>, How),
-        known: &mut Known<E>,
-        tally: &mut Tally<E>,
-    ) -> Result<bool, Arc<Subscriber<E>>> {
-        self.look(hash, key, known);
-        loop {
-            match self.try_clear(topic, (hash, key), (which, how), known, tally) {
-                Tried::Done(leavings) => {
-                    self.clean_up(topic, leavings, tally);
-                    return Ok(true);
-                }
-                Tried::Unchanged => return Ok(false),
-                Tried::Full(full) => return Err(full),
-                Tried::Stale => known.ask(topic.id(), |known| self.look(hash, key, known)),
-                Tried::Unknown => known.ask(topic.id(), |known| {
-                    let origin = how.part().unwrap_or(topic.local());
-                    let part = Some(Part::Withdraws(origin));
-                    known.find_out(topic.folding(), (key, None), part, which.is_wanted());
-                }),
-            }
-        }
-    }
-
-    fn try_clear(
-        &self,
-        topic: &Hub<E>,
-        (hash, key): (u64, &Arc<E::Key>),
-        (which, how): (&Which<'_, E>, How),
-        known: &mut Known<E>,
-        tally: &mut Tally<E>,
-    ) -> Tried<E> {
-        let mut state = self.state.lock();
-        let Ok(place) = self.place(&state, hash, known) else {
-            return Tried::Stale;
-        };
-        let Some(place) = place.filter(Place::is_live) else {
-            return Tried::Unchanged;
-        };
-        match self.is_meant(&state, place, which, known) {
-            None => return Tried::Unknown,
-            Some(false) => return Tried::Unchanged,
-            Some(true) => {}
-        }
-        let left = match state.withdrawal(topic, place, how) {
-            Withdrawal::Unchanged => return Tried::Unchanged,
-            Withdrawal::OfKey if known.unfold() => return Tried::Unknown,
-            Withdrawal::OfKey => None,
-            Withdrawal::OfPart(basis) => {
-                let Some(folded) = known.folded(basis) else {
-                    return Tried::Unknown;
-                };
-                folded.event.clone()
-            }
-        };
-        let kind = match &left {
-            Some(_) => listener::Kind::Event,
-            None => listener::Kind::Cleared,
-        };
-        let where_ = state.place(hash, Some(place));
-        if let Some(obstacle) = state.obstacle(where_, kind, how, known) {
-            return obstacle;
-        }
-        if let Some(event) = left {
-            let folded = known.take_folded();
-            let change = (hash, event, Some(place));
-            let by = (how.origin, folded);
-            return Tried::Done(self.change_by(&mut state, topic, change, by, known, tally));
-        }
-        Tried::Done(self.remove_key(&mut state, topic, (hash, key, place), how, known, tally))
-    }
-
-    /// Whether the key is in the state in which it is to be cleared; `None`
-    /// when that is to be asked first.
-    fn is_meant(
-        &self,
-        state: &State<E>,
-        place: Place,
-        which: &Which<'_, E>,
-        known: &mut Known<E>,
-    ) -> Option<bool> {
-        match which {
-            Which::Any => Some(true),
-            Which::Version(version) => Some(place.version() == *version),
-            Which::SaidBy(origin) => Some(state.speaker(place.version()) == *origin),
-            Which::Matching(_) => {
-                let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
-                known.matches(table.event(writer, place)?)
-            }
-        }
-    }
-
-    fn remove_key(
-        &self,
-        state: &mut State<E>,
-        topic: &Hub<E>,
-        (hash, key, place): (u64, &Arc<E::Key>, Place),
-        how: How,
-        known: &mut Known<E>,
-        tally: &mut Tally<E>,
-    ) -> Leavings<E> {
-        let change = listener::Change::Cleared(key);
-        let where_ = state.place(hash, Some(place));
-        let speaker = how.origin;
-        (state.listeners).offer(where_, &change, speaker, tally, &known.answers);
-        let is_forwarded = state.forward(topic, &change, speaker);
-        let newest_lag = state.listeners.newest_lag();
-        let (mut version, mut swept, mut has_grave) = (0, Swept::NOTHING, false);
-        if let Some((table, writer)) = self.cache(state) {
-            has_grave = table.clear(writer, place, newest_lag);
-            (version, swept) = (writer.version(), writer.sweep());
-        }
-        topic.forget_key();
-        (tally.version, tally.born) = (version, place.born);
-        state.forget_change(Some(place.version()));
-        let parts = state.nodes.as_mut();
-        let parts = parts.and_then(|nodes| nodes.parts.remove(place.born));
-        // Whoever is told of it later is told by whom.
-        let nodes = self.note_change(state, version, speaker.filter(|_| has_grave));
-        Leavings {
-            swept,
-            uncached: Held::EMPTY,
-            of_nodes: OfNodes::boxed(parts, known.take_folded(), nodes),
-            is_forwarded,
-        }
     }
 }
 
@@ -592,23 +489,23 @@ impl<E: Event> OfNodes<E> {
 
 /// Changes in the order in which they were made. Drops them one by one, so that
 /// one that panics takes no other along.
-struct Changes<E>(vec::IntoIter<Change<E>>);
+struct Changes<E>(vec::IntoIter<CachedChange<E>>);
 
 impl<E> Changes<E> {
-    fn in_order(mut changes: Vec<Change<E>>) -> Self {
-        changes.sort_unstable_by_key(Change::version);
+    fn in_order(mut changes: Vec<CachedChange<E>>) -> Self {
+        changes.sort_unstable_by_key(CachedChange::version);
         Self(changes.into_iter())
     }
 
-    fn as_slice(&self) -> &[Change<E>] {
+    fn as_slice(&self) -> &[CachedChange<E>] {
         self.0.as_slice()
     }
 }
 
 impl<E> Iterator for Changes<E> {
-    type Item = Change<E>;
+    type Item = CachedChange<E>;
 
-    fn next(&mut self) -> Option<Change<E>> {
+    fn next(&mut self) -> Option<CachedChange<E>> {
         self.0.next()
     }
 }
@@ -647,28 +544,28 @@ mod tests {
     /// publish passes them by again.
     #[test]
     fn others_leave_nothing_behind() {
-        let there = Origin(2);
+        let there = NodeId(2);
         let plain = Topic::builder("plain").cached().build();
-        let fold = |parts: &[(Origin, Tick)]| parts[0].1.clone();
-        let folding = Topic::builder("folding").fold(Origin(1), fold).build();
+        let fold = |parts: &[(NodeId, Tick)]| parts[0].1.clone();
+        let folding = Topic::builder("folding").fold(NodeId(1), fold).build();
         for topic in [plain, folding] {
             let _ = topic.publish(Tick(1));
             let _ = topic.publish_from(there, Tick(1));
             let _ = topic.publish_from(there, Tick(2));
             assert!(knows_others(&topic));
-            let _ = topic.clear_from(there, &1);
+            let _ = topic.remove_from(there, &1);
             let _ = topic.publish(Tick(1));
-            assert_eq!(topic.forget_origin(there).key_count, 1);
+            assert_eq!(topic.remove_node(there).key_count, 1);
             let _ = topic.publish(Tick(1));
             assert!(!knows_others(&topic));
         }
     }
 
-    /// The speaker of a key that is gone is kept only while somebody who lags
+    /// The origin of a key that is gone is kept only while somebody who lags
     /// is to be told.
     #[test]
     fn a_buried_key_takes_its_speaker_along() {
-        let topic = Topic::builder("graves").cached().small().build();
+        let topic = Topic::builder("tombstones").cached().small().build();
         let later =
             crate::pool::TaskPool::simulated(1, crate::clock::Clock::simulated(Default::default()));
         let _watch = topic
@@ -679,11 +576,11 @@ mod tests {
             .start(|_| ());
         while later.step() {}
         for key in 0..8 {
-            let _ = topic.publish_from(Origin(2), Tick(key));
+            let _ = topic.publish_from(NodeId(2), Tick(key));
         }
         while later.step() {}
         for key in 0..8 {
-            let _ = topic.clear_from(Origin(2), &key);
+            let _ = topic.remove_from(NodeId(2), &key);
         }
         assert!(knows_others(&topic), "a laggard is to be told who cleared");
         while later.step() {}

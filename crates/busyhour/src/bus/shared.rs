@@ -15,7 +15,7 @@ use std::{
 };
 
 /// One of the references to an event; the last one drops it.
-pub(super) struct Shared<E> {
+pub(super) struct SharedEvent<E> {
     node: NonNull<Node<E>>,
     owns: PhantomData<Node<E>>,
 }
@@ -34,16 +34,16 @@ pub(super) struct Room<E>(Box<MaybeUninit<Node<E>>>);
 pub(super) enum Given<E> {
     /// Nobody else has it yet.
     Plain(E),
-    Shared(Shared<E>),
+    SharedEvent(SharedEvent<E>),
 }
 
 // SAFETY: a reference to a shared event gives out `&E` on any thread, and the
 // last one drops the event on its own; `E: Send + Sync` allows both.
-unsafe impl<E: Send + Sync> Send for Shared<E> {}
+unsafe impl<E: Send + Sync> Send for SharedEvent<E> {}
 // SAFETY: as above.
-unsafe impl<E: Send + Sync> Sync for Shared<E> {}
+unsafe impl<E: Send + Sync> Sync for SharedEvent<E> {}
 
-impl<E> Shared<E> {
+impl<E> SharedEvent<E> {
     pub(super) fn new(event: E) -> Self {
         Self::within(Room::new(), event)
     }
@@ -140,7 +140,7 @@ impl<E> Node<E> {
     }
 }
 
-impl<E> Clone for Shared<E> {
+impl<E> Clone for SharedEvent<E> {
     /// Runs none of the user's code.
     #[inline(always)]
     fn clone(&self) -> Self {
@@ -151,7 +151,7 @@ impl<E> Clone for Shared<E> {
     }
 }
 
-impl<E> Deref for Shared<E> {
+impl<E> Deref for SharedEvent<E> {
     type Target = E;
 
     #[inline(always)]
@@ -161,7 +161,7 @@ impl<E> Deref for Shared<E> {
     }
 }
 
-impl<E> Drop for Shared<E> {
+impl<E> Drop for SharedEvent<E> {
     #[inline(always)]
     fn drop(&mut self) {
         // Who is alone need not count.
@@ -183,7 +183,7 @@ impl<E> Given<E> {
     pub(super) fn event(&self) -> &E {
         match self {
             Self::Plain(event) => event,
-            Self::Shared(event) => event,
+            Self::SharedEvent(event) => event,
         }
     }
 }
@@ -195,14 +195,14 @@ impl<E> Given<E> {
     /// Whether something happens when it is dropped.
     #[inline(always)]
     pub(super) fn needs_drop(&self) -> bool {
-        mem::needs_drop::<E>() || matches!(self, Self::Shared(_))
+        mem::needs_drop::<E>() || matches!(self, Self::SharedEvent(_))
     }
 
     /// Makes it shared, in memory of its own.
     pub(super) fn into_shared(self) -> Self {
         match self {
-            Self::Plain(event) => Self::Shared(Shared::new(event)),
-            shared @ Self::Shared(_) => shared,
+            Self::Plain(event) => Self::SharedEvent(SharedEvent::new(event)),
+            shared @ Self::SharedEvent(_) => shared,
         }
     }
 }
@@ -211,15 +211,15 @@ impl<E: Event> Given<E> {
     /// Makes it shared, in the memory of an event that nobody refers to any
     /// more if there is one; also what is then to be dropped.
     #[inline(always)]
-    pub(super) fn share(self, overdue: Option<Shared<E>>) -> (Shared<E>, Option<Self>) {
+    pub(super) fn share(self, overdue: Option<SharedEvent<E>>) -> (SharedEvent<E>, Option<Self>) {
         let event = match self {
             Self::Plain(event) => event,
-            Self::Shared(event) => return (event, overdue.map(Given::Shared)),
+            Self::SharedEvent(event) => return (event, overdue.map(Given::SharedEvent)),
         };
-        match overdue.map(Shared::take_apart) {
-            Some(Ok((old, room))) => (Shared::within(room, event), Some(Given::Plain(old))),
-            Some(Err(old)) => (Shared::new(event), Some(Given::Shared(old))),
-            None => (Shared::new(event), None),
+        match overdue.map(SharedEvent::take_apart) {
+            Some(Ok((old, room))) => (SharedEvent::within(room, event), Some(Given::Plain(old))),
+            Some(Err(old)) => (SharedEvent::new(event), Some(Given::SharedEvent(old))),
+            None => (SharedEvent::new(event), None),
         }
     }
 }

@@ -1,10 +1,10 @@
 use super::{
     Attribute, Delivery, Event, EventStream,
-    consumer::{Consumer, Filter, Lane, Subscriber},
-    hub::Hub,
-    lanes::{InLane, InLanes},
+    consumer::{Consumer, Filter, Partition, Subscriber},
     mailbox::Mailbox,
     panics::Panics,
+    partitions::{ParallelCallback, PartitionCallback},
+    topic_inner::TopicInner,
 };
 use crate::task::{Deliveries, Executor, Overflow};
 use std::{fmt, hash::Hash, mem, sync::Arc};
@@ -16,7 +16,7 @@ use std::{fmt, hash::Hash, mem, sync::Arc};
 #[doc(alias("ast_event_subscribe", "stasis_subscribe"))]
 #[must_use]
 pub struct SubscriptionBuilder<E: Event> {
-    topic: Arc<Hub<E>>,
+    topic: Arc<TopicInner<E>>,
     name: Box<str>,
     filter: Filter<E>,
     replays: bool,
@@ -29,7 +29,7 @@ pub struct SubscriptionBuilder<E: Event> {
 impl<E: Event> SubscriptionBuilder<E> {
     const CAPACITY: usize = 1024;
 
-    pub(super) fn new(topic: Arc<Hub<E>>) -> Self {
+    pub(super) fn new(topic: Arc<TopicInner<E>>) -> Self {
         Self {
             topic,
             name: Box::default(),
@@ -143,17 +143,17 @@ impl<E: Event> SubscriptionBuilder<E> {
     ) -> Subscription<E> {
         let consumer = Consumer::callback(self.executor.take(), Box::new(callback));
         let filter = mem::replace(&mut self.filter, Filter::All);
-        let subscriber = self.subscribe(filter, Lane::WHOLE, consumer);
+        let subscriber = self.subscribe(filter, Partition::WHOLE, consumer);
         self.subscription(vec![subscriber])
     }
 
-    /// Starts the subscription in so many lanes, in which the callback runs at
-    /// the same time: each key has its lane, so that its events stay in order.
+    /// Starts the subscription in so many partitions, in which the callback runs at
+    /// the same time: each key has its partition, so that its events stay in order.
     ///
-    /// The executor should be a pool. The capacity holds for each lane.
-    /// [`Delivery::Replayed`] is told once when all lanes have replayed, and
-    /// later by each lane that had to catch up. A subscription to one key has
-    /// one lane.
+    /// The executor should be a pool. The capacity holds for each partition.
+    /// [`Delivery::Replayed`] is told once when all partitions have replayed, and
+    /// later by each partition that had to catch up. A subscription to one key has
+    /// one partition.
     ///
     /// # Examples
     ///
@@ -171,7 +171,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// static HEARD: AtomicU32 = AtomicU32::new(0);
     /// let pool = TaskPool::builder().workers(2).build()?;
     /// let ticks = Topic::builder("ticks").build();
-    /// let lanes = ticks.subscribe().on(&pool).start_parallel(4, |delivery| {
+    /// let partitions = ticks.subscribe().on(&pool).start_parallel(4, |delivery| {
     ///     if let Delivery::Event(..) = delivery {
     ///         HEARD.fetch_add(1, Ordering::Relaxed);
     ///     }
@@ -179,7 +179,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// for number in 0..100 {
     ///     _ = ticks.publish(Tick(number));
     /// }
-    /// while !lanes.is_idle() {
+    /// while !partitions.is_idle() {
     ///     std::thread::yield_now();
     /// }
     /// assert_eq!(HEARD.load(Ordering::Relaxed), 100);
@@ -188,24 +188,24 @@ impl<E: Event> SubscriptionBuilder<E> {
     /// ```
     pub fn start_parallel(
         mut self,
-        lane_count: usize,
+        partition_count: usize,
         callback: impl Fn(Delivery<'_, E>) + Send + Sync + 'static,
     ) -> Subscription<E> {
         let count = match self.filter {
             Filter::Key { .. } => 1,
             Filter::All | Filter::Matching(_) | Filter::Having(_) => {
-                self.topic.lanes_for(lane_count)
+                self.topic.lanes_for(partition_count)
             }
         };
-        let shared = Arc::new(InLanes::new(count, callback));
+        let shared = Arc::new(ParallelCallback::new(count, callback));
         let filter = mem::replace(&mut self.filter, Filter::All);
-        let lane = |(index, filter)| {
-            let mut lane = InLane::new(Arc::clone(&shared));
-            let callback = Box::new(move |delivery: Delivery<'_, E>| lane.hear(delivery));
+        let partition = |(index, filter)| {
+            let mut partition = PartitionCallback::new(Arc::clone(&shared));
+            let callback = Box::new(move |delivery: Delivery<'_, E>| partition.hear(delivery));
             let consumer = Consumer::callback(self.executor.clone(), callback);
-            self.subscribe(filter, Lane { index, count }, consumer)
+            self.subscribe(filter, Partition { index, count }, consumer)
         };
-        let subscribers = (0..count).zip(filter.share(count)).map(lane).collect();
+        let subscribers = (0..count).zip(filter.share(count)).map(partition).collect();
         self.subscription(subscribers)
     }
 
@@ -238,21 +238,21 @@ impl<E: Event> SubscriptionBuilder<E> {
     pub fn stream(mut self) -> EventStream<E> {
         let filter = mem::replace(&mut self.filter, Filter::All);
         let consumer = Consumer::stream(self.executor.take());
-        let subscriber = self.subscribe(filter, Lane::WHOLE, consumer);
+        let subscriber = self.subscribe(filter, Partition::WHOLE, consumer);
         EventStream::new(Arc::clone(&subscriber), self.subscription(vec![subscriber]))
     }
 
     fn subscribe(
         &self,
         filter: Filter<E>,
-        lane: Lane,
+        partition: Partition,
         consumer: Consumer<E>,
     ) -> Arc<Subscriber<E>> {
         let conflates = self.conflates || self.overflow == Overflow::Conflate;
         let reseeds = self.replays && self.topic.is_cached();
         let mailbox = Mailbox::new(self.capacity, self.overflow, conflates, reseeds);
         let name = self.name.clone();
-        let subscriber = Subscriber::new(&self.topic, name, filter, lane, mailbox, consumer);
+        let subscriber = Subscriber::new(&self.topic, name, filter, partition, mailbox, consumer);
         Arc::new(subscriber)
     }
 
@@ -276,8 +276,8 @@ impl<E: Event> SubscriptionBuilder<E> {
 /// A running subscription; ends when it is dropped.
 #[doc(alias("Receiver", "ast_event_sub"))]
 pub struct Subscription<E: Event> {
-    topic: Arc<Hub<E>>,
-    /// One for each lane.
+    topic: Arc<TopicInner<E>>,
+    /// One for each partition.
     subscribers: Vec<Arc<Subscriber<E>>>,
 }
 

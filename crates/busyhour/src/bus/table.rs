@@ -5,14 +5,16 @@
 //! beside its hash. A replaced event is dropped only when no reader can still
 //! be looking at it. The proof is in README.md beside this file.
 
+mod writer;
+
 use super::{
     Event,
     epoch::{Pin, epochs},
     garbage::{Garbage, Overdue},
     lines::{Lines, Zeroed},
     panics::Panics,
-    shared::{Given, Node, Shared},
-    word::{Kind, Word},
+    shared::{Given, Node, SharedEvent},
+    slot_word::{SlotKind, SlotWord},
 };
 use crate::sync::{
     atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
@@ -23,10 +25,10 @@ use std::{
     ptr::{self, NonNull},
 };
 
-/// What readers see. The other half, [`Writer`], lives behind the shard's lock.
-pub(super) struct Table<E: Event> {
+/// What readers see. The other half, [`CacheWriter`], lives behind the shard's lock.
+pub(super) struct CacheTable<E: Event> {
     /// The array in use: written by the writer, followed by pinned readers.
-    slots: AtomicPtr<Slots<E>>,
+    slots: AtomicPtr<CacheSlots<E>>,
     /// Where its first slot is and its mask: written by the writer, and only a
     /// hint. Nobody follows it, so it may be old, or the one new and the other old.
     first: AtomicUsize,
@@ -34,16 +36,16 @@ pub(super) struct Table<E: Event> {
 }
 
 /// What only the holder of the shard's lock touches.
-pub(super) struct Writer<E: Event> {
+pub(super) struct CacheWriter<E: Event> {
     version: u64,
     live_count: usize,
     cleared_count: usize,
     vacated_count: usize,
-    garbage: Garbage<Shared<E>, Box<Slots<E>>>,
+    garbage: Garbage<SharedEvent<E>, Box<CacheSlots<E>>>,
 }
 
 /// What can be dropped when the shard's lock has been left.
-pub(super) type Swept<E> = Overdue<Shared<E>, Box<Slots<E>>>;
+pub(super) type Swept<E> = Overdue<SharedEvent<E>, Box<CacheSlots<E>>>;
 
 /// What a key had before its last event was put there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,13 +57,13 @@ pub(super) enum Put {
 /// Where a search without a lock found a key, and where it found other keys of
 /// the same hash. The holder of the lock checks that this is still so.
 pub(super) struct Seen {
-    found: Option<Seat>,
-    others: Vec<Seat>,
+    found: Option<SlotTenure>,
+    others: Vec<SlotTenure>,
 }
 
 /// A slot for as long as it belongs to one key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct SlotTenure {
     index: usize,
     /// The version at which the key got the slot. No other key and no later
     /// stay of the same key has it.
@@ -74,38 +76,38 @@ pub(super) struct Stale;
 
 /// A slot whose key is known, while the shard's lock is held.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct SlotPosition {
     index: usize,
     pub(super) born: u64,
-    word: Word,
+    word: SlotWord,
 }
 
 /// The same of a key that has an event, where nobody lags.
 pub(super) struct LiveSlot<'a, E> {
-    slot: &'a Slot<E>,
-    place: Place,
+    slot: &'a CacheSlot<E>,
+    place: SlotPosition,
 }
 
 /// The last change of a key.
-pub(super) struct Change<E> {
-    word: Word,
-    pub(super) event: Shared<E>,
+pub(super) struct CachedChange<E> {
+    word: SlotWord,
+    pub(super) event: SharedEvent<E>,
 }
 
-pub(super) struct Slots<E> {
+pub(super) struct CacheSlots<E> {
     mask: usize,
-    slots: Lines<Slot<E>>,
+    slots: Lines<CacheSlot<E>>,
 }
 
 /// Written under the shard's lock, read by anybody who is pinned.
-struct Slot<E> {
-    /// A [`Word`].
+struct CacheSlot<E> {
+    /// A [`SlotWord`].
     word: AtomicU64,
     /// Written before the word says that the slot is in use.
     hash: AtomicU64,
     /// The version at which the key got the slot.
     born: AtomicU64,
-    /// An event's [`Shared`], while the word says live or cleared; else null.
+    /// An event's [`SharedEvent`], while the word says live or cleared; else null.
     event: AtomicPtr<Node<E>>,
 }
 
@@ -117,9 +119,9 @@ impl Seen {
     };
 }
 
-impl Place {
+impl SlotPosition {
     pub(super) fn is_live(&self) -> bool {
-        self.word.kind() == Kind::Live
+        self.word.kind() == SlotKind::Live
     }
 
     /// The version of the key's last change.
@@ -130,14 +132,14 @@ impl Place {
 
 impl<E: Event> LiveSlot<'_, E> {
     #[inline(always)]
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> SlotPosition {
         self.place
     }
 
     /// Replaces the last event of the key, in whose shard nobody lags; says the
     /// version of that.
     #[inline(always)]
-    pub(super) fn replace(self, writer: &mut Writer<E>, event: Shared<E>) -> u64 {
+    pub(super) fn replace(self, writer: &mut CacheWriter<E>, event: SharedEvent<E>) -> u64 {
         let version = writer.version + 1;
         writer.version = version;
         writer.retire((self.slot).replace(self.place.word.renewed(version), event));
@@ -145,31 +147,31 @@ impl<E: Event> LiveSlot<'_, E> {
     }
 }
 
-impl<E> Change<E> {
+impl<E> CachedChange<E> {
     pub(super) fn version(&self) -> u64 {
         self.word.version()
     }
 
     /// Whether the key has been cleared.
     pub(super) fn is_cleared(&self) -> bool {
-        self.word.kind() == Kind::Cleared
+        self.word.kind() == SlotKind::Removed
     }
 }
 
-impl<E: Event> Table<E> {
-    pub(super) fn new() -> (Self, Writer<E>) {
-        let slots = Slots::new(Slots::<E>::LEN_MIN);
+impl<E: Event> CacheTable<E> {
+    pub(super) fn new() -> (Self, CacheWriter<E>) {
+        let slots = CacheSlots::new(CacheSlots::<E>::LEN_MIN);
         let table = Self {
             first: AtomicUsize::new(slots.first()),
             mask: AtomicUsize::new(slots.mask),
             slots: AtomicPtr::new(Box::into_raw(slots)),
         };
-        (table, Writer::new())
+        (table, CacheWriter::new())
     }
 
     /// The array, for readers.
     #[inline(always)]
-    fn pinned_slots<'a>(&'a self, _pin: &'a Pin<'_>) -> &'a Slots<E> {
+    fn pinned_slots<'a>(&'a self, _pin: &'a Pin<'_>) -> &'a CacheSlots<E> {
         // SAFETY: the array that is current when the pin is held is freed by
         // the writer only after the pin has ended, or with the table itself.
         unsafe { &*load_sequential_pointer(&self.slots) }
@@ -177,7 +179,7 @@ impl<E: Event> Table<E> {
 
     /// The array, for the writer, who alone replaces and frees it.
     #[inline(always)]
-    fn writer_slots(&self, _writer: &Writer<E>) -> &Slots<E> {
+    fn writer_slots(&self, _writer: &CacheWriter<E>) -> &CacheSlots<E> {
         // SAFETY: only the one writer replaces the array, and it borrows it
         // from here no longer than until then.
         unsafe { &*self.slots.load(Ordering::Relaxed) }
@@ -188,11 +190,11 @@ impl<E: Event> Table<E> {
     pub(super) fn get(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<E> {
         let slots = self.pinned_slots(pin);
         for (_, slot) in slots.probe(hash) {
-            let word = Word::from_bits(load_sequential_u64(&slot.word));
-            if word == Word::EMPTY {
+            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
+            if word == SlotWord::EMPTY {
                 return None;
             }
-            if word.kind() == Kind::Live
+            if word.kind() == SlotKind::Live
                 && slot.hash.load(Ordering::Relaxed) == hash
                 && let Some(event) = slot.read(pin)
                 && event.key() == key
@@ -211,8 +213,8 @@ impl<E: Event> Table<E> {
         seen.found = None;
         seen.others.clear();
         for (index, slot) in slots.probe(hash) {
-            let word = Word::from_bits(load_sequential_u64(&slot.word));
-            if word == Word::EMPTY {
+            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
+            if word == SlotWord::EMPTY {
                 break;
             }
             if slot.hash.load(Ordering::Relaxed) != hash {
@@ -221,7 +223,7 @@ impl<E: Event> Table<E> {
             // Before the event: an event that is read afterwards is this
             // stay's or a later one's, and the lock's holder notices the latter.
             let born = slot.born.load(Ordering::Acquire);
-            let seat = Seat { index, born };
+            let seat = SlotTenure { index, born };
             match slot.read(pin) {
                 Some(event) if event.key() == key => {
                     seen.found = Some(seat);
@@ -235,10 +237,10 @@ impl<E: Event> Table<E> {
 
     /// The same where only a key that is there is of interest.
     #[inline(always)]
-    pub(super) fn find(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<Seat> {
+    pub(super) fn find(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<SlotTenure> {
         for (index, slot) in self.pinned_slots(pin).probe(hash) {
-            let word = Word::from_bits(load_sequential_u64(&slot.word));
-            if word == Word::EMPTY {
+            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
+            if word == SlotWord::EMPTY {
                 return None;
             }
             if slot.hash.load(Ordering::Relaxed) != hash {
@@ -247,7 +249,7 @@ impl<E: Event> Table<E> {
             // Before the event: see `Self::look`.
             let born = slot.born.load(Ordering::Acquire);
             if slot.read(pin).is_some_and(|event| event.key() == key) {
-                return Some(Seat { index, born });
+                return Some(SlotTenure { index, born });
             }
         }
         None
@@ -255,7 +257,12 @@ impl<E: Event> Table<E> {
 
     /// The slot, if it still belongs to the key that was seen in it.
     #[inline(always)]
-    pub(super) fn place_of(&self, writer: &Writer<E>, hash: u64, seat: Seat) -> Option<Place> {
+    pub(super) fn place_of(
+        &self,
+        writer: &CacheWriter<E>,
+        hash: u64,
+        seat: SlotTenure,
+    ) -> Option<SlotPosition> {
         let (_, place) = self.writer_slots(writer).place_at(seat, hash)?;
         Some(place)
     }
@@ -264,9 +271,9 @@ impl<E: Event> Table<E> {
     #[inline(always)]
     pub(super) fn live_slot(
         &self,
-        writer: &Writer<E>,
+        writer: &CacheWriter<E>,
         hash: u64,
-        seat: Seat,
+        seat: SlotTenure,
     ) -> Option<LiveSlot<'_, E>> {
         let (slot, place) = self.writer_slots(writer).place_at(seat, hash)?;
         place.is_live().then_some(LiveSlot { slot, place })
@@ -276,10 +283,10 @@ impl<E: Event> Table<E> {
     #[inline(always)]
     pub(super) fn place(
         &self,
-        writer: &Writer<E>,
+        writer: &CacheWriter<E>,
         hash: u64,
         seen: &Seen,
-    ) -> Result<Option<Place>, Stale> {
+    ) -> Result<Option<SlotPosition>, Stale> {
         let slots = self.writer_slots(writer);
         match seen.found {
             Some(seat) => match slots.place_at(seat, hash) {
@@ -296,11 +303,15 @@ impl<E: Event> Table<E> {
     pub(super) fn prefetch(&self, hash: u64) {
         let index = hash as usize & self.mask.load(Ordering::Relaxed);
         let first = self.first.load(Ordering::Relaxed);
-        prefetch(first.wrapping_add(index * size_of::<Slot<E>>()));
+        prefetch(first.wrapping_add(index * size_of::<CacheSlot<E>>()));
     }
 
     /// The event of a slot.
-    pub(super) fn event(&self, writer: &Writer<E>, place: Place) -> Option<Shared<E>> {
+    pub(super) fn event(
+        &self,
+        writer: &CacheWriter<E>,
+        place: SlotPosition,
+    ) -> Option<SharedEvent<E>> {
         self.writer_slots(writer).slots[place.index].share()
     }
 
@@ -308,20 +319,20 @@ impl<E: Event> Table<E> {
     #[inline(always)]
     pub(super) fn put(
         &self,
-        writer: &mut Writer<E>,
-        (hash, place): (u64, Option<Place>),
-        event: Shared<E>,
+        writer: &mut CacheWriter<E>,
+        (hash, place): (u64, Option<SlotPosition>),
+        event: SharedEvent<E>,
         laggards_since: u64,
     ) -> (Put, u64) {
         writer.version += 1;
-        let Some(Place { index, born, word }) = place else {
+        let Some(SlotPosition { index, born, word }) = place else {
             self.insert(writer, hash, event);
             return (Put::NewKey, writer.version);
         };
-        let changed = word.changed(Kind::Live, writer.version, laggards_since);
+        let changed = word.changed(SlotKind::Live, writer.version, laggards_since);
         let old = self.writer_slots(writer).slots[index].replace(changed, event);
         writer.retire(old);
-        if word.kind() == Kind::Live {
+        if word.kind() == SlotKind::Live {
             return (Put::Replaced, born);
         }
         writer.cleared_count -= 1;
@@ -330,7 +341,7 @@ impl<E: Event> Table<E> {
     }
 
     #[cold]
-    fn insert(&self, writer: &mut Writer<E>, hash: u64, event: Shared<E>) {
+    fn insert(&self, writer: &mut CacheWriter<E>, hash: u64, event: SharedEvent<E>) {
         let used = writer.live_count + writer.cleared_count + writer.vacated_count;
         if used + 1 > self.writer_slots(writer).used_max() {
             self.rebuild(writer);
@@ -339,19 +350,24 @@ impl<E: Event> Table<E> {
         let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
             unreachable!("a table is never more than five eighths full");
         };
-        writer.vacated_count -= usize::from(slot.word().kind() == Kind::Vacated);
+        writer.vacated_count -= usize::from(slot.word().kind() == SlotKind::Vacated);
         writer.live_count += 1;
         slot.fill(hash, writer.version, event);
     }
 
-    /// Takes the key's last value away; keeps its grave while somebody who
+    /// Takes the key's last value away; keeps its tombstone while somebody who
     /// lags has to be told, and says whether it does. The key must have a value.
-    pub(super) fn clear(&self, writer: &mut Writer<E>, place: Place, laggards_since: u64) -> bool {
+    pub(super) fn clear(
+        &self,
+        writer: &mut CacheWriter<E>,
+        place: SlotPosition,
+        laggards_since: u64,
+    ) -> bool {
         debug_assert!(place.is_live(), "only a key with a value is cleared");
         let slot = &self.writer_slots(writer).slots[place.index];
         writer.version += 1;
         writer.live_count -= 1;
-        let cleared = (place.word).changed(Kind::Cleared, writer.version, laggards_since);
+        let cleared = (place.word).changed(SlotKind::Removed, writer.version, laggards_since);
         if cleared.is_known_to_laggard() {
             writer.cleared_count += 1;
             slot.set_word(cleared);
@@ -365,7 +381,11 @@ impl<E: Event> Table<E> {
     }
 
     /// Every change after `version`, in no order; of one key only the last.
-    pub(super) fn changes_since(&self, writer: &Writer<E>, version: u64) -> Vec<Change<E>> {
+    pub(super) fn changes_since(
+        &self,
+        writer: &CacheWriter<E>,
+        version: u64,
+    ) -> Vec<CachedChange<E>> {
         let slots = self.writer_slots(writer).slots.iter();
         slots
             .filter_map(|slot| slot.change_since(version))
@@ -375,22 +395,22 @@ impl<E: Event> Table<E> {
     /// The change of one key after `version`, if there was one.
     pub(super) fn change_at(
         &self,
-        writer: &Writer<E>,
-        place: Place,
+        writer: &CacheWriter<E>,
+        place: SlotPosition,
         version: u64,
-    ) -> Option<Change<E>> {
+    ) -> Option<CachedChange<E>> {
         self.writer_slots(writer).slots[place.index].change_since(version)
     }
 
-    /// Removes the graves, telling the version of each: nobody lags any more.
-    pub(super) fn bury(&self, writer: &mut Writer<E>, mut bury: impl FnMut(u64)) {
+    /// Removes the tombstones, telling the version of each: nobody lags any more.
+    pub(super) fn purge(&self, writer: &mut CacheWriter<E>, mut purge: impl FnMut(u64)) {
         if writer.cleared_count == 0 {
             return;
         }
         for slot in self.writer_slots(writer).slots.iter() {
             let word = slot.word();
-            if word.kind() == Kind::Cleared {
-                bury(word.version());
+            if word.kind() == SlotKind::Removed {
+                purge(word.version());
                 let old = slot.vacate(writer.version);
                 writer.retire(old);
             }
@@ -401,19 +421,19 @@ impl<E: Event> Table<E> {
     }
 
     /// Gives memory back once the table is nearly empty.
-    fn shrink(&self, writer: &mut Writer<E>) {
+    fn shrink(&self, writer: &mut CacheWriter<E>) {
         let len = self.writer_slots(writer).slots.len();
         let used = writer.live_count + writer.cleared_count;
-        if len > Slots::<E>::LEN_MIN && used < len / 16 {
+        if len > CacheSlots::<E>::LEN_MIN && used < len / 16 {
             self.rebuild(writer);
         }
     }
 
     /// Moves everything to an array of the right size.
     #[cold]
-    fn rebuild(&self, writer: &mut Writer<E>) {
+    fn rebuild(&self, writer: &mut CacheWriter<E>) {
         let old = self.writer_slots(writer);
-        let new = Slots::new(Slots::<E>::len_for(
+        let new = CacheSlots::new(CacheSlots::<E>::len_for(
             writer.live_count + writer.cleared_count,
         ));
         for slot in old.slots.iter().filter(|slot| !slot.is_free()) {
@@ -429,7 +449,7 @@ impl<E: Event> Table<E> {
     }
 }
 
-impl<E: Event> Drop for Table<E> {
+impl<E: Event> Drop for CacheTable<E> {
     fn drop(&mut self) {
         // SAFETY: the pointer came from a box; nobody reads or writes, since
         // the table is borrowed mutably.
@@ -441,71 +461,7 @@ impl<E: Event> Drop for Table<E> {
     }
 }
 
-impl<E: Event> Writer<E> {
-    fn new() -> Self {
-        Self {
-            version: 0,
-            live_count: 0,
-            cleared_count: 0,
-            vacated_count: 0,
-            garbage: Garbage::new(),
-        }
-    }
-
-    #[inline(always)]
-    fn retire(&mut self, old: Option<Shared<E>>) {
-        debug_assert!(old.is_some(), "a slot in use has an event");
-        if let Some(old) = old {
-            self.garbage.retire_value(old);
-        }
-    }
-
-    /// Keys with a last value.
-    pub(super) fn len(&self) -> usize {
-        self.live_count
-    }
-
-    /// The version of the last change; 0 before the first.
-    #[inline(always)]
-    pub(super) fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// Replaced events that somebody may still be reading.
-    pub(super) fn retired_len(&self) -> usize {
-        self.garbage.len()
-    }
-
-    /// Makes the event one that can be shared; also one that was replaced
-    /// before and is to be dropped when the lock is left.
-    #[inline(always)]
-    #[must_use]
-    pub(super) fn share(&mut self, event: Given<E>) -> (Shared<E>, Option<Given<E>>) {
-        event.share(self.garbage.pop(mem::needs_drop::<E>()))
-    }
-
-    /// What can be dropped now. Drop it when the lock is left.
-    #[inline(always)]
-    #[must_use]
-    pub(super) fn sweep(&mut self) -> Swept<E> {
-        self.garbage.sweep(epochs)
-    }
-
-    /// The same after a change that left the array as it was.
-    #[inline(always)]
-    #[must_use]
-    pub(super) fn sweep_values(&mut self) -> Swept<E> {
-        self.garbage.sweep_values(epochs)
-    }
-
-    /// The same of everything that was ever replaced, however little it is.
-    #[must_use]
-    pub(super) fn sweep_all(&mut self) -> Swept<E> {
-        self.garbage.sweep_all(epochs())
-    }
-}
-
-impl<E> Slots<E> {
+impl<E> CacheSlots<E> {
     /// Slots of the smallest table.
     const LEN_MIN: usize = 8;
 
@@ -534,7 +490,7 @@ impl<E> Slots<E> {
 
     /// The slots in which an event of this hash may be, in order.
     #[inline(always)]
-    fn probe(&self, hash: u64) -> impl Iterator<Item = (usize, &Slot<E>)> {
+    fn probe(&self, hash: u64) -> impl Iterator<Item = (usize, &CacheSlot<E>)> {
         let (from, slots) = (hash as usize, &*self.slots);
         (0..slots.len()).map(move |step| {
             let index = from.wrapping_add(step) & (slots.len() - 1);
@@ -544,13 +500,17 @@ impl<E> Slots<E> {
 
     /// The slot, if it still belongs to the key that was seen in it.
     #[inline(always)]
-    fn place_at(&self, Seat { index, born }: Seat, hash: u64) -> Option<(&Slot<E>, Place)> {
+    fn place_at(
+        &self,
+        SlotTenure { index, born }: SlotTenure,
+        hash: u64,
+    ) -> Option<(&CacheSlot<E>, SlotPosition)> {
         let slot = self.slots.get(index)?;
         let word = slot.word();
         let is_same = slot.born.load(Ordering::Relaxed) == born
             && slot.hash.load(Ordering::Relaxed) == hash
-            && matches!(word.kind(), Kind::Live | Kind::Cleared);
-        is_same.then_some((slot, Place { index, born, word }))
+            && matches!(word.kind(), SlotKind::Live | SlotKind::Removed);
+        is_same.then_some((slot, SlotPosition { index, born, word }))
     }
 
     /// Whether every slot of this hash was seen and belongs to another key.
@@ -558,10 +518,10 @@ impl<E> Slots<E> {
     fn is_absent(&self, hash: u64, seen: &Seen) -> bool {
         let in_use = self
             .probe(hash)
-            .take_while(|(_, slot)| slot.word() != Word::EMPTY);
+            .take_while(|(_, slot)| slot.word() != SlotWord::EMPTY);
         let same_hash =
             in_use.filter(|(_, slot)| !slot.is_free() && slot.hash.load(Ordering::Relaxed) == hash);
-        let mut seats = same_hash.map(|(index, slot)| Seat {
+        let mut seats = same_hash.map(|(index, slot)| SlotTenure {
             index,
             born: slot.born.load(Ordering::Relaxed),
         });
@@ -571,10 +531,10 @@ impl<E> Slots<E> {
 
 // SAFETY: zero is the word of an empty slot, whose hash and stay nobody looks
 // at, and the null pointer.
-unsafe impl<E> Zeroed for Slot<E> {
+unsafe impl<E> Zeroed for CacheSlot<E> {
     fn zeroed() -> Self {
         Self {
-            word: AtomicU64::new(Word::EMPTY.bits()),
+            word: AtomicU64::new(SlotWord::EMPTY.bits()),
             hash: AtomicU64::new(0),
             born: AtomicU64::new(0),
             event: AtomicPtr::new(ptr::null_mut()),
@@ -582,15 +542,15 @@ unsafe impl<E> Zeroed for Slot<E> {
     }
 }
 
-impl<E> Slot<E> {
+impl<E> CacheSlot<E> {
     /// The word, for the writer, who alone changes it.
     #[inline(always)]
-    fn word(&self) -> Word {
-        Word::from_bits(self.word.load(Ordering::Relaxed))
+    fn word(&self) -> SlotWord {
+        SlotWord::from_bits(self.word.load(Ordering::Relaxed))
     }
 
     fn is_free(&self) -> bool {
-        matches!(self.word().kind(), Kind::Empty | Kind::Vacated)
+        matches!(self.word().kind(), SlotKind::Empty | SlotKind::Vacated)
     }
 
     /// The event that is there now, for a reader without a lock.
@@ -603,63 +563,63 @@ impl<E> Slot<E> {
     }
 
     /// A reference of one's own to the event, for the writer.
-    fn share(&self) -> Option<Shared<E>> {
+    fn share(&self) -> Option<SharedEvent<E>> {
         let event = NonNull::new(self.event.load(Ordering::Relaxed))?;
         // SAFETY: the slot holds a reference, which only the writer gives up,
         // and which is left to it here.
-        let shared = ManuallyDrop::new(unsafe { Shared::from_raw(event) });
-        Some(Shared::clone(&shared))
+        let shared = ManuallyDrop::new(unsafe { SharedEvent::from_raw(event) });
+        Some(SharedEvent::clone(&shared))
     }
 
     #[inline(always)]
-    fn set_word(&self, word: Word) {
+    fn set_word(&self, word: SlotWord) {
         self.word.store(word.bits(), Ordering::Release);
     }
 
     /// Puts an event into a free slot.
-    fn fill(&self, hash: u64, version: u64, event: Shared<E>) {
+    fn fill(&self, hash: u64, version: u64, event: SharedEvent<E>) {
         self.hash.store(hash, Ordering::Relaxed);
         // After the pointer of the stay before became null, and before the
-        // new one: see `Table::look`.
+        // new one: see `CacheTable::look`.
         self.born.store(version, Ordering::Release);
         let empty = self.exchange(Some(event));
         debug_assert!(empty.is_none(), "a free slot has no event");
-        self.set_word(Word::new(Kind::Live, version));
+        self.set_word(SlotWord::new(SlotKind::Live, version));
     }
 
     /// Puts an event in the place of the one there.
     #[inline(always)]
-    fn replace(&self, word: Word, event: Shared<E>) -> Option<Shared<E>> {
+    fn replace(&self, word: SlotWord, event: SharedEvent<E>) -> Option<SharedEvent<E>> {
         let old = self.exchange(Some(event));
         self.set_word(word);
         old
     }
 
     /// Takes the event out; searches go on past the slot.
-    fn vacate(&self, version: u64) -> Option<Shared<E>> {
-        self.set_word(Word::new(Kind::Vacated, version));
+    fn vacate(&self, version: u64) -> Option<SharedEvent<E>> {
+        self.set_word(SlotWord::new(SlotKind::Vacated, version));
         self.exchange(None)
     }
 
     /// For the writer: the slot's reference, for which it gets another one.
     #[inline(always)]
-    fn exchange(&self, event: Option<Shared<E>>) -> Option<Shared<E>> {
+    fn exchange(&self, event: Option<SharedEvent<E>>) -> Option<SharedEvent<E>> {
         let old = NonNull::new(self.event.load(Ordering::Relaxed));
-        let new = event.map_or(ptr::null_mut(), Shared::into_raw);
+        let new = event.map_or(ptr::null_mut(), SharedEvent::into_raw);
         self.event.store(new, Ordering::Release);
-        // SAFETY: what is not null came from `Shared::into_raw`, and the slot's
+        // SAFETY: what is not null came from `SharedEvent::into_raw`, and the slot's
         // one reference now belongs to whoever gets it from here.
-        old.map(|old| unsafe { Shared::from_raw(old) })
+        old.map(|old| unsafe { SharedEvent::from_raw(old) })
     }
 
     /// The slot's reference, when nobody reads any more.
-    fn take(&self) -> Option<Shared<E>> {
+    fn take(&self) -> Option<SharedEvent<E>> {
         self.exchange(None)
     }
 
     /// Moves a used slot into an array that nobody else sees yet. Readers of
     /// the old array still find the event there.
-    fn copy_to(&self, slots: &Slots<E>) {
+    fn copy_to(&self, slots: &CacheSlots<E>) {
         let hash = self.hash.load(Ordering::Relaxed);
         let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
             unreachable!("the new array has room for all");
@@ -672,13 +632,13 @@ impl<E> Slot<E> {
         slot.set_word(self.word());
     }
 
-    fn change_since(&self, version: u64) -> Option<Change<E>> {
+    fn change_since(&self, version: u64) -> Option<CachedChange<E>> {
         let word = self.word();
         if self.is_free() || word.version() <= version {
             return None;
         }
         let event = self.share()?;
-        Some(Change { word, event })
+        Some(CachedChange { word, event })
     }
 }
 
@@ -712,10 +672,10 @@ mod tests {
 
     #[test]
     fn a_table_grows_at_five_eighths_and_has_room_for_as_many_again() {
-        let used_max = |len| Slots::<Number>::new(len).used_max();
+        let used_max = |len| CacheSlots::<Number>::new(len).used_max();
         assert_eq!([8, 64, 1024].map(used_max), [5, 40, 640]);
         for used in 1..1_000 {
-            let len = Slots::<Number>::len_for(used);
+            let len = CacheSlots::<Number>::len_for(used);
             assert!(used_max(len) > used, "{used} in {len}");
             assert!(len <= (4 * used).max(8), "{used} in {len}");
         }

@@ -1,6 +1,6 @@
 use super::{
-    Cleared, Event, Forward, ForwardError, Origin, SubscriptionBuilder, TopicBuilder, hub::Hub,
-    tally::Tally,
+    Event, Forward, ForwardError, NodeId, Removed, SubscriptionBuilder, TopicBuilder,
+    publish_result::PublishResult, topic_inner::TopicInner,
 };
 use crate::{stats::TopicStats, timer::AddError};
 use std::{fmt, sync::Arc, time::Duration};
@@ -32,7 +32,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// assert!(loads.get(&7).is_none());
 /// ```
 #[doc(alias("broadcast", "watch", "stasis_topic", "ast_event", "pubsub"))]
-pub struct Topic<E: Event>(pub(super) Arc<Hub<E>>);
+pub struct Topic<E: Event>(pub(super) Arc<TopicInner<E>>);
 
 /// What a publish did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,8 +52,8 @@ pub struct Published {
 /// Why an event that was published will not be cleared by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotExpiring {
-    /// The topic was built without [`TopicBuilder::expiring`]; the event was
+pub enum TtlError {
+    /// The topic was built without [`TopicBuilder::with_ttl`]; the event was
     /// not published.
     #[error("the topic has no timers")]
     NoTimers,
@@ -94,14 +94,14 @@ impl<E: Event> Topic<E> {
     /// Publishes what another node says of the key; see [`TopicBuilder::fold`].
     /// On a topic that does not fold, the last node that speaks is right.
     /// Subscribers hear the event with this origin.
-    pub fn publish_from(&self, origin: Origin, event: E) -> Published {
+    pub fn publish_from(&self, origin: NodeId, event: E) -> Published {
         if self.0.is_idle() {
             return Published::default();
         }
-        let mut tally = Tally::new();
-        self.0.publish_from(origin, event, &mut tally);
-        let published = Published::from(&tally);
-        tally.wake_all();
+        let mut result = PublishResult::new();
+        self.0.publish_from(origin, event, &mut result);
+        let published = Published::from(&result);
+        result.wake_all();
         published
     }
 
@@ -116,7 +116,7 @@ impl<E: Event> Topic<E> {
     ///
     /// # Errors
     ///
-    /// [`NotExpiring`] when the topic has no timers or none could be set.
+    /// [`TtlError`] when the topic has no timers or none could be set.
     ///
     /// # Examples
     ///
@@ -134,9 +134,9 @@ impl<E: Event> Topic<E> {
     /// let clock = Clock::simulated(UnixTime::from_secs(0));
     /// let pool = TaskPool::simulated(1, clock.clone());
     /// let timers = Timers::builder().clock(clock.clone()).build();
-    /// let bindings = Topic::builder("bindings").cached().expiring(&timers, &pool).build();
+    /// let bindings = Topic::builder("bindings").cached().with_ttl(&timers, &pool).build();
     ///
-    /// _ = bindings.publish_for(Binding(7), Duration::from_secs(3600))?;
+    /// _ = bindings.publish_with_ttl(Binding(7), Duration::from_secs(3600))?;
     /// clock.as_virtual().unwrap().advance(Duration::from_secs(3600));
     /// timers.run_due(clock.now());
     /// while pool.step() {}
@@ -144,11 +144,11 @@ impl<E: Event> Topic<E> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn publish_for(&self, event: E, life: Duration) -> Result<Published, NotExpiring> {
-        let mut tally = Tally::new();
-        let limited = self.0.publish_for(event, life, &mut tally);
-        let published = Published::from(&tally);
-        tally.wake_all();
+    pub fn publish_with_ttl(&self, event: E, life: Duration) -> Result<Published, TtlError> {
+        let mut result = PublishResult::new();
+        let limited = self.0.publish_with_ttl(event, life, &mut result);
+        let published = Published::from(&result);
+        result.wake_all();
         limited.map(|()| published)
     }
 
@@ -161,7 +161,7 @@ impl<E: Event> Topic<E> {
     }
 
     /// The node that spoke last of the key; `None` when it has no last value.
-    pub fn origin_of(&self, key: &E::Key) -> Option<Origin> {
+    pub fn origin_of(&self, key: &E::Key) -> Option<NodeId> {
         let (shard, hash) = self.0.locate(key);
         self.0.shards()[shard].origin_of(&self.0, (hash, key))
     }
@@ -169,7 +169,7 @@ impl<E: Event> Topic<E> {
     /// What one node says of the key, on a topic that folds: what became of
     /// all nodes' states is [`Topic::get`]. On a topic that does not, the last
     /// event if it is that node's.
-    pub fn get_from(&self, origin: Origin, key: &E::Key) -> Option<E> {
+    pub fn get_from(&self, origin: NodeId, key: &E::Key) -> Option<E> {
         let (shard, hash) = self.0.locate(key);
         self.0.shards()[shard].get_from(&self.0, (hash, key), origin)
     }
@@ -202,14 +202,14 @@ impl<E: Event> Topic<E> {
     /// assert_eq!(slow.lost(), 1);
     /// assert!(ticks.clear(&7).is_nothing());
     /// ```
-    pub fn clear(&self, key: &E::Key) -> Cleared {
+    pub fn remove(&self, key: &E::Key) -> Removed {
         self.0.clear(key)
     }
 
     /// Takes away what another node says of the key, and nothing when it has
     /// said nothing. On a topic that does not fold, whatever was said last.
-    pub fn clear_from(&self, origin: Origin, key: &E::Key) -> Cleared {
-        self.0.clear_from(origin, key)
+    pub fn remove_from(&self, origin: NodeId, key: &E::Key) -> Removed {
+        self.0.remove_from(origin, key)
     }
 
     /// Clears every key whose last event is one that `is_wanted`, one after
@@ -231,19 +231,19 @@ impl<E: Event> Topic<E> {
     /// for number in 0..10 {
     ///     let _ = ticks.publish(Tick(number));
     /// }
-    /// assert_eq!(ticks.clear_matching(|tick| tick.0 < 4).key_count, 4);
-    /// assert_eq!(ticks.clear_matching(|_| true).key_count, 6);
+    /// assert_eq!(ticks.remove_matching(|tick| tick.0 < 4).key_count, 4);
+    /// assert_eq!(ticks.remove_matching(|_| true).key_count, 6);
     /// ```
-    pub fn clear_matching(&self, is_wanted: impl Fn(&E) -> bool) -> Cleared {
-        self.0.clear_matching(&is_wanted)
+    pub fn remove_matching(&self, is_wanted: impl Fn(&E) -> bool) -> Removed {
+        self.0.remove_matching(&is_wanted)
     }
 
     /// Takes away all that a node has said, because it is gone. On a topic
     /// that does not fold, those keys are cleared of which it spoke last; on
     /// one that folds, of this node itself, only what it says of keys of which
     /// another one has spoken too. Waits for room where publishers do.
-    pub fn forget_origin(&self, origin: Origin) -> Cleared {
-        self.0.forget_origin(origin)
+    pub fn remove_node(&self, origin: NodeId) -> Removed {
+        self.0.remove_node(origin)
     }
 
     /// Makes everything that happens here happen on `to` as well, in the same
@@ -335,12 +335,12 @@ impl<E: Event> fmt::Debug for Topic<E> {
     }
 }
 
-impl<E: Event> From<&Tally<E>> for Published {
-    fn from(tally: &Tally<E>) -> Self {
+impl<E: Event> From<&PublishResult<E>> for Published {
+    fn from(result: &PublishResult<E>) -> Self {
         Self {
-            delivered: tally.counts.delivered,
-            lost: tally.counts.lost,
-            refused: tally.refused,
+            delivered: result.counts.delivered,
+            lost: result.counts.lost,
+            refused: result.refused,
         }
     }
 }

@@ -3,17 +3,17 @@
 
 use crate::model::Level;
 use busyhour::{
-    bus::{Delivery, Origin, Subscription, SubscriptionBuilder},
+    bus::{Delivery, NodeId, Subscription, SubscriptionBuilder},
     clock::{Clock, UnixTime},
     pool::TaskPool,
 };
 use std::sync::{Arc, Mutex};
 
-pub const HERE: Origin = Origin(1);
-pub const THERE: Origin = Origin(2);
+pub const HERE: NodeId = NodeId(1);
+pub const THERE: NodeId = NodeId(2);
 
 /// What was heard of a line, and from whom; no level when it was cleared.
-pub type Heard = (u32, Option<u32>, Origin);
+pub type Heard = (u32, Option<u32>, NodeId);
 
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<Heard>>>);
@@ -27,7 +27,7 @@ impl Log {
     pub fn hear(&self, delivery: &Delivery<'_, Level>) {
         let heard = match delivery {
             Delivery::Event(event, origin) => (event.line, Some(event.level), *origin),
-            Delivery::Cleared(line, origin) => (**line, None, *origin),
+            Delivery::Removed(line, origin) => (**line, None, *origin),
             Delivery::Replayed | Delivery::Lost(_) => return,
         };
         self.0.lock().unwrap().push(heard);

@@ -86,7 +86,7 @@ impl Device {
                 let _ = core.states().publish(state);
             }
             None => {
-                let _ = core.states().clear(name);
+                let _ = core.states().remove(name);
             }
         }
     }

@@ -10,7 +10,7 @@ impl<E: Event> Shard<E> {
     pub(in crate::bus) fn remove(&self, subscriber: &Arc<Subscriber<E>>) {
         let mut state = self.state.lock();
         let removed = state.listeners.remove(subscriber);
-        let swept = self.bury(&mut state);
+        let swept = self.purge(&mut state);
         drop(state);
         drop((removed, swept));
     }
@@ -28,21 +28,21 @@ impl<E: Event> Shard<E> {
         let Missed {
             lag,
             changes,
-            speakers,
-            buried,
+            origins,
+            purged,
         } = missed;
         if lag.lost > 0 {
             batch.push(Item::Lost(lag.lost), None);
         }
         let mut panics = Panics::default();
         for change in Changes::in_order(changes) {
-            let speaker = speakers.get(&change.version()).copied();
+            let origin = origins.get(&change.version()).copied();
             let item = panics.catch(|| subscriber.item_of(change, lag));
             if let Some(item) = item.flatten() {
-                batch.push(item, speaker);
+                batch.push(item, origin);
             }
         }
-        panics.drop(buried);
+        panics.drop(purged);
         // Before a panic goes on, since the subscriber follows already.
         subscriber.mailbox().caught_up();
     }
@@ -63,24 +63,24 @@ impl<E: Event> Shard<E> {
             let lag = state.listeners.follow(subscriber)?;
             let changes = self.changes_for(&mut state, subscriber, place, lag.since);
             state.listeners.count_delivered(changes.len());
-            let speakers = state.speakers_of(&changes);
-            let buried = self.bury(&mut state);
+            let origins = state.speakers_of(&changes);
+            let purged = self.purge(&mut state);
             return Some(Missed {
                 lag,
                 changes,
-                speakers,
-                buried,
+                origins,
+                purged,
             });
         }
     }
 
     fn changes_for(
         &self,
-        state: &mut State<E>,
+        state: &mut ShardState<E>,
         subscriber: &Subscriber<E>,
-        place: Option<Place>,
+        place: Option<SlotPosition>,
         since: u64,
-    ) -> Vec<Change<E>> {
+    ) -> Vec<CachedChange<E>> {
         let Some((table, writer)) = self.cache(state) else {
             return Vec::new();
         };
@@ -92,16 +92,16 @@ impl<E: Event> Shard<E> {
     }
 
     /// Removes what was kept for laggards, once there is none.
-    fn bury(&self, state: &mut State<E>) -> Buried<E> {
+    fn purge(&self, state: &mut ShardState<E>) -> Purged<E> {
         if state.listeners.newest_lag() > 0 {
             return (Swept::NOTHING, None);
         }
         let mut nodes = state.nodes.take();
         let mut swept = Swept::NOTHING;
         if let Some((table, writer)) = self.cache(state) {
-            table.bury(writer, |version| {
+            table.purge(writer, |version| {
                 if let Some(nodes) = &mut nodes {
-                    nodes.speakers.forget(version);
+                    nodes.origins.forget(version);
                 }
             });
             swept = writer.sweep();
@@ -117,13 +117,13 @@ struct Missed<E: Event> {
     /// How far it lagged.
     lag: Lag,
     /// What changed since.
-    changes: Vec<Change<E>>,
+    changes: Vec<CachedChange<E>>,
     /// Which other nodes made which of the changes.
-    speakers: BTreeMap<u64, Origin>,
+    origins: BTreeMap<u64, NodeId>,
     /// To be dropped when the changes are in the batch, which a panic of an
     /// event's own `Drop` must not take along.
-    buried: Buried<E>,
+    purged: Purged<E>,
 }
 
 /// What is no longer kept for laggards.
-type Buried<E> = (Swept<E>, Option<Box<Nodes<E>>>);
+type Purged<E> = (Swept<E>, Option<Box<Nodes<E>>>);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    bus::table::{LiveSlot, Seat},
+    bus::table::{LiveSlot, SlotTenure},
     sync::SpinGuard,
 };
 
@@ -23,10 +23,10 @@ impl<E: Event> Shard<E> {
     #[inline(never)]
     pub(super) fn publish_folded(
         &self,
-        state: SpinGuard<'_, State<E>>,
-        topic: &Hub<E>,
-        (hash, event, seat): (u64, &Held<Given<E>>, Seat),
-        tally: &mut Tally<E>,
+        state: SpinGuard<'_, ShardState<E>>,
+        topic: &TopicInner<E>,
+        (hash, event, seat): (u64, &Held<Given<E>>, SlotTenure),
+        result: &mut PublishResult<E>,
     ) -> bool {
         let place = self.live_place(&state, hash, seat);
         let said = place.and_then(|place| state.parts_of(place));
@@ -43,21 +43,21 @@ impl<E: Event> Shard<E> {
             slot.filter(|slot| state.is_unheard() || state.is_ready(hash, Some(slot.place())));
         let Some(slot) = slot else {
             drop(state);
-            return in_vain(said, joined, tally);
+            return in_vain(said, joined, result);
         };
         let old = match state.replace_parts(seat, &said, joined.parts) {
             Ok(old) => old,
             Err(parts) => {
                 drop(state);
                 joined.parts = parts;
-                return in_vain(said, joined, tally);
+                return in_vain(said, joined, result);
             }
         };
         let last = slot.place().version();
-        let leavings = self.put_folded(&mut state, topic, (hash, &mut joined.whole, slot), tally);
+        let leavings = self.put_folded(&mut state, topic, (hash, &mut joined.whole, slot), result);
         state.forget_change(Some(last));
         drop(state);
-        self.clean_up(topic, leavings, tally);
+        self.clean_up(topic, leavings, result);
         joined.whole.drop_overdue();
         drop(said);
         self.empty(old);
@@ -65,7 +65,12 @@ impl<E: Event> Shard<E> {
     }
 
     #[inline(always)]
-    fn live_slot(&self, state: &State<E>, hash: u64, seat: Seat) -> Option<LiveSlot<'_, E>> {
+    fn live_slot(
+        &self,
+        state: &ShardState<E>,
+        hash: u64,
+        seat: SlotTenure,
+    ) -> Option<LiveSlot<'_, E>> {
         let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
         table.live_slot(writer, hash, seat)
     }
@@ -74,10 +79,10 @@ impl<E: Event> Shard<E> {
     #[inline(always)]
     fn put_folded(
         &self,
-        state: &mut State<E>,
-        topic: &Hub<E>,
+        state: &mut ShardState<E>,
+        topic: &TopicInner<E>,
         (hash, whole, slot): (u64, &mut Held<Given<E>>, LiveSlot<'_, E>),
-        tally: &mut Tally<E>,
+        result: &mut PublishResult<E>,
     ) -> Leavings<E> {
         let is_unheard = state.is_unheard();
         let Some(whole) = self.share(state, whole) else {
@@ -86,15 +91,15 @@ impl<E: Event> Shard<E> {
         state.published += 1;
         let place = slot.place();
         if let Some(writer) = state.writer.as_mut().filter(|_| is_unheard) {
-            (tally.version, tally.born) = (slot.replace(writer, whole), place.born);
+            (result.version, result.born) = (slot.replace(writer, whole), place.born);
             return Leavings::of(writer.sweep());
         }
         let change = (hash, whole, Some(place));
-        self.change(state, topic, change, None, Answers::NONE, tally)
+        self.change(state, topic, change, None, Answers::NONE, result)
     }
 
     /// Runs the user's code. No lock may be held.
-    fn join(&self, topic: &Hub<E>, said: &Parts<E>, event: &E) -> Option<Joined<E>> {
+    fn join(&self, topic: &TopicInner<E>, said: &Parts<E>, event: &E) -> Option<Joined<E>> {
         let folding = topic.folding()?;
         let emptied = self.emptied.lock().take();
         let emptied = emptied.unwrap_or_else(Emptied::new);
@@ -124,12 +129,12 @@ impl<E: Event> Leavings<E> {
     }
 }
 
-impl<E: Event> State<E> {
+impl<E: Event> ShardState<E> {
     /// Notes what nodes say of a key, if it was this until now; else that comes
     /// back.
     fn replace_parts(
         &mut self,
-        seat: Seat,
+        seat: SlotTenure,
         said: &Parts<E>,
         parts: Parts<E>,
     ) -> Result<Parts<E>, Parts<E>> {
@@ -143,10 +148,10 @@ impl<E: Event> State<E> {
 /// Keeps what was folded in vain until the event has been published, which a
 /// panic of a state's own `Drop` must not prevent.
 #[cold]
-fn in_vain<E: Event>(said: Parts<E>, joined: Joined<E>, tally: &mut Tally<E>) -> bool {
+fn in_vain<E: Event>(said: Parts<E>, joined: Joined<E>, result: &mut PublishResult<E>) -> bool {
     let Joined { parts, mut whole } = joined;
-    tally.drop_parts_later([said, parts]);
+    result.drop_parts_later([said, parts]);
     let whole = whole.take().map(|whole| whole.share(None).0);
-    tally.drop_later(whole.map(Item::Event));
+    result.drop_later(whole.map(Item::Event));
     false
 }

@@ -8,9 +8,9 @@ impl<E: Event> Shard<E> {
     /// Forwards what is cached, and from now on every change.
     pub(in crate::bus) fn add_forward(
         &self,
-        topic: &Hub<E>,
-        to: &Arc<Hub<E>>,
-        tally: &mut Tally<E>,
+        topic: &TopicInner<E>,
+        to: &Arc<TopicInner<E>>,
+        result: &mut PublishResult<E>,
     ) {
         let mut state = self.state.lock();
         let cache = self.cache(&mut state);
@@ -19,20 +19,22 @@ impl<E: Event> Shard<E> {
             .unwrap_or_default()
             .into_iter()
             .partition(|change| !change.is_cleared());
-        live.sort_unstable_by_key(Change::version);
+        live.sort_unstable_by_key(CachedChange::version);
         for change in live {
-            let speaker = state.speaker(change.version()).unwrap_or(topic.local());
+            let origin = state
+                .origin_of_version(change.version())
+                .unwrap_or(topic.local());
             let item = Item::Event(change.event);
             let to = Arc::clone(to);
-            state.outbox.push(Parcel { to, item, speaker });
+            state.outbox.push(ForwardedChange { to, item, origin });
         }
         state.forwards.push(Arc::clone(to));
         drop(state);
         drop_each(cleared);
-        self.serve_outbox(tally);
+        self.serve_outbox(result);
     }
 
-    pub(in crate::bus) fn remove_forward(&self, to: &Arc<Hub<E>>) {
+    pub(in crate::bus) fn remove_forward(&self, to: &Arc<TopicInner<E>>) {
         let mut state = self.state.lock();
         let (gone, kept): (Vec<_>, _) = mem::take(&mut state.forwards)
             .into_iter()
@@ -46,24 +48,24 @@ impl<E: Event> Shard<E> {
     /// this one further up its stack.
     #[cold]
     #[inline(never)]
-    pub(super) fn serve_outbox(&self, tally: &mut Tally<E>) {
+    pub(super) fn serve_outbox(&self, result: &mut PublishResult<E>) {
         if !self.is_to_serve() {
             return;
         }
         let mut panics = Panics::default();
         let mut is_first = true;
-        while let Some(parcels) = self.take_parcels() {
+        while let Some(changes) = self.take_parcels() {
             // Others may bring more without end; nobody sleeps through it.
             if !mem::replace(&mut is_first, false) {
-                panics.catch(|| tally.wake_so_far());
+                panics.catch(|| result.wake_so_far());
             }
-            for parcel in parcels {
-                parcel.hand_over(tally, &mut panics);
+            for change in changes {
+                change.hand_over(result, &mut panics);
             }
         }
     }
 
-    fn take_parcels(&self) -> Option<VecDeque<Parcel<E>>> {
+    fn take_parcels(&self) -> Option<VecDeque<ForwardedChange<E>>> {
         self.state.lock().outbox.take()
     }
 
@@ -83,7 +85,7 @@ impl<E: Event> Shard<E> {
 }
 
 /// Drops events one by one, so that one that panics takes no other along.
-fn drop_each<E>(changes: Vec<Change<E>>) {
+fn drop_each<E>(changes: Vec<CachedChange<E>>) {
     let mut panics = Panics::default();
     for change in changes {
         panics.drop(change);

@@ -5,7 +5,7 @@ use super::*;
 impl<E: Event> Shard<E> {
     /// The keys of which a node has a state, in the order it was first heard
     /// of or, where nothing is folded, of the last events.
-    pub(in crate::bus) fn keys_of(&self, topic: &Hub<E>, origin: Origin) -> Vec<E::Key> {
+    pub(in crate::bus) fn keys_of(&self, topic: &TopicInner<E>, origin: NodeId) -> Vec<E::Key> {
         if topic.folding().is_none() {
             return self.keys_said_by(topic, origin);
         }
@@ -18,18 +18,18 @@ impl<E: Event> Shard<E> {
         own.map(|event| event.key().clone()).collect()
     }
 
-    fn keys_said_by(&self, topic: &Hub<E>, origin: Origin) -> Vec<E::Key> {
+    fn keys_said_by(&self, topic: &TopicInner<E>, origin: NodeId) -> Vec<E::Key> {
         let mut state = self.state.lock();
         let Some((table, writer)) = self.cache(&mut state) else {
             return Vec::new();
         };
         let changes = table.changes_since(writer, 0);
-        let speakers = state.speakers_of(&changes);
+        let origins = state.speakers_of(&changes);
         drop(state);
         let changes = Changes::in_order(changes);
         let said = changes.as_slice().iter().filter(|change| {
-            let speaker = speakers.get(&change.version()).copied();
-            !change.is_cleared() && speaker.unwrap_or(topic.local()) == origin
+            let node = origins.get(&change.version()).copied();
+            !change.is_cleared() && node.unwrap_or(topic.local()) == origin
         });
         said.map(|change| change.event.key().clone()).collect()
     }
@@ -42,7 +42,7 @@ impl<E: Event> Shard<E> {
         wanted.map(|change| change.event.key().clone()).collect()
     }
 
-    fn all_changes(&self) -> Vec<Change<E>> {
+    fn all_changes(&self) -> Vec<CachedChange<E>> {
         let mut state = self.state.lock();
         let cache = self.cache(&mut state);
         let changes = cache.map(|(table, writer)| table.changes_since(writer, 0));
@@ -50,28 +50,38 @@ impl<E: Event> Shard<E> {
     }
 
     /// Who spoke last of the key, if it has a last value.
-    pub(in crate::bus) fn origin_of(&self, topic: &Hub<E>, key: (u64, &E::Key)) -> Option<Origin> {
+    pub(in crate::bus) fn origin_of(
+        &self,
+        topic: &TopicInner<E>,
+        key: (u64, &E::Key),
+    ) -> Option<NodeId> {
         self.with_place(key, |state, place| {
-            let place = place.filter(Place::is_live)?;
-            Some(state.speaker(place.version()).unwrap_or(topic.local()))
+            let place = place.filter(SlotPosition::is_live)?;
+            Some(
+                state
+                    .origin_of_version(place.version())
+                    .unwrap_or(topic.local()),
+            )
         })
     }
 
     /// What one node says of the key.
     pub(in crate::bus) fn get_from(
         &self,
-        topic: &Hub<E>,
+        topic: &TopicInner<E>,
         key: (u64, &E::Key),
-        origin: Origin,
+        origin: NodeId,
     ) -> Option<E> {
         let folds = topic.folding().is_some();
         let said = self.with_place(key, |state, place| {
-            let place = place.filter(Place::is_live)?;
+            let place = place.filter(SlotPosition::is_live)?;
             if let Some(parts) = state.parts_of(place).filter(|_| folds) {
                 return Some(Said::Parts(parts));
             }
-            let speaker = state.speaker(place.version()).unwrap_or(topic.local());
-            let is_said = if folds { topic.local() } else { speaker } == origin;
+            let node = state
+                .origin_of_version(place.version())
+                .unwrap_or(topic.local());
+            let is_said = if folds { topic.local() } else { node } == origin;
             let (table, writer) = self.cache(state)?;
             let event = table.event(writer, place).filter(|_| is_said)?;
             Some(Said::Event(event))
@@ -91,7 +101,11 @@ impl<E: Event> Shard<E> {
 
     /// Keys with a last value.
     pub(in crate::bus) fn len(&self) -> usize {
-        self.state.lock().writer.as_ref().map_or(0, Writer::len)
+        self.state
+            .lock()
+            .writer
+            .as_ref()
+            .map_or(0, CacheWriter::len)
     }
 
     /// Appends the last events, oldest change first.
@@ -123,7 +137,12 @@ impl<E: Event> Shard<E> {
 
     /// Drops what was replaced and that nobody reads any more.
     pub(in crate::bus) fn sweep(&self) {
-        let swept = self.state.lock().writer.as_mut().map(Writer::sweep_all);
+        let swept = self
+            .state
+            .lock()
+            .writer
+            .as_mut()
+            .map(CacheWriter::sweep_all);
         drop(swept);
     }
 
@@ -156,5 +175,5 @@ impl<E: Event> Shard<E> {
 /// What one node, or all, say of a key.
 enum Said<E> {
     Parts(Parts<E>),
-    Event(Shared<E>),
+    Event(SharedEvent<E>),
 }

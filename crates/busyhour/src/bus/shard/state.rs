@@ -2,15 +2,19 @@
 
 use super::*;
 
-impl<E: Event> State<E> {
+impl<E: Event> ShardState<E> {
     #[inline(always)]
-    pub(super) fn place(&self, hash: u64, place: Option<Place>) -> listener::Place {
-        let version = self.writer.as_ref().map_or(0, Writer::version);
+    pub(super) fn place(
+        &self,
+        hash: u64,
+        place: Option<SlotPosition>,
+    ) -> shard_subscribers::ListPosition {
+        let version = self.writer.as_ref().map_or(0, CacheWriter::version);
         let next = self
             .writer
             .as_ref()
             .map_or(0, |writer| writer.version() + 1);
-        listener::Place {
+        shard_subscribers::ListPosition {
             shard: self.index,
             hash,
             born: place.map_or(next, |place| place.born),
@@ -23,15 +27,15 @@ impl<E: Event> State<E> {
     #[inline(always)]
     pub(super) fn obstacle(
         &self,
-        place: listener::Place,
-        kind: listener::Kind,
-        how: How,
+        place: shard_subscribers::ListPosition,
+        kind: shard_subscribers::ChangeKind,
+        options: PublishOptions,
         known: &mut Known<E>,
     ) -> Option<Tried<E>> {
         if self.listeners.may_ask() && !self.listeners.ask(place, kind, &mut known.answers) {
             return Some(Tried::Unknown);
         }
-        if how.may_wait && self.listeners.may_be_full() {
+        if options.may_wait && self.listeners.may_be_full() {
             let full = self.listeners.find_full(place, kind, &known.answers);
             return full.map(Tried::Full);
         }
@@ -43,20 +47,20 @@ impl<E: Event> State<E> {
     #[inline(always)]
     pub(super) fn forward(
         &mut self,
-        topic: &Hub<E>,
-        change: &listener::Change<'_, E>,
-        speaker: Option<Origin>,
+        topic: &TopicInner<E>,
+        change: &shard_subscribers::ShardChange<'_, E>,
+        origin: Option<NodeId>,
     ) -> bool {
-        let speaker = speaker.unwrap_or(topic.local());
+        let origin = origin.unwrap_or(topic.local());
         for to in &self.forwards {
             let (to, item) = (Arc::clone(to), change.to_item());
-            self.outbox.push(Parcel { to, item, speaker });
+            self.outbox.push(ForwardedChange { to, item, origin });
         }
         !self.forwards.is_empty()
     }
 
     /// What is said of the key, if another node has spoken of it.
-    pub(super) fn parts_of(&self, place: Place) -> Option<Parts<E>> {
+    pub(super) fn parts_of(&self, place: SlotPosition) -> Option<Parts<E>> {
         self.nodes.as_ref()?.parts.of(place.born).cloned()
     }
 
@@ -65,48 +69,53 @@ impl<E: Event> State<E> {
         &mut self,
         born: u64,
         parts: &Parts<E>,
-        local: Origin,
+        local: NodeId,
     ) -> Option<Parts<E>> {
         let nodes = self.nodes.get_or_insert_default();
         match parts.iter().all(|(origin, _)| *origin == local) {
             true => nodes.parts.remove(born),
-            false => nodes.parts.set(born, Shared::clone(parts)),
+            false => nodes.parts.set(born, SharedEvent::clone(parts)),
         }
     }
 
     /// Forgets who made a change that another one follows.
     pub(super) fn forget_change(&mut self, last: Option<u64>) {
         if let (Some(nodes), Some(version)) = (&mut self.nodes, last)
-            && !nodes.speakers.is_empty()
+            && !nodes.origins.is_empty()
         {
-            nodes.speakers.forget(version);
+            nodes.origins.forget(version);
         }
     }
 
     /// The other node that made the change.
-    pub(super) fn speaker(&self, version: u64) -> Option<Origin> {
-        self.nodes.as_ref()?.speakers.of(version)
+    pub(super) fn origin_of_version(&self, version: u64) -> Option<NodeId> {
+        self.nodes.as_ref()?.origins.of(version)
     }
 
     /// Who made those of the changes that other nodes made, by version.
-    pub(super) fn speakers_of(&self, changes: &[Change<E>]) -> BTreeMap<u64, Origin> {
+    pub(super) fn speakers_of(&self, changes: &[CachedChange<E>]) -> BTreeMap<u64, NodeId> {
         if self.nodes.is_none() {
             return BTreeMap::new();
         }
-        let spoken = |version| Some((version, self.speaker(version)?));
+        let spoken = |version| Some((version, self.origin_of_version(version)?));
         changes
             .iter()
-            .map(Change::version)
+            .map(CachedChange::version)
             .filter_map(spoken)
             .collect()
     }
 
     /// What is to be taken away of a key when a node has nothing more to say.
-    pub(super) fn withdrawal(&self, topic: &Hub<E>, place: Place, how: How) -> Withdrawal<E> {
+    pub(super) fn withdrawal(
+        &self,
+        topic: &TopicInner<E>,
+        place: SlotPosition,
+        options: PublishOptions,
+    ) -> Withdrawal<E> {
         let Some(folding) = topic.folding() else {
             return Withdrawal::OfKey;
         };
-        let origin = how.part().unwrap_or(folding.local);
+        let origin = options.part().unwrap_or(folding.local);
         match self.parts_of(place) {
             None if origin == folding.local => Withdrawal::OfKey,
             Some(parts) if part(&parts, origin).is_some() => Withdrawal::OfPart(Basis {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    bus::{answers::Answers, listener::Kind, table::Seat},
+    bus::{answers::Answers, shard_subscribers::ChangeKind, table::SlotTenure},
     sync::SpinGuard,
 };
 
@@ -25,9 +25,9 @@ pub(in crate::bus) enum Visited<'a, E: Event> {
 /// A visit to the lock that is not over: others than this node have spoken, or
 /// somebody may hear the event.
 pub(in crate::bus) struct Visit<'a, E: Event> {
-    state: SpinGuard<'a, State<E>>,
+    state: SpinGuard<'a, ShardState<E>>,
     /// Where the key is; none where nothing is cached.
-    seat: Option<Seat>,
+    seat: Option<SlotTenure>,
 }
 
 impl<E: Event> Shard<E> {
@@ -36,7 +36,7 @@ impl<E: Event> Shard<E> {
     #[inline(always)]
     pub(in crate::bus) fn visit(
         &self,
-        topic: &Hub<E>,
+        topic: &TopicInner<E>,
         (hash, event): (u64, &mut Held<Given<E>>),
     ) -> Visited<'_, E> {
         self.share_early(event);
@@ -55,7 +55,7 @@ impl<E: Event> Shard<E> {
             return Visited::Loud(Visit { state, seat });
         }
         debug_assert_eq!(state.listeners.newest_lag(), 0, "nobody is there to lag");
-        let State {
+        let ShardState {
             writer: Some(writer),
             published,
             ..
@@ -91,13 +91,13 @@ impl<E: Event> Shard<E> {
     pub(in crate::bus) fn publish_in(
         &self,
         Visit { state, seat }: Visit<'_, E>,
-        topic: &Hub<E>,
+        topic: &TopicInner<E>,
         (hash, event): (u64, &mut Held<Given<E>>),
-        tally: &mut Tally<E>,
+        result: &mut PublishResult<E>,
     ) -> bool {
         match seat.filter(|_| state.nodes.is_some()) {
-            Some(seat) => self.publish_folded(state, topic, (hash, event, seat), tally),
-            None => self.publish_heard(state, topic, (hash, event, seat), tally),
+            Some(seat) => self.publish_folded(state, topic, (hash, event, seat), result),
+            None => self.publish_heard(state, topic, (hash, event, seat), result),
         }
     }
 
@@ -105,10 +105,10 @@ impl<E: Event> Shard<E> {
     #[inline(always)]
     fn publish_heard(
         &self,
-        mut state: SpinGuard<'_, State<E>>,
-        topic: &Hub<E>,
-        (hash, event, seat): (u64, &mut Held<Given<E>>, Option<Seat>),
-        tally: &mut Tally<E>,
+        mut state: SpinGuard<'_, ShardState<E>>,
+        topic: &TopicInner<E>,
+        (hash, event, seat): (u64, &mut Held<Given<E>>, Option<SlotTenure>),
+        result: &mut PublishResult<E>,
     ) -> bool {
         let place = seat.and_then(|seat| self.live_place(&state, hash, seat));
         let is_there = place.is_some() || self.table.is_none();
@@ -120,20 +120,27 @@ impl<E: Event> Shard<E> {
         };
         state.published += 1;
         let change = (hash, event, place);
-        let leavings = self.change(&mut state, topic, change, None, Answers::NONE, tally);
+        let leavings = self.change(&mut state, topic, change, None, Answers::NONE, result);
         drop(state);
-        self.clean_up(topic, leavings, tally);
+        self.clean_up(topic, leavings, result);
         true
     }
 
     #[inline(always)]
-    pub(super) fn live_place(&self, state: &State<E>, hash: u64, seat: Seat) -> Option<Place> {
+    pub(super) fn live_place(
+        &self,
+        state: &ShardState<E>,
+        hash: u64,
+        seat: SlotTenure,
+    ) -> Option<SlotPosition> {
         let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
-        table.place_of(writer, hash, seat).filter(Place::is_live)
+        table
+            .place_of(writer, hash, seat)
+            .filter(SlotPosition::is_live)
     }
 }
 
-impl<E: Event> State<E> {
+impl<E: Event> ShardState<E> {
     /// Whether only this node has spoken, and to nobody.
     #[inline(always)]
     fn is_quiet(&self) -> bool {
@@ -149,14 +156,16 @@ impl<E: Event> State<E> {
     /// Whether it is known without a question who wants an event of this key,
     /// and they have room.
     #[inline(always)]
-    pub(super) fn is_ready(&self, hash: u64, place: Option<Place>) -> bool {
+    pub(super) fn is_ready(&self, hash: u64, place: Option<SlotPosition>) -> bool {
         let place = self.place(hash, place);
         self.listeners.are_known(place) && !(self.listeners.may_be_full() && self.is_full(place))
     }
 
     #[inline(always)]
-    fn is_full(&self, place: listener::Place) -> bool {
-        let full = self.listeners.find_full(place, Kind::Event, Answers::NONE);
+    fn is_full(&self, place: shard_subscribers::ListPosition) -> bool {
+        let full = self
+            .listeners
+            .find_full(place, ChangeKind::Event, Answers::NONE);
         full.is_some()
     }
 }

@@ -88,7 +88,7 @@ const DEEDS: [Deed; 10] = [
     ("panics", |_| panic!("on purpose")),
     ("publishes", |scene| scene.publish(3)),
     ("clears", |scene| {
-        scene.topic().map(|topic| topic.clear(&1));
+        scene.topic().map(|topic| topic.remove(&1));
     }),
     ("subscribes", |scene| {
         let watch = scene

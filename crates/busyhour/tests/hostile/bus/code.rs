@@ -2,7 +2,7 @@
 
 use crate::{bombs::until, watchdog::watched};
 use busyhour::{
-    bus::{Attribute, Delivery, Event, Origin, Topic},
+    bus::{Attribute, Delivery, Event, NodeId, Topic},
     clock::{Clock, UnixTime},
     pool::TaskPool,
     task::Overflow,
@@ -98,7 +98,7 @@ fn an_event_may_change_itself_whenever_it_is_looked_at() {
         drop(watch);
         assert_eq!(
             topic
-                .clear_matching(|event| event.grow() > 0 && event.key < 2)
+                .remove_matching(|event| event.grow() > 0 && event.key < 2)
                 .key_count,
             2
         );
@@ -264,38 +264,38 @@ fn deeds(topic: &Topic<Hostile>, other: &Topic<Hostile>) -> Vec<(&'static str, D
         (
             "publishes of a node",
             deed(|topic, _| {
-                let _ = topic.publish_from(Origin(2), plain(1));
+                let _ = topic.publish_from(NodeId(2), plain(1));
             }),
         ),
         (
             "clears",
             deed(|topic, _| {
-                let _ = topic.clear(&key(1));
+                let _ = topic.remove(&key(1));
             }),
         ),
         (
             "clears of a node",
             deed(|topic, _| {
-                let _ = topic.clear_from(Origin(2), &key(1));
+                let _ = topic.remove_from(NodeId(2), &key(1));
             }),
         ),
         (
             "clears many",
             deed(|topic, _| {
-                let _ = topic.clear_matching(|_| true);
+                let _ = topic.remove_matching(|_| true);
             }),
         ),
         (
             "forgets a node",
             deed(|topic, _| {
-                let _ = topic.forget_origin(Origin(2));
+                let _ = topic.remove_node(NodeId(2));
             }),
         ),
         (
             "looks",
             deed(|topic, _| {
                 let _ = (topic.get(&key(1)), topic.origin_of(&key(1)));
-                let _ = (topic.get_from(Origin(2), &key(1)), topic.snapshot());
+                let _ = (topic.get_from(NodeId(2), &key(1)), topic.snapshot());
                 let _ = (topic.len(), topic.would_deliver(&key(1)), topic.stats());
             }),
         ),
@@ -327,12 +327,12 @@ struct Scene {
 
 impl Scene {
     fn new(kind: &str) -> Self {
-        let fold = |parts: &[(Origin, Hostile)]| parts[0].1.clone();
+        let fold = |parts: &[(NodeId, Hostile)]| parts[0].1.clone();
         let (topic, other) = (Topic::builder("hostile"), Topic::builder("other"));
         let topic = match kind {
             "plain" => topic.build(),
             "cached" => topic.cached().build(),
-            _ => topic.fold(Origin(1), fold).build(),
+            _ => topic.fold(NodeId(1), fold).build(),
         };
         let other = other.cached().build();
         Self { topic, other }
@@ -406,12 +406,12 @@ fn use_everything(scene: &Scene, place: Place, deed: &Deed) {
                 let _ = topic.publish(armed(number, place, deed));
             });
             try_to(&|| {
-                let _ = topic.publish_from(Origin(2), armed(number, place, deed));
+                let _ = topic.publish_from(NodeId(2), armed(number, place, deed));
             });
         }
         try_to(&|| drop(topic.get(&one)));
         try_to(&|| {
-            let _ = (topic.get_from(Origin(2), &one), topic.origin_of(&one));
+            let _ = (topic.get_from(NodeId(2), &one), topic.origin_of(&one));
         });
         try_to(&|| {
             // One by one: a list whose items panic in their drop aborts.
@@ -430,16 +430,16 @@ fn use_everything(scene: &Scene, place: Place, deed: &Deed) {
         let _ = catch_unwind(polled);
     }
     try_to(&|| {
-        let _ = topic.clear_from(Origin(2), &one);
+        let _ = topic.remove_from(NodeId(2), &one);
     });
     try_to(&|| {
-        let _ = topic.clear(&one);
+        let _ = topic.remove(&one);
     });
     try_to(&|| {
-        let _ = topic.clear_matching(|event| event.key.number == 2);
+        let _ = topic.remove_matching(|event| event.key.number == 2);
     });
     try_to(&|| {
-        let _ = topic.forget_origin(Origin(2));
+        let _ = topic.remove_node(NodeId(2));
     });
     try_to(&|| {
         let _ = topic.stats();

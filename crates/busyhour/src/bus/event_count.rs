@@ -6,12 +6,12 @@ use crate::sync::{Condvar, Mutex, lock};
 /// ring. The look and the falling asleep are one step for the ringer, so no
 /// ring is missed: it comes either before the look, which then sees the
 /// change, or after the sleep began, and ends it.
-pub(super) struct Bell {
+pub(super) struct EventCount {
     looking: Mutex<()>,
     rung: Condvar,
 }
 
-impl Bell {
+impl EventCount {
     pub(super) fn new() -> Self {
         Self {
             looking: Mutex::new(()),

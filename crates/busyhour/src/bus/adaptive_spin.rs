@@ -1,7 +1,7 @@
 use super::{Event, mailbox::Mailbox};
 
 /// How a consumer waits for more before it rests and has to be woken for it.
-pub(super) struct Pace {
+pub(super) struct AdaptiveSpin {
     /// Before each look at the queue.
     pauses: u32,
     /// So many times more the consumer does not wait at all.
@@ -10,7 +10,7 @@ pub(super) struct Pace {
     backoff: u32,
 }
 
-impl Pace {
+impl AdaptiveSpin {
     /// About what it costs to be sent on its way again, in three looks.
     const PAUSES_MIN: u32 = 32;
     /// Some ten microseconds.
@@ -37,7 +37,7 @@ impl Pace {
             return;
         }
         self.follow(batch_len, mailbox.capacity());
-        if mailbox.linger(self.pauses) {
+        if mailbox.spin_wait(self.pauses) {
             self.backoff = 0;
         } else {
             self.pauses = Self::PAUSES_MIN;
@@ -66,29 +66,29 @@ mod tests {
 
     /// The pauses after so many batches of the same length.
     fn pauses_after(batches: usize, batch_len: usize, capacity: usize) -> u32 {
-        let mut pace = Pace::new();
+        let mut pace = AdaptiveSpin::new();
         (0..batches).for_each(|_| pace.follow(batch_len, capacity));
         pace.pauses
     }
 
     #[test]
     fn a_stream_of_small_batches_is_waited_for_longer() {
-        assert!(pauses_after(1, 20, 65_536) > Pace::PAUSES_MIN);
-        assert_eq!(pauses_after(100, 200, 65_536), Pace::PAUSES_MAX);
+        assert!(pauses_after(1, 20, 65_536) > AdaptiveSpin::PAUSES_MIN);
+        assert_eq!(pauses_after(100, 200, 65_536), AdaptiveSpin::PAUSES_MAX);
     }
 
     #[test]
     fn neither_big_batches_nor_rare_events_nor_small_queues_are_waited_for_longer() {
-        assert_eq!(pauses_after(100, 5_000, 65_536), Pace::PAUSES_MIN);
-        assert_eq!(pauses_after(100, 1, 65_536), Pace::PAUSES_MIN);
-        assert_eq!(pauses_after(100, 20, 64), Pace::PAUSES_MIN);
+        assert_eq!(pauses_after(100, 5_000, 65_536), AdaptiveSpin::PAUSES_MIN);
+        assert_eq!(pauses_after(100, 1, 65_536), AdaptiveSpin::PAUSES_MIN);
+        assert_eq!(pauses_after(100, 20, 64), AdaptiveSpin::PAUSES_MIN);
     }
 
     #[test]
     fn a_stream_that_becomes_thin_is_waited_for_less() {
-        let mut pace = Pace::new();
+        let mut pace = AdaptiveSpin::new();
         (0..9).for_each(|_| pace.follow(200, 65_536));
         (0..9).for_each(|_| pace.follow(1, 65_536));
-        assert!(pace.pauses <= 2 * Pace::PAUSES_MIN);
+        assert!(pace.pauses <= 2 * AdaptiveSpin::PAUSES_MIN);
     }
 }

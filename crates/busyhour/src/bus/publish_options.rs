@@ -1,27 +1,27 @@
-use super::Origin;
+use super::NodeId;
 
-/// How to publish or to clear.
+/// How to publish or to remove.
 #[derive(Clone, Copy)]
-pub(super) struct How {
+pub(super) struct PublishOptions {
     pub(super) may_wait: bool,
     /// Another topic passes it on: a state of all nodes, if that one folds.
     is_forwarded: bool,
     /// The node that speaks; none means this one.
-    pub(super) origin: Option<Origin>,
+    pub(super) origin: Option<NodeId>,
 }
 
 /// On what condition a key is cleared.
-pub(super) enum Which<'a, E> {
+pub(super) enum RemoveCondition<'a, E> {
     Any,
     /// This is the version of its last event.
     Version(u64),
     /// This node spoke last; none means this one.
-    SaidBy(Option<Origin>),
+    SaidBy(Option<NodeId>),
     /// Its last event is one of these.
     Matching(&'a dyn Fn(&E) -> bool),
 }
 
-impl<E> Which<'_, E> {
+impl<E> RemoveCondition<'_, E> {
     /// What says of a last event whether it is meant.
     pub(super) fn is_wanted(&self) -> Option<&dyn Fn(&E) -> bool> {
         match self {
@@ -31,10 +31,10 @@ impl<E> Which<'_, E> {
     }
 }
 
-impl How {
+impl PublishOptions {
     /// By this node or by another one that is named.
     #[inline(always)]
-    pub(super) fn from(origin: Option<Origin>) -> Self {
+    pub(super) fn from(origin: Option<NodeId>) -> Self {
         Self {
             may_wait: true,
             is_forwarded: false,
@@ -51,7 +51,7 @@ impl How {
     }
 
     /// By a topic that passes it on.
-    pub(super) fn forwarded(origin: Option<Origin>) -> Self {
+    pub(super) fn forwarded(origin: Option<NodeId>) -> Self {
         Self {
             may_wait: false,
             is_forwarded: true,
@@ -60,7 +60,7 @@ impl How {
     }
 
     /// Whose part of a fold it is about; none means this node's.
-    pub(super) fn part(self) -> Option<Origin> {
+    pub(super) fn part(self) -> Option<NodeId> {
         self.origin.filter(|_| !self.is_forwarded)
     }
 }

@@ -1,16 +1,16 @@
 //! Who said the last of each key, where that was another node.
 
-use super::Origin;
+use super::NodeId;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
 /// The nodes that made the changes of a shard that its table holds, by the
 /// changes' versions. A change that is not here is this node's.
-pub(super) struct Speakers {
-    origins: HashMap<u64, Origin, FixedState>,
+pub(super) struct OriginsByVersion {
+    origins: HashMap<u64, NodeId, FixedState>,
 }
 
-impl Speakers {
+impl OriginsByVersion {
     pub(super) fn new() -> Self {
         Self {
             origins: HashMap::default(),
@@ -22,12 +22,12 @@ impl Speakers {
     }
 
     /// The other node that made the change.
-    pub(super) fn of(&self, version: u64) -> Option<Origin> {
+    pub(super) fn of(&self, version: u64) -> Option<NodeId> {
         self.origins.get(&version).copied()
     }
 
     /// Takes note of who makes a change; none is this node.
-    pub(super) fn note(&mut self, version: u64, origin: Option<Origin>) {
+    pub(super) fn note(&mut self, version: u64, origin: Option<NodeId>) {
         match origin {
             Some(origin) => drop(self.origins.insert(version, origin)),
             None => self.forget(version),

@@ -26,7 +26,7 @@ pub(super) struct ShardStats {
 }
 
 /// What a publish did.
-pub(super) struct Tally<E: Event> {
+pub(super) struct PublishResult<E: Event> {
     pub(super) counts: Counts,
     /// The version of the event in the cache.
     pub(super) version: u64,
@@ -35,12 +35,12 @@ pub(super) struct Tally<E: Event> {
     /// The topic has no room for another key.
     pub(super) refused: bool,
     /// What is to do when no lock is held; usually nothing.
-    afterwards: Afterwards<E>,
+    afterwards: AfterUnlock<E>,
 }
 
 /// Dropping it does what is to do, so that nobody is forgotten when a callback
 /// or a predicate panics.
-struct Afterwards<E: Event> {
+struct AfterUnlock<E: Event> {
     /// Whom to wake first. Mostly that is all, and asks no allocator.
     first: Option<Arc<Subscriber<E>>>,
     more: Option<Box<More<E>>>,
@@ -56,30 +56,30 @@ struct More<E: Event> {
 ///
 /// One by one rather than as a difference afterwards: the processor cannot
 /// read two counters at once that were written a moment before, and waits.
-pub(super) struct Books<'a, E: Event> {
+pub(super) struct DeliveryCounters<'a, E: Event> {
     pub(super) counts: &'a mut Counts,
-    pub(super) tally: &'a mut Tally<E>,
+    pub(super) result: &'a mut PublishResult<E>,
 }
 
-impl<E: Event> Books<'_, E> {
+impl<E: Event> DeliveryCounters<'_, E> {
     #[inline(always)]
     pub(super) fn delivered(&mut self) {
         self.counts.delivered += 1;
-        self.tally.counts.delivered += 1;
+        self.result.counts.delivered += 1;
     }
 
     pub(super) fn lost(&mut self) {
         self.counts.lost += 1;
-        self.tally.counts.lost += 1;
+        self.result.counts.lost += 1;
     }
 
     pub(super) fn conflated(&mut self) {
         self.counts.conflated += 1;
-        self.tally.counts.conflated += 1;
+        self.result.counts.conflated += 1;
     }
 }
 
-impl<E: Event> Tally<E> {
+impl<E: Event> PublishResult<E> {
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self {
@@ -87,7 +87,7 @@ impl<E: Event> Tally<E> {
             version: 0,
             born: 0,
             refused: false,
-            afterwards: Afterwards::NOTHING,
+            afterwards: AfterUnlock::NOTHING,
         }
     }
 
@@ -116,7 +116,7 @@ impl<E: Event> Tally<E> {
 
     /// Wakes whom it gave something to do until now. No lock may be held.
     pub(super) fn wake_so_far(&mut self) {
-        drop(mem::replace(&mut self.afterwards, Afterwards::NOTHING));
+        drop(mem::replace(&mut self.afterwards, AfterUnlock::NOTHING));
     }
 
     /// Wakes whom the publish gave something to do. No lock may be held.
@@ -129,7 +129,7 @@ impl<E: Event> Tally<E> {
     }
 }
 
-impl<E: Event> Afterwards<E> {
+impl<E: Event> AfterUnlock<E> {
     const NOTHING: Self = Self {
         first: None,
         more: None,
@@ -161,7 +161,7 @@ impl<E: Event> Afterwards<E> {
     }
 }
 
-impl<E: Event> Drop for Afterwards<E> {
+impl<E: Event> Drop for AfterUnlock<E> {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.is_nothing() {

@@ -1,31 +1,31 @@
 use super::{
-    Event, Origin,
+    Event, NodeId,
     answers::Answers,
     attribute::Probe,
     attributed::Attributed,
     consumer::Subscriber,
     item::Item,
     mailbox::Offer,
-    shared::Shared,
-    tally::{Books, Counts, Tally},
+    publish_result::{Counts, DeliveryCounters, PublishResult},
+    shared::SharedEvent,
 };
 use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
 
 /// Who listens to one shard, found by key or by the value of an attribute
 /// where they asked for one.
-pub(super) struct Listeners<E: Event> {
-    everything: Vec<Listener<E>>,
+pub(super) struct ShardSubscribers<E: Event> {
+    everything: Vec<ShardSubscriber<E>>,
     keyed: HashTable<Keyed<E>>,
     /// In the order they were first asked for.
     attributes: Vec<Attributed<E>>,
     /// All of these.
     count: usize,
-    /// Listeners that make publishers wait for room.
+    /// Subscribers that make publishers wait for room.
     blocking_count: usize,
-    /// Listeners of whom something has to be asked before anything is offered.
+    /// Subscribers of whom something has to be asked before anything is offered.
     asking_count: usize,
-    /// Listeners that lag and so may have seen keys that are cleared meanwhile.
+    /// Subscribers that lag and so may have seen keys that are cleared meanwhile.
     laggard_count: usize,
     newest_lag: u64,
     /// What became of all deliveries of this shard.
@@ -38,7 +38,7 @@ struct Keyed<E: Event> {
     key: Arc<E::Key>,
     /// The stay in the table that was last found to be the key's; 0 for none.
     born: u64,
-    listeners: Vec<Listener<E>>,
+    listeners: Vec<ShardSubscriber<E>>,
 }
 
 impl<E: Event> Keyed<E> {
@@ -47,17 +47,17 @@ impl<E: Event> Keyed<E> {
     }
 
     /// Whether this is the key of the change, as far as that is known.
-    fn is_key_of(&self, place: Place, answers: &Answers<E>) -> bool {
+    fn is_key_of(&self, place: ListPosition, answers: &Answers<E>) -> bool {
         self.is_born_at(place) || answers.has_key(&self.key)
     }
 
-    fn is_born_at(&self, place: Place) -> bool {
+    fn is_born_at(&self, place: ListPosition) -> bool {
         place.born != 0 && place.born == self.born
     }
 }
 
 /// A subscriber as one shard knows it.
-pub(super) struct Listener<E: Event> {
+pub(super) struct ShardSubscriber<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     lag: Option<Lag>,
 }
@@ -80,7 +80,7 @@ impl Lag {
     };
 }
 
-impl<E: Event> Listeners<E> {
+impl<E: Event> ShardSubscribers<E> {
     pub(super) fn new() -> Self {
         Self {
             everything: Vec::new(),
@@ -117,7 +117,7 @@ impl<E: Event> Listeners<E> {
         } else {
             &mut self.everything
         };
-        place.push(Listener { subscriber, lag });
+        place.push(ShardSubscriber { subscriber, lag });
     }
 
     /// The keys of this hash that somebody wants.
@@ -126,7 +126,7 @@ impl<E: Event> Listeners<E> {
         of_hash.map(|keyed| Arc::clone(&keyed.key)).collect()
     }
 
-    fn place_of(&mut self, hash: u64, key: &Arc<E::Key>) -> &mut Vec<Listener<E>> {
+    fn place_of(&mut self, hash: u64, key: &Arc<E::Key>) -> &mut Vec<ShardSubscriber<E>> {
         let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
         let keyed = match self.keyed.entry(hash, same_key, |keyed| keyed.hash) {
             Entry::Occupied(keyed) => keyed.into_mut(),
@@ -154,7 +154,7 @@ impl<E: Event> Listeners<E> {
     }
 
     /// Takes the subscriber off; its lag, if it had one, no longer counts.
-    pub(super) fn remove(&mut self, subscriber: &Arc<Subscriber<E>>) -> Option<Listener<E>> {
+    pub(super) fn remove(&mut self, subscriber: &Arc<Subscriber<E>>) -> Option<ShardSubscriber<E>> {
         let list = self.list_of(subscriber)?;
         let index = list.iter().position(|listener| listener.is(subscriber))?;
         let listener = list.remove(index);
@@ -190,7 +190,7 @@ impl<E: Event> Listeners<E> {
         }
     }
 
-    fn list_of(&mut self, subscriber: &Subscriber<E>) -> Option<&mut Vec<Listener<E>>> {
+    fn list_of(&mut self, subscriber: &Subscriber<E>) -> Option<&mut Vec<ShardSubscriber<E>>> {
         if let Some(wanted) = subscriber.attribute() {
             let mut attributes = self.attributes.iter_mut();
             let attribute = attributes.find(|attribute| attribute.is_by(&wanted.probe))?;
@@ -247,11 +247,11 @@ impl<E: Event> Listeners<E> {
 
     /// Whether it is known without a question who wants an event of this key.
     #[inline(always)]
-    pub(super) fn are_known(&self, place: Place) -> bool {
+    pub(super) fn are_known(&self, place: ListPosition) -> bool {
         self.asking_count == 0 && (self.keyed.is_empty() || self.is_key_known(place))
     }
 
-    fn is_key_known(&self, place: Place) -> bool {
+    fn is_key_known(&self, place: ListPosition) -> bool {
         let mut of_hash = self.keyed.iter_hash(place.hash);
         of_hash.all(|keyed| keyed.hash != place.hash || keyed.is_born_at(place))
     }
@@ -259,7 +259,12 @@ impl<E: Event> Listeners<E> {
     /// Asks what has to be known before a change is offered; `false` when
     /// something has no answer yet.
     #[inline(never)]
-    pub(super) fn ask(&self, place: Place, kind: Kind, answers: &mut Answers<E>) -> bool {
+    pub(super) fn ask(
+        &self,
+        place: ListPosition,
+        kind: ChangeKind,
+        answers: &mut Answers<E>,
+    ) -> bool {
         let hash = place.hash;
         for keyed in self.keyed.iter_hash(hash).filter(|it| it.hash == hash) {
             let is_key = keyed.is_born_at(place) || answers.is_key(&keyed.key) == Some(true);
@@ -274,10 +279,10 @@ impl<E: Event> Listeners<E> {
     }
 
     #[cold]
-    fn ask_others(&self, hash: u64, kind: Kind, answers: &mut Answers<E>) {
+    fn ask_others(&self, hash: u64, kind: ChangeKind, answers: &mut Answers<E>) {
         self.ask_each(self.everything.iter(), hash, kind, answers);
         for attribute in &self.attributes {
-            if kind == Kind::Cleared {
+            if kind == ChangeKind::Removed {
                 self.ask_each(attribute.iter(), hash, kind, answers);
             } else if let Some(value) = answers.value_of(&attribute.probe) {
                 self.ask_each(attribute.of_hash(value).iter(), hash, kind, answers);
@@ -287,9 +292,9 @@ impl<E: Event> Listeners<E> {
 
     fn ask_each<'a>(
         &'a self,
-        listeners: impl Iterator<Item = &'a Listener<E>>,
+        listeners: impl Iterator<Item = &'a ShardSubscriber<E>>,
         hash: u64,
-        kind: Kind,
+        kind: ChangeKind,
         answers: &mut Answers<E>,
     ) {
         for listener in listeners {
@@ -301,11 +306,12 @@ impl<E: Event> Listeners<E> {
     /// wait for.
     pub(super) fn find_full(
         &self,
-        place: Place,
-        kind: Kind,
+        place: ListPosition,
+        kind: ChangeKind,
         answers: &Answers<E>,
     ) -> Option<Arc<Subscriber<E>>> {
-        let full = |listener: &&Listener<E>| listener.is_full() && listener.wants(kind, answers);
+        let full =
+            |listener: &&ShardSubscriber<E>| listener.is_full() && listener.wants(kind, answers);
         let mut everything = self.everything.iter();
         let full = everything.find(full).or_else(|| {
             let attributes = self.attributes.iter();
@@ -318,16 +324,16 @@ impl<E: Event> Listeners<E> {
     /// The listeners of the change's key.
     fn keyed<'a>(
         &'a self,
-        place: Place,
+        place: ListPosition,
         answers: &'a Answers<E>,
-    ) -> impl Iterator<Item = &'a Listener<E>> {
+    ) -> impl Iterator<Item = &'a ShardSubscriber<E>> {
         let of_hash = self.keyed.iter_hash(place.hash);
         let of_hash = of_hash.filter(move |keyed| keyed.hash == place.hash);
         let of_key = of_hash.filter(move |keyed| keyed.is_key_of(place, answers));
         of_key.flat_map(|keyed| &keyed.listeners)
     }
 
-    fn all(&self) -> impl Iterator<Item = &Listener<E>> {
+    fn all(&self) -> impl Iterator<Item = &ShardSubscriber<E>> {
         let keyed = self.keyed.iter().flat_map(|keyed| &keyed.listeners);
         let attributed = self.attributes.iter().flat_map(Attributed::iter);
         self.everything.iter().chain(keyed).chain(attributed)
@@ -347,7 +353,7 @@ impl<E: Event> Listeners<E> {
         (len > 0).then_some(&slowest.subscriber)
     }
 
-    /// Listeners that wait to be brought up to date.
+    /// Subscribers that wait to be brought up to date.
     pub(super) fn laggard_count(&self) -> usize {
         self.laggard_count
     }
@@ -361,33 +367,33 @@ impl<E: Event> Listeners<E> {
     #[inline(always)]
     pub(super) fn offer(
         &mut self,
-        place: Place,
-        change: &Change<'_, E>,
-        speaker: Option<Origin>,
-        tally: &mut Tally<E>,
+        place: ListPosition,
+        change: &ShardChange<'_, E>,
+        origin: Option<NodeId>,
+        result: &mut PublishResult<E>,
         answers: &Answers<E>,
     ) {
         for listener in &mut self.everything {
             let counts = &mut self.counts;
-            let books = Books { counts, tally };
-            if listener.offer_if_wanted(place, change, speaker, books, answers) {
+            let books = DeliveryCounters { counts, result };
+            if listener.offer_if_wanted(place, change, origin, books, answers) {
                 listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
         if !self.keyed.is_empty() {
-            self.offer_by_key(place, change, speaker, tally, answers);
+            self.offer_by_key(place, change, origin, result, answers);
         }
         if !self.attributes.is_empty() {
-            self.offer_by_attribute(place, change, speaker, tally, answers);
+            self.offer_by_attribute(place, change, origin, result, answers);
         }
     }
 
     fn offer_by_key(
         &mut self,
-        place: Place,
-        change: &Change<'_, E>,
-        speaker: Option<Origin>,
-        tally: &mut Tally<E>,
+        place: ListPosition,
+        change: &ShardChange<'_, E>,
+        origin: Option<NodeId>,
+        result: &mut PublishResult<E>,
         answers: &Answers<E>,
     ) {
         for keyed in self.keyed.iter_hash_mut(place.hash) {
@@ -398,8 +404,8 @@ impl<E: Event> Listeners<E> {
             keyed.born = place.born;
             for listener in &mut keyed.listeners {
                 let counts = &mut self.counts;
-                let books = Books { counts, tally };
-                if listener.offer_if_wanted(place, change, speaker, books, answers) {
+                let books = DeliveryCounters { counts, result };
+                if listener.offer_if_wanted(place, change, origin, books, answers) {
                     listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
                 }
             }
@@ -409,18 +415,18 @@ impl<E: Event> Listeners<E> {
     #[inline(never)]
     fn offer_by_attribute(
         &mut self,
-        place: Place,
-        change: &Change<'_, E>,
-        speaker: Option<Origin>,
-        tally: &mut Tally<E>,
+        place: ListPosition,
+        change: &ShardChange<'_, E>,
+        origin: Option<NodeId>,
+        result: &mut PublishResult<E>,
         answers: &Answers<E>,
     ) {
         let attributes = self.attributes.iter_mut();
         let concerned = attributes.flat_map(|it| it.concerned_mut(change.kind(), answers));
         for listener in concerned {
             let counts = &mut self.counts;
-            let books = Books { counts, tally };
-            if listener.offer_if_wanted(place, change, speaker, books, answers) {
+            let books = DeliveryCounters { counts, result };
+            if listener.offer_if_wanted(place, change, origin, books, answers) {
                 listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
@@ -428,39 +434,39 @@ impl<E: Event> Listeners<E> {
 }
 
 /// What happens to a key.
-pub(super) enum Change<'a, E: Event> {
-    Event(&'a Shared<E>),
-    Cleared(&'a Arc<E::Key>),
+pub(super) enum ShardChange<'a, E: Event> {
+    Event(&'a SharedEvent<E>),
+    Removed(&'a Arc<E::Key>),
 }
 
-/// What kind of a [`Change`].
+/// What kind of a [`ShardChange`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ChangeKind {
     Event,
-    Cleared,
+    Removed,
 }
 
-impl<E: Event> Change<'_, E> {
+impl<E: Event> ShardChange<'_, E> {
     #[inline(always)]
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ChangeKind {
         match self {
-            Self::Event(_) => Kind::Event,
-            Self::Cleared(_) => Kind::Cleared,
+            Self::Event(_) => ChangeKind::Event,
+            Self::Removed(_) => ChangeKind::Removed,
         }
     }
 
     #[inline(always)]
     pub(super) fn to_item(&self) -> Item<E> {
         match self {
-            Self::Event(event) => Item::Event(Shared::clone(event)),
-            Self::Cleared(key) => Item::Cleared(Arc::clone(key)),
+            Self::Event(event) => Item::Event(SharedEvent::clone(event)),
+            Self::Removed(key) => Item::Removed(Arc::clone(key)),
         }
     }
 }
 
 /// Where in the topic a change happens.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ListPosition {
     pub(super) shard: usize,
     pub(super) hash: u64,
     /// The stay of the key in the table, also of one that comes with the
@@ -470,7 +476,7 @@ pub(super) struct Place {
     pub(super) version: u64,
 }
 
-impl<E: Event> Listener<E> {
+impl<E: Event> ShardSubscriber<E> {
     fn is(&self, subscriber: &Arc<Subscriber<E>>) -> bool {
         Arc::ptr_eq(&self.subscriber, subscriber)
     }
@@ -489,8 +495,8 @@ impl<E: Event> Listener<E> {
     }
 
     /// Asks whether it wants the change, and which waiting item it replaces.
-    fn ask(&self, hash: u64, kind: Kind, answers: &mut Answers<E>) {
-        let is_in_question = kind == Kind::Event && self.subscriber.chooses();
+    fn ask(&self, hash: u64, kind: ChangeKind, answers: &mut Answers<E>) {
+        let is_in_question = kind == ChangeKind::Event && self.subscriber.chooses();
         if is_in_question && answers.is_wanted(&self.subscriber) != Some(true) {
             return;
         }
@@ -502,8 +508,8 @@ impl<E: Event> Listener<E> {
 
     /// Whether it wants the change, once the index has found its key or value.
     #[inline(always)]
-    fn wants(&self, kind: Kind, answers: &Answers<E>) -> bool {
-        let is_in_question = self.subscriber.chooses() && kind == Kind::Event;
+    fn wants(&self, kind: ChangeKind, answers: &Answers<E>) -> bool {
+        let is_in_question = self.subscriber.chooses() && kind == ChangeKind::Event;
         !is_in_question || answers.has_wish(&self.subscriber)
     }
 
@@ -512,10 +518,10 @@ impl<E: Event> Listener<E> {
     #[inline(always)]
     fn offer_if_wanted(
         &mut self,
-        place: Place,
-        change: &Change<'_, E>,
-        speaker: Option<Origin>,
-        mut books: Books<'_, E>,
+        place: ListPosition,
+        change: &ShardChange<'_, E>,
+        origin: Option<NodeId>,
+        mut books: DeliveryCounters<'_, E>,
         answers: &Answers<E>,
     ) -> bool {
         if !self.wants(change.kind(), answers) {
@@ -529,7 +535,7 @@ impl<E: Event> Listener<E> {
         let item = || change.to_item();
         let has_same_key = |number| answers.has_waiting(subscriber, number);
         let offer =
-            (subscriber.mailbox()).offer(place.shard, place.hash, speaker, item, has_same_key);
+            (subscriber.mailbox()).offer(place.shard, place.hash, origin, item, has_same_key);
         match offer {
             Offer::Queued => {
                 books.delivered();
@@ -537,7 +543,7 @@ impl<E: Event> Listener<E> {
             }
             Offer::QueuedFirst => {
                 books.delivered();
-                books.tally.wake(&self.subscriber);
+                books.result.wake(&self.subscriber);
                 false
             }
             other => self.take_note(other, place, books),
@@ -545,7 +551,7 @@ impl<E: Event> Listener<E> {
     }
 
     #[cold]
-    fn miss(&mut self, mut books: Books<'_, E>) {
+    fn miss(&mut self, mut books: DeliveryCounters<'_, E>) {
         // A newcomer is told this change by its replay: nothing is lost.
         let Some(lag) = self.lag.as_mut().filter(|lag| !lag.is_new) else {
             return;
@@ -560,20 +566,25 @@ impl<E: Event> Listener<E> {
     }
 
     #[cold]
-    fn take_note(&mut self, offer: Offer<E>, place: Place, mut books: Books<'_, E>) -> bool {
+    fn take_note(
+        &mut self,
+        offer: Offer<E>,
+        place: ListPosition,
+        mut books: DeliveryCounters<'_, E>,
+    ) -> bool {
         let mut begins_to_lag = false;
         let wake = match offer {
             Offer::Closed | Offer::Queued | Offer::QueuedFirst => false,
             Offer::Conflated { older, wake } => {
                 books.delivered();
                 books.conflated();
-                books.tally.drop_later([older]);
+                books.result.drop_later([older]);
                 wake
             }
             Offer::DroppedOldest { oldest, wake } => {
                 books.delivered();
                 books.lost();
-                books.tally.drop_later([oldest]);
+                books.result.drop_later([oldest]);
                 wake
             }
             Offer::Refused { wake } => {
@@ -587,12 +598,12 @@ impl<E: Event> Listener<E> {
             }
         };
         if wake {
-            books.tally.wake(&self.subscriber);
+            books.result.wake(&self.subscriber);
         }
         begins_to_lag
     }
 
-    fn fall_behind(&mut self, place: Place, books: &mut Books<'_, E>) {
+    fn fall_behind(&mut self, place: ListPosition, books: &mut DeliveryCounters<'_, E>) {
         let lost = u64::from(!self.subscriber.mailbox().conflates());
         match lost {
             0 => books.conflated(),

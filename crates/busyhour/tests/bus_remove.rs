@@ -6,7 +6,7 @@ mod log;
 mod model;
 
 use busyhour::{
-    bus::{Cleared, Delivery, Subscription, SubscriptionBuilder, Topic},
+    bus::{Delivery, Removed, Subscription, SubscriptionBuilder, Topic},
     clock::{Clock, UnixTime},
     pool::TaskPool,
     task::Overflow,
@@ -38,10 +38,10 @@ fn slow(
     (subscription, announced)
 }
 
-fn one_key() -> Cleared {
-    Cleared {
+fn one_key() -> Removed {
+    Removed {
         key_count: 1,
-        ..Cleared::default()
+        ..Removed::default()
     }
 }
 
@@ -52,9 +52,9 @@ fn a_notice_that_finds_no_room_is_told_and_announced() {
         let builder = topic.subscribe().capacity(1).overflow(overflow);
         let (watch, announced) = slow(builder, &pool);
         assert_eq!(topic.publish(level(1, 1)), delivered(1));
-        let cleared = topic.clear(&1);
+        let cleared = topic.remove(&1);
         let is_delivered = u64::from(overflow == Overflow::DropOldest);
-        let expected = Cleared {
+        let expected = Removed {
             delivered: is_delivered,
             lost: 1,
             ..one_key()
@@ -63,7 +63,7 @@ fn a_notice_that_finds_no_room_is_told_and_announced() {
         assert_eq!((watch.lost(), topic.stats().lost), (1, 1));
         while pool.step() {}
         assert_eq!(announced.load(Ordering::Relaxed), 1);
-        assert_eq!(topic.clear(&1), Cleared::default());
+        assert_eq!(topic.remove(&1), Removed::default());
     }
 }
 
@@ -74,7 +74,7 @@ fn a_laggard_is_counted_for_each_notice_and_brought_up_to_date() {
     while pool.step() {}
     let _ = topic.publish(level(1, 1));
     let _ = topic.publish(level(1, 2));
-    let lost = topic.clear(&1).lost + topic.clear_matching(|_| true).lost;
+    let lost = topic.remove(&1).lost + topic.remove_matching(|_| true).lost;
     assert_eq!(lost, 1);
     assert_eq!(watch.lost(), 2, "one of them the publish told of");
     while pool.step() {}
@@ -88,12 +88,12 @@ fn a_notice_takes_the_place_of_what_waits_only_where_that_was_asked_for() {
     let (_conflating, _) = slow(topic.subscribe().conflate(), &pool);
     let (keeping, _) = slow(topic.subscribe(), &pool);
     let _ = topic.publish(level(1, 1));
-    let expected = Cleared {
+    let expected = Removed {
         delivered: 2,
         conflated: 1,
         ..one_key()
     };
-    assert_eq!(topic.clear(&1), expected);
+    assert_eq!(topic.remove(&1), expected);
     assert_eq!(keeping.queued_len(), 2);
 }
 
@@ -115,7 +115,7 @@ fn a_clear_waits_for_room_where_that_was_asked_for() {
         seen.fetch_max(queued_len, Ordering::Relaxed);
         heard.fetch_add(1, Ordering::Relaxed);
     });
-    let cleared = topic.clear_matching(|_| true);
+    let cleared = topic.remove_matching(|_| true);
     assert_eq!(
         (cleared.key_count, cleared.delivered, cleared.lost),
         (1_000, 1_000, 0)
@@ -133,7 +133,7 @@ fn only_what_is_meant_is_cleared() {
     for line in 0..1_000 {
         let _ = topic.publish(level(line, line % 10));
     }
-    let cleared = topic.clear_matching(|event| event.level < 3);
+    let cleared = topic.remove_matching(|event| event.level < 3);
     assert_eq!(cleared.key_count, 300);
     assert_eq!(topic.len(), 700);
     assert!(topic.snapshot().iter().all(|event| event.level >= 3));
@@ -147,11 +147,11 @@ fn an_event_that_is_refused_elsewhere_expires_here() {
     let timers = Timers::builder().clock(clock.clone()).build();
     let pool = TaskPool::simulated(1, clock.clone());
     let topic = Topic::builder("here").cached();
-    let topic = topic.expiring(&timers, &pool).build();
+    let topic = topic.with_ttl(&timers, &pool).build();
     let full = Topic::builder("full").cached().key_limit(0).build();
     let _forward = topic.forward_to(&full).unwrap();
     let second = Duration::from_secs(1);
-    let published = topic.publish_for(level(1, 1), second).unwrap();
+    let published = topic.publish_with_ttl(level(1, 1), second).unwrap();
     assert!(published.refused);
     assert_eq!((topic.len(), full.len()), (1, 0));
     clock.as_virtual().unwrap().advance(second);

@@ -3,28 +3,28 @@ use std::fmt;
 /// The state of one table slot in one word: what it holds and the version of
 /// its last change.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Word(u64);
+pub(super) struct SlotWord(u64);
 
 /// What a slot holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SlotKind {
     /// Nothing, and nothing ever was: a search ends here.
     Empty,
     /// The last event of a key.
     Live,
     /// The event of a key that was cleared, for who has not been told.
-    Cleared,
+    Removed,
     /// Nothing any more: a search goes on.
     Vacated,
 }
 
-impl Word {
+impl SlotWord {
     pub(super) const EMPTY: Self = Self(0);
     const KIND_MASK: u64 = 0b11;
     const KNOWN_TO_LAGGARD: u64 = 1 << 2;
     const VERSION_SHIFT: u32 = 3;
 
-    pub(super) const fn new(kind: Kind, version: u64) -> Self {
+    pub(super) const fn new(kind: SlotKind, version: u64) -> Self {
         Self(version << Self::VERSION_SHIFT | kind as u64)
     }
 
@@ -37,12 +37,12 @@ impl Word {
     }
 
     #[inline(always)]
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> SlotKind {
         match self.0 & Self::KIND_MASK {
-            0 => Kind::Empty,
-            1 => Kind::Live,
-            2 => Kind::Cleared,
-            _ => Kind::Vacated,
+            0 => SlotKind::Empty,
+            1 => SlotKind::Live,
+            2 => SlotKind::Removed,
+            _ => SlotKind::Vacated,
         }
     }
 
@@ -58,7 +58,7 @@ impl Word {
     /// The word after a change. `laggards_since` is the newest version at
     /// which somebody began to lag, 0 when nobody does.
     #[must_use]
-    pub(super) const fn changed(self, kind: Kind, version: u64, laggards_since: u64) -> Self {
+    pub(super) const fn changed(self, kind: SlotKind, version: u64, laggards_since: u64) -> Self {
         let mut known = self.0 & Self::KNOWN_TO_LAGGARD;
         if self.version() <= laggards_since {
             known = Self::KNOWN_TO_LAGGARD;
@@ -71,13 +71,13 @@ impl Word {
     #[inline(always)]
     pub(super) const fn renewed(self, version: u64) -> Self {
         let known = self.0 & Self::KNOWN_TO_LAGGARD;
-        Self(Self::new(Kind::Live, version).0 | known)
+        Self(Self::new(SlotKind::Live, version).0 | known)
     }
 }
 
-const _: () = assert!(Word::new(Kind::Empty, 0).0 == Word::EMPTY.0);
+const _: () = assert!(SlotWord::new(SlotKind::Empty, 0).0 == SlotWord::EMPTY.0);
 
-impl fmt::Debug for Word {
+impl fmt::Debug for SlotWord {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:?} at {}", self.kind(), self.version())
     }
@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn a_change_notes_what_a_laggard_has_heard_and_keeps_the_note() {
-        let word = Word::new(Kind::Live, 5);
-        assert!(!word.changed(Kind::Live, 6, 4).is_known_to_laggard());
-        let known = word.changed(Kind::Live, 6, 5);
+        let word = SlotWord::new(SlotKind::Live, 5);
+        assert!(!word.changed(SlotKind::Live, 6, 4).is_known_to_laggard());
+        let known = word.changed(SlotKind::Live, 6, 5);
         assert!(known.is_known_to_laggard());
-        assert!(known.changed(Kind::Cleared, 9, 5).is_known_to_laggard());
+        assert!(known.changed(SlotKind::Removed, 9, 5).is_known_to_laggard());
     }
 }

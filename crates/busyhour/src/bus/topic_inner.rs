@@ -1,16 +1,16 @@
 use super::{
-    Cleared, Event, NotExpiring, Origin, Published,
-    consumer::{Lane, Subscriber},
+    Event, NodeId, Published, Removed, TtlError,
+    consumer::{Partition, Subscriber},
     expiry::{Expiry, Limited},
     fold::Folding,
-    how::{How, Which},
     items::Items,
     known::Known,
-    listener::Lag,
     panics::{Held, Panics},
+    publish_options::{PublishOptions, RemoveCondition},
+    publish_result::{PublishResult, ShardStats},
     shard::{Shard, Visit, Visited},
-    shared::{Given, Shared},
-    tally::{ShardStats, Tally},
+    shard_subscribers::Lag,
+    shared::{Given, SharedEvent},
 };
 use crate::{stats::TopicStats, task::Deliveries};
 use foldhash::fast::{FixedState, RandomState};
@@ -26,7 +26,7 @@ use std::{
 };
 
 /// What all handles of a topic share.
-pub(super) struct Hub<E: Event> {
+pub(super) struct TopicInner<E: Event> {
     /// Tells it from every other topic of the process.
     id: u64,
     name: String,
@@ -45,24 +45,24 @@ pub(super) struct Hub<E: Event> {
     /// Publishers who did not wait for room, since that would never have ended.
     refused_waits: AtomicU64,
     /// The node this is.
-    local: Origin,
+    local: NodeId,
     folding: Option<Folding<E>>,
     expiry: Option<Expiry>,
 }
 
 /// What a topic is made of.
-pub(super) struct Parts<E: Event> {
+pub(super) struct TopicParts<E: Event> {
     pub(super) name: String,
     pub(super) cached: bool,
     pub(super) shard_count: usize,
     pub(super) key_limit: usize,
-    pub(super) local: Origin,
+    pub(super) local: NodeId,
     pub(super) folding: Option<Folding<E>>,
     pub(super) expiry: Option<Expiry>,
 }
 
-impl<E: Event> Hub<E> {
-    pub(super) fn new(parts: Parts<E>) -> Self {
+impl<E: Event> TopicInner<E> {
+    pub(super) fn new(parts: TopicParts<E>) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         debug_assert!(parts.shard_count.is_power_of_two());
         let shard = |index| Shard::new(index, parts.cached);
@@ -93,12 +93,12 @@ impl<E: Event> Hub<E> {
     }
 
     /// The node this is.
-    pub(super) fn local(&self) -> Origin {
+    pub(super) fn local(&self) -> NodeId {
         self.local
     }
 
     /// None for this node.
-    fn remote(&self, origin: Origin) -> Option<Origin> {
+    fn remote(&self, origin: NodeId) -> Option<NodeId> {
         (origin != self.local).then_some(origin)
     }
 
@@ -137,7 +137,7 @@ impl<E: Event> Hub<E> {
         self.key_count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many lanes of so many there can be.
+    /// How many partitions of so many there can be.
     pub(super) fn lanes_for(&self, wanted: usize) -> usize {
         wanted.clamp(1, self.shards.len())
     }
@@ -181,28 +181,32 @@ impl<E: Event> Hub<E> {
         (shard, hash, mut event): (&Shard<E>, u64, Held<Given<E>>),
         visit: Visit<'_, E>,
     ) -> Published {
-        let mut tally = Tally::new();
-        if shard.publish_in(visit, self, (hash, &mut event), &mut tally) {
+        let mut result = PublishResult::new();
+        if shard.publish_in(visit, self, (hash, &mut event), &mut result) {
             event.drop_overdue();
         } else {
-            self.publish_at((shard, hash, event), How::from(None), &mut tally);
+            self.publish_at(
+                (shard, hash, event),
+                PublishOptions::from(None),
+                &mut result,
+            );
         }
-        let published = Published::from(&tally);
-        tally.wake_all();
+        let published = Published::from(&result);
+        result.wake_all();
         published
     }
 
     #[cold]
     fn publish_anew(&self, event: (&Shard<E>, u64, Held<Given<E>>)) -> Published {
-        let mut tally = Tally::new();
-        self.publish_at(event, How::from(None), &mut tally);
-        let published = Published::from(&tally);
-        tally.wake_all();
+        let mut result = PublishResult::new();
+        self.publish_at(event, PublishOptions::from(None), &mut result);
+        let published = Published::from(&result);
+        result.wake_all();
         published
     }
 
     /// The same for who has to know more than what was delivered.
-    fn publish_tallied(&self, mut event: Held<Given<E>>, tally: &mut Tally<E>) {
+    fn publish_tallied(&self, mut event: Held<Given<E>>, result: &mut PublishResult<E>) {
         let Some((shard, hash)) = self.shard_of(&event) else {
             return;
         };
@@ -212,18 +216,18 @@ impl<E: Event> Hub<E> {
                 born,
                 swept,
             } => {
-                (tally.version, tally.born) = (version, born);
+                (result.version, result.born) = (version, born);
                 swept.drop_all();
                 return event.drop_overdue();
             }
             Visited::Loud(visit) => {
-                if shard.publish_in(visit, self, (hash, &mut event), tally) {
+                if shard.publish_in(visit, self, (hash, &mut event), result) {
                     return event.drop_overdue();
                 }
             }
             Visited::InVain => {}
         }
-        self.publish_at((shard, hash, event), How::from(None), tally);
+        self.publish_at((shard, hash, event), PublishOptions::from(None), result);
     }
 
     /// The shard of the event's key, and its hash within it.
@@ -234,18 +238,23 @@ impl<E: Event> Hub<E> {
     }
 
     /// Publishes a state of the node that is named.
-    pub(super) fn publish_from(&self, origin: Origin, event: E, tally: &mut Tally<E>) {
+    pub(super) fn publish_from(&self, origin: NodeId, event: E, result: &mut PublishResult<E>) {
         let (remote, event) = (self.remote(origin), Given::Plain(event));
         match remote {
-            None => self.publish_tallied(Held::new(event), tally),
-            Some(_) => self.publish_apart(event, How::from(remote), tally),
+            None => self.publish_tallied(Held::new(event), result),
+            Some(_) => self.publish_apart(event, PublishOptions::from(remote), result),
         }
     }
 
-    fn publish_apart(&self, event: Given<E>, how: How, tally: &mut Tally<E>) {
+    fn publish_apart(
+        &self,
+        event: Given<E>,
+        options: PublishOptions,
+        result: &mut PublishResult<E>,
+    ) {
         let event = Held::new(event);
         if let Some((shard, hash)) = self.shard_of(&event) {
-            self.publish_at((shard, hash, event), how, tally);
+            self.publish_at((shard, hash, event), options, result);
         }
     }
 
@@ -254,12 +263,12 @@ impl<E: Event> Hub<E> {
     fn publish_at(
         &self,
         (shard, hash, mut event): (&Shard<E>, u64, Held<Given<E>>),
-        mut how: How,
-        tally: &mut Tally<E>,
+        mut options: PublishOptions,
+        result: &mut PublishResult<E>,
     ) {
         let mut known = Known::new();
-        while let Err(full) = shard.publish(self, (hash, &mut event), how, &mut known, tally) {
-            how.may_wait = self.wait_for_room(&full);
+        while let Err(full) = shard.publish(self, (hash, &mut event), options, &mut known, result) {
+            options.may_wait = self.wait_for_room(&full);
         }
         event.drop_overdue();
     }
@@ -276,89 +285,111 @@ impl<E: Event> Hub<E> {
     /// Publishes what a topic forwards: nobody is waited for here.
     pub(super) fn publish_forwarded(
         &self,
-        event: &Shared<E>,
-        speaker: Origin,
-        tally: &mut Tally<E>,
+        event: &SharedEvent<E>,
+        origin: NodeId,
+        result: &mut PublishResult<E>,
     ) {
         if self.is_idle() {
             return;
         }
-        let outer = (tally.version, tally.born);
-        let event = Given::Shared(Shared::clone(event));
-        self.publish_apart(event, How::forwarded(self.remote(speaker)), tally);
-        (tally.version, tally.born) = outer;
+        let outer = (result.version, result.born);
+        let event = Given::SharedEvent(SharedEvent::clone(event));
+        self.publish_apart(
+            event,
+            PublishOptions::forwarded(self.remote(origin)),
+            result,
+        );
+        (result.version, result.born) = outer;
     }
 
     /// Clears what a topic that forwards has cleared.
-    pub(super) fn clear_forwarded(&self, key: &Arc<E::Key>, speaker: Origin, tally: &mut Tally<E>) {
-        let outer = (tally.version, tally.born);
-        let how = How::forwarded(self.remote(speaker));
-        self.clear_tallied(key, (&Which::Any, how), tally);
-        (tally.version, tally.born) = outer;
+    pub(super) fn remove_forwarded(
+        &self,
+        key: &Arc<E::Key>,
+        origin: NodeId,
+        result: &mut PublishResult<E>,
+    ) {
+        let outer = (result.version, result.born);
+        let options = PublishOptions::forwarded(self.remote(origin));
+        self.remove_with_result(key, (&RemoveCondition::Any, options), result);
+        (result.version, result.born) = outer;
     }
 
     /// Takes away what this node says of a key.
-    pub(super) fn clear(&self, key: &E::Key) -> Cleared {
-        self.clear_which(key.clone(), &Which::Any, How::from(None))
+    pub(super) fn clear(&self, key: &E::Key) -> Removed {
+        self.clear_which(
+            key.clone(),
+            &RemoveCondition::Any,
+            PublishOptions::from(None),
+        )
     }
 
     /// Takes away what the node that is named says of a key.
-    pub(super) fn clear_from(&self, origin: Origin, key: &E::Key) -> Cleared {
-        self.clear_which(key.clone(), &Which::Any, How::from(self.remote(origin)))
+    pub(super) fn remove_from(&self, origin: NodeId, key: &E::Key) -> Removed {
+        self.clear_which(
+            key.clone(),
+            &RemoveCondition::Any,
+            PublishOptions::from(self.remote(origin)),
+        )
     }
 
-    fn clear_which(&self, key: E::Key, which: &Which<'_, E>, how: How) -> Cleared {
+    fn clear_which(
+        &self,
+        key: E::Key,
+        which: &RemoveCondition<'_, E>,
+        options: PublishOptions,
+    ) -> Removed {
         let key = Arc::new(key);
-        let mut tally = Tally::new();
-        let is_changed = self.clear_tallied(&key, (which, how), &mut tally);
-        let cleared = Cleared::new(is_changed, &tally);
-        tally.wake_all();
+        let mut result = PublishResult::new();
+        let is_changed = self.remove_with_result(&key, (which, options), &mut result);
+        let cleared = Removed::new(is_changed, &result);
+        result.wake_all();
         cleared
     }
 
     /// Whether there was something to take away.
-    fn clear_tallied(
+    fn remove_with_result(
         &self,
         key: &Arc<E::Key>,
-        (which, mut how): (&Which<'_, E>, How),
-        tally: &mut Tally<E>,
+        (which, mut options): (&RemoveCondition<'_, E>, PublishOptions),
+        result: &mut PublishResult<E>,
     ) -> bool {
         let (index, hash) = self.locate(key);
         let shard = &self.shards[index];
         let mut known = Known::new();
         let is_changed = loop {
-            match shard.clear(self, (hash, key), (which, how), &mut known, tally) {
+            match shard.clear(self, (hash, key), (which, options), &mut known, result) {
                 Ok(is_changed) => break is_changed,
-                Err(full) => how.may_wait = self.wait_for_room(&full),
+                Err(full) => options.may_wait = self.wait_for_room(&full),
             }
         };
         if let Some(expiry) = self.expiry.as_ref().filter(|_| is_changed) {
-            expiry.cancel((index, tally.born), tally.version);
+            expiry.cancel((index, result.born), result.version);
         }
         is_changed
     }
 
     /// Clears every key whose last event `is_wanted`.
-    pub(super) fn clear_matching(&self, is_wanted: &dyn Fn(&E) -> bool) -> Cleared {
-        let (mut cleared, which) = (Cleared::default(), Which::Matching(is_wanted));
+    pub(super) fn remove_matching(&self, is_wanted: &dyn Fn(&E) -> bool) -> Removed {
+        let (mut cleared, which) = (Removed::default(), RemoveCondition::Matching(is_wanted));
         for shard in &self.shards {
             for key in shard.keys_where(is_wanted) {
-                cleared += self.clear_which(key, &which, How::from(None));
+                cleared += self.clear_which(key, &which, PublishOptions::from(None));
             }
         }
         cleared
     }
 
     /// Takes away all that a node has said.
-    pub(super) fn forget_origin(&self, origin: Origin) -> Cleared {
-        let mut cleared = Cleared::default();
+    pub(super) fn remove_node(&self, origin: NodeId) -> Removed {
+        let mut cleared = Removed::default();
         let which = match self.folding {
-            Some(_) => Which::Any,
-            None => Which::SaidBy(self.remote(origin)),
+            Some(_) => RemoveCondition::Any,
+            None => RemoveCondition::SaidBy(self.remote(origin)),
         };
         for shard in &self.shards {
             for key in shard.keys_of(self, origin) {
-                cleared += self.clear_which(key, &which, How::from(self.remote(origin)));
+                cleared += self.clear_which(key, &which, PublishOptions::from(self.remote(origin)));
             }
         }
         cleared
@@ -366,13 +397,13 @@ impl<E: Event> Hub<E> {
 
     /// Publishes an event that is cleared after `life` unless a newer one
     /// comes before.
-    pub(super) fn publish_for(
+    pub(super) fn publish_with_ttl(
         self: &Arc<Self>,
         event: E,
         life: Duration,
-        tally: &mut Tally<E>,
-    ) -> Result<(), NotExpiring> {
-        let expiry = self.expiry.as_ref().ok_or(NotExpiring::NoTimers)?;
+        result: &mut PublishResult<E>,
+    ) -> Result<(), TtlError> {
+        let expiry = self.expiry.as_ref().ok_or(TtlError::NoTimers)?;
         let event = Held::new(Given::Plain(event));
         let Some(key) = event.get().map(|it| it.event().key().clone()) else {
             return Ok(());
@@ -380,9 +411,9 @@ impl<E: Event> Hub<E> {
         let mut panics = Panics::default();
         // The event has been published where something panics afterwards: a
         // callback, or the `Drop` of another event.
-        panics.catch(|| self.publish_tallied(event, tally));
+        panics.catch(|| self.publish_tallied(event, result));
         let (shard, _) = self.locate(&key);
-        let (version, born) = (tally.version, tally.born);
+        let (version, born) = (result.version, result.born);
         if version == 0 {
             // It was not cached, because the topic is not or has no room.
             return Ok(());
@@ -399,11 +430,11 @@ impl<E: Event> Hub<E> {
     /// The time of an event is over. Nobody is waited for: the thread that
     /// comes for it may be the one that has to run who has no room.
     pub(super) fn expire(&self, limited: &Limited<E>) {
-        let which = Which::Version(limited.version);
+        let which = RemoveCondition::Version(limited.version);
         if let Some(expiry) = &self.expiry {
             expiry.forget(limited.slot, limited.version);
         }
-        let _ = self.clear_which(limited.key.clone(), &which, How::at_once());
+        let _ = self.clear_which(limited.key.clone(), &which, PublishOptions::at_once());
     }
 
     /// Whether somebody might want an event of this key.
@@ -448,12 +479,12 @@ impl<E: Event> Hub<E> {
 
     pub(super) fn add_forward(&self, to: &Arc<Self>) -> Published {
         self.forward_count.fetch_add(1, Ordering::AcqRel);
-        let mut tally = Tally::new();
+        let mut result = PublishResult::new();
         for shard in &self.shards {
-            shard.add_forward(self, to, &mut tally);
+            shard.add_forward(self, to, &mut result);
         }
-        let published = Published::from(&tally);
-        tally.wake_all();
+        let published = Published::from(&result);
+        result.wake_all();
         published
     }
 
@@ -470,7 +501,7 @@ impl<E: Event> Hub<E> {
 
     /// The shards a subscriber has to listen to.
     fn shards_of(&self, subscriber: &Subscriber<E>) -> StepBy<Range<usize>> {
-        let Lane { index, count } = subscriber.lane();
+        let Partition { index, count } = subscriber.partition();
         match subscriber.key() {
             None => (index..self.shards.len()).step_by(count),
             Some((_, key)) => {

@@ -1,7 +1,7 @@
-use super::{Event, tally::Tally};
+use super::{Event, publish_result::PublishResult};
 use std::ops::AddAssign;
 
-/// What a [`Topic::clear`](super::Topic::clear) did.
+/// What a [`Topic::remove`](super::Topic::remove) did.
 ///
 /// Its notices wait in the same bounded queues as events do, so they can be
 /// lost in the same ways. Events that wait for a subscriber when their key is
@@ -10,7 +10,7 @@ use std::ops::AddAssign;
 /// the notice instead of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a loss is the publisher's to know"]
-pub struct Cleared {
+pub struct Removed {
     /// Keys of which something was taken away: 0 or 1 unless many were cleared.
     pub key_count: u64,
     /// Subscriptions for which the notice now waits or has already been handled.
@@ -24,23 +24,23 @@ pub struct Cleared {
     pub conflated: u64,
 }
 
-impl Cleared {
+impl Removed {
     /// Whether there was nothing to clear.
     pub fn is_nothing(&self) -> bool {
         self.key_count == 0
     }
 
-    pub(super) fn new<E: Event>(is_changed: bool, tally: &Tally<E>) -> Self {
+    pub(super) fn new<E: Event>(is_changed: bool, result: &PublishResult<E>) -> Self {
         Self {
             key_count: u64::from(is_changed),
-            delivered: tally.counts.delivered,
-            lost: tally.counts.lost,
-            conflated: tally.counts.conflated,
+            delivered: result.counts.delivered,
+            lost: result.counts.lost,
+            conflated: result.counts.conflated,
         }
     }
 }
 
-impl AddAssign for Cleared {
+impl AddAssign for Removed {
     fn add_assign(&mut self, other: Self) {
         self.key_count += other.key_count;
         self.delivered += other.delivered;

@@ -1,0 +1,148 @@
+//! Taking keys out of a shard.
+
+use super::*;
+
+impl<E: Event> Shard<E> {
+    /// Takes away what a node says of the key and tells the subscribers;
+    /// `false` when it has said nothing. When `how` allows to wait, it does
+    /// nothing but to name a subscriber that makes publishers wait and has no
+    /// room.
+    pub(in crate::bus) fn clear(
+        &self,
+        topic: &TopicInner<E>,
+        (hash, key): (u64, &Arc<E::Key>),
+        (which, options): (&RemoveCondition<'_, E>, PublishOptions),
+        known: &mut Known<E>,
+        result: &mut PublishResult<E>,
+    ) -> Result<bool, Arc<Subscriber<E>>> {
+        self.look(hash, key, known);
+        loop {
+            match self.try_clear(topic, (hash, key), (which, options), known, result) {
+                Tried::Done(leavings) => {
+                    self.clean_up(topic, leavings, result);
+                    return Ok(true);
+                }
+                Tried::Unchanged => return Ok(false),
+                Tried::Full(full) => return Err(full),
+                Tried::Stale => known.ask(topic.id(), |known| self.look(hash, key, known)),
+                Tried::Unknown => known.ask(topic.id(), |known| {
+                    let origin = options.part().unwrap_or(topic.local());
+                    let part = Some(Part::Withdraws(origin));
+                    known.find_out(topic.folding(), (key, None), part, which.is_wanted());
+                }),
+            }
+        }
+    }
+
+    fn try_clear(
+        &self,
+        topic: &TopicInner<E>,
+        (hash, key): (u64, &Arc<E::Key>),
+        (which, options): (&RemoveCondition<'_, E>, PublishOptions),
+        known: &mut Known<E>,
+        result: &mut PublishResult<E>,
+    ) -> Tried<E> {
+        let mut state = self.state.lock();
+        let Ok(place) = self.place(&state, hash, known) else {
+            return Tried::Stale;
+        };
+        let Some(place) = place.filter(SlotPosition::is_live) else {
+            return Tried::Unchanged;
+        };
+        match self.is_meant(&state, place, which, known) {
+            None => return Tried::Unknown,
+            Some(false) => return Tried::Unchanged,
+            Some(true) => {}
+        }
+        let left = match state.withdrawal(topic, place, options) {
+            Withdrawal::Unchanged => return Tried::Unchanged,
+            Withdrawal::OfKey if known.unfold() => return Tried::Unknown,
+            Withdrawal::OfKey => None,
+            Withdrawal::OfPart(basis) => {
+                let Some(folded) = known.folded(basis) else {
+                    return Tried::Unknown;
+                };
+                folded.event.clone()
+            }
+        };
+        let kind = match &left {
+            Some(_) => shard_subscribers::ChangeKind::Event,
+            None => shard_subscribers::ChangeKind::Removed,
+        };
+        let where_ = state.place(hash, Some(place));
+        if let Some(obstacle) = state.obstacle(where_, kind, options, known) {
+            return obstacle;
+        }
+        if let Some(event) = left {
+            let folded = known.take_folded();
+            let change = (hash, event, Some(place));
+            let by = (options.origin, folded);
+            return Tried::Done(self.change_by(&mut state, topic, change, by, known, result));
+        }
+        Tried::Done(self.remove_key(
+            &mut state,
+            topic,
+            (hash, key, place),
+            options,
+            known,
+            result,
+        ))
+    }
+
+    /// Whether the key is in the state in which it is to be cleared; `None`
+    /// when that is to be asked first.
+    fn is_meant(
+        &self,
+        state: &ShardState<E>,
+        place: SlotPosition,
+        which: &RemoveCondition<'_, E>,
+        known: &mut Known<E>,
+    ) -> Option<bool> {
+        match which {
+            RemoveCondition::Any => Some(true),
+            RemoveCondition::Version(version) => Some(place.version() == *version),
+            RemoveCondition::SaidBy(origin) => {
+                Some(state.origin_of_version(place.version()) == *origin)
+            }
+            RemoveCondition::Matching(_) => {
+                let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
+                known.matches(table.event(writer, place)?)
+            }
+        }
+    }
+
+    fn remove_key(
+        &self,
+        state: &mut ShardState<E>,
+        topic: &TopicInner<E>,
+        (hash, key, place): (u64, &Arc<E::Key>, SlotPosition),
+        options: PublishOptions,
+        known: &mut Known<E>,
+        result: &mut PublishResult<E>,
+    ) -> Leavings<E> {
+        let change = shard_subscribers::ShardChange::Removed(key);
+        let where_ = state.place(hash, Some(place));
+        let origin = options.origin;
+        (state.listeners).offer(where_, &change, origin, result, &known.answers);
+        let is_forwarded = state.forward(topic, &change, origin);
+        let newest_lag = state.listeners.newest_lag();
+        let (mut version, mut swept, mut has_grave) = (0, Swept::NOTHING, false);
+        if let Some((table, writer)) = self.cache(state) {
+            has_grave = table.clear(writer, place, newest_lag);
+            (version, swept) = (writer.version(), writer.sweep());
+        }
+        topic.forget_key();
+        (result.version, result.born) = (version, place.born);
+        state.forget_change(Some(place.version()));
+        let parts = state.nodes.as_mut();
+        let parts = parts.and_then(|nodes| nodes.parts.remove(place.born));
+        // Whoever is told of it later is told by whom.
+        let nodes = self.note_change(state, version, origin.filter(|_| has_grave));
+        Leavings {
+            swept,
+            uncached: Held::EMPTY,
+            of_nodes: OfNodes::boxed(parts, known.take_folded(), nodes),
+            is_forwarded,
+        }
+    }
+}
