@@ -111,7 +111,7 @@ fn a_runtime_announces_crossed_marks_on_a_topic() {
             .stats()
             .topics
             .iter()
-            .any(|topic| topic.name == "serializer.water")
+            .any(|topic| topic.name == "serializer.alerts")
     );
 }
 

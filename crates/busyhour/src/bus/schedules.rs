@@ -133,7 +133,7 @@ fn shuttle_publishers_meet_who_clears() {
         };
         let clearer = {
             let topic = topic.clone();
-            thread::spawn(move || topic.clear(&7))
+            thread::spawn(move || topic.remove(&7))
         };
         let late_watch = late.listen(&topic, &pool);
         publish(&topic, 3);

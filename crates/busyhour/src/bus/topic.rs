@@ -28,7 +28,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// _ = loads.publish(Load { line: 7, calls: 1 });
 /// _ = loads.publish(Load { line: 7, calls: 2 });
 /// assert_eq!(loads.get(&7).unwrap().calls, 2);
-/// assert_eq!(loads.clear(&7).key_count, 1);
+/// assert_eq!(loads.remove(&7).key_count, 1);
 /// assert!(loads.get(&7).is_none());
 /// ```
 #[doc(alias("broadcast", "watch", "stasis_topic", "ast_event", "pubsub"))]
@@ -197,10 +197,10 @@ impl<E: Event> Topic<E> {
     /// let pool = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
     /// let slow = ticks.subscribe().capacity(1).on(&pool).start(|_| ());
     /// assert_eq!(ticks.publish(Tick(7)).delivered, 1);
-    /// let cleared = ticks.clear(&7);
+    /// let cleared = ticks.remove(&7);
     /// assert_eq!((cleared.key_count, cleared.delivered, cleared.lost), (1, 0, 1));
     /// assert_eq!(slow.lost(), 1);
-    /// assert!(ticks.clear(&7).is_nothing());
+    /// assert!(ticks.remove(&7).is_nothing());
     /// ```
     pub fn remove(&self, key: &E::Key) -> Removed {
         self.0.clear(key)

@@ -1,4 +1,4 @@
-//! Schedules of a pool with a guest.
+//! Schedules of a pool with a runner.
 
 use super::TaskPool;
 use crate::{
@@ -16,13 +16,13 @@ fn shuttle_an_idle_worker_takes_nothing_before_it_is_woken() {
         let clock = Clock::simulated(UnixTime::from_secs(0));
         let pool = TaskPool::builder().workers(1).clock(clock);
         let pool = pool.build().unwrap();
-        let mut guest = pool.guest();
+        let mut runner = pool.inline_runner();
         while pool.stats().idle_worker_count < 1 {
             thread::yield_now();
         }
         let ran_on = Arc::new(Mutex::new(None));
         let notes = Arc::clone(&ran_on);
-        guest.run(|| {
+        runner.run(|| {
             let task = move || *lock(&notes) = Some(thread::current().id());
             pool.push(task).unwrap();
             // Long enough for a worker that still looks around.

@@ -95,7 +95,7 @@ impl<E> RunQueue<E> {
     ///
     /// An entity that slept here is first given the epochs it missed. One that
     /// comes from another worker keeps the counter it brings; whoever takes it
-    /// there [syncs](RunQueue::sync epoch) it there first.
+    /// there [syncs](RunQueue::sync_epoch) it there first.
     ///
     /// The scheduling state must stay as it is while the entity is queued.
     #[inline(always)]
@@ -193,7 +193,7 @@ impl<E> RunQueue<E> {
         sched_state.arrive(self.worker, self.epoch);
     }
 
-    /// Takes a queued entity out before its turn and [syncs](RunQueue::sync epoch)
+    /// Takes a queued entity out before its turn and [syncs](RunQueue::sync_epoch)
     /// it: to change its class, or to hand it to another worker.
     ///
     /// `None`, and nothing changes, when it is not queued here. The cost is a

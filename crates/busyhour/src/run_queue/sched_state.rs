@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Sixteen bytes, owned by whoever owns the entity and lent to the run queue
 /// in each call, so that an entity that sleeps costs the queue nothing. It
 /// remembers the epoch it was last seen in; the epochs missed since are made
-/// up for at the next call ([`RunQueue::sync_epoch`](super::RunQueue::sync epoch)).
+/// up for at the next call ([`RunQueue::sync_epoch`](super::RunQueue::sync_epoch)).
 ///
 /// # Examples
 ///
@@ -63,7 +63,7 @@ impl SchedState {
     /// Moves the entity, which must not be queued, to another class.
     ///
     /// The counter stays: a change of class neither pays debts nor earns
-    /// time. [Sync](super::RunQueue::sync epoch) a sleeper first, or the epochs it
+    /// time. [Sync](super::RunQueue::sync_epoch) a sleeper first, or the epochs it
     /// missed count at the new priority. [Remove](super::RunQueue::remove) a
     /// queued entity first, and wake it again after.
     pub const fn set_class(&mut self, class: Class) {
