@@ -6,7 +6,7 @@
 //! buffers, and hands them on in order. When it gets fewer than it asked for it
 //! sleeps in `poll`, together with the signal that ends it. As long as a call
 //! brings few, it asks for few, since room for each has to be shown to the kernel
-//! anew, and does their work itself, as a guest of the pool: to wake a worker
+//! anew, and does their work itself, inline, with an inline runner of the pool: to wake a worker
 //! costs more than a registration. Many are left to the workers.
 //!
 //! **More than can be done.** Before each call the receiver asks the server what

@@ -76,7 +76,7 @@ impl Receiver {
         deliver: &dyn Fn(Datagram),
         intake: &dyn Fn() -> ReadMode,
     ) {
-        let mut guest = pool.inline_runner();
+        let mut runner = pool.inline_runner();
         let mut landing = ReceiveBatch::new(self.local);
         loop {
             let intake = intake();
@@ -88,7 +88,7 @@ impl Receiver {
             }
             self.stamp(&mut landing, intake == ReadMode::Fresh);
             match self.receive(&mut landing) {
-                Ok(()) => self.hand_on(&mut landing, &mut guest, deliver),
+                Ok(()) => self.hand_on(&mut landing, &mut runner, deliver),
                 Err(Errno::EAGAIN) => {}
                 Err(Errno::EINTR) => continue,
                 Err(error) => self.failed(error),
@@ -112,7 +112,7 @@ impl Receiver {
     fn hand_on(
         &self,
         landing: &mut ReceiveBatch,
-        guest: &mut InlineRunner,
+        runner: &mut InlineRunner,
         deliver: &dyn Fn(Datagram),
     ) {
         add(&self.counters.receive_calls, 1);
@@ -137,7 +137,7 @@ impl Receiver {
                     let panics = &self.counters.panics;
                     let deal = || panics.contain(flow, || deliver(datagram));
                     match are_few {
-                        true => guest.run(deal),
+                        true => runner.run(deal),
                         false => deal(),
                     }
                 }

@@ -131,7 +131,7 @@ impl Udp {
 
     /// Starts a thread `bh-rx-<protocol>-<n>` for each socket, which calls `deliver` for
     /// each datagram, in the order of arrival at that socket. While little comes in
-    /// the thread is a guest of `pool` (one of eight) and does itself what `deliver`
+    /// the thread is an inline runner of `pool` (one of eight) and does itself what `deliver`
     /// pushes there, which must not block: later datagrams wait for it.
     /// `intake` is asked before each system call: what it does not want waits in the
     /// kernel, or finds no room there and is lost, which is the cheapest way to lose it.

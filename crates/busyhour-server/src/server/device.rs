@@ -1,7 +1,7 @@
 //! One device: its bindings, and its registrations one after the other.
 //!
 //! Everything here runs under the device's lock: requests on its strand, one
-//! after the other, and what time brings where the alarms of all devices fire.
+//! after the other, and what time brings where the expiry timers of all devices fire.
 //! A registration that changes something goes to the store, and what comes in
 //! meanwhile waits, so that at most one change of a device is on its way to the
 //! disk:

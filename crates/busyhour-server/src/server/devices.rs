@@ -25,7 +25,7 @@ use std::{
 pub(super) struct Devices {
     shards: Box<[Mutex<Shard>]>,
     strands: Box<[Serializer]>,
-    /// Where alarms fire, one after the other: however many deadlines come at
+    /// Where expiry timers fire, one after the other: however many deadlines come at
     /// one instant, they keep one worker busy and not all of them.
     expiry_serializer: Serializer,
     hasher: FixedState,

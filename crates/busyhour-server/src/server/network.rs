@@ -30,7 +30,7 @@ pub trait Network: Send + Sync {
     }
 
     /// Something was accepted that came this way: whoever is at the other end
-    /// is no stranger, and keeps the connection where strangers have to go.
+    /// is trusted, and keeps the connection where untrusted ones have to go.
     /// `false` when the connection is gone. After `true` its end is told to
     /// [`Server::flow_failed`](super::Server::flow_failed).
     fn mark_trusted(&self, _flow: Flow) -> bool {

@@ -50,7 +50,7 @@ impl Core {
     }
 
     /// As [`answer`](Self::answer), for a request that was accepted: whoever
-    /// sent it is no stranger on its connection. `false` when that is gone.
+    /// sent it is trusted on its connection. `false` when that is gone.
     pub(super) fn accept(&self, transaction: Key, flow: Flow, answer: Buffer) -> bool {
         let is_there = self.parts.network.mark_trusted(flow);
         self.answer(transaction, flow, answer);

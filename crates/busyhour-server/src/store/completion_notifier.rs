@@ -8,10 +8,10 @@ use busyhour::pool::{InlineRunner, TaskPool};
 
 /// On the thread that commits. What is done next for those who are told, such as
 /// sending the answer, is a task of the pool. While few wait the thread does these
-/// tasks itself, as a guest of the pool: waking a worker costs more.
+/// tasks itself, inline, with an inline runner of the pool: waking a worker costs more.
 #[derive(Default)]
 pub(super) struct CompletionNotifier {
-    guest: Option<InlineRunner>,
+    runner: Option<InlineRunner>,
 }
 
 impl CompletionNotifier {
@@ -22,21 +22,21 @@ impl CompletionNotifier {
         group: Vec<Batch>,
         outcome: &Result<(), CommitError>,
     ) {
-        let guest = self.guest(queue).filter(|_| group.len() < FEW);
+        let runner = self.runner(queue).filter(|_| group.len() < FEW);
         let calls = group
             .into_iter()
             .map(|batch| move || (batch.done)(outcome.clone()));
-        match guest {
-            Some(guest) => calls.for_each(|call| guest.run(call)),
+        match runner {
+            Some(runner) => calls.for_each(|call| runner.run(call)),
             None => calls.for_each(|call| call()),
         }
     }
 
-    fn guest(&mut self, queue: &Queue) -> Option<&mut InlineRunner> {
-        if self.guest.is_none() {
-            self.guest = queue.pool().map(TaskPool::inline_runner);
+    fn runner(&mut self, queue: &Queue) -> Option<&mut InlineRunner> {
+        if self.runner.is_none() {
+            self.runner = queue.pool().map(TaskPool::inline_runner);
         }
-        self.guest.as_mut()
+        self.runner.as_mut()
     }
 }
 

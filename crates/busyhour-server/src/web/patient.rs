@@ -24,7 +24,7 @@ pub(super) struct Patient {
     patience: Duration,
     left: Duration,
     waits_since: Option<Instant>,
-    alarm: Option<Pin<Box<Sleep>>>,
+    timeout: Option<Pin<Box<Sleep>>>,
     /// Called when the time is over.
     gives_up: Box<dyn Fn() + Send>,
 }
@@ -40,7 +40,7 @@ impl Patient {
             patience,
             left: patience,
             waits_since: None,
-            alarm: None,
+            timeout: None,
             gives_up: Box::new(gives_up),
         }
     }
@@ -50,17 +50,17 @@ impl Patient {
             let paid = Duration::from_millis(count as u64 * 1000 / BYTES_PER_SECOND);
             let left = self.left.saturating_sub(since.elapsed());
             self.left = (left + paid).min(self.patience);
-            self.alarm = None;
+            self.timeout = None;
         }
     }
 
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let since = *self.waits_since.get_or_insert_with(Instant::now);
         let until = since + self.left;
-        let alarm = self
-            .alarm
+        let timeout = self
+            .timeout
             .get_or_insert_with(|| Box::pin(sleep_until(until)));
-        ready!(alarm.as_mut().poll(context));
+        ready!(timeout.as_mut().poll(context));
         (self.gives_up)();
         Poll::Ready(io::ErrorKind::TimedOut.into())
     }

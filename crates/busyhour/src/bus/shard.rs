@@ -26,9 +26,9 @@ mod forwarding;
 mod lookup;
 mod removal;
 mod state;
-mod usual;
+mod fast_path;
 
-pub(super) use usual::{Visit, Visited};
+pub(super) use fast_path::{Visit, Visited};
 
 /// A part of a topic: the keys whose hash falls to it, and who listens.
 ///

@@ -31,7 +31,7 @@ impl Directory {
         self.shard(flow).get(flow).cloned()
     }
 
-    /// From now on this one is no stranger; `false` when it is not there. Under
+    /// Marks the connection as trusted; `false` when it is not there. Under
     /// the lock, so that whoever has forgotten it knows whether it was one.
     pub(super) fn mark_trusted(&self, flow: &Flow) -> bool {
         let shard = self.shard(flow);

@@ -49,8 +49,8 @@ pub(super) struct Engine {
     connections: HashMap<u64, Entry, FixedState>,
     sources: Sources,
     /// Connections that may have to give way, the oldest first; some of them
-    /// are no strangers any more.
-    strangers: BTreeSet<u64>,
+    /// are trusted now.
+    untrusted: BTreeSet<u64>,
     /// Connections in the middle of a handshake, the oldest first.
     handshakes: BTreeSet<u64>,
     /// Steps of handshakes that may still be taken before the others' turn.
@@ -103,7 +103,7 @@ impl Engine {
             deliver,
             connections: HashMap::default(),
             sources: Sources::default(),
-            strangers: BTreeSet::new(),
+            untrusted: BTreeSet::new(),
             handshakes: BTreeSet::new(),
             handshake_turns: 0,
             deadlines: TimerQueue::new(),
@@ -263,10 +263,10 @@ impl Engine {
     }
 
     /// Ends the oldest connection of which nothing was accepted yet; `false`
-    /// when there is none. So strangers never keep anybody out, and nobody who
+    /// when there is none. So untrusted connections never keep anybody out, and nobody who
     /// is known ever has to go.
     fn displace(&mut self) -> bool {
-        while let Some(token) = self.strangers.pop_first() {
+        while let Some(token) = self.untrusted.pop_first() {
             match self.connections.remove(&token) {
                 Some(entry) if entry.peer.is_known() => {
                     self.connections.insert(token, entry);
@@ -343,7 +343,7 @@ impl Engine {
         self.shared.directory.insert(peer.clone());
         self.sources
             .connected(remote, token, shakes_hands, &waiting_bytes);
-        self.strangers.insert(token);
+        self.untrusted.insert(token);
         if shakes_hands {
             self.handshakes.insert(token);
         }
@@ -564,7 +564,7 @@ impl Engine {
         self.memory.release(&mut entry.charge, source);
         self.count_memory();
         self.shared.directory.remove(&entry.peer);
-        self.strangers.remove(&entry.peer.token);
+        self.untrusted.remove(&entry.peer.token);
         entry.peer.close();
         let remote = entry.peer.flow.remote;
         if entry.handshake_until.is_some() {

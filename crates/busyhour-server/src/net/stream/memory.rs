@@ -1,7 +1,7 @@
 //! The memory of messages that are not complete.
 //!
-//! Each of the two classes, strangers and known peers, has a pool of its own, so
-//! that strangers take nothing from those over which something was accepted.
+//! Each of the two classes, untrusted connections and known peers, has a pool of its own, so
+//! that untrusted connections take nothing from those over which something was accepted.
 //! Incomplete messages may hold three quarters of a pool; the rest is for
 //! messages that are being dealt with. Beyond that the connection whose message
 //! has been incomplete for longest is closed.
@@ -37,7 +37,7 @@ struct Room {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Class {
     #[default]
-    Stranger,
+    Untrusted,
     Known,
 }
 
@@ -83,7 +83,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`OverShare`] when its source holds too much: strangers half of what a
+    /// [`OverShare`] when its source holds too much: untrusted connections half of what a
     /// source may, and all its connections the whole. It is noted all the same.
     pub(super) fn note(
         &mut self,
@@ -112,7 +112,7 @@ impl Memory {
         let held = self.sources.entry(source_of(source)).or_default();
         held[class as usize] += bytes;
         let is_over = match class {
-            Class::Stranger => held[Class::Stranger as usize] > self.source_max / 2,
+            Class::Untrusted => held[Class::Untrusted as usize] > self.source_max / 2,
             Class::Known => held.iter().sum::<usize>() > self.source_max,
         };
         (!is_over).then_some(()).ok_or(OverShare)
@@ -184,18 +184,18 @@ mod tests {
     #[test]
     fn strangers_of_a_source_leave_half_of_its_share_to_those_who_are_known() {
         let (mut memory, one) = (memory(), source(1));
-        let (mut stranger, mut known) = (Charge::default(), Charge::default());
+        let (mut untrusted, mut known) = (Charge::default(), Charge::default());
         let mebibyte = 1 << 20;
-        let fits = memory.note(&mut stranger, one, 1, Class::Stranger, mebibyte);
+        let fits = memory.note(&mut untrusted, one, 1, Class::Untrusted, mebibyte);
         assert_eq!(fits, Ok(()));
         assert_eq!(
             memory.note(&mut known, one, 2, Class::Known, mebibyte),
             Ok(())
         );
-        let over = memory.note(&mut stranger, one, 1, Class::Stranger, mebibyte + 1);
+        let over = memory.note(&mut untrusted, one, 1, Class::Untrusted, mebibyte + 1);
         assert_eq!(over, Err(OverShare));
-        memory.release(&mut stranger, one);
-        memory.release(&mut stranger, one);
+        memory.release(&mut untrusted, one);
+        memory.release(&mut untrusted, one);
         assert_eq!(memory.held(), mebibyte);
         memory.release(&mut known, one);
         assert_eq!((memory.held(), memory.sources.len()), (0, 0));
@@ -213,12 +213,12 @@ mod tests {
         for (number, charge) in charges.iter_mut().enumerate().take(6) {
             let source = source(number as u8);
             memory
-                .note(charge, source, number as u64, Class::Stranger, mebibyte)
+                .note(charge, source, number as u64, Class::Untrusted, mebibyte)
                 .unwrap();
         }
         assert_eq!(memory.excess(), None);
         // More of the same message does not make it younger.
-        let (token, class) = (0, Class::Stranger);
+        let (token, class) = (0, Class::Untrusted);
         let _ = memory.note(&mut charges[0], source(0), token, class, mebibyte + 1);
         assert_eq!(memory.excess(), Some(0));
         memory.release(&mut charges[0], source(0));

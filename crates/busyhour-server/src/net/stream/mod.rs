@@ -30,19 +30,19 @@
 //! of the state that holds then. A peer that takes nothing at all is found by
 //! the kernel, which also asks after peers that are silent.
 //!
-//! **Strangers.** A connection is a stranger's until the server has accepted
-//! something that came over it. When the table is full, the oldest stranger
-//! gives way to the next connection, so strangers keep nobody out. Whether
+//! **Untrusted.** A connection is untrusted until the server has accepted
+//! something that came over it. When the table is full, the oldest untrusted connection
+//! gives way to the next connection, so untrusted connections keep nobody out. Whether
 //! somebody is known is written by the server's threads and read when the table
 //! is full; one who is recognised just then may still have to connect again.
 //!
-//! The oldest stranger of a source gives way as well when that source has as
+//! The oldest untrusted connection of a source gives way as well when that source has as
 //! many connections as it may.
 //!
 //! **Memory.** The room for a message grows as its bytes come, at most to twice
 //! of what has come, whatever length was announced. [`Memory`](memory::Memory)
-//! keeps the sums, by source and apart for strangers and those who are known,
-//! whose memory no stranger can take.
+//! keeps the sums, by source and apart for untrusted connections and those who are known,
+//! whose memory no untrusted connection can take.
 //!
 //! **Handshakes** of TLS cost the thread a thousand times as much as a message.
 //! So they are limited in number, in total and by source, and in time, and only

@@ -31,7 +31,7 @@ pub(super) struct Outbox {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     /// What is left to one of whom nothing was accepted yet.
-    Strangers,
+    Untrusted,
     /// All.
     Whole,
     /// Half, for what can wait: so that what cannot always finds some.
@@ -131,17 +131,17 @@ impl Outbox {
 impl Room {
     fn share_of_one(self, max: usize) -> usize {
         match self {
-            Self::Strangers => max.min(STRANGERS_BYTES_MAX),
+            Self::Untrusted => max.min(UNTRUSTED_BYTES_MAX),
             Self::Whole => max,
             Self::Half => max / 2,
         }
     }
 
-    /// Strangers leave as much to those who are known as what can wait does.
+    /// Untrusted connections leave as much to those who are known as what can wait does.
     fn share_of_all(self, max: usize) -> usize {
         match self {
             Self::Whole => max,
-            Self::Strangers | Self::Half => max / 2,
+            Self::Untrusted | Self::Half => max / 2,
         }
     }
 }
@@ -158,7 +158,7 @@ fn cost_bytes(message: &Buffer) -> usize {
 }
 
 const KEEPING_BYTES: usize = 96;
-const STRANGERS_BYTES_MAX: usize = 256 << 10;
+const UNTRUSTED_BYTES_MAX: usize = 256 << 10;
 const PIECES_MAX: usize = 64;
 
 #[cfg(test)]
@@ -216,12 +216,12 @@ mod tests {
         let policy = StreamPolicy::default();
         let all = Arc::default();
         let mut proxy = Outbox::new(&policy, Arc::default(), Arc::clone(&all));
-        for _ in 0..2 * STRANGERS_BYTES_MAX / message.len() {
+        for _ in 0..2 * UNTRUSTED_BYTES_MAX / message.len() {
             assert!(proxy.push(message.clone(), Room::Whole));
         }
-        let mut stranger = Outbox::new(&policy, Arc::default(), all);
-        let taken = (0..100).take_while(|_| stranger.push(message.clone(), Room::Strangers));
-        assert_eq!(taken.count(), STRANGERS_BYTES_MAX / message.len());
+        let mut untrusted = Outbox::new(&policy, Arc::default(), all);
+        let taken = (0..100).take_while(|_| untrusted.push(message.clone(), Room::Untrusted));
+        assert_eq!(taken.count(), UNTRUSTED_BYTES_MAX / message.len());
     }
 
     #[test]

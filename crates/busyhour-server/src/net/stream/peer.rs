@@ -90,7 +90,7 @@ impl Peer {
         self.epoll.add(&self.socket, event)
     }
 
-    /// From now on it is no stranger.
+    /// Marks it as trusted.
     pub(super) fn mark_trusted(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
@@ -115,7 +115,7 @@ impl Peer {
     pub(super) fn class(&self) -> Class {
         match self.is_known() {
             true => Class::Known,
-            false => Class::Stranger,
+            false => Class::Untrusted,
         }
     }
 
@@ -125,7 +125,7 @@ impl Peer {
         let mut channel = self.channel();
         let room = match self.is_known() {
             true => Room::Whole,
-            false => Room::Strangers,
+            false => Room::Untrusted,
         };
         let sent = self.push(&mut channel, message, room);
         if sent == Err(SendError::Full) {

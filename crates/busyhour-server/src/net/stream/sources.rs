@@ -20,8 +20,8 @@ struct Share {
     /// Those of them whose encryption is still being agreed on.
     handshakes: usize,
     /// Those that may have to give way, the oldest first; some of them are no
-    /// strangers any more.
-    strangers: BTreeSet<u64>,
+    /// untrusted any more.
+    untrusted: BTreeSet<u64>,
     /// Bytes that wait to be sent on them.
     waiting_bytes: Arc<AtomicUsize>,
 }
@@ -41,11 +41,11 @@ impl Sources {
         share.map_or_else(Arc::default, |share| share.waiting_bytes.clone())
     }
 
-    /// Takes the connection out of the list that may have been a stranger's for
+    /// Takes the connection out of the list of those that are untrusted, where it may have been for
     /// longest.
     pub(super) fn pop_stranger(&mut self, remote: SocketAddr) -> Option<u64> {
         let share = self.shares.get_mut(&source_of(remote.ip()))?;
-        share.strangers.pop_first()
+        share.untrusted.pop_first()
     }
 
     pub(super) fn connected(
@@ -61,7 +61,7 @@ impl Sources {
         }
         share.connections += 1;
         share.handshakes += usize::from(shakes_hands);
-        share.strangers.insert(token);
+        share.untrusted.insert(token);
     }
 
     fn share(&self, remote: SocketAddr) -> Option<&Share> {
@@ -79,7 +79,7 @@ impl Sources {
         let source = source_of(remote.ip());
         if let Some(share) = self.shares.get_mut(&source) {
             share.connections -= 1;
-            share.strangers.remove(&token);
+            share.untrusted.remove(&token);
             if share.connections == 0 {
                 self.shares.remove(&source);
             }
