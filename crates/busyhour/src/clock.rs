@@ -2,7 +2,7 @@
 //! disks, and a [`Clock`] that is either the machine's or a simulation's.
 //!
 //! Nothing else in Busyhour reads the time. Protocol and data-structure code
-//! takes `now` as an argument; whoever owns the loop asks the clock.
+//! takes `now` as an argument; the owner of the loop asks the clock.
 
 mod boot;
 

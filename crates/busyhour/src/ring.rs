@@ -125,7 +125,7 @@ impl<T> Ring<T> {
     #[inline(always)]
     fn slot(&mut self, index: usize) -> &mut MaybeUninit<T> {
         debug_assert!(index < self.slots.len());
-        // SAFETY: whoever comes here has made or seen a slot, so the length of
+        // SAFETY: each caller has made or seen a slot, so the length of
         // the ring is a power of two, and `index` was masked with it less one.
         unsafe { self.slots.get_unchecked_mut(index) }
     }

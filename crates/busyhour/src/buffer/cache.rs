@@ -1,6 +1,6 @@
 //! Free blocks that a thread keeps for its next allocations.
 //!
-//! A thread's cache is its lease on the pool's memory as well: whoever drops
+//! A thread's cache is its lease on the pool's memory as well: the thread that drops
 //! the last hold on a block touches the pool afterwards, and the pool may have
 //! lost its last handle in that moment.
 

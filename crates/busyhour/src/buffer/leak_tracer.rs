@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct LeakTracer {
     clock: Clock,
-    /// The stamp of the latest look at the clock, by whoever looked.
+    /// The stamp of the latest look at the clock, by any thread.
     stamp: AtomicU32,
     owners: Mutex<Vec<String>>,
     trace_one_in: u32,

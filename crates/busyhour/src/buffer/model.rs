@@ -10,7 +10,7 @@ use super::{
 };
 use crate::sync::{Arc, UnsafeCell, atomic::AtomicU32};
 
-/// One block outside of any region. Holders read `memory`, whoever frees it
+/// One block outside of any region. Holders read `memory`, the thread that frees it
 /// writes: loom reports a race when the two overlap.
 #[derive(Default)]
 struct Block {

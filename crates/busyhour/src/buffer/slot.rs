@@ -20,10 +20,10 @@ use crate::sync::{
 ///
 /// | field | written by | when |
 /// |---|---|---|
-/// | `word` | whoever opens the block | once, while it is free and theirs |
+/// | `word` | the thread that opens the block | once, while it is free and theirs |
 /// | | every holder | to add or drop its own hold |
-/// | `len` | whoever opened the block | until it is published, then never |
-/// | `born` | whoever opens the block | once, before it is published |
+/// | `len` | the thread that opened the block | until it is published, then never |
+/// | `born` | the thread that opens the block | once, before it is published |
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Slot {
@@ -75,7 +75,7 @@ impl Slot {
         self.settle(SlotHeader(before).dropped(Ref::Handle), stripes)
     }
 
-    /// Adds a handle for whoever knows an address `offset` bytes into the block.
+    /// Adds a handle for a caller that knows an address `offset` bytes into the block.
     pub(super) fn handle_byte(&self, offset: usize, stripes: &impl Stripes) -> RefByte {
         let mut word = self.load();
         loop {
@@ -97,7 +97,7 @@ impl Slot {
         }
     }
 
-    /// Adds a pin for whoever knows an address `offset` bytes into the block.
+    /// Adds a pin for a caller that knows an address `offset` bytes into the block.
     #[inline(always)]
     pub(super) fn pin_byte(
         &self,
@@ -211,13 +211,13 @@ impl Slot {
     }
 
     /// Counts a pin in its stripe, which holds only if the block is open and
-    /// striped afterwards: then whoever closes it will read the stripes. The
+    /// striped afterwards: then the thread that closes it will read the stripes. The
     /// block may also have been freed and opened again since the look at its
     /// length; now that it is held the length stands still.
     #[inline(always)]
     fn pin_stripe(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> RefByte {
         let Some(count) = stripes.add(pinner.stripe()) else {
-            // Whoever dropped the last hold meanwhile has seen this pin.
+            // The thread that dropped the last hold meanwhile has seen this pin.
             return RefByte::TooMany(self.settle_stripe(stripes));
         };
         let word = SlotHeader(load_sequential_u64(&self.word));

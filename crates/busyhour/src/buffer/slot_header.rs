@@ -78,7 +78,7 @@ impl SlotHeader {
     }
 
     /// Free, from a closed block whose stripes count nobody. The marks stay
-    /// for whoever reads this word; opening clears them.
+    /// for the readers of this word; opening clears them.
     #[inline]
     pub(super) fn finished(self) -> Self {
         Self(self.next_version().0 & !STRIPED)

@@ -36,7 +36,7 @@ use crate::{
 /// | field | touched by | when |
 /// |---|---|---|
 /// | `region` | everybody | through the protocol of `Slot` |
-/// | `bins`, `granules` | whoever takes or puts back blocks | under their lock |
+/// | `bins`, `granules` | the thread that takes or puts back blocks | under their lock |
 /// | `budget` | the same | before taking, after putting back |
 /// | `orphans`, `keep` | the last handle; then the last holders | after closing |
 /// | `threads` | a thread that starts or ends using the pool, readers | under its lock |

@@ -217,7 +217,7 @@ impl<E: Event> Subscriber<E> {
                 ..
             } => self.mailbox.wait_for_room(executor, turns, revive),
             // Other threads are emptying it: the publisher who found it empty,
-            // or whoever polls the stream.
+            // or the poll of the stream.
             Consumer::Callback { .. } | Consumer::Stream { .. } => {
                 self.mailbox
                     .wait_for_room(&PlaceholderExecutor, turns, revive)

@@ -22,7 +22,7 @@ pub(super) struct Epochs {
 /// One thread's note of what it reads.
 pub(super) struct Reader {
     /// The epoch in which this thread began to read; [`Reader::IDLE`] while it
-    /// does not. Written by its thread, read by whoever moves the epoch on.
+    /// does not. Written by its thread, read by the thread that moves the epoch on.
     noted: CachePadded<AtomicU64>,
 }
 

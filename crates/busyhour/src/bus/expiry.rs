@@ -15,7 +15,7 @@ use std::{
 /// Clears keys whose time is over.
 ///
 /// A timer names the key and the version of the event it was set for. When it
-/// rings it clears the key only if that is still its last event: whoever
+/// rings it clears the key only if that is still its last event: a publisher that
 /// published a newer one meanwhile has decided anew.
 ///
 /// A key is known here by its slot in the topic's table, so none of its own

@@ -458,7 +458,7 @@ impl<E: Event> Mailbox<E> {
         self.busy.state.lock().waiting_count -= 1;
     }
 
-    /// Leaves the lock and wakes whoever waits for what changed.
+    /// Leaves the lock and wakes the threads that wait for the change.
     fn announce(&self, state: SpinGuard<'_, MailboxState<E>>) {
         let is_awaited = state.waiting_count > 0;
         drop(state);

@@ -22,7 +22,7 @@ pub(super) struct SharedEvent<E> {
 
 /// Where a shared event lies.
 pub(super) struct Node<E> {
-    /// References to the node, which is freed by whoever gives up the last.
+    /// References to the node, which is freed with the last of them.
     count: AtomicUsize,
     event: E,
 }

@@ -608,7 +608,7 @@ impl<E> CacheSlot<E> {
         let new = event.map_or(ptr::null_mut(), SharedEvent::into_raw);
         self.event.store(new, Ordering::Release);
         // SAFETY: what is not null came from `SharedEvent::into_raw`, and the slot's
-        // one reference now belongs to whoever gets it from here.
+        // one reference now belongs to the caller.
         old.map(|old| unsafe { SharedEvent::from_raw(old) })
     }
 

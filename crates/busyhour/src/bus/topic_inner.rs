@@ -258,7 +258,7 @@ impl<E: Event> TopicInner<E> {
         }
     }
 
-    /// Publishes and waits for whoever has no room.
+    /// Publishes, and waits for subscriptions without room.
     #[inline(never)]
     fn publish_at(
         &self,

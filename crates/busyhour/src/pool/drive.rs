@@ -28,7 +28,7 @@ impl Shared {
                 self.run_here(task);
             }
             Some(SimulatedStep::Entity(token)) => {
-                // Whoever waits on this thread cannot end before the entity that is run on top.
+                // What waits further down on this thread's stack cannot end before the entity that is run on top.
                 let _beneath: Option<Waiting> = wait_for_ref(token.entity_ref()).ok();
                 if let Some(token) = token.run(&mut TimeSlice::single(self)) {
                     self.schedule(token);

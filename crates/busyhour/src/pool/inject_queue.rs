@@ -14,7 +14,7 @@ use crate::{
 /// The inject queue of one worker.
 #[derive(Default)]
 pub(super) struct InjectQueue {
-    /// What waits; written under the lock, for whoever wonders whether to take it.
+    /// What waits; written under the lock, so that a thread can see whether there is anything to take.
     len: AtomicUsize,
     /// The entities among it.
     token_len: AtomicUsize,

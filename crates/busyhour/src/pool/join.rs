@@ -118,7 +118,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Whoever polls the future is awaited, if that is known.
+    /// The entity that polls the future is awaited, if it is known.
     fn wait_for_entity(&self) -> Result<Option<Waiting>, Cycle> {
         let entity = self.future.upgrade().and_then(Joinable::entity);
         entity.as_ref().map(wait_for).transpose()

@@ -40,7 +40,7 @@ impl<T> JoinState<T> {
         lock(&self.state).is_finished
     }
 
-    /// The first result counts, and wakes whoever waits for it. A result that
+    /// The first result counts, and wakes those who wait for it. A result that
     /// nobody will take comes back, to be dropped where a panic does no harm.
     #[must_use = "its drop is foreign code"]
     pub(super) fn finish(&self, result: Result<T, JoinError>) -> Option<Result<T, JoinError>> {

@@ -603,7 +603,7 @@ impl Shared {
         }
     }
 
-    /// Changes the phase (never backwards) and wakes whoever must know.
+    /// Changes the phase (never backwards) and wakes those who must know.
     pub(super) fn enter(&self, phase: Phase) {
         self.phase.enter(phase);
         self.wake_all();

@@ -1,4 +1,4 @@
-//! Running whoever is next, by a thread that has a place.
+//! Running the next entity, on a thread that has a worker slot.
 
 use super::{
     context,
@@ -67,7 +67,7 @@ impl<'a> TurnRunner<'a> {
         self.current.worker.gauges.set_turns(self.turns);
     }
 
-    /// Runs whoever is next; `false` when nobody is.
+    /// Runs the next entity; `false` when there is none.
     #[inline]
     pub(super) fn run_next(&mut self) -> bool {
         context::clear_yield_request();

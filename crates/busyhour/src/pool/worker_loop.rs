@@ -45,7 +45,7 @@ struct WorkerLoop<'a> {
 }
 
 impl WorkerLoop<'_> {
-    /// Runs whoever is next; `false` when nobody is.
+    /// Runs the next entity; `false` when there is none.
     #[inline]
     fn turn(&mut self) -> bool {
         self.turn_runner.begin_turn();

@@ -94,8 +94,8 @@ impl<E> RunQueue<E> {
     /// Makes an entity runnable: a new one, a sleeper, or one from another worker.
     ///
     /// An entity that slept here is first given the epochs it missed. One that
-    /// comes from another worker keeps the counter it brings; whoever takes it
-    /// there [syncs](RunQueue::sync_epoch) it there first.
+    /// comes from another worker keeps the counter it brings; the caller first
+    /// [syncs](RunQueue::sync_epoch) it there.
     ///
     /// The scheduling state must stay as it is while the entity is queued.
     #[inline(always)]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 /// What one entity has to say for itself when the next one is picked.
 ///
-/// Sixteen bytes, owned by whoever owns the entity and lent to the run queue
+/// Sixteen bytes, owned by the entity's owner and lent to the run queue
 /// in each call, so that an entity that sleeps costs the queue nothing. It
 /// remembers the epoch it was last seen in; the epochs missed since are made
 /// up for at the next call ([`RunQueue::sync_epoch`](super::RunQueue::sync_epoch)).
@@ -115,7 +115,7 @@ impl SchedState {
     /// Catches up with `worker`'s epochs; from another worker it brings its
     /// counter as it is, and makes this one its home. One that comes from nowhere
     /// counts as having run here, as a forked child counts as having run where
-    /// its parent does: else whoever ran once would stay ahead of all newcomers.
+    /// its parent does: else an entity that ran once would stay ahead of all newcomers.
     #[inline(always)]
     pub(super) fn arrive(&mut self, worker: WorkerId, epoch: u32) {
         if self.home == worker {

@@ -78,7 +78,7 @@ impl RuntimeBuilder {
         let pool = self.pool.clock(self.clock.clone()).build()?;
         let timers = Timers::builder().clock(self.clock.clone()).build();
         let driver = match self.clock.as_virtual() {
-            // Whoever moves the clock calls `run_due`.
+            // The program that moves the clock calls `run_due`.
             Some(_) => None,
             None => Some(timers.spawn_driver()?),
         };

@@ -109,7 +109,7 @@ impl SerializerBuilder {
         self.watermarks(low, high)
     }
 
-    /// As [`on_alert`](Self::on_alert), for whoever hears of all serializers: the
+    /// As [`on_alert`](Self::on_alert), for a listener to all serializers: the
     /// topic of a [`Runtime`](crate::runtime::Runtime::queue_alerts).
     pub fn watermarks(mut self, low: usize, high: usize) -> Self {
         self.marks = Some((low, high));

@@ -1,7 +1,7 @@
 /// What waits for turns on an executor: the deliveries of one subscription.
 ///
-/// Whoever runs the turns ends it at a shutdown, so that what will never be
-/// delivered is counted and whoever waits for it is told. An executor of
+/// The executor that runs the turns ends it at a shutdown, so that what will never be
+/// delivered is counted and those who wait for it are told. An executor of
 /// another kind keeps a weak reference from
 /// [`Executor::register`](super::Executor::register) and does the same.
 pub trait Deliveries: Send + Sync {

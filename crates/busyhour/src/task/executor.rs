@@ -49,7 +49,7 @@ pub trait Executor: Send + Sync {
     }
 
     /// This executor as a handle to keep for later deliveries, if it is one
-    /// reference count inside: whoever keeps it then allocates nothing.
+    /// reference count inside: keeping it then allocates nothing.
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
         None
     }
@@ -170,7 +170,7 @@ impl<T: Executor + ?Sized> Executor for &T {
     }
 }
 
-/// A task that was not accepted, handed back to whoever offered it.
+/// A task that was not accepted, handed back to the caller.
 #[derive(Debug, thiserror::Error)]
 #[error("task rejected: {reason}")]
 pub struct Rejected {

@@ -5,7 +5,7 @@ use crate::{
 };
 use std::{fmt, sync::OnceLock};
 
-/// Wakes whoever drives the timers when a deadline earlier than the one it
+/// Wakes the thread that drives the timers when a deadline earlier than the one it
 /// sleeps for is added.
 ///
 /// # Protocol
@@ -29,10 +29,10 @@ use std::{fmt, sync::OnceLock};
 ///
 /// There may be several drivers, or a driver and others who announce a sleep
 /// and never sleep. So nobody may make `sleeping_until` earlier in silence: an
-/// adder that finds it early enough rings nobody, and whoever announced the
+/// adder that finds it early enough wakes nobody, and the thread that announced the
 /// later time would sleep on. An adder that claims the wake rings; a driver
 /// that announces an earlier sleep than it finds announced rings, too. A later
-/// one needs no ring: whoever announced the earlier time wakes by itself.
+/// one needs no wake: the thread that announced the earlier time wakes by itself.
 /// Nothing else writes the word; above all not a driver that wakes up, since
 /// another one may be asleep. While a driver runs, the word says a time that
 /// has passed or [`AWAKE`], so adders do not ring.
@@ -109,7 +109,7 @@ impl DriverWaker {
         self.panicked.load(Ordering::Relaxed)
     }
 
-    /// Of several adders one rings. Whoever loses to a driver that has just
+    /// Of several adders one wakes it. An adder that loses to a driver that has just
     /// announced another sleep has been seen by it in D3.
     fn claim(&self, until: u64) -> bool {
         let order = Ordering::Relaxed;

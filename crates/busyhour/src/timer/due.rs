@@ -181,7 +181,7 @@ impl Service {
         self.lose(&delivered, Again::after_loss);
     }
 
-    /// Ends a delivery that will not run as if it ran, so that whoever cancels
+    /// Ends a delivery that will not run as if it ran, so that a caller that cancels
     /// the timer and waits also waits until the callback has been dropped.
     fn lose(&self, lost: &Delivered, next: impl FnOnce(Work, Instant) -> Result<Again, Work>) {
         let work = self.begin_as(&lost.handle, lost.round, |counters| counters.lost += 1);

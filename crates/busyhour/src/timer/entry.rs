@@ -2,7 +2,7 @@
 /// its value, and the stamp that the slot bore when it was put in order.
 ///
 /// A cancel or a move changes the slot's stamp and leaves the entry alone,
-/// which is dead from then on and dropped by whoever comes across it.
+/// which is dead from then on and dropped when a search comes across it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimerEntry {
     pub(super) deadline_ns: u64,

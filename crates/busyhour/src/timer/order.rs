@@ -90,7 +90,7 @@ impl DeadlineOrder {
 
     /// Finds the earliest entry, for the one before has been popped or has died.
     ///
-    /// Whoever knows that no entry is dead says so with [`AllLive`], which
+    /// A caller that knows that no entry is dead says so with [`AllLive`], which
     /// saves a look at each slot.
     #[inline]
     pub(super) fn find_first(&mut self, live: &impl Liveness) {

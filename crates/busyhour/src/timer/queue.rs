@@ -8,7 +8,7 @@ use crate::clock::Instant;
 /// A pure timer queue: values that come due, in exact order.
 ///
 /// Order is by deadline in nanoseconds, then by insertion; rescheduling counts
-/// as a new insertion. The queue knows no clock: whoever owns the loop passes
+/// as a new insertion. The queue knows no clock: the owner of the loop passes
 /// `now`. Deadlines may lie in the past (they are due at once, the earliest
 /// first), and `now` may go back (nothing is due then). A timer at
 /// [`Instant::FAR_FUTURE`] is due only at that instant, that is, never.

@@ -383,7 +383,7 @@ pub enum DriverError {
     /// The service is driven already, or a host installed its own hook.
     #[error("the timer service has a driver already")]
     Driven,
-    /// Virtual time does not pass by itself: whoever advances it calls
+    /// Virtual time does not pass by itself: the program that advances it calls
     /// [`Timers::run_due`].
     #[error("a virtual clock needs no driver thread")]
     VirtualClock,

@@ -9,7 +9,7 @@ pub use wire::{DecodeError, Limits};
 use super::{Event, Name};
 
 /// An event whose type is known only when the program runs: for C, for the
-/// wire, and for whoever adds a sort of event without adding a Rust type.
+/// wire, and for programs that add a sort of event without a Rust type.
 ///
 /// It has a sort (a number), a subject (its key on a topic) and information
 /// elements, each with a number of its own and one of five types. Elements are

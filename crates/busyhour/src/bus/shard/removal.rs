@@ -136,7 +136,7 @@ impl<E: Event> Shard<E> {
         state.forget_change(Some(place.version()));
         let parts = state.nodes.as_mut();
         let parts = parts.and_then(|nodes| nodes.parts.remove(place.born));
-        // Whoever is told of it later is told by whom.
+        // Those who are told later are told the node as well.
         let nodes = self.note_change(state, version, origin.filter(|_| has_grave));
         Leavings {
             swept,
