@@ -1,4 +1,4 @@
-//! What is wrong with a JSON text, in words for whoever wrote it.
+//! What is wrong with a JSON text, in words for its author.
 
 use serde_json::error::Category;
 

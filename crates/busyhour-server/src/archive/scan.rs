@@ -1,6 +1,6 @@
 //! One pass over an archive's volumes by any number of threads.
 //!
-//! Whoever is free takes the next chunk (reading is one after the other, and
+//! A free worker takes the next chunk (reading is one after the other, and
 //! cheap beside decoding), decodes it alone, and joins what is joinable. A
 //! thread that finds nothing to take ends. So a small archive costs one
 //! thread's work and nothing else, however many were offered.

@@ -44,7 +44,7 @@ pub enum AuthOutcome {
     /// again with `stale=true`, and the client need not ask its user (RFC 7616
     /// §3.3). The secret was not looked at.
     Stale {
-        /// It was given to this source within [`Authenticator::HEARD_LIFE`]: whoever
+        /// It was given to this source within [`Authenticator::HEARD_LIFE`]: a client that
         /// asks hears what is sent there, and is no forger of the address.
         is_ours: bool,
     },
@@ -110,7 +110,7 @@ impl Authenticator {
     }
 
     /// One challenge an algorithm, in order of preference, with one nonce.
-    /// They are good for `source` alone, to which they have to be sent: whoever
+    /// They are good for `source` alone, to which they have to be sent: a client that
     /// forges an address never sees one for it. `salt` makes nonces of one second
     /// differ: a counter or a random number.
     pub fn challenges(
@@ -140,7 +140,7 @@ impl Authenticator {
     /// wrong password does.
     ///
     /// The nonce comes first: an answer to one that is not ours says nothing of
-    /// whoever owns the source, since anybody can write its address.
+    /// the owner of the source, since anybody can write its address.
     ///
     /// The `uri` of the credentials is hashed as it came; that it names what the
     /// request is for is the caller's to check (RFC 7616 §3.4.6).

@@ -2,7 +2,7 @@
 //!
 //! A nonce is a time stamp that is signed for one source, so a server keeps
 //! nothing for a challenge that is never answered, a restart with the same key
-//! keeps every nonce valid, and whoever forges an address has no nonce for it.
+//! keeps every nonce valid, and a client that forges an address has no nonce for it.
 //!
 //! ```
 //! use busyhour::clock::UnixTime;

@@ -159,7 +159,7 @@ mod tests {
     fn the_packaged_file_is_what_the_defaults_print_and_says_where_the_database_is() {
         let packaged = include_str!("../../../../packaging/busyhour.toml");
         let loaded = Config::parse("busyhour.toml", "", &Overrides::default()).unwrap();
-        // Whoever runs a command has another home than the server.
+        // The user of a command has another home than the server.
         let path = "path = \"/var/lib/busyhour/busyhour.db\"   # as the unit";
         let default = "path = \"default\"                         # default";
         assert_eq!(

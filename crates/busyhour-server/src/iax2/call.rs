@@ -237,6 +237,6 @@ impl Call {
     }
 }
 
-/// A registration takes a few round trips; whoever needs longer begins anew.
+/// A registration takes a few round trips; a client that needs longer begins anew.
 const CALL_LIFE: Duration = Duration::from_secs(20);
 const FRAME_BYTES: usize = 12;

@@ -8,7 +8,7 @@
 //!
 //! A token proves that its owner receives at the address it was sent to. It is
 //! good for ten seconds, as those of Asterisk are, and the milliseconds wrap
-//! after 49 days. A restart ends all of them; whoever has one gets another.
+//! after 49 days. A restart ends all of them; a client that has one gets another.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Keys {
 /// A call token as it stands on the wire.
 pub(super) type Token = [u8; TOKEN_LENGTH];
 
-/// What makes a call hard to guess for whoever does not see its frames.
+/// What makes a call hard to guess for an attacker who does not see its frames.
 pub(super) struct Surprise {
     /// 16 hexadecimal digits.
     pub challenge: Box<str>,
@@ -46,7 +46,7 @@ impl Keys {
         }
     }
 
-    /// A token for whoever receives at `address`; `salt` makes those of one
+    /// A token for the client that receives at `address`; `salt` makes those of one
     /// millisecond differ.
     pub(super) fn token(&self, now: Instant, address: SocketAddr, salt: u16) -> Token {
         let mut token = [0; TOKEN_LENGTH];

@@ -17,7 +17,7 @@
 //! dropped unread (`dropped_stale`): the client sends it again after 500 ms, and
 //! to serve both copies would be half of the work in vain.
 //!
-//! **Out.** Each socket has a bounded queue and no thread. Whoever queues a
+//! **Out.** Each socket has a bounded queue and no thread. The thread that queues a
 //! datagram while nobody is sending, sends: its own and all that others queue
 //! meanwhile, up to [`BATCH_LEN`] a call (`sendmmsg`). So a lone answer leaves
 //! at once on the worker that made it, and under load the answers of all

@@ -83,7 +83,7 @@ pub struct Now {
     pub now: Instant,
     /// Calendar time.
     pub unix: UnixTime,
-    /// Calendar time as the store counts it: whoever sets the clock leaves it alone.
+    /// Calendar time as the store counts it: setting the clock does not change it.
     pub steady: UnixTime,
 }
 

@@ -2,7 +2,7 @@
 //! nobody answers. Pure: time and signs of life in, actions out.
 //!
 //! Each flow has a moment of its own in every interval, by its hash, so however
-//! many devices come at once, they are asked evenly. Whoever was heard of within
+//! many devices come at once, they are asked evenly. A device that was heard of within
 //! half an interval is not asked. What is not answered is asked again twice, two
 //! seconds apart; after the third time the flow is down, and is asked once in each
 //! interval until something is heard of it.
@@ -43,7 +43,7 @@ pub struct Probes {
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// Ask whoever is at the other end of this flow.
+    /// Ask the device at the other end of this flow.
     Ask(Flow),
     /// Nobody has answered.
     Down(Flow),

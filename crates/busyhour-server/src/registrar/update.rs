@@ -209,7 +209,7 @@ impl Draft<'_, '_> {
         let old = &self.list[index];
         let unchanged = self.describes(wish, &old.contact);
         let contact = match unchanged {
-            // Whoever registers can be reached.
+            // A device that registers can be reached.
             true => old.contact.with_reachable(true),
             false => self.contact(wish)?,
         };

@@ -42,7 +42,7 @@ enum Admission<'a> {
     /// There are none for our realm, or none that we can read.
     Absent,
     /// They answer no nonce that is good for their source now. It may have been ours,
-    /// and then whoever asks hears what is sent to that source.
+    /// and then the client hears what is sent to that source.
     Stale { is_ours: bool },
     /// Wrong.
     Denied,

@@ -7,7 +7,7 @@
 //! comes first. So the receivers rest while as much waits inside as may, and
 //! what they have taken is work that will be done.
 //!
-//! Whoever is not heard sends again. It is kinder to tell him when, and a
+//! A client without an answer sends again. It is kinder to tell it when, and a
 //! telephone that registers anew has less to lose than one that is registered;
 //! so of those who are heard while the queue stands, newcomers are told to come
 //! later. That costs an answer each, so it is paid for by those whom it makes

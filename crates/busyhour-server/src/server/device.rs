@@ -77,7 +77,7 @@ struct State {
     rare: Option<Box<Rare>>,
     /// Somebody listens on the bus.
     has_subscribers: bool,
-    /// Out of the table: whoever still holds it has to look again.
+    /// Out of the table: a holder has to look it up again.
     is_retired: bool,
 }
 

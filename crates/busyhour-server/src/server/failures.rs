@@ -1,4 +1,4 @@
-//! Registrations that failed lately: when, from where and why, for whoever asks why
+//! Registrations that failed lately: when, from where and why, for administrators who ask why
 //! a device does not register.
 //!
 //! Anybody can fail, under any name. So the table has an end, a source has its share

@@ -4,7 +4,7 @@
 //! A device enters a flow before it asks the network whether the connection
 //! lives ([`Network::mark_trusted`]), and the network takes a connection out of its
 //! directory before it tells of the end ([`Core::flow_failed`]). So either the
-//! device is told that the connection is gone, or whoever tells of the end finds
+//! device is told that the connection is gone, or the thread that tells of the end finds
 //! the device here. Both may happen; the second changes nothing.
 //!
 //! [`Network::mark_trusted`]: super::Network::mark_trusted
@@ -159,7 +159,7 @@ impl Core {
 
     /// A connection has ended: what was registered over it cannot be reached.
     pub(super) fn flow_failed(self: &Arc<Self>, flow: Flow) {
-        // Whoever is shut down tells its watchers to come again, and no more.
+        // A server that shuts down tells its watchers to come again, and no more.
         if !self.is_closing.load(Ordering::Acquire)
             && let Some(devices) = self.flows().end(flow)
         {
@@ -167,7 +167,7 @@ impl Core {
         }
     }
 
-    /// A datagram came: whoever is at the other end is there.
+    /// A datagram came: the device at the other end is there.
     pub(super) fn note_life(self: &Arc<Self>, flow: Flow) {
         if self.flows().is_probing() && self.flows().heard(&flow, self.now()) {
             self.reach(flow, true, Told::Present(None));
@@ -201,7 +201,7 @@ impl Core {
         }
     }
 
-    /// All devices of a flow are asked as one: whoever answers speaks for the flow.
+    /// All devices of a flow are asked as one: one answer speaks for the flow.
     fn ask(&self, flow: Flow) {
         let (devices, _) = self.flows().some_behind(&flow, None);
         let contact = devices.iter().find_map(|device| device.contact_over(flow));

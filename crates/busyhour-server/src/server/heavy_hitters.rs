@@ -2,7 +2,7 @@
 //! one who does harm from a proxy whose share is too small.
 //!
 //! The few that count most are kept, by the Space-Saving algorithm (Metwally,
-//! Agrawal and El Abbadi, 2005): whoever is new takes the place of the least, and
+//! Agrawal and El Abbadi, 2005): a new one takes the place of the least, and
 //! its count with it. So one who is refused often is never missed, and a count may
 //! be too high by that of the least.
 
@@ -49,7 +49,7 @@ impl HeavyHitters {
             });
         }
         if let Some(least) = hitters.iter_mut().min_by_key(|one| one.refused) {
-            // The place waits on: whoever changes all the time would be news each second.
+            // The place waits on: one that changes all the time would be news each second.
             least.said = least.refused;
             least.refused += 1;
             least.source = source;
@@ -94,7 +94,7 @@ impl Core {
     /// the place of another waits for the rest of its minute.
     pub(super) fn log_heavy_hitters(&self) {
         for (source, account, refused) in self.parts.over_share.news(self.now()) {
-            // The account comes last and escaped: whoever fails chooses it.
+            // The account comes last and escaped: the client chooses it.
             tracing::warn!(%source, refused, ?account, "a share was reached");
         }
     }

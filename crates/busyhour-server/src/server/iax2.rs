@@ -2,7 +2,7 @@
 //! its way to a device.
 //!
 //! All calls of one source are in one shard, so that its limit holds, and the bound
-//! of all is the server's: whoever fills a shard takes nothing from the others in it.
+//! of all is the server's: a client that fills a shard takes nothing from the others in it.
 //! A shard's lock is held while a frame is looked at, never while one is sent.
 
 use super::{
@@ -119,7 +119,7 @@ impl Core {
     }
 
     /// Whether a device knows its password. Without an account it takes as long;
-    /// whoever failed too often is not heard.
+    /// a client that failed too often is not heard.
     fn login(&self, credentials: &Credentials<'_>, flow: Flow) -> Login {
         if self.login_pause(credentials.username, flow).is_some() {
             let reason = Refusal::LoginPaused(Duration::ZERO).reason().to_owned();

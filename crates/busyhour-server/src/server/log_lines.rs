@@ -2,7 +2,7 @@
 //! the line of a failed login is documented, since other programs read it;
 //! packaging/fail2ban has one that does.
 //!
-//! Whoever sends much must not fill the disk: there are so many lines in a second,
+//! A client that sends much must not fill the disk: there are so many lines in a second,
 //! and a source has its share of them. What is left out is counted by source, and
 //! told once a minute.
 
@@ -94,7 +94,7 @@ impl Core {
             return;
         }
         let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
-        // The user comes last and escaped: whoever fails chooses it.
+        // The user comes last and escaped: the client chooses it.
         let user = shortened(username);
         tracing::warn!(%source, port, protocol, reason, ?user, "login failed");
     }

@@ -1,4 +1,4 @@
-//! Wrong passwords: whoever gives many has to wait, and costs little meanwhile.
+//! Wrong passwords: a client that sends many has to wait, and costs little meanwhile.
 //!
 //! Counted is by source and user name together: one broken phone behind an
 //! address does not lock out the others there, and who knows a user's name
@@ -88,7 +88,7 @@ impl Logins {
         }
     }
 
-    /// Takes a place in a shard for `holder`. Whoever has its share takes that of its
+    /// Takes a place in a shard for `holder`. One that has its share takes that of its
     /// own oldest failure; a shard has an end, and so has the look for it.
     fn find_place(&self, shard: &mut Shard, holder: Holder, now: Instant) -> bool {
         if shard.is_full() {

@@ -173,7 +173,7 @@ impl Server {
         self.message(Flow::udp(local, from), &datagram);
     }
 
-    /// What whoever receives datagrams should hand on now.
+    /// Which datagrams a receiver should hand on now.
     pub fn intake(&self) -> ReadMode {
         self.core.intake()
     }
@@ -307,7 +307,7 @@ impl Server {
     }
 
     /// Tells `listener` of the tokens in the store: at once, and whenever they are
-    /// others than before, whoever changes them.
+    /// others than before, by whatever program.
     pub fn watch_tokens(&self, listener: TokenListener) {
         listener(&self.core.parts.tokens);
         self.core.store().watch_tokens(listener);

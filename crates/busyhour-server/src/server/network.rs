@@ -29,7 +29,7 @@ pub trait Network: Send + Sync {
         self.send(flow, datagram)
     }
 
-    /// Something was accepted that came this way: whoever is at the other end
+    /// Something was accepted that came this way: the client at the other end
     /// is trusted, and keeps the connection where untrusted ones have to go.
     /// `false` when the connection is gone. After `true` its end is told to
     /// [`Server::flow_failed`](super::Server::flow_failed).
@@ -37,7 +37,7 @@ pub trait Network: Send + Sync {
         true
     }
 
-    /// Whoever is at the other end of a connection was told to send something at
+    /// The client at the other end of a connection was told to send something at
     /// least as often as this: when nothing comes for longer, the connection ends.
     fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}
 

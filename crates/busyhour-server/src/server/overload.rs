@@ -98,7 +98,7 @@ impl Overload {
         self.steps.load(Ordering::Relaxed) > 0
     }
 
-    /// Whoever sees an interval end draws the conclusion, and only that one.
+    /// The thread that sees an interval end draws the conclusion, and no other.
     fn advance(&self, now: Instant) {
         let ends_at = self.ends_at_ns.load(Ordering::Relaxed);
         let now_ns = now.as_nanos();
@@ -149,7 +149,7 @@ impl Core {
 
     /// Whether a request for `aor` is refused at once, because the server can't
     /// keep up; counted if so. Those who have something to lose come last, and
-    /// so does whoever `proves` who he is: he was challenged already, and if he
+    /// so does a client that `proves` who it is: it was challenged already, and if it
     /// is refused that was for nothing.
     pub(super) fn sheds(&self, aor: &str, proves: impl Fn() -> bool) -> bool {
         let is_newcomer = || !proves() && self.devices().find(aor).is_none();
@@ -181,7 +181,7 @@ impl Core {
 const INTERVAL_NS: u64 = 500_000_000;
 /// A client sends again after 500 ms, and then after 1.5 s (RFC 3261's T1, and
 /// twice that). The first copy in vain costs little, since copies of what is in
-/// work are dropped; whoever waits when the second leaves is kept too long.
+/// work are dropped; a request that waits when the second ends waits too long.
 const WAIT_GOOD_NS: u64 = 1_000_000_000;
 /// Past the second copy, and before the third after 3.5 s.
 const WAIT_MAX_NS: u64 = 2_000_000_000;

@@ -51,7 +51,7 @@ impl Drop for Place {
 
 impl Core {
     /// What a PUBLISH of a device leads to. Without a buffer for the answer nothing
-    /// is done, and it is `None`: whoever publishes asks again, in the same words.
+    /// is done, and it is `None`: the publisher asks again, in the same words.
     pub(super) fn plan_publication(
         self: &Arc<Self>,
         device: &Name,

@@ -1,4 +1,4 @@
-//! From a datagram to whoever has to deal with it; runs on the network's threads.
+//! From a datagram to the part that deals with it; runs on the network's threads.
 
 use super::{
     core::Core,

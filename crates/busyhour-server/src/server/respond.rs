@@ -49,7 +49,7 @@ impl Core {
         true
     }
 
-    /// As [`answer`](Self::answer), for a request that was accepted: whoever
+    /// As [`answer`](Self::answer), for a request that was accepted: the client that
     /// sent it is trusted on its connection. `false` when that is gone.
     pub(super) fn accept(&self, transaction: Key, flow: Flow, answer: Buffer) -> bool {
         let is_there = self.parts.network.mark_trusted(flow);

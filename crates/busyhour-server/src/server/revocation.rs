@@ -1,5 +1,5 @@
 //! What an account has ends with it: its bindings, its publications and the
-//! subscriptions that it opened. Whoever removes an account, a person over HTTP, a
+//! subscriptions that it opened. The one who removes an account, a person over HTTP, a
 //! command beside the server or another program in the database:
 //!
 //! 1. the directory knows it no more, so nothing new is admitted;

@@ -26,7 +26,7 @@ pub(super) struct Holders {
     hasher: FixedState,
 }
 
-/// Whoever holds something, by its cells; a place that is `NOBODY` counts for
+/// A holder of something, by its cells; a place that is `NOBODY` counts for
 /// nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Holder {

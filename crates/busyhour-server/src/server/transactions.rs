@@ -121,7 +121,7 @@ impl Transactions {
 
     /// The name of a request's transaction. Call-ID and CSeq are in it beside
     /// the branch, since old clients give none; so is the source, since an
-    /// answer must not go to whoever guesses a branch.
+    /// answer must not go to a client that guesses a branch.
     pub(super) fn key(&self, request: &Message<'_>, source: SocketAddr) -> Key {
         let [low, high] = self.hashers.each_ref().map(|hasher| {
             let mut state = hasher.build_hasher();

@@ -1,6 +1,6 @@
 //! How much is sent to those who have not shown that they hear it.
 //!
-//! Whoever writes the address of somebody else into a datagram has the answer sent
+//! A client that writes another's address into a datagram has the answer sent
 //! there, and it is longer than the question. So answers to datagrams without right
 //! credentials, and NOTIFYs to those who have answered none, take a token of their
 //! source; a source has so many in a second, and those of ten seconds at most.
@@ -9,7 +9,7 @@
 //! answered by who has heard it. Each such proof brings the source more tokens than it
 //! has cost, so that thousands of phones behind one address register as fast as
 //! they prove themselves. A nonce that is too old or used, but was sent to the source
-//! within a day, is answered by a new one without a token: whoever has it hears there.
+//! within a day, is answered by a new one without a token: a client that has it hears there.
 //! So who forges the address of an office can take its tokens, and then the first
 //! contact of its phones waits, or their next one after a start of the server, which
 //! has a new key for nonces. Those that refresh are challenged all the same.
@@ -135,7 +135,7 @@ impl Cell {
 
 impl Core {
     /// Whether an answer may go to who has shown no right credentials there; takes
-    /// what it costs. Over a connection whoever asks has shown that it hears.
+    /// what it costs. Over a connection the client has shown that it hears.
     /// Where nobody has credentials, nobody can.
     pub(super) fn may_answer(&self, flow: Flow) -> bool {
         let may = self.has_token(flow);

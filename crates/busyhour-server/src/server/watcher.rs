@@ -389,7 +389,7 @@ impl Watcher {
         }
     }
 
-    /// Charges whoever opened it for an unanswered NOTIFY, in place of the last
+    /// Charges its subscriber for an unanswered NOTIFY, in place of the last
     /// one; `false` when it has its share.
     fn charge(&self, core: &Core, charged: &mut u64, bytes: u64) -> bool {
         let notifies = &core.parts.notifies;

@@ -1,6 +1,6 @@
 //! Who is told when accounts change, and from which revision on.
 //!
-//! The database counts each change of an account, whoever makes it, in its
+//! The database counts each change of an account, by whatever program, in its
 //! `revision`, and keeps the names of those changed last. The writer compares:
 //! its own changes it passes on one by one; when another program moved the count,
 //! it reads the accounts that were changed since, or all where they are too many.
@@ -36,7 +36,7 @@ impl AccountWatch {
         *self.lock() = Some(Watched { revision, listener });
     }
 
-    /// Ends the telling, and gives the listener to whoever may drop it.
+    /// Ends the telling, and gives the listener to the caller, which may drop it.
     pub(super) fn end(&self) -> Option<AccountListener> {
         self.lock().take().map(|feed| feed.listener)
     }

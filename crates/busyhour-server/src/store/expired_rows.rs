@@ -146,7 +146,7 @@ impl ExpiredRows {
 }
 
 const LOWEST: BindingId = BindingId(0);
-/// So few that whoever comes meanwhile hardly notices them.
+/// So few that changes which arrive meanwhile hardly wait for them.
 const BATCH_LEN: usize = 256;
 /// Four times a million devices; they take about 100 MB. What finds no room stays
 /// in the store until the next start, which forgets it.

@@ -82,7 +82,7 @@ pub trait Store: Send + Sync {
     /// stays behind in a crash is found at the next start, and forgotten then.
     fn purge(&self, ended: &[EndedBinding]);
 
-    /// From now on tells `listener` of every change of accounts, whoever makes
+    /// From now on tells `listener` of every change of accounts, whichever program makes
     /// it; `revision` is that of the [`Contents`] which it knows.
     ///
     /// Changes of this store's own are told before their completion is called,
@@ -91,7 +91,7 @@ pub trait Store: Send + Sync {
     fn watch_accounts(&self, revision: u64, listener: AccountListener);
 
     /// From now on tells `listener` of all tokens, whenever they are others than
-    /// before, whoever changes them, within about a second. Stores that no tool can
+    /// before, whichever program changes them, within about a second. Stores that no tool can
     /// change tell nothing.
     fn watch_tokens(&self, listener: TokenListener) {
         drop(listener);

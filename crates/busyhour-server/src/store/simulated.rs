@@ -1,7 +1,7 @@
 //! A disk in virtual time, for the simulation: it takes its time, fails and crashes.
 //!
 //! The disk outlives the stores opened on it, as a real one outlives servers.
-//! Nothing here runs by itself: whoever owns the virtual clock asks for
+//! Nothing here runs by itself: the owner of the virtual clock asks for
 //! [`SimulatedDisk::next_due`] and calls [`SimulatedDisk::run_due`].
 
 use super::{

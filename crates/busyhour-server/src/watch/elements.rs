@@ -57,7 +57,7 @@ impl Elements {
         Ok(Self(writing.out.into()))
     }
 
-    /// No more bytes than this are appended, whoever the owner is.
+    /// No more bytes than this are appended, for any owner.
     pub(super) fn len_max(&self) -> usize {
         self.0.len() + self.0.matches(OWNER).count() * OWNER_LEN_MAX
     }

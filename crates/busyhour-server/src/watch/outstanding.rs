@@ -18,7 +18,7 @@ pub(super) struct Outstanding {
 
 impl Outstanding {
     /// On a flow that `is_reliable` nothing is sent again (RFC 3261 §17.1.2.2). Where it is not
-    /// known that anybody hears there, little is: whoever was named may know nothing of it.
+    /// known that anybody hears there, little is: the one who was named may know nothing of it.
     pub(super) fn new(
         cseq: u32,
         is_last: bool,

@@ -421,7 +421,7 @@ impl Subscription {
     }
 
     /// Whether a NOTIFY was answered from where they go now. Until then anybody may
-    /// be there, since whoever subscribes names the place.
+    /// be there, since the subscriber names the place.
     pub fn is_heard(&self) -> bool {
         self.is_heard
     }

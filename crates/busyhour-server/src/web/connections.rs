@@ -1,7 +1,7 @@
 //! Connections: so many at a time, so many of each source, each with bounds on
 //! what a client may take.
 //!
-//! Those beyond get one answer: that of `/healthz`, or 503. So whoever watches over
+//! Those beyond get one answer: that of `/healthz`, or 503. So a program that watches over
 //! the server hears of it whatever others hold. Of these the oldest gives way, and
 //! each has little time.
 

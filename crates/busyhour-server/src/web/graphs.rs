@@ -123,10 +123,10 @@ impl Graphs {
         let (answer, answered) = oneshot::channel();
         let graphs = self.clone();
         let task = move || {
-            // It is taken until the task ends, also when whoever asked is gone.
+            // It is taken until the task ends, also when the client is gone.
             let _place = place;
             let (now, is_over) = (seconds(&graphs.clock), || graphs.clock.now() > deadline);
-            // Whoever asked may be gone.
+            // The client may be gone.
             let _ = answer.send(ask(&graphs.graphite, &parameters, now, &is_over));
         };
         if self.pool.try_push(task).is_err() {

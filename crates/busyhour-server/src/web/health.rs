@@ -15,7 +15,7 @@ pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
 /// `Ok` while the server serves, else the reason for the operator.
 ///
 /// A store that has failed a change during the kept samples counts as ill:
-/// devices were told 503, and whoever watches should know before they all are.
+/// devices were told 503, and an operator should know before they all are.
 /// So does one that does not come to an end with what it was given.
 pub(super) fn verdict(draining: bool, kept: &[Arc<Sample>]) -> Result<(), String> {
     if draining {

@@ -13,7 +13,7 @@ pub(super) type Rejection = (StatusCode, String);
 /// What the store calls, and what a request waits for.
 pub(super) fn completion() -> (Completion, PendingCommit) {
     let (told, result) = oneshot::channel();
-    // Whoever asked may be gone.
+    // The client may be gone.
     (
         Box::new(move |outcome| drop(told.send(outcome))),
         PendingCommit(result),

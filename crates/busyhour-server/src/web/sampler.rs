@@ -11,7 +11,7 @@ use tokio::{
     time::{self, MissedTickBehavior},
 };
 
-/// Takes one snapshot a second, whoever looks, so that a hundred open pages
+/// Takes one snapshot a second, however many look, so that a hundred open pages
 /// cost the server what one costs. Keeps the last two minutes.
 pub(super) struct Sampler(Mutex<History>);
 

@@ -103,7 +103,7 @@ impl Connection {
     pub fn room(&mut self, buffers: &BufferPool) -> Result<&mut [u8], Error> {
         let len = self.room.as_ref().map_or(0, |room| room.len());
         if self.filled == len {
-            // As bytes come: whoever announces much has to bring it.
+            // As bytes come: a client that announces much has to send it.
             let announced = self.framer.message_bytes().unwrap_or(usize::MAX);
             self.grow((2 * len).min(announced).max(ROOM_LEN), buffers)?;
         }

@@ -32,7 +32,7 @@ impl Directory {
     }
 
     /// Marks the connection as trusted; `false` when it is not there. Under
-    /// the lock, so that whoever has forgotten it knows whether it was one.
+    /// the lock, so that the caller knows whether it was one.
     pub(super) fn mark_trusted(&self, flow: &Flow) -> bool {
         let shard = self.shard(flow);
         let peer = shard.get(flow);

@@ -190,7 +190,7 @@ impl Engine {
         }
     }
 
-    /// Where there is none, those that come next wait in the kernel: whoever is
+    /// Where there is none, those that come next wait in the kernel: a client that is
     /// in the middle of a handshake is served sooner, and gives way to them
     /// only after having had time for it.
     fn has_room_for_handshake(&self, index: usize) -> bool {
@@ -400,7 +400,7 @@ impl Engine {
     fn shed_memory(&mut self) {
         while let Some(token) = self.memory.excess() {
             let Some(entry) = self.connections.remove(&token) else {
-                debug_assert!(false, "whoever holds memory is in the table");
+                debug_assert!(false, "a holder of memory is in the table");
                 return;
             };
             self.end(entry, Close::DisplacedMemory);

@@ -6,7 +6,7 @@
 //! in pinned buffers. One thread, `bh-stream`, waits for all sockets at once
 //! (`epoll`), reads them and keeps the deadlines in the library's timer queue.
 //!
-//! **Out.** Whoever has something to send writes it to the socket at once and
+//! **Out.** A thread that has something to send writes it to the socket at once and
 //! does not wait. What the kernel does not take stays in the connection's
 //! bounded outbox; the thread sends it when there is room again. Each outbox
 //! has a lock of its own, and so has each shard of the directory that finds a

@@ -159,7 +159,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Answers a ping, unless something waits to be sent anyway: whoever pings
+    /// Answers a ping, unless something waits to be sent anyway: a client that pings
     /// and does not read gets no more answers than fit into the kernel.
     pub(super) fn answer_ping(&self, pong: Buffer) {
         let mut channel = self.channel();

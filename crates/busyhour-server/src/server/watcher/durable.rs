@@ -75,7 +75,7 @@ impl Watcher {
         core.watchers().remove(self.id);
     }
 
-    /// Has a refresh stored before it is taken in. One at a time: whoever sends
+    /// Has a refresh stored before it is taken in. One at a time: a watcher that sends
     /// the next before the answer is asked to come again.
     pub(super) fn prolong(
         self: &Arc<Self>,

@@ -1,6 +1,6 @@
 //! PostgreSQL: one session that writes, group commit, one server a database.
 //!
-//! The session holds an advisory lock, so that whoever can write is the one
+//! The session holds an advisory lock, so that the session that can write is the one
 //! server of this database. When it breaks, whether the last COMMIT took is
 //! unknown; so that group is kept until the next session, which sees by the
 //! count of groups whether it did, and writes it if not (`turn`). What waits

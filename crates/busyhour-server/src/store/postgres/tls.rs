@@ -12,7 +12,7 @@
 //! is `verify-full`, and no other is allowed; with a file, `prefer` is not.
 //!
 //! Without a check of the certificate nobody can listen who only listens, but
-//! whoever can stand in between can read and change everything.
+//! an attacker in between can read and change everything.
 
 use postgres::{
     Socket,
@@ -274,7 +274,7 @@ impl ServerCertVerifier for Signed {
     }
 }
 
-/// Whoever answers, with whatever certificate.
+/// Any server, with any certificate.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -10,7 +10,7 @@
 //! are gone. Without `-shm` another program makes a new one, and the two no longer
 //! know of each other.
 //!
-//! To ask for four files twice at each commit would be too much. Whoever deletes,
+//! To ask for four files twice at each commit would be too much. A program that deletes,
 //! renames or replaces one of them changes their folder, so most of the time it is
 //! enough to ask whether the folder is as it was, twice a commit. A folder that has changed lately says nothing, since its
 //! time counts in steps, of up to two seconds in some file systems: two changes may

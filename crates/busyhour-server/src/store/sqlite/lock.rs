@@ -4,7 +4,7 @@
 //! may still read and write accounts through SQLite while a server runs. The
 //! operating system releases it when the process ends, however it ends.
 //!
-//! `flock` needs no permission to write, so whoever may open the file may lock it.
+//! `flock` needs no permission to write, so every user who may open the file may lock it.
 //! Therefore it is for its user alone, also where an older version made it
 //! readable. Deleting it would let a second server lock a new one: the first
 //! server looks for it before each transaction. It makes it again where there is
