@@ -206,7 +206,7 @@ impl<'a> Probe<'a> {
         let request = self.runtime.buffers().copy_from(request.as_bytes())?;
         let begun = Instant::now();
         let (from, local) = ("10.255.0.1:5060".parse()?, "10.255.255.255:5060".parse()?);
-        self.server.datagram(from, local, request);
+        self.server.message(Flow::udp(local, from), &request);
         self.answers.recv_timeout(Duration::from_secs(30))?;
         Ok(begun.elapsed())
     }

@@ -1,5 +1,5 @@
 //! What a REGISTER costs inside of the server: no socket, no kernel, only the
-//! way from `Server::datagram` to the network interface.
+//! way from `Server::message` to the network interface.
 //!
 //! ```text
 //! cargo run --release -p busyhour-server --example register_cost -- [devices] [rounds] [database]
@@ -85,7 +85,8 @@ fn measure(
             thread::yield_now();
         }
         let datagram = runtime.buffers().copy_from(&register(device, round))?;
-        server.datagram("198.51.100.7:5060".parse()?, local, datagram);
+        let flow = Flow::udp(local, "198.51.100.7:5060".parse()?);
+        server.message(flow, &datagram);
     }
     while answers.accepted.load(Ordering::Relaxed) - before < devices {
         let other = answers.other.load(Ordering::Relaxed);

@@ -303,9 +303,9 @@ impl World {
 
     fn receive_from(&self, from: &str, text: &str) {
         let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
-        let local = "192.0.2.1:5060";
-        self.server
-            .datagram(from.parse().unwrap(), local.parse().unwrap(), datagram);
+        let local = "192.0.2.1:5060".parse().unwrap();
+        let flow = busyhour_server::server::Flow::udp(local, from.parse().unwrap());
+        self.server.message(flow, &datagram);
     }
 
     /// The first that is sent after a request: at once, or when all is done.

@@ -517,7 +517,10 @@ impl Fixture {
 
     fn receive_from(&mut self, remote: SocketAddr, bytes: &[u8]) {
         let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
-        self.server.datagram(remote, local(), datagram);
+        self.server.message(
+            busyhour_server::server::Flow::udp(local(), remote),
+            &datagram,
+        );
         self.simulation().run_until_idle();
     }
 

@@ -148,8 +148,7 @@ impl Service {
         let (buffers, pool) = (self.runtime.buffers(), self.runtime.pool());
         let (sip, iax2) = (self.server.clone(), self.server.clone());
         let deliver = move |datagram: Datagram| {
-            let flow = datagram.flow;
-            sip.datagram(flow.remote, flow.local, datagram.payload);
+            sip.message(datagram.flow, &datagram.payload);
         };
         let started = self
             .network
@@ -157,8 +156,7 @@ impl Service {
             .start(buffers, pool, deliver, self.intake());
         started.map_err(Failure::running)?;
         let deliver = move |datagram: Datagram| {
-            let flow = datagram.flow;
-            iax2.iax2_datagram(flow.remote, flow.local, datagram.payload);
+            iax2.iax2_datagram(datagram.flow, &datagram.payload);
         };
         let started = self
             .network

@@ -91,7 +91,6 @@ use crate::{
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
 use std::{
     fmt,
-    net::SocketAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -136,7 +135,8 @@ use std::{
 ///     CSeq: 1 REGISTER\r\n\
 ///     Contact: <sip:alice@192.0.2.1>\r\n\r\n",
 /// )?;
-/// server.datagram("192.0.2.1:5060".parse()?, "192.0.2.9:5060".parse()?, register);
+/// let flow = Flow::udp("192.0.2.9:5060".parse()?, "192.0.2.1:5060".parse()?);
+/// server.message(flow, &register);
 /// runtime.simulation().unwrap().run_until_idle();
 /// assert!(network.0.lock().unwrap()[0].starts_with(b"SIP/2.0 200 OK\r\n"));
 /// assert_eq!(server.stats().registrar.binding_count, 1);
@@ -166,21 +166,15 @@ impl Server {
         Ok(Self { core })
     }
 
-    /// Takes a datagram that came from `from` to our address `local`. Any
-    /// thread may call this, several at a time; it parses and authenticates,
-    /// and leaves the rest to the pool.
-    pub fn datagram(&self, from: SocketAddr, local: SocketAddr, datagram: Buffer) {
-        self.message(Flow::udp(local, from), &datagram);
-    }
-
     /// Which datagrams a receiver should hand on now.
     pub fn intake(&self) -> ReadMode {
         self.core.intake()
     }
 
-    /// As [`datagram`](Self::datagram), for a message of any transport: one
-    /// datagram, or what a connection's framing cut out. The answer goes back
-    /// the same way.
+    /// Takes a message that came over `flow`: a datagram, or what the framing of
+    /// a connection cut out. Any thread may call this, several at a time. It
+    /// parses and authenticates, and leaves the rest to the pool. The answer goes
+    /// back the same way.
     pub fn message(&self, flow: Flow, message: &Buffer) {
         self.core.receive(flow, message);
     }
@@ -199,11 +193,10 @@ impl Server {
         self.core.flow_failed(flow);
     }
 
-    /// As [`datagram`](Self::datagram), for one that came to an address where
+    /// As [`message`](Self::message), for a datagram that came to an address where
     /// IAX2 is spoken.
-    pub fn iax2_datagram(&self, from: SocketAddr, local: SocketAddr, datagram: Buffer) {
-        let flow = Flow::udp(local, from);
-        self.core.receive_iax2(flow, &datagram);
+    pub fn iax2_datagram(&self, flow: Flow, datagram: &Buffer) {
+        self.core.receive_iax2(flow, datagram);
     }
 
     /// Everything the server knows about itself.

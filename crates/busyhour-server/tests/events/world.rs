@@ -226,7 +226,8 @@ impl World {
             "192.0.2.9:5070".parse().unwrap(),
             "192.0.2.1:5060".parse().unwrap(),
         );
-        self.server.datagram(client, local, datagram);
+        self.server
+            .message(busyhour_server::server::Flow::udp(local, client), &datagram);
         self.settle();
     }
 

@@ -84,7 +84,8 @@ impl Host {
     pub fn receive(&mut self, from: SocketAddr, bytes: &[u8]) {
         let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
         self.capture.push((from, local(), bytes.to_vec()));
-        self.server.iax2_datagram(from, local(), datagram);
+        self.server
+            .iax2_datagram(busyhour_server::server::Flow::udp(local(), from), &datagram);
         self.simulation().run_until_idle();
     }
 

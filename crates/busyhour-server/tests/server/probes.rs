@@ -151,7 +151,8 @@ impl Fixture {
 
     fn receive_iax2(&mut self, frame: &[u8]) {
         let datagram = self.runtime.buffers().copy_from(frame).unwrap();
-        self.server.iax2_datagram(lamp(), local(), datagram);
+        self.server
+            .iax2_datagram(Flow::udp(local(), lamp()), &datagram);
         self.simulation().run_until_idle();
     }
 

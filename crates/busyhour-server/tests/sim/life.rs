@@ -118,7 +118,7 @@ impl Life {
 
     pub fn deliver(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
-        self.server.datagram(from, to, datagram);
+        self.server.message(Flow::udp(to, from), &datagram);
     }
 
     /// What the server sent since the last call.
