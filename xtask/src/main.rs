@@ -16,8 +16,10 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   tidy     Check what the compiler does not: dependency arrows between modules,
-           the list of files that may hold unsafe code, unfinished code, paths
-           of machines, lengths of files and functions, a component's example.
+           the map and the walks of ARCHITECTURE.md, the files of GLOSSARY.md,
+           names of types, the list of files that may hold unsafe code,
+           unfinished code, paths of machines, lengths of files and functions,
+           a component's example.
   lengths  Print the longest functions and the median of each crate.
 ";
 

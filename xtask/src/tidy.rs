@@ -45,6 +45,8 @@ pub fn check(root: &Path) -> Vec<String> {
             .filter_map(|component| check_example(root, component)),
     );
     complaints.extend(LAYERS.iter().flat_map(|layers| check_map(&tree, layers)));
+    complaints.extend(check_walks(&tree));
+    complaints.extend(check_glossary(&tree));
     complaints.extend(stale_unsafe_entries(&tree));
     complaints
 }
@@ -288,6 +290,74 @@ fn check_map(tree: &Tree, layers: &Layers) -> Vec<String> {
 }
 
 const MAP: &str = "ARCHITECTURE.md";
+const GLOSSARY: &str = "GLOSSARY.md";
+
+/// Each step of a walk in ARCHITECTURE.md names a file and a function of it.
+fn check_walks(tree: &Tree) -> Vec<String> {
+    let Some(map) = tree.text.iter().find(|file| file.path == MAP) else {
+        return Vec::new();
+    };
+    let (mut folder, mut complaints, mut step_count) = ("", Vec::new(), 0);
+    for line in map.text.lines() {
+        if line.starts_with('#') {
+            folder = line
+                .split('`')
+                .find(|part| part.starts_with("crates/"))
+                .unwrap_or("");
+        }
+        let Some((_, step)) = line.split_once(". `").filter(|(number, _)| {
+            !number.is_empty() && number.chars().all(|digit| digit.is_ascii_digit())
+        }) else {
+            continue;
+        };
+        step_count += 1;
+        let mut parts = step.split('`').step_by(2);
+        let (file, function) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        let path = format!("{folder}/{file}");
+        let is_there = (tree.rust.iter()).any(|source| {
+            source.path == path
+                && source
+                    .source
+                    .functions
+                    .iter()
+                    .any(|one| one.name == function)
+        });
+        if !is_there {
+            complaints.push(format!("{MAP}: `{path}` has no function `{function}`"));
+        }
+    }
+    if step_count == 0 {
+        complaints.push(format!("{MAP}: has no walk"));
+    }
+    complaints
+}
+
+/// Each file that the glossary names exists.
+fn check_glossary(tree: &Tree) -> Vec<String> {
+    let Some(glossary) = tree.text.iter().find(|file| file.path == GLOSSARY) else {
+        return vec![format!("{GLOSSARY}: there is none")];
+    };
+    let mut complaints = Vec::new();
+    let rows = glossary.text.lines().filter(|line| line.starts_with("| "));
+    for cell in rows.filter_map(|row| row.split(" | ").last()) {
+        for file in cell.split('`').filter(|part| part.contains('/')) {
+            let ends = [
+                format!("/busyhour/src/{file}"),
+                format!("/busyhour-server/src/{file}"),
+            ];
+            let is_there = (tree.rust.iter()).any(|source| {
+                ends.iter().any(|end| match end.strip_suffix('/') {
+                    Some(folder) => source.path.contains(folder.trim_start_matches('/')),
+                    None => source.path.ends_with(end.as_str()),
+                })
+            });
+            if !is_there {
+                complaints.push(format!("{GLOSSARY}: there is no `{file}`"));
+            }
+        }
+    }
+    complaints
+}
 
 /// One noun, one meaning: each name of a type occurs once in the crate.
 fn check_type_names(tree: &Tree, layers: &Layers) -> Vec<String> {
@@ -414,6 +484,31 @@ mod tests {
             )
         );
         assert!(complaints.contains(&"ARCHITECTURE.md: `bus` has no row".to_owned()));
+    }
+
+    #[test]
+    fn a_walk_and_a_glossary_that_lead_nowhere_are_named() {
+        let mut tree = Tree {
+            rust: Vec::new(),
+            text: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        tree.add("crates/x/src/a.rs".to_owned(), "fn go() {}".to_owned());
+        let walk =
+            "### A walk (files of `crates/x/src`)\n1. `a.rs` `go`: on.\n2. `a.rs` `stop`: off.\n";
+        tree.add(MAP.to_owned(), walk.to_owned());
+        tree.add(
+            GLOSSARY.to_owned(),
+            "| x | y | z | `pool/nothing.rs` |\n".to_owned(),
+        );
+        assert_eq!(
+            check_walks(&tree),
+            ["ARCHITECTURE.md: `crates/x/src/a.rs` has no function `stop`"]
+        );
+        assert_eq!(
+            check_glossary(&tree),
+            ["GLOSSARY.md: there is no `pool/nothing.rs`"]
+        );
     }
 
     #[test]
