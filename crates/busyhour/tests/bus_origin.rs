@@ -304,3 +304,24 @@ fn a_fold_that_publishes_on_another_topic_is_tried_as_often_as_others_disturb_it
     assert_eq!(topic.get(&1), Some(level(1, 7)));
     drop(place);
 }
+
+/// What has to ask for room or for a key is no reason to fold in vain first.
+#[test]
+fn a_publish_folds_once_though_a_subscription_conflates() {
+    let folds = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&folds);
+    let last = move |parts: &[(NodeId, Level)]| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        parts[0].1.clone()
+    };
+    let topic = Topic::builder("last").fold(HERE, last).build();
+    let pool = stepped_pool();
+    let _watch = topic.subscribe().conflate().on(&pool).start(|_| ());
+    let _ = topic.publish_from(THERE, level(1, 0));
+    let _ = topic.publish(level(1, 0));
+    folds.store(0, Ordering::Relaxed);
+    for number in 1..=10 {
+        let _ = topic.publish(level(1, number));
+    }
+    assert_eq!(folds.load(Ordering::Relaxed), 10);
+}

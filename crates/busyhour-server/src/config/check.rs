@@ -1,4 +1,4 @@
-use super::{Loaded, NodeId, Problem};
+use super::{Loaded, Problem, SettingOrigin};
 use crate::{
     net::{Certificate, CertificateError},
     registrar::Domains,
@@ -64,7 +64,7 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
     let errors = Certificate::errors(certificate, key).into_iter();
     let problem = |error: CertificateError| {
         let origin = loaded.origins.get(error.setting()).cloned();
-        let origin = origin.unwrap_or(NodeId::WholeFile("defaults".into()));
+        let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
         Problem::new(origin, error.to_string())
     };
     errors.map(problem).collect()
@@ -74,7 +74,7 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
 fn store_url(loaded: &Loaded) -> Option<Problem> {
     let problem = loaded.config.store.database_url().err()?;
     let origin = loaded.origins.get(URL_FILE).cloned();
-    let origin = origin.unwrap_or(NodeId::WholeFile("defaults".into()));
+    let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
     Some(Problem::new(origin, format!("{URL_FILE}: {problem}")))
 }
 
@@ -90,7 +90,7 @@ fn identity(loaded: &Loaded) -> Vec<Problem> {
     });
     let problem = |(setting, _): &(&str, bool)| {
         let origin = loaded.origins.get(TLS).cloned();
-        let origin = origin.unwrap_or(NodeId::WholeFile("defaults".into()));
+        let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
         let message = format!("{TLS} needs {setting}; give the path of a PEM file");
         Problem::new(origin, message)
     };
@@ -104,7 +104,7 @@ fn order(loaded: &Loaded, lower: &'static str, upper: &'static str) -> Problem {
     // Defaults are in order, so one of the two was written.
     let origin = written
         .cloned()
-        .unwrap_or(NodeId::WholeFile("defaults".into()));
+        .unwrap_or(SettingOrigin::WholeFile("defaults".into()));
     let message = format!(
         "{lower} ({}) must not be more than {upper} ({})",
         value(lower),

@@ -1,6 +1,6 @@
 //! Variables of the environment that look like settings and are none.
 
-use super::{KEYS, Key, NodeId, Problem, file::nearest};
+use super::{KEYS, Key, Problem, SettingOrigin, file::nearest};
 
 /// A slip of the hand in a variable would otherwise leave the default in place,
 /// and nobody would know.
@@ -43,7 +43,7 @@ fn problem(name: String) -> Problem {
         "unknown setting{hint}; a variable is {PREFIX}, the section, _ and the setting, such as \
          BUSYHOUR_SIP_LISTEN"
     );
-    Problem::new(NodeId::Environment(name), message)
+    Problem::new(SettingOrigin::Environment(name), message)
 }
 
 const PREFIX: &str = "BUSYHOUR_";

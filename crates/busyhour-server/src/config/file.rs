@@ -1,5 +1,5 @@
 use super::{
-    KEYS, Key, Loaded, NodeId, Problem, accounts,
+    KEYS, Key, Loaded, Problem, SettingOrigin, accounts,
     entry::{Entry, Reported},
     hints, tokens,
 };
@@ -172,8 +172,8 @@ impl Reader<'_> {
         self.problems.push(Problem::new(origin, message));
     }
 
-    fn origin(&self, span: Range<usize>) -> NodeId {
-        NodeId::in_file(self.name, self.text, span.start)
+    fn origin(&self, span: Range<usize>) -> SettingOrigin {
+        SettingOrigin::in_file(self.name, self.text, span.start)
     }
 }
 

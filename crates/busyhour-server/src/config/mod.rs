@@ -41,7 +41,7 @@ pub use graphite::Graphite;
 pub use keys::{KEYS, Key};
 pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
-pub use problem::{NodeId, Problem, Problems};
+pub use problem::{Problem, Problems, SettingOrigin};
 
 use crate::auth::Algorithm;
 use crate::server::{
@@ -257,9 +257,9 @@ pub struct Loaded {
     /// The settings.
     pub config: Config,
     /// Setting path to origin; absent means the embedded default.
-    pub origins: BTreeMap<&'static str, NodeId>,
+    pub origins: BTreeMap<&'static str, SettingOrigin>,
     /// Each hint as it was written, and where it stands.
-    hints: Vec<(WrittenHint, NodeId)>,
+    hints: Vec<(WrittenHint, SettingOrigin)>,
     /// The file's text is unknown: relations between its settings cannot be judged.
     is_unread: bool,
     /// Settings whose value is not allowed.

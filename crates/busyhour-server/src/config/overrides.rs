@@ -1,4 +1,4 @@
-use super::{Config, KEYS, Key, Loaded, NodeId, Problem};
+use super::{Config, KEYS, Key, Loaded, Problem, SettingOrigin};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 
 /// Settings given by environment variables and flags: one of each for every [`Key`].
@@ -16,7 +16,7 @@ pub struct StoreOverrides(pub Overrides);
 struct Override {
     path: &'static str,
     value: String,
-    origin: NodeId,
+    origin: SettingOrigin,
 }
 
 impl Overrides {
@@ -30,8 +30,8 @@ impl Override {
     fn read(key: &'static Key, matches: &ArgMatches) -> Option<Self> {
         let value = matches.get_one::<String>(key.path)?.clone();
         let origin = match matches.value_source(key.path)? {
-            ValueSource::EnvVariable => NodeId::Environment(key.environment()),
-            _ => NodeId::Flag(format!("--{}", key.flag())),
+            ValueSource::EnvVariable => SettingOrigin::Environment(key.environment()),
+            _ => SettingOrigin::Flag(format!("--{}", key.flag())),
         };
         Some(Self {
             path: key.path,

@@ -2,7 +2,7 @@ use std::{fmt, io, path::Path};
 
 /// Where a setting came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeId {
+pub enum SettingOrigin {
     /// A place in the file; line and column count from 1, the column in characters.
     File {
         /// The file as it was named.
@@ -24,7 +24,7 @@ pub enum NodeId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The place to repair.
-    pub origin: NodeId,
+    pub origin: SettingOrigin,
     /// What is wrong, and what is allowed.
     pub message: String,
 }
@@ -34,7 +34,7 @@ pub struct Problem {
 pub struct Problems(Vec<Problem>);
 
 impl Problem {
-    pub(super) fn new(origin: NodeId, message: impl Into<String>) -> Self {
+    pub(super) fn new(origin: SettingOrigin, message: impl Into<String>) -> Self {
         Self {
             origin,
             message: message.into(),
@@ -42,7 +42,7 @@ impl Problem {
     }
 
     pub(super) fn unreadable(path: &Path, error: &io::Error) -> Self {
-        let origin = NodeId::WholeFile(path.display().to_string());
+        let origin = SettingOrigin::WholeFile(path.display().to_string());
         Self::new(origin, format!("cannot be read: {error}"))
     }
 }
@@ -62,7 +62,7 @@ impl Problems {
     }
 }
 
-impl NodeId {
+impl SettingOrigin {
     /// The place of byte `offset` in the `text` of `file`.
     pub(super) fn in_file(file: &str, text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
@@ -83,7 +83,7 @@ impl NodeId {
     }
 }
 
-impl fmt::Display for NodeId {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { file, line, column } => write!(f, "{file}:{line}:{column}"),
@@ -115,8 +115,11 @@ mod tests {
     fn places_count_lines_and_characters_from_one() {
         let text = "a = 1\nname = \"é\" x\n";
         let offset = text.find('x').unwrap();
-        let origin = NodeId::in_file("f.toml", text, offset);
+        let origin = SettingOrigin::in_file("f.toml", text, offset);
         assert_eq!(origin.to_string(), "f.toml:2:12");
-        assert_eq!(NodeId::in_file("f.toml", text, 0).to_string(), "f.toml:1:1");
+        assert_eq!(
+            SettingOrigin::in_file("f.toml", text, 0).to_string(),
+            "f.toml:1:1"
+        );
     }
 }

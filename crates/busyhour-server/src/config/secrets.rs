@@ -1,6 +1,6 @@
 //! Who may read the file that holds passwords.
 
-use super::{Config, Loaded, NodeId};
+use super::{Config, Loaded, SettingOrigin};
 use crate::store::masked;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -17,7 +17,7 @@ pub(super) fn warning(path: &Path, config: &Config) -> Option<String> {
 /// A sentence when a password stands in the arguments of this very process.
 pub(super) fn argument_warning(loaded: &Loaded) -> Option<String> {
     let origin = loaded.origins.get("store.url")?;
-    let is_argument = matches!(origin, NodeId::Flag(_));
+    let is_argument = matches!(origin, SettingOrigin::Flag(_));
     (is_argument && has_password(&loaded.config)).then(|| {
         format!(
             "{origin}: every user of this machine can read the password in it while this runs; \

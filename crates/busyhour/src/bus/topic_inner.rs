@@ -206,7 +206,7 @@ impl<E: Event> TopicInner<E> {
     }
 
     /// The same for who has to know more than what was delivered.
-    fn publish_tallied(&self, mut event: Held<Given<E>>, result: &mut PublishResult<E>) {
+    fn publish_with_result(&self, mut event: Held<Given<E>>, result: &mut PublishResult<E>) {
         let Some((shard, hash)) = self.shard_of(&event) else {
             return;
         };
@@ -241,7 +241,7 @@ impl<E: Event> TopicInner<E> {
     pub(super) fn publish_from(&self, origin: NodeId, event: E, result: &mut PublishResult<E>) {
         let (remote, event) = (self.remote(origin), Given::Plain(event));
         match remote {
-            None => self.publish_tallied(Held::new(event), result),
+            None => self.publish_with_result(Held::new(event), result),
             Some(_) => self.publish_apart(event, PublishOptions::from(remote), result),
         }
     }
@@ -411,7 +411,7 @@ impl<E: Event> TopicInner<E> {
         let mut panics = Panics::default();
         // The event has been published where something panics afterwards: a
         // callback, or the `Drop` of another event.
-        panics.catch(|| self.publish_tallied(event, result));
+        panics.catch(|| self.publish_with_result(event, result));
         let (shard, _) = self.locate(&key);
         let (version, born) = (result.version, result.born);
         if version == 0 {

@@ -1,4 +1,4 @@
-//! SchedState in for a worker that is blocked. See README.md, "SchedState in".
+//! Standing in for a worker that is blocked. See README.md, "Standing in".
 
 use std::sync::{Arc, atomic::Ordering};
 

@@ -159,8 +159,9 @@ impl Shared {
     fn is_settled(&self) -> bool {
         let own = CurrentWorker::of(self).map(|current| current.worker.number);
         let others = || (self.workers.iter()).filter(|worker| Some(worker.number) != own);
+        let at_work = self.others_at_work();
         let in_task = others().filter(|worker| worker.is_in_task()).count() as u64;
-        !self.pushes.any() && others().all(Worker::is_settled) && self.others_at_work() <= in_task
+        !self.pushes.any() && others().all(Worker::is_settled) && at_work <= in_task
     }
 
     /// Blocks until `done`, which is asked again at each end that is told, or

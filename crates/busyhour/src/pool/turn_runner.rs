@@ -16,7 +16,7 @@ pub(super) struct TurnRunner<'a> {
     shared: &'a Shared,
     current: CurrentWorker<'a>,
     turn_clock: TurnClock<'a>,
-    lane_allowance_log2: u8,
+    fifo_allowance_log2: u8,
     turns: u32,
     /// Who ran last and has more to do.
     last: Option<Runnable>,
@@ -30,7 +30,7 @@ impl<'a> TurnRunner<'a> {
             shared,
             current,
             turn_clock: TurnClock::new(&shared.clock, &current.worker.gauges),
-            lane_allowance_log2: 0,
+            fifo_allowance_log2: 0,
             turns: current.worker.gauges.turns(),
             last: None,
             ran_ns: 0,
@@ -82,14 +82,14 @@ impl<'a> TurnRunner<'a> {
     }
 
     fn run_fifo(&mut self) {
-        let allowance = 1 << self.lane_allowance_log2;
+        let allowance = 1 << self.fifo_allowance_log2;
         let ran = self
             .shared
             .run_fifo(self.current, allowance, &self.turn_clock);
         let is_exhausted = ran == allowance;
         self.ran_ns = self.turn_clock.end_turn(is_exhausted);
         if is_exhausted {
-            self.lane_allowance_log2 = next_allowance_log2(self.lane_allowance_log2, self.ran_ns);
+            self.fifo_allowance_log2 = next_allowance_log2(self.fifo_allowance_log2, self.ran_ns);
         }
         self.last = Some(Runnable::Fifo);
     }

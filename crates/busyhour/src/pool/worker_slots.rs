@@ -7,7 +7,7 @@ use crate::sync::{
 };
 
 /// The slots of a pool. All that decides whether a thread comes or goes is
-/// written under one mutex; see README.md, "SchedState in".
+/// written under one mutex; see README.md, "Standing in".
 #[derive(Debug)]
 pub(super) struct WorkerSlots {
     slots: Mutex<SlotStates>,
@@ -60,12 +60,12 @@ impl WorkerSlots {
 
     /// A worker blocks. Until `unblock` no other one may leave for it.
     pub(super) fn block(&self) {
-        let _places = lock(&self.slots);
+        let _slots = lock(&self.slots);
         self.blocked.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(super) fn unblock(&self) {
-        let _places = lock(&self.slots);
+        let _slots = lock(&self.slots);
         let before = self.blocked.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "each worker unblocks once");
     }

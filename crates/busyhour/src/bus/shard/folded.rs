@@ -29,6 +29,8 @@ impl<E: Event> Shard<E> {
         result: &mut PublishResult<E>,
     ) -> bool {
         let place = self.live_place(&state, hash, seat);
+        // Else the second visit would refuse what was folded.
+        let place = place.filter(|place| state.is_unheard() || state.is_ready(hash, Some(*place)));
         let said = place.and_then(|place| state.parts_of(place));
         drop(state);
         let Some((said, event)) = said.zip(event.get()) else {

@@ -126,9 +126,9 @@ impl<E: Event> Shard<E> {
         (state.listeners).offer(where_, &change, origin, result, &known.answers);
         let is_forwarded = state.forward(topic, &change, origin);
         let newest_lag = state.listeners.newest_lag();
-        let (mut version, mut swept, mut has_grave) = (0, Swept::NOTHING, false);
+        let (mut version, mut swept, mut has_tombstone) = (0, Swept::NOTHING, false);
         if let Some((table, writer)) = self.cache(state) {
-            has_grave = table.clear(writer, place, newest_lag);
+            has_tombstone = table.clear(writer, place, newest_lag);
             (version, swept) = (writer.version(), writer.sweep());
         }
         topic.forget_key();
@@ -137,7 +137,7 @@ impl<E: Event> Shard<E> {
         let parts = state.nodes.as_mut();
         let parts = parts.and_then(|nodes| nodes.parts.remove(place.born));
         // Those who are told later are told the node as well.
-        let nodes = self.note_change(state, version, origin.filter(|_| has_grave));
+        let nodes = self.note_change(state, version, origin.filter(|_| has_tombstone));
         Leavings {
             swept,
             uncached: Held::EMPTY,
