@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     states.push_wait(|| ())?;
     for stats in pool.serializer_stats() {
         println!(
-            "{:8} processed {}, conflated {}, high water {}",
+            "{:8} processed {}, conflated {}, high watermark {}",
             stats.name, stats.processed, stats.conflated, stats.queued_high_water
         );
     }

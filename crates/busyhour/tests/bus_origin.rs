@@ -312,7 +312,7 @@ fn a_publish_folds_once_though_a_subscription_conflates() {
     let counter = Arc::clone(&folds);
     let last = move |parts: &[(NodeId, Level)]| {
         counter.fetch_add(1, Ordering::Relaxed);
-        parts[0].1.clone()
+        parts[0].1
     };
     let topic = Topic::builder("last").fold(HERE, last).build();
     let pool = stepped_pool();

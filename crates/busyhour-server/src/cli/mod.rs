@@ -89,7 +89,7 @@ Examples:
   busyhour serve --config busyhour.toml   the same, as the file says
   busyhour check-config busyhour.toml     every mistake in the file, with line and column
   busyhour device add alice               let alice register; asks for her password
-  busyhour token grafana                  let a program ask over HTTP
+  busyhour token add grafana              let a program ask over HTTP
   busyhour storm                          register 12,000 devices over a minute, and measure
   busyhour digest ARCHIVE                 render every metric of a PCP archive
 

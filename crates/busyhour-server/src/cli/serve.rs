@@ -111,7 +111,7 @@ Examples:
 Signals:
   SIGTERM, SIGINT  finish what is queued (at most runtime.drain_seconds), end with 0;
                    a second one ends at once with 1
-  SIGHUP           read the accounts of the file and the certificate of TLS again
+  SIGHUP           read the file's accounts and tokens and the TLS certificate again
 
 When it is ready, one line on standard output begins with `ready ` and names the
 addresses in use, also those the system chose where port 0 was asked for.";

@@ -95,7 +95,7 @@ struct Form {
 enum ScopeName {
     /// Look at everything
     Read,
-    /// Change accounts, and look
+    /// Change accounts, mailboxes and hints, and look
     Write,
 }
 

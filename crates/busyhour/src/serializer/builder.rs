@@ -24,7 +24,7 @@ pub enum SerializerBuildError {
     #[error("the capacity of serializer {0:?} is 0")]
     CapacityZero(String),
     /// The marks must satisfy low < high ≤ capacity.
-    #[error("the marks of serializer {0:?} must satisfy low < high ≤ capacity")]
+    #[error("the watermarks of serializer {0:?} must satisfy low < high ≤ capacity")]
     Watermarks(String),
 }
 

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# What a change has made faster or slower: builds the engine of the benchmarks (bench/engines/busyhour) at another commit
+# and here, and runs both in turn. Prints the median of the ratios of neighbouring runs, with the least and the greatest;
+# above 1.00 the newer one is better.
+# usage: scripts/before-after.sh COMMIT [ROUNDS]     9 rounds unless told: some four minutes
+set -euo pipefail
+cd "$(dirname "$0")/.."
+commit=${1:?"usage: scripts/before-after.sh COMMIT [ROUNDS]"}
+rounds=${2:-9}
+work=$PWD/target/before-after
+
+# SCENARIO PARAMETERS | METRIC | whether a higher or a lower figure is better
+scenarios() {
+  cat <<'END'
+timers n=100 seed=1|cancelled_life_ns|lower
+timers n=100000 seed=1|cancelled_life_ns|lower
+timers n=100000 seed=1|expired_life_ns|lower
+pool-requeue workers=2 ms=300|tasks_per_s|higher
+pool-requeue workers=50 ms=300|tasks_per_s|higher
+pool-external workers=2 n=1000000|tasks_per_s|higher
+serializer-pingpong workers=5 ms=300|tasks_per_s|higher
+serializer-pingpong workers=50 ms=300|tasks_per_s|higher
+run-queue rq=2 ms=100|switch_ns|lower
+run-queue rq=10000 ms=100|switch_ns|lower
+bus-cache keys=100 updates=1000000 seed=1|messages_per_s|higher
+bus-cache keys=12000 updates=1000000 seed=1|messages_per_s|higher
+bus-lookup ms=100 writers=0 threads=1 keys=12000|lookup_ns|lower
+bus-fanout subscribers=1 updates=500000 seed=1|publish_ns|lower
+bus-fanout subscribers=1000 updates=200000 seed=1|publish_ns|lower
+buffers pairs=200000 threads=1 live=1000 seed=1|pin_unpin_ns|lower
+buffers pairs=200000 threads=2 live=1000 seed=1|pin_unpin_ns|lower
+buffers pairs=200000 threads=2 live=1000 seed=1|find_unpin_ns|lower
+END
+}
+
+build() { # FOLDER TARGET
+  (cd "$1/bench/engines/busyhour" && cargo build --release --target-dir "$2")
+}
+
+measure() { # BEFORE|AFTER PARAMETERS METRIC
+  # shellcheck disable=SC2086
+  "$work/$1/release/engine-busyhour" $2 | sed -n "s/^{\"metric\":\"$3\",\"value\":\([0-9.]*\)}$/\1/p"
+}
+
+[ -d "$work/tree" ] && git worktree remove --force "$work/tree"
+git worktree add --quiet --detach "$work/tree" "$commit"
+trap 'git worktree remove --force "$work/tree"' EXIT
+build "$work/tree" "$work/before"
+build "$PWD" "$work/after"
+printf '%-52s %-18s %8s   %s\n' scenario metric ratio "(least to greatest of $rounds)"
+while IFS='|' read -r scenario metric better; do
+  for ((round = 0; round < rounds; round++)); do
+    before=$(measure before "$scenario" "$metric")
+    after=$(measure after "$scenario" "$metric")
+    awk -v a="$after" -v b="$before" -v better="$better" 'BEGIN { printf "%.3f\n", better == "higher" ? a / b : b / a }'
+  done | sort --numeric-sort | awk -v name="$scenario" -v metric="$metric" '
+    { ratio[NR] = $1 }
+    END { printf "%-52s %-18s %8.2f   (%.2f to %.2f)\n", name, metric, ratio[int((NR + 1) / 2)], ratio[1], ratio[NR] }'
+done < <(scenarios)
