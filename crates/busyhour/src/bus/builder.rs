@@ -75,7 +75,7 @@ impl<E: Event> TopicBuilder<E> {
         self
     }
 
-    /// Lets [`Topic::publish_with_ttl`] limit the time of events. The timers clear
+    /// Lets [`Topic::publish_with_ttl`] limit the time of events. The timers remove
     /// the keys on `executor`, and with that run the callbacks of
     /// subscriptions that named none of their own.
     pub fn with_ttl<X: Executor + Clone + 'static>(

@@ -7,7 +7,7 @@ pub enum Message<E: Event> {
     /// An event, replayed from the cache or published, and the node that
     /// published it.
     Event(E, NodeId),
-    /// The key was cleared, and the node that cleared it.
+    /// The key was removed, and the node that removed it.
     Removed(E::Key, NodeId),
     /// Everything the cache held has been told.
     Replayed,
@@ -35,7 +35,7 @@ impl<E: Event> Message<E> {
         }
     }
 
-    /// The node that published the event or cleared the key.
+    /// The node that published the event or removed the key.
     pub fn origin(&self) -> Option<NodeId> {
         match self {
             Self::Event(_, origin) | Self::Removed(_, origin) => Some(*origin),

@@ -154,8 +154,8 @@ pub enum Delivery<'a, E: Event> {
     /// on: who published it, and for one state made of several nodes' by a
     /// [fold](TopicBuilder::fold), who spoke last.
     Event(&'a E, NodeId),
-    /// The key was cleared and has no last value any more; and the node that
-    /// cleared it.
+    /// The key was removed and has no last value any more; and the node that
+    /// removed it.
     Removed(&'a E::Key, NodeId),
     /// Everything the cache held has been told: after the replay, and each
     /// time a subscription that lagged is up to date again.

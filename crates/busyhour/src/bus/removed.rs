@@ -5,13 +5,13 @@ use std::ops::AddAssign;
 ///
 /// Its notices wait in the same bounded queues as events do, so they can be
 /// lost in the same ways. Events that wait for a subscriber when their key is
-/// cleared are not taken from it: it hears them and then the notice. Only a
+/// removed are not taken from it: it hears them and then the notice. Only a
 /// subscription that [conflates](super::SubscriptionBuilder::conflate) hears
 /// the notice instead of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a loss is the publisher's to know"]
 pub struct Removed {
-    /// Keys of which something was taken away: 0 or 1 unless many were cleared.
+    /// Keys of which something was taken away: 0 or 1 unless many were removed.
     pub key_count: u64,
     /// Subscriptions for which the notice now waits or has already been handled.
     pub delivered: u64,
@@ -25,7 +25,7 @@ pub struct Removed {
 }
 
 impl Removed {
-    /// Whether there was nothing to clear.
+    /// Whether there was nothing to remove.
     pub fn is_nothing(&self) -> bool {
         self.key_count == 0
     }

@@ -58,7 +58,7 @@ impl<E: Event> SubscriptionBuilder<E> {
 
     /// Only events for which `wanted` is true. It runs on the publisher's
     /// thread under no lock, and more than once for an event if something
-    /// changes meanwhile. That a key was cleared is told whatever its last event was. Replaces an earlier
+    /// changes meanwhile. That a key was removed is told whatever its last event was. Replaces an earlier
     /// choice of events.
     pub fn matching(mut self, wanted: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Filter::Matching(Arc::new(wanted));
@@ -66,7 +66,7 @@ impl<E: Event> SubscriptionBuilder<E> {
     }
 
     /// Only events of which `attribute` is `value`. Publishers of others do not
-    /// notice the subscription, as with [`Self::key`]. That a key was cleared
+    /// notice the subscription, as with [`Self::key`]. That a key was removed
     /// is told whatever its last event was. Replaces an earlier choice of
     /// events.
     pub fn having<A>(mut self, attribute: &Attribute<E, A>, value: A) -> Self

@@ -49,7 +49,7 @@ pub struct Published {
     pub refused: bool,
 }
 
-/// Why an event that was published will not be cleared by itself.
+/// Why an event that was published will not be removed by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum TtlError {
@@ -111,7 +111,7 @@ impl<E: Event> Topic<E> {
         self.0.publish(event)
     }
 
-    /// Publishes an event that is cleared after `life` unless a newer event of
+    /// Publishes an event that is removed after `life` unless a newer event of
     /// its key is published before.
     ///
     /// # Errors
@@ -197,8 +197,8 @@ impl<E: Event> Topic<E> {
     /// let pool = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
     /// let slow = ticks.subscribe().capacity(1).on(&pool).start(|_| ());
     /// assert_eq!(ticks.publish(Tick(7)).delivered, 1);
-    /// let cleared = ticks.remove(&7);
-    /// assert_eq!((cleared.key_count, cleared.delivered, cleared.lost), (1, 0, 1));
+    /// let removed = ticks.remove(&7);
+    /// assert_eq!((removed.key_count, removed.delivered, removed.lost), (1, 0, 1));
     /// assert_eq!(slow.lost(), 1);
     /// assert!(ticks.remove(&7).is_nothing());
     /// ```
@@ -212,7 +212,7 @@ impl<E: Event> Topic<E> {
         self.0.remove_from(origin, key)
     }
 
-    /// Clears every key whose last event is one that `is_wanted`, one after
+    /// Removes every key whose last event is one that `is_wanted`, one after
     /// the other: what is published meanwhile may stay. It runs under no lock,
     /// and twice for an event that it wants.
     ///
@@ -239,7 +239,7 @@ impl<E: Event> Topic<E> {
     }
 
     /// Takes away all that a node has said, because it is gone. On a topic
-    /// that does not fold, those keys are cleared of which it spoke last; on
+    /// that does not fold, those keys are removed of which it spoke last; on
     /// one that folds, of this node itself, only what it says of keys of which
     /// another one has spoken too. Waits for room where publishers do.
     pub fn remove_node(&self, origin: NodeId) -> Removed {
