@@ -90,7 +90,7 @@ fn devices_come_are_seen_and_go() {
         json!({
             "user": "alice", "realm": "busyhour", "algorithms": ["MD5", "SHA-256", "SHA-512-256"],
             "iax2": true, "max_contacts": null, "mailbox": null, "hints": [], "store": database,
-            "failures": null,
+            "failures": null, "bindings": null,
         })
     );
     let shown = good(&place, &["show", "alice", "--http", NOBODY], "");
@@ -135,6 +135,30 @@ fn mistakes_are_usage_and_change_nothing() {
 }
 
 #[test]
+fn where_a_device_is_registered_is_shown() {
+    let place = Place::new();
+    let server = place.server("");
+    let http = server.http.to_string();
+    good(&place, &["add", "bob"], "right\n");
+    server.wait_for("/registrar/account_count", |count| count == 1);
+    let shown = good(&place, &["show", "bob", "--http", &http], "");
+    assert!(shown.contains("registered  not now"), "{shown}");
+    assert!(registers(&server, "bob", "right"));
+    let shown = good(&place, &["show", "bob", "--http", &http], "");
+    assert!(shown.contains("registered  sip:bob@"), "{shown}");
+    assert!(shown.contains(" s left"), "{shown}");
+    let words = ["show", "bob", "--json", "--http", &http];
+    let shown: Value = serde_json::from_str(&good(&place, &words, "")).unwrap();
+    assert_eq!(
+        shown["bindings"].as_array().map(Vec::len),
+        Some(1),
+        "{shown}"
+    );
+    let of_carol = server.get("/api/bindings?user=carol");
+    assert_eq!(of_carol, r#"{"bindings":[],"next":null}"#);
+}
+
+#[test]
 fn why_a_device_does_not_register_is_told() {
     let place = Place::new();
     let server = place.server("");
@@ -148,6 +172,13 @@ fn why_a_device_does_not_register_is_told() {
 
     let shown = good(&place, &["show", "bob", "--http", &http], "");
     assert!(shown.contains("over UDP: wrong password (once)"), "{shown}");
+    let (code, words) = bad(&place, &["show", "nobody", "--http", &http], "");
+    assert_eq!(code, Some(1));
+    assert!(words.contains("there is no device `nobody`"), "{words}");
+    assert!(
+        words.contains("over UDP: unknown account (once)"),
+        "{words}"
+    );
     let words = ["show", "bob", "--json", "--http", &http];
     let shown: Value = serde_json::from_str(&good(&place, &words, "")).unwrap();
     let failure = &shown["failures"][0];

@@ -25,6 +25,12 @@ impl Failure {
         }
     }
 
+    /// The same with one more line to say.
+    pub(super) fn and(mut self, line: impl Display) -> Self {
+        self.message = format!("{}\n{line}", self.message);
+        self
+    }
+
     /// Writes the message to standard error, each line marked, and gives the exit code.
     pub(super) fn report(self) -> ExitCode {
         for line in self.message.lines() {

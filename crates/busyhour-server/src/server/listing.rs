@@ -2,7 +2,7 @@
 //! page at a time.
 
 use super::{core::Core, device::Device};
-use crate::registrar::Binding;
+use crate::registrar::{Binding, user_of};
 use busyhour::{bus::Name, clock::Instant};
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -65,6 +65,13 @@ impl Core {
         devices.retain(|device| after.is_none_or(|after| device.aor() > after));
         devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
         self.page(&devices, limit)
+    }
+
+    pub(super) fn bindings_of(&self, user: &str) -> Listing {
+        let mut devices = self.devices().all();
+        devices.retain(|device| user_of(device.aor()) == user);
+        devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
+        self.page(&devices, usize::MAX)
     }
 
     fn page(&self, devices: &[Arc<Device>], limit: usize) -> Listing {

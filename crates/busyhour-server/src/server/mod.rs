@@ -211,6 +211,11 @@ impl Server {
         self.core.bindings(after, limit)
     }
 
+    /// Valid bindings of every address of record of `user`.
+    pub fn bindings_of(&self, user: &str) -> Listing {
+        self.core.bindings_of(user)
+    }
+
     /// What waits in a mailbox; `None` when nobody has spoken of it.
     pub fn mailbox(&self, id: &str) -> Option<Mailbox> {
         self.core.mailboxes().get(&Name::new(id))

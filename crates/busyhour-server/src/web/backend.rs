@@ -1,5 +1,5 @@
 use super::{AccountsApi, BindingPage, BindingView, SettingsApi};
-use crate::server::{FailureView, Listed, Server, ServerStats};
+use crate::server::{FailureView, Listed, Listing, Server, ServerStats};
 use busyhour::clock::Instant;
 use std::sync::Arc;
 
@@ -11,6 +11,11 @@ pub trait Backend: Send + Sync + 'static {
     /// At least `limit` bindings where there are so many, in the order of their
     /// addresses of record, beginning after the address of record `after`.
     fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage;
+
+    /// All bindings of the addresses of record of `user`.
+    fn bindings_of(&self, _user: &str) -> BindingPage {
+        BindingPage::default()
+    }
 
     /// Whether a shutdown has begun.
     fn is_draining(&self) -> bool;
@@ -39,12 +44,11 @@ impl Backend for Server {
     }
 
     fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage {
-        let page = self.bindings(after, limit);
-        let view = |listed| BindingView::new(listed, page.at);
-        BindingPage {
-            bindings: page.bindings.iter().map(view).collect(),
-            next: page.next.map(String::from),
-        }
+        page(self.bindings(after, limit))
+    }
+
+    fn bindings_of(&self, user: &str) -> BindingPage {
+        page(self.bindings_of(user))
     }
 
     fn is_draining(&self) -> bool {
@@ -84,5 +88,13 @@ impl BindingView {
             expires_in_seconds: (binding.expires_at - now).as_secs(),
             user_agent: contact.user_agent.to_string(),
         }
+    }
+}
+
+fn page(listing: Listing) -> BindingPage {
+    let view = |listed| BindingView::new(listed, listing.at);
+    BindingPage {
+        bindings: listing.bindings.iter().map(view).collect(),
+        next: listing.next.map(String::from),
     }
 }

@@ -177,6 +177,10 @@ impl Backend for Charted {
         self.subject.bindings(after, limit)
     }
 
+    fn bindings_of(&self, user: &str) -> super::BindingPage {
+        self.subject.bindings_of(user)
+    }
+
     fn is_draining(&self) -> bool {
         self.subject.is_draining()
     }

@@ -109,11 +109,15 @@ async fn events(
 
 #[derive(Deserialize)]
 struct PageQuery {
+    user: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
 }
 
 async fn bindings(State(shared): State<Shared>, Query(query): Query<PageQuery>) -> Response {
+    if let Some(user) = query.user {
+        return Json(shared.subject.bindings_of(&user)).into_response();
+    }
     let limit = query.limit.unwrap_or(PAGE_LEN);
     if !(1..=PAGE_LEN_MAX).contains(&limit) {
         let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");

@@ -40,14 +40,67 @@ impl Server {
         user: &str,
         listen: Option<SocketAddr>,
     ) -> Result<serde_json::Value, String> {
+        self.list("failures", user, listen)
+    }
+
+    /// The bindings of a user's addresses of record, as JSON; or why nobody knows.
+    pub(super) fn bindings(
+        &self,
+        user: &str,
+        listen: Option<SocketAddr>,
+    ) -> Result<serde_json::Value, String> {
+        self.list("bindings", user, listen)
+    }
+
+    /// The list that `/api/NAME` has of a user.
+    fn list(
+        &self,
+        name: &str,
+        user: &str,
+        listen: Option<SocketAddr>,
+    ) -> Result<serde_json::Value, String> {
         let address = self.http.or(listen.map(reachable));
         let address = address.ok_or("the server has no HTTP (http.listen is off)")?;
-        let list = ask(address, user).map_err(|error| {
+        let list = ask(address, name, user).map_err(|error| {
             format!("no server answers at {address} ({error}); name it with --http ADDRESS")
         })?;
         let list: serde_json::Value = serde_json::from_str(&list)
             .map_err(|_| format!("what answers at {address} is no server of this version"))?;
-        Ok(list["failures"].clone())
+        Ok(list[name].clone())
+    }
+}
+
+/// A binding, as `/api/bindings` has it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Registered {
+    aor: String,
+    contact: String,
+    source: String,
+    reachable: bool,
+    expires_in_seconds: u64,
+}
+
+impl Registered {
+    /// Those of a list.
+    pub(super) fn list(bindings: &serde_json::Value) -> Vec<Self> {
+        serde_json::from_value(bindings.clone()).unwrap_or_default()
+    }
+
+    /// One line for people.
+    pub(super) fn line(&self) -> String {
+        let Self {
+            aor,
+            contact,
+            source,
+            expires_in_seconds,
+            ..
+        } = self;
+        let reach = if self.reachable {
+            ""
+        } else {
+            ", cannot be reached"
+        };
+        format!("{aor} at {contact} from {source}, {expires_in_seconds} s left{reach}")
     }
 }
 
@@ -88,13 +141,13 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-fn ask(address: SocketAddr, user: &str) -> io::Result<String> {
+fn ask(address: SocketAddr, name: &str, user: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let query: String = form_urlencoded::byte_serialize(user.as_bytes()).collect();
     // By HTTP/1.0, so that the answer is in one piece and ends with the connection.
-    let request = format!("GET /api/failures?user={query} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    let request = format!("GET /api/{name}?user={query} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.take(ANSWER_LEN_MAX).read_to_string(&mut answer)?;
