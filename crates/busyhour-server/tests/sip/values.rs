@@ -141,3 +141,14 @@ fn contacts_say_their_own_time_and_preference() {
     let answer = Message::parse(b"SIP/2.0 489 Bad Event\r\n\r\n").unwrap();
     assert_eq!(answer.status(), Some(489));
 }
+
+/// A line without a method or of another protocol is no request to answer.
+#[test]
+fn only_a_request_of_sip_is_salvaged() {
+    let via = "Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\n\r\n";
+    let salvaged = |line: &str| Message::salvage(format!("{line}\r\n{via}").as_bytes()).is_some();
+    assert!(salvaged("OPTIONS junk junk SIP/7"));
+    assert!(!salvaged("OPT@IONS sip:a SIP/2.0"));
+    assert!(!salvaged(" sip:a SIP/2.0"));
+    assert!(!salvaged("OPTIONS sip:a HTTP/1.1"));
+}
