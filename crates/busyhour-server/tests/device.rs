@@ -134,13 +134,19 @@ fn mistakes_are_usage_and_change_nothing() {
     assert_eq!(listed["devices"], json!([]));
 }
 
-#[test]
-fn where_a_device_is_registered_is_shown() {
+/// A server that knows bob and his password, and where its HTTP is.
+fn with_bob() -> (Place, ServerProcess, String) {
     let place = Place::new();
     let server = place.server("");
-    let http = server.http.to_string();
     good(&place, &["add", "bob"], "right\n");
     server.wait_for("/registrar/account_count", |count| count == 1);
+    let http = server.http.to_string();
+    (place, server, http)
+}
+
+#[test]
+fn where_a_device_is_registered_is_shown() {
+    let (place, server, http) = with_bob();
     let shown = good(&place, &["show", "bob", "--http", &http], "");
     assert!(shown.contains("registered  not now"), "{shown}");
     assert!(registers(&server, "bob", "right"));
@@ -160,11 +166,7 @@ fn where_a_device_is_registered_is_shown() {
 
 #[test]
 fn why_a_device_does_not_register_is_told() {
-    let place = Place::new();
-    let server = place.server("");
-    let http = server.http.to_string();
-    good(&place, &["add", "bob"], "right\n");
-    server.wait_for("/registrar/account_count", |count| count == 1);
+    let (place, server, http) = with_bob();
     let shown = good(&place, &["show", "bob", "--http", &http], "");
     assert!(shown.contains("none that the server remembers"), "{shown}");
     assert!(!registers(&server, "bob", "wrong"));

@@ -78,7 +78,7 @@ fn receivers_rest_while_much_waits_and_if_they_must_again_some_newcomers_are_ref
     world.receive(&register("alice", 2));
     assert_eq!(shed(), refused);
     world.run();
-    assert_eq!(world.server.intake(), ReadMode::Fresh);
+    assert_eq!(world.server.read_mode(), ReadMode::Fresh);
     let accepted = world.server.stats().registrar.accepted;
     assert_eq!(accepted, flood.count - refused + 3, "alice twice");
     let answer = world.ask(&register("newcomer", 2));
@@ -96,7 +96,7 @@ struct Flood {
 
 impl Flood {
     fn fill(&mut self, world: &World) {
-        while world.server.intake() != ReadMode::Nothing {
+        while world.server.read_mode() != ReadMode::Nothing {
             self.count += 1;
             world.receive(&register(&format!("flood{}", self.count), 1));
         }

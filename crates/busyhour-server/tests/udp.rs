@@ -318,13 +318,13 @@ fn a_panic_over_one_datagram_is_counted_and_the_next_arrives() {
 /// What a server would want, and how often it was asked.
 #[derive(Default)]
 struct Wanted {
-    intake: AtomicU32,
+    read_mode: AtomicU32,
     asked: AtomicU32,
 }
 
 impl Wanted {
-    fn set(&self, intake: ReadMode) {
-        self.intake.store(intake as u32, Ordering::SeqCst);
+    fn set(&self, read_mode: ReadMode) {
+        self.read_mode.store(read_mode as u32, Ordering::SeqCst);
         let before = self.asked.load(Ordering::SeqCst);
         while self.asked.load(Ordering::SeqCst) < before + 3 {
             thread::yield_now();
@@ -334,7 +334,7 @@ impl Wanted {
     fn get(&self) -> ReadMode {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let all = [ReadMode::All, ReadMode::Fresh, ReadMode::Nothing];
-        let wanted = self.intake.load(Ordering::SeqCst);
+        let wanted = self.read_mode.load(Ordering::SeqCst);
         all.into_iter().find(|one| *one as u32 == wanted).unwrap()
     }
 }
@@ -346,7 +346,7 @@ fn what_is_not_wanted_waits_in_the_kernel() {
     let (arrived, arrivals) = channel();
     let wanted: Arc<Wanted> = Arc::default();
     wanted
-        .intake
+        .read_mode
         .store(ReadMode::Nothing as u32, Ordering::SeqCst);
     let asked = wanted.clone();
     let deliver = move |datagram: Datagram| drop(arrived.send(datagram));
@@ -356,13 +356,13 @@ fn what_is_not_wanted_waits_in_the_kernel() {
     wanted.set(ReadMode::Nothing);
     assert!(arrivals.try_recv().is_err());
     wanted
-        .intake
+        .read_mode
         .store(ReadMode::Fresh as u32, Ordering::SeqCst);
     let datagram = arrivals.recv_timeout(HANG).expect("room again");
     assert_eq!(&*datagram.payload, b"early", "nobody noted when it came");
 
     wanted
-        .intake
+        .read_mode
         .store(ReadMode::Nothing as u32, Ordering::SeqCst);
     client().send_to(b"to wake it", udp.addresses()[0]).unwrap();
     wanted.set(ReadMode::Nothing);

@@ -139,9 +139,9 @@ impl Service {
     }
 
     /// Which datagrams the server takes.
-    fn intake(&self) -> impl Fn() -> ReadMode + Send + Sync + 'static {
+    fn read_mode(&self) -> impl Fn() -> ReadMode + Send + Sync + 'static {
         let server = self.server.clone();
-        move || server.intake()
+        move || server.read_mode()
     }
 
     fn receive(&self) -> Result<(), Failure> {
@@ -153,7 +153,7 @@ impl Service {
         let started = self
             .network
             .sip
-            .start(buffers, pool, deliver, self.intake());
+            .start(buffers, pool, deliver, self.read_mode());
         started.map_err(Failure::running)?;
         let deliver = move |datagram: Datagram| {
             iax2.iax2_datagram(datagram.flow, &datagram.payload);
@@ -161,7 +161,7 @@ impl Service {
         let started = self
             .network
             .iax2
-            .start(buffers, pool, deliver, self.intake());
+            .start(buffers, pool, deliver, self.read_mode());
         started.map_err(Failure::running)?;
         let streams = self.server.clone();
         let deliver = move |flow, arrival| match arrival {

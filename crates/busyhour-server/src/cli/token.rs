@@ -143,7 +143,7 @@ impl Add {
             )));
         }
         let row = token.row();
-        let put = target.book.put_setting(SettingKind::Token, name, &row);
+        let put = target.admin.put_setting(SettingKind::Token, name, &row);
         put.map_err(Failure::running)?;
         let scope = word(token.scope);
         if self.form.json {
@@ -182,7 +182,7 @@ impl Remove {
     fn run(self) -> Result<(), Failure> {
         let mut target = self.place.open()?;
         let (name, store) = (&self.name, target.store.clone());
-        let removed = target.book.remove_setting(SettingKind::Token, name);
+        let removed = target.admin.remove_setting(SettingKind::Token, name);
         match removed.map_err(Failure::running)? {
             false => Err(Failure::running(format!(
                 "there is no token `{name}` in database {store}; those of the configuration are \
@@ -219,7 +219,7 @@ fn make(name: String, scope: Scope) -> Result<(Token, String), Failure> {
 
 /// Those that this version understands, by name.
 fn tokens(target: &mut Accounts) -> Result<BTreeMap<String, Token>, Failure> {
-    let rows = target.book.settings(SettingKind::Token);
+    let rows = target.admin.settings(SettingKind::Token);
     let rows = rows.map_err(Failure::running)?;
     let token = |(name, row): (String, String)| {
         let token = Token::of_row(&name, &row)?;

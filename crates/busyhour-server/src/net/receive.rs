@@ -68,32 +68,32 @@ struct ReceivedMeta {
 }
 
 impl Receiver {
-    /// Hands every datagram that `intake` wants to `deliver`, in order, until the
+    /// Hands every datagram that `read_mode` wants to `deliver`, in order, until the
     /// stop signal, and rests while it wants none.
     pub(super) fn run(
         &self,
         pool: &TaskPool,
         deliver: &dyn Fn(Datagram),
-        intake: &dyn Fn() -> ReadMode,
+        read_mode: &dyn Fn() -> ReadMode,
     ) {
         let mut runner = pool.inline_runner();
-        let mut landing = ReceiveBatch::new(self.local);
+        let mut batch = ReceiveBatch::new(self.local);
         loop {
-            let intake = intake();
-            if intake == ReadMode::Nothing {
+            let read_mode = read_mode();
+            if read_mode == ReadMode::Nothing {
                 match self.rest() {
                     Waited::Stop => return,
                     Waited::Datagram => continue,
                 }
             }
-            self.stamp(&mut landing, intake == ReadMode::Fresh);
-            match self.receive(&mut landing) {
-                Ok(()) => self.hand_on(&mut landing, &mut runner, deliver),
+            self.stamp(&mut batch, read_mode == ReadMode::Fresh);
+            match self.receive(&mut batch) {
+                Ok(()) => self.hand_on(&mut batch, &mut runner, deliver),
                 Err(Errno::EAGAIN) => {}
                 Err(Errno::EINTR) => continue,
                 Err(error) => self.failed(error),
             }
-            if !landing.was_full() && self.wait() == Waited::Stop {
+            if !batch.was_full() && self.wait() == Waited::Stop {
                 return;
             }
         }
@@ -101,34 +101,34 @@ impl Receiver {
 
     /// A few, or after a few a whole batch: who receives one at a time need not
     /// prepare for more.
-    fn receive(&self, landing: &mut ReceiveBatch) -> nix::Result<()> {
-        let is_busy = landing.arrivals.len() >= FEW;
+    fn receive(&self, batch: &mut ReceiveBatch) -> nix::Result<()> {
+        let is_busy = batch.arrivals.len() >= FEW;
         let len = if is_busy { BATCH_LEN } else { FEW };
-        landing.refill(len, &self.buffers);
-        landing.receive(len, &self.socket)
+        batch.refill(len, &self.buffers);
+        batch.receive(len, &self.socket)
     }
 
     /// A few are done with here, one by one; more are left to the pool's workers.
     fn hand_on(
         &self,
-        landing: &mut ReceiveBatch,
+        batch: &mut ReceiveBatch,
         runner: &mut InlineRunner,
         deliver: &dyn Fn(Datagram),
     ) {
         add(&self.counters.receive_calls, 1);
-        let are_few = landing.arrivals.len() < FEW;
-        let since = landing.is_stamped.then(fresh_since);
-        for index in 0..landing.arrivals.len() {
+        let are_few = batch.arrivals.len() < FEW;
+        let since = batch.is_stamped.then(fresh_since);
+        for index in 0..batch.arrivals.len() {
             let ReceivedMeta {
                 len, source, local, ..
-            } = landing.arrivals[index];
+            } = batch.arrivals[index];
             add(&self.counters.received, 1);
             add(&self.counters.received_bytes, len);
-            if landing.arrivals[index].is_stale(since) {
+            if batch.arrivals[index].is_stale(since) {
                 add(&self.counters.dropped_stale, 1);
                 continue;
             }
-            let payload = landing.payload(index, len, &self.buffers);
+            let payload = batch.payload(index, len, &self.buffers);
             match (payload, source) {
                 (Some(payload), Some(remote)) => {
                     let local = local.map_or(self.local, |ip| self.at(ip));
@@ -153,12 +153,12 @@ impl Receiver {
     }
 
     /// Has the kernel note from now on when datagrams come, or no longer.
-    fn stamp(&self, landing: &mut ReceiveBatch, is_wanted: bool) {
-        if landing.is_stamped != is_wanted {
+    fn stamp(&self, batch: &mut ReceiveBatch, is_wanted: bool) {
+        if batch.is_stamped != is_wanted {
             let set = setsockopt(&self.socket, sockopt::ReceiveTimestampns, &is_wanted);
             // Without it all count as fresh.
-            landing.is_stamped = is_wanted && set.is_ok();
-            landing.headers = MultiHeaders::preallocate(BATCH_LEN, None);
+            batch.is_stamped = is_wanted && set.is_ok();
+            batch.headers = MultiHeaders::preallocate(BATCH_LEN, None);
         }
     }
 

@@ -133,7 +133,7 @@ impl Udp {
     /// each datagram, in the order of arrival at that socket. While little comes in
     /// the thread is an inline runner of `pool` (one of eight) and does itself what `deliver`
     /// pushes there, which must not block: later datagrams wait for it.
-    /// `intake` is asked before each system call: what it does not want waits in the
+    /// `read_mode` is asked before each system call: what it does not want waits in the
     /// kernel, or finds no room there and is lost, which is the cheapest way to lose it.
     ///
     /// # Errors
@@ -144,9 +144,9 @@ impl Udp {
         buffers: &BufferPool,
         pool: &TaskPool,
         deliver: impl Fn(Datagram) + Send + Sync + 'static,
-        intake: impl Fn() -> ReadMode + Send + Sync + 'static,
+        read_mode: impl Fn() -> ReadMode + Send + Sync + 'static,
     ) -> io::Result<()> {
-        let hooks = Arc::new((deliver, intake));
+        let hooks = Arc::new((deliver, read_mode));
         for (index, port) in self.sockets.iter().enumerate() {
             let receiver = port.receiver(buffers.clone(), self.stop.clone());
             let (pool, hooks) = (pool.clone(), hooks.clone());

@@ -223,7 +223,7 @@ impl Device {
         let waiting = &mut state.rare().waiting;
         match waiting.len() < core.limits().device_queue_max {
             true => waiting.push_back(device_request),
-            false => core.drop_job(&device_request),
+            false => core.drop_request(&device_request),
         }
     }
 
@@ -237,7 +237,7 @@ impl Device {
             core.counters().registrar.requests.increment();
         }
         if core.is_revoked(&self.aor) {
-            return core.refuse_job(&device_request);
+            return core.refuse_request(&device_request);
         }
         match device_request {
             DeviceRequest::Sip(inbound) => self.register_sip(core, state, inbound),
@@ -371,7 +371,7 @@ impl Device {
         let (flow, change_count) = (pending.device_request.flow(), changes.len() as u64);
         if let Err(excess) = core.parts.commits.take(self.holder, change_count) {
             core.count_excess(excess, flow, Some(user_of(&self.aor)));
-            return core.give_up_job(&pending.device_request);
+            return core.give_up_request(&pending.device_request);
         }
         let device = self.clone();
         let done = Box::new(move |result| device.complete(result));
@@ -497,7 +497,7 @@ impl Device {
             );
             core.device_refused(&self.aor, flow, protocol, "The Store Failed");
         }
-        core.give_up_job(&pending.device_request);
+        core.give_up_request(&pending.device_request);
     }
 
     /// Leaves the device as it has to be between two events: nothing expired,

@@ -75,7 +75,7 @@ impl DeviceRequest {
 
 impl Core {
     /// Gives a request up that finds its device's queue full.
-    pub(super) fn drop_job(self: &Arc<Self>, device_request: &DeviceRequest) {
+    pub(super) fn drop_request(self: &Arc<Self>, device_request: &DeviceRequest) {
         self.counters().traffic.dropped_device_queue.increment();
         self.reject_or_drop_request(device_request, &self.overloaded());
     }
@@ -96,12 +96,12 @@ impl Core {
             DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
                 self.reject_or_drop(inbound, refusal)
             }
-            DeviceRequest::Iax2(_) => self.abandon_job(device_request.id()),
+            DeviceRequest::Iax2(_) => self.abandon_request(device_request.id()),
         }
     }
 
     /// Refuses a request whose account has gone since it was admitted.
-    pub(super) fn refuse_job(self: &Arc<Self>, device_request: &DeviceRequest) {
+    pub(super) fn refuse_request(self: &Arc<Self>, device_request: &DeviceRequest) {
         let refusal = Refusal::Forbidden("No Such Account Any More");
         let (DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = device_request else {
             self.counters().registrar.forbidden.increment();
@@ -124,12 +124,12 @@ impl Core {
     }
 
     /// Answers a request that the store did not take, or has no room for.
-    pub(super) fn give_up_job(self: &Arc<Self>, device_request: &DeviceRequest) {
+    pub(super) fn give_up_request(self: &Arc<Self>, device_request: &DeviceRequest) {
         match device_request {
             DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
                 self.fail_arrival(inbound)
             }
-            DeviceRequest::Iax2(_) => self.abandon_job(device_request.id()),
+            DeviceRequest::Iax2(_) => self.abandon_request(device_request.id()),
         }
     }
 
@@ -154,7 +154,7 @@ impl Core {
     }
 
     /// Gives a request up.
-    pub(super) fn abandon_job(self: &Arc<Self>, device_request: RequestId) {
+    pub(super) fn abandon_request(self: &Arc<Self>, device_request: RequestId) {
         match device_request {
             RequestId::Sip(transaction) => self.abandon(transaction),
             RequestId::Iax2(call) => self.conclude_iax2(&call, &RequestOutcome::Failed),

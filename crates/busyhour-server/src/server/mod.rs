@@ -167,8 +167,8 @@ impl Server {
     }
 
     /// Which datagrams a receiver should hand on now.
-    pub fn intake(&self) -> ReadMode {
-        self.core.intake()
+    pub fn read_mode(&self) -> ReadMode {
+        self.core.read_mode()
     }
 
     /// Takes a message that came over `flow`: a datagram, or what the framing of

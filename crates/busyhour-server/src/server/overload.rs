@@ -136,7 +136,7 @@ impl Core {
     }
 
     /// What receivers should hand on; see [`super::backlog`].
-    pub(super) fn intake(&self) -> ReadMode {
+    pub(super) fn read_mode(&self) -> ReadMode {
         if !self.backlog.has_room() {
             self.overload.record_rest(self.now());
             return ReadMode::Nothing;

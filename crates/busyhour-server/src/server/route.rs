@@ -117,13 +117,13 @@ impl Core {
         device_request: DeviceRequest,
     ) {
         if self.is_flooded(device.queued_len()) || self.devices().is_crowded(device.hash()) {
-            self.drop_job(&device_request);
+            self.drop_request(&device_request);
             return device.leave_if_idle(self);
         }
         let id = device_request.id();
         // It takes no more only when the server ends, and the connections with it.
         if !device.push(self, device_request) {
-            self.abandon_job(id);
+            self.abandon_request(id);
         }
     }
 

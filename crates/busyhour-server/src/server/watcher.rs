@@ -141,7 +141,7 @@ impl Watcher {
     pub(super) fn start(self: &Arc<Self>, core: &Arc<Core>) {
         let (device, package) = {
             let mut state = self.lock();
-            self.set_alarm(core, &mut state);
+            self.set_expiry_timer(core, &mut state);
             (
                 state.subscription.device().clone(),
                 state.subscription.package(),
@@ -355,7 +355,7 @@ impl Watcher {
             return drop(feed);
         }
         self.renew_row(&core, &mut state);
-        self.set_alarm(&core, &mut state);
+        self.set_expiry_timer(&core, &mut state);
     }
 
     fn send(&self, core: &Core, state: &mut Inner) {
@@ -401,7 +401,7 @@ impl Watcher {
         true
     }
 
-    fn set_alarm(self: &Arc<Self>, core: &Core, state: &mut Inner) {
+    fn set_expiry_timer(self: &Arc<Self>, core: &Core, state: &mut Inner) {
         let Some(deadline) = state.subscription.deadline() else {
             return;
         };
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_an_alarm_before_it_is_told_anything() {
+    fn it_has_an_expiry_timer_before_it_is_told_anything() {
         let runtime = Runtime::simulated(1);
         let core = Core::simulated(&runtime, 10);
         let watcher = Arc::new(Watcher::new(

@@ -62,7 +62,7 @@ struct State {
 }
 
 impl Queue {
-    /// Room for `capacity` changes. [`guard`](Self::guard) is to be run by a
+    /// Room for `capacity` changes. [`watchdog`](Self::watchdog) is to be run by a
     /// thread where `commit_timeout` is to have an effect.
     pub(super) fn new(capacity: usize, commit_timeout: Duration) -> Self {
         let stats = StoreStats {
@@ -148,7 +148,9 @@ impl Queue {
                     state = self.lock();
                     STALL_PERIOD
                 }
-                None => state.patience_left(self.commit_timeout).min(GUARD_PERIOD),
+                None => state
+                    .commit_time_left(self.commit_timeout)
+                    .min(WATCHDOG_PERIOD),
             };
             let waited = self
                 .ended
@@ -335,7 +337,7 @@ impl State {
     }
 
     /// Until the group on its way is overdue; for ever when there is none.
-    fn patience_left(&self, commit_timeout: Duration) -> Duration {
+    fn commit_time_left(&self, commit_timeout: Duration) -> Duration {
         let left = |taken_at: Instant| commit_timeout.saturating_sub(taken_at.elapsed());
         self.taken_at.map_or(Duration::MAX, left)
     }
@@ -397,7 +399,7 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 /// How often the guard looks when nothing is overdue, and when something is.
-const GUARD_PERIOD: Duration = Duration::from_secs(1);
+const WATCHDOG_PERIOD: Duration = Duration::from_secs(1);
 const STALL_PERIOD: Duration = Duration::from_millis(250);
 /// How often a writer looks for accounts that another program changed.
 pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);

@@ -63,16 +63,16 @@ impl AccountsApi for Server {
 }
 
 /// The routes below `/api/accounts`.
-pub(super) fn router(subject: Arc<dyn Backend>) -> Router {
+pub(super) fn router(backend: Arc<dyn Backend>) -> Router {
     let one = get(show).put(put).delete(remove);
     Router::new()
         .route("/api/accounts", get(list))
         .route("/api/accounts/{user}", one)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(subject)
+        .with_state(backend)
 }
 
-async fn list(State(subject): State<Arc<dyn Backend>>, Query(query): Query<PageQuery>) -> Response {
+async fn list(State(backend): State<Arc<dyn Backend>>, Query(query): Query<PageQuery>) -> Response {
     #[derive(Serialize)]
     struct List {
         accounts: Vec<AccountView>,
@@ -81,7 +81,7 @@ async fn list(State(subject): State<Arc<dyn Backend>>, Query(query): Query<PageQ
         Ok(limit) => limit,
         Err(rejection) => return rejection.into_response(),
     };
-    let Some(api) = subject.accounts() else {
+    let Some(api) = backend.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let accounts = api.page(query.after.as_deref(), limit);
@@ -91,16 +91,16 @@ async fn list(State(subject): State<Arc<dyn Backend>>, Query(query): Query<PageQ
     Json(Page { list, next }).into_response()
 }
 
-async fn show(State(subject): State<Arc<dyn Backend>>, Path(user): Path<String>) -> Response {
+async fn show(State(backend): State<Arc<dyn Backend>>, Path(user): Path<String>) -> Response {
     #[derive(Serialize)]
     struct Shown {
         #[serde(flatten)]
         account: AccountView,
         failures: Vec<FailureView>,
     }
-    match subject.accounts().and_then(|api| api.find(&user)) {
+    match backend.accounts().and_then(|api| api.find(&user)) {
         Some(account) => {
-            let failures = subject.failures(Some(&user), usize::MAX);
+            let failures = backend.failures(Some(&user), usize::MAX);
             Json(Shown { account, failures }).into_response()
         }
         None => unknown(&user),
@@ -108,7 +108,7 @@ async fn show(State(subject): State<Arc<dyn Backend>>, Path(user): Path<String>)
 }
 
 async fn put(
-    State(subject): State<Arc<dyn Backend>>,
+    State(backend): State<Arc<dyn Backend>>,
     Path(user): Path<String>,
     body: Bytes,
 ) -> Response {
@@ -123,7 +123,7 @@ async fn put(
             return (StatusCode::BAD_REQUEST, format!("body: {mistake}\n")).into_response();
         }
     };
-    let Some(api) = subject.accounts() else {
+    let Some(api) = backend.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let status = match api.find(&entry.user) {
@@ -141,8 +141,8 @@ async fn put(
     }
 }
 
-async fn remove(State(subject): State<Arc<dyn Backend>>, Path(user): Path<String>) -> Response {
-    let Some(api) = subject.accounts() else {
+async fn remove(State(backend): State<Arc<dyn Backend>>, Path(user): Path<String>) -> Response {
+    let Some(api) = backend.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };
     if api.find(&user).is_none() {

@@ -19,14 +19,14 @@ struct FailureQuery {
 }
 
 /// The route `/api/failures`.
-pub(super) fn router(subject: Arc<dyn Backend>) -> Router {
+pub(super) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
         .route("/api/failures", get(list))
-        .with_state(subject)
+        .with_state(backend)
 }
 
 async fn list(
-    State(subject): State<Arc<dyn Backend>>,
+    State(backend): State<Arc<dyn Backend>>,
     Query(query): Query<FailureQuery>,
 ) -> Response {
     #[derive(Serialize)]
@@ -35,7 +35,7 @@ async fn list(
     }
     match limit(query.limit) {
         Ok(limit) => {
-            let failures = subject.failures(query.user.as_deref(), limit);
+            let failures = backend.failures(query.user.as_deref(), limit);
             Json(List { failures }).into_response()
         }
         Err(rejection) => rejection.into_response(),

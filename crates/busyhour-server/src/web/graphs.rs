@@ -84,14 +84,14 @@ impl Graphs {
     }
 
     /// Takes a sample of the snapshot now and then every step.
-    pub(super) fn sample(self: &Arc<Self>, subject: Arc<dyn Backend>) -> Sampling {
+    pub(super) fn sample(self: &Arc<Self>, backend: Arc<dyn Backend>) -> Sampling {
         let (telemetry, clock) = (self.telemetry.clone(), self.clock.clone());
         let take = move || {
             let now = seconds(&clock);
             // The snapshot is plain numbers and texts: there is always a form of it.
             telemetry.record(
                 now,
-                &serde_json::to_value(subject.stats()).unwrap_or_default(),
+                &serde_json::to_value(backend.stats()).unwrap_or_default(),
             );
         };
         take();
@@ -156,9 +156,9 @@ impl Drop for Sampling {
     }
 }
 
-/// A subject whose snapshot has the Graphite interface in it.
+/// A backend whose snapshot has the Graphite interface in it.
 pub(super) struct Charted {
-    pub(super) subject: Arc<dyn Backend>,
+    pub(super) backend: Arc<dyn Backend>,
     pub(super) graphs: Arc<Graphs>,
     pub(super) access: Arc<Access>,
     pub(super) load: Arc<Load>,
@@ -169,32 +169,32 @@ impl Backend for Charted {
         ServerStats {
             graphite: self.graphs.stats(),
             http: self.load.stats(self.access.stats()),
-            ..self.subject.stats()
+            ..self.backend.stats()
         }
     }
 
     fn bindings(&self, after: Option<&str>, limit: usize) -> super::BindingPage {
-        self.subject.bindings(after, limit)
+        self.backend.bindings(after, limit)
     }
 
     fn bindings_of(&self, user: &str) -> super::BindingPage {
-        self.subject.bindings_of(user)
+        self.backend.bindings_of(user)
     }
 
     fn is_draining(&self) -> bool {
-        self.subject.is_draining()
+        self.backend.is_draining()
     }
 
     fn accounts(&self) -> Option<&dyn AccountsApi> {
-        self.subject.accounts()
+        self.backend.accounts()
     }
 
     fn failures(&self, user: Option<&str>, limit: usize) -> Vec<crate::server::FailureView> {
-        self.subject.failures(user, limit)
+        self.backend.failures(user, limit)
     }
 
     fn api(&self) -> Option<Arc<dyn super::SettingsApi>> {
-        self.subject.api()
+        self.backend.api()
     }
 }
 

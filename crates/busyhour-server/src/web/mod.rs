@@ -87,14 +87,14 @@ pub struct WebOptions {
 }
 
 impl Web {
-    /// Binds an address and serves `subject` and its `graphs`.
+    /// Binds an address and serves `backend` and its `graphs`.
     ///
     /// # Errors
     ///
     /// When the address cannot be bound or no thread can be started.
     pub fn start(
         options: WebOptions,
-        subject: Arc<dyn Backend>,
+        backend: Arc<dyn Backend>,
         graphs: Arc<Graphs>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(options.address)?;
@@ -109,15 +109,15 @@ impl Web {
             options.connections_per_source_max,
             options.patience,
         ));
-        let subject: Arc<dyn Backend> = Arc::new(Charted {
-            subject,
+        let backend: Arc<dyn Backend> = Arc::new(Charted {
+            backend,
             graphs: graphs.clone(),
             access: options.access.clone(),
             load: load.clone(),
         });
-        let sampling = graphs.sample(subject.clone());
+        let sampling = graphs.sample(backend.clone());
         let served = Served {
-            subject,
+            backend,
             graphs,
             access: options.access,
             load,
@@ -152,7 +152,7 @@ impl Drop for Web {
 
 /// What the routes show, and to whom.
 struct Served {
-    subject: Arc<dyn Backend>,
+    backend: Arc<dyn Backend>,
     graphs: Arc<Graphs>,
     access: Arc<Access>,
     load: Arc<Load>,
@@ -164,19 +164,19 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
         Err(error) => return tracing::error!(%error, "the dashboard cannot be served"),
     };
     let Served {
-        subject,
+        backend,
         graphs,
         access,
         load,
     } = served;
-    let (sampler, sampling) = Sampler::start(subject.clone());
-    let api = subject
+    let (sampler, sampling) = Sampler::start(backend.clone());
+    let api = backend
         .api()
         .map(setting_routes::router)
         .unwrap_or_default();
-    let routes = routes::router(subject.clone(), sampler, load.clone())
-        .merge(accounts::router(subject.clone()))
-        .merge(failures::router(subject))
+    let routes = routes::router(backend.clone(), sampler, load.clone())
+        .merge(accounts::router(backend.clone()))
+        .merge(failures::router(backend))
         .merge(graphite::router(graphs))
         .merge(api);
     // Who may not ask need not be listened to.

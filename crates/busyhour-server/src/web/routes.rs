@@ -55,13 +55,13 @@ pub struct BindingView {
 /// What every handler may reach.
 #[derive(Clone)]
 struct Shared {
-    subject: Arc<dyn Backend>,
+    backend: Arc<dyn Backend>,
     sampler: Arc<Sampler>,
     load: Arc<Load>,
 }
 
 /// All routes.
-pub(super) fn router(subject: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc<Load>) -> Router {
+pub(super) fn router(backend: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc<Load>) -> Router {
     Router::new()
         .route("/", get(dashboard))
         .route("/api/stats", get(stats))
@@ -70,7 +70,7 @@ pub(super) fn router(subject: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc
         .route("/metrics", get(prometheus))
         .route("/healthz", get(healthz))
         .with_state(Shared {
-            subject,
+            backend,
             sampler,
             load,
         })
@@ -86,7 +86,7 @@ async fn dashboard() -> impl IntoResponse {
 }
 
 async fn stats(State(shared): State<Shared>) -> impl IntoResponse {
-    Json(shared.subject.stats())
+    Json(shared.backend.stats())
 }
 
 async fn events(
@@ -116,25 +116,25 @@ struct PageQuery {
 
 async fn bindings(State(shared): State<Shared>, Query(query): Query<PageQuery>) -> Response {
     if let Some(user) = query.user {
-        return Json(shared.subject.bindings_of(&user)).into_response();
+        return Json(shared.backend.bindings_of(&user)).into_response();
     }
     let limit = query.limit.unwrap_or(PAGE_LEN);
     if !(1..=PAGE_LEN_MAX).contains(&limit) {
         let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
-    Json(shared.subject.bindings(query.after.as_deref(), limit)).into_response()
+    Json(shared.backend.bindings(query.after.as_deref(), limit)).into_response()
 }
 
 async fn prometheus(State(shared): State<Shared>) -> Response {
-    match metrics::text(&shared.subject.stats()) {
+    match metrics::text(&shared.backend.stats()) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
 async fn healthz(State(shared): State<Shared>) -> (StatusCode, String) {
-    match health::verdict(shared.subject.is_draining(), &shared.sampler.kept()) {
+    match health::verdict(shared.backend.is_draining(), &shared.sampler.kept()) {
         Ok(()) => {
             let concerns = health::concerns(&shared.sampler.kept());
             (StatusCode::OK, concerns.unwrap_or("ok".into()) + "\n")

@@ -38,13 +38,13 @@ pub(super) struct Feed {
 
 impl Sampler {
     /// Samples from now on, until the task is aborted.
-    pub(super) fn start(subject: Arc<dyn Backend>) -> (Arc<Self>, Sampling) {
+    pub(super) fn start(backend: Arc<dyn Backend>) -> (Arc<Self>, Sampling) {
         let sampler = Arc::new(Self(Mutex::new(History {
             samples: VecDeque::with_capacity(HISTORY_LEN),
             live: Some(broadcast::channel(LAG_MAX).0),
             taken: 0,
         })));
-        let task = tokio::spawn(sample_forever(sampler.clone(), subject));
+        let task = tokio::spawn(sample_forever(sampler.clone(), backend));
         let sampling = Sampling {
             sampler: sampler.clone(),
             task,
@@ -108,12 +108,12 @@ impl Sampling {
     }
 }
 
-async fn sample_forever(sampler: Arc<Sampler>, subject: Arc<dyn Backend>) {
+async fn sample_forever(sampler: Arc<Sampler>, backend: Arc<dyn Backend>) {
     let mut ticks = time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        sampler.take(subject.stats());
+        sampler.take(backend.stats());
     }
 }
 

@@ -155,7 +155,7 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    /// Caches the event and offers it to its subscribers. When `how` allows
+    /// Caches the event and offers it to its subscribers. When `options` allow
     /// to wait, it does nothing if one of them makes publishers wait and has
     /// no room.
     #[inline(never)]

@@ -35,7 +35,7 @@ impl Runtime {
     }
 
     /// Options of a new serializer named `name`. When it has
-    /// [marks](serializer::SerializerBuilder::watermarks), crossing them is an event of
+    /// [watermarks](serializer::SerializerBuilder::watermarks), crossing them is an event of
     /// [`queue_alerts`](Self::queue_alerts).
     pub fn serializer(&self, name: &str) -> serializer::SerializerBuilder {
         let components = Arc::downgrade(&self.components);

@@ -140,7 +140,7 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// An waker, and how often it has rung.
+    /// A waker, and how often it has rung.
     fn waker() -> (DriverWaker, Arc<AtomicU64>) {
         let (waker, rung) = (DriverWaker::new(), Arc::new(AtomicU64::new(0)));
         let rings = Arc::clone(&rung);

@@ -76,7 +76,7 @@ impl Add {
             hints: self.hints,
         };
         let account = entry.check(&accounts.realm).map_err(Failure::usage)?;
-        let put = accounts.book.put(std::slice::from_ref(&account));
+        let put = accounts.admin.put(std::slice::from_ref(&account));
         put.map_err(Failure::running)?;
         say(format_args!(
             "{}: may register in the realm {} (database {})",

@@ -68,7 +68,7 @@ impl Import {
             let bar = bar(accounts.len() as u64);
             for group in accounts.chunks(GROUP_LEN) {
                 // Between two groups a running server gets its turn.
-                target.book.put(group).map_err(Failure::running)?;
+                target.admin.put(group).map_err(Failure::running)?;
                 bar.inc(group.len() as u64);
             }
             bar.finish_and_clear();

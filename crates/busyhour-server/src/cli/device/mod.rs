@@ -78,7 +78,7 @@ pub(super) struct Creation {
 
 /// An open store and the realm of the server that uses it.
 pub(super) struct Accounts {
-    pub(super) book: Box<dyn AccountAdmin>,
+    pub(super) admin: Box<dyn AccountAdmin>,
     realm: String,
     /// As every command names it: its path, or its URL without the password.
     pub(super) store: String,
@@ -116,7 +116,7 @@ impl Place {
             return Err(Failure::usage(IN_MEMORY));
         }
         Ok(Accounts {
-            book: open(&config.store, when_missing)?,
+            admin: open(&config.store, when_missing)?,
             realm: config.sip.realm,
             store: store_name(&config.store),
             http: config.http.listen,
@@ -127,7 +127,7 @@ impl Place {
 impl Accounts {
     /// The accounts of the realm, by name.
     fn all(&mut self) -> Result<Vec<Account>, Failure> {
-        let mut accounts = self.book.all().map_err(Failure::running)?;
+        let mut accounts = self.admin.all().map_err(Failure::running)?;
         accounts.retain(|account| account.realm == self.realm);
         Ok(accounts)
     }

@@ -19,7 +19,7 @@ impl Remove {
         let mut accounts = self.place.open()?;
         let mut outcome = Ok(());
         for user in &self.users {
-            let removed = accounts.book.remove(user, &accounts.realm);
+            let removed = accounts.admin.remove(user, &accounts.realm);
             match removed.map_err(Failure::running)? {
                 true => say(format_args!(
                     "{user}: removed from database {}",

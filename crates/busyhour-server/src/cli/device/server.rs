@@ -28,11 +28,6 @@ pub(super) struct Failed {
     pub(super) count: u64,
 }
 
-#[derive(Deserialize)]
-struct List {
-    failures: Vec<Failed>,
-}
-
 impl Server {
     /// The failures of a user, the last one first, as JSON; or why nobody knows.
     pub(super) fn failures(
@@ -81,11 +76,6 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Those of a list.
-    pub(super) fn list(bindings: &serde_json::Value) -> Vec<Self> {
-        serde_json::from_value(bindings.clone()).unwrap_or_default()
-    }
-
     /// One line for people.
     pub(super) fn line(&self) -> String {
         let Self {
@@ -105,12 +95,6 @@ impl Registered {
 }
 
 impl Failed {
-    /// Those of a list.
-    pub(super) fn list(failures: &serde_json::Value) -> Vec<Self> {
-        let list = serde_json::json!({ "failures": failures });
-        serde_json::from_value::<List>(list).map_or(Vec::new(), |list| list.failures)
-    }
-
     /// One line for people.
     pub(super) fn line(&self) -> String {
         let at = jiff::Timestamp::from_second(self.at_unix_seconds);

@@ -4,6 +4,7 @@ use super::{
 };
 use crate::store::AccountView;
 use clap::Args;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Show one device
@@ -33,19 +34,21 @@ impl Show {
             return Err(self.missing(&accounts, failures.ok()));
         };
         let view = account.view();
-        let bindings = self.server.bindings(&self.user, accounts.http);
+        // A server that did not answer is not asked again.
+        let bindings = (failures.as_ref().ok())
+            .and_then(|_| self.server.bindings(&self.user, accounts.http).ok());
         if self.json {
-            return self.show_json(&view, &accounts.store, failures.ok(), bindings.ok());
+            return self.show_json(&view, &accounts.store, failures.ok(), bindings);
         }
         let failures = match &failures {
-            Ok(failures) => lines(Failed::list(failures).iter().map(Failed::line))
-                .unwrap_or("none that the server remembers".to_owned()),
+            Ok(list) => {
+                lines(list, Failed::line).unwrap_or("none that the server remembers".into())
+            }
             Err(reason) => format!("unknown: {reason}"),
         };
         let registered = match &bindings {
-            Ok(bindings) => lines(Registered::list(bindings).iter().map(Registered::line))
-                .unwrap_or("not now".to_owned()),
-            Err(_) => "unknown, as the failures".to_owned(),
+            Some(list) => lines(list, Registered::line).unwrap_or("not now".into()),
+            None => "unknown".into(),
         };
         let hints = match view.hints.is_empty() {
             true => "none".to_owned(),
@@ -75,12 +78,10 @@ impl Show {
 
     /// There is no account; but the server may know who tried under this name.
     fn missing(&self, accounts: &Accounts, failures: Option<Value>) -> Failure {
-        let failed = failures.map_or(Vec::new(), |failures| Failed::list(&failures));
-        match lines(failed.iter().map(Failed::line)) {
-            Some(failed) => accounts
-                .missing(&self.user)
-                .and(format_args!("failures    {failed}")),
-            None => accounts.missing(&self.user),
+        let missing = accounts.missing(&self.user);
+        match failures.and_then(|list| lines(&list, Failed::line)) {
+            Some(failed) => missing.and(format_args!("failures    {failed}")),
+            None => missing,
         }
     }
 
@@ -100,8 +101,10 @@ impl Show {
     }
 }
 
-/// Each on a line of its own, below the first; `None` without any.
-fn lines(all: impl Iterator<Item = String>) -> Option<String> {
-    let all: Vec<String> = all.collect();
-    (!all.is_empty()).then(|| all.join("\n            "))
+/// A list of the server's, each on a line of its own, below the first; `None` when
+/// it is empty.
+fn lines<T: DeserializeOwned>(list: &Value, line: fn(&T) -> String) -> Option<String> {
+    let list: Vec<T> = serde_json::from_value(list.clone()).unwrap_or_default();
+    let lines: Vec<String> = list.iter().map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("\n            "))
 }

@@ -3,7 +3,7 @@
 //! The session holds an advisory lock, so that the session that can write is the one
 //! server of this database. When it breaks, whether the last COMMIT took is
 //! unknown; so that group is kept until the next session, which sees by the
-//! count of groups whether it did, and writes it if not (`turn`). What waits
+//! count of groups whether it did, and writes it if not (`fencing_token.rs`). What waits
 //! behind it was never sent, and is given up after a while with a clear fate.
 //! Where another server has had the database in between, this one has ended: it
 //! refuses everything from then on.
@@ -73,13 +73,13 @@ impl PostgresStore {
     /// When there is no connection, another server holds the database, or a
     /// newer program made its schema.
     pub fn open(options: PostgresOptions) -> Result<Self, StoreError> {
-        let (session, turn) = first_session(&options)?;
+        let (session, fencing_token) = first_session(&options)?;
         let queue = Arc::new(Queue::new(options.queue_capacity, options.commit_timeout));
         let feed = Arc::new(AccountWatch::default());
         let tokens = Arc::new(TokenWatch::default());
         let writer = Writer::new(
             session,
-            turn,
+            fencing_token,
             options.clone(),
             queue.clone(),
             feed.clone(),

@@ -39,16 +39,19 @@ impl Session {
         lock(&mut client, options)?;
         // Whatever commits promise, this one is not to be forgotten.
         client.batch_execute(SYNCHRONOUS).map_err(wrap)?;
-        let turn = FencingToken::begin(&mut client).map_err(wrap)?;
-        Ok((Self::new(client, options)?, turn))
+        let fencing_token = FencingToken::begin(&mut client).map_err(wrap)?;
+        Ok((Self::new(client, options)?, fencing_token))
     }
 
     /// A later session, for as long as no other server took the database over.
-    pub(super) fn open(options: &PostgresOptions, turn: &FencingToken) -> Result<Self, StoreError> {
+    pub(super) fn open(
+        options: &PostgresOptions,
+        fencing_token: &FencingToken,
+    ) -> Result<Self, StoreError> {
         let mut client = options.connect()?;
         schema::migrate(&mut client, options)?;
         // Before the lock: who took the database over may well hold it for years.
-        let lasts = turn.lasts(&mut client);
+        let lasts = fencing_token.lasts(&mut client);
         if !lasts.map_err(|error| options.failed(&error))? {
             let path = options.path();
             return Err(StoreError::TakenOver { path });
@@ -72,15 +75,15 @@ impl Session {
     pub(super) fn transact(
         &mut self,
         batches: &[Batch],
-        turn: &mut FencingToken,
+        fencing_token: &mut FencingToken,
     ) -> Result<Outcome, postgres::Error> {
         let changes = || batches.iter().flat_map(|batch| &batch.changes);
         let group = Group::of(changes());
         let mut transaction = self.client.transaction()?;
-        match turn.count(&mut transaction, &self.statements.advance)? {
+        match fencing_token.count(&mut transaction, &self.statements.advance)? {
             Counted::Now => {}
             Counted::Before => {
-                turn.counted();
+                fencing_token.counted();
                 return Ok(Outcome::WrittenBefore);
             }
             Counted::ByAnother => return Ok(Outcome::TakenOver),
@@ -96,7 +99,7 @@ impl Session {
             false => None,
         };
         transaction.commit()?;
-        turn.counted();
+        fencing_token.counted();
         Ok(Outcome::Written(from.zip(to)))
     }
 
@@ -105,10 +108,10 @@ impl Session {
     pub(super) fn purge(
         &mut self,
         batch: &[EndedBinding],
-        turn: &FencingToken,
+        fencing_token: &FencingToken,
     ) -> Result<Outcome, postgres::Error> {
         let mut transaction = self.client.transaction()?;
-        if !turn.holds(&mut transaction)? {
+        if !fencing_token.holds(&mut transaction)? {
             return Ok(Outcome::TakenOver);
         }
         remove_ended(&mut transaction, &self.statements, batch)?;

@@ -24,7 +24,7 @@ use std::{
 /// Owns the session.
 pub(super) struct Writer {
     session: Option<Session>,
-    turn: FencingToken,
+    fencing_token: FencingToken,
     options: PostgresOptions,
     queue: Arc<Queue>,
     feed: Arc<AccountWatch>,
@@ -50,7 +50,7 @@ enum Failed {
 impl Writer {
     pub(super) fn new(
         session: Session,
-        turn: FencingToken,
+        fencing_token: FencingToken,
         options: PostgresOptions,
         queue: Arc<Queue>,
         feed: Arc<AccountWatch>,
@@ -58,7 +58,7 @@ impl Writer {
     ) -> Self {
         Self {
             session: Some(session),
-            turn,
+            fencing_token,
             options,
             queue,
             feed,
@@ -134,8 +134,8 @@ impl Writer {
     }
 
     fn attempt(&mut self, group: &[Batch]) -> Result<Outcome, Failed> {
-        let session = open(&mut self.session, &self.options, &self.turn)?;
-        match transact(session, group, &mut self.turn) {
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
+        match transact(session, group, &mut self.fencing_token) {
             Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
             Ok(outcome) => Ok(outcome),
             Err(error) => Err(self.failed(&error)),
@@ -160,8 +160,8 @@ impl Writer {
     }
 
     fn remove(&mut self, batch: &[EndedBinding]) -> Result<(), Failed> {
-        let session = open(&mut self.session, &self.options, &self.turn)?;
-        match session.purge(batch, &self.turn) {
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
+        match session.purge(batch, &self.fencing_token) {
             Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
             Ok(_) => Ok(()),
             Err(error) => Err(self.failed(&error)),
@@ -203,7 +203,7 @@ impl Writer {
     }
 
     fn read_tokens(&mut self) -> Result<TokenRows, Failed> {
-        let session = open(&mut self.session, &self.options, &self.turn)?;
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
         let rows = session.tokens();
         rows.map_err(|error| self.failed(&error))
     }
@@ -220,7 +220,7 @@ impl Writer {
     }
 
     fn look(&mut self) -> Result<(), Failed> {
-        let session = open(&mut self.session, &self.options, &self.turn)?;
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
         let feed = &self.feed;
         let news = session.revision().and_then(|revision| {
             let known = feed.known_instead_of(revision);
@@ -251,7 +251,7 @@ impl Writer {
     }
 
     fn read_portion(&mut self, scan: &Scan) -> Result<Vec<Account>, Failed> {
-        let session = open(&mut self.session, &self.options, &self.turn)?;
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
         let accounts = session.accounts(scan.after());
         accounts.map_err(|error| self.failed(&error))
     }
@@ -305,12 +305,12 @@ impl Drop for Writer {
 fn open<'s>(
     session: &'s mut Option<Session>,
     options: &PostgresOptions,
-    turn: &FencingToken,
+    fencing_token: &FencingToken,
 ) -> Result<&'s mut Session, Failed> {
     if let Some(session) = session {
         return Ok(session);
     }
-    match Session::open(options, turn) {
+    match Session::open(options, fencing_token) {
         Ok(opened) => Ok(session.insert(opened)),
         Err(StoreError::TakenOver { .. }) => Err(Failed::TakenOver),
         Err(error) => Err(Failed::Lost(error.to_string())),
@@ -322,10 +322,10 @@ fn open<'s>(
 fn transact(
     session: &mut Session,
     group: &[Batch],
-    turn: &mut FencingToken,
+    fencing_token: &mut FencingToken,
 ) -> Result<Outcome, postgres::Error> {
     for _ in 1..MEETINGS_MAX {
-        match session.transact(group, turn) {
+        match session.transact(group, fencing_token) {
             Err(error) if is_of_a_meeting(&error) => {
                 let error = reason(&error);
                 tracing::warn!(error, "a group met another program's changes; once more");
@@ -333,7 +333,7 @@ fn transact(
             outcome => return outcome,
         }
     }
-    session.transact(group, turn)
+    session.transact(group, fencing_token)
 }
 
 fn is_of_a_meeting(error: &postgres::Error) -> bool {

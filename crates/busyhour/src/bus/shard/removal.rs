@@ -4,7 +4,7 @@ use super::*;
 
 impl<E: Event> Shard<E> {
     /// Takes away what a node says of the key and tells the subscribers;
-    /// `false` when it has said nothing. When `how` allows to wait, it does
+    /// `false` when it has said nothing. When `options` allow to wait, it does
     /// nothing but to name a subscriber that makes publishers wait and has no
     /// room.
     pub(in crate::bus) fn clear(
