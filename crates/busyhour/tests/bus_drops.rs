@@ -94,6 +94,35 @@ fn keys_that_leave_at_once_are_dropped_at_once() {
     assert!(left_count <= LEFT_MAX, "{left_count} events are left");
 }
 
+/// Who lagged and has caught up needs no tombstone: the event of a removed key is dropped.
+#[test]
+fn a_key_that_a_laggard_knew_is_dropped_when_nobody_lags() {
+    let _alone = alone();
+    let topic = Topic::builder("caught up").cached().build();
+    let later = later();
+    let _ = topic.publish(guarded(1, || ()));
+    let subscription = topic.subscribe().replay().capacity(1).on(&later);
+    let _subscription = subscription.start(|_| ());
+    while later.step() {}
+    for _ in 0..3 {
+        let _ = topic.publish(guarded(1, || ()));
+    }
+    assert_eq!(topic.stats().lagging_count, 1);
+    while later.step() {}
+    assert_eq!(topic.stats().lagging_count, 0);
+
+    let there = Arc::new(());
+    let token = Arc::clone(&there);
+    let _ = topic.publish(guarded(1, move || {
+        let _held = &token;
+    }));
+    while later.step() {}
+    assert_eq!(topic.remove(&1).key_count, 1);
+    while later.step() {}
+    while topic.stats().retired_count > 0 {}
+    assert_eq!(Arc::strong_count(&there), 1, "the event is kept");
+}
+
 /// What a `Drop` publishes while an overdue event is dropped drops no other one, so the stack does not grow with them.
 #[test]
 fn a_chain_of_drops_that_publish_is_not_deep() {

@@ -56,22 +56,16 @@ impl SlotWord {
     }
 
     /// The word after a change. `laggards_since` is the newest version at
-    /// which somebody began to lag, 0 when nobody does.
+    /// which somebody began to lag, 0 when nobody does: then the note of those
+    /// who lagged before is dropped, since they have been told.
     #[must_use]
     pub(super) const fn changed(self, kind: SlotKind, version: u64, laggards_since: u64) -> Self {
-        let mut known = self.0 & Self::KNOWN_TO_LAGGARD;
-        if self.version() <= laggards_since {
-            known = Self::KNOWN_TO_LAGGARD;
+        let changed = Self::new(kind, version);
+        let is_noted = laggards_since > 0 && self.is_known_to_laggard();
+        if is_noted || self.version() <= laggards_since {
+            return Self(changed.0 | Self::KNOWN_TO_LAGGARD);
         }
-        Self(Self::new(kind, version).0 | known)
-    }
-
-    /// The same of a key that has an event and gets another one, where nobody lags.
-    #[must_use]
-    #[inline(always)]
-    pub(super) const fn renewed(self, version: u64) -> Self {
-        let known = self.0 & Self::KNOWN_TO_LAGGARD;
-        Self(Self::new(SlotKind::Live, version).0 | known)
+        changed
     }
 }
 
@@ -88,11 +82,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_notes_what_a_laggard_has_heard_and_keeps_the_note() {
+    fn a_change_notes_what_a_laggard_has_heard_and_keeps_the_note_while_somebody_lags() {
         let word = SlotWord::new(SlotKind::Live, 5);
         assert!(!word.changed(SlotKind::Live, 6, 4).is_known_to_laggard());
         let known = word.changed(SlotKind::Live, 6, 5);
         assert!(known.is_known_to_laggard());
         assert!(known.changed(SlotKind::Removed, 9, 5).is_known_to_laggard());
+        assert!(!known.changed(SlotKind::Removed, 9, 0).is_known_to_laggard());
     }
 }

@@ -142,7 +142,8 @@ impl<E: Event> LiveSlot<'_, E> {
     pub(super) fn replace(self, writer: &mut CacheWriter<E>, event: SharedEvent<E>) -> u64 {
         let version = writer.version + 1;
         writer.version = version;
-        writer.retire((self.slot).replace(self.place.word.renewed(version), event));
+        let word = SlotWord::new(SlotKind::Live, version);
+        writer.retire(self.slot.replace(word, event));
         version
     }
 }
