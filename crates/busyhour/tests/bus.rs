@@ -180,6 +180,29 @@ fn replay_by_key_and_by_predicate_tells_only_what_matches() {
     let _loud = loud.start(topic.subscribe().matching(|event| event.level > 8).replay());
     assert_eq!(keyed.take(), [Heard::Level(3, 3), Heard::Replayed]);
     assert_eq!(loud.take(), [Heard::Level(9, 9), Heard::Replayed]);
+    assert_eq!(topic.stats().delivered, 2, "one of each replay");
+}
+
+#[test]
+fn a_laggard_counts_what_it_wants_of_what_it_missed() {
+    let (topic, later, log) = (cached(), Later::default(), Log::default());
+    for line in 0..3 {
+        let _ = topic.publish(level(line, 0));
+    }
+    let loud = topic.subscribe().matching(|event| event.level > 5).replay();
+    let _watch = log.start(loud.capacity(1).on(&later));
+    later.run_all();
+    for line in 0..3 {
+        let _ = topic.publish(level(line, 9));
+    }
+    let _ = topic.publish(level(0, 1));
+    let _ = topic.remove(&1);
+    later.run_all();
+    let heard = log.take();
+    let is_change = |heard: &&Heard| **heard != Heard::Replayed && lost_by(heard) == 0;
+    let change_count = heard.iter().filter(is_change).count();
+    assert_eq!(change_count, 3, "what was queued, {heard:?}");
+    assert_eq!(topic.stats().delivered, change_count as u64);
 }
 
 #[test]

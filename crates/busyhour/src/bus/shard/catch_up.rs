@@ -35,13 +35,17 @@ impl<E: Event> Shard<E> {
             batch.push(Item::Lost(lag.lost), None);
         }
         let mut panics = Panics::default();
+        let mut wanted_count = 0;
         for change in Changes::in_order(changes) {
             let origin = origins.get(&change.version()).copied();
             let item = panics.catch(|| subscriber.item_of(change, lag));
             if let Some(item) = item.flatten() {
                 batch.push(item, origin);
+                wanted_count += 1;
             }
         }
+        // Only now is it known what the subscriber's predicate lets through.
+        (self.state.lock().listeners).count_delivered(wanted_count);
         panics.drop(purged);
         // Before a panic goes on, since the subscriber follows already.
         subscriber.mailbox().caught_up();
@@ -62,7 +66,6 @@ impl<E: Event> Shard<E> {
             subscriber.mailbox().take_all(batch);
             let lag = state.listeners.follow(subscriber)?;
             let changes = self.changes_for(&mut state, subscriber, place, lag.since);
-            state.listeners.count_delivered(changes.len());
             let origins = state.speakers_of(&changes);
             let purged = self.purge(&mut state);
             return Some(Missed {
