@@ -37,12 +37,11 @@ impl StepBudget {
         }
     }
 
-    /// A new turn begins.
+    /// A new turn begins. Each turn does so, and few spend a step: that one
+    /// sets the rest.
     #[inline(always)]
     pub(super) fn renew(&self) {
         self.spent.set(0);
-        self.look_at.set(1);
-        self.pace.set(LookPace::NEW);
     }
 
     /// Spends a step; whether the budget is used up, which renews it. Without a
@@ -51,6 +50,10 @@ impl StepBudget {
     pub(super) fn spend(&self, look: impl FnOnce() -> Option<Look>) -> bool {
         let spent = self.spent.get() + 1;
         self.spent.set(spent);
+        if spent == 1 {
+            self.look_at.set(1);
+            self.pace.set(LookPace::NEW);
+        }
         let is_over =
             spent >= STEPS_MAX || (spent > self.look_at.get() && self.has_passed(spent, look()));
         if is_over {

@@ -253,6 +253,7 @@ where
         self.wake_by_ref();
     }
 
+    #[inline]
     fn wake_by_ref(self: &Arc<Self>) {
         if !context::note_self_wake(Arc::as_ptr(self).addr()) {
             self.wake_from_elsewhere();
