@@ -5,6 +5,7 @@ use std::{
     process::ExitCode,
 };
 
+mod parts;
 mod rules;
 mod source;
 mod tidy;
@@ -15,8 +16,8 @@ Chores of the Busyhour tree.
 Usage: cargo xtask <COMMAND>
 
 Commands:
-  tidy     Check what the compiler does not: dependency arrows between modules,
-           the map and the walks of ARCHITECTURE.md, the files of GLOSSARY.md,
+  tidy     Check what the compiler does not: dependency arrows between modules
+           and between the parts of a module, files in a folder, the map and the walks of ARCHITECTURE.md, the files of GLOSSARY.md,
            names of types, the list of files that may hold unsafe code,
            unfinished code, paths of machines, lengths of files and functions,
            a component's example.

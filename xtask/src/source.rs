@@ -21,13 +21,16 @@ pub struct Function {
 /// What tidy wants to know about a file.
 #[derive(Default)]
 pub struct Source {
-    /// First segments after `crate::`, with the line of the first mention.
-    pub crate_modules: BTreeSet<(String, usize)>,
+    /// Imports and paths as they are written, if they begin with `crate`,
+    /// `super` or `self`, with the line of each.
+    pub paths: BTreeSet<(Vec<String>, usize)>,
     /// Lines with an `unsafe` block, function, impl or trait.
     pub unsafe_lines: Vec<usize>,
     pub functions: Vec<Function>,
     /// Structs, enums, traits, unions and aliases, with the line of each.
     pub types: Vec<(String, usize)>,
+    /// How many modules with a body lie around what is visited.
+    inline_depth: usize,
 }
 
 impl Source {
@@ -46,19 +49,33 @@ impl Source {
         });
     }
 
-    fn import(&mut self, tree: &UseTree, line: usize) {
+    fn import(&mut self, tree: &UseTree, before: &[String], line: usize) {
+        let path_with = |ident: &Ident| [before, &[ident.to_string()]].concat();
         match tree {
-            UseTree::Path(path) => {
-                self.crate_modules.insert((path.ident.to_string(), line));
+            UseTree::Path(path) => self.import(&path.tree, &path_with(&path.ident), line),
+            UseTree::Group(group) => {
+                (group.items.iter()).for_each(|item| self.import(item, before, line));
             }
-            UseTree::Group(group) => group.items.iter().for_each(|item| self.import(item, line)),
-            UseTree::Name(name) => {
-                self.crate_modules.insert((name.ident.to_string(), line));
+            UseTree::Name(name) => self.mention(path_with(&name.ident), line),
+            UseTree::Rename(rename) => self.mention(path_with(&rename.ident), line),
+            UseTree::Glob(_) => self.mention(before.to_vec(), line),
+        }
+    }
+
+    /// Notes a path as if it stood at the top of the file.
+    fn mention(&mut self, mut path: Vec<String>, line: usize) {
+        let is_local = |path: &[String]| path.first().is_none_or(|first| first != "crate");
+        if is_local(&path) && self.inline_depth > 0 {
+            let supers = path.iter().take_while(|part| *part == "super").count();
+            if supers < self.inline_depth {
+                return;
             }
-            UseTree::Rename(rename) => {
-                self.crate_modules.insert((rename.ident.to_string(), line));
-            }
-            UseTree::Glob(_) => {}
+            path.drain(..self.inline_depth);
+            path.insert(0, "self".to_owned());
+        }
+        let is_rooted = |first: &String| ["crate", "super", "self"].contains(&first.as_str());
+        if path.len() > 1 && path.first().is_some_and(is_rooted) {
+            self.paths.insert((path, line));
         }
     }
 
@@ -78,7 +95,9 @@ impl Source {
 impl<'ast> Visit<'ast> for Source {
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         if !is_test(&item.attrs) {
+            self.inline_depth += 1;
             visit::visit_item_mod(self, item);
+            self.inline_depth -= 1;
         }
     }
 
@@ -153,21 +172,16 @@ impl<'ast> Visit<'ast> for Source {
         if is_test(&item.attrs) {
             return;
         }
-        if let UseTree::Path(path) = &item.tree
-            && path.ident == "crate"
-        {
-            self.import(&path.tree, item.span().start().line);
-        }
+        self.import(&item.tree, &[], item.span().start().line);
     }
 
+    /// Who may see an item is no use of the module that may.
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let mut segments = path.segments.iter();
-        if segments.next().is_some_and(|first| first.ident == "crate")
-            && let Some(module) = segments.next()
-        {
-            let line = path.span().start().line;
-            self.crate_modules.insert((module.ident.to_string(), line));
-        }
+        let segments = path.segments.iter();
+        let segments = segments.map(|segment| segment.ident.to_string()).collect();
+        self.mention(segments, path.span().start().line);
         visit::visit_path(self, path);
     }
 }
@@ -190,14 +204,22 @@ mod tests {
     #[test]
     fn imports_unsafe_and_lengths_are_seen_and_tests_are_not() {
         let text = "use crate::{task::Task, pool};\nfn f() {\n    unsafe { g() }\n}\n\
-                    fn h() { crate::clock::now(); }\nstruct Cache;\n#[cfg(test)]\nmod tests { use crate::bus; struct Cache; }\n";
+                    pub(in crate::ring) fn h() { crate::clock::now(); }\nstruct Cache;\n#[cfg(test)]\nmod tests { use crate::bus; struct Cache; }\n\
+                    mod inner { use super::super::queue::Queue; use super::Cache; }\n";
         let source = Source::parse(text).unwrap();
-        let modules: Vec<_> = source
-            .crate_modules
-            .iter()
-            .map(|(name, _)| name.as_str())
+        let paths: Vec<_> = (source.paths.iter())
+            .map(|(path, _)| path.join("::"))
             .collect();
-        assert_eq!(modules, ["clock", "pool", "task"]);
+        assert_eq!(
+            paths,
+            [
+                "crate::clock::now",
+                "crate::pool",
+                "crate::task::Task",
+                "self::Cache",
+                "self::super::queue::Queue"
+            ]
+        );
         assert_eq!(source.types, [("Cache".to_owned(), 6)]);
         assert_eq!(source.unsafe_lines, [3]);
         assert_eq!(

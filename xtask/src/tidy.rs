@@ -1,7 +1,7 @@
 //! The checks of `cargo xtask tidy`. Each returns complaints, one line each.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
     fs,
     path::{Path, PathBuf},
@@ -10,6 +10,7 @@ use std::{
 use ignore::WalkBuilder;
 
 use crate::{
+    parts::{check_parts, known_paths},
     rules::{
         COMPONENTS, FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers,
         TEST_FILES, UNSAFE_FILES,
@@ -45,6 +46,7 @@ pub fn check(root: &Path) -> Vec<String> {
             .filter_map(|component| check_example(root, component)),
     );
     complaints.extend(LAYERS.iter().flat_map(|layers| check_map(&tree, layers)));
+    complaints.extend(check_parts(&tree));
     complaints.extend(check_walks(&tree));
     complaints.extend(check_glossary(&tree));
     complaints.extend(stale_unsafe_entries(&tree));
@@ -76,20 +78,21 @@ pub fn lengths(root: &Path) -> String {
     out
 }
 
-struct TextFile {
-    path: String,
-    text: String,
+pub struct TextFile {
+    pub path: String,
+    pub text: String,
 }
 
-struct RustFile {
-    path: String,
+pub struct RustFile {
+    pub path: String,
     line_count: usize,
-    source: Source,
+    pub source: Source,
 }
 
-struct Tree {
-    rust: Vec<RustFile>,
-    text: Vec<TextFile>,
+#[derive(Default)]
+pub struct Tree {
+    pub rust: Vec<RustFile>,
+    pub text: Vec<TextFile>,
     unreadable: Vec<String>,
 }
 
@@ -113,7 +116,7 @@ impl Tree {
         tree
     }
 
-    fn add(&mut self, path: String, text: String) {
+    pub fn add(&mut self, path: String, text: String) {
         if path.ends_with(".rs") {
             match Source::parse(&text) {
                 Ok(source) => self.rust.push(RustFile {
@@ -214,7 +217,7 @@ fn check_layers(tree: &Tree, layers: &Layers) -> Vec<String> {
             ));
             continue;
         };
-        for (used, line) in &file.source.crate_modules {
+        for (used, line) in &modules_of(file) {
             let known = used == module
                 || layers.base.contains(&used.as_str())
                 || arrow.may_use.contains(&used.as_str())
@@ -230,12 +233,20 @@ fn check_layers(tree: &Tree, layers: &Layers) -> Vec<String> {
     complaints
 }
 
+/// The modules of its crate that a file names, with the line of each.
+fn modules_of(file: &RustFile) -> BTreeSet<(String, usize)> {
+    let paths = known_paths(file).into_iter();
+    paths
+        .filter_map(|(path, line)| Some((path.into_iter().next()?, line)))
+        .collect()
+}
+
 /// Arrows that the rules allow and no file uses.
 fn unused_arrows(tree: &Tree, layers: &Layers) -> Vec<String> {
     let uses = |module: &str, other: &str| {
         let mut files =
             (tree.rust.iter()).filter(|file| module_of(&file.path, layers) == Some(module));
-        files.any(|file| (file.source.crate_modules.iter()).any(|(used, _)| used == other))
+        files.any(|file| (modules_of(file).iter()).any(|(used, _)| used == other))
     };
     let mut complaints = Vec::new();
     for arrow in layers.arrows {

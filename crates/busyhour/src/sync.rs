@@ -10,6 +10,7 @@
 
 #[cfg(shuttle)]
 pub(crate) mod scheduled;
+pub(crate) mod fences;
 mod spin;
 
 pub(crate) use spin::{SpinGuard, SpinLock, SpinWait};

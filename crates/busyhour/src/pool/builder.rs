@@ -1,6 +1,6 @@
 use std::{num::NonZeroUsize, sync::Arc, thread, time::Duration};
 
-use super::{Hook, TaskPool, affinity::may_use, shared::Shared};
+use super::{Hook, TaskPool, shared::Shared, worker::may_use};
 use crate::clock::Clock;
 
 /// How a push from outside the pool chooses a worker.

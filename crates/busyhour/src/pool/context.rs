@@ -9,14 +9,13 @@ use std::{
     },
 };
 
-use crate::sync::runtime::thread_local;
-
 use super::{
-    budget::{Look, StepBudget},
     entity::{Entity, EntityRef, ShareCell},
+    future::{Look, StepBudget},
     shared::Shared,
     worker::Worker,
 };
+use crate::sync::runtime::thread_local;
 
 thread_local! {
     static NUMBER: usize = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);

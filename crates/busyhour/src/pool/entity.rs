@@ -2,7 +2,7 @@
 
 use std::{any::Any, cell::UnsafeCell, marker::PhantomData, mem, ptr::NonNull, sync::Arc};
 
-use super::{Unfinished, local::Runnable, time_slice::TimeSlice};
+use super::{Unfinished, queue::Runnable, worker::TimeSlice};
 use crate::{
     run_queue::{QueueEnd, RunQueue, SchedState},
     stats::SerializerStats,

@@ -19,54 +19,45 @@
 //! # }
 //! ```
 
+mod thread_pool;
 mod builder;
 mod error;
 mod shared;
-mod worker;
-mod worker_loop;
-mod turn_runner;
-mod inline_runner;
-mod local;
-mod fifo;
-mod task_cell;
-mod biased_lock;
-mod thread_context;
-mod fences;
-mod inject_queue;
-mod sleep;
-mod worker_slots;
 mod entity;
-mod time_slice;
-mod turn_clock;
-mod log_counts;
-mod labelled;
-mod affinity;
-mod stuck_rescue;
 mod context;
-mod subscriptions;
+mod phase;
+mod queue;
+mod worker;
+mod sleep;
+mod wait;
+mod future;
+mod simulation;
+mod lifecycle;
 mod metrics;
 mod snapshot;
-mod phase;
-mod shutdown;
-mod ending;
-mod in_flight_push;
-mod blocking;
-mod thread_pool;
-mod simulated;
-mod drive;
-mod random;
-mod registry;
-mod wait_graph;
-mod oneshot;
-mod join;
-mod join_state;
-mod awaited_futures;
-mod future_task;
-mod yielding;
-mod budget;
 
 #[cfg(all(test, shuttle))]
 mod schedules;
+
+pub use builder::{PoolBuildError, Selector, TaskPoolBuilder};
+pub use error::{Cycle, PushError, WaitError};
+pub use future::{JoinError, JoinHandle, YieldNow, consume_budget, request_yield, yield_now};
+pub use lifecycle::{Leftover, ShutdownReport, Undelivered, Unfinished};
+pub use thread_pool::{ThreadPool, ThreadPoolOptions};
+pub use worker::InlineRunner;
+
+pub(crate) use context::current_entity;
+pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
+pub(crate) use future::{poll_budget, spawn_on};
+pub(crate) use lifecycle::InFlightPush;
+pub(crate) use queue::TaskCell;
+pub(crate) use shared::Shared;
+pub(crate) use simulation::Random;
+pub(crate) use wait::{
+    StandIn, Turns, Waiting, blocking, cycle_by_shutdown, in_turn, oneshot, stand_in, wait_for,
+    wait_for_turn,
+};
+pub(crate) use worker::{ThreadContext, TimeSlice};
 
 use std::{
     fmt,
@@ -75,29 +66,7 @@ use std::{
     time::Duration,
 };
 
-pub use builder::{PoolBuildError, Selector, TaskPoolBuilder};
-pub use error::{Cycle, PushError, WaitError};
-pub use inline_runner::InlineRunner;
-pub use join::{JoinError, JoinHandle};
-pub use shutdown::{Leftover, ShutdownReport, Unfinished};
-pub use subscriptions::Undelivered;
-pub use thread_pool::{ThreadPool, ThreadPoolOptions};
-pub use yielding::{YieldNow, consume_budget, request_yield, yield_now};
-
-pub(crate) use blocking::{StandIn, blocking, stand_in};
-pub(crate) use context::current_entity;
-pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
-pub(crate) use in_flight_push::InFlightPush;
-pub(crate) use join::spawn_on;
-pub(crate) use oneshot::oneshot;
-pub(crate) use random::Random;
-pub(crate) use shared::Shared;
-pub(crate) use task_cell::TaskCell;
-pub(crate) use thread_context::ThreadContext;
-pub(crate) use time_slice::TimeSlice;
-pub(crate) use wait_graph::{Turns, Waiting, cycle_by_shutdown, in_turn, wait_for, wait_for_turn};
-pub(crate) use yielding::poll_budget;
-
+use self::future::spawn_as;
 use crate::{
     clock::{Clock, Instant},
     run_queue::Class,
@@ -250,7 +219,7 @@ impl TaskPool {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        future_task::spawn(self.shared(), class, future)
+        spawn_as(self.shared(), class, future)
     }
 
     /// Runs `f`, which may block, at once on this thread.
@@ -274,7 +243,7 @@ impl TaskPool {
     /// ```
     #[doc(alias("block_in_place", "spawn_blocking"))]
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
-        blocking::blocking(f)
+        blocking(f)
     }
 
     /// Runs one task of a simulated pool; `false` when none is runnable or the
@@ -362,7 +331,7 @@ impl Executor for PoolHandle {
     }
 
     fn blocking(&self, wait: &mut dyn FnMut()) {
-        blocking::blocking(wait);
+        blocking(wait);
     }
 
     fn assist(&self) -> HelpOutcome {

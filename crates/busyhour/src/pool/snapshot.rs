@@ -1,6 +1,10 @@
 //! Counting what the pool holds and has done.
 
-use super::{log_counts::LogCounts, metrics::WorkerMetrics, shared::Shared, worker::Worker};
+use super::{
+    metrics::{LogCounts, WorkerMetrics},
+    shared::Shared,
+    worker::Worker,
+};
 use crate::{
     stats::{Histogram, PoolStats},
     sync::atomic::{AtomicU64, Ordering},

@@ -1,0 +1,164 @@
+//! How much a future may do whose steps are always ready.
+
+use std::{cell::Cell, time::Duration};
+
+use crate::clock::Instant;
+
+/// What a thread's futures have done since its turn began, or since one of them gave
+/// way: so many steps, or for so long. The clock is read at the second step and then
+/// as often as the steps before took long: a reading costs as much as a short step.
+#[derive(Debug)]
+pub(in crate::pool) struct StepBudget {
+    spent: Cell<u32>,
+    look_at: Cell<u32>,
+    pace: Cell<LookPace>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LookPace {
+    /// Steps between two looks at the clock.
+    stride: u32,
+    last: Option<Instant>,
+}
+
+/// What the clock says, and when the turn began.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::pool) struct Look {
+    pub(in crate::pool) now: Instant,
+    pub(in crate::pool) since: Instant,
+}
+
+impl StepBudget {
+    pub(in crate::pool) const fn new() -> Self {
+        Self {
+            spent: Cell::new(0),
+            look_at: Cell::new(1),
+            pace: Cell::new(LookPace::NEW),
+        }
+    }
+
+    /// A new turn begins. Each turn does so, and few spend a step: that one
+    /// sets the rest.
+    #[inline(always)]
+    pub(in crate::pool) fn renew(&self) {
+        self.spent.set(0);
+    }
+
+    /// Spends a step; whether the budget is used up, which renews it. Without a
+    /// clock only the steps count.
+    #[inline]
+    pub(in crate::pool) fn spend(&self, look: impl FnOnce() -> Option<Look>) -> bool {
+        let spent = self.spent.get() + 1;
+        self.spent.set(spent);
+        if spent == 1 {
+            self.look_at.set(1);
+            self.pace.set(LookPace::NEW);
+        }
+        let is_over =
+            spent >= STEPS_MAX || (spent > self.look_at.get() && self.has_passed(spent, look()));
+        if is_over {
+            self.renew();
+        }
+        is_over
+    }
+
+    #[cold]
+    fn has_passed(&self, spent: u32, look: Option<Look>) -> bool {
+        let Some(Look { now, since }) = look else {
+            self.look_at.set(STEPS_MAX);
+            return false;
+        };
+        let LookPace { stride, last } = self.pace.get();
+        let is_quick = last.is_some_and(|last| now - last < LENGTH / 32);
+        let stride = match is_quick {
+            true => (2 * stride).min(STRIDE_MAX),
+            false => (stride / 2).max(1),
+        };
+        self.look_at.set(spent + stride - 1);
+        let last = Some(now);
+        self.pace.set(LookPace { stride, last });
+        now - since > LENGTH
+    }
+}
+
+impl LookPace {
+    const NEW: Self = Self {
+        stride: 1,
+        last: None,
+    };
+}
+
+/// Steps in a row.
+const STEPS_MAX: u32 = 128;
+/// Steps take so long at most, but for those between two looks.
+const LENGTH: Duration = Duration::from_micros(200);
+const STRIDE_MAX: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps until the budget is used up, when each takes so long, and the looks at the clock.
+    fn steps(step: Duration) -> (u32, u32) {
+        let (budget, mut now, mut looks) = (StepBudget::new(), Instant::ZERO, 0);
+        for number in 1.. {
+            now = now + step;
+            let look = || {
+                looks += 1;
+                let since = Instant::ZERO;
+                Some(Look { now, since })
+            };
+            if budget.spend(look) {
+                return (number, looks);
+            }
+        }
+        unreachable!("128 steps are the end")
+    }
+
+    #[test]
+    fn long_steps_end_it_by_time_and_short_ones_by_their_number() {
+        assert_eq!(steps(Duration::from_millis(1)), (2, 1));
+        assert_eq!(steps(Duration::from_micros(150)), (2, 1));
+        let (few, _) = steps(Duration::from_micros(10));
+        assert!((21..=24).contains(&few), "{few}");
+        let (all, looks) = steps(Duration::ZERO);
+        assert_eq!(all, STEPS_MAX);
+        assert!(looks <= 12, "{looks}");
+    }
+
+    #[test]
+    fn without_a_clock_the_steps_count() {
+        let budget = StepBudget::new();
+        let over = (1..=256).filter(|_| budget.spend(|| None)).count();
+        assert_eq!(over, 2);
+    }
+
+    #[test]
+    fn a_new_turn_has_the_whole_budget() {
+        let budget = StepBudget::new();
+        assert!(!(0..100).any(|_| budget.spend(|| None)));
+        budget.renew();
+        assert!(!(1..STEPS_MAX).any(|_| budget.spend(|| None)));
+        assert!(budget.spend(|| None));
+    }
+
+    #[test]
+    fn a_new_turn_looks_at_the_clock_as_soon_as_the_first_one() {
+        let (budget, looks) = (StepBudget::new(), Cell::new(0));
+        let now = Instant::ZERO;
+        let look = || {
+            looks.set(looks.get() + 1);
+            Some(Look { now, since: now })
+        };
+        let looks_in_ten = || {
+            let before = looks.get();
+            assert!(!(0..10).any(|_| budget.spend(look)));
+            looks.get() - before
+        };
+        let first = looks_in_ten();
+        let later = looks_in_ten();
+        assert!(later < first, "{later} and {first}");
+        budget.renew();
+        assert_eq!(looks_in_ten(), first);
+    }
+}

@@ -1,0 +1,415 @@
+//! A future that is an entity of its own. See README.md, "Futures".
+
+use std::{
+    future::Future,
+    mem::ManuallyDrop,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll, Wake, Waker},
+};
+
+use super::{
+    join::{self, JoinError, JoinHandle, Joinable},
+    join_state::JoinState,
+};
+use crate::{
+    pool::{
+        Unfinished,
+        context::{self, SelfWake},
+        entity::{Entity, Runs, ShareCell, Token},
+        shared::Shared,
+        worker::{ThreadContext, TimeSlice},
+    },
+    run_queue::{Class, SchedState},
+    stats::SerializerStats,
+    sync::{
+        UnsafeCell,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+};
+
+/// Spawns `future` as an entity of `class`.
+pub(in crate::pool) fn spawn_as<F>(
+    pool: &Arc<Shared>,
+    class: Class,
+    future: F,
+) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let outcome = Arc::new(JoinState::default());
+    let future_task = Arc::new(FutureTask {
+        share: ShareCell::new::<FutureTask<F>>(SchedState::new(class)),
+        pool: Arc::clone(pool),
+        progress: AtomicU8::new(ASLEEP),
+        is_aborted: AtomicBool::new(false),
+        future: UnsafeCell::new(Some(Box::pin(future))),
+        outcome: Arc::clone(&outcome),
+    });
+    if pool.admits() {
+        future_task.wake_by_ref();
+    } else {
+        pool.count_rejected();
+    }
+    let joinable: Weak<dyn Joinable> = Arc::<FutureTask<F>>::downgrade(&future_task);
+    JoinHandle::new(outcome, joinable)
+}
+
+/// The future, and how far it is. Who has the token is alone with the future.
+#[repr(C)]
+struct FutureTask<F: Future> {
+    share: ShareCell,
+    pool: Arc<Shared>,
+    progress: AtomicU8,
+    is_aborted: AtomicBool,
+    future: UnsafeCell<Option<Pin<Box<F>>>>,
+    outcome: Arc<JoinState<F::Output>>,
+}
+
+/// Nobody has the token: the next wake makes it.
+const ASLEEP: u8 = 0;
+/// The token is in a queue, or on its way there.
+const QUEUED: u8 = 1;
+/// The holder of the token polls, or has polled and was queued again.
+const POLLING: u8 = 2;
+/// As polling, and somebody else woke it meanwhile: it will be queued again.
+const WOKEN: u8 = 3;
+/// The future is gone.
+const DONE: u8 = 4;
+
+// SAFETY: `progress` makes one token at a time, and only its holder reaches the
+// future, which may change threads.
+unsafe impl<F: Future + Send> Sync for FutureTask<F> where F::Output: Send {}
+// SAFETY: as above; all else in it is shared freely.
+unsafe impl<F: Future + Send> Send for FutureTask<F> where F::Output: Send {}
+
+impl<F> FutureTask<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    /// Makes the token, unless it exists or is needed no more.
+    fn wake_from_elsewhere(self: &Arc<Self>) {
+        if step_of_wake(&self.progress) == ASLEEP {
+            self.schedule();
+        }
+    }
+
+    /// Queues the token, or ends the future if nobody will run it any more.
+    fn schedule(self: &Arc<Self>) {
+        // SAFETY: the caller made it queued, which it was not.
+        let token = unsafe { Token::new(self.clone()) };
+        if self.pool.is_sealed() {
+            return self.end(JoinError::Dropped);
+        }
+        self.pool.count_pushed();
+        self.pool.schedule(token);
+    }
+
+    /// Polls once; the caller holds the token.
+    #[inline(always)]
+    fn poll(&self, token: &Token) -> Polled {
+        begin_poll(&self.progress);
+        if self.is_aborted.load(Ordering::Acquire) {
+            return Polled::Ready;
+        }
+        let waker = self.borrowed_waker(token);
+        let mut context = Context::from_waker(&waker);
+        let self_wake = SelfWake::expect(std::ptr::from_ref(self).addr());
+        let polled = self.future.with_mut(|future| {
+            // SAFETY: the token is here, so nobody else reaches the future.
+            let future = unsafe { &mut *future };
+            future
+                .as_mut()
+                .map(|future| future.as_mut().poll(&mut context))
+        });
+        match polled {
+            Some(Poll::Pending) if self_wake.came() => Polled::Yielded,
+            Some(Poll::Pending) => Polled::Pending,
+            Some(Poll::Ready(output)) => {
+                self.end_with(Ok(output));
+                Polled::Ready
+            }
+            None => Polled::Ready,
+        }
+    }
+
+    /// A waker that counts no reference of its own: the token's is enough while it is lent.
+    fn borrowed_waker(&self, token: &Token) -> ManuallyDrop<Waker> {
+        let this = token.as_ptr().cast::<Self>();
+        // SAFETY: the token is this future task's, so the pointer is that of an `Arc`
+        // of it, which lives as long as the token; `ManuallyDrop` keeps its
+        // count as it is.
+        ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(this) }))
+    }
+
+    /// Ends the future; the caller holds the token. `error` counts if there is no outcome yet.
+    fn end(&self, error: JoinError) {
+        self.progress.store(DONE, Ordering::Release);
+        self.end_with(Err(error));
+    }
+
+    fn end_with(&self, result: Result<F::Output, JoinError>) {
+        // SAFETY: the caller holds the token, so nobody else reaches the future.
+        let future = unsafe { self.take_future() };
+        join::end(&self.pool, future, &self.outcome, result);
+    }
+
+    /// Whether it is to be queued again.
+    #[inline(always)]
+    fn run_once(
+        &self,
+        context: ThreadContext<'_>,
+        token: &Token,
+        turn: &mut TimeSlice<'_, '_>,
+    ) -> bool {
+        let mut polled = Polled::Ready;
+        let panicked = context.run_counted(|| polled = self.poll(token));
+        match polled {
+            _ if panicked => self.end(JoinError::Panicked),
+            Polled::Yielded => {
+                // The word stays as it is: the next poll must see who wrote it last.
+                context.count_pushed();
+                return true;
+            }
+            Polled::Pending => return self.fall_asleep(token, turn),
+            Polled::Ready => self.end(JoinError::Aborted),
+        }
+        turn.charge(token);
+        false
+    }
+
+    /// Gives the token up, unless it was woken meanwhile.
+    fn fall_asleep(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
+        turn.charge(token);
+        let is_woken = !end_of_poll(&self.progress);
+        if is_woken {
+            self.pool.count_pushed();
+        }
+        is_woken
+    }
+}
+
+impl<F: Future> FutureTask<F> {
+    /// # Safety
+    ///
+    /// - Nobody else reaches the future meanwhile.
+    unsafe fn take_future(&self) -> Option<Pin<Box<F>>> {
+        // SAFETY: by contract.
+        self.future
+            .with_mut(|future| unsafe { &mut *future }.take())
+    }
+}
+
+/// What the begin of a poll does to the word. After a poll that yielded it is
+/// `POLLING` still, and need not be written: a wake that this load misses has
+/// left `WOKEN`, which the end of the poll will find.
+#[inline]
+fn begin_poll(progress: &AtomicU8) {
+    if progress.load(Ordering::Relaxed) != POLLING {
+        let before = progress.swap(POLLING, Ordering::AcqRel);
+        debug_assert!(matches!(before, QUEUED | WOKEN), "who polls has the token");
+    }
+}
+
+/// What a wake does to the word; returns what it was. Every way through writes
+/// it, so the poll that comes next sees what was done before the wake.
+#[inline]
+fn step_of_wake(progress: &AtomicU8) -> u8 {
+    let mut seen = progress.load(Ordering::Relaxed);
+    loop {
+        let next = match seen {
+            ASLEEP => QUEUED,
+            POLLING => WOKEN,
+            other => other,
+        };
+        match progress.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(before) => return before,
+            Err(now) => seen = now,
+        }
+    }
+}
+
+/// What the end of a poll that waits does to the word; whether the future task
+/// sleeps now. If not, it was woken meanwhile and is to be queued again; the word
+/// stays as it is, so that the next poll reads what the last wake wrote.
+#[inline]
+fn end_of_poll(progress: &AtomicU8) -> bool {
+    progress
+        .compare_exchange(POLLING, ASLEEP, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok()
+}
+
+enum Polled {
+    Ready,
+    /// It waits for a wake.
+    Pending,
+    /// It woke itself, on this thread.
+    Yielded,
+}
+
+impl<F> Wake for FutureTask<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    #[inline]
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !context::note_self_wake(Arc::as_ptr(self).addr()) {
+            self.wake_from_elsewhere();
+        }
+    }
+}
+
+impl<F> Joinable for FutureTask<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    /// The outcome is known at once; the future is dropped in its next turn.
+    fn abort(self: Arc<Self>) {
+        self.is_aborted.store(true, Ordering::Release);
+        self.wake_by_ref();
+        drop(self.outcome.finish(Err(JoinError::Aborted)));
+    }
+
+    fn wake_now(self: Arc<Self>) {
+        self.wake();
+    }
+
+    fn pool(&self) -> &Arc<Shared> {
+        &self.pool
+    }
+
+    fn entity(self: Arc<Self>) -> Option<Arc<dyn Entity>> {
+        Some(self)
+    }
+}
+
+// SAFETY: it is `repr(C)`, begins with the share of its type, and `spawn` puts
+// it into an `Arc`.
+unsafe impl<F> Runs for FutureTask<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    /// One poll a turn: who yields wants others to run.
+    fn run(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
+        let context = turn.thread_context(&self.pool);
+        context.count_started();
+        self.pool
+            .as_entity(token.entity_ref(), || self.run_once(context, token, turn))
+    }
+}
+
+impl<F> Entity for FutureTask<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn name(&self) -> String {
+        "(future)".to_owned()
+    }
+
+    fn stats(&self) -> SerializerStats {
+        SerializerStats {
+            name: self.name(),
+            ..SerializerStats::default()
+        }
+    }
+
+    fn unfinished(&self) -> Option<Unfinished> {
+        None
+    }
+
+    fn abandon(&self) -> u64 {
+        self.pool.count_abandoned(1);
+        self.end(JoinError::Dropped);
+        1
+    }
+}
+
+impl<F: Future> Drop for FutureTask<F> {
+    /// Nobody can wake it any more.
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it.
+        let future = unsafe { self.take_future() };
+        join::end(&self.pool, future, &self.outcome, Err(JoinError::Dropped));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc as LoomArc;
+
+    /// The word alone: what a wake and the end of a poll do to it, and an event
+    /// that the wake tells of. Forbidden: the event has come, the future task sleeps,
+    /// and nobody made its token.
+    struct ModelWord {
+        progress: AtomicU8,
+        event: AtomicBool,
+    }
+
+    impl ModelWord {
+        /// Whether the waker made the token.
+        fn wake(&self) -> bool {
+            self.event.store(true, Ordering::Relaxed);
+            step_of_wake(&self.progress) == ASLEEP
+        }
+
+        /// One poll that waits for the event, by the holder of the token;
+        /// whether the event came, or `None` when the future task fell asleep.
+        fn poll(&self) -> Option<bool> {
+            begin_poll(&self.progress);
+            let came = self.event.load(Ordering::Relaxed);
+            if !came && end_of_poll(&self.progress) {
+                return None;
+            }
+            Some(came)
+        }
+    }
+
+    #[test]
+    fn loom_a_future_sleeps_through_no_wake() {
+        check(QUEUED);
+    }
+
+    /// Its poll before yielded.
+    #[test]
+    fn loom_a_future_that_yielded_sleeps_through_no_wake() {
+        check(POLLING);
+    }
+
+    fn check(progress: u8) {
+        loom::model(move || {
+            let word = LoomArc::new(ModelWord {
+                progress: AtomicU8::new(progress),
+                event: AtomicBool::new(false),
+            });
+            let waker = {
+                let word = LoomArc::clone(&word);
+                loom::thread::spawn(move || word.wake())
+            };
+            let mut polled = word.poll();
+            if polled == Some(false) {
+                // It was woken during the poll and is queued again.
+                polled = word.poll();
+            }
+            let made_token = waker.join().unwrap();
+            assert_eq!(
+                polled.is_none(),
+                made_token,
+                "exactly one of the two goes on"
+            );
+            if made_token {
+                assert_eq!(word.poll(), Some(true), "the wake's event is seen");
+            }
+        });
+    }
+}

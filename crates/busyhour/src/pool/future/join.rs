@@ -1,0 +1,430 @@
+//! Futures on the pool: a task that polls, and a handle that waits or aborts.
+
+use std::{
+    fmt,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll, Wake, Waker},
+};
+
+use super::join_state::JoinState;
+use crate::{
+    pool::{
+        Cycle,
+        entity::Entity,
+        shared::Shared,
+        wait::{Waiting, blocking, wait_for},
+    },
+    sync::{Mutex, lock},
+    task::{Rejected, Task},
+};
+
+/// Why a spawned future has no output.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// [`JoinHandle::abort`] came first.
+    #[error("the future was aborted")]
+    Aborted,
+    /// The future panicked.
+    #[error("the future panicked")]
+    Panicked,
+    /// The pool refused or dropped the future, or nobody can wake it any more.
+    #[error("the future was dropped before it was ready")]
+    Dropped,
+    /// The handle was polled to the end before, and has given the output away.
+    #[error("the output was taken before")]
+    Taken,
+    /// Waiting could never end: the future is to be polled by a serializer that waits for this one.
+    #[error("waiting would never end: {0}")]
+    Deadlock(Cycle),
+    /// A simulation has nothing left that could wake the future.
+    #[error("nothing in the simulation can wake the future")]
+    Stalled,
+}
+
+/// Waits for a spawned future. Dropping the handle lets the future run on; its
+/// output is then dropped on the pool.
+#[doc(alias("future", "Task"))]
+pub struct JoinHandle<T> {
+    outcome: Arc<JoinState<T>>,
+    future: Weak<dyn Joinable>,
+    /// Where it is noted that this handle waits.
+    noted_in: Option<Arc<Shared>>,
+}
+
+impl<T> JoinHandle<T> {
+    pub(in crate::pool) fn new(outcome: Arc<JoinState<T>>, future: Weak<dyn Joinable>) -> Self {
+        Self {
+            outcome,
+            future,
+            noted_in: None,
+        }
+    }
+
+    /// Drops the future at its next suspension point (at once, if it is not
+    /// being polled). Does nothing when it is ready already.
+    pub fn abort(&self) {
+        if let Some(future) = self.future.upgrade() {
+            future.abort();
+        }
+    }
+
+    /// Whether the future is ready, aborted or dropped.
+    pub fn is_finished(&self) -> bool {
+        self.outcome.is_finished()
+    }
+
+    /// Blocks the thread until the future is ready. In a task rather `.await`
+    /// the handle: on a worker this costs a second thread, which stands in for
+    /// it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError`] says why there is no output.
+    ///
+    /// ```
+    /// use busyhour::pool::{JoinError, TaskPool};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// let same = calls.clone();
+    /// let inner = calls.push_wait(move || same.spawn(async { 1 }).wait()).unwrap();
+    /// assert!(matches!(inner, Err(JoinError::Deadlock(_))));
+    /// ```
+    pub fn wait(mut self) -> Result<T, JoinError> {
+        if let Some(result) = self.outcome.take() {
+            return result;
+        }
+        let _waiting = self.wait_for_entity().map_err(JoinError::Deadlock)?;
+        self.note_waiting();
+        match &self.noted_in {
+            Some(pool) if pool.is_simulated() => self.wait_in_simulation(pool),
+            _ => blocking(|| self.outcome.wait()),
+        }
+    }
+
+    fn wait_in_simulation(&self, pool: &Arc<Shared>) -> Result<T, JoinError> {
+        loop {
+            if let Some(result) = self.outcome.take() {
+                return result;
+            }
+            if !pool.step_or_pass_time() {
+                return Err(JoinError::Stalled);
+            }
+        }
+    }
+
+    /// The entity that polls the future is awaited, if it is known.
+    fn wait_for_entity(&self) -> Result<Option<Waiting>, Cycle> {
+        let entity = self.future.upgrade().and_then(Joinable::entity);
+        entity.as_ref().map(wait_for).transpose()
+    }
+
+    /// Lets a shutdown find the future, which may sleep in no queue. Either the
+    /// shutdown sees the note, or this sees that the pool is sealed.
+    fn note_waiting(&mut self) {
+        if self.noted_in.is_some() {
+            return;
+        }
+        let Some(future) = self.future.upgrade() else {
+            return;
+        };
+        let pool = Arc::clone(future.pool());
+        pool.awaited_futures
+            .insert(self.key(), Weak::clone(&self.future));
+        if pool.is_sealed() {
+            future.wake_now();
+        }
+        self.noted_in = Some(pool);
+    }
+
+    fn key(&self) -> usize {
+        Arc::as_ptr(&self.outcome).addr()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(result) = self.outcome.poll_take(context.waker()) {
+            return Poll::Ready(result);
+        }
+        self.note_waiting();
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.noted_in {
+            pool.awaited_futures.remove(self.key());
+        }
+        self.outcome.detach();
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle")
+            .field("is_finished", &self.is_finished())
+            .finish()
+    }
+}
+
+/// Spawns `future` on `pool`; `push` queues its polls, in the order of
+/// `entity`, if that is a serializer.
+pub(crate) fn spawn_on<F, P>(
+    pool: &Arc<Shared>,
+    entity: Option<&Arc<dyn Entity>>,
+    future: F,
+    push: P,
+) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+    P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
+{
+    let outcome = Arc::new(JoinState::default());
+    let spawned = Arc::new(Spawned {
+        pool: Arc::clone(pool),
+        entity: entity.map(Arc::downgrade),
+        progress: Mutex::new(SpawnPhase::Queued),
+        future: Mutex::new(Some(Box::pin(future))),
+        outcome: Arc::clone(&outcome),
+        push,
+    });
+    let joinable: Weak<dyn Joinable> = Arc::<Spawned<F, P>>::downgrade(&spawned);
+    spawned.enqueue();
+    JoinHandle::new(outcome, joinable)
+}
+
+/// Whether a poll is queued. Queued at most once, however many wakes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SpawnPhase {
+    /// Waits for a wake.
+    Asleep,
+    /// A poll is queued.
+    Queued,
+    /// Being polled.
+    Polling,
+    /// Being polled, and woken meanwhile: to be queued again.
+    PollingWoken,
+    /// Being polled, and aborted meanwhile: to be dropped.
+    PollingAborted,
+    /// Nothing more to do.
+    Done,
+}
+
+struct Spawned<F: Future, P> {
+    pool: Arc<Shared>,
+    /// Who polls it, if that is a serializer.
+    entity: Option<Weak<dyn Entity>>,
+    progress: Mutex<SpawnPhase>,
+    /// None while it is polled, and once it has ended.
+    future: Mutex<Option<Pin<Box<F>>>>,
+    outcome: Arc<JoinState<F::Output>>,
+    push: P,
+}
+
+/// What a handle can do to a future whose type it does not know.
+pub(in crate::pool) trait Joinable: Send + Sync {
+    fn abort(self: Arc<Self>);
+    /// Wakes it for no reason of its own: once the pool is sealed that ends it.
+    fn wake_now(self: Arc<Self>);
+    fn pool(&self) -> &Arc<Shared>;
+    /// The entity whose turns poll it.
+    fn entity(self: Arc<Self>) -> Option<Arc<dyn Entity>>;
+}
+
+impl<F, P> Spawned<F, P>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+    P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
+{
+    fn enqueue(self: &Arc<Self>) {
+        let poll = Poller(Some(Arc::clone(self)));
+        if let Err(rejected) = (self.push)(Task::new(move || poll.run())) {
+            drop(rejected);
+        }
+    }
+
+    /// The future is out of its place while it runs, so no lock is held.
+    fn poll(self: &Arc<Self>) {
+        if !self.begin_poll() {
+            return;
+        }
+        let Some(mut future) = lock(&self.future).take() else {
+            return;
+        };
+        let waker = Waker::from(Arc::clone(self));
+        let mut context = Context::from_waker(&waker);
+        let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context));
+        match catch_unwind(poll) {
+            Ok(Poll::Pending) => self.end_poll(future),
+            Ok(Poll::Ready(output)) => self.end(Some(future), Ok(output)),
+            Err(panic) => {
+                self.end(Some(future), Err(JoinError::Panicked));
+                resume_unwind(panic);
+            }
+        }
+    }
+
+    fn begin_poll(&self) -> bool {
+        let mut progress = lock(&self.progress);
+        let queued = *progress == SpawnPhase::Queued;
+        if queued {
+            *progress = SpawnPhase::Polling;
+        }
+        queued
+    }
+
+    /// Puts the future back, unless it was aborted meanwhile.
+    fn end_poll(self: &Arc<Self>, future: Pin<Box<F>>) {
+        let before = lock(&self.future).replace(future);
+        debug_assert!(before.is_none(), "one poll at a time");
+        let mut progress = lock(&self.progress);
+        match *progress {
+            SpawnPhase::Polling => *progress = SpawnPhase::Asleep,
+            SpawnPhase::PollingWoken => {
+                *progress = SpawnPhase::Queued;
+                drop(progress);
+                self.enqueue();
+            }
+            _ => {
+                drop(progress);
+                self.end_early(JoinError::Aborted);
+            }
+        }
+    }
+
+    /// Drops the future, wherever it lies; `error` counts if it has no output yet.
+    fn end_early(&self, error: JoinError) {
+        let future = lock(&self.future).take();
+        self.end(future, Err(error));
+    }
+
+    fn end(&self, future: Option<Pin<Box<F>>>, result: Result<F::Output, JoinError>) {
+        *lock(&self.progress) = SpawnPhase::Done;
+        end(&self.pool, future, &self.outcome, result);
+    }
+}
+
+/// Drops the future, then tells its result: who hears of it finds the captures gone.
+/// Both run foreign code, whose panics are counted and go no further.
+pub(in crate::pool) fn end<F: Future>(
+    pool: &Shared,
+    future: Option<Pin<Box<F>>>,
+    outcome: &JoinState<F::Output>,
+    result: Result<F::Output, JoinError>,
+) {
+    pool.isolate(|| drop(future));
+    pool.isolate(|| drop(outcome.finish(result)));
+}
+
+impl<F: Future, P> Drop for Spawned<F, P> {
+    /// Nobody can wake it any more.
+    fn drop(&mut self) {
+        let future = lock(&self.future).take();
+        end(&self.pool, future, &self.outcome, Err(JoinError::Dropped));
+    }
+}
+
+impl<F, P> Wake for Spawned<F, P>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+    P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
+{
+    fn wake(self: Arc<Self>) {
+        let mut progress = lock(&self.progress);
+        match *progress {
+            SpawnPhase::Asleep => {
+                *progress = SpawnPhase::Queued;
+                drop(progress);
+                self.enqueue();
+            }
+            SpawnPhase::Polling => *progress = SpawnPhase::PollingWoken,
+            _ => {}
+        }
+    }
+}
+
+impl<F, P> Joinable for Spawned<F, P>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+    P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
+{
+    fn abort(self: Arc<Self>) {
+        let mut progress = lock(&self.progress);
+        match *progress {
+            SpawnPhase::Polling | SpawnPhase::PollingWoken => {
+                *progress = SpawnPhase::PollingAborted;
+            }
+            SpawnPhase::Asleep | SpawnPhase::Queued => {
+                // Under the lock, so that no poll begins that this would wait for.
+                *progress = SpawnPhase::Done;
+                drop(progress);
+                self.end_early(JoinError::Aborted);
+            }
+            SpawnPhase::PollingAborted | SpawnPhase::Done => {}
+        }
+    }
+
+    fn wake_now(self: Arc<Self>) {
+        self.wake();
+    }
+
+    fn pool(&self) -> &Arc<Shared> {
+        &self.pool
+    }
+
+    fn entity(self: Arc<Self>) -> Option<Arc<dyn Entity>> {
+        self.entity.as_ref()?.upgrade()
+    }
+}
+
+/// The queued poll. Dropped without having run, it ends the future.
+struct Poller<A: Pollable>(Option<Arc<A>>);
+
+/// What a queued poll does to its future.
+trait Pollable {
+    fn poll_now(self: &Arc<Self>);
+    fn was_dropped(&self);
+}
+
+impl<A: Pollable> Poller<A> {
+    fn run(mut self) {
+        if let Some(spawned) = self.0.take() {
+            spawned.poll_now();
+        }
+    }
+}
+
+impl<A: Pollable> Drop for Poller<A> {
+    fn drop(&mut self) {
+        if let Some(spawned) = self.0.take() {
+            spawned.was_dropped();
+        }
+    }
+}
+
+impl<F, P> Pollable for Spawned<F, P>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+    P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
+{
+    fn poll_now(self: &Arc<Self>) {
+        self.poll();
+    }
+
+    fn was_dropped(&self) {
+        self.end_early(JoinError::Dropped);
+    }
+}

@@ -1,0 +1,16 @@
+//! Futures on the pool: as tasks, as entities, their handles, and when they yield.
+
+mod future_task;
+mod join;
+mod join_state;
+mod awaited_futures;
+mod budget;
+mod yielding;
+
+pub(in crate::pool) use awaited_futures::AwaitedFutures;
+pub(in crate::pool) use budget::{Look, StepBudget};
+pub(in crate::pool) use future_task::spawn_as;
+pub(crate) use join::spawn_on;
+pub use join::{JoinError, JoinHandle};
+pub(crate) use yielding::poll_budget;
+pub use yielding::{YieldNow, consume_budget, request_yield, yield_now};

@@ -1,0 +1,131 @@
+//! The end of a pool whose last handle is gone. See README.md, "The last handle".
+
+use std::sync::atomic::Ordering;
+
+use crate::pool::{phase::Phase, shared::Shared};
+
+impl Shared {
+    /// The last handle is gone: what is queued still runs, then the workers end.
+    pub(in crate::pool) fn end_without_handle(&self) {
+        self.has_no_handle.store(true, Ordering::SeqCst);
+        self.enter(Phase::Ending);
+        if self.worker_slots.len() == 0 {
+            self.seal_if_ended();
+            self.close_without_handle();
+        }
+    }
+
+    /// Seals the pool when nobody has a handle and nothing waits or runs.
+    pub(in crate::pool) fn seal_if_ended(&self) {
+        let may_end = self.phase.get() == Phase::Ending;
+        if may_end && (self.is_simulated() || self.is_quiet(0)) {
+            self.enter(Phase::Sealed);
+        }
+    }
+
+    /// A worker's thread has ended. Whether all others sleep is looked at once
+    /// more, since the last of them to fall asleep counted this one as awake.
+    pub(in crate::pool) fn leave(&self, number: usize) {
+        let is_owed = self.worker_slots.leave(number);
+        if is_owed && !self.is_sealed() {
+            self.grow(1);
+        }
+        self.after_falling_asleep(self.sleepers.asleep_len());
+        self.notify_end();
+        if self.worker_slots.len() == 0 {
+            self.close_without_handle();
+        }
+    }
+
+    /// Closes every queue, and drops what came too late to be run. Without a
+    /// handle no shutdown will do so: the last worker does.
+    fn close_without_handle(&self) {
+        if self.is_sealed() && self.has_no_handle.load(Ordering::SeqCst) {
+            let _nobody_asks = self.drop_leftovers();
+            self.awaited_futures.wake_all();
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::{
+        pool::{
+            phase::PhaseCell,
+            sleep::{Sleepers, WorkerSlots},
+        },
+        sync::{Mutex, lock},
+    };
+    use loom::sync::Arc;
+
+    struct Pool {
+        worker_slots: WorkerSlots,
+        sleepers: Sleepers,
+        phase: PhaseCell,
+    }
+
+    impl Pool {
+        /// As `seal_if_ended` does it, while no queue shows work.
+        fn seal_if_ended(&self) {
+            if self
+                .sleepers
+                .look(|asleep| asleep >= self.worker_slots.len())
+            {
+                self.phase.enter(Phase::Sealed);
+            }
+        }
+    }
+
+    /// The forbidden outcome: one worker has left, the other one sleeps, and
+    /// nobody has sealed the pool.
+    #[test]
+    fn loom_the_last_one_to_sleep_or_to_leave_seals() {
+        loom::model(|| {
+            let pool = Arc::new(Pool {
+                worker_slots: WorkerSlots::new(2),
+                sleepers: Sleepers::default(),
+                phase: PhaseCell::open(),
+            });
+            assert_eq!(
+                (pool.worker_slots.take_slot(), pool.worker_slots.take_slot()),
+                (Some(0), Some(1))
+            );
+            pool.phase.enter(Phase::Ending);
+            pool.sleepers.begin_search();
+            let leaver = {
+                let pool = Arc::clone(&pool);
+                loom::thread::spawn(move || {
+                    pool.worker_slots.leave(1);
+                    pool.seal_if_ended();
+                })
+            };
+            pool.sleepers.fall_asleep(0);
+            pool.seal_if_ended();
+            leaver.join().unwrap();
+            assert!(pool.phase.is_sealed(), "asleep for ever");
+        });
+    }
+
+    /// The forbidden outcome: a handle waits, its future sleeps, and neither the
+    /// handle nor who sealed the pool wakes it.
+    #[test]
+    fn loom_a_handle_that_waits_is_seen_or_sees_the_seal() {
+        loom::model(|| {
+            let shared = Arc::new((PhaseCell::open(), Mutex::new(false)));
+            let handle = {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    let (phase, note) = &*shared;
+                    *lock(note) = true;
+                    phase.is_sealed()
+                })
+            };
+            let (phase, note) = &*shared;
+            phase.enter(Phase::Sealed);
+            let is_seen = *lock(note);
+            let sees = handle.join().unwrap();
+            assert!(is_seen || sees, "nobody wakes the future");
+        });
+    }
+}

@@ -1,0 +1,15 @@
+//! How a pool ends, and what it must know for that.
+
+mod shutdown;
+mod ending;
+mod in_flight_push;
+mod registry;
+mod subscriptions;
+pub(in crate::pool) mod labelled;
+
+pub(crate) use in_flight_push::InFlightPush;
+pub(in crate::pool) use in_flight_push::InFlightPushes;
+pub(crate) use registry::EntityRegistry;
+pub use shutdown::{Leftover, ShutdownReport, Unfinished};
+pub(crate) use subscriptions::Subscriptions;
+pub use subscriptions::Undelivered;

@@ -1,0 +1,279 @@
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::subscriptions::Undelivered;
+use crate::{
+    pool::{
+        context::current_entity,
+        entity::Entity,
+        metrics::WorkerMetrics,
+        phase::Phase,
+        queue::WorkBatch,
+        shared::Shared,
+        simulation::SimulatedStep,
+        wait::{blocking, wait_for_quiet},
+        worker::{CurrentWorker, Worker},
+    },
+    sync::{
+        SpinWait,
+        atomic::{AtomicU64, Ordering},
+        fences,
+    },
+};
+
+/// What a shutdown did, and what it left undone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShutdownReport {
+    /// Tasks that ran between the call and the end of the draining.
+    pub ran: u64,
+    /// Accepted tasks that were dropped without having run.
+    pub not_run: u64,
+    /// Named serializers that lost tasks, and how many each.
+    pub left: Vec<Leftover>,
+    /// Workers still inside a task when the deadline passed; they end with that task.
+    pub unfinished_workers: u64,
+    /// What they run, as far as it has a name: tasks of named serializers, and plain tasks with a label.
+    pub unfinished: Vec<Unfinished>,
+    /// Deliveries that waited for subscriptions on what was shut down, and were dropped.
+    pub not_delivered: u64,
+    /// The subscriptions that lost them, and how many each.
+    pub undelivered: Vec<Undelivered>,
+}
+
+/// A task that still ran when a shutdown ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The name of its serializer; empty for a plain task.
+    pub serializer: String,
+    /// The label of the task, if it has one.
+    pub label: Option<String>,
+    /// For how long it has been running; of a plain task within a few short ones before it.
+    pub running_for: Duration,
+}
+
+impl ShutdownReport {
+    /// Whether everything accepted has run and been delivered, and every worker has ended.
+    pub fn is_clean(&self) -> bool {
+        self.not_run == 0 && self.not_delivered == 0 && self.unfinished_workers == 0
+    }
+
+    /// Of [`not_run`](Self::not_run), those that no serializer in
+    /// [`left`](Self::left) had: plain tasks, polls of futures, and tasks of
+    /// serializers without a name.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{clock::{Clock, UnixTime}, pool::TaskPool};
+    ///
+    /// let pool = TaskPool::simulated(7, Clock::simulated(UnixTime::from_secs(0)));
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// calls.push(|| ()).unwrap();
+    /// pool.push(|| ()).unwrap();
+    /// let report = pool.shutdown(Duration::ZERO);
+    /// assert_eq!((report.not_run, report.left[0].not_run), (2, 1));
+    /// assert_eq!(report.unnamed_not_run(), 1);
+    /// ```
+    pub fn unnamed_not_run(&self) -> u64 {
+        let named: u64 = self.left.iter().map(|left| left.not_run).sum();
+        self.not_run.saturating_sub(named)
+    }
+}
+
+/// A serializer whose tasks a shutdown dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// The serializer's name.
+    pub serializer: String,
+    /// Tasks dropped.
+    pub not_run: u64,
+}
+
+impl Shared {
+    pub(in crate::pool) fn shutdown(self: &Arc<Self>, deadline: Duration) -> ShutdownReport {
+        let ends_at = Instant::now().checked_add(deadline);
+        let ran_before = self.begun();
+        // Before the phase changes, which wakes those who are refused by it.
+        let _closing = wait_for_quiet(self);
+        self.enter(Phase::Draining);
+        if self.is_simulated() {
+            let steps_max = deadline.as_micros();
+            let _drained = (0..steps_max).find(|_| !self.step());
+            self.enter(Phase::Sealed);
+        } else {
+            blocking(|| self.drain_and_seal(ends_at));
+        }
+        let undelivered = self.subscriptions.end(|end| {
+            self.isolate(end);
+        });
+        self.settle();
+        let left = self.drop_leftovers();
+        self.awaited_futures.wake_all();
+        ShutdownReport {
+            ran: self.begun() - ran_before,
+            not_run: self.not_run(),
+            left,
+            unfinished_workers: self.others_at_work(),
+            unfinished: self.unfinished(),
+            not_delivered: undelivered.iter().map(|one| one.count).sum(),
+            undelivered,
+        }
+    }
+
+    /// Waits until nothing waits and nothing runs, seals the pool, and waits for
+    /// the workers; or until the time is up. Tasks that are in here themselves are
+    /// not waited for.
+    fn drain_and_seal(&self, ends_at: Option<Instant>) {
+        let own = usize::from(self.is_inside());
+        self.ends().closing += own;
+        self.notify_end();
+        self.wait_until(ends_at, |closing| {
+            self.is_sealed() || self.is_quiet(closing)
+        });
+        self.enter(Phase::Sealed);
+        self.wait_until(ends_at, |closing| self.present_len() <= closing);
+        self.ends().closing -= own;
+        self.notify_end();
+    }
+
+    /// Workers that have a thread and inline runners at work, but for the one that this runs on.
+    fn others_at_work(&self) -> u64 {
+        let own = usize::from(self.is_inside() && !self.is_simulated());
+        self.present_len().saturating_sub(own) as u64
+    }
+
+    /// Waits until every worker has ended or is inside a task that began before
+    /// the pool was sealed, and no push that was admitted before is on its way:
+    /// then nothing moves from queue to queue, nothing can begin any more, and
+    /// who is still there is inside a task. Workers are elsewhere for
+    /// microseconds, so this is no matter of the deadline. A hook of a thread
+    /// that blocks is waited for no longer than [`SETTLE_MAX`].
+    fn settle(&self) {
+        fences::heavy();
+        let (begin, mut wait) = (Instant::now(), SpinWait::default());
+        while !self.is_settled() && begin.elapsed() < SETTLE_MAX {
+            wait.once();
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let own = CurrentWorker::of(self).map(|current| current.worker.number);
+        let others = || (self.workers.iter()).filter(|worker| Some(worker.number) != own);
+        let at_work = self.others_at_work();
+        let in_task = others().filter(|worker| worker.is_in_task()).count() as u64;
+        !self.pushes.any() && others().all(Worker::is_settled) && at_work <= in_task
+    }
+
+    /// Blocks until `done`, which is asked again at each end that is told, or
+    /// until the time is up.
+    pub(crate) fn await_end(&self, ends_at: Option<Instant>, done: impl Fn() -> bool) {
+        self.wait_until(ends_at, |_| done());
+    }
+
+    fn wait_until(&self, ends_at: Option<Instant>, done: impl Fn(usize) -> bool) {
+        let mut state = self.ends();
+        while !done(state.closing) {
+            let left = ends_at.map(|end| end.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return;
+            }
+            state = self.ends.wait(state, left);
+        }
+    }
+
+    /// What still runs, on other threads than this one.
+    fn unfinished(&self) -> Vec<Unfinished> {
+        let own = current_entity();
+        let is_other = |entity: &&Arc<dyn Entity>| !own.iter().any(|own| Arc::ptr_eq(own, entity));
+        let living = self.registry.living();
+        let named = living
+            .iter()
+            .filter(is_other)
+            .filter_map(|entity| entity.unfinished());
+        let own = CurrentWorker::of(self).map(|current| current.worker.number);
+        let others = self
+            .workers
+            .iter()
+            .filter(|worker| Some(worker.number) != own);
+        let plain = others.filter_map(|worker| worker.unfinished(self.clock.now()));
+        named.chain(plain).collect()
+    }
+
+    /// Accepted, neither begun nor lost by a declared policy, and not reported
+    /// by an earlier call.
+    fn not_run(&self) -> u64 {
+        let count = |counter: fn(&WorkerMetrics) -> &AtomicU64| {
+            self.sum(|metrics| counter(metrics).load(Ordering::SeqCst))
+        };
+        let begun = count(|metrics| &metrics.started) + count(|metrics| &metrics.dropped);
+        let not_run = self.pushed().saturating_sub(begun);
+        let reported = self.reported_not_run.fetch_max(not_run, Ordering::SeqCst);
+        not_run.saturating_sub(reported)
+    }
+
+    /// Tasks accepted into a queue, from wherever.
+    pub(in crate::pool) fn pushed(&self) -> u64 {
+        let inject_queue = self
+            .workers
+            .iter()
+            .map(|worker| worker.inject_queue.pushed());
+        inject_queue.sum::<u64>() + self.sum(|metrics| metrics.pushed.load(Ordering::SeqCst))
+    }
+
+    fn begun(&self) -> u64 {
+        self.sum(WorkerMetrics::begun)
+    }
+
+    /// Over all workers, and the threads that are none.
+    pub(in crate::pool) fn sum(&self, count: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+        let workers = self.workers.iter().map(|worker| &worker.gauges.metrics);
+        workers.map(&count).sum::<u64>() + count(&self.others)
+    }
+
+    pub(super) fn drop_leftovers(&self) -> Vec<Leftover> {
+        let left: Vec<_> = self.registry.living().iter().filter_map(leftover).collect();
+        for entity in self.registry.suspended() {
+            entity.abandon();
+        }
+        for worker in &self.workers {
+            self.drop_batch(worker.as_remote(|local| local.give_all()));
+            worker.inject_queue.seal();
+            while worker.inject_queue.len() > 0 {
+                self.drop_batch(worker.inject_queue.take());
+            }
+        }
+        while let Some(step) = self
+            .simulated
+            .as_ref()
+            .and_then(|simulated| simulated.take())
+        {
+            match step {
+                SimulatedStep::Task(task) => self.drop_batch(WorkBatch::of_task(task)),
+                SimulatedStep::Entity(token) => drop(token.entity().abandon()),
+            }
+        }
+        left
+    }
+
+    pub(in crate::pool) fn drop_batch(&self, batch: WorkBatch) {
+        self.count_abandoned(batch.tasks.len() as u64);
+        for task in batch.tasks {
+            self.isolate(|| drop(task));
+        }
+        for token in batch.tokens {
+            self.abandon(&token);
+        }
+    }
+}
+
+/// A hook of the host that runs between tasks may take so long.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+
+fn leftover(entity: &Arc<dyn Entity>) -> Option<Leftover> {
+    let not_run = entity.abandon();
+    (not_run > 0).then(|| Leftover {
+        serializer: entity.name(),
+        not_run,
+    })
+}

@@ -1,0 +1,8 @@
+//! What each worker counts, without a shared cache line.
+
+mod worker_metrics;
+mod log_counts;
+
+pub(in crate::pool) use log_counts::LogCounts;
+pub(in crate::pool) use worker_metrics::MetricsWriter;
+pub(crate) use worker_metrics::WorkerMetrics;

@@ -1,0 +1,189 @@
+//! Where other threads leave work for a worker. See README.md, "The inject queue".
+
+use std::{collections::VecDeque, mem};
+
+use super::local::WorkBatch;
+use crate::{
+    pool::entity::Token,
+    sync::{
+        SpinLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    task::Task,
+};
+
+/// The inject queue of one worker.
+#[derive(Default)]
+pub(in crate::pool) struct InjectQueue {
+    /// What waits; written under the lock, so that a thread can see whether there is anything to take.
+    len: AtomicUsize,
+    /// The entities among it.
+    token_len: AtomicUsize,
+    /// Whether it can be pushed to; written under the lock, as a hint to selectors.
+    is_open: AtomicBool,
+    high_water: AtomicUsize,
+    /// Tasks ever pushed.
+    pushed: AtomicU64,
+    queue: SpinLock<Injected>,
+}
+
+#[derive(Default)]
+struct Injected {
+    state: InjectState,
+    /// Full chunks, older than `tasks`.
+    full: VecDeque<VecDeque<Task>>,
+    tasks: VecDeque<Task>,
+    tokens: Vec<Token>,
+    len: usize,
+}
+
+/// Whether a push may enter.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum InjectState {
+    /// The place has no worker.
+    #[default]
+    InjectClosed,
+    Open,
+    /// The pool is shut down: closed for good.
+    Sealed,
+}
+
+/// The worker has left.
+pub(in crate::pool) struct InjectClosed<T>(pub(in crate::pool) T);
+
+impl InjectQueue {
+    #[inline]
+    pub(in crate::pool) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(in crate::pool) fn token_len(&self) -> usize {
+        self.token_len.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::pool) fn high_water(&self) -> usize {
+        self.high_water.load(Ordering::Relaxed)
+    }
+
+    /// Tasks ever pushed; those of entities do not count.
+    pub(in crate::pool) fn pushed(&self) -> u64 {
+        self.pushed.load(Ordering::SeqCst)
+    }
+
+    #[inline]
+    pub(in crate::pool) fn push(&self, task: Task) -> Result<usize, InjectClosed<Task>> {
+        let mut queue = self.queue.lock();
+        if queue.state != InjectState::Open {
+            return Err(InjectClosed(task));
+        }
+        if queue.tasks.len() == queue.tasks.capacity() {
+            queue.begin_chunk();
+        }
+        queue.tasks.push_back(task);
+        // Only under the lock, so no read-modify-write is needed.
+        let pushed = self.pushed.load(Ordering::Relaxed) + 1;
+        self.pushed.store(pushed, Ordering::Relaxed);
+        Ok(self.publish(&mut queue, 1))
+    }
+
+    pub(in crate::pool) fn push_token(&self, token: Token) -> Result<usize, InjectClosed<Token>> {
+        let mut queue = self.queue.lock();
+        if queue.state != InjectState::Open {
+            return Err(InjectClosed(token));
+        }
+        queue.tokens.push(token);
+        self.token_len.store(queue.tokens.len(), Ordering::Relaxed);
+        Ok(self.publish(&mut queue, 1))
+    }
+
+    fn publish(&self, queue: &mut Injected, more: usize) -> usize {
+        queue.len += more;
+        if queue.len > self.high_water.load(Ordering::Relaxed) {
+            self.high_water.store(queue.len, Ordering::Relaxed);
+        }
+        self.len.store(queue.len, Ordering::Relaxed);
+        queue.len
+    }
+
+    /// The oldest chunk of tasks, and all entities.
+    pub(in crate::pool) fn take(&self) -> WorkBatch {
+        let mut queue = self.queue.lock();
+        let tasks = match queue.full.pop_front() {
+            Some(chunk) => chunk,
+            None => mem::take(&mut queue.tasks),
+        };
+        self.hand_out(&mut queue, tasks)
+    }
+
+    /// All entities, which wait behind no plain task.
+    pub(in crate::pool) fn take_tokens(&self) -> WorkBatch {
+        let mut queue = self.queue.lock();
+        self.hand_out(&mut queue, VecDeque::new())
+    }
+
+    fn hand_out(&self, queue: &mut Injected, tasks: VecDeque<Task>) -> WorkBatch {
+        let tokens = mem::take(&mut queue.tokens);
+        let batch = WorkBatch { tasks, tokens };
+        debug_assert!(batch.len() <= queue.len);
+        queue.len -= batch.len();
+        self.len.store(queue.len, Ordering::Relaxed);
+        self.token_len.store(0, Ordering::Relaxed);
+        batch
+    }
+
+    pub(in crate::pool) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Opens the queue for a worker that is about to come, unless it is sealed.
+    pub(in crate::pool) fn open(&self) {
+        let mut queue = self.queue.lock();
+        if queue.state == InjectState::InjectClosed {
+            self.turn(&mut queue, InjectState::Open);
+        }
+    }
+
+    /// Closes an empty queue; `false` if it is not empty.
+    pub(in crate::pool) fn close_if_empty(&self) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.state == InjectState::Open && queue.len == 0 {
+            self.turn(&mut queue, InjectState::InjectClosed);
+        }
+        queue.state != InjectState::Open
+    }
+
+    /// Closes the queue; what is in it can still be taken.
+    pub(in crate::pool) fn close(&self) {
+        let mut queue = self.queue.lock();
+        if queue.state == InjectState::Open {
+            self.turn(&mut queue, InjectState::InjectClosed);
+        }
+    }
+
+    /// Closes the queue for good; what is in it can still be taken.
+    pub(in crate::pool) fn seal(&self) {
+        self.turn(&mut self.queue.lock(), InjectState::Sealed);
+    }
+
+    fn turn(&self, queue: &mut Injected, state: InjectState) {
+        queue.state = state;
+        self.is_open
+            .store(state == InjectState::Open, Ordering::Relaxed);
+    }
+}
+
+impl Injected {
+    /// Puts a full chunk aside, so that no push moves what others pushed.
+    #[cold]
+    fn begin_chunk(&mut self) {
+        let fresh = VecDeque::with_capacity(CHUNK_LEN);
+        let full = mem::replace(&mut self.tasks, fresh);
+        if !full.is_empty() {
+            self.full.push_back(full);
+        }
+    }
+}
+
+/// 16 KiB of tasks.
+pub(in crate::pool) const CHUNK_LEN: usize = 256;

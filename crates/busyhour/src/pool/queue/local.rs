@@ -1,0 +1,226 @@
+//! What a worker has before it: its FIFO of plain tasks and its run queue.
+
+use std::collections::VecDeque;
+
+use super::{fifo::TaskFifo, task_cell::TaskCell};
+use crate::{
+    pool::entity::Token,
+    run_queue::{QueueEnd, RunQueue, SchedState, WorkerId},
+    task::Task,
+};
+
+/// Guarded by the worker's biased lock.
+pub(in crate::pool) struct Local {
+    fifo: TaskFifo,
+    fifo_sched_state: SchedState,
+    /// The FIFO stands in the run queue.
+    fifo_is_queued: bool,
+    /// A shutdown took everything away and will not look again.
+    is_closed: bool,
+    pub(in crate::pool) run_queue: RunQueue<Runnable>,
+}
+
+/// Whose turn it is.
+pub(in crate::pool) enum Runnable {
+    /// The worker's plain tasks.
+    Fifo,
+    Entity(Token),
+}
+
+/// What a thief carries home, or a shutdown away.
+#[derive(Default)]
+pub(in crate::pool) struct WorkBatch {
+    pub(in crate::pool) tasks: VecDeque<Task>,
+    pub(in crate::pool) tokens: Vec<Token>,
+}
+
+impl Local {
+    pub(in crate::pool) fn new(worker: WorkerId) -> Self {
+        Self {
+            fifo: TaskFifo::new(),
+            fifo_sched_state: SchedState::default(),
+            fifo_is_queued: false,
+            is_closed: false,
+            run_queue: RunQueue::new(worker),
+        }
+    }
+
+    /// Queues the task that `make` makes; returns how many wait, or `make` after a shutdown.
+    #[inline(always)]
+    pub(in crate::pool) fn push<M: FnOnce() -> Task>(&mut self, make: M) -> Result<usize, M> {
+        if self.is_closed {
+            return Err(make);
+        }
+        self.fifo.push(make);
+        Ok(self.fifo.len())
+    }
+
+    /// Moves the oldest plain task to `task_cell`; whether there was one.
+    #[inline(always)]
+    pub(in crate::pool) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
+        self.fifo.pop(task_cell)
+    }
+
+    /// Queues an entity; returns how many wait, or the token after a shutdown.
+    #[inline(always)]
+    pub(in crate::pool) fn wake(&mut self, token: Token) -> Result<usize, Token> {
+        if self.is_closed {
+            return Err(token);
+        }
+        token.wake(&mut self.run_queue);
+        Ok(self.entity_len())
+    }
+
+    /// As [`wake`](Self::wake), for one that has just run for so long.
+    pub(in crate::pool) fn put_back(&mut self, token: Token, ran_ns: u64) -> Result<usize, Token> {
+        token.with_share(|share| self.run_queue.charge_ns(&mut share.sched_state, ran_ns));
+        self.wake(token)
+    }
+
+    /// Plain tasks that wait.
+    #[inline(always)]
+    pub(in crate::pool) fn fifo_len(&self) -> usize {
+        self.fifo.len()
+    }
+
+    /// Entities that wait.
+    #[inline(always)]
+    pub(in crate::pool) fn entity_len(&self) -> usize {
+        self.run_queue.len() - usize::from(self.fifo_is_queued)
+    }
+
+    /// Charges who ran last, and says whose turn it is now.
+    #[inline(always)]
+    pub(in crate::pool) fn switch(
+        &mut self,
+        last: Option<Runnable>,
+        ran_ns: u64,
+    ) -> Option<Runnable> {
+        match last {
+            Some(Runnable::Entity(token)) => Some(self.switch_from(token, ran_ns)),
+            Some(Runnable::Fifo) => self.switch_from_lane(ran_ns),
+            None => self.next(),
+        }
+    }
+
+    #[inline(always)]
+    fn switch_from(&mut self, token: Token, ran_ns: u64) -> Runnable {
+        self.queue_lane();
+        let next = token.switch(&mut self.run_queue, ran_ns);
+        self.fifo_is_queued &= !matches!(next, Runnable::Fifo);
+        next
+    }
+
+    #[inline(never)]
+    fn switch_from_lane(&mut self, ran_ns: u64) -> Option<Runnable> {
+        if self.fifo.is_empty() || self.run_queue.is_empty() {
+            (self.run_queue).charge_ns(&mut self.fifo_sched_state, ran_ns);
+            return self.next();
+        }
+        let fifo = &mut self.fifo_sched_state;
+        let next = (self.run_queue).switch_after(Runnable::Fifo, fifo, ran_ns);
+        self.fifo_is_queued = !matches!(next, Runnable::Fifo);
+        Some(next)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Runnable> {
+        if self.run_queue.is_empty() {
+            return (!self.fifo.is_empty()).then_some(Runnable::Fifo);
+        }
+        self.queue_lane();
+        let next = self.run_queue.pick();
+        self.fifo_is_queued &= !matches!(next, Some(Runnable::Fifo));
+        next
+    }
+
+    /// Lets the FIFO compete with the entities, if it has tasks.
+    #[inline(always)]
+    fn queue_lane(&mut self) {
+        if !self.fifo.is_empty() && !self.fifo_is_queued {
+            self.fifo_is_queued = true;
+            (self.run_queue).wake(Runnable::Fifo, &mut self.fifo_sched_state, QueueEnd::Back);
+        }
+    }
+
+    /// Takes over what came from outside or was stolen; gives it back after a shutdown.
+    pub(in crate::pool) fn take_over(&mut self, batch: WorkBatch) -> WorkBatch {
+        if self.is_closed {
+            return batch;
+        }
+        for task in batch.tasks {
+            self.fifo.push(|| task);
+        }
+        for token in batch.tokens {
+            token.wake(&mut self.run_queue);
+        }
+        WorkBatch::default()
+    }
+
+    /// Half of what waits, at most a fixed number: the oldest tasks, and the
+    /// entities that would be next.
+    pub(in crate::pool) fn give_half(&mut self) -> WorkBatch {
+        let tasks = self.fifo.len().div_ceil(2).min(BATCH_MAX);
+        let mut batch = WorkBatch {
+            tasks: self.take_tasks(tasks),
+            tokens: Vec::new(),
+        };
+        let tokens = self.entity_len().div_ceil(2).min(BATCH_MAX);
+        while batch.tokens.len() < tokens {
+            let Some(token) = self.pick_entity() else {
+                break;
+            };
+            token.with_share(|share| self.run_queue.sync_epoch(&mut share.sched_state));
+            batch.tokens.push(token);
+        }
+        batch
+    }
+
+    /// Everything, for a shutdown; nothing can be queued here afterwards.
+    pub(in crate::pool) fn give_all(&mut self) -> WorkBatch {
+        self.is_closed = true;
+        let tokens = std::iter::from_fn(|| self.pick_entity()).collect();
+        self.fifo_is_queued = false;
+        WorkBatch {
+            tasks: self.take_tasks(usize::MAX),
+            tokens,
+        }
+    }
+
+    fn take_tasks(&mut self, tasks_max: usize) -> VecDeque<Task> {
+        std::iter::from_fn(|| self.fifo.take())
+            .take(tasks_max)
+            .collect()
+    }
+
+    fn pick_entity(&mut self) -> Option<Token> {
+        loop {
+            match self.run_queue.pick()? {
+                Runnable::Entity(token) => return Some(token),
+                Runnable::Fifo => self.fifo_is_queued = false,
+            }
+        }
+    }
+}
+
+impl WorkBatch {
+    pub(in crate::pool) fn of_task(task: Task) -> Self {
+        Self {
+            tasks: VecDeque::from([task]),
+            tokens: Vec::new(),
+        }
+    }
+
+    pub(in crate::pool) fn is_empty(&self) -> bool {
+        self.tasks.is_empty() && self.tokens.is_empty()
+    }
+
+    /// Tasks and entities.
+    pub(in crate::pool) fn len(&self) -> usize {
+        self.tasks.len() + self.tokens.len()
+    }
+}
+
+/// The most that is stolen at once, of each kind: a thief holds the biased lock for
+/// so many moves.
+const BATCH_MAX: usize = 128;

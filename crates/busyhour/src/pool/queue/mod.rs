@@ -1,0 +1,12 @@
+//! What waits for a worker: its own queues, the way in from outside, and the lock between the two.
+
+mod task_cell;
+mod fifo;
+mod local;
+mod biased_lock;
+mod inject_queue;
+
+pub(in crate::pool) use biased_lock::BiasedLock;
+pub(in crate::pool) use inject_queue::{CHUNK_LEN, InjectClosed, InjectQueue};
+pub(in crate::pool) use local::{Local, Runnable, WorkBatch};
+pub(crate) use task_cell::TaskCell;

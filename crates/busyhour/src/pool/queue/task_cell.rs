@@ -1,0 +1,101 @@
+//! Room for one task, with as few copies as can be.
+//!
+//! A task is a cache line, written field by field and read in larger pieces.
+//! A processor stalls when it reads such a line just after it was written, and
+//! compilers like to copy it on each way through an `Option`. So a task is made
+//! where it will lie, and copied once, later, to where it will run.
+
+use std::{any::Any, mem::MaybeUninit};
+
+use crate::task::Task;
+
+/// Holds a task or none.
+pub(crate) struct TaskCell {
+    task: MaybeUninit<Task>,
+    is_taken: bool,
+}
+
+impl TaskCell {
+    pub(crate) const EMPTY: Self = Self {
+        task: MaybeUninit::uninit(),
+        is_taken: false,
+    };
+
+    #[inline(always)]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+
+    /// Puts the task that `make` makes here; drops one that was here before.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, make: impl FnOnce() -> Task) {
+        if self.is_taken {
+            drop(self.take());
+        }
+        self.task.write(make());
+        self.is_taken = true;
+    }
+
+    /// Copies a task here.
+    ///
+    /// # Safety
+    ///
+    /// - `from` points to a task, which is not used there any more.
+    #[inline(always)]
+    pub(super) unsafe fn put_from(&mut self, from: *const Task) {
+        debug_assert!(!self.is_taken);
+        // SAFETY: by contract the task is ours now; a task may be moved by copying.
+        unsafe { from.copy_to_nonoverlapping(self.task.as_mut_ptr(), 1) };
+        self.is_taken = true;
+    }
+
+    /// Moves the task, if there is one, to an empty cell; whether there was one.
+    #[inline(always)]
+    pub(crate) fn move_to(&mut self, other: &mut Self) -> bool {
+        let is_taken = self.is_taken;
+        if is_taken {
+            self.is_taken = false;
+            // SAFETY: `is_taken` said that a task is here, and it no longer says so.
+            unsafe { other.put_from(self.task.as_ptr()) };
+        }
+        is_taken
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Task> {
+        let is_taken = std::mem::take(&mut self.is_taken);
+        // SAFETY: `is_taken` said that a task is here, and it no longer says so.
+        is_taken.then(|| unsafe { self.task.assume_init_read() })
+    }
+
+    /// The name of the task, if it has one.
+    #[inline(always)]
+    pub(crate) fn label(&self) -> Option<&'static str> {
+        // SAFETY: `is_taken` says that a task is here.
+        (self.is_taken).then(|| unsafe { self.task.assume_init_ref() }.label())?
+    }
+
+    /// Runs the task where it lies; its panic comes back.
+    #[inline(always)]
+    pub(in crate::pool) fn run(&mut self) -> Result<(), Box<dyn Any + Send>> {
+        if !std::mem::take(&mut self.is_taken) {
+            return Ok(());
+        }
+        // SAFETY: `is_taken` said that a task is here, and it no longer says so.
+        unsafe { Task::run_in_place(self.task.as_mut_ptr()) }
+    }
+}
+
+impl Default for TaskCell {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl Drop for TaskCell {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.is_taken {
+            drop(self.take());
+        }
+    }
+}

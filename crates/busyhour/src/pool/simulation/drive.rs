@@ -1,0 +1,90 @@
+//! Running tasks from a thread that is no worker: a simulation's, or one that waits.
+
+use std::sync::Arc;
+
+use super::simulated::SimulatedStep;
+use crate::{
+    pool::{
+        PushError, WaitError,
+        context::{self, within},
+        phase::Phase,
+        queue::TaskCell,
+        shared::Shared,
+        wait::{OneshotReceiver, Waiting, wait_for_ref},
+        worker::TimeSlice,
+    },
+    task::Task,
+};
+
+impl Shared {
+    /// Runs one task of a simulated pool; `false` when there is none.
+    pub(crate) fn step(self: &Arc<Self>) -> bool {
+        let step = self
+            .simulated
+            .as_ref()
+            .and_then(|simulated| simulated.take());
+        match step {
+            Some(SimulatedStep::Task(task)) => {
+                self.count_started();
+                self.run_here(task);
+            }
+            Some(SimulatedStep::Entity(token)) => {
+                // What waits further down on this thread's stack cannot end before the entity that is run on top.
+                let _beneath: Option<Waiting> = wait_for_ref(token.entity_ref()).ok();
+                if let Some(token) = token.run(&mut TimeSlice::single(self)) {
+                    self.schedule(token);
+                }
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// Runs one task of a simulated pool, or lets time pass if there is none.
+    pub(crate) fn step_or_pass_time(self: &Arc<Self>) -> bool {
+        let passed = || {
+            self.simulated
+                .as_ref()
+                .is_some_and(|simulated| simulated.call_idle_hook())
+        };
+        self.step() || passed()
+    }
+
+    /// Runs a task at once on this thread, inside a task of the pool, as a part
+    /// of it: what this one waits for, the entity of that task waits for.
+    pub(in crate::pool) fn run_now(&self, task: Task) -> Result<(), PushError> {
+        if self.phase.get() == Phase::Sealed {
+            return Err(PushError::ShutDown);
+        }
+        self.stop_keeping();
+        self.metrics().add(|metrics| &metrics.inlined, 1);
+        let mut task_cell = TaskCell::EMPTY;
+        task_cell.put(|| task);
+        context::as_part_of_the_task(self, || self.run_task(&mut task_cell));
+        Ok(())
+    }
+
+    fn run_here(&self, task: Task) {
+        let mut task_cell = TaskCell::EMPTY;
+        task_cell.put(|| task);
+        within(self, None, || self.run_task(&mut task_cell));
+    }
+
+    /// Waits for a result that needs no help; a simulation runs others meanwhile.
+    pub(in crate::pool) fn await_oneshot<R>(
+        self: &Arc<Self>,
+        receiver: &OneshotReceiver<R>,
+    ) -> Result<R, WaitError> {
+        if !self.is_simulated() {
+            return receiver.wait();
+        }
+        loop {
+            if let Some(outcome) = receiver.take() {
+                return outcome;
+            }
+            if !self.step_or_pass_time() {
+                return Err(WaitError::Stalled);
+            }
+        }
+    }
+}

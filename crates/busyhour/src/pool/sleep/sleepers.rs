@@ -1,0 +1,176 @@
+//! Who sleeps, and who is woken. See README.md, "Falling asleep".
+
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicU32, Ordering},
+    fences, lock,
+};
+
+/// The sleeping and searching workers of one pool.
+#[derive(Debug, Default)]
+pub(in crate::pool) struct Sleepers {
+    /// Asleep in the low half, searching in the high half; changed under the mutex.
+    word: AtomicU32,
+    asleep: Mutex<Vec<usize>>,
+}
+
+impl Sleepers {
+    /// Whether a push that was just published should wake somebody.
+    #[inline(always)]
+    pub(in crate::pool) fn should_wake(&self) -> bool {
+        fences::light();
+        let word = self.word.load(Ordering::Relaxed);
+        word & ASLEEP_MASK > 0 && word < SEARCHING
+    }
+
+    /// Chooses a sleeper, `preferred` if it sleeps, and counts it as searching.
+    /// The caller unparks it.
+    pub(in crate::pool) fn take_sleeper(&self, preferred: Option<usize>) -> Option<usize> {
+        let mut asleep = lock(&self.asleep);
+        if self.word.load(Ordering::Relaxed) >= SEARCHING {
+            return None;
+        }
+        let position = asleep.iter().position(|number| Some(*number) == preferred);
+        let taken = match position {
+            Some(index) => asleep.swap_remove(index),
+            None => asleep.pop()?,
+        };
+        self.update(&asleep, |word| word - 1 + SEARCHING);
+        Some(taken)
+    }
+
+    /// Takes all sleepers; each is counted as searching.
+    pub(in crate::pool) fn take_all(&self) -> Vec<usize> {
+        let mut asleep = lock(&self.asleep);
+        let taken = std::mem::take(&mut *asleep);
+        let count = taken.len() as u32;
+        self.update(&asleep, |word| word - count + count * SEARCHING);
+        taken
+    }
+
+    /// An awake worker begins to search.
+    pub(in crate::pool) fn begin_search(&self) {
+        let asleep = lock(&self.asleep);
+        self.update(&asleep, |word| word + SEARCHING);
+    }
+
+    /// A searching worker found work (or ends). `true` if it was the last
+    /// searcher while others sleep: then it must look whether there is more.
+    pub(in crate::pool) fn end_search(&self) -> bool {
+        let asleep = lock(&self.asleep);
+        let word = self.update(&asleep, |word| word - SEARCHING);
+        drop(asleep);
+        let is_last = word < SEARCHING && word > 0;
+        if is_last {
+            fences::heavy();
+        }
+        is_last
+    }
+
+    /// A searching worker is about to park. It must look at every queue once
+    /// more after this, and call [`rouse`](Self::rouse) if it finds something.
+    /// Returns how many sleep now.
+    pub(in crate::pool) fn fall_asleep(&self, number: usize) -> usize {
+        let mut asleep = lock(&self.asleep);
+        asleep.push(number);
+        let word = self.update(&asleep, |word| word - SEARCHING + 1);
+        drop(asleep);
+        fences::heavy();
+        (word & ASLEEP_MASK) as usize
+    }
+
+    /// A worker that fell asleep is searching again of its own accord;
+    /// `false` if somebody woke it, who has counted it as searching already.
+    pub(in crate::pool) fn rouse(&self, number: usize) -> bool {
+        let mut asleep = lock(&self.asleep);
+        let position = asleep.iter().position(|other| *other == number);
+        if let Some(index) = position {
+            asleep.swap_remove(index);
+            self.update(&asleep, |word| word - 1 + SEARCHING);
+        }
+        position.is_some()
+    }
+
+    /// Calls `look` while nobody can fall asleep or wake; `look` hears how many sleep.
+    pub(in crate::pool) fn look<R>(&self, look: impl FnOnce(usize) -> R) -> R {
+        let asleep = lock(&self.asleep);
+        fences::heavy();
+        look(asleep.len())
+    }
+
+    /// How many of those that sleep `is_so` is true of.
+    pub(in crate::pool) fn count(&self, is_so: impl Fn(usize) -> bool) -> usize {
+        let asleep = lock(&self.asleep);
+        asleep.iter().filter(|number| is_so(**number)).count()
+    }
+
+    pub(in crate::pool) fn asleep_len(&self) -> usize {
+        (self.word.load(Ordering::Relaxed) & ASLEEP_MASK) as usize
+    }
+
+    /// Only under the mutex, after the list was changed.
+    fn update(&self, asleep: &[usize], change: impl FnOnce(u32) -> u32) -> u32 {
+        let word = change(self.word.load(Ordering::Relaxed));
+        debug_assert_eq!((word & ASLEEP_MASK) as usize, asleep.len());
+        self.word.store(word, Ordering::SeqCst);
+        word
+    }
+}
+
+const SEARCHING: u32 = 1 << 16;
+const ASLEEP_MASK: u32 = SEARCHING - 1;
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::atomic::AtomicBool;
+    use loom::sync::Arc;
+
+    /// The named forbidden outcome: work is published, its pusher woke nobody,
+    /// and the worker sleeps.
+    #[test]
+    fn loom_no_wake_up_is_lost() {
+        loom::model(|| {
+            let sleepers = Arc::new(Sleepers::default());
+            let work = Arc::new(AtomicBool::new(false));
+            sleepers.begin_search();
+            let pusher = {
+                let (sleepers, work) = (Arc::clone(&sleepers), Arc::clone(&work));
+                loom::thread::spawn(move || {
+                    work.store(true, Ordering::Relaxed);
+                    sleepers.should_wake() && sleepers.take_sleeper(None).is_some()
+                })
+            };
+            sleepers.fall_asleep(0);
+            let saw_work = work.load(Ordering::Relaxed);
+            let roused = saw_work && sleepers.rouse(0);
+            let woken = pusher.join().unwrap();
+            assert!(saw_work || woken, "lost wake-up");
+            assert!(!(roused && woken), "woken twice");
+        });
+    }
+
+    /// A pusher that relies on a searcher: the searcher finds other work, and
+    /// as the last one looks again, or it falls asleep and looks again.
+    #[test]
+    fn loom_the_last_searcher_sees_what_was_left_to_it() {
+        loom::model(|| {
+            let sleepers = Arc::new(Sleepers::default());
+            let work = Arc::new(AtomicBool::new(false));
+            sleepers.begin_search();
+            sleepers.fall_asleep(1);
+            sleepers.begin_search();
+            let pusher = {
+                let (sleepers, work) = (Arc::clone(&sleepers), Arc::clone(&work));
+                loom::thread::spawn(move || {
+                    work.store(true, Ordering::Relaxed);
+                    sleepers.should_wake()
+                })
+            };
+            let looks_again = sleepers.end_search();
+            let sees = looks_again && work.load(Ordering::Relaxed);
+            let wakes = pusher.join().unwrap();
+            assert!(sees || wakes, "work that nobody looks for");
+        });
+    }
+}

@@ -1,0 +1,219 @@
+//! Which slots of a pool have a thread, and how many of the threads are blocked.
+
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+    lock,
+};
+
+/// The slots of a pool. All that decides whether a thread comes or goes is
+/// written under one mutex; see README.md, "Standing in".
+#[derive(Debug)]
+pub(in crate::pool) struct WorkerSlots {
+    slots: Mutex<SlotStates>,
+    /// Taken slots; written under the mutex.
+    len: AtomicUsize,
+    /// Workers that are blocked; written under the mutex.
+    blocked: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct SlotStates {
+    states: Vec<SlotState>,
+    /// Taken slots whose thread has decided to leave.
+    leaving: usize,
+    /// Threads that were wanted while every slot was taken, some by threads that leave.
+    owed: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SlotState {
+    Free,
+    Taken,
+    Leaving,
+}
+
+impl WorkerSlots {
+    pub(in crate::pool) fn new(slots: usize) -> Self {
+        Self {
+            slots: Mutex::new(SlotStates {
+                states: vec![SlotState::Free; slots],
+                leaving: 0,
+                owed: 0,
+            }),
+            len: AtomicUsize::new(0),
+            blocked: AtomicUsize::new(0),
+        }
+    }
+
+    /// Workers that have a thread.
+    #[inline]
+    pub(in crate::pool) fn len(&self) -> usize {
+        self.len.load(Ordering::SeqCst)
+    }
+
+    /// Workers that are blocked and said so.
+    #[inline]
+    pub(in crate::pool) fn blocked_len(&self) -> usize {
+        self.blocked.load(Ordering::SeqCst)
+    }
+
+    /// A worker blocks. Until `unblock` no other one may leave for it.
+    pub(in crate::pool) fn block(&self) {
+        let _slots = lock(&self.slots);
+        self.blocked.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(in crate::pool) fn unblock(&self) {
+        let _slots = lock(&self.slots);
+        let before = self.blocked.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "each worker unblocks once");
+    }
+
+    /// The first free slot, which is then the caller's.
+    pub(in crate::pool) fn take_slot(&self) -> Option<usize> {
+        let mut slots = lock(&self.slots);
+        let is_free = |slot: &SlotState| *slot == SlotState::Free;
+        let number = slots.states.iter().position(is_free)?;
+        slots.states[number] = SlotState::Taken;
+        self.len.fetch_add(1, Ordering::SeqCst);
+        Some(number)
+    }
+
+    /// Whether a thread more may be started now, with `maximum` that are not
+    /// blocked. Where only threads that leave stand in its way, the first of
+    /// them to have left is to start it.
+    pub(in crate::pool) fn may_grow(&self, maximum: usize) -> bool {
+        let mut slots = lock(&self.slots);
+        let most = maximum + self.blocked_len();
+        let may = self.len() < most;
+        if !may && self.len() - slots.leaving < most && slots.owed < slots.leaving {
+            slots.owed += 1;
+        }
+        may
+    }
+
+    /// Whether the thread at `number` may decide to leave, with `minimum` others
+    /// staying that are not blocked.
+    pub(in crate::pool) fn may_leave(&self, number: usize, minimum: usize) -> bool {
+        let mut slots = lock(&self.slots);
+        debug_assert_eq!(slots.states[number], SlotState::Taken);
+        let may = self.len() > minimum + self.blocked_len() + slots.leaving;
+        if may {
+            slots.states[number] = SlotState::Leaving;
+            slots.leaving += 1;
+        }
+        may
+    }
+
+    /// A thread that may leave stays after all, and does the work of one that is owed.
+    pub(in crate::pool) fn stay(&self, number: usize) {
+        let mut slots = lock(&self.slots);
+        debug_assert_eq!(slots.states[number], SlotState::Leaving);
+        slots.states[number] = SlotState::Taken;
+        slots.leaving -= 1;
+        slots.owed = slots.owed.saturating_sub(1);
+    }
+
+    /// A thread has left its slot; whether the caller is to start another one.
+    pub(in crate::pool) fn leave(&self, number: usize) -> bool {
+        let mut slots = lock(&self.slots);
+        let before = std::mem::replace(&mut slots.states[number], SlotState::Free);
+        debug_assert_ne!(before, SlotState::Free, "a thread leaves once");
+        slots.leaving -= usize::from(before == SlotState::Leaving);
+        self.len.fetch_sub(1, Ordering::SeqCst);
+        let is_owed = slots.owed > 0;
+        slots.owed -= usize::from(is_owed);
+        is_owed
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// The forbidden outcome: a worker is blocked, its stand-in has left or is
+    /// about to, and nobody was started or is going to be.
+    #[test]
+    fn loom_a_blocked_worker_keeps_its_stand_in() {
+        loom::model(|| {
+            let worker_slots = Arc::new(WorkerSlots::new(2));
+            assert_eq!(
+                (worker_slots.take_slot(), worker_slots.take_slot()),
+                (Some(0), Some(1))
+            );
+            let idle = {
+                let worker_slots = Arc::clone(&worker_slots);
+                loom::thread::spawn(move || worker_slots.may_leave(1, 1) && worker_slots.leave(1))
+            };
+            worker_slots.block();
+            // It finds nobody asleep, since the idle one looks around.
+            let starts = worker_slots.may_grow(1);
+            let started_for_it = idle.join().unwrap();
+            let stands_in = worker_slots.len() == 2 || starts || started_for_it;
+            assert!(stands_in, "a blocked worker without a stand-in");
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// As many places, all of them taken.
+    fn full(places: usize) -> WorkerSlots {
+        let slots = WorkerSlots::new(places);
+        assert!((0..places).all(|number| slots.take_slot() == Some(number)));
+        assert_eq!((slots.len(), slots.take_slot()), (places, None));
+        slots
+    }
+
+    #[test]
+    fn a_thread_more_may_come_for_each_that_is_blocked() {
+        let slots = full(3);
+        assert!(slots.may_grow(4));
+        assert!(!slots.may_grow(3) && !slots.may_grow(2));
+        slots.block();
+        assert!(slots.may_grow(3) && !slots.may_grow(2));
+        slots.unblock();
+        assert_eq!((slots.may_grow(3), slots.blocked_len()), (false, 0));
+    }
+
+    #[test]
+    fn no_more_leave_than_the_minimum_and_the_blocked_allow() {
+        let slots = full(4);
+        slots.block();
+        assert!(!slots.may_leave(0, 3));
+        assert!(slots.may_leave(0, 1) && slots.may_leave(1, 1));
+        assert!(!slots.may_leave(2, 1), "one works, and one is blocked");
+        assert!(!slots.leave(0));
+        assert_eq!((slots.len(), slots.take_slot()), (3, Some(0)));
+        slots.stay(1);
+        assert!(slots.may_leave(1, 1), "it stayed, and may think again");
+    }
+
+    #[test]
+    fn the_first_to_have_left_starts_the_thread_that_found_no_room() {
+        let slots = full(2);
+        assert!(slots.may_leave(1, 0));
+        assert!(
+            !slots.may_grow(2) && !slots.may_grow(2),
+            "it is still there"
+        );
+        assert!(slots.leave(1), "it is owed");
+        assert!(!slots.leave(0), "and only once");
+
+        let slots = full(2);
+        assert!(!slots.may_grow(2), "nobody leaves, so nobody is owed");
+        assert!(slots.may_leave(1, 0));
+        assert!(!slots.may_grow(1), "there will be one, which is enough");
+        assert!(!slots.leave(1));
+
+        let slots = full(2);
+        assert!(slots.may_leave(1, 0));
+        assert!(!slots.may_grow(2));
+        slots.stay(1);
+        assert!(!slots.leave(1), "who stays does the work itself");
+    }
+}

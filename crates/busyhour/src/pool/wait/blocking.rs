@@ -1,0 +1,54 @@
+//! Standing in for a worker that is blocked. See README.md, "Standing in".
+
+use std::sync::{Arc, atomic::Ordering};
+
+use crate::pool::{context, phase::Phase, shared::Shared, worker::CurrentWorker};
+
+/// Runs `f`, which may block. If this thread is a worker, of whichever pool,
+/// another one sees to its queues meanwhile.
+pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    let _stand_in = stand_in();
+    f()
+}
+
+/// Finds a stand-in for this thread, if it is a worker, of whichever pool, that
+/// has none yet: a sleeper, or a new thread if none sleeps.
+pub(crate) fn stand_in() -> Option<StandIn> {
+    let pool = context::current_pool()?;
+    let worker = CurrentWorker::of(&pool)?.worker;
+    if worker.has_stand_in.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    let number = worker.number;
+    pool.worker_slots.block();
+    pool.find_stand_in();
+    Some(StandIn { pool, number })
+}
+
+impl Shared {
+    fn find_stand_in(&self) {
+        if self.sleepers.asleep_len() > 0 {
+            self.wake_one(None);
+        } else if self.phase.get() < Phase::Sealed
+            && self.worker_slots.may_grow(self.counts.maximum)
+        {
+            self.grow(1);
+        }
+    }
+}
+
+/// While this lives, another worker is kept for the one at this place; then the
+/// stand-in stays until it has nothing to do for the idle timeout.
+#[must_use]
+pub(crate) struct StandIn {
+    pool: Arc<Shared>,
+    number: usize,
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        let worker = &self.pool.workers[self.number];
+        worker.has_stand_in.store(false, Ordering::Relaxed);
+        self.pool.worker_slots.unblock();
+    }
+}

@@ -1,0 +1,10 @@
+//! Waiting for others: who waits for whom, who stands in, where the result is found.
+
+mod wait_graph;
+mod blocking;
+mod oneshot;
+
+pub(crate) use blocking::{StandIn, blocking, stand_in};
+pub(crate) use oneshot::{OneshotReceiver, oneshot};
+pub(crate) use wait_graph::{Turns, Waiting, cycle_by_shutdown, in_turn, wait_for, wait_for_turn};
+pub(in crate::pool) use wait_graph::{wait_for_quiet, wait_for_ref};

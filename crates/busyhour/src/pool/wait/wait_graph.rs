@@ -1,0 +1,272 @@
+//! Who waits for whom: finds the cycle before a thread goes to sleep for ever.
+//!
+//! An edge A → B says that A's current task cannot end before B makes
+//! progress. It exists while A waits: in a synchronous push, for room in a
+//! full queue, for a future, for a subscriber. A simulation has one more kind: a
+//! task that waits by running somebody else on its own stack cannot end before
+//! that one does.
+//!
+//! A subscription whose turns run in a plain task, or on the thread that
+//! publishes, is no entity. What is known of it is the thread that runs its turn
+//! now, if one does, so an edge says of its waiter which thread that is, too. And
+//! a task that shuts a pool down waits for all that runs there: who works for
+//! that pool and waits for the serializer of that task waits for itself.
+//!
+//! There is one list for the process, since a cycle may lead through several
+//! pools. A thread takes its lock only when a task is about to block.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use crate::{
+    pool::{
+        Cycle,
+        context::{current_entity, current_pool},
+        entity::{Entity, EntityRef},
+        phase::Phase,
+        shared::Shared,
+    },
+    sync::{Mutex, lazy_static, lock, runtime::thread_local, thread_token},
+};
+
+lazy_static! {
+    // The waiting edges of all pools; few at any time.
+    static ref WAIT_GRAPH: Mutex<WaitGraph> = Mutex::new(WaitGraph::default());
+}
+
+thread_local!(static TURNS: Cell<u32> = const { Cell::new(0) });
+
+/// Tasks of serializers that shut a pool down now.
+static CLOSERS: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Default)]
+struct WaitGraph {
+    edges: Vec<Edge>,
+    next_id: u64,
+}
+
+/// The waiter runs, so it lives. The awaited one is not kept from ending.
+struct Edge {
+    id: u64,
+    thread: usize,
+    /// None for a turn that runs outside of any serializer.
+    waiter: Option<Arc<dyn Entity>>,
+    awaited: WaitTarget,
+}
+
+enum WaitTarget {
+    Entity(Weak<dyn Entity>),
+    Turns(Arc<dyn Turns>),
+    /// The end of all that runs in the pool at this address.
+    Quiet(usize),
+}
+
+/// A subscription, of whose turns one at most runs at a time.
+pub(crate) trait Turns: Send + Sync {
+    /// The [`thread_token`] of the thread that runs its turn now.
+    fn runner(&self) -> Option<usize>;
+}
+
+/// Who is about to wait.
+struct Waiter {
+    thread: usize,
+    entity: Option<Arc<dyn Entity>>,
+}
+
+impl Waiter {
+    /// What this thread runs, if others may wait for it: a task of an entity or
+    /// a subscription's turn.
+    fn current() -> Option<Self> {
+        let entity = current_entity();
+        let thread = thread_token();
+        (entity.is_some() || TURNS.with(Cell::get) > 0).then_some(Self { thread, entity })
+    }
+
+    fn is_thread(&self, thread: usize) -> bool {
+        self.thread == thread
+    }
+
+    fn is_entity(&self, address: usize) -> bool {
+        (self.entity.as_ref()).is_some_and(|entity| Arc::as_ptr(entity).addr() == address)
+    }
+}
+
+impl Edge {
+    fn is_from(&self, entity: usize) -> bool {
+        (self.waiter.as_ref()).is_some_and(|waiter| Arc::as_ptr(waiter).addr() == entity)
+    }
+
+    fn name(&self) -> String {
+        name(self.waiter.as_ref())
+    }
+}
+
+fn name(waiter: Option<&Arc<dyn Entity>>) -> String {
+    waiter.map_or_else(|| "(task)".to_owned(), |waiter| waiter.name())
+}
+
+/// Notes that this thread runs a subscription's turn while the guard lives.
+pub(crate) fn in_turn() -> InTurn {
+    TURNS.with(|turns| turns.set(turns.get() + 1));
+    InTurn
+}
+
+#[must_use]
+pub(crate) struct InTurn;
+
+impl Drop for InTurn {
+    fn drop(&mut self) {
+        TURNS.with(|turns| turns.set(turns.get() - 1));
+    }
+}
+
+/// Records that what this thread runs waits for `awaited`, unless that closes a
+/// cycle. Outside of an entity's task and of a turn nothing is recorded.
+pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
+    if let Some(cycle) = cycle_by_shutdown(awaited) {
+        return Err(cycle);
+    }
+    begin(|| WaitTarget::Entity(Arc::downgrade(awaited)))
+}
+
+/// As [`wait_for`], for an entity that is at hand in another form.
+pub(in crate::pool) fn wait_for_ref(awaited: EntityRef<'_>) -> Result<Waiting, Cycle> {
+    begin(|| WaitTarget::Entity(Arc::downgrade(&awaited.to_arc())))
+}
+
+/// As [`wait_for`], for the next turn of a subscription.
+pub(crate) fn wait_for_turn(awaited: Arc<dyn Turns>) -> Result<Waiting, Cycle> {
+    begin(|| WaitTarget::Turns(awaited))
+}
+
+/// Records that the entity whose task this thread runs waits until nothing runs
+/// in the pool any more.
+pub(in crate::pool) fn wait_for_quiet(pool: &Shared) -> Closing {
+    CLOSERS.fetch_add(1, Ordering::SeqCst);
+    let entity = current_entity();
+    let thread = thread_token();
+    let waiter = entity.map(|entity| Waiter {
+        thread,
+        entity: Some(entity),
+    });
+    let awaited = WaitTarget::Quiet(address(pool));
+    Closing {
+        _waiting: waiter.map(|waiter| lock(&WAIT_GRAPH).insert(waiter, awaited)),
+    }
+}
+
+/// The cycle, if `awaited` runs a task that shuts down the pool that this thread
+/// works for: then neither of the two goes on before the deadline. The shutdown
+/// wakes those who wait already, so they ask again.
+pub(crate) fn cycle_by_shutdown(awaited: &Arc<dyn Entity>) -> Option<Cycle> {
+    if CLOSERS.load(Ordering::SeqCst) == 0 {
+        return None;
+    }
+    let pool = current_pool().filter(|pool| pool.phase.get() != Phase::Open)?;
+    let (target, pool) = (Arc::as_ptr(awaited).addr(), address(&pool));
+    let closes = |edge: &Edge| {
+        edge.is_from(target) && matches!(edge.awaited, WaitTarget::Quiet(closed) if closed == pool)
+    };
+    let is_closing = lock(&WAIT_GRAPH).edges.iter().any(closes);
+    is_closing.then(|| Cycle(vec![name(current_entity().as_ref()), awaited.name()]))
+}
+
+fn address(pool: &Shared) -> usize {
+    std::ptr::from_ref(pool).addr()
+}
+
+fn begin(awaited: impl FnOnce() -> WaitTarget) -> Result<Waiting, Cycle> {
+    let Some(waiter) = Waiter::current() else {
+        return Ok(Waiting { id: None });
+    };
+    let (mut all, awaited) = (lock(&WAIT_GRAPH), awaited());
+    let Some(path) = all.path(&awaited, &waiter) else {
+        return Ok(all.insert(waiter, awaited));
+    };
+    drop(all);
+    let mut names = vec![name(waiter.entity.as_ref())];
+    names.extend(path);
+    Err(Cycle(names))
+}
+
+/// The edge exists while this lives.
+#[must_use]
+pub(crate) struct Waiting {
+    id: Option<u64>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Some(id) = self.id else { return };
+        let mut all = lock(&WAIT_GRAPH);
+        // The latest waits end first, mostly.
+        let position = all.edges.iter().rposition(|edge| edge.id == id);
+        debug_assert!(position.is_some(), "an edge is removed once");
+        let ended = position.map(|index| all.edges.swap_remove(index));
+        drop(all);
+        drop(ended);
+    }
+}
+
+/// While this lives, a task of this thread shuts a pool down.
+#[must_use]
+pub(in crate::pool) struct Closing {
+    _waiting: Option<Waiting>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        CLOSERS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl WaitGraph {
+    fn insert(&mut self, waiter: Waiter, awaited: WaitTarget) -> Waiting {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.edges.push(Edge {
+            id,
+            thread: waiter.thread,
+            waiter: waiter.entity,
+            awaited,
+        });
+        Waiting { id: Some(id) }
+    }
+
+    /// The names of who waits on a way along the edges, from `awaited` to `waiter`,
+    /// who is left out.
+    fn path(&self, awaited: &WaitTarget, waiter: &Waiter) -> Option<Vec<String>> {
+        let mut ways: Vec<Vec<&Edge>> = vec![Vec::new()];
+        let mut seen = Vec::new();
+        while let Some(way) = ways.pop() {
+            let last = way.last().map_or(awaited, |edge| &edge.awaited);
+            // The address is nobody else's while the edge exists.
+            let (entity, thread) = match last {
+                WaitTarget::Entity(entity) => (Some(entity.as_ptr().addr()), None),
+                WaitTarget::Turns(turns) => (None, turns.runner()),
+                WaitTarget::Quiet(_) => (None, None),
+            };
+            let is_entity = entity.is_some_and(|entity| waiter.is_entity(entity));
+            if is_entity || thread.is_some_and(|thread| waiter.is_thread(thread)) {
+                return Some(way.iter().map(|edge| edge.name()).collect());
+            }
+            let goes_on = |edge: &&Edge| {
+                entity.is_some_and(|entity| edge.is_from(entity)) || thread == Some(edge.thread)
+            };
+            for edge in self.edges.iter().filter(goes_on) {
+                if !seen.contains(&edge.id) {
+                    seen.push(edge.id);
+                    let mut longer = way.clone();
+                    longer.push(edge);
+                    ways.push(longer);
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,303 @@
+//! A thread of the host's that works for the pool between its own waits. See
+//! README.md, "Inline runners".
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use super::{
+    turn_runner::TurnRunner,
+    worker_thread::{CurrentWorker, Worker},
+};
+use crate::{
+    clock::Instant,
+    pool::{TaskPool, context, shared::Shared},
+    sync::{Mutex, fences, lock},
+};
+
+/// A thread of the host's that runs, on itself, what it pushes.
+///
+/// Who waits for packets and pushes a task for each one wakes a worker each
+/// time, as long as little comes in. To wake a thread costs several times what
+/// a short task does. An inline runner runs the task where it was pushed, with a place
+/// in the pool as a worker has it: its tasks are counted, charged and waited
+/// for by a shutdown, and what it does not get to is there for the workers.
+///
+/// ```
+/// use std::{sync::mpsc, thread};
+/// use busyhour::pool::TaskPool;
+///
+/// let pool = TaskPool::builder().workers(2).build().unwrap();
+/// let calls = pool.serializer("calls").build().unwrap();
+/// let mut inline_runner = pool.inline_runner();
+/// while pool.stats().idle_worker_count < 2 {
+///     thread::yield_now();
+/// }
+/// let (sender, receiver) = mpsc::channel();
+/// inline_runner.run(|| calls.push(move || sender.send(thread::current().id()).unwrap()).unwrap());
+/// assert_eq!(receiver.try_recv(), Ok(thread::current().id()));
+/// ```
+#[doc(alias("caller runs", "CallerRunsPolicy"))]
+pub struct InlineRunner {
+    shared: Arc<Shared>,
+    /// None in a simulation, and where all places are taken.
+    place: Option<usize>,
+    /// Until then it leaves everything to the workers.
+    rests_until: Instant,
+    /// An inline runner is a thread.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl fmt::Debug for InlineRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InlineRunner")
+            .field("pool", &self.shared.name)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TaskPool {
+    /// Makes this thread an inline runner of the pool, which does not keep the pool from
+    /// ending. At most eight inline runners have a place at the same time; one more
+    /// leaves all it pushes to the workers, as does one of a simulated pool.
+    pub fn inline_runner(&self) -> InlineRunner {
+        let shared = Arc::clone(self.shared());
+        InlineRunner {
+            place: match shared.is_simulated() {
+                true => None,
+                false => shared.inline_runners.take_slot(),
+            },
+            shared,
+            rests_until: Instant::ZERO,
+            _not_send: PhantomData,
+        }
+    }
+}
+
+impl InlineRunner {
+    /// Calls `collect`, which may push to the pool and its serializers, then
+    /// runs what it pushed, on this thread, for about 200 µs, and to the end of
+    /// the turn that it is in then.
+    ///
+    /// When `collect` pushed more than one thing, a worker is woken for the
+    /// others. While no worker sleeps, all is left to the workers, as from any
+    /// other thread; and so it is for a tenth of a second after an inline run of more
+    /// than a millisecond, since what the inline runner waits for had to wait meanwhile.
+    ///
+    /// `collect` must not wait for a task that it pushed but by `push_wait`:
+    /// that task may be left to this very thread. Nor is it to wait for long,
+    /// since a shutdown waits for it. Inside a task of the pool, and once a
+    /// shutdown has begun, `collect` is called and nothing else.
+    ///
+    /// # Panics
+    ///
+    /// When `collect` does; what it pushed is left to the workers then. A panic
+    /// of a task ends that task, and is counted.
+    pub fn run(&mut self, collect: impl FnOnce()) {
+        match self.place {
+            Some(number) if self.may_begin() => self.run_at(number, collect),
+            _ => collect(),
+        }
+    }
+
+    /// Whether a push would have to wake a worker, and this thread may do its work.
+    fn may_begin(&self) -> bool {
+        let shared = &*self.shared;
+        let rests = self.rests_until > Instant::ZERO && shared.clock.now() < self.rests_until;
+        let is_of_use = shared.phase.is_open() && shared.sleepers.should_wake();
+        is_of_use && !rests && !shared.is_inside()
+    }
+
+    fn run_at(&mut self, number: usize, collect: impl FnOnce()) {
+        let shared = Arc::clone(&self.shared);
+        let inline_run = InlineRun::begin(&shared, number);
+        if !shared.phase.is_open() {
+            // A shutdown began this moment, and may have seen the inline run.
+            drop(inline_run);
+            return collect();
+        }
+        // SAFETY: the place is this inline runner's alone, and the inline runner stays on its thread.
+        let ran = unsafe { context::as_worker(&shared, number, || inline_run.run(collect)) };
+        drop(inline_run);
+        if ran > LONG {
+            self.rests_until = shared.clock.now() + REST;
+        }
+    }
+}
+
+impl Drop for InlineRunner {
+    fn drop(&mut self) {
+        if let Some(number) = self.place {
+            self.shared.inline_runners.leave(number);
+        }
+    }
+}
+
+/// An inline runner at work: a shutdown waits for its end, as for a worker's.
+struct InlineRun<'a> {
+    shared: &'a Shared,
+    worker: &'a Worker,
+}
+
+impl<'a> InlineRun<'a> {
+    /// The phase is to be looked at after this.
+    fn begin(shared: &'a Shared, number: usize) -> Self {
+        let worker = &shared.workers[number];
+        worker.is_at_work.store(true, Ordering::SeqCst);
+        fences::light();
+        Self { shared, worker }
+    }
+
+    /// On a thread that is this worker; how long it took from the first task on.
+    fn run(&self, collect: impl FnOnce()) -> Duration {
+        let Some(current) = CurrentWorker::of(self.shared) else {
+            return Duration::ZERO;
+        };
+        // What is pushed is noted as waiting since now.
+        self.worker.gauges.set_now(self.shared.clock.now());
+        context::collecting(collect);
+        if self.worker.waiting_len() > 1 {
+            self.shared.call_a_worker();
+        }
+        let mut turn_runner = TurnRunner::begin(self.shared, current);
+        let began = turn_runner.now();
+        loop {
+            turn_runner.begin_turn();
+            let is_over = turn_runner.now() - began > RUN_MAX || self.shared.is_sealed();
+            if is_over || !turn_runner.run_next() {
+                break;
+            }
+        }
+        turn_runner.end();
+        turn_runner.now() - began
+    }
+}
+
+impl Drop for InlineRun<'_> {
+    /// What is left is the workers'.
+    fn drop(&mut self) {
+        if self.worker.waiting_len() > 0 && self.shared.sleepers.should_wake() {
+            self.shared.wake_one(None);
+        }
+        self.worker.is_at_work.store(false, Ordering::SeqCst);
+        self.shared.after_inline_run();
+    }
+}
+
+impl Shared {
+    pub(in crate::pool) fn inline_runs_len(&self) -> usize {
+        let places = self
+            .workers
+            .get(self.inline_runners.first..)
+            .unwrap_or_default();
+        let at_work = |worker: &&Worker| worker.is_at_work.load(Ordering::SeqCst);
+        places.iter().filter(at_work).count()
+    }
+
+    /// A shutdown that found this inline runner at work waits to be told; and the pool
+    /// of a last handle that is gone, to be sealed.
+    fn after_inline_run(&self) {
+        fences::light();
+        if !self.phase.is_open() {
+            self.after_falling_asleep(self.sleepers.asleep_len());
+            self.notify_end();
+        }
+    }
+}
+
+/// Which of the inline runners' places are taken. They come after those of the workers.
+#[derive(Debug)]
+pub(in crate::pool) struct InlineRunners {
+    first: usize,
+    is_taken: Mutex<[bool; INLINE_RUNNERS_MAX]>,
+}
+
+impl InlineRunners {
+    pub(in crate::pool) fn new(first: usize) -> Self {
+        Self {
+            first,
+            is_taken: Mutex::new([false; INLINE_RUNNERS_MAX]),
+        }
+    }
+
+    fn take_slot(&self) -> Option<usize> {
+        let mut is_taken = lock(&self.is_taken);
+        let index = is_taken.iter().position(|is_taken| !is_taken)?;
+        is_taken[index] = true;
+        Some(self.first + index)
+    }
+
+    fn leave(&self, number: usize) {
+        lock(&self.is_taken)[number - self.first] = false;
+    }
+}
+
+/// Inline runners that have a place.
+pub(in crate::pool) const INLINE_RUNNERS_MAX: usize = 8;
+/// What the inline runner itself waits for is left waiting about so long.
+const RUN_MAX: Duration = Duration::from_micros(200);
+const LONG: Duration = Duration::from_millis(1);
+const REST: Duration = Duration::from_millis(100);
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::{
+        pool::phase::{Phase, PhaseCell},
+        sync::atomic::AtomicBool,
+    };
+    use loom::sync::Arc;
+
+    #[derive(Default)]
+    struct ModelRunner {
+        is_at_work: AtomicBool,
+        ran: AtomicBool,
+        told: AtomicBool,
+    }
+
+    /// The forbidden outcomes: a shutdown found no inline runner at work, and yet one
+    /// runs something afterwards; or it found one, and is never told of its end.
+    #[test]
+    fn loom_a_shutdown_sees_an_inline_run_or_is_seen() {
+        loom::model(|| {
+            let phase = Arc::new(PhaseCell::open());
+            let place = Arc::new(ModelRunner::default());
+            let inline_runner = {
+                let (phase, place) = (Arc::clone(&phase), Arc::clone(&place));
+                loom::thread::spawn(move || inline_run(&phase, &place))
+            };
+            phase.enter(Phase::Draining);
+            fences::heavy();
+            let is_quiet = !place.is_at_work.load(Ordering::SeqCst);
+            let ran = place.ran.load(Ordering::SeqCst);
+            inline_runner.join().unwrap();
+            if is_quiet {
+                assert_eq!(
+                    place.ran.load(Ordering::SeqCst),
+                    ran,
+                    "a task ran after quiet"
+                );
+            } else {
+                assert!(place.told.load(Ordering::SeqCst), "nobody tells of the end");
+            }
+        });
+    }
+
+    /// As `InlineRun` does it.
+    fn inline_run(phase: &PhaseCell, place: &ModelRunner) {
+        place.is_at_work.store(true, Ordering::SeqCst);
+        fences::light();
+        if phase.is_open() {
+            place.ran.store(true, Ordering::SeqCst);
+        }
+        place.is_at_work.store(false, Ordering::SeqCst);
+        fences::light();
+        if !phase.is_open() {
+            place.told.store(true, Ordering::SeqCst);
+        }
+    }
+}

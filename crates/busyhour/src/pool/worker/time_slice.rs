@@ -1,0 +1,116 @@
+//! One turn of an entity: what it may run, and what it is charged.
+
+use std::sync::Arc;
+
+use super::{
+    thread_context::ThreadContext,
+    turn_clock::{TASKS_UNREAD_MAX, TurnClock},
+    worker_thread::CurrentWorker,
+};
+use crate::{
+    clock::Instant,
+    pool::{context, entity::Token, shared::Shared},
+};
+
+/// Handed to an entity that runs.
+pub(crate) struct TimeSlice<'a, 'm> {
+    /// The worker, unless this is a simulation's step.
+    on: Option<(CurrentWorker<'m>, &'a mut TurnClock<'m>)>,
+    tasks_left: u32,
+    /// When the turn began, within a few microseconds.
+    pub(crate) began: Instant,
+}
+
+impl<'a, 'm> TimeSlice<'a, 'm> {
+    /// One task, charged to nobody.
+    pub(in crate::pool) fn single(shared: &Shared) -> Self {
+        context::clear_yield_request();
+        Self {
+            on: None,
+            tasks_left: 1,
+            began: shared.clock.now(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn on_worker(
+        current: CurrentWorker<'m>,
+        turn_clock: &'a mut TurnClock<'m>,
+        allowance_log2: u8,
+    ) -> Self {
+        let began = turn_clock.now();
+        Self {
+            on: Some((current, turn_clock)),
+            tasks_left: 1 << allowance_log2,
+            began,
+        }
+    }
+
+    /// This thread's side of the pool.
+    #[inline(always)]
+    pub(crate) fn thread_context<'p>(&self, shared: &'p Arc<Shared>) -> ThreadContext<'p>
+    where
+        'm: 'p,
+    {
+        ThreadContext::new(shared, self.on.as_ref().map(|(current, _)| *current))
+    }
+
+    /// The first task, for which there is always room in a turn.
+    #[inline(always)]
+    pub(crate) fn take_first(&mut self) {
+        self.tasks_left -= 1;
+    }
+
+    /// Whether one task more may run, which the caller then does.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> bool {
+        let may = self.tasks_left > 0 && !context::gave_way() && !self.is_over();
+        self.tasks_left -= u32::from(may);
+        may
+    }
+
+    /// Whether it has taken too long, by the clock, which is read now and then.
+    #[inline(always)]
+    fn is_over(&mut self) -> bool {
+        self.tasks_left.is_multiple_of(TASKS_UNREAD_MAX) && self.is_over_by_the_clock()
+    }
+
+    /// A turn that took too long counts as used up, so that the next is shorter.
+    #[inline(never)]
+    fn is_over_by_the_clock(&mut self) -> bool {
+        let on = self.on.as_ref();
+        let is_over = on.is_some_and(|(current, turn_clock)| {
+            current.worker.waiting_len() > 0 && turn_clock.is_turn_over()
+        });
+        if is_over {
+            self.tasks_left = 0;
+        }
+        is_over
+    }
+
+    /// Notes since when the entity has waited for this turn.
+    #[inline(always)]
+    pub(crate) fn note_wait_since(&self, since: Instant) {
+        if let Some((_, turn_clock)) = &self.on {
+            turn_clock.note_wait_since(since);
+        }
+    }
+
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.tasks_left == 0
+    }
+
+    /// Charges the turn to an entity that has no more to do.
+    #[inline(always)]
+    pub(crate) fn charge(&mut self, token: &Token) {
+        if let Some((current, turn_clock)) = &mut self.on {
+            let ran_ns = turn_clock.end_turn(false);
+            let worker = current.worker;
+            token.with_share(|share| {
+                // The queue itself is not needed for it, so neither is the biased lock.
+                let sched_state = &mut share.sched_state;
+                sched_state.charge_default_ticks(worker.id(), worker.gauges.epoch(), ran_ns);
+            });
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Running the next entity, on a thread that has a worker slot.
+
+use super::{
+    time_slice::TimeSlice,
+    turn_clock::{TurnClock, next_allowance_log2},
+    worker_thread::CurrentWorker,
+};
+use crate::{
+    clock::Instant,
+    pool::{context, entity::Token, queue::Runnable, shared::Shared},
+};
+
+/// Turns in a row, at one place.
+pub(in crate::pool) struct TurnRunner<'a> {
+    shared: &'a Shared,
+    current: CurrentWorker<'a>,
+    turn_clock: TurnClock<'a>,
+    fifo_allowance_log2: u8,
+    turns: u32,
+    /// Who ran last and has more to do.
+    last: Option<Runnable>,
+    /// What it is charged.
+    ran_ns: u64,
+}
+
+impl<'a> TurnRunner<'a> {
+    pub(in crate::pool) fn begin(shared: &'a Shared, current: CurrentWorker<'a>) -> Self {
+        Self {
+            shared,
+            current,
+            turn_clock: TurnClock::new(&shared.clock, &current.worker.gauges),
+            fifo_allowance_log2: 0,
+            turns: current.worker.gauges.turns(),
+            last: None,
+            ran_ns: 0,
+        }
+    }
+
+    /// The last look at the clock.
+    #[inline(always)]
+    pub(in crate::pool) fn now(&self) -> Instant {
+        self.turn_clock.now()
+    }
+
+    /// Whether the clock was read just before the turn that begins.
+    #[inline(always)]
+    pub(super) fn is_fresh(&self) -> bool {
+        self.turn_clock.is_fresh()
+    }
+
+    /// Turns begun at this place.
+    #[inline(always)]
+    pub(in crate::pool) fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    /// Forgets time that nobody ran in.
+    pub(super) fn restart(&mut self) {
+        self.turn_clock.restart();
+    }
+
+    /// Counts on, before [`run_next`](Self::run_next).
+    #[inline(always)]
+    pub(super) fn begin_turn(&mut self) {
+        self.turns = self.turns.wrapping_add(1);
+        self.current.worker.gauges.set_turns(self.turns);
+    }
+
+    /// Runs the next entity; `false` when there is none.
+    #[inline]
+    pub(super) fn run_next(&mut self) -> bool {
+        context::clear_yield_request();
+        let (last, ran_ns) = (self.last.take(), self.ran_ns);
+        let next = self.current.local(|local| local.switch(last, ran_ns));
+        match next {
+            Some(Runnable::Fifo) => self.run_fifo(),
+            Some(Runnable::Entity(token)) => self.run_entity(token),
+            None => return false,
+        }
+        true
+    }
+
+    fn run_fifo(&mut self) {
+        let allowance = 1 << self.fifo_allowance_log2;
+        let ran = self
+            .shared
+            .run_fifo(self.current, allowance, &self.turn_clock);
+        let is_exhausted = ran == allowance;
+        self.ran_ns = self.turn_clock.end_turn(is_exhausted);
+        if is_exhausted {
+            self.fifo_allowance_log2 = next_allowance_log2(self.fifo_allowance_log2, self.ran_ns);
+        }
+        self.last = Some(Runnable::Fifo);
+    }
+
+    fn run_entity(&mut self, token: Token) {
+        let allowance_log2 = token.with_share(|share| share.allowance_log2);
+        let mut turn = TimeSlice::on_worker(self.current, &mut self.turn_clock, allowance_log2);
+        let Some(token) = token.run(&mut turn) else {
+            return;
+        };
+        let is_exhausted = turn.is_exhausted();
+        self.ran_ns = self.turn_clock.end_turn(is_exhausted);
+        if is_exhausted {
+            let next = next_allowance_log2(allowance_log2, self.ran_ns);
+            token.with_share(|share| share.allowance_log2 = next);
+        }
+        self.last = Some(Runnable::Entity(token));
+    }
+
+    /// Leaves nothing in this worker's hands. If the pool is sealed, the
+    /// shutdown finds it in the queue or has been there already.
+    pub(in crate::pool) fn end(&mut self) {
+        if let Some(Runnable::Entity(token)) = self.last.take()
+            && let Err(token) = self
+                .current
+                .local(|local| local.put_back(token, self.ran_ns))
+        {
+            self.shared.abandon(&token);
+        }
+    }
+}

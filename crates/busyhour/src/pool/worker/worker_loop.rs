@@ -1,0 +1,224 @@
+//! A worker's loop: switch, run, search, sleep.
+
+use std::{hint::spin_loop, sync::atomic::Ordering};
+
+use super::{
+    stuck_rescue::StuckRescue,
+    turn_runner::TurnRunner,
+    worker_thread::{CurrentWorker, Worker},
+};
+use crate::pool::{
+    phase::Phase,
+    queue::{CHUNK_LEN, WorkBatch},
+    shared::Shared,
+};
+
+impl Shared {
+    /// Until the pool is sealed, or this worker is one too many.
+    pub(in crate::pool) fn work(&self) {
+        let Some(current) = CurrentWorker::of(self) else {
+            return;
+        };
+        let mut worker_loop = WorkerLoop {
+            shared: self,
+            current,
+            rescue: StuckRescue::new(self.workers.len(), self.clock.now()),
+            turn_runner: TurnRunner::begin(self, current),
+        };
+        current.worker.is_at_work.store(true, Ordering::SeqCst);
+        while !self.is_sealed() && (worker_loop.turn() || worker_loop.find_work()) {}
+        worker_loop.turn_runner.end();
+        current.worker.is_at_work.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether any queue shows work. Exact only after a heavy fence.
+    pub(in crate::pool) fn any_work(&self) -> bool {
+        self.workers.iter().any(|worker| worker.waiting_len() > 0)
+    }
+}
+
+/// One worker at work.
+struct WorkerLoop<'a> {
+    shared: &'a Shared,
+    current: CurrentWorker<'a>,
+    turn_runner: TurnRunner<'a>,
+    rescue: StuckRescue,
+}
+
+impl WorkerLoop<'_> {
+    /// Runs the next entity; `false` when there is none.
+    #[inline]
+    fn turn(&mut self) -> bool {
+        self.turn_runner.begin_turn();
+        if self.turn_runner.is_fresh()
+            && self
+                .rescue
+                .is_due(self.turn_runner.now(), self.turn_runner.turns())
+        {
+            self.rescue_stuck();
+        }
+        if self.current.worker.inject_queue.len() > 0 {
+            self.take_injected();
+        }
+        self.turn_runner.run_next()
+    }
+
+    /// A chunk is as long as four turns of the FIFO: a long FIFO takes one every
+    /// fourth turn, so that neither it nor the inject queue grows for the other.
+    /// Entities compete with the FIFO and do not wait for that.
+    fn take_injected(&self) {
+        let inject_queue = &self.current.worker.inject_queue;
+        if self.turn_runner.turns().is_multiple_of(4) || self.current.worker.fifo_len() < CHUNK_LEN
+        {
+            self.take_over(inject_queue.take());
+        } else if inject_queue.token_len() > 0 {
+            self.take_over(inject_queue.take_tokens());
+        }
+    }
+
+    fn take_over(&self, batch: WorkBatch) {
+        let refused = self.current.local(|local| local.take_over(batch));
+        if !refused.is_empty() {
+            self.shared.drop_batch(refused);
+        }
+    }
+
+    /// Takes work away from workers that are stuck in a long task: nobody else
+    /// would, as long as everybody is busy.
+    #[cold]
+    fn rescue_stuck(&mut self) {
+        self.rescue
+            .begin(self.turn_runner.now(), self.turn_runner.turns());
+        let own_number = self.current.worker.number;
+        for worker in &self.shared.workers {
+            if worker.number != own_number && self.rescue.finds_stuck(worker) {
+                self.relieve(worker);
+            }
+        }
+    }
+
+    fn relieve(&self, stuck: &Worker) {
+        let mut batch = stuck.inject_queue.take();
+        if batch.is_empty() {
+            let given = stuck.try_as_remote(|local| local.give_half());
+            batch = given.unwrap_or_default();
+        }
+        self.carry_home(batch);
+    }
+
+    fn carry_home(&self, batch: WorkBatch) {
+        let metrics = self.current.metrics();
+        metrics.add(|metrics| &metrics.stolen, batch.len() as u64);
+        self.take_over(batch);
+    }
+
+    /// Searches, then sleeps, then searches again; `false` to end the loop.
+    #[cold]
+    fn find_work(&mut self) -> bool {
+        self.shared.sleepers.begin_search();
+        let found = self.search_or_sleep();
+        if self.shared.sleepers.end_search() && self.shared.any_work() {
+            self.shared.wake_one(None);
+        }
+        self.turn_runner.restart();
+        found
+    }
+
+    fn search_or_sleep(&self) -> bool {
+        loop {
+            if self.shared.phase.get() == Phase::Sealed {
+                return false;
+            }
+            if self.search() {
+                return true;
+            }
+            if !self.sleep() {
+                return false;
+            }
+        }
+    }
+
+    /// Looks at everybody's queues a few times in a few microseconds: somebody
+    /// may be about to push, and parking costs more. It does not yield its
+    /// processor between: on a busy machine it might not get it back for long,
+    /// and as long as it searches nobody else is woken.
+    fn search(&self) -> bool {
+        (0..SEARCH_ROUNDS).any(|round| {
+            (0..round * SPINS_PER_ROUND).for_each(|_| spin_loop());
+            self.victims().any(|victim| self.steal(victim))
+        })
+    }
+
+    /// All workers, beginning with oneself.
+    fn victims(&self) -> impl Iterator<Item = &Worker> {
+        let (before, from_here) = self.shared.workers.split_at(self.current.worker.number);
+        from_here.iter().chain(before)
+    }
+
+    fn steal(&self, victim: &Worker) -> bool {
+        if victim.waiting_len() == 0 {
+            return false;
+        }
+        let mut batch = victim.inject_queue.take();
+        let is_own = victim.number == self.current.worker.number;
+        if batch.is_empty() && !is_own {
+            batch = victim.as_remote(|local| local.give_half());
+        }
+        let found = is_own || !batch.is_empty();
+        match is_own {
+            true => self.take_over(batch),
+            false => self.carry_home(batch),
+        }
+        found
+    }
+
+    /// Sleeps until woken; `false` to end the loop.
+    fn sleep(&self) -> bool {
+        let (shared, worker) = (self.shared, self.current.worker);
+        let asleep = shared.sleepers.fall_asleep(worker.number);
+        if shared.any_work() || shared.phase.get() == Phase::Sealed {
+            self.wake_up();
+            return true;
+        }
+        shared.after_falling_asleep(asleep);
+        worker.settle_to_sleep(true);
+        let has_left = self.sleep_until_woken();
+        worker.settle_to_sleep(false);
+        !has_left
+    }
+
+    /// Whether it leaves for want of work instead.
+    fn sleep_until_woken(&self) -> bool {
+        let (shared, worker) = (self.shared, self.current.worker);
+        while !worker.park(shared.idle_timeout()) {
+            if shared.has_spare_worker() && shared.sleepers.rouse(worker.number) {
+                return self.retire();
+            }
+        }
+        false
+    }
+
+    /// Is searching again, of its own accord or because somebody was faster.
+    fn wake_up(&self) {
+        let worker = self.current.worker;
+        if !self.shared.sleepers.rouse(worker.number) {
+            while !worker.park(None) {}
+        }
+    }
+
+    /// Leaves for want of work, unless there is some after all.
+    fn retire(&self) -> bool {
+        let (worker_slots, worker) = (&self.shared.worker_slots, self.current.worker);
+        if !worker_slots.may_leave(worker.number, self.shared.counts.minimum) {
+            return false;
+        }
+        let leaves = worker.inject_queue.close_if_empty();
+        if !leaves {
+            worker_slots.stay(worker.number);
+        }
+        leaves
+    }
+}
+
+const SEARCH_ROUNDS: usize = 6;
+const SPINS_PER_ROUND: usize = 4;

@@ -1,0 +1,365 @@
+//! A worker's place in the pool, and the thread that takes it.
+
+use std::{io, marker::PhantomData, time::Duration};
+
+use super::affinity;
+use crate::{
+    clock::Instant,
+    pool::{
+        Hook, Unfinished, context,
+        metrics::{MetricsWriter, WorkerMetrics},
+        queue::{BiasedLock, InjectQueue, Local},
+        shared::Shared,
+    },
+    run_queue::WorkerId,
+    sync::{
+        CachePadded, Mutex, SpinLock, lock,
+        runtime::{
+            atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+            thread::{self, Thread},
+        },
+    },
+};
+
+/// One worker slot. It stays when its thread ends. README.md says who touches what.
+pub(in crate::pool) struct Worker {
+    pub(in crate::pool) number: usize,
+    id: WorkerId,
+    biased_lock: CachePadded<BiasedLock<Local>>,
+    pub(in crate::pool) gauges: CachePadded<WorkerGauges>,
+    /// A thread may touch this slot's queues. A shutdown reads it.
+    pub(super) is_at_work: AtomicBool,
+    /// Another worker stands in for this one. Only its own thread touches this.
+    pub(in crate::pool) has_stand_in: AtomicBool,
+    /// The label of the plain task that runs, if it has one.
+    label: SpinLock<Option<&'static str>>,
+    pub(in crate::pool) inject_queue: CachePadded<InjectQueue>,
+    parking: CachePadded<Parking>,
+}
+
+/// Written by the worker alone, whenever it leaves its biased lock.
+#[derive(Debug, Default)]
+pub(in crate::pool) struct WorkerGauges {
+    fifo_len: AtomicUsize,
+    entity_len: AtomicUsize,
+    high_water: AtomicUsize,
+    /// The run queue's epoch.
+    epoch: AtomicU32,
+    now_ns: AtomicU64,
+    /// Counts on with every turn, so that others see a worker that is stuck in one.
+    turns: AtomicU32,
+    /// In the middle of a push to an entity that a shutdown could not find.
+    pub(in crate::pool) is_pushing: AtomicBool,
+    pub(in crate::pool) metrics: WorkerMetrics,
+}
+
+impl WorkerGauges {
+    /// The worker's last look at the clock.
+    #[inline(always)]
+    pub(in crate::pool) fn now(&self) -> Instant {
+        Instant::from_nanos(self.now_ns.load(Ordering::Relaxed))
+    }
+
+    /// The epoch of the worker's run queue, when somebody last left the biased lock.
+    #[inline(always)]
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::pool) fn turns(&self) -> u32 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_turns(&self, turns: u32) {
+        self.turns.store(turns, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_now(&self, now: Instant) {
+        self.now_ns.store(now.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Parking {
+    is_woken: AtomicBool,
+    /// It has looked at every queue for the last time before it is woken.
+    is_settled: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+}
+
+impl Worker {
+    pub(in crate::pool) fn new(number: usize) -> Self {
+        Self {
+            number,
+            id: id(number),
+            biased_lock: CachePadded(BiasedLock::new(Local::new(id(number)))),
+            gauges: CachePadded::default(),
+            is_at_work: AtomicBool::new(false),
+            has_stand_in: AtomicBool::new(false),
+            label: SpinLock::new(None),
+            inject_queue: CachePadded::default(),
+            parking: CachePadded::default(),
+        }
+    }
+
+    #[inline(always)]
+    pub(in crate::pool) fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// The label of the plain task that its thread runs, if it has one.
+    fn label(&self) -> Option<&'static str> {
+        *self.label.lock()
+    }
+
+    /// The plain task that its thread runs, if it has a label.
+    pub(in crate::pool) fn unfinished(&self, now: Instant) -> Option<Unfinished> {
+        Some(Unfinished {
+            serializer: String::new(),
+            label: Some(self.label()?.to_owned()),
+            running_for: now - self.gauges.now(),
+        })
+    }
+
+    /// Returns the label before.
+    #[cold]
+    pub(in crate::pool) fn set_label(&self, label: Option<&'static str>) -> Option<&'static str> {
+        std::mem::replace(&mut *self.label.lock(), label)
+    }
+
+    /// Tasks and entities that wait here.
+    #[inline]
+    pub(in crate::pool) fn waiting_len(&self) -> usize {
+        let fifo_len = self.gauges.fifo_len.load(Ordering::Relaxed);
+        let entity_len = self.gauges.entity_len.load(Ordering::Relaxed);
+        fifo_len + entity_len + self.inject_queue.len()
+    }
+
+    /// Whether others wait for the FIFO. Plain tasks from outside do not: they
+    /// come after those that are in it.
+    #[inline]
+    pub(in crate::pool) fn others_wait(&self) -> bool {
+        let entity_len = self.gauges.entity_len.load(Ordering::Relaxed);
+        entity_len > 0 || self.inject_queue.token_len() > 0
+    }
+
+    /// Plain tasks that wait in the FIFO.
+    #[inline]
+    pub(in crate::pool) fn fifo_len(&self) -> usize {
+        self.gauges.fifo_len.load(Ordering::Relaxed)
+    }
+
+    /// Plain tasks that wait here.
+    #[inline]
+    pub(in crate::pool) fn task_len(&self) -> usize {
+        self.fifo_len() + self.inject_queue.len()
+    }
+
+    /// Whether its thread is inside a task, and not in the middle of a push, or is gone.
+    pub(in crate::pool) fn is_settled(&self) -> bool {
+        let gauges = &self.gauges;
+        !gauges.is_pushing.load(Ordering::Acquire)
+            && (self.is_in_task() || !self.is_at_work.load(Ordering::SeqCst))
+    }
+
+    /// Whether its thread is inside a task.
+    pub(in crate::pool) fn is_in_task(&self) -> bool {
+        self.gauges.metrics.is_in_task()
+    }
+
+    /// Enters the biased lock as a thief or a shutdown does.
+    pub(in crate::pool) fn as_remote<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
+        self.biased_lock.as_remote(|local| {
+            let result = work(local);
+            self.publish(local);
+            result
+        })
+    }
+
+    /// As [`as_remote`](Self::as_remote), unless somebody is inside.
+    pub(in crate::pool) fn try_as_remote<R>(
+        &self,
+        work: impl FnOnce(&mut Local) -> R,
+    ) -> Option<R> {
+        self.biased_lock.try_as_remote(|local| {
+            let result = work(local);
+            self.publish(local);
+            result
+        })
+    }
+
+    #[inline(always)]
+    fn publish(&self, local: &Local) {
+        let gauges = &self.gauges;
+        gauges.fifo_len.store(local.fifo_len(), Ordering::Relaxed);
+        (gauges.entity_len).store(local.entity_len(), Ordering::Relaxed);
+        (gauges.epoch).store(local.run_queue.epoch(), Ordering::Relaxed);
+        let len = local.fifo_len() + local.entity_len();
+        if len > gauges.high_water.load(Ordering::Relaxed) {
+            gauges.high_water.store(len, Ordering::Relaxed);
+        }
+    }
+
+    /// The most that ever waited here.
+    pub(in crate::pool) fn high_water(&self) -> usize {
+        let own = self.gauges.high_water.load(Ordering::Relaxed);
+        own.max(self.inject_queue.high_water())
+    }
+
+    /// Notes whether this worker, which is among the sleepers, finds nothing
+    /// any more of its own accord. Its own thread's alone.
+    pub(super) fn settle_to_sleep(&self, is_settled: bool) {
+        // Released, so that what is pushed by those who see it comes after the last look.
+        (self.parking.is_settled).store(is_settled, Ordering::Release);
+    }
+
+    pub(in crate::pool) fn has_settled_to_sleep(&self) -> bool {
+        self.parking.is_settled.load(Ordering::Acquire)
+    }
+
+    pub(in crate::pool) fn unpark(&self) {
+        self.parking.is_woken.store(true, Ordering::Release);
+        if let Some(thread) = &*lock(&self.parking.thread) {
+            thread.unpark();
+        }
+    }
+
+    /// Parks until woken, at most for `timeout`; whether it was woken.
+    pub(in crate::pool) fn park(&self, timeout: Option<Duration>) -> bool {
+        let is_woken = || self.parking.is_woken.swap(false, Ordering::Acquire);
+        match timeout {
+            _ if is_woken() => return true,
+            Some(timeout) => thread::park_timeout(timeout),
+            None => thread::park(),
+        }
+        is_woken()
+    }
+}
+
+/// Places are at most twice `WORKERS_MAX`, and those of the inline runners.
+fn id(number: usize) -> WorkerId {
+    WorkerId::new(number as u16)
+}
+
+/// A worker, seen from its own thread.
+#[derive(Clone, Copy)]
+pub(in crate::pool) struct CurrentWorker<'a> {
+    pub(in crate::pool) worker: &'a Worker,
+    /// Keeps the current worker on its thread.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl<'a> CurrentWorker<'a> {
+    /// The current worker of this thread, if it is a worker of `shared`.
+    #[inline(always)]
+    pub(in crate::pool) fn of(shared: &'a Shared) -> Option<Self> {
+        let worker = context::worker_of(shared)?;
+        Some(Self {
+            worker,
+            _not_send: PhantomData,
+        })
+    }
+
+    /// The worker's counters.
+    #[inline(always)]
+    pub(in crate::pool) fn metrics(&self) -> MetricsWriter<'a> {
+        MetricsWriter {
+            metrics: &self.worker.gauges.metrics,
+            is_alone: true,
+        }
+    }
+
+    /// Whether this thread is outside of its biased lock, as where foreign code runs.
+    pub(in crate::pool) fn is_outside(&self) -> bool {
+        !self.worker.biased_lock.owner_is_inside()
+    }
+
+    /// Enters the own biased lock. `work` must not come back here, nor run foreign code.
+    #[inline(always)]
+    pub(in crate::pool) fn local<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
+        let worker = self.worker;
+        // SAFETY: a current worker is made on its worker's thread only, and
+        // cannot leave it; closures given here do not nest.
+        unsafe {
+            worker.biased_lock.as_owner(|local| {
+                let result = work(local);
+                worker.publish(local);
+                result
+            })
+        }
+    }
+}
+
+impl Shared {
+    /// Starts the initial workers; on failure those already started end again.
+    pub(in crate::pool) fn start(&self) -> io::Result<()> {
+        for _ in 0..self.counts.initial {
+            self.start_worker()?;
+        }
+        Ok(())
+    }
+
+    /// Starts more workers. A refused thread is no error here: the pool goes
+    /// on with those it has, and a later push tries again.
+    #[cold]
+    pub(in crate::pool) fn grow(&self, count: usize) {
+        for _ in 0..count {
+            let _refused = self.start_worker();
+        }
+    }
+
+    fn start_worker(&self) -> io::Result<()> {
+        let Some(shared) = self.to_arc() else {
+            return Ok(());
+        };
+        let Some(number) = self.worker_slots.take_slot() else {
+            return Ok(());
+        };
+        self.workers[number].inject_queue.open();
+        let thread = thread::Builder::new().name(format!("{}-{number}", self.name));
+        let started = thread.spawn(move || shared.occupy(number));
+        if started.is_err() {
+            self.workers[number].inject_queue.close();
+            self.leave(number);
+        }
+        started.map(drop)
+    }
+
+    fn occupy(&self, number: usize) {
+        let _left = Left(self, number);
+        *lock(&self.workers[number].parking.thread) = Some(thread::current());
+        // SAFETY: `take_slot` gave this place to this thread alone, until `Left`.
+        unsafe { context::become_worker(self, number) };
+        self.keep_to_processor(number);
+        self.call(&self.options.on_thread_start);
+        self.work();
+        self.call(&self.options.on_thread_stop);
+        context::leave_worker();
+    }
+
+    /// The processors were looked at when the pool was built. If one has gone
+    /// since, the worker is better anywhere than nowhere.
+    fn keep_to_processor(&self, number: usize) {
+        let processors = &self.options.processors;
+        if let Some(index) = number.checked_rem(processors.len()) {
+            let _kept = affinity::pin(processors[index]);
+        }
+    }
+
+    fn call(&self, hook: &Option<Hook>) {
+        if let Some(hook) = hook {
+            self.isolate(|| hook());
+        }
+    }
+}
+
+/// Reports the end of a worker's thread.
+struct Left<'a>(&'a Shared, usize);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.workers[self.1].parking.thread) = None;
+        self.0.leave(self.1);
+    }
+}
