@@ -64,10 +64,14 @@ callgrind_annotate --threshold=100 --show-percs=no --auto=no "$profile" 2>/dev/n
       count = $1; gsub(",", "", count)
       module = "everything else"
       if (match($0, /busyhour\/src\/[a-z_]+/)) module = "library " substr($0, RSTART + 13, RLENGTH - 13)
-      else if (match($0, /busyhour-server\/src\/[a-z_]+/)) module = "server " substr($0, RSTART + 20, RLENGTH - 20)
+      else if (match($0, /busyhour-[a-z0-9]+\/src\/[a-z_]+/)) {
+        module = substr($0, RSTART + 9, RLENGTH - 9); sub("/src/", " ", module)
+      }
       else if (match($0, /busyhour::(bus|pool|serializer|timer|buffer|task|run_queue)::/))
         module = "library " substr($0, RSTART + 10, RLENGTH - 12)
-      else if (match($0, /busyhour_server::[a-z_]+/)) module = "server " substr($0, RSTART + 17, RLENGTH - 17)
+      else if (match($0, /busyhour_[a-z0-9]+::[a-z_]+/)) {
+        module = substr($0, RSTART + 9, RLENGTH - 9); sub("::", " ", module)
+      }
       else if (/sqlite/) module = "SQLite"
       else if (/compress/) module = "hash functions"
       share[module] += count; total += count

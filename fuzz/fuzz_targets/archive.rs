@@ -2,11 +2,7 @@
 //! bound, and damage is one error after the last good record.
 #![no_main]
 
-extern crate self as busyhour_server;
-
-#[path = "../../crates/busyhour-server/src/archive/mod.rs"]
-pub mod archive;
-#[path = "../../crates/busyhour-server/tests/archive/properties.rs"]
+#[path = "../../crates/busyhour-pcp/tests/archive/properties.rs"]
 mod properties;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::hold(bytes));

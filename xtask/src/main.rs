@@ -5,6 +5,7 @@ use std::{
     process::ExitCode,
 };
 
+mod crates;
 mod parts;
 mod rules;
 mod source;

@@ -1,7 +1,5 @@
-//! The Busyhour server: SIP registrations, presence and device state on the
-//! `busyhour` library.
-//!
-//! The binary `busyhour` is a thin shell around this crate.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![deny(rustdoc::broken_intra_doc_links)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -16,7 +14,6 @@ pub mod registrar;
 pub mod iax2;
 pub mod watch;
 pub mod store;
-pub mod archive;
 pub mod graphite;
 pub mod server;
 pub mod storm;

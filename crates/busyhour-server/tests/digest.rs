@@ -2,7 +2,7 @@
 
 mod support;
 
-#[path = "archive/maker.rs"]
+#[path = "../../busyhour-pcp/tests/archive/maker.rs"]
 mod maker;
 
 use serde_json::Value;

@@ -75,7 +75,8 @@ pub mod stats;
 mod ring;
 mod sync;
 
-/// The README's example runs as a test.
+/// The example of each README runs as a test.
 #[cfg(doctest)]
+#[doc = include_str!("../README.md")]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

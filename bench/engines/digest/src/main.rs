@@ -8,9 +8,7 @@ use std::{
 };
 
 use busyhour::{buffer::BufferPool, pool::TaskPool};
-use busyhour_server::archive::{
-    Archive, Counters, RenderOptions, Rendering, SeriesId, Window, archives_in,
-};
+use busyhour_pcp::{Archive, Counters, RenderOptions, Rendering, SeriesId, Window, archives_in};
 use kit::{Args, args::refuse, digest::DigestSum};
 
 fn main() {

@@ -1,8 +1,6 @@
-use crate::{
-    archive::{self, Archive, RenderOptions, SeriesId},
-    graphite::{Error, Index, Points, Source, Window, node},
-};
+use crate::graphite::{Error, Index, Points, Source, Window, node};
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
+use busyhour_pcp::{Archive, RenderOptions, SeriesId};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -71,7 +69,7 @@ impl Archives {
     /// Opens what is new or has grown, and forgets what is gone. What cannot be
     /// read is left out and logged: the rest of the folder still serves.
     fn refresh(&self, opened: &mut Opened) {
-        let found = archive::archives_in(&self.folder).unwrap_or_else(|error| {
+        let found = busyhour_pcp::archives_in(&self.folder).unwrap_or_else(|error| {
             tracing::warn!(%error, folder = %self.folder.display(), "archives cannot be listed");
             Vec::new()
         });
@@ -103,7 +101,7 @@ impl Archives {
         base: &Path,
         size: Size,
         before: Option<&Arc<Entry>>,
-    ) -> Result<Arc<Entry>, archive::Error> {
+    ) -> Result<Arc<Entry>, busyhour_pcp::Error> {
         if let Some(before) = before.filter(|before| before.size == size) {
             return Ok(before.clone());
         }
@@ -178,7 +176,7 @@ impl Entry {
         let moment = |time: i64| UnixTime::from_secs(u64::try_from(time).unwrap_or(0));
         let distance = Duration::from_secs(u64::try_from(step).unwrap_or(1));
         // A rate needs the moment before the first.
-        let moments = archive::Window::new(moment(start - step), moment(end - step), distance);
+        let moments = busyhour_pcp::Window::new(moment(start - step), moment(end - step), distance);
         let options = RenderOptions {
             threads: THREADS_MAX,
             ..RenderOptions::default()

@@ -2,8 +2,8 @@ use super::{
     Failure, Output, Selection, TimeArgument,
     progress::{Progress, REDRAW},
 };
-use crate::archive::{Archive, Error, RenderOptions, Rendering, Window};
 use busyhour::{buffer::BufferPool, pool::TaskPool};
+use busyhour_pcp::{Archive, Error, RenderOptions, Rendering, Window};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},

@@ -8,8 +8,8 @@ mod progress;
 mod selection;
 
 use super::Failure;
-use crate::archive::{Archive, Counters, Error, RenderOptions, archives_in};
 use busyhour::{buffer::BufferPool, pool::TaskPool};
+use busyhour_pcp::{Archive, Counters, Error, RenderOptions, archives_in};
 use clap::Args;
 use job::Job;
 use output::{Format, Output};

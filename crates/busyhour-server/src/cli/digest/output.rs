@@ -1,8 +1,6 @@
 use super::{job::Digested, name_of, plot::Plot, selection::series_name};
-use crate::{
-    archive::{Archive, Rendering, Semantics, SeriesId},
-    console::{self, forgive_closed_pipe},
-};
+use crate::console::{self, forgive_closed_pipe};
+use busyhour_pcp::{Archive, Rendering, Semantics, SeriesId};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::{

@@ -1,8 +1,6 @@
 use super::{name_of, output::legend};
-use crate::{
-    archive::{Archive, Rendering},
-    graphite::{Line, chart, pieces},
-};
+use crate::graphite::{Line, chart, pieces};
+use busyhour_pcp::{Archive, Rendering};
 use std::{
     fs,
     ops::Range,

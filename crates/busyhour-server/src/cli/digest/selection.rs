@@ -1,4 +1,4 @@
-use crate::archive::{Archive, SeriesId};
+use busyhour_pcp::{Archive, SeriesId};
 use globset::{Glob, GlobMatcher};
 use std::sync::{
     Arc,

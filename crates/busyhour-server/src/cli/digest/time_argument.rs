@@ -1,5 +1,5 @@
-use crate::archive::Archive;
 use busyhour::clock::UnixTime;
+use busyhour_pcp::Archive;
 use jiff::{Timestamp, civil, tz::TimeZone};
 use std::{str::FromStr, time::Duration};
 

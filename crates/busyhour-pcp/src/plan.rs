@@ -1,10 +1,10 @@
-use super::{Metric, SeriesId, bits::Reading};
+use super::{Metric, SeriesId, bits::Interpolation};
 use std::collections::HashMap;
 
 /// Which values are wanted, and the column of each.
 #[derive(Debug)]
 pub(super) struct Plan {
-    columns: Vec<Reading>,
+    columns: Vec<Interpolation>,
     /// The first column of each metric, in order, and the end of the last.
     groups: Vec<usize>,
     metrics: HashMap<u32, Wanted>,
@@ -35,7 +35,7 @@ impl Plan {
                 plan.groups.push(column);
             }
             plan.want(metric, metric.instances[id.instance].id, column as u32);
-            plan.columns.push(Reading {
+            plan.columns.push(Interpolation {
                 value_type: metric.value_type,
                 semantics: metric.semantics,
                 wraps,
@@ -45,7 +45,7 @@ impl Plan {
         plan
     }
 
-    pub(super) fn columns(&self) -> &[Reading] {
+    pub(super) fn columns(&self) -> &[Interpolation] {
         &self.columns
     }
 

@@ -6,7 +6,7 @@ use super::{
     open, peer,
     render::{Moments, check_raw, check_reported},
 };
-use busyhour_server::archive::Version;
+use busyhour_pcp::Version;
 use std::{path::PathBuf, time::Duration};
 use tempfile::TempDir;
 

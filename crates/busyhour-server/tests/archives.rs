@@ -1,9 +1,13 @@
 //! A folder of archives as Graphite's paths.
 
-use crate::peer;
+// The other users of this file take what is not taken here.
+#[allow(dead_code)]
+#[path = "../../busyhour-pcp/tests/archive/maker.rs"]
+mod maker;
+
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
+use busyhour_pcp::{Archive, Window};
 use busyhour_server::{
-    archive::{Archive, Window},
     graphite::{Source, Window as Span},
     web::Archives,
 };
@@ -22,7 +26,7 @@ fn source(folder: &Path) -> Archives {
 fn every_series_has_a_path_and_the_values_of_the_archive() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().join("2026.1");
-    peer::write(&base, 3, 7, 40);
+    maker::write(&base, 3, 7, 40);
     let source = source(folder.path());
     let index = source.index();
     let archive = Archive::open(&base, &BufferPool::builder().build().unwrap()).unwrap();
@@ -69,7 +73,7 @@ fn archives_come_and_go_and_a_damaged_one_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let source = source(folder.path());
     assert!(source.index().paths().is_empty());
-    peer::write(&folder.path().join("a"), 2, 1, 5);
+    maker::write(&folder.path().join("a"), 2, 1, 5);
     let one = source.index();
     assert!(!one.paths().is_empty());
     assert!(Arc::ptr_eq(&one, &source.index()));

@@ -1,7 +1,7 @@
 //! What holds for every archive, shared by the fuzzer and the tests.
 
 use busyhour::buffer::BufferPool;
-use busyhour_server::archive::{Archive, RenderOptions, Rendering, Window};
+use busyhour_pcp::{Archive, RenderOptions, Rendering, Window};
 use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
 /// `bytes` are the files of an archive, each after two bytes that say how long

@@ -32,7 +32,7 @@ use std::{
 ///
 /// ```no_run
 /// use busyhour::buffer::BufferPool;
-/// use busyhour_server::archive::{Archive, Window};
+/// use busyhour_pcp::{Archive, Window};
 /// use std::time::Duration;
 ///
 /// let buffers = BufferPool::builder().build()?;
@@ -43,7 +43,7 @@ use std::{
 /// for (index, value) in rendering.points(0).enumerate() {
 ///     println!("{} {value:?}", window.time(index).as_secs());
 /// }
-/// # Ok::<(), busyhour_server::archive::Error>(())
+/// # Ok::<(), busyhour_pcp::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Archive {
@@ -90,7 +90,7 @@ impl Archive {
     ///
     /// ```
     /// use busyhour::buffer::BufferPool;
-    /// use busyhour_server::archive::{Archive, Error};
+    /// use busyhour_pcp::{Archive, Error};
     ///
     /// let buffers = BufferPool::builder().build()?;
     /// let files = [("a.meta".to_owned(), b"no archive".to_vec())];

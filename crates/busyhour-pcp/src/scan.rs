@@ -28,7 +28,7 @@ pub(super) struct Scan {
 }
 
 /// What reading gave beside the chunks.
-pub(super) struct Reading {
+pub(super) struct ScanResult {
     pub(super) bytes_read: u64,
     /// The first label that did not fit.
     pub(super) damage: Option<Damage>,
@@ -93,7 +93,7 @@ impl Scan {
     }
 
     /// Waits for the chunks that other threads took, and gives the result once.
-    pub(super) fn finish(&self) -> Result<(Merge, Reading), Error> {
+    pub(super) fn finish(&self) -> Result<(Merge, ScanResult), Error> {
         let reading = lock(&self.reader).reading();
         let mut joined = self.wait(|joined| joined.taken > 0);
         match (joined.error.take(), joined.merge.take()) {
@@ -135,8 +135,8 @@ impl Scan {
 }
 
 impl Reader {
-    fn reading(&mut self) -> Reading {
-        Reading {
+    fn reading(&mut self) -> ScanResult {
+        ScanResult {
             bytes_read: self.volumes.bytes_read,
             damage: self.volumes.damage.take(),
         }

@@ -4,7 +4,7 @@
 use super::{
     Semantics,
     error::Flaw,
-    segment::{Sample, Segment, Task, first_after},
+    segment::{RawSample, Segment, Task, first_after},
 };
 
 /// All columns, as far as the chunks were joined.
@@ -23,8 +23,8 @@ pub(super) struct Merge {
 /// Where one column ends for now.
 #[derive(Debug, Clone, Copy, Default)]
 struct Joint {
-    first: Option<Sample>,
-    last: Option<Sample>,
+    first: Option<RawSample>,
+    last: Option<RawSample>,
     /// Moments at or before it.
     passed: usize,
 }
@@ -92,7 +92,7 @@ impl Merge {
 
     /// Takes in the last sample of a column before those that were joined,
     /// with no mark between.
-    pub(super) fn precede(&mut self, column: usize, prior: Sample) {
+    pub(super) fn precede(&mut self, column: usize, prior: RawSample) {
         let joint = &mut self.joints[column];
         let Some(first) = joint.first else {
             joint.last = Some(prior);
@@ -110,7 +110,7 @@ impl Merge {
     }
 
     /// Fills the moments after the column's last sample, up to number `until`.
-    fn bridge(&mut self, column: usize, until: usize, next: Option<Sample>) {
+    fn bridge(&mut self, column: usize, until: usize, next: Option<RawSample>) {
         let Joint { last, passed, .. } = self.joints[column];
         let reading = self.task.plan.columns()[column];
         let mark = last.and_then(|last| first_after(&self.marks, last.time));

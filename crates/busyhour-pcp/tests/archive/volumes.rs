@@ -2,7 +2,7 @@
 
 use super::{open, peer};
 use busyhour::{buffer::BufferPool, pool::TaskPool};
-use busyhour_server::archive::{
+use busyhour_pcp::{
     Archive, Counters, Error, Problem, RenderOptions, Rendering, Window, archives_in,
 };
 use std::{

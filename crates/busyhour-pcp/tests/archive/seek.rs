@@ -3,7 +3,7 @@
 
 use super::{open, peer};
 use busyhour::clock::UnixTime;
-use busyhour_server::archive::{Archive, Counters, RenderOptions, Rendering, SeriesId, Window};
+use busyhour_pcp::{Archive, Counters, RenderOptions, Rendering, SeriesId, Window};
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -1,11 +1,10 @@
-//! PCP archives, versions 2 and 3, read and rendered: LOGARCHIVE(5).
-//!
-//! An [`Archive`] tells its [`Metric`]s and [`renders`](Archive::render) the
-//! values of any of them at regular moments, as PCP's own tools show them:
-//! interpolated between samples, counters as rates. One pass over the volumes
-//! serves all wanted series, and any number of threads share it. The format's
-//! corners and the argument for the parallel pass are in this module's
-//! `README.md`.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![deny(rustdoc::broken_intra_doc_links)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+// Examples are copied: each compiles without a warning.
+#![doc(test(attr(deny(warnings))))]
 
 mod bits;
 mod catalog;

@@ -8,7 +8,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use busyhour::clock::UnixTime;
-/// use busyhour_server::archive::Window;
+/// use busyhour_pcp::Window;
 /// use std::time::Duration;
 ///
 /// let (from, until) = (UnixTime::from_secs(600), UnixTime::from_secs(900));

@@ -24,7 +24,7 @@ pub fn script(subcommand: &str) -> Command {
     let mut command = Command::new(PYTHON);
     command.arg(concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/archive/peer.py"
+        "/../busyhour-pcp/tests/archive/peer.py"
     ));
     command.arg(subcommand);
     command

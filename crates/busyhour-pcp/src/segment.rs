@@ -3,7 +3,7 @@
 
 use super::{
     Problem,
-    bits::{self, Point, Reading},
+    bits::{self, Interpolation, Point},
     error::Flaw,
     fields::Version,
     frame::{Frame, word},
@@ -28,15 +28,15 @@ pub(super) struct Task {
 /// One column's samples in a chunk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell {
-    pub(super) first: Sample,
-    pub(super) last: Sample,
+    pub(super) first: RawSample,
+    pub(super) last: RawSample,
     /// How many moments of the window are at or before the last sample.
     pub(super) passed: usize,
 }
 
 /// When, in nanoseconds since 1970, and the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sample {
+pub(super) struct RawSample {
     pub(super) time: u64,
     pub(super) bits: u64,
 }
@@ -67,17 +67,17 @@ pub(super) struct Decoder {
 impl Cell {
     /// No sample yet.
     const EMPTY: Self = Self {
-        first: Sample::NONE,
-        last: Sample::NONE,
+        first: RawSample::NONE,
+        last: RawSample::NONE,
         passed: 0,
     };
 
     pub(super) fn is_empty(&self) -> bool {
-        self.last == Sample::NONE
+        self.last == RawSample::NONE
     }
 }
 
-impl Sample {
+impl RawSample {
     /// Later than any that a file can hold.
     const NONE: Self = Self {
         time: u64::MAX,
@@ -86,7 +86,7 @@ impl Sample {
 }
 
 impl Task {
-    fn point(&self, sample: Sample) -> Point {
+    fn point(&self, sample: RawSample) -> Point {
         Point {
             seconds: self.seconds(sample.time),
             bits: sample.bits,
@@ -101,9 +101,9 @@ impl Task {
     /// before `next`; NaN if there is none. `mark` is the first one after `prior`.
     pub(super) fn value(
         &self,
-        reading: Reading,
-        prior: Option<Sample>,
-        next: Option<Sample>,
+        reading: Interpolation,
+        prior: Option<RawSample>,
+        next: Option<RawSample>,
         mark: Option<u64>,
         index: usize,
     ) -> f64 {
@@ -160,7 +160,7 @@ impl Segment {
 
     /// Takes in a sample at a time before which the window has `passed` moments.
     #[inline]
-    fn sample(&mut self, task: &Task, column: usize, sample: Sample, passed: usize) {
+    fn sample(&mut self, task: &Task, column: usize, sample: RawSample, passed: usize) {
         let Some(cell) = self.cells.get_mut(column) else {
             return;
         };
@@ -237,7 +237,7 @@ impl Decoder {
     #[inline]
     fn set(
         &mut self,
-        set: &Set<'_>,
+        set: &ValueSet<'_>,
         record: &[u8],
         time: u64,
         passed: usize,
@@ -265,7 +265,7 @@ impl Decoder {
                 block(record, word).and_then(|block| bits::of_block(block, value_type))
             };
             match bits {
-                Some(bits) => segment.sample(task, column, Sample { time, bits }, passed),
+                Some(bits) => segment.sample(task, column, RawSample { time, bits }, passed),
                 None => is_whole = false,
             }
         }
@@ -286,7 +286,7 @@ struct Sets<'a> {
 }
 
 /// The values of one metric.
-struct Set<'a> {
+struct ValueSet<'a> {
     index: usize,
     metric: u32,
     format: u32,
@@ -297,7 +297,7 @@ struct Set<'a> {
 impl<'a> Sets<'a> {
     /// The next set; `None` for one without values, or with an error instead.
     #[inline]
-    fn next(&mut self) -> Result<Option<Set<'a>>, Problem> {
+    fn next(&mut self) -> Result<Option<ValueSet<'a>>, Problem> {
         let head = self
             .record
             .get(self.at..)
@@ -315,7 +315,7 @@ impl<'a> Sets<'a> {
         let (values, _) = values.ok_or(Problem::Outside)?.as_chunks();
         self.at = begin + 8 * count;
         self.index += 1;
-        Ok(Some(Set {
+        Ok(Some(ValueSet {
             index: self.index - 1,
             metric,
             format,

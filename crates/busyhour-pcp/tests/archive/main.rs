@@ -4,7 +4,6 @@
 #[path = "../../../../fuzz/any_bytes.rs"]
 mod any_bytes;
 mod dump;
-mod graphite;
 mod logger;
 mod maker;
 mod mutation;
@@ -15,7 +14,7 @@ mod seek;
 mod volumes;
 
 use busyhour::buffer::BufferPool;
-use busyhour_server::archive::Archive;
+use busyhour_pcp::Archive;
 use std::path::Path;
 
 /// An archive opened with a buffer pool of its own.

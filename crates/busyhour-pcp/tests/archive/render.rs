@@ -2,7 +2,7 @@
 
 use super::{open, peer};
 use busyhour::clock::UnixTime;
-use busyhour_server::archive::{Archive, Counters, RenderOptions, Rendering, Semantics, Window};
+use busyhour_pcp::{Archive, Counters, RenderOptions, Rendering, Semantics, Window};
 use peer::Fetched;
 use std::{path::Path, time::Duration};
 use tempfile::TempDir;

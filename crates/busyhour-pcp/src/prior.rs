@@ -6,7 +6,7 @@ use super::{
     merge::Merge,
     place::Places,
     plan::Plan,
-    segment::{Decoder, Sample, Task},
+    segment::{Decoder, RawSample, Task},
 };
 use busyhour::buffer::BufferPool;
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -27,7 +27,7 @@ pub(super) struct Priors<'a> {
 /// The records between two places.
 struct Block {
     /// By wanted column.
-    lasts: Vec<Option<Sample>>,
+    lasts: Vec<Option<RawSample>>,
     is_marked: bool,
 }
 

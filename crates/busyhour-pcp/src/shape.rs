@@ -6,7 +6,7 @@ use super::plan::{Plan, Wanted};
 /// The column of every value of the last record.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
-    sets: Vec<Set>,
+    sets: Vec<SetShape>,
     slots: Vec<Slot>,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Slot {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Set {
+struct SetShape {
     metric: u32,
     len: usize,
     first: usize,
@@ -41,7 +41,7 @@ impl Shape {
         metric: u32,
         len: usize,
     ) -> Option<&mut [Slot]> {
-        let fits = |set: &&Set| set.metric == metric && set.len == len;
+        let fits = |set: &&SetShape| set.metric == metric && set.len == len;
         let set = match self.sets.get(index).filter(fits) {
             Some(set) => *set,
             None => self.replace(plan, index, metric, len),
@@ -54,7 +54,7 @@ impl Shape {
 
     /// Sets after a changed one are looked up again: they lie elsewhere now.
     #[cold]
-    fn replace(&mut self, plan: &Plan, index: usize, metric: u32, len: usize) -> Set {
+    fn replace(&mut self, plan: &Plan, index: usize, metric: u32, len: usize) -> SetShape {
         let first = self
             .sets
             .get(index)
@@ -65,7 +65,7 @@ impl Shape {
         if is_wanted {
             self.slots.resize(first + len, Slot::unknown());
         }
-        let set = Set {
+        let set = SetShape {
             metric,
             len,
             first,

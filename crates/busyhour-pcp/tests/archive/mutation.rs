@@ -3,7 +3,7 @@
 
 use super::{any_bytes, peer, properties};
 use busyhour::buffer::BufferPool;
-use busyhour_server::archive::Archive;
+use busyhour_pcp::Archive;
 use proptest::prelude::*;
 use std::{fs, path::Path, sync::LazyLock};
 use tempfile::TempDir;

@@ -47,14 +47,14 @@ pub(super) struct Point {
 
 /// How values of one metric are read between samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(super) struct Interpolation {
     pub(super) value_type: ValueType,
     pub(super) semantics: Semantics,
     /// Whether a counter that falls is taken to have passed its end once.
     pub(super) wraps: bool,
 }
 
-impl Reading {
+impl Interpolation {
     /// The value at `seconds`, which lies between the two samples, neither included.
     ///
     /// Integers are rounded as libpcp rounds them: a half is added, the rest cut off.

@@ -2,7 +2,7 @@
 
 use super::{open, peer};
 use busyhour::clock::UnixTime;
-use busyhour_server::archive::{Archive, Metric, Record, Semantics, Value, ValueType};
+use busyhour_pcp::{Archive, Metric, Record, Semantics, Value, ValueType};
 use std::{collections::BTreeSet, path::Path};
 use tempfile::TempDir;
 
