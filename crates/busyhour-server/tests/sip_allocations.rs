@@ -1,4 +1,5 @@
-//! A usual REGISTER is read, judged and looked through without an allocation.
+//! A usual REGISTER is parsed, kept as offsets, judged and looked through without an
+//! allocation.
 
 use busyhour_server::proto::sip::{Contacts, HeaderName, Message};
 
@@ -20,7 +21,8 @@ const REGISTER: &[u8] = b"REGISTER sip:example.org SIP/2.0\r\n\
 
 /// All that a registrar asks of a REGISTER.
 fn read() -> u32 {
-    let request = Message::parse(REGISTER).expect("sound");
+    let index = Message::parse(REGISTER).expect("sound").index().clone();
+    let request = index.message(REGISTER);
     request.validate().expect("sound");
     let via = request.via().expect("sound");
     let Ok(Contacts::List(contacts)) = request.contacts() else {

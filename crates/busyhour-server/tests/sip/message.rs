@@ -267,3 +267,21 @@ fn single_headers_must_not_repeat() {
         Err(ParseError::Repeated(HeaderName::ContentLength))
     );
 }
+
+#[test]
+fn an_index_gives_the_message_back_in_another_thread() {
+    let request = [b"\r\n\r\n".as_slice(), &wire(REGISTER)].concat();
+    let response = b"SIP/2.0 486 Busy Here\r\nX: 1\r\nl: 1\r\n\r\nab".to_vec();
+    for bytes in [request, response] {
+        let message = Message::parse(&bytes).expect("sound");
+        let written = |message: &Message<'_>| {
+            let mut out = Vec::new();
+            message.write(&mut out);
+            (format!("{:?}", message.start()), out)
+        };
+        let first = written(&message);
+        let index = message.index().clone();
+        let again = std::thread::spawn(move || written(&index.message(&bytes)));
+        assert_eq!(again.join().expect("no panic"), first);
+    }
+}

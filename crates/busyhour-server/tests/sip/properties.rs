@@ -10,12 +10,14 @@ pub fn hold(bytes: &[u8]) {
     if let Ok(message) = Message::parse(bytes) {
         touch_everything(&message);
         survives_writing(&message);
+        index_has_it_all(&message, bytes);
     }
     frames_advance(bytes);
     frames_come_in_pieces(bytes);
     if let Some(message) = Message::salvage(bytes) {
         touch_everything(&message);
         answer_is_sound(&message, bytes.len());
+        index_has_it_all(&message, bytes);
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
         values_hold(text);
@@ -82,6 +84,34 @@ fn survives_writing(message: &Message<'_>) {
     let mut twice = Vec::new();
     again.write(&mut twice);
     assert_eq!(once, twice);
+}
+
+/// Of its index and the bytes comes the same message, of another datagram's bytes
+/// no panic.
+fn index_has_it_all(message: &Message<'_>, bytes: &[u8]) {
+    let index = message.index().clone();
+    let again = index.message(bytes);
+    assert_eq!(again.start(), message.start());
+    assert_eq!(again.body(), message.body());
+    let lines = |message: &Message<'_>| {
+        let lines = message.all_headers();
+        lines
+            .map(|(header, name, value)| (header, name.to_owned(), value.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&again), lines(message));
+    let (mut written, mut written_again) = (Vec::new(), Vec::new());
+    message.write(&mut written);
+    again.write(&mut written_again);
+    assert_eq!(written_again, written);
+    for others in [
+        &bytes[1..],
+        &bytes[..bytes.len() / 2],
+        &[0xff; 700],
+        &written,
+    ] {
+        touch_everything(&index.message(others));
+    }
 }
 
 fn flat((header, name, value): (HeaderName, &str, &str)) -> (HeaderName, String, String) {

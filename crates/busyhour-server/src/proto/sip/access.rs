@@ -1,6 +1,6 @@
 //! What headers mean: the typed accessors of a message.
 
-use super::index::Line;
+use super::header_index::Line;
 use super::lex::{self, ListIter, VALUE, saturating_u32};
 use super::{
     Address, CSeq, ContactIter, DigestChallenge, DigestCredentials, Event, HeaderName, MediaRange,
@@ -33,14 +33,17 @@ pub struct Elements<'m, 'a> {
 impl<'a> Message<'a> {
     /// The value of the first line of this name, folds included.
     pub fn header(&self, name: HeaderName) -> Option<&'a str> {
-        self.index.first(name).map(|line| line.value(self.head))
+        self.index
+            .headers
+            .first(name)
+            .map(|line| line.value(self.head))
     }
 
     /// The values of all lines of this name.
     pub fn headers(&self, name: HeaderName) -> Headers<'_, 'a> {
         Headers {
             message: self,
-            next: self.index.first(name),
+            next: self.index.headers.first(name),
         }
     }
 
@@ -54,8 +57,8 @@ impl<'a> Message<'a> {
 
     /// Every header line in order: what it is, its long name, its value.
     pub fn all_headers(&self) -> impl Iterator<Item = (HeaderName, &'a str, &'a str)> + '_ {
-        (0..self.index.len())
-            .filter_map(|at| self.index.get(at))
+        (0..self.index.headers.len())
+            .filter_map(|at| self.index.headers.get(at))
             .map(|line| {
                 let name = match line.name {
                     HeaderName::Other => line.name_text(self.head),
@@ -311,7 +314,7 @@ impl<'a> Iterator for Headers<'_, 'a> {
 
     fn next(&mut self) -> Option<&'a str> {
         let line = self.next?;
-        self.next = self.message.index.next(line);
+        self.next = self.message.index.headers.next(line);
         Some(line.value(self.message.head))
     }
 }

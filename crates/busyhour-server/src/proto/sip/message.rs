@@ -1,18 +1,19 @@
 //! The frame of a message: start line, header lines, body.
 
-use std::{fmt, sync::LazyLock};
+use std::{borrow::Cow, fmt, ops::Range, sync::LazyLock};
 
 use memchr::memmem::Finder;
 
-use super::index::Index;
+use super::header_index::HeaderIndex;
 use super::lex::{self, DIGIT, SPACE, TOKEN};
+use super::message_index::{BLANK_LINE_LEN, MessageIndex, StartIndex};
 use super::{HeaderName, Limits, Method, Output, ParseError, Uri};
 
 /// A request or response that borrows the datagram it came in.
 #[derive(Clone)]
 pub struct Message<'a> {
     pub(super) head: &'a str,
-    pub(super) index: Index,
+    pub(super) index: Cow<'a, MessageIndex>,
     start: Start<'a>,
     body: &'a [u8],
 }
@@ -55,31 +56,19 @@ impl<'a> Message<'a> {
     /// As [`Message::parse`].
     pub fn parse_within(datagram: &'a [u8], limits: &Limits) -> Result<Self, ParseError> {
         let bytes = skip_line_ends(datagram);
-        let mut message = Self::parse_head(bytes, limits)?;
-        let rest = bytes.get(message.head.len() + 2..).unwrap_or(&[]);
+        let (head, mut index) = parse_head(bytes, limits)?;
+        index.head_start = datagram.len() - bytes.len();
+        let mut message = Self::of(head, Cow::Owned(index), &[]);
+        let rest = bytes.get(head.len() + BLANK_LINE_LEN..).unwrap_or(&[]);
         message.body = message.cut_body(rest, limits)?;
+        message.index.to_mut().body_len = message.body.len() as u16;
         Ok(message)
     }
 
     /// Reads start line and headers of `bytes`, and leaves the body alone.
     pub(super) fn parse_head(bytes: &'a [u8], limits: &Limits) -> Result<Self, ParseError> {
-        if bytes.is_empty() {
-            return Err(ParseError::Empty);
-        }
-        if bytes.len() > limits.message_bytes.min(u16::MAX as usize) {
-            return Err(ParseError::TooLarge);
-        }
-        let head = std::str::from_utf8(split_head(bytes)?).map_err(|_| ParseError::NotText)?;
-        let (line, headers) = split_start_line(head, limits)?;
-        let start = Start::parse(line)?;
-        let mut message = Self {
-            head,
-            index: Index::new(),
-            start,
-            body: &[],
-        };
-        message.index.read(head, headers, limits)?;
-        Ok(message)
+        let (head, index) = parse_head(bytes, limits)?;
+        Ok(Self::of(head, Cow::Owned(index), &[]))
     }
 
     /// Reads what a refusal needs from a request that [`Message::parse`]
@@ -88,18 +77,30 @@ impl<'a> Message<'a> {
     pub fn salvage(datagram: &'a [u8]) -> Option<Self> {
         let bytes = skip_line_ends(datagram);
         let limits = Limits::default();
-        let bytes = bytes.get(..bytes.len().min(limits.message_bytes))?;
-        let head = lossy_head(bytes);
-        let (line, headers) = split_start_line(head, &limits).ok()?;
-        let start = Start::salvage(line)?;
-        let mut message = Self {
-            head,
-            index: Index::new(),
-            start,
-            body: &[],
-        };
-        message.index.salvage(head, headers, &limits);
+        let readable = bytes.get(..bytes.len().min(limits.message_bytes))?;
+        let head = lossy_head(readable);
+        let (line, headers_at) = split_start_line(head, &limits).ok()?;
+        let mut headers = HeaderIndex::new();
+        headers.salvage(head, headers_at, &limits);
+        let mut index = index_of(head, StartIndex::salvage(line)?, headers);
+        index.head_start = datagram.len() - bytes.len();
+        let message = Self::of(head, Cow::Owned(index), &[]);
         message.header(HeaderName::Via).is_some().then_some(message)
+    }
+
+    pub(super) fn of(head: &'a str, index: Cow<'a, MessageIndex>, body: &'a [u8]) -> Self {
+        let start = index.start.line(head);
+        Self {
+            head,
+            index,
+            start,
+            body,
+        }
+    }
+
+    /// Where its parts lie, so that they need not be looked for again.
+    pub fn index(&self) -> &MessageIndex {
+        &self.index
     }
 
     /// The first line.
@@ -144,7 +145,7 @@ impl<'a> Message<'a> {
     /// ends a line, so that no value holds one.
     pub(super) fn is_plain(&self) -> bool {
         // No line feed stands without a carriage return before it.
-        memchr::memchr_iter(b'\r', self.head.as_bytes()).count() == self.index.len() + 1
+        memchr::memchr_iter(b'\r', self.head.as_bytes()).count() == self.index.headers.len() + 1
     }
 
     /// Writes the message again: full header names, folds joined.
@@ -185,28 +186,25 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-impl<'a> Start<'a> {
-    fn parse(line: &'a str) -> Result<Self, ParseError> {
+impl StartIndex {
+    fn parse(line: &str) -> Result<Self, ParseError> {
         match strip_version(line) {
-            Some(rest) => Self::response(rest).ok_or(ParseError::StartLine),
+            Some(rest) => Self::response(line, rest).ok_or(ParseError::StartLine),
             None => Self::request(line),
         }
     }
 
     /// A request line whose method and version can be told, whatever lies between.
-    fn salvage(line: &'a str) -> Option<Self> {
+    fn salvage(line: &str) -> Option<Self> {
         let (method, rest) = line.split_once(' ')?;
         let (uri, version) = rest.trim_end().rsplit_once(' ')?;
         let protocol = version.get(..4)?;
         let readable =
             !method.is_empty() && lex::all(method, TOKEN) && protocol.eq_ignore_ascii_case("SIP/");
-        readable.then_some(Self::Request {
-            method: Method::new(method),
-            uri,
-        })
+        readable.then(|| Self::of_request(method, uri))
     }
 
-    fn request(line: &'a str) -> Result<Self, ParseError> {
+    fn request(line: &str) -> Result<Self, ParseError> {
         let (method, rest) = lex::split_once(line, b' ').ok_or(ParseError::StartLine)?;
         let (uri, version) = lex::rsplit_once(rest, b' ').ok_or(ParseError::StartLine)?;
         let blank = uri.is_empty() || uri.bytes().any(|byte| lex::is(byte, SPACE));
@@ -214,21 +212,59 @@ impl<'a> Start<'a> {
             return Err(ParseError::StartLine);
         }
         check_version(version)?;
-        Ok(Self::Request {
-            method: Method::new(method),
-            uri,
-        })
+        Ok(Self::of_request(method, uri))
     }
 
-    fn response(rest: &'a str) -> Option<Self> {
+    /// One space stands between them.
+    fn of_request(method: &str, uri: &str) -> Self {
+        let uri_start = method.len() + 1;
+        Self::Request {
+            method_len: method.len() as u16,
+            uri: offsets(uri_start..uri_start + uri.len()),
+        }
+    }
+
+    /// `rest` is the end of `line`, behind the version.
+    fn response(line: &str, rest: &str) -> Option<Self> {
         let (digits, reason) = rest.split_once(' ').unwrap_or((rest, ""));
         let shaped = digits.len() == 3 && lex::all(digits, DIGIT);
         let status = digits
             .parse()
             .ok()
             .filter(|status| shaped && (100..700).contains(status))?;
+        let reason = offsets(line.len() - reason.len()..line.len());
         Some(Self::Response { status, reason })
     }
+}
+
+/// Start line and headers of `bytes`, and where their parts lie.
+fn parse_head<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(&'a str, MessageIndex), ParseError> {
+    if bytes.is_empty() {
+        return Err(ParseError::Empty);
+    }
+    if bytes.len() > limits.message_bytes.min(u16::MAX as usize) {
+        return Err(ParseError::TooLarge);
+    }
+    let head = std::str::from_utf8(split_head(bytes)?).map_err(|_| ParseError::NotText)?;
+    let (line, headers_at) = split_start_line(head, limits)?;
+    let mut index = index_of(head, StartIndex::parse(line)?, HeaderIndex::new());
+    index.headers.read(head, headers_at, limits)?;
+    Ok((head, index))
+}
+
+/// No head is longer than [`Limits::message_bytes`], so each offset fits.
+fn index_of(head: &str, start: StartIndex, headers: HeaderIndex) -> MessageIndex {
+    MessageIndex {
+        head_start: 0,
+        head_len: head.len() as u16,
+        body_len: 0,
+        start,
+        headers,
+    }
+}
+
+fn offsets(range: Range<usize>) -> Range<u16> {
+    range.start as u16..range.end as u16
 }
 
 fn skip_line_ends(bytes: &[u8]) -> &[u8] {

@@ -32,6 +32,8 @@
 //! # Ok::<(), busyhour_server::proto::sip::ParseError>(())
 //! ```
 //!
+//! What was found goes to another thread as a [`MessageIndex`], which borrows nothing.
+//!
 //! A message that [`Message::parse`] refuses can often still be answered:
 //! [`Message::salvage`] reads what a 400 needs.
 
@@ -41,7 +43,8 @@ mod lex;
 mod name;
 mod method;
 mod message;
-mod index;
+mod message_index;
+mod header_index;
 mod access;
 mod frame;
 mod validate;
@@ -74,6 +77,7 @@ pub use lex::{ListIter, unescape};
 pub use limits::Limits;
 pub use media::MediaRange;
 pub use message::{Message, Start};
+pub use message_index::MessageIndex;
 pub use method::Method;
 pub use name::HeaderName;
 pub use params::{ParamIter, Params};

@@ -10,7 +10,7 @@ use super::{HeaderName, Limits, ParseError};
 /// The first [`INLINE`] lines live here, which is more than a usual message
 /// has; a longer message moves the rest to the heap.
 #[derive(Clone, Debug)]
-pub(super) struct Index {
+pub(super) struct HeaderIndex {
     inline: [Line; INLINE],
     spilled: Vec<Line>,
     count: u8,
@@ -45,7 +45,7 @@ impl Line {
     }
 }
 
-impl Index {
+impl HeaderIndex {
     pub fn new() -> Self {
         Self {
             inline: [BLANK; INLINE],
