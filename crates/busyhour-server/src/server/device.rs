@@ -250,12 +250,9 @@ impl Device {
         self: &Arc<Self>,
         core: &Arc<Core>,
         state: &mut State,
-        inbound: InboundRequest,
+        inbound: Box<InboundRequest>,
     ) {
-        // It was parsed when it arrived, so it parses again.
-        let Ok(message) = Message::parse(&inbound.datagram) else {
-            return;
-        };
+        let message = inbound.message();
         let (flow, transaction) = (inbound.flow, inbound.transaction);
         match self.draft(core, &state.bindings, &message, &inbound) {
             Ok(Some((draft, changes))) => {

@@ -1,18 +1,20 @@
 //! What devices and watchers take in their turn.
 
-use super::{core::Core, transactions::Key};
+use super::{core::Core, receive::Request, transactions::Key};
 use crate::{
     iax2::{CallId, RequestOutcome},
-    proto::sip::Message,
+    proto::sip::{Message, MessageIndex},
     registrar::{Flow, Iax2Registration, Refusal},
 };
 use busyhour::{buffer::Buffer, clock::Instant};
 use std::sync::Arc;
 
-/// A SIP request on its way to its device or watcher.
+/// A SIP request on its way to its device or watcher. It was parsed when it came in:
+/// what was found travels with the buffer.
 #[derive(Debug, Clone)]
 pub(super) struct InboundRequest {
-    pub(super) datagram: Buffer,
+    datagram: Buffer,
+    index: MessageIndex,
     pub(super) flow: Flow,
     pub(super) transaction: Key,
     pub(super) arrived_at: Instant,
@@ -29,8 +31,8 @@ pub(super) struct Iax2InboundRequest {
 /// A registration by either protocol, or a PUBLISH.
 #[derive(Debug)]
 pub(super) enum DeviceRequest {
-    Sip(InboundRequest),
-    Publish(InboundRequest),
+    Sip(Box<InboundRequest>),
+    Publish(Box<InboundRequest>),
     Iax2(Box<Iax2InboundRequest>),
 }
 
@@ -39,6 +41,22 @@ pub(super) enum DeviceRequest {
 pub(super) enum RequestId {
     Sip(Key),
     Iax2(CallId),
+}
+
+impl InboundRequest {
+    pub(super) fn new(request: &Request<'_>, arrived_at: Instant) -> Self {
+        Self {
+            datagram: request.datagram.clone(),
+            index: request.message.index().clone(),
+            flow: request.flow,
+            transaction: request.transaction,
+            arrived_at,
+        }
+    }
+
+    pub(super) fn message(&self) -> Message<'_> {
+        self.index.message(&self.datagram)
+    }
 }
 
 impl DeviceRequest {
@@ -110,10 +128,7 @@ impl Core {
             }
             return;
         };
-        // It was parsed when it arrived, so it parses again.
-        let Ok(message) = Message::parse(&inbound.datagram) else {
-            return;
-        };
+        let message = inbound.message();
         match device_request {
             DeviceRequest::Publish(_) => self.refuse_publication(&message, inbound, &refusal),
             _ => {
@@ -135,21 +150,20 @@ impl Core {
 
     /// Answers a request that the store did not take.
     pub(super) fn fail_arrival(&self, inbound: &InboundRequest) {
-        if let Ok(message) = Message::parse(&inbound.datagram) {
-            let refusal = self.overloaded();
-            self.fail(&message, inbound.flow, inbound.transaction, &refusal);
-        }
+        let (message, refusal) = (inbound.message(), self.overloaded());
+        self.fail(&message, inbound.flow, inbound.transaction, &refusal);
     }
 
     /// Gives a request up for want of room. Over datagrams silence is best: it
     /// costs nothing, and the client sends the request again. Over a connection
     /// nobody does (RFC 3261 §17.1.2.2), so there the client is told when to.
     fn reject_or_drop(&self, inbound: &InboundRequest, refusal: &Refusal) {
-        match Message::parse(&inbound.datagram) {
-            Ok(message) if inbound.flow.transport.is_reliable() => {
+        match inbound.flow.transport.is_reliable() {
+            true => {
+                let message = inbound.message();
                 self.refuse(&message, inbound.flow, inbound.transaction, refusal);
             }
-            _ => self.abandon(inbound.transaction),
+            false => self.abandon(inbound.transaction),
         }
     }
 

@@ -218,13 +218,8 @@ impl Request<'_> {
     }
 
     /// What a serializer needs to go on with it.
-    pub(super) fn inbound(&self, core: &Core) -> InboundRequest {
-        InboundRequest {
-            datagram: self.datagram.clone(),
-            flow: self.flow,
-            transaction: self.transaction,
-            arrived_at: core.now(),
-        }
+    pub(super) fn inbound(&self, core: &Core) -> Box<InboundRequest> {
+        Box::new(InboundRequest::new(self, core.now()))
     }
 }
 

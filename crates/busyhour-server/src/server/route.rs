@@ -75,7 +75,7 @@ impl Core {
         self: &Arc<Self>,
         request: &Request<'_>,
         aor: &str,
-        device_request: fn(InboundRequest) -> DeviceRequest,
+        device_request: fn(Box<InboundRequest>) -> DeviceRequest,
     ) -> Result<(), Refusal> {
         self.check_request_uri(request)?;
         let proves = || (request.message.header(HeaderName::Authorization)).is_some();
@@ -159,7 +159,7 @@ impl Core {
         Err(Refusal::TooLongToKeep)
     }
 
-    fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, inbound: InboundRequest) {
+    fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, inbound: Box<InboundRequest>) {
         if self.is_flooded(watcher.queued_len()) {
             return self.drop_arrival(&inbound);
         }
@@ -194,7 +194,7 @@ impl Core {
                     device.into(),
                     username,
                     holder,
-                    &inbound,
+                    inbound,
                 )
             }
             None => Ok(()),
@@ -209,7 +209,7 @@ impl Core {
         device: Name,
         account: Option<&str>,
         holder: Holder,
-        inbound: &InboundRequest,
+        inbound: Box<InboundRequest>,
     ) -> Result<(), Refusal> {
         let (id, tag) = self.new_watcher_tag();
         let advertised = self.config().advertised.clone();
@@ -226,7 +226,7 @@ impl Core {
         inserted.map_err(|excess| self.no_room(excess, flow, account))?;
         self.counters().watch.created.increment();
         if granted_s > 0 && !self.store().is_immediate() {
-            watcher.begin(self, granted_s, inbound.clone(), answer);
+            watcher.begin(self, granted_s, inbound, answer);
         } else {
             let flow = self.answer_flow(message, inbound.flow);
             self.accept(inbound.transaction, flow, answer);
@@ -246,7 +246,7 @@ impl Core {
         &self,
         request: &Request<'_>,
         account: Option<&str>,
-    ) -> Result<Option<InboundRequest>, Refusal> {
+    ) -> Result<Option<Box<InboundRequest>>, Refusal> {
         let holder = self.holder(request.flow, account);
         let inbound = request.inbound(self);
         let (key, len) = (inbound.transaction, request.datagram.len());

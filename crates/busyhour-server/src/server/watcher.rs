@@ -227,7 +227,7 @@ impl Watcher {
     }
 
     /// Sends a SUBSCRIBE of this dialog to the serializer; `false` when it takes no more.
-    pub(super) fn push(self: &Arc<Self>, inbound: InboundRequest) -> bool {
+    pub(super) fn push(self: &Arc<Self>, inbound: Box<InboundRequest>) -> bool {
         let watcher = self.clone();
         let pushed = self.serializer.try_push(move || watcher.arrive(&inbound));
         pushed.is_ok()
@@ -281,10 +281,7 @@ impl Watcher {
 
     fn arrive(self: &Arc<Self>, inbound: &InboundRequest) {
         self.with(|core, state| {
-            // It was parsed when it arrived, so it parses again.
-            let Ok(message) = Message::parse(&inbound.datagram) else {
-                return;
-            };
+            let message = inbound.message();
             if let Err(refusal) = self.refresh(core, state, &message, inbound) {
                 core.refuse_subscription(&message, inbound.flow, inbound.transaction, &refusal);
             }

@@ -2,7 +2,6 @@
 
 use super::{Device, Draft, Pending, State, end_of_life};
 use crate::{
-    proto::sip::Message,
     registrar::EndedBinding,
     server::{
         core::Core,
@@ -20,12 +19,9 @@ impl Device {
         self: &Arc<Self>,
         core: &Arc<Core>,
         state: &mut State,
-        inbound: InboundRequest,
+        inbound: Box<InboundRequest>,
     ) {
-        // It was parsed when it arrived, so it parses again.
-        let Ok(message) = Message::parse(&inbound.datagram) else {
-            return;
-        };
+        let message = inbound.message();
         let name = self.name();
         let publications = &state.rare().publications;
         let draft = core.plan_publication(&name, self.holder, publications, &message, &inbound);
@@ -54,10 +50,8 @@ impl Device {
         if let Some(place) = draft.place {
             place.take_up();
         }
-        if let Ok(message) = Message::parse(&inbound.datagram) {
-            let flow = core.answer_flow(&message, inbound.flow);
-            core.accept(inbound.transaction, flow, draft.answer);
-        }
+        let flow = core.answer_flow(&inbound.message(), inbound.flow);
+        core.accept(inbound.transaction, flow, draft.answer);
         if let Some(package) = draft.changed {
             self.tell(core, state, package);
         }

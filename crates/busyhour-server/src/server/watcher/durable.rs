@@ -31,7 +31,7 @@ impl Watcher {
         self: &Arc<Self>,
         core: &Arc<Core>,
         granted_s: u32,
-        inbound: InboundRequest,
+        inbound: Box<InboundRequest>,
         answer: Buffer,
     ) {
         let value = self.lock().subscription.stored(core.run);
@@ -59,10 +59,7 @@ impl Watcher {
             return core.fail_arrival(inbound);
         }
         self.lock().row = Some(Row::new(row, 0));
-        let Ok(message) = Message::parse(&inbound.datagram) else {
-            return;
-        };
-        let flow = core.answer_flow(&message, inbound.flow);
+        let flow = core.answer_flow(&inbound.message(), inbound.flow);
         core.accept(inbound.transaction, flow, answer);
         self.start(&core);
     }
@@ -89,7 +86,7 @@ impl Watcher {
         }
         let value = state.subscription.stored_after(subscribe, core.run);
         let watcher = self.clone();
-        let waiting = inbound.clone();
+        let waiting = Box::new(inbound.clone());
         let prolonged = move |result: CommitResult| {
             watcher.with(|core, state| match result {
                 Ok(()) => watcher.prolonged(core, state, &waiting),
@@ -102,10 +99,7 @@ impl Watcher {
     }
 
     fn prolonged(&self, core: &Core, state: &mut Inner, inbound: &InboundRequest) {
-        // It was parsed when it arrived, so it parses again.
-        let Ok(message) = Message::parse(&inbound.datagram) else {
-            return;
-        };
+        let message = inbound.message();
         if let Err(refusal) = self.take_refresh(core, state, &message, inbound) {
             core.refuse_subscription(&message, inbound.flow, inbound.transaction, &refusal);
         }
