@@ -120,7 +120,7 @@ impl Parts {
     }
 }
 
-pub const PARTS: &[Parts] = &[POOL];
+pub const PARTS: &[Parts] = &[POOL, TIMER];
 
 const POOL: Parts = Parts {
     folder: "crates/busyhour/src/pool",
@@ -139,6 +139,15 @@ const POOL: Parts = Parts {
     ],
 };
 
+const TIMER: Parts = Parts {
+    folder: "crates/busyhour/src/timer",
+    arrows: &[
+        arrow("queue", &[]),
+        arrow("labels", &["queue"]),
+        arrow("service", &["queue", "labels", "timer"]),
+    ],
+};
+
 /// Files that lie side by side in a folder of a crate's source.
 pub const FOLDER_FILES_MAX: usize = 16;
 
@@ -146,7 +155,6 @@ pub const FOLDER_FILES_MAX: usize = 16;
 pub const CROWDED_FOLDERS: &[(&str, usize)] = &[
     ("crates/busyhour/src/buffer", 21),
     ("crates/busyhour/src/bus", 43),
-    ("crates/busyhour/src/timer", 30),
     ("crates/busyhour-pcp/src", 26),
     ("crates/busyhour-server/src/config", 18),
     ("crates/busyhour-server/src/graphite", 20),
@@ -252,7 +260,7 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "tokens are made under the serializer's lock",
     ),
     (
-        "crates/busyhour/src/timer/slots.rs",
+        "crates/busyhour/src/timer/queue/slots.rs",
         "a slot's stamp says whether its value is there, without a word beside it",
     ),
     (

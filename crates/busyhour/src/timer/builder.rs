@@ -1,8 +1,7 @@
 use super::{
     handle::{Cancel, TimerHandle},
-    record::{Repeat, Work},
     rule::{MissedTicks, Rule},
-    service::Add,
+    service::{Add, Repeat, Work},
     slack::coalesce,
     timers::{AddError, Timers},
 };

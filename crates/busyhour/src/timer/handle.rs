@@ -1,4 +1,4 @@
-use super::slots::QueueHandle;
+use super::queue::QueueHandle;
 
 /// Names one timer of a [`Timers`](super::Timers) service.
 ///

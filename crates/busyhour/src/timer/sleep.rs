@@ -1,9 +1,8 @@
 use super::{
     handle::TimerHandle,
     labels::FUTURES,
-    record::Work,
     rule::{MissedTicks, NextRun},
-    service::Add,
+    service::{Add, Work},
     timers::{AddError, Timers},
 };
 use crate::{clock::Instant, pool::poll_budget};

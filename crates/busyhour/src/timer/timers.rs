@@ -297,7 +297,7 @@ impl Timers {
         TimerHandle {
             service: self.service.number,
             shard: u32::MAX,
-            timer: super::slots::QueueHandle::NEVER,
+            timer: super::QueueHandle::NEVER,
         }
     }
 }

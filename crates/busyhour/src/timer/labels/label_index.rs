@@ -3,17 +3,17 @@ use crate::stats::TimerLabelStats;
 
 /// What is known about the timers of each label, in one shard.
 #[derive(Debug, Default)]
-pub(super) struct Labels {
+pub(in crate::timer) struct Labels {
     labels: Vec<Label>,
 }
 
 /// The number of a label in its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LabelIndex(u16);
+pub(in crate::timer) struct LabelIndex(u16);
 
 /// The timers of one label. Those without a label share the empty one.
 #[derive(Debug)]
-pub(super) struct Label {
+pub(in crate::timer) struct Label {
     name: &'static str,
     pending: u64,
     pending_high_water: u64,
@@ -22,14 +22,14 @@ pub(super) struct Label {
     expired: u64,
     lateness: LatenessHistogram,
     /// Its timers; the empty label does without.
-    pub(super) members: TimerSet,
+    pub(in crate::timer) members: TimerSet,
 }
 
 impl Labels {
     /// Finds or makes the entry for `name`; `None` if there are as many as
     /// there may be. A program has few labels, all of them literals, so most
     /// searches end at the first equal pointer.
-    pub(super) fn index(&mut self, name: &'static str) -> Option<LabelIndex> {
+    pub(in crate::timer) fn index(&mut self, name: &'static str) -> Option<LabelIndex> {
         let same = |label: &Label| std::ptr::eq(label.name, name) || label.name == name;
         let found = self.labels.iter().position(same);
         let index = match found {
@@ -50,19 +50,19 @@ impl Labels {
     }
 
     /// The entry for `name`, if a timer ever bore it.
-    pub(super) fn find(&self, name: &str) -> Option<&Label> {
+    pub(in crate::timer) fn find(&self, name: &str) -> Option<&Label> {
         self.labels.iter().find(|label| label.name == name)
     }
 
-    pub(super) fn name(&self, index: LabelIndex) -> &'static str {
+    pub(in crate::timer) fn name(&self, index: LabelIndex) -> &'static str {
         self.labels[usize::from(index.0)].name
     }
 
-    pub(super) fn get_mut(&mut self, index: LabelIndex) -> &mut Label {
+    pub(in crate::timer) fn get_mut(&mut self, index: LabelIndex) -> &mut Label {
         &mut self.labels[usize::from(index.0)]
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Label> {
+    pub(in crate::timer) fn iter(&self) -> impl Iterator<Item = &Label> {
         self.labels.iter()
     }
 }
@@ -82,40 +82,40 @@ impl Label {
     }
 
     #[inline]
-    pub(super) fn added(&mut self) {
+    pub(in crate::timer) fn added(&mut self) {
         self.added += 1;
         self.pending += 1;
         self.pending_high_water = self.pending_high_water.max(self.pending);
     }
 
     #[inline]
-    pub(super) fn cancelled(&mut self) {
+    pub(in crate::timer) fn cancelled(&mut self) {
         self.cancelled += 1;
         self.pending -= 1;
     }
 
     #[inline]
-    pub(super) fn expired(&mut self, lateness_ns: u64) {
+    pub(in crate::timer) fn expired(&mut self, lateness_ns: u64) {
         self.expired += 1;
         self.lateness.record(lateness_ns);
     }
 
     /// The timer is over, not by a cancel.
     #[inline]
-    pub(super) fn ended(&mut self) {
+    pub(in crate::timer) fn ended(&mut self) {
         self.pending -= 1;
     }
 
-    pub(super) fn name(&self) -> &'static str {
+    pub(in crate::timer) fn name(&self) -> &'static str {
         self.name
     }
 
-    pub(super) fn lateness(&self) -> &LatenessHistogram {
+    pub(in crate::timer) fn lateness(&self) -> &LatenessHistogram {
         &self.lateness
     }
 
     /// Adds this shard's share to a report over all shards.
-    pub(super) fn add_to(&self, report: &mut TimerLabelStats) {
+    pub(in crate::timer) fn add_to(&self, report: &mut TimerLabelStats) {
         report.pending_count += self.pending;
         report.pending_high_water += self.pending_high_water;
         report.added += self.added;
@@ -125,7 +125,7 @@ impl Label {
 }
 
 /// The label of the timers of futures.
-pub(super) const FUTURES: &str = "async";
+pub(in crate::timer) const FUTURES: &str = "async";
 /// A label costs 2 KiB, and an add looks for its own among all of them.
 pub(super) const LABELS_MAX: usize = 1024;
 const _: () = assert!(LABELS_MAX + 2 <= u16::MAX as usize);

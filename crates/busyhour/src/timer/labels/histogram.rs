@@ -3,14 +3,14 @@
 /// A quantile is exact to 25 % at worst, over the whole range of `u64`
 /// nanoseconds, in 2 KiB.
 #[derive(Debug, Clone)]
-pub(super) struct LatenessHistogram {
+pub(in crate::timer) struct LatenessHistogram {
     counts: Box<[u64; BUCKETS]>,
     total: u64,
     max: u64,
 }
 
 impl LatenessHistogram {
-    pub(super) fn new() -> Self {
+    pub(in crate::timer) fn new() -> Self {
         Self {
             counts: Box::new([0; BUCKETS]),
             total: 0,
@@ -19,13 +19,13 @@ impl LatenessHistogram {
     }
 
     #[inline]
-    pub(super) fn record(&mut self, nanos: u64) {
+    pub(in crate::timer) fn record(&mut self, nanos: u64) {
         self.counts[bucket(nanos)] += 1;
         self.total += 1;
         self.max = self.max.max(nanos);
     }
 
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(in crate::timer) fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(other.counts.iter()) {
             *count += more;
         }
@@ -34,7 +34,7 @@ impl LatenessHistogram {
     }
 
     /// The value that `percent` of all values do not exceed; 0 when there is none.
-    pub(super) fn percentile(&self, percent: u64) -> u64 {
+    pub(in crate::timer) fn percentile(&self, percent: u64) -> u64 {
         let rank = (self.total * percent).div_ceil(100).max(1);
         let mut seen = 0;
         let reached = self.counts.iter().position(|count| {
@@ -44,7 +44,7 @@ impl LatenessHistogram {
         reached.map_or(0, |bucket| last_of(bucket).min(self.max))
     }
 
-    pub(super) fn max(&self) -> u64 {
+    pub(in crate::timer) fn max(&self) -> u64 {
         self.max
     }
 }

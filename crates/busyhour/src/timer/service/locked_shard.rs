@@ -19,10 +19,10 @@ thread_local! {
 }
 
 /// A shard's state under its lock.
-pub(super) struct LockedShard<'a>(MutexGuard<'a, TimerShardState>);
+pub(in crate::timer) struct LockedShard<'a>(MutexGuard<'a, TimerShardState>);
 
 impl<'a> LockedShard<'a> {
-    pub(super) fn new(state: MutexGuard<'a, TimerShardState>) -> Self {
+    pub(in crate::timer) fn new(state: MutexGuard<'a, TimerShardState>) -> Self {
         change_count(1);
         Self(state)
     }

@@ -2,7 +2,7 @@ use super::entry::{Liveness, TimerEntry};
 
 /// The timers that come next, sorted.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(in crate::timer) struct Run {
     /// The earliest last. The last one is live; dead ones may be in between.
     entries: Vec<TimerEntry>,
     /// Entries on their way into the run, in order of insertion.
@@ -12,7 +12,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) const fn new() -> Self {
+    pub(in crate::timer) const fn new() -> Self {
         Self {
             entries: Vec::new(),
             gathered: Vec::new(),
@@ -20,19 +20,19 @@ impl Run {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::timer) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// The earliest.
     #[inline]
-    pub(super) fn last(&self) -> Option<TimerEntry> {
+    pub(in crate::timer) fn last(&self) -> Option<TimerEntry> {
         self.entries.last().copied()
     }
 
     /// Takes the earliest off.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<TimerEntry> {
+    pub(in crate::timer) fn pop(&mut self) -> Option<TimerEntry> {
         self.entries.pop()
     }
 
@@ -50,7 +50,7 @@ impl Run {
     }
 
     /// Puts a new entry where it belongs: after those with an equal deadline.
-    pub(super) fn insert(&mut self, entry: TimerEntry) {
+    pub(in crate::timer) fn insert(&mut self, entry: TimerEntry) {
         let later = |other: &TimerEntry| other.deadline_ns > entry.deadline_ns;
         let index = self.entries.partition_point(later);
         self.entries.insert(index, entry);
@@ -62,7 +62,7 @@ impl Run {
     }
 
     /// Takes all entries off, the earliest first.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = TimerEntry> {
+    pub(in crate::timer) fn drain(&mut self) -> impl Iterator<Item = TimerEntry> {
         self.entries.drain(..).rev()
     }
 

@@ -5,7 +5,7 @@ use super::entry::{Liveness, TimerEntry};
 /// Pushing writes one entry behind the one before. Blocks are taken off in
 /// order again: the chain is turned when that begins.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(in crate::timer) struct Bucket {
     /// The block that is being filled, chained to older ones.
     back: Option<Box<EntryBlock>>,
     /// How full that block is; [`BLOCK_LEN`] if there is none.
@@ -17,7 +17,7 @@ pub(super) struct Bucket {
 }
 
 #[derive(Debug)]
-pub(super) struct EntryBlock {
+pub(in crate::timer) struct EntryBlock {
     next: Option<Box<EntryBlock>>,
     /// Set when the block is full or taken off.
     len: usize,
@@ -26,13 +26,13 @@ pub(super) struct EntryBlock {
 
 /// Blocks out of use, kept for the next bucket that needs one.
 #[derive(Debug)]
-pub(super) struct Spare {
+pub(in crate::timer) struct Spare {
     blocks: Option<Box<EntryBlock>>,
     count: usize,
 }
 
 impl Bucket {
-    pub(super) const fn new() -> Self {
+    pub(in crate::timer) const fn new() -> Self {
         Self {
             back: None,
             back_len: BLOCK_LEN,
@@ -41,17 +41,17 @@ impl Bucket {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::timer) fn len(&self) -> usize {
         let open = self.back.as_ref().map_or(0, |_| self.back_len);
         self.sealed_len + open
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::timer) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     #[inline]
-    pub(super) fn push(&mut self, entry: TimerEntry, spare: &mut Spare) {
+    pub(in crate::timer) fn push(&mut self, entry: TimerEntry, spare: &mut Spare) {
         match &mut self.back {
             Some(block) if self.back_len < BLOCK_LEN => {
                 block.entries[self.back_len] = entry;
@@ -163,7 +163,7 @@ impl EntryBlock {
     }
 
     /// Drops the dead entries, without a branch that depends on them; how many.
-    pub(super) fn retain<L: Liveness>(&mut self, live: &L) -> usize {
+    pub(in crate::timer) fn retain<L: Liveness>(&mut self, live: &L) -> usize {
         if L::NONE_DEAD {
             return 0;
         }
@@ -202,7 +202,7 @@ impl EntryBlock {
 }
 
 impl Spare {
-    pub(super) const fn new() -> Self {
+    pub(in crate::timer) const fn new() -> Self {
         Self {
             blocks: None,
             count: 0,

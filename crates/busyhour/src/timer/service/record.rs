@@ -1,13 +1,13 @@
-use super::{
-    labels::LabelIndex,
-    locked_shard::isolate,
-    rule::{NextRun, Rule},
-    slack::coalesce,
-};
+use super::locked_shard::isolate;
 use crate::{
     clock::Instant,
     pool::Entity,
     task::{Executor, Task},
+    timer::{
+        labels::LabelIndex,
+        rule::{NextRun, Rule},
+        slack::coalesce,
+    },
 };
 use std::{mem, sync::Arc, task::Waker, time::Duration};
 
@@ -16,13 +16,13 @@ use std::{mem, sync::Arc, task::Waker, time::Duration};
 /// between its delivery and the end of its run.
 ///
 /// Everything in it is guarded by the shard's lock.
-pub(super) struct TimerRecord {
-    pub(super) work: Work,
+pub(in crate::timer) struct TimerRecord {
+    pub(in crate::timer) work: Work,
     pub(super) phase: TimerPhase,
     /// Counts deliveries, so that a task of an earlier one does nothing.
     pub(super) round: u32,
-    pub(super) label: LabelIndex,
-    pub(super) owner: Option<u64>,
+    pub(in crate::timer) label: LabelIndex,
+    pub(in crate::timer) owner: Option<u64>,
 }
 
 /// Where a timer is on its way.
@@ -36,7 +36,7 @@ pub(super) struct TimerRecord {
 ///       └─────────────────────────────────────┘
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TimerPhase {
+pub(in crate::timer) enum TimerPhase {
     /// In the queue's order.
     Waiting,
     /// Handed to its executor, not begun.
@@ -47,7 +47,7 @@ pub(super) enum TimerPhase {
 }
 
 /// What a timer does when it is due.
-pub(super) enum Work {
+pub(in crate::timer) enum Work {
     /// Runs a task; the executor is gone while a delivery is on its way.
     Once {
         task: Task,
@@ -61,17 +61,17 @@ pub(super) enum Work {
 }
 
 /// A periodic timer's callback and its rule.
-pub(super) struct Repeat {
-    pub(super) run: Box<dyn FnMut() -> Duration + Send>,
-    pub(super) executor: Arc<dyn Executor>,
-    pub(super) rule: Rule,
+pub(in crate::timer) struct Repeat {
+    pub(in crate::timer) run: Box<dyn FnMut() -> Duration + Send>,
+    pub(in crate::timer) executor: Arc<dyn Executor>,
+    pub(in crate::timer) rule: Rule,
     /// When the present run is due, before slack.
-    pub(super) due: Instant,
-    pub(super) slack: Duration,
+    pub(in crate::timer) due: Instant,
+    pub(in crate::timer) slack: Duration,
 }
 
 impl TimerRecord {
-    pub(super) fn new(work: Work, label: LabelIndex, owner: Option<u64>) -> Self {
+    pub(in crate::timer) fn new(work: Work, label: LabelIndex, owner: Option<u64>) -> Self {
         Self {
             work,
             phase: TimerPhase::Waiting,
@@ -130,7 +130,7 @@ impl TimerRecord {
 
     /// Takes the work to run it, inside a task of `runner`, if the delivery
     /// `round` is still the one; `Err` hands the runner back.
-    pub(super) fn begin(&mut self, round: u32, runner: Runner) -> Result<Work, Runner> {
+    pub(in crate::timer) fn begin(&mut self, round: u32, runner: Runner) -> Result<Work, Runner> {
         if !self.is_delivered(round) {
             return Err(runner);
         }
@@ -162,10 +162,10 @@ impl Work {
 
 /// The entity whose task a callback runs in; none for a plain task, or a
 /// thread of the user's own.
-pub(super) type Runner = Option<Arc<dyn Entity>>;
+pub(in crate::timer) type Runner = Option<Arc<dyn Entity>>;
 
 /// Runs the user's code; 1 if it panicked, otherwise 0.
-pub(super) fn panics(foreign: impl FnOnce()) -> u64 {
+pub(in crate::timer) fn panics(foreign: impl FnOnce()) -> u64 {
     u64::from(isolate(foreign).is_none())
 }
 
@@ -178,7 +178,7 @@ impl Repeat {
     }
 
     /// When to deliver the present run.
-    pub(super) fn deadline(&self) -> Instant {
+    pub(in crate::timer) fn deadline(&self) -> Instant {
         coalesce(self.due, self.slack)
     }
 }

@@ -2,10 +2,8 @@
 //! beside this argues the same in prose.
 
 use super::{
-    handle::{Cancel, TimerHandle},
     record::{Repeat, Work},
-    rule::Rule,
-    service::{Add, Service},
+    timer_service::{Add, Service},
 };
 use crate::{
     clock::{Clock, Instant, UnixTime},
@@ -15,6 +13,10 @@ use crate::{
         lock,
     },
     task::{Executor, Rejected, Task},
+    timer::{
+        handle::{Cancel, TimerHandle},
+        rule::Rule,
+    },
 };
 use loom::thread;
 use std::{sync::Arc, time::Duration};

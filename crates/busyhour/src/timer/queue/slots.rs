@@ -14,7 +14,7 @@ pub struct QueueHandle {
 
 impl QueueHandle {
     /// Names nothing, ever.
-    pub(super) const NEVER: Self = Self {
+    pub(in crate::timer) const NEVER: Self = Self {
         slot: u32::MAX,
         claimed: NonZero::<u32>::MAX,
     };
@@ -28,7 +28,7 @@ impl QueueHandle {
 /// never copies and the memory of an emptied chunk goes back to the allocator.
 ///
 /// The slot released last is claimed first, while it is in the caches.
-pub(super) struct TimerSlots<T> {
+pub(in crate::timer) struct TimerSlots<T> {
     /// `None` where the memory was given back.
     chunks: Vec<Option<Chunk<T>>>,
     /// For each chunk a number above every stamp used in memory given back.
@@ -73,7 +73,7 @@ impl<T> Liveness for TimerSlots<T> {
 }
 
 impl<T> TimerSlots<T> {
-    pub(super) const fn new() -> Self {
+    pub(in crate::timer) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
             stamps: Vec::new(),
@@ -110,7 +110,11 @@ impl<T> TimerSlots<T> {
 
     /// Puts a value that waits for `deadline_ns` into a vacant slot.
     #[inline]
-    pub(super) fn claim(&mut self, deadline_ns: u64, value: T) -> (QueueHandle, TimerEntry) {
+    pub(in crate::timer) fn claim(
+        &mut self,
+        deadline_ns: u64,
+        value: T,
+    ) -> (QueueHandle, TimerEntry) {
         let index = match self.vacant.pop() {
             Some(slot) => slot,
             None => self.next_fresh(),
@@ -164,7 +168,11 @@ impl<T> TimerSlots<T> {
     /// Lets a timer wait for another deadline; an entry it has is dead then.
     ///
     /// The caller has seen to it that [`TimerSlots::is_worn`] is not true.
-    pub(super) fn wait(&mut self, handle: QueueHandle, deadline_ns: u64) -> Option<TimerEntry> {
+    pub(in crate::timer) fn wait(
+        &mut self,
+        handle: QueueHandle,
+        deadline_ns: u64,
+    ) -> Option<TimerEntry> {
         let slot = self.current_mut(handle)?;
         slot.stamp = (slot.stamp | 1) + 1;
         let entry = TimerEntry::new(deadline_ns, handle.slot, slot.stamp);
@@ -195,7 +203,7 @@ impl<T> TimerSlots<T> {
     }
 
     /// The deadline of a timer that waits; `Some(None)` if it is held.
-    pub(super) fn waits(&self, handle: QueueHandle) -> Option<Option<u64>> {
+    pub(in crate::timer) fn waits(&self, handle: QueueHandle) -> Option<Option<u64>> {
         let slot = self.current(handle)?;
         let (chunk, offset) = split(handle.slot);
         let deadline_ns = self.chunks[chunk].as_ref()?.deadlines_ns[offset];
@@ -203,12 +211,12 @@ impl<T> TimerSlots<T> {
     }
 
     #[inline]
-    pub(super) fn get(&self, handle: QueueHandle) -> Option<&T> {
+    pub(in crate::timer) fn get(&self, handle: QueueHandle) -> Option<&T> {
         self.current(handle)?.value()
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, handle: QueueHandle) -> Option<&mut T> {
+    pub(in crate::timer) fn get_mut(&mut self, handle: QueueHandle) -> Option<&mut T> {
         let slot = self.current_mut(handle)?;
         // SAFETY: `current_mut` has found the slot claimed, which says that
         // the value is there.
@@ -216,7 +224,7 @@ impl<T> TimerSlots<T> {
     }
 
     /// Every occupied slot.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (QueueHandle, &T)> {
+    pub(in crate::timer) fn iter(&self) -> impl Iterator<Item = (QueueHandle, &T)> {
         let chunks = (0..).step_by(CHUNK_SLOTS).zip(&self.chunks);
         let slots = chunks.flat_map(|(first, chunk)| {
             let slots = chunk.iter().flat_map(|chunk| chunk.slots.iter());

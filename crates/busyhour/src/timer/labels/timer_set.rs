@@ -1,4 +1,4 @@
-use super::slots::QueueHandle;
+use crate::timer::queue::QueueHandle;
 
 /// The timers of one owner or one label in one shard, so that clearing them
 /// looks at no others.
@@ -6,7 +6,7 @@ use super::slots::QueueHandle;
 /// A timer that leaves stays in the list as a handle that names nothing; such
 /// handles are dropped together once they are more than the others.
 #[derive(Debug, Default)]
-pub(super) struct TimerSet {
+pub(in crate::timer) struct TimerSet {
     handles: Vec<QueueHandle>,
     /// How many of the handles name a timer.
     count: usize,
@@ -14,14 +14,14 @@ pub(super) struct TimerSet {
 
 impl TimerSet {
     #[inline]
-    pub(super) fn add(&mut self, timer: QueueHandle) {
+    pub(in crate::timer) fn add(&mut self, timer: QueueHandle) {
         self.handles.push(timer);
         self.count += 1;
     }
 
     /// Notes that one has left; `is_there` knows which have not.
     #[inline]
-    pub(super) fn left(&mut self, is_there: impl Fn(QueueHandle) -> bool) {
+    pub(in crate::timer) fn left(&mut self, is_there: impl Fn(QueueHandle) -> bool) {
         self.count -= 1;
         if self.handles.len() > 2 * self.count + GONE_MIN {
             self.handles.retain(|&timer| is_there(timer));
@@ -33,12 +33,12 @@ impl TimerSet {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::timer) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// All of them, and some that have left.
-    pub(super) fn handles(&self) -> &[QueueHandle] {
+    pub(in crate::timer) fn handles(&self) -> &[QueueHandle] {
         &self.handles
     }
 }

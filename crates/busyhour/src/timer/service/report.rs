@@ -1,9 +1,12 @@
-use super::{histogram::LatenessHistogram, labels::Label, shard::TimerShardState};
-use crate::stats::{TimerLabelStats, TimerStats};
+use super::shard::TimerShardState;
+use crate::{
+    stats::{TimerLabelStats, TimerStats},
+    timer::labels::{Label, LatenessHistogram},
+};
 use std::{collections::BTreeMap, ops::Deref};
 
 /// Adds up all shards.
-pub(super) fn collect(
+pub(in crate::timer) fn collect(
     shards: impl Iterator<Item = impl Deref<Target = TimerShardState>>,
 ) -> TimerStats {
     let mut stats = TimerStats::default();

@@ -3,18 +3,18 @@
 use super::{
     again::Again,
     delivery::TimerDelivery,
-    handle::TimerHandle,
     locked_shard::isolate,
     record::{REFUSED_RETRY, TimerPhase, TimerRecord, Work, panics},
     running,
-    service::{BATCH, Service},
     shard::{TimerCounters, TimerShard, TimerShardState},
+    timer_service::{BATCH, Service},
 };
 use crate::{
     clock::{Clock, Instant},
     pool::current_entity,
     sync::CachePadded,
     task::{Executor, Reason, Rejected, Task},
+    timer::handle::TimerHandle,
 };
 use std::{
     sync::{Arc, TryLockError},
@@ -27,7 +27,7 @@ impl Service {
     /// It delivers no more than were pending when it began, so that callbacks
     /// that add due timers cannot keep it for ever, and begins no further
     /// batch once [`TURN`] has passed.
-    pub(super) fn run_due(self: &Arc<Self>, now: Instant) -> usize {
+    pub(in crate::timer) fn run_due(self: &Arc<Self>, now: Instant) -> usize {
         let _driving = match self.driving.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -112,7 +112,7 @@ impl Service {
     }
 
     /// What to run for a delivery; `None` if the timer was cancelled or moved since.
-    pub(super) fn begin(&self, handle: &TimerHandle, round: u32) -> Option<Work> {
+    pub(in crate::timer) fn begin(&self, handle: &TimerHandle, round: u32) -> Option<Work> {
         self.begin_as(handle, round, |_| ())
     }
 
@@ -134,7 +134,7 @@ impl Service {
 
     /// The run is over: the timer waits for its next one, or what is left of
     /// its work is dropped, and only then can its end be seen.
-    pub(super) fn finish(&self, handle: &TimerHandle, next: Result<Again, Work>) {
+    pub(in crate::timer) fn finish(&self, handle: &TimerHandle, next: Result<Again, Work>) {
         let Some(shard) = self.shard_of(handle) else {
             return;
         };

@@ -3,11 +3,11 @@ use crate::clock::Instant;
 use std::time::Duration;
 
 /// A periodic timer's way back into the queue.
-pub(super) struct Again {
-    pub(super) repeat: Box<Repeat>,
-    pub(super) deadline: Instant,
+pub(in crate::timer) struct Again {
+    pub(in crate::timer) repeat: Box<Repeat>,
+    pub(in crate::timer) deadline: Instant,
     /// Ticks left out on the way there.
-    pub(super) missed: u64,
+    pub(in crate::timer) missed: u64,
 }
 
 impl Again {

@@ -13,7 +13,7 @@ use std::mem;
 /// those after it end. The top takes all that is later than the rungs.
 /// Entries of one deadline are always together and in order of insertion.
 #[derive(Debug)]
-pub(super) struct DeadlineOrder {
+pub(in crate::timer) struct DeadlineOrder {
     /// The earliest live entry, or [`TimerEntry::NONE`].
     first: TimerEntry,
     /// The number of entries, dead ones included.
@@ -29,7 +29,7 @@ pub(super) struct DeadlineOrder {
 }
 
 impl DeadlineOrder {
-    pub(super) const fn new() -> Self {
+    pub(in crate::timer) const fn new() -> Self {
         Self {
             first: TimerEntry::NONE,
             len: 0,
@@ -44,13 +44,13 @@ impl DeadlineOrder {
 
     /// The number of entries, dead ones included.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::timer) fn len(&self) -> usize {
         self.len
     }
 
     /// The earliest live entry.
     #[inline]
-    pub(super) fn first(&self) -> Option<TimerEntry> {
+    pub(in crate::timer) fn first(&self) -> Option<TimerEntry> {
         (!self.first.is_none()).then_some(self.first)
     }
 
@@ -61,7 +61,7 @@ impl DeadlineOrder {
     }
 
     #[inline]
-    pub(super) fn insert(&mut self, entry: TimerEntry) {
+    pub(in crate::timer) fn insert(&mut self, entry: TimerEntry) {
         let is_only = entry.deadline_ns == u64::MAX && self.first.is_none();
         if entry.deadline_ns < self.first.deadline_ns || is_only {
             self.first = entry;
@@ -82,7 +82,7 @@ impl DeadlineOrder {
 
     /// Takes the earliest entry off, if it is sorted; [`DeadlineOrder::find_first`] must follow.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<TimerEntry> {
+    pub(in crate::timer) fn pop(&mut self) -> Option<TimerEntry> {
         let earliest = self.run.pop()?;
         self.len -= 1;
         Some(earliest)

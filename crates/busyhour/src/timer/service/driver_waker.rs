@@ -36,7 +36,7 @@ use std::{fmt, sync::OnceLock};
 /// Nothing else writes the word; above all not a driver that wakes up, since
 /// another one may be asleep. While a driver runs, the word says a time that
 /// has passed or [`AWAKE`], so adders do not ring.
-pub(super) struct DriverWaker {
+pub(in crate::timer) struct DriverWaker {
     /// When the driver wakes by itself, in nanoseconds; [`AWAKE`] once it has
     /// been rung. Written by a driver, and by an adder that claims the wake.
     sleeping_until: AtomicU64,
@@ -47,7 +47,7 @@ pub(super) struct DriverWaker {
 }
 
 impl DriverWaker {
-    pub(super) fn new() -> Self {
+    pub(in crate::timer) fn new() -> Self {
         Self {
             sleeping_until: AtomicU64::new(AWAKE),
             ring: OnceLock::new(),
@@ -56,12 +56,12 @@ impl DriverWaker {
     }
 
     /// Installs what ends the driver's sleep; `false` if there is one already.
-    pub(super) fn install(&self, ring: Box<dyn Fn() + Send + Sync>) -> bool {
+    pub(in crate::timer) fn install(&self, ring: Box<dyn Fn() + Send + Sync>) -> bool {
         self.ring.set(ring).is_ok()
     }
 
     /// D1 to D3: announces a sleep until the earliest deadline, which it returns.
-    pub(super) fn prepare_sleep(&self, mut earliest: impl FnMut() -> Instant) -> Instant {
+    pub(in crate::timer) fn prepare_sleep(&self, mut earliest: impl FnMut() -> Instant) -> Instant {
         let mut until = earliest();
         loop {
             let announced = self
@@ -80,7 +80,7 @@ impl DriverWaker {
     }
 
     /// A2 and A3: `deadline` has become the next of its shard.
-    pub(super) fn earlier(&self, deadline: Instant) {
+    pub(in crate::timer) fn earlier(&self, deadline: Instant) {
         fence(Ordering::SeqCst);
         let until = self.sleeping_until.load(Ordering::Relaxed);
         if deadline.as_nanos() < until && self.claim(until) && !self.ring() {
@@ -105,7 +105,7 @@ impl DriverWaker {
     }
 
     /// Times that the hook panicked.
-    pub(super) fn panicked(&self) -> u64 {
+    pub(in crate::timer) fn panicked(&self) -> u64 {
         self.panicked.load(Ordering::Relaxed)
     }
 

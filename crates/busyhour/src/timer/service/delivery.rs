@@ -1,11 +1,11 @@
 use super::{
     again::Again,
-    handle::TimerHandle,
     locked_shard,
     record::{Repeat, Work},
     running,
-    service::Service,
+    timer_service::Service,
 };
+use crate::timer::handle::TimerHandle;
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -17,7 +17,7 @@ use std::{
 /// begins, so that it can be cancelled up to that moment.
 ///
 /// Dropped without a run, it reports the loss.
-pub(super) struct TimerDelivery {
+pub(in crate::timer) struct TimerDelivery {
     service: Arc<Service>,
     handle: TimerHandle,
     round: u32,
@@ -25,7 +25,7 @@ pub(super) struct TimerDelivery {
 }
 
 impl TimerDelivery {
-    pub(super) fn new(service: Arc<Service>, handle: TimerHandle, round: u32) -> Self {
+    pub(in crate::timer) fn new(service: Arc<Service>, handle: TimerHandle, round: u32) -> Self {
         Self {
             service,
             handle,
@@ -34,7 +34,7 @@ impl TimerDelivery {
         }
     }
 
-    pub(super) fn handle(&self) -> TimerHandle {
+    pub(in crate::timer) fn handle(&self) -> TimerHandle {
         self.handle
     }
 
@@ -46,7 +46,7 @@ impl TimerDelivery {
     ///
     /// A panic of the callback goes on to the executor, after the end of the
     /// run has been reported.
-    pub(super) fn run(mut self) {
+    pub(in crate::timer) fn run(mut self) {
         self.begun = true;
         let Some(work) = self.service.begin(&self.handle, self.round) else {
             return;

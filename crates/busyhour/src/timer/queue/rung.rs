@@ -7,7 +7,7 @@ use std::mem;
 /// A stretch of time cut into buckets of equal width, a power of two, but for
 /// the last one, which takes all that is later.
 #[derive(Debug)]
-pub(super) struct Rung {
+pub(in crate::timer) struct Rung {
     start_ns: u64,
     /// A bucket is `1 << shift` nanoseconds wide.
     shift: u32,
@@ -19,7 +19,7 @@ pub(super) struct Rung {
 
 /// What comes next on a rung.
 #[derive(Debug)]
-pub(super) enum RungNext {
+pub(in crate::timer) enum RungNext {
     /// All of a bucket.
     Bucket(Bucket),
     /// A part of a bucket that is large and has one deadline throughout, in
@@ -30,7 +30,12 @@ pub(super) enum RungNext {
 impl Rung {
     /// A rung for some `len` entries with deadlines from `first_ns` to
     /// `last_ns`, made of the buckets of one that was used up.
-    pub(super) fn new(first_ns: u64, last_ns: u64, len: usize, mut buckets: Vec<Bucket>) -> Self {
+    pub(in crate::timer) fn new(
+        first_ns: u64,
+        last_ns: u64,
+        len: usize,
+        mut buckets: Vec<Bucket>,
+    ) -> Self {
         let wanted = (len / BUCKET_LEN).next_power_of_two();
         let wanted = wanted.clamp(BUCKETS_MIN, BUCKETS_MAX);
         let span_ns = last_ns - first_ns;
@@ -49,18 +54,18 @@ impl Rung {
     }
 
     /// The entries that are left, dead ones included.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::timer) fn len(&self) -> usize {
         self.len
     }
 
     /// Whether a deadline belongs here rather than to what comes before.
     #[inline]
-    pub(super) fn takes(&self, deadline_ns: u64) -> bool {
+    pub(in crate::timer) fn takes(&self, deadline_ns: u64) -> bool {
         deadline_ns >= self.start_ns && self.index(deadline_ns) >= self.current
     }
 
     #[inline]
-    pub(super) fn push(&mut self, entry: TimerEntry, spare: &mut Spare) {
+    pub(in crate::timer) fn push(&mut self, entry: TimerEntry, spare: &mut Spare) {
         let index = self.index(entry.deadline_ns);
         self.buckets[index].push(entry, spare);
         self.len += 1;
@@ -68,7 +73,7 @@ impl Rung {
 
     /// Takes off what comes next; of a bucket with one deadline and more than
     /// `many` entries only a block.
-    pub(super) fn next(&mut self, many: usize) -> Option<RungNext> {
+    pub(in crate::timer) fn next(&mut self, many: usize) -> Option<RungNext> {
         let rest = self.buckets.get(self.current..)?;
         self.current += rest.iter().position(|bucket| !bucket.is_empty())?;
         let is_last = self.current + 1 == self.buckets.len();

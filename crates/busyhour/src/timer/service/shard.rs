@@ -1,12 +1,8 @@
 use super::{
     again::Again,
     driver_waker::DriverWaker,
-    labels::{LabelIndex, Labels},
     locked_shard::LockedShard,
-    queue::TimerQueue,
     record::{Runner, TimerPhase, TimerRecord, Work},
-    slots::QueueHandle,
-    timer_set::TimerSet,
 };
 use crate::{
     clock::Instant,
@@ -17,6 +13,10 @@ use crate::{
         lock,
     },
     task::Executor,
+    timer::{
+        labels::{LabelIndex, Labels, TimerSet},
+        queue::{QueueHandle, TimerQueue},
+    },
 };
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -26,7 +26,7 @@ use std::{collections::HashMap, mem, sync::Arc};
 ///
 /// Callbacks, executors and whatever they captured are never run or dropped
 /// under the lock.
-pub(super) struct TimerShard {
+pub(in crate::timer) struct TimerShard {
     state: Mutex<TimerShardState>,
     /// The earliest deadline in nanoseconds; `u64::MAX` when there is none.
     /// Written under the lock, read by the driver without it.
@@ -36,27 +36,27 @@ pub(super) struct TimerShard {
 }
 
 /// What the lock guards.
-pub(super) struct TimerShardState {
-    pub(super) queue: TimerQueue<TimerRecord>,
-    pub(super) labels: Labels,
+pub(in crate::timer) struct TimerShardState {
+    pub(in crate::timer) queue: TimerQueue<TimerRecord>,
+    pub(in crate::timer) labels: Labels,
     /// Only of owners that have a timer here.
     owners: HashMap<u64, TimerSet>,
     pub(super) counters: TimerCounters,
     /// No timer is added any more.
-    pub(super) closed: bool,
+    pub(in crate::timer) closed: bool,
     pending_high_water: u64,
 }
 
 /// Counters that belong to no label.
 #[derive(Debug, Default)]
-pub(super) struct TimerCounters {
-    pub(super) deferred: u64,
-    pub(super) lost: u64,
-    pub(super) missed: u64,
+pub(in crate::timer) struct TimerCounters {
+    pub(in crate::timer) deferred: u64,
+    pub(in crate::timer) lost: u64,
+    pub(in crate::timer) missed: u64,
 }
 
 impl TimerShard {
-    pub(super) fn new() -> Self {
+    pub(in crate::timer) fn new() -> Self {
         Self {
             state: Mutex::new(TimerShardState::new()),
             next_ns: AtomicU64::new(u64::MAX),
@@ -65,19 +65,19 @@ impl TimerShard {
     }
 
     /// The earliest deadline as last published.
-    pub(super) fn next_deadline(&self) -> Instant {
+    pub(in crate::timer) fn next_deadline(&self) -> Instant {
         Instant::from_nanos(self.next_ns.load(Ordering::Acquire))
     }
 
     /// Locks the shard to look at it.
-    pub(super) fn lock(&self) -> LockedShard<'_> {
+    pub(in crate::timer) fn lock(&self) -> LockedShard<'_> {
         LockedShard::new(lock(&self.state))
     }
 
     /// Changes the shard under its lock, publishes its next deadline, and
     /// rings the driver waker if that became earlier.
     #[inline]
-    pub(super) fn change<R>(
+    pub(in crate::timer) fn change<R>(
         &self,
         driver_waker: &DriverWaker,
         change: impl FnOnce(&mut TimerShardState) -> R,
@@ -127,7 +127,7 @@ impl TimerShardState {
     }
 
     /// Adds a timer under the label of number `label`.
-    pub(super) fn add(
+    pub(in crate::timer) fn add(
         &mut self,
         deadline: Instant,
         work: Work,
@@ -151,7 +151,10 @@ impl TimerShardState {
 
     /// Removes a timer that has not begun to run; its record is for the caller
     /// to drop after unlocking.
-    pub(super) fn cancel(&mut self, timer: QueueHandle) -> Result<TimerRecord, NotCancelled> {
+    pub(in crate::timer) fn cancel(
+        &mut self,
+        timer: QueueHandle,
+    ) -> Result<TimerRecord, NotCancelled> {
         let Some(record) = self.queue.get_mut(timer) else {
             return Err(NotCancelled::Over);
         };
@@ -167,7 +170,7 @@ impl TimerShardState {
     }
 
     /// Removes a timer that has run for the last time.
-    pub(super) fn end(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
+    pub(in crate::timer) fn end(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
         let record = self.queue.cancel(timer)?;
         self.labels.get_mut(record.label).ended();
         self.leave(&record);
@@ -191,7 +194,7 @@ impl TimerShardState {
 
     /// Removes a timer whose last run is over and whose callback has been
     /// dropped. The record is to be dropped after unlocking.
-    pub(super) fn finish(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
+    pub(in crate::timer) fn finish(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
         let record = self.end(timer);
         let is_over = |record: &TimerRecord| {
             matches!(record.work, Work::Away(_))
@@ -229,18 +232,18 @@ impl TimerShardState {
     }
 
     /// Every timer.
-    pub(super) fn all(&self) -> Vec<QueueHandle> {
+    pub(in crate::timer) fn all(&self) -> Vec<QueueHandle> {
         self.queue.iter().map(|(timer, _)| timer).collect()
     }
 
     /// The timers of `owner`, and some that are over.
-    pub(super) fn of_owner(&self, owner: u64) -> Vec<QueueHandle> {
+    pub(in crate::timer) fn of_owner(&self, owner: u64) -> Vec<QueueHandle> {
         let members = self.owners.get(&owner);
         members.map_or_else(Vec::new, |members| members.handles().to_vec())
     }
 
     /// The timers with `label`, and some that are over.
-    pub(super) fn of_label(&self, label: &str) -> Vec<QueueHandle> {
+    pub(in crate::timer) fn of_label(&self, label: &str) -> Vec<QueueHandle> {
         match self.labels.find(label) {
             Some(found) if !label.is_empty() => found.members.handles().to_vec(),
             _ if !label.is_empty() => Vec::new(),
@@ -268,7 +271,7 @@ impl TimerShardState {
     }
 
     /// Adds this shard's share to a report over all shards.
-    pub(super) fn add_to(&self, stats: &mut TimerStats) {
+    pub(in crate::timer) fn add_to(&self, stats: &mut TimerStats) {
         stats.pending_count += self.queue.len() as u64;
         stats.pending_high_water += self.pending_high_water;
         stats.deferred += self.counters.deferred;
@@ -316,7 +319,7 @@ impl TimerShardState {
 
 /// Why a timer was not removed by a cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotCancelled {
+pub(in crate::timer) enum NotCancelled {
     /// It has run, or was cancelled or lost before.
     Over,
     /// It runs now, for the last time.

@@ -1,12 +1,9 @@
 use super::{
     driver_waker::DriverWaker,
-    handle::{Cancel, TimerHandle},
     locked_shard,
     record::{TimerPhase, TimerRecord, Work, panics},
     report, running,
     shard::{NotCancelled, TimerShard, TimerShardState},
-    slots::QueueHandle,
-    timers::AddError,
 };
 use crate::{
     clock::{Clock, Instant},
@@ -16,16 +13,21 @@ use crate::{
         CachePadded, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    timer::{
+        handle::{Cancel, TimerHandle},
+        queue::QueueHandle,
+        timers::AddError,
+    },
 };
 use std::{mem, task::Waker};
 
 /// What all handles of one timer service share.
-pub(super) struct Service {
+pub(in crate::timer) struct Service {
     /// Tells the handles of this service from those of another.
-    pub(super) number: u32,
-    pub(super) clock: Clock,
-    pub(super) driver_waker: DriverWaker,
-    pub(super) shards: Box<[CachePadded<TimerShard>]>,
+    pub(in crate::timer) number: u32,
+    pub(in crate::timer) clock: Clock,
+    pub(in crate::timer) driver_waker: DriverWaker,
+    pub(in crate::timer) shards: Box<[CachePadded<TimerShard>]>,
     shard_capacity: usize,
     refused: AtomicU64,
     /// Times that the user's code panicked.
@@ -36,15 +38,20 @@ pub(super) struct Service {
 }
 
 /// A new timer.
-pub(super) struct Add {
-    pub(super) deadline: Instant,
-    pub(super) work: Work,
-    pub(super) label: &'static str,
-    pub(super) owner: Option<u64>,
+pub(in crate::timer) struct Add {
+    pub(in crate::timer) deadline: Instant,
+    pub(in crate::timer) work: Work,
+    pub(in crate::timer) label: &'static str,
+    pub(in crate::timer) owner: Option<u64>,
 }
 
 impl Service {
-    pub(super) fn new(number: u32, clock: Clock, shard_count: usize, capacity: usize) -> Self {
+    pub(in crate::timer) fn new(
+        number: u32,
+        clock: Clock,
+        shard_count: usize,
+        capacity: usize,
+    ) -> Self {
         Self {
             number,
             clock,
@@ -61,13 +68,13 @@ impl Service {
 
     /// Adds a timer to the calling thread's shard, or to the next one with room.
     #[inline]
-    pub(super) fn add(&self, add: Add) -> Result<TimerHandle, AddError> {
+    pub(in crate::timer) fn add(&self, add: Add) -> Result<TimerHandle, AddError> {
         self.add_within(self.shard_capacity, add)
     }
 
     /// Adds a future's timer, which only a closed service refuses: a future
     /// could not go on in any sensible way, and its own memory is the bound.
-    pub(super) fn add_for_future(&self, add: Add) -> Result<TimerHandle, AddError> {
+    pub(in crate::timer) fn add_for_future(&self, add: Add) -> Result<TimerHandle, AddError> {
         self.add_within(usize::MAX, add)
     }
 
@@ -113,7 +120,7 @@ impl Service {
         })
     }
 
-    pub(super) fn cancel(&self, handle: &TimerHandle) -> Cancel {
+    pub(in crate::timer) fn cancel(&self, handle: &TimerHandle) -> Cancel {
         let Some(shard) = self.shard_of(handle) else {
             return Cancel::AlreadyRan;
         };
@@ -127,7 +134,7 @@ impl Service {
         }
     }
 
-    pub(super) fn cancel_and_wait(&self, handle: &TimerHandle) -> Cancel {
+    pub(in crate::timer) fn cancel_and_wait(&self, handle: &TimerHandle) -> Cancel {
         match (self.cancel(handle), self.shard_of(handle)) {
             (Cancel::Running, Some(shard)) if self.await_end(shard, handle) => Cancel::AlreadyRan,
             (outcome, _) => outcome,
@@ -150,7 +157,7 @@ impl Service {
 
     /// Cancels what `chosen` chooses in each shard; returns how many runs were
     /// prevented.
-    pub(super) fn cancel_all(
+    pub(in crate::timer) fn cancel_all(
         &self,
         chosen: impl Fn(&TimerShardState) -> Vec<QueueHandle>,
     ) -> usize {
@@ -178,7 +185,7 @@ impl Service {
     }
 
     /// Takes no timer from now on and drops those that have not begun.
-    pub(super) fn close(&self) -> usize {
+    pub(in crate::timer) fn close(&self) -> usize {
         for shard in &self.shards {
             shard.lock().closed = true;
         }
@@ -186,7 +193,7 @@ impl Service {
     }
 
     /// Moves a timer that has not begun; `false` for any other.
-    pub(super) fn reschedule(&self, handle: &TimerHandle, deadline: Instant) -> bool {
+    pub(in crate::timer) fn reschedule(&self, handle: &TimerHandle, deadline: Instant) -> bool {
         let Some(shard) = self.shard_of(handle) else {
             return false;
         };
@@ -200,13 +207,13 @@ impl Service {
         })
     }
 
-    pub(super) fn deadline(&self, handle: &TimerHandle) -> Option<Instant> {
+    pub(in crate::timer) fn deadline(&self, handle: &TimerHandle) -> Option<Instant> {
         let state = self.shard_of(handle)?.lock();
         state.queue.deadline(handle.timer)
     }
 
     /// Exchanges the waker of a future's timer; `false` once it is over.
-    pub(super) fn set_waker(&self, handle: &TimerHandle, waker: &Waker) -> bool {
+    pub(in crate::timer) fn set_waker(&self, handle: &TimerHandle, waker: &Waker) -> bool {
         let Some(shard) = self.shard_of(handle) else {
             return false;
         };
@@ -230,12 +237,12 @@ impl Service {
     }
 
     /// The earliest deadline of all shards.
-    pub(super) fn earliest(&self) -> Instant {
+    pub(in crate::timer) fn earliest(&self) -> Instant {
         let deadlines = self.shards.iter().map(|shard| shard.next_deadline());
         deadlines.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    pub(super) fn stats(&self) -> TimerStats {
+    pub(in crate::timer) fn stats(&self) -> TimerStats {
         let shards = self.shards.iter().map(|shard| shard.lock());
         let mut stats = report::collect(shards);
         stats.refused = self.refused.load(Ordering::Relaxed);

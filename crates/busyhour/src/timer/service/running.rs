@@ -1,7 +1,9 @@
 //! Which timers' callbacks this thread is in, and who waits for whose end.
 
-use super::handle::TimerHandle;
-use crate::sync::{Mutex, lazy_static, lock, thread_local};
+use crate::{
+    sync::{Mutex, lazy_static, lock, thread_local},
+    timer::handle::TimerHandle,
+};
 use std::{
     cell::{Cell, RefCell},
     sync::atomic::{AtomicUsize, Ordering},
@@ -44,7 +46,7 @@ fn inside() -> Vec<TimerHandle> {
     inside.unwrap_or_default()
 }
 
-pub(super) struct Entered;
+pub(in crate::timer) struct Entered;
 
 impl Drop for Entered {
     fn drop(&mut self) {
@@ -98,7 +100,7 @@ fn reaches(waits: &[WaitEdge], target: TimerHandle, inside: &[TimerHandle]) -> b
 }
 
 /// A registered wait.
-pub(super) struct CallbackWait {
+pub(in crate::timer) struct CallbackWait {
     target: TimerHandle,
 }
 

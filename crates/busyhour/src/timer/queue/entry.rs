@@ -4,15 +4,15 @@
 /// A cancel or a move changes the slot's stamp and leaves the entry alone,
 /// which is dead from then on and dropped when a search comes across it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TimerEntry {
-    pub(super) deadline_ns: u64,
+pub(in crate::timer) struct TimerEntry {
+    pub(in crate::timer) deadline_ns: u64,
     /// Slot and stamp as one word: two words stay in registers, three fields
     /// would go through memory on their way into a bucket.
     mark: u64,
 }
 
 /// Knows which entries are dead.
-pub(super) trait Liveness {
+pub(in crate::timer) trait Liveness {
     /// Whether none can be dead, so that nobody needs to ask.
     const NONE_DEAD: bool = false;
 
@@ -20,7 +20,7 @@ pub(super) trait Liveness {
 }
 
 /// Takes every entry for live, where that is known or does not matter.
-pub(super) struct AllLive;
+pub(in crate::timer) struct AllLive;
 
 impl Liveness for AllLive {
     const NONE_DEAD: bool = true;
@@ -36,19 +36,19 @@ impl TimerEntry {
     pub(super) const NONE: Self = Self::new(u64::MAX, u32::MAX, 0);
 
     #[inline]
-    pub(super) fn is_none(self) -> bool {
+    pub(in crate::timer) fn is_none(self) -> bool {
         self.slot() == Self::NONE.slot()
     }
 
     #[inline]
-    pub(super) const fn new(deadline_ns: u64, slot: u32, stamp: u32) -> Self {
+    pub(in crate::timer) const fn new(deadline_ns: u64, slot: u32, stamp: u32) -> Self {
         let mark = (slot as u64) << 32 | stamp as u64;
         Self { deadline_ns, mark }
     }
 
     /// The earlier of two, `self` if they are equal, [`TimerEntry::NONE`] last.
     #[inline]
-    pub(super) fn earlier(self, other: Self) -> Self {
+    pub(in crate::timer) fn earlier(self, other: Self) -> Self {
         match other.deadline_ns < self.deadline_ns || self.is_none() {
             true => other,
             false => self,

@@ -1,0 +1,9 @@
+//! What timers are called, and how late those of a label are.
+
+mod label_index;
+mod timer_set;
+mod histogram;
+
+pub(in crate::timer) use histogram::LatenessHistogram;
+pub(in crate::timer) use label_index::{FUTURES, Label, LabelIndex, Labels};
+pub(in crate::timer) use timer_set::TimerSet;

@@ -1,0 +1,12 @@
+//! The pure queue: values in the exact order of their deadlines.
+
+mod timer_queue;
+mod slots;
+mod order;
+mod run;
+mod rung;
+mod bucket;
+mod entry;
+
+pub use slots::QueueHandle;
+pub use timer_queue::TimerQueue;
