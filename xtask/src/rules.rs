@@ -120,7 +120,16 @@ impl Parts {
     }
 }
 
-pub const PARTS: &[Parts] = &[POOL, TIMER];
+pub const PARTS: &[Parts] = &[BUFFER, POOL, TIMER];
+
+const BUFFER: Parts = Parts {
+    folder: "crates/busyhour/src/buffer",
+    arrows: &[
+        arrow("block", &[]),
+        arrow("address", &["block", "buffer"]),
+        arrow("memory", &["address"]),
+    ],
+};
 
 const POOL: Parts = Parts {
     folder: "crates/busyhour/src/pool",
@@ -153,7 +162,6 @@ pub const FOLDER_FILES_MAX: usize = 16;
 
 /// Folders that hold more, and how many they may hold until they have parts.
 pub const CROWDED_FOLDERS: &[(&str, usize)] = &[
-    ("crates/busyhour/src/buffer", 21),
     ("crates/busyhour/src/bus", 43),
     ("crates/busyhour-pcp/src", 26),
     ("crates/busyhour-server/src/config", 18),
@@ -188,15 +196,15 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "handles borrow memory that their pin keeps alive",
     ),
     (
-        "crates/busyhour/src/buffer/model.rs",
+        "crates/busyhour/src/buffer/block/model.rs",
         "the loom model of pins, which frees and reads blocks",
     ),
     (
-        "crates/busyhour/src/buffer/region.rs",
+        "crates/busyhour/src/buffer/address/region.rs",
         "blocks lie in reserved address space, reached by their number",
     ),
     (
-        "crates/busyhour/src/buffer/bin.rs",
+        "crates/busyhour/src/buffer/memory/bin.rs",
         "the memory of free extents goes back to the operating system",
     ),
     (
@@ -204,7 +212,7 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "an interior address leads to its block by a shift and a table",
     ),
     (
-        "crates/busyhour/src/buffer/table.rs",
+        "crates/busyhour/src/buffer/address/table.rs",
         "a table of atomics in memory that reads as zero until it is written",
     ),
     (

@@ -6,15 +6,14 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use crate::sync::runtime::thread_local;
-
 use super::{
+    address::{CLASS_COUNT, SizeClass},
+    block::Pinner,
     counters::BufferCounters,
     leak_tracer::LeakTracer,
-    size_class::{CLASS_COUNT, SizeClass},
-    slot::Pinner,
     store::Store,
 };
+use crate::sync::runtime::thread_local;
 
 /// The free blocks that one thread keeps of one pool.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! How many buffers of each size were opened and released, counted apart by
 //! thread so that counting costs no shared cache line.
 
-use super::size_class::CLASS_COUNT;
+use super::address::CLASS_COUNT;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The counts of one thread, or of all that have ended.

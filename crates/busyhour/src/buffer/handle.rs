@@ -8,13 +8,11 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    Error, cache,
-    region::SlotIndex,
-    size_class::BLOCK_BYTES_MIN,
-    slot::{Remaining, Slot},
-    slot_header::Ref,
+    Error,
+    address::{BLOCK_BYTES_MIN, SlotIndex},
+    block::{Ref, Remaining, Slot, Stripes},
+    cache,
     store::Store,
-    stripes::Stripes,
 };
 use crate::sync::atomic::AtomicU32;
 

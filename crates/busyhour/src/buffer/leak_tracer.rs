@@ -2,7 +2,7 @@
 
 use std::{backtrace::Backtrace, collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Error, region::SlotIndex};
+use super::{Error, address::SlotIndex};
 use crate::{
     clock::{Clock, Instant},
     sync::{

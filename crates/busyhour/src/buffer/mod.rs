@@ -5,28 +5,19 @@
 //! [`BufferPool::pin`] keeps alive. The protocol is in this module's
 //! `README.md`.
 
-mod budget;
+mod handle;
+mod pool;
+mod error;
+mod store;
 mod cache;
 mod counters;
+mod block;
+mod address;
+mod memory;
 mod dump;
-mod error;
-mod free_map;
-mod granule_runs;
-mod handle;
-#[cfg(all(test, loom))]
-mod model;
+mod leak_tracer;
 #[cfg(all(test, shuttle))]
 mod schedules;
-mod pool;
-mod region;
-mod bin;
-mod size_class;
-mod slot;
-mod store;
-mod stripes;
-mod table;
-mod leak_tracer;
-mod slot_header;
 
 pub use dump::{Dump, LiveBuffer, OwnerUsage};
 pub use error::Error;

@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
 use super::{
-    Buffer, BufferMut, Dump, Error, cache,
+    Buffer, BufferMut, Dump, Error,
+    block::Ref,
+    cache,
     leak_tracer::{LeakTracer, UNOWNED},
-    slot_header::Ref,
     store::Store,
 };
 use crate::{clock::Clock, stats::BufferStats};

@@ -9,18 +9,13 @@ use std::{
 
 use super::{
     Error,
-    bin::Bin,
-    budget::ByteBudget,
+    address::{BlockStripes, GRANULE_BYTES, Range, Region, SizeClass, SlotIndex},
+    block::{DropPin, Ref, RefByte, Remaining, Slot, SlotHeader, Stripes},
     cache::{self, Cache},
     counters::{BufferCounters, Total},
     dump::{Dump, LiveBuffer, OwnerUsage},
-    granule_runs::GranuleRuns,
     leak_tracer::LeakTracer,
-    region::{BlockStripes, Range, Region, SlotIndex},
-    size_class::{GRANULE_BYTES, SizeClass},
-    slot::{DropPin, RefByte, Remaining, Slot},
-    slot_header::{Ref, SlotHeader},
-    stripes::Stripes,
+    memory::{Bin, ByteBudget, GranuleRuns},
 };
 use crate::{
     stats::BufferStats,

@@ -12,18 +12,18 @@
 /// | 34 | orphan: the pool's last handle has gone before this block |
 /// | 35–63 | version: how often the block was reopened or finished while striped |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SlotHeader(pub(super) u64);
+pub(in crate::buffer) struct SlotHeader(pub(in crate::buffer) u64);
 
 impl SlotHeader {
     /// The word of a block that somebody opens, from the free one it had.
     #[inline]
-    pub(super) fn opened(self, hold: Ref) -> Self {
+    pub(in crate::buffer) fn opened(self, hold: Ref) -> Self {
         Self(self.0 & VERSION_MASK | hold.unit())
     }
 
     /// Whether a hold may be added or a pin taken off.
     #[inline]
-    pub(super) fn is_live(self) -> bool {
+    pub(in crate::buffer) fn is_live(self) -> bool {
         self.0 & (COUNT_MASK | STRIPED) != 0
     }
 
@@ -40,28 +40,28 @@ impl SlotHeader {
     }
 
     #[inline]
-    pub(super) fn is_closed(self) -> bool {
+    pub(in crate::buffer) fn is_closed(self) -> bool {
         self.is_striped() && !self.is_open()
     }
 
     #[inline]
-    pub(super) fn is_traced(self) -> bool {
+    pub(in crate::buffer) fn is_traced(self) -> bool {
         self.0 & TRACED != 0
     }
 
     #[inline]
-    pub(super) fn is_orphan(self) -> bool {
+    pub(in crate::buffer) fn is_orphan(self) -> bool {
         self.0 & ORPHAN != 0
     }
 
     #[inline]
-    pub(super) fn handles(self) -> u64 {
+    pub(in crate::buffer) fn handles(self) -> u64 {
         self.0 & HANDLE_MASK
     }
 
     /// Whether the pin that is not in a stripe is there.
     #[inline]
-    pub(super) fn has_pin(self) -> bool {
+    pub(in crate::buffer) fn has_pin(self) -> bool {
         self.0 & PIN != 0
     }
 
@@ -90,17 +90,17 @@ impl SlotHeader {
     }
 
     #[inline]
-    pub(super) fn striped(self) -> Self {
+    pub(in crate::buffer) fn striped(self) -> Self {
         Self(self.0 | STRIPED)
     }
 
     #[inline]
-    pub(super) fn traced(self) -> Self {
+    pub(in crate::buffer) fn traced(self) -> Self {
         Self(self.0 | TRACED)
     }
 
     #[inline]
-    pub(super) fn orphaned(self) -> Self {
+    pub(in crate::buffer) fn orphaned(self) -> Self {
         Self(self.0 | ORPHAN)
     }
 
@@ -112,7 +112,7 @@ impl SlotHeader {
 
 /// The two kinds of hold on a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ref {
+pub(in crate::buffer) enum Ref {
     /// By a Rust value, which drops it exactly once.
     Handle,
     /// By address, to be dropped by address.
@@ -122,7 +122,7 @@ pub(super) enum Ref {
 impl Ref {
     /// What one such hold adds to the word.
     #[inline]
-    pub(super) const fn unit(self) -> u64 {
+    pub(in crate::buffer) const fn unit(self) -> u64 {
         match self {
             Self::Handle => HANDLE,
             Self::Pin => PIN,

@@ -9,14 +9,14 @@
 /// A summary bit is set when its whole word below is taken. Fresh words are
 /// zero, so a large map costs no memory before it is used.
 #[derive(Debug)]
-pub(super) struct FreeMap {
+pub(in crate::buffer) struct FreeMap {
     levels: Vec<Vec<u64>>,
     len: usize,
 }
 
 impl FreeMap {
     /// A map of `len` free indexes.
-    pub(super) fn new(len: usize) -> Self {
+    pub(in crate::buffer) fn new(len: usize) -> Self {
         let mut levels = Vec::new();
         let mut words = len.div_ceil(WORD_BITS).max(1);
         loop {
@@ -30,7 +30,7 @@ impl FreeMap {
 
     /// Frees `index`; `false` when it was free already.
     #[must_use]
-    pub(super) fn put(&mut self, index: usize) -> bool {
+    pub(in crate::buffer) fn put(&mut self, index: usize) -> bool {
         let mut position = index;
         for (depth, level) in self.levels.iter_mut().enumerate() {
             let word = &mut level[position / WORD_BITS];

@@ -1,10 +1,7 @@
 //! The free blocks of one size class, and which of them have memory behind them.
 
-use super::{
-    free_map::FreeMap,
-    region::{Range, Region},
-    size_class::SizeClass,
-};
+use super::free_map::FreeMap;
+use crate::buffer::address::{Range, Region, SizeClass};
 
 /// Free blocks of one class, behind the class's lock.
 ///
@@ -12,7 +9,7 @@ use super::{
 /// stays resident while there are few of them, so that a pool that breathes
 /// does not call the operating system with every breath.
 #[derive(Debug)]
-pub(super) struct Bin {
+pub(in crate::buffer) struct Bin {
     class: SizeClass,
     /// Whether an extent is whole pages of the system, so that it can be given
     /// back without its neighbours.
@@ -24,7 +21,7 @@ pub(super) struct Bin {
 }
 
 impl Bin {
-    pub(super) fn new(class: SizeClass, region: &Region) -> Self {
+    pub(in crate::buffer) fn new(class: SizeClass, region: &Region) -> Self {
         let capacity = region.capacity(Range::Blocks(class));
         Self {
             class,
@@ -37,7 +34,7 @@ impl Bin {
     }
 
     /// Takes the lowest free block.
-    pub(super) fn take(&mut self) -> Option<usize> {
+    pub(in crate::buffer) fn take(&mut self) -> Option<usize> {
         let index = self.taken.lowest_free()?;
         let was_idle = self.is_extent_free(index);
         self.taken.mark_taken(index);
@@ -49,7 +46,7 @@ impl Bin {
     }
 
     /// Puts back a block that nobody holds.
-    pub(super) fn put(&mut self, index: usize, region: &Region) {
+    pub(in crate::buffer) fn put(&mut self, index: usize, region: &Region) {
         let was_taken = self.taken.put(index);
         debug_assert!(was_taken, "a block was put back twice");
         if self.is_extent_free(index) {
@@ -61,7 +58,7 @@ impl Bin {
     }
 
     /// Gives the memory of every wholly free extent back; returns the bytes.
-    pub(super) fn trim(&mut self, region: &Region) -> usize {
+    pub(in crate::buffer) fn trim(&mut self, region: &Region) -> usize {
         let mut given_extents = 0;
         if !self.gives_back {
             return 0;
@@ -80,12 +77,12 @@ impl Bin {
     }
 
     /// No block from this index on was ever taken.
-    pub(super) fn touched_end(&self) -> usize {
+    pub(in crate::buffer) fn touched_end(&self) -> usize {
         self.touched_end
     }
 
     /// Bytes of the extents that have memory behind them.
-    pub(super) fn resident_bytes(&self) -> usize {
+    pub(in crate::buffer) fn resident_bytes(&self) -> usize {
         let extents: u32 = self.resident.iter().map(|word| word.count_ones()).sum();
         extents as usize * self.extent_bytes()
     }

@@ -3,48 +3,48 @@
 
 /// One of the block sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SizeClass(u8);
+pub(in crate::buffer) struct SizeClass(u8);
 
 impl SizeClass {
     /// The smallest class whose block holds `len` bytes; `None` when only granules do.
     #[inline]
-    pub(super) fn of(len: usize) -> Option<Self> {
+    pub(in crate::buffer) fn of(len: usize) -> Option<Self> {
         let lines = len.div_ceil(LINE_BYTES);
         CLASS_BY_LINES.get(lines).map(|class| Self(*class))
     }
 
     /// Every class, from the smallest block to the biggest.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
+    pub(in crate::buffer) fn all() -> impl Iterator<Item = Self> {
         (0..CLASS_COUNT as u8).map(Self)
     }
 
     /// The class at `index`, which is below [`CLASS_COUNT`].
     #[inline]
-    pub(super) const fn at(index: usize) -> Self {
+    pub(in crate::buffer) const fn at(index: usize) -> Self {
         Self(index as u8)
     }
 
     /// Its place in the order of classes.
     #[inline]
-    pub(super) const fn index(self) -> usize {
+    pub(in crate::buffer) const fn index(self) -> usize {
         self.0 as usize
     }
 
     /// Bytes in each block of the class at `index`; 0 when there is no such class.
-    pub(super) fn block_bytes_at(index: usize) -> u64 {
+    pub(in crate::buffer) fn block_bytes_at(index: usize) -> u64 {
         BLOCK_BYTES.get(index).map_or(0, |bytes| *bytes as u64)
     }
 
     /// Bytes in each of its blocks.
     #[inline]
-    pub(super) const fn block_bytes(self) -> usize {
+    pub(in crate::buffer) const fn block_bytes(self) -> usize {
         BLOCK_BYTES[self.index()]
     }
 
     /// Blocks that get and give their memory together: at most 64 KiB, in whole
     /// pages of 4 KiB. Where pages are longer, extents that are no whole pages
     /// keep their memory.
-    pub(super) const fn blocks_per_extent(self) -> usize {
+    pub(in crate::buffer) const fn blocks_per_extent(self) -> usize {
         let mut blocks = 64;
         while blocks * self.block_bytes() > EXTENT_BYTES_MAX {
             blocks /= 2;
@@ -63,13 +63,13 @@ impl SizeClass {
 }
 
 /// Number of block sizes.
-pub(super) const CLASS_COUNT: usize = BLOCK_BYTES.len();
+pub(in crate::buffer) const CLASS_COUNT: usize = BLOCK_BYTES.len();
 /// The shortest block.
-pub(super) const BLOCK_BYTES_MIN: usize = BLOCK_BYTES[0];
+pub(in crate::buffer) const BLOCK_BYTES_MIN: usize = BLOCK_BYTES[0];
 /// The longest buffer that gets a block.
-pub(super) const BLOCK_BYTES_MAX: usize = BLOCK_BYTES[CLASS_COUNT - 1];
+pub(in crate::buffer) const BLOCK_BYTES_MAX: usize = BLOCK_BYTES[CLASS_COUNT - 1];
 /// The unit of longer buffers.
-pub(super) const GRANULE_BYTES: usize = 64 * 1024;
+pub(in crate::buffer) const GRANULE_BYTES: usize = 64 * 1024;
 
 const BLOCK_BYTES: [usize; 20] = [
     64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384,

@@ -7,7 +7,7 @@ use crate::sync::{
 
 /// The pin counters of one block, one to a stripe; each in a table of its own,
 /// so that threads of different stripes never write the same cache line.
-pub(super) trait Stripes {
+pub(in crate::buffer) trait Stripes {
     /// The counter of `stripe`, which is below [`STRIPE_COUNT`].
     fn stripe(&self, stripe: usize) -> &AtomicU32;
 
@@ -68,7 +68,7 @@ pub(super) trait Stripes {
 
 /// All counters of a block, with their versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reading([u32; STRIPE_COUNT]);
+pub(in crate::buffer) struct Reading([u32; STRIPE_COUNT]);
 
 impl Reading {
     /// Whether no counter had a pin when it was read.
@@ -77,7 +77,7 @@ impl Reading {
     }
 
     /// The pins of all counters together.
-    pub(super) fn pins(self) -> u64 {
+    pub(in crate::buffer) fn pins(self) -> u64 {
         self.0.iter().map(|count| (count & COUNT_MASK) as u64).sum()
     }
 }
@@ -85,7 +85,7 @@ impl Reading {
 /// What a counter said: in the low 20 bits how many pins, in the others how
 /// often one was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Count(u32);
+pub(in crate::buffer) struct Count(u32);
 
 impl Count {
     /// Nothing is known.
@@ -93,7 +93,7 @@ impl Count {
 }
 
 /// Stripes of a block; threads are dealt to them in turn.
-pub(super) const STRIPE_COUNT: usize = if cfg!(loom) { 2 } else { 8 };
+pub(in crate::buffer) const STRIPE_COUNT: usize = if cfg!(loom) { 2 } else { 8 };
 
 const COUNT_MASK: u32 = (1 << 20) - 1;
 const ADDED: u32 = (1 << 20) + 1;

@@ -26,7 +26,7 @@ use crate::sync::{
 /// | `born` | the thread that opens the block | once, before it is published |
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(super) struct Slot {
+pub(in crate::buffer) struct Slot {
     word: AtomicU64,
     len: AtomicU32,
     born: AtomicU32,
@@ -36,7 +36,7 @@ impl Slot {
     /// Takes a free block, which the caller got from a bin, for one holder.
     /// No address inside it can be pinned before [`Slot::publish`].
     #[inline]
-    pub(super) fn open(&self, hold: Ref, born: u32) {
+    pub(in crate::buffer) fn open(&self, hold: Ref, born: u32) {
         let free = SlotHeader(self.word.load(Ordering::Relaxed));
         debug_assert!(!free.is_live());
         self.len.store(0, Ordering::Relaxed);
@@ -46,13 +46,13 @@ impl Slot {
 
     /// Lets the first `len` bytes be pinned by address from now on.
     #[inline]
-    pub(super) fn publish(&self, len: usize) {
+    pub(in crate::buffer) fn publish(&self, len: usize) {
         self.len.store(len as u32, Ordering::Release);
     }
 
     /// Adds a handle beside one that the caller has.
     #[inline]
-    pub(super) fn add_handle(&self) {
+    pub(in crate::buffer) fn add_handle(&self) {
         let before = SlotHeader(self.word.fetch_add(Ref::Handle.unit(), Ordering::Relaxed));
         if before.handles() >= HANDLE_COUNT_MAX {
             too_many_handles();
@@ -63,20 +63,20 @@ impl Slot {
     /// caller was not the last, and need not look at anything else.
     #[inline]
     #[must_use]
-    pub(super) fn drop_one_of_several(&self) -> bool {
+    pub(in crate::buffer) fn drop_one_of_several(&self) -> bool {
         let word = self.load();
         word.handles() > 1 && self.swap(word, word.dropped(Ref::Handle)).is_ok()
     }
 
     /// Drops a handle that the caller has.
     #[inline]
-    pub(super) fn drop_handle(&self, stripes: &impl Stripes) -> Remaining {
+    pub(in crate::buffer) fn drop_handle(&self, stripes: &impl Stripes) -> Remaining {
         let before = self.word.fetch_sub(Ref::Handle.unit(), Ordering::SeqCst);
         self.settle(SlotHeader(before).dropped(Ref::Handle), stripes)
     }
 
     /// Adds a handle for a caller that knows an address `offset` bytes into the block.
-    pub(super) fn handle_byte(&self, offset: usize, stripes: &impl Stripes) -> RefByte {
+    pub(in crate::buffer) fn handle_byte(&self, offset: usize, stripes: &impl Stripes) -> RefByte {
         let mut word = self.load();
         loop {
             if !word.is_live() || !self.covers(offset) {
@@ -99,7 +99,7 @@ impl Slot {
 
     /// Adds a pin for a caller that knows an address `offset` bytes into the block.
     #[inline(always)]
-    pub(super) fn pin_byte(
+    pub(in crate::buffer) fn pin_byte(
         &self,
         offset: usize,
         pinner: &Pinner,
@@ -114,7 +114,7 @@ impl Slot {
 
     /// Drops a pin, if the block is live, covers the byte at `offset` and has one.
     #[inline(always)]
-    pub(super) fn drop_pin(
+    pub(in crate::buffer) fn drop_pin(
         &self,
         offset: usize,
         pinner: &Pinner,
@@ -140,7 +140,7 @@ impl Slot {
     }
 
     /// Sets a mark on a live block; `false` when it is free.
-    pub(super) fn mark(&self, mark: impl Fn(SlotHeader) -> SlotHeader) -> bool {
+    pub(in crate::buffer) fn mark(&self, mark: impl Fn(SlotHeader) -> SlotHeader) -> bool {
         let mut word = self.load();
         while word.is_live() {
             match self.swap(word, mark(word)) {
@@ -153,18 +153,18 @@ impl Slot {
 
     /// The word now.
     #[inline]
-    pub(super) fn load(&self) -> SlotHeader {
+    pub(in crate::buffer) fn load(&self) -> SlotHeader {
         SlotHeader(self.word.load(Ordering::Acquire))
     }
 
     /// The bytes in use, 0 while they are still being written.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::buffer) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire) as usize
     }
 
     /// The stamp it was opened with.
-    pub(super) fn born(&self) -> u32 {
+    pub(in crate::buffer) fn born(&self) -> u32 {
         self.born.load(Ordering::Relaxed)
     }
 
@@ -304,7 +304,7 @@ impl Slot {
 
 /// What a thread keeps for its pins: its stripe, and the slot and count of the latest.
 #[derive(Debug)]
-pub(super) struct Pinner {
+pub(in crate::buffer) struct Pinner {
     stripe: Cell<usize>,
     latest_slot: Cell<usize>,
     latest_count: Cell<Count>,
@@ -313,12 +313,12 @@ pub(super) struct Pinner {
 impl Pinner {
     /// A thread that gets its stripe with its first pin: stripes are dealt in
     /// turn, so that few threads share one.
-    pub(super) const fn undealt() -> Self {
+    pub(in crate::buffer) const fn undealt() -> Self {
         Self::new(UNDEALT)
     }
 
     /// A thread of the given stripe.
-    pub(super) const fn new(stripe: usize) -> Self {
+    pub(in crate::buffer) const fn new(stripe: usize) -> Self {
         Self {
             stripe: Cell::new(stripe),
             latest_slot: Cell::new(0),
@@ -361,7 +361,7 @@ impl Pinner {
 /// What came of a hold by address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(super) enum RefByte {
+pub(in crate::buffer) enum RefByte {
     /// The caller holds the block.
     Held,
     /// No live buffer has that byte; nothing changed.
@@ -378,7 +378,7 @@ pub(super) enum RefByte {
 /// What came of dropping a pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(super) enum DropPin {
+pub(in crate::buffer) enum DropPin {
     /// The pin is gone.
     Dropped(Remaining),
     /// No live buffer has that byte; nothing changed.
@@ -390,7 +390,7 @@ pub(super) enum DropPin {
 /// Whether anybody still holds the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Remaining {
+pub(in crate::buffer) enum Remaining {
     /// Somebody does, or somebody else was the last.
     Some,
     /// The caller was the last: the block is the caller's to put back. The

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 /// Runs of free granules, first fit by address.
 #[derive(Debug)]
-pub(super) struct GranuleRuns {
+pub(in crate::buffer) struct GranuleRuns {
     /// Length of each free run by its first granule; no two runs touch.
     free_runs: BTreeMap<usize, usize>,
     touched_end: usize,
 }
 
 impl GranuleRuns {
-    pub(super) fn new(count: usize) -> Self {
+    pub(in crate::buffer) fn new(count: usize) -> Self {
         Self {
             free_runs: BTreeMap::from([(0, count)]),
             touched_end: 0,
@@ -19,7 +19,7 @@ impl GranuleRuns {
     }
 
     /// Takes `count` granules in a row; returns the first.
-    pub(super) fn take(&mut self, count: usize) -> Option<usize> {
+    pub(in crate::buffer) fn take(&mut self, count: usize) -> Option<usize> {
         let fits = |(_, len): &(&usize, &usize)| **len >= count;
         let (&first, &len) = self.free_runs.iter().find(fits)?;
         self.free_runs.remove(&first);
@@ -31,7 +31,7 @@ impl GranuleRuns {
     }
 
     /// No granule from this one on was ever taken.
-    pub(super) fn touched_end(&self) -> usize {
+    pub(in crate::buffer) fn touched_end(&self) -> usize {
         self.touched_end
     }
 
@@ -42,7 +42,7 @@ impl GranuleRuns {
     }
 
     /// Puts back `count` granules from `first` on.
-    pub(super) fn put(&mut self, first: usize, count: usize) {
+    pub(in crate::buffer) fn put(&mut self, first: usize, count: usize) {
         debug_assert!(self.are_taken(first, count), "granules were put back twice");
         let after = self.free_runs.remove(&(first + count)).unwrap_or(0);
         let before = self.free_runs.range_mut(..first).next_back();

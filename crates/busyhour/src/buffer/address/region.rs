@@ -8,17 +8,20 @@
 use memmap2::{MmapRaw, UncheckedAdvice};
 
 use super::{
-    Error,
     size_class::{CLASS_COUNT, GRANULE_BYTES, SizeClass},
-    slot::Slot,
-    stripes::{STRIPE_COUNT, Stripes},
     table::{ZeroedTable, reserve_bytes},
 };
-use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use crate::{
+    buffer::{
+        Error,
+        block::{STRIPE_COUNT, Slot, Stripes},
+    },
+    sync::atomic::{AtomicU16, AtomicU32, Ordering},
+};
 
 /// The reserved ranges, and the way from an address to its block and back.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(in crate::buffer) struct Region {
     blocks: MmapRaw,
     slots: ZeroedTable<Slot>,
     /// One part for each stripe, each as long as `slots`.
@@ -36,18 +39,18 @@ pub(super) struct Region {
 
 /// Which range: a size class, or the granules of long buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Range {
+pub(in crate::buffer) enum Range {
     Blocks(SizeClass),
     Granules,
 }
 
 /// One block or granule: its number in the table of states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct SlotIndex(usize);
+pub(in crate::buffer) struct SlotIndex(usize);
 
 impl Region {
     /// Reserves room for `budget_bytes` in each class.
-    pub(super) fn reserve(budget_bytes: u64) -> Result<Self, Error> {
+    pub(in crate::buffer) fn reserve(budget_bytes: u64) -> Result<Self, Error> {
         Self::reserve_with_pages(budget_bytes, page_bytes())
     }
 
@@ -76,7 +79,7 @@ impl Region {
     /// The block or granule at `address`, and the offset of `address` from its
     /// start; `None` for an address outside the reservation.
     #[inline]
-    pub(super) fn locate(&self, address: usize) -> Option<(SlotIndex, usize)> {
+    pub(in crate::buffer) fn locate(&self, address: usize) -> Option<(SlotIndex, usize)> {
         let offset = address.wrapping_sub(self.blocks.as_ptr() as usize);
         let range_index = offset >> self.range_shift;
         if range_index < CLASS_COUNT {
@@ -91,13 +94,13 @@ impl Region {
 
     /// The block or granule at `index` of `range`.
     #[inline]
-    pub(super) fn place(&self, range: Range, index: usize) -> SlotIndex {
+    pub(in crate::buffer) fn place(&self, range: Range, index: usize) -> SlotIndex {
         self.place_at(range.index(), index)
     }
 
     /// The range in which `place` is.
     #[inline]
-    pub(super) fn range_of(&self, place: SlotIndex) -> Range {
+    pub(in crate::buffer) fn range_of(&self, place: SlotIndex) -> Range {
         let range_index = place.0 >> self.slots_shift();
         match range_index < CLASS_COUNT {
             true => Range::Blocks(SizeClass::at(range_index)),
@@ -107,25 +110,25 @@ impl Region {
 
     /// The index of `place` in its range.
     #[inline]
-    pub(super) fn index_of(&self, place: SlotIndex) -> usize {
+    pub(in crate::buffer) fn index_of(&self, place: SlotIndex) -> usize {
         place.0 - (self.range_of(place).index() << self.slots_shift())
     }
 
     /// The state of the block at `place`.
     #[inline]
-    pub(super) fn slot(&self, place: SlotIndex) -> &Slot {
+    pub(in crate::buffer) fn slot(&self, place: SlotIndex) -> &Slot {
         self.slots.get(place.0)
     }
 
     /// The block whose state is `slot`.
     #[inline]
-    pub(super) fn place_of(&self, slot: &Slot) -> SlotIndex {
+    pub(in crate::buffer) fn place_of(&self, slot: &Slot) -> SlotIndex {
         SlotIndex(self.slots.index_of(slot))
     }
 
     /// The pin counters of the block at `place`.
     #[inline]
-    pub(super) fn stripes(&self, place: SlotIndex) -> BlockStripes<'_> {
+    pub(in crate::buffer) fn stripes(&self, place: SlotIndex) -> BlockStripes<'_> {
         BlockStripes {
             pins: &self.pins,
             stride: self.slots.len(),
@@ -135,12 +138,12 @@ impl Region {
 
     /// Who opened the block at `place`.
     #[inline]
-    pub(super) fn owner(&self, place: SlotIndex) -> &AtomicU16 {
+    pub(in crate::buffer) fn owner(&self, place: SlotIndex) -> &AtomicU16 {
         self.owners.get(place.0)
     }
 
     /// Bytes of the block at `place`, or of the granules joined there.
-    pub(super) fn room(&self, place: SlotIndex) -> usize {
+    pub(in crate::buffer) fn room(&self, place: SlotIndex) -> usize {
         match self.range_of(place) {
             Range::Blocks(class) => class.block_bytes(),
             Range::Granules => self.granules_joined(self.index_of(place)) * GRANULE_BYTES,
@@ -148,7 +151,7 @@ impl Region {
     }
 
     /// Makes the `count` granules from `head` on lead to `head`.
-    pub(super) fn join_granules(&self, head: usize, count: usize) {
+    pub(in crate::buffer) fn join_granules(&self, head: usize, count: usize) {
         for granule in head..head + count {
             self.heads
                 .get(granule)
@@ -158,13 +161,13 @@ impl Region {
     }
 
     /// How many granules were joined at `head`.
-    pub(super) fn granules_joined(&self, head: usize) -> usize {
+    pub(in crate::buffer) fn granules_joined(&self, head: usize) -> usize {
         self.joined.get(head).load(Ordering::Relaxed) as usize
     }
 
     /// The first byte of the block at `place`.
     #[inline]
-    pub(super) fn block(&self, place: SlotIndex) -> *mut u8 {
+    pub(in crate::buffer) fn block(&self, place: SlotIndex) -> *mut u8 {
         let range = self.range_of(place);
         let offset =
             (range.index() << self.range_shift) + self.index_of(place) * range.unit_bytes();
@@ -174,7 +177,7 @@ impl Region {
 
     /// Whether pieces of `len` bytes, one after the other from the start of a
     /// range, can be given back one by one: each ends where a page ends.
-    pub(super) fn takes_back(&self, len: usize) -> bool {
+    pub(in crate::buffer) fn takes_back(&self, len: usize) -> bool {
         len.is_multiple_of(self.page_bytes)
     }
 
@@ -185,7 +188,7 @@ impl Region {
     /// # Safety
     ///
     /// Nobody holds a block in there, and nobody can open one meanwhile.
-    pub(super) unsafe fn give_back(&self, place: SlotIndex, len: usize) {
+    pub(in crate::buffer) unsafe fn give_back(&self, place: SlotIndex, len: usize) {
         let offset = self.block(place) as usize - self.blocks.as_ptr() as usize;
         let Some((offset, len)) = whole_pages(offset, len, self.page_bytes) else {
             return;
@@ -203,7 +206,7 @@ impl Region {
     }
 
     /// Blocks or granules in `range`.
-    pub(super) fn capacity(&self, range: Range) -> usize {
+    pub(in crate::buffer) fn capacity(&self, range: Range) -> usize {
         match range {
             Range::Blocks(class) => {
                 let extent_bytes = class.blocks_per_extent() * class.block_bytes();
@@ -245,7 +248,7 @@ impl Region {
 
 impl Range {
     #[inline]
-    pub(super) fn index(self) -> usize {
+    pub(in crate::buffer) fn index(self) -> usize {
         match self {
             Self::Blocks(class) => class.index(),
             Self::Granules => CLASS_COUNT,
@@ -262,7 +265,7 @@ impl Range {
 }
 
 /// The pin counters of one block of a region.
-pub(super) struct BlockStripes<'a> {
+pub(in crate::buffer) struct BlockStripes<'a> {
     pins: &'a ZeroedTable<AtomicU32>,
     stride: usize,
     place: SlotIndex,

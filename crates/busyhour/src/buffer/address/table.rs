@@ -4,12 +4,14 @@ use std::marker::PhantomData;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::slot::Slot;
-use crate::sync::atomic::{AtomicU16, AtomicU32};
+use crate::{
+    buffer::block::Slot,
+    sync::atomic::{AtomicU16, AtomicU32},
+};
 
 /// A fixed number of `T`, all zero to begin with.
 #[derive(Debug)]
-pub(super) struct ZeroedTable<T> {
+pub(in crate::buffer) struct ZeroedTable<T> {
     memory: MmapRaw,
     len: usize,
     entries: PhantomData<T>,
@@ -22,7 +24,7 @@ pub(super) struct ZeroedTable<T> {
 ///
 /// - All-zero bytes are a valid value.
 /// - It is `Sync` and needs no drop and at most the alignment of a page.
-pub(super) unsafe trait Zeroable: Sync {}
+pub(in crate::buffer) unsafe trait Zeroable: Sync {}
 
 // SAFETY: it consists of atomic integers.
 unsafe impl Zeroable for Slot {}
@@ -33,7 +35,7 @@ unsafe impl Zeroable for AtomicU16 {}
 
 impl<T: Zeroable> ZeroedTable<T> {
     /// A table of `len` zeroes; `None` when the address space is used up.
-    pub(super) fn reserve(len: usize) -> Option<Self> {
+    pub(in crate::buffer) fn reserve(len: usize) -> Option<Self> {
         Some(Self {
             memory: reserve_bytes(len.checked_mul(size_of::<T>())?)?,
             len,
@@ -43,13 +45,13 @@ impl<T: Zeroable> ZeroedTable<T> {
 
     /// How many entries there are.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::buffer) fn len(&self) -> usize {
         self.len
     }
 
     /// Where in the table `entry` is, which must be from this table.
     #[inline]
-    pub(super) fn index_of(&self, entry: &T) -> usize {
+    pub(in crate::buffer) fn index_of(&self, entry: &T) -> usize {
         let offset = (&raw const *entry).addr() - self.memory.as_ptr().addr();
         offset / size_of::<T>()
     }
@@ -60,7 +62,7 @@ impl<T: Zeroable> ZeroedTable<T> {
     ///
     /// When there is none.
     #[inline]
-    pub(super) fn get(&self, index: usize) -> &T {
+    pub(in crate::buffer) fn get(&self, index: usize) -> &T {
         assert!(index < self.len);
         // SAFETY: the index is inside the mapping, which lives as long as
         // `self` and starts on a page; zeroed bytes are a valid `T`, and only

@@ -1,15 +1,17 @@
 //! The most that buffers may hold together.
 
-use super::size_class::BLOCK_BYTES_MAX;
-use crate::sync::{
-    CachePadded,
-    atomic::{AtomicU64, Ordering},
+use crate::{
+    buffer::address::BLOCK_BYTES_MAX,
+    sync::{
+        CachePadded,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Charged when blocks leave their bin, discharged when they come back, so
 /// what threads keep counts as well.
 #[derive(Debug)]
-pub(super) struct ByteBudget {
+pub(in crate::buffer) struct ByteBudget {
     bytes: u64,
     cached_bytes_max: usize,
     used_bytes: CachePadded<AtomicU64>,
@@ -17,7 +19,7 @@ pub(super) struct ByteBudget {
 }
 
 impl ByteBudget {
-    pub(super) fn new(bytes: u64) -> Self {
+    pub(in crate::buffer) fn new(bytes: u64) -> Self {
         Self {
             bytes,
             cached_bytes_max: CACHED_BYTES_MAX.min((bytes / CACHED_PART) as usize),
@@ -27,7 +29,7 @@ impl ByteBudget {
     }
 
     /// Reserves `bytes`; `None` when they exceed the budget.
-    pub(super) fn charge(&self, bytes: usize) -> Option<()> {
+    pub(in crate::buffer) fn charge(&self, bytes: usize) -> Option<()> {
         let within = |used: u64| Some(used + bytes as u64).filter(|sum| *sum <= self.bytes);
         let before = self
             .used_bytes
@@ -41,26 +43,26 @@ impl ByteBudget {
         Some(())
     }
 
-    pub(super) fn discharge(&self, bytes: usize) {
+    pub(in crate::buffer) fn discharge(&self, bytes: usize) {
         let before = self.used_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
         debug_assert!(before >= bytes as u64, "more was given back than charged");
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::buffer) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(super) fn used_bytes(&self) -> u64 {
+    pub(in crate::buffer) fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn used_bytes_high_water(&self) -> u64 {
+    pub(in crate::buffer) fn used_bytes_high_water(&self) -> u64 {
         self.used_bytes_high_water.load(Ordering::Relaxed)
     }
 
     /// What one thread may keep of free blocks.
     #[inline]
-    pub(super) fn cached_bytes_max(&self) -> usize {
+    pub(in crate::buffer) fn cached_bytes_max(&self) -> usize {
         self.cached_bytes_max
     }
 }

@@ -1,0 +1,11 @@
+//! The states of a block: who holds it and who pins it.
+
+mod slot;
+mod slot_header;
+mod stripes;
+#[cfg(all(test, loom))]
+mod model;
+
+pub(in crate::buffer) use slot::{DropPin, Pinner, RefByte, Remaining, Slot};
+pub(in crate::buffer) use slot_header::{Ref, SlotHeader};
+pub(in crate::buffer) use stripes::{STRIPE_COUNT, Stripes};
