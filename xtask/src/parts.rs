@@ -132,24 +132,17 @@ fn crowded_folders(tree: &Tree) -> Vec<String> {
     for (folder, _) in folders.filter(|(folder, _)| is_source(folder)) {
         *counts.entry(folder).or_default() += 1;
     }
-    let known_max = |folder: &str| {
-        let known = CROWDED_FOLDERS.iter().find(|(known, _)| *known == folder);
-        known.map_or(FOLDER_FILES_MAX, |(_, max)| *max)
-    };
-    let crowded = counts
-        .iter()
-        .filter(|(folder, count)| **count > known_max(folder));
-    let mut complaints: Vec<String> = crowded
-        .map(|(folder, count)| {
-            let max = known_max(folder);
-            format!("{folder}: {count} files; at most {max}: give its parts folders of their own")
-        })
-        .collect();
-    for (folder, _) in CROWDED_FOLDERS {
-        if counts
-            .get(folder)
-            .is_none_or(|count| *count <= FOLDER_FILES_MAX)
-        {
+    let is_full = |count: usize| count > FOLDER_FILES_MAX;
+    let mut complaints = Vec::new();
+    for (folder, count) in counts.iter().filter(|(_, count)| is_full(**count)) {
+        if !CROWDED_FOLDERS.contains(folder) {
+            complaints.push(format!(
+                "{folder}: {count} files; at most {FOLDER_FILES_MAX}: give its parts folders of their own"
+            ));
+        }
+    }
+    for folder in CROWDED_FOLDERS {
+        if !counts.get(folder).is_some_and(|count| is_full(*count)) {
             complaints.push(format!(
                 "{folder}: listed in CROWDED_FOLDERS and is not crowded"
             ));
