@@ -14,7 +14,6 @@ pub mod registrar;
 pub mod iax2;
 pub mod watch;
 pub mod store;
-pub mod graphite;
 pub mod server;
 pub mod storm;
 pub mod config;

@@ -6,11 +6,9 @@
 mod maker;
 
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
+use busyhour_graphite::{Source, Window as Span};
 use busyhour_pcp::{Archive, Window};
-use busyhour_server::{
-    graphite::{Source, Window as Span},
-    web::Archives,
-};
+use busyhour_server::web::Archives;
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 const STEP: i64 = 1;

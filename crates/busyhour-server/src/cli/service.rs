@@ -1,7 +1,6 @@
 use super::{Failure, announce::announce, reload::Reloadable, signals::Ending};
 use crate::{
     config::{self, Config, default_database},
-    graphite::Source,
     net::{
         Certificate, CertificateError, Datagram, Sockets, StreamMessage, StreamOptions,
         StreamPolicy, Streams, Udp, UdpOptions, address_problem,
@@ -14,6 +13,7 @@ use crate::{
     web::{Access, Archives, Graphs, Web, WebOptions},
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
+use busyhour_graphite::Source;
 use std::{
     fs::DirBuilder,
     os::unix::fs::DirBuilderExt,

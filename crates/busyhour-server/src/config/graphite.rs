@@ -1,7 +1,5 @@
-use crate::{
-    graphite::{Limits, TelemetryOptions},
-    web::GraphOptions,
-};
+use crate::web::GraphOptions;
+use busyhour_graphite::{Limits, TelemetryOptions};
 use std::{path::PathBuf, time::Duration};
 
 /// The `[graphite]` section.

@@ -1,8 +1,9 @@
 //! The one snapshot that the command line, the page and the metrics read.
 
 use super::{NetworkStats, core::Core};
-use crate::{graphite::GraphiteStats, iax2::Iax2Stats, store::StoreStats};
+use crate::{iax2::Iax2Stats, store::StoreStats};
 use busyhour::stats::Snapshot;
+use busyhour_graphite::GraphiteStats;
 use serde::Serialize;
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-use crate::graphite::{Error, Index, Points, Source, Window, node};
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
+use busyhour_graphite::{Error, Index, Points, Source, Window, node};
 use busyhour_pcp::{Archive, RenderOptions, SeriesId};
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,6 @@
 //! Routes of the Graphite interface: parameters in, [`Graphs`] asked, answers out.
 
 use super::graphs::{Failure, Graphs};
-use crate::graphite::{Answer, Error, Parameters};
 use axum::{
     Json, Router,
     body::Bytes,
@@ -10,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use busyhour_graphite::{Answer, Error, Parameters};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,16 +1,13 @@
 use super::{Access, AccountsApi, Backend, load::Load};
-use crate::{
-    graphite::{
-        Answer, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry,
-        TelemetryOptions,
-    },
-    server::ServerStats,
-};
+use crate::server::ServerStats;
 use busyhour::{
     clock::Clock,
     pool::TaskPool,
     runtime::Runtime,
     timer::{TimerHandle, Timers},
+};
+use busyhour_graphite::{
+    Answer, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry, TelemetryOptions,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{

@@ -10,7 +10,7 @@
 //! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
 //! | `/api/mailboxes`, `/api/hints` | what waits in mailboxes, and extensions that stand for devices: read, set, removed |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
-//! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](crate::graphite) |
+//! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](busyhour_graphite) |
 //! | `/healthz` | 200 while the server serves, 503 with the reason otherwise |
 //!
 //! One thread, `bh-http`, runs all of it but the evaluation of Graphite's

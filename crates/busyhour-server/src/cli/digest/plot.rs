@@ -1,5 +1,5 @@
 use super::{name_of, output::legend};
-use crate::graphite::{Line, chart, pieces};
+use busyhour_graphite::{Line, chart, pieces};
 use busyhour_pcp::{Archive, Rendering};
 use std::{
     fs,

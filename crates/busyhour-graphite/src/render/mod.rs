@@ -6,7 +6,7 @@ mod text;
 
 use super::{Answer, Error, Parameters, Series, Window, answer::JSON};
 use picture::Picture;
-pub(crate) use picture::{Line, pieces};
+pub use picture::{Line, pieces};
 use std::ops::Range;
 
 /// What `/render` answers with.
@@ -121,7 +121,23 @@ pub(super) fn render(
 }
 
 /// Lines over time as a picture of that many pixels, for files: PNG or SVG.
-pub(crate) fn chart(
+///
+/// # Errors
+///
+/// [`Error::Source`] when the picture cannot be made.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour_graphite::{chart, pieces};
+///
+/// let hits = pieces([(0.0, Some(1.0)), (60.0, None), (120.0, Some(3.0))].into_iter());
+/// assert_eq!(hits.len(), 2);
+/// let picture = chart(vec![("hits".into(), hits)], 0.0..120.0, "Hits", (300, 200), true)?;
+/// assert!(picture.starts_with(b"\x89PNG"));
+/// # Ok::<(), busyhour_graphite::Error>(())
+/// ```
+pub fn chart(
     lines: Vec<(String, Vec<Line>)>,
     times: Range<f64>,
     title: &str,

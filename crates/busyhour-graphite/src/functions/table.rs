@@ -1,33 +1,32 @@
 use super::{Arguments, alias, combine, moving, percent, select, shift, summarize, transform};
-use crate::graphite::{Error, Series, evaluator::Evaluator};
+use crate::{Error, Series, evaluator::Evaluator};
 
 /// A function as it is called, checked and listed.
-pub(in crate::graphite) struct Function {
-    pub(in crate::graphite) name: &'static str,
-    pub(in crate::graphite) aliases: &'static [&'static str],
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) aliases: &'static [&'static str],
     /// Where editors list it.
-    pub(in crate::graphite) group: &'static str,
+    pub(crate) group: &'static str,
     /// What it does, in one sentence.
-    pub(in crate::graphite) help: &'static str,
-    pub(in crate::graphite) parameters: &'static [Parameter],
-    pub(in crate::graphite) apply: Apply,
+    pub(crate) help: &'static str,
+    pub(crate) parameters: &'static [Parameter],
+    pub(crate) apply: Apply,
 }
 
-pub(in crate::graphite) type Apply =
-    fn(&mut Evaluator<'_>, &Arguments<'_>) -> Result<Vec<Series>, Error>;
+pub(crate) type Apply = fn(&mut Evaluator<'_>, &Arguments<'_>) -> Result<Vec<Series>, Error>;
 
 /// One parameter of a function.
-pub(in crate::graphite) struct Parameter {
-    pub(in crate::graphite) name: &'static str,
-    pub(in crate::graphite) kind: Kind,
-    pub(in crate::graphite) is_required: bool,
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) is_required: bool,
     /// Whether the last one may come again and again.
-    pub(in crate::graphite) is_multiple: bool,
+    pub(crate) is_multiple: bool,
 }
 
 /// What a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::graphite) enum Kind {
+pub(crate) enum Kind {
     Series,
     Number,
     Whole,
@@ -41,7 +40,7 @@ pub(in crate::graphite) enum Kind {
 }
 
 /// Every function, in the order of its group.
-pub(in crate::graphite) const FUNCTIONS: &[Function] = &[
+pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
         name: "sumSeries",
         aliases: &["sum"],

@@ -1,7 +1,5 @@
 use super::Arguments;
-use crate::graphite::{
-    Error, Series, aggregation::Aggregation, evaluator::Evaluator, series::span,
-};
+use crate::{Error, Series, aggregation::Aggregation, evaluator::Evaluator, series::span};
 
 /// One value for each span of time.
 pub(super) fn summarize(

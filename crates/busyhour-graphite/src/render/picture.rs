@@ -1,5 +1,5 @@
 use super::Layout;
-use crate::graphite::{Error, Series, Window, calendar::date_time, series::span};
+use crate::{Error, Series, Window, calendar::date_time, series::span};
 use plotters::{
     chart::{ChartBuilder, SeriesLabelPosition},
     prelude::{
@@ -35,7 +35,7 @@ pub(super) struct Picture<'a> {
 }
 
 /// Seconds since 1970 and a value each.
-pub(crate) type Line = Vec<(f64, f64)>;
+pub type Line = Vec<(f64, f64)>;
 
 impl<'a> Picture<'a> {
     /// Of series, with as many points as there are pixels.
@@ -157,7 +157,7 @@ fn lines(series: &Series) -> Vec<Line> {
 }
 
 /// The parts of a line between its gaps; a value alone is a line to itself.
-pub(crate) fn pieces(points: impl Iterator<Item = (f64, Option<f64>)>) -> Vec<Line> {
+pub fn pieces(points: impl Iterator<Item = (f64, Option<f64>)>) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut line = Line::new();
     for (time, value) in points {
@@ -276,7 +276,7 @@ const COLORS: [RGBColor; 10] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graphite::{Parameters, Points};
+    use crate::{Parameters, Points};
 
     fn pictures(query: &str, values: &[Option<f64>]) -> (Vec<u8>, String) {
         let layout = Layout::of(&Parameters::parse(query, b"")).unwrap();

@@ -1,5 +1,5 @@
 use super::Arguments;
-use crate::graphite::{Error, Series, Window, evaluator::Evaluator, time::parse_interval};
+use crate::{Error, Series, Window, evaluator::Evaluator, time::parse_interval};
 
 /// What was there a while before (or, with `+`, will be after), at the place of now.
 pub(super) fn time_shift(

@@ -1,6 +1,6 @@
 //! What holds for every request, shared by the fuzzer and the tests.
 
-use busyhour_server::graphite::{Graphite, Limits, Parameters, Points, Recorded};
+use busyhour_graphite::{Graphite, Limits, Parameters, Points, Recorded};
 use std::sync::Arc;
 
 /// The first line of `bytes` is a time, the rest a target.

@@ -1,6 +1,6 @@
 //! Numbers and lists as Graphite writes them into the names of results.
 
-use crate::graphite::{Expression, Series};
+use crate::{Expression, Series};
 
 /// C's `%g`: six digits, no zeros at the end, an exponent for the very large and small.
 pub(super) fn general(number: f64) -> String {

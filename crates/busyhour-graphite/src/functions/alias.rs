@@ -1,7 +1,5 @@
-use super::Arguments;
-use crate::graphite::{Error, Series, evaluator::Evaluator};
-
-type Outcome = Result<Vec<Series>, Error>;
+use super::{Arguments, Outcome};
+use crate::evaluator::Evaluator;
 
 pub(super) fn alias(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     let name = arguments.text(1)?.unwrap_or_default();

@@ -11,7 +11,7 @@ impl Parameters {
     /// `application/x-www-form-urlencoded`. Whatever is no pair is left out.
     ///
     /// ```
-    /// use busyhour_server::graphite::Parameters;
+    /// use busyhour_graphite::Parameters;
     ///
     /// let parameters = Parameters::parse("from=-1h", b"target=a.*&target=b");
     /// assert_eq!(parameters.get("from"), Some("-1h"));

@@ -10,7 +10,7 @@ use std::{
 /// Its memory is bounded; the oldest samples go first, and are counted.
 ///
 /// ```
-/// use busyhour_server::graphite::{Source, Telemetry, TelemetryOptions, Window};
+/// use busyhour_graphite::{Source, Telemetry, TelemetryOptions, Window};
 ///
 /// let telemetry = Telemetry::new(TelemetryOptions { step_seconds: 10, ..Default::default() });
 /// let snapshot = serde_json::json!({

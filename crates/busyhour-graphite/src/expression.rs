@@ -44,7 +44,7 @@ impl Expression {
     /// it is longer or deeper than allowed.
     ///
     /// ```
-    /// use busyhour_server::graphite::{Expression, Limits};
+    /// use busyhour_graphite::{Expression, Limits};
     ///
     /// let limits = Limits::default();
     /// assert_eq!(

@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// names become one.
 ///
 /// ```
-/// use busyhour_server::graphite::{node, unescaped};
+/// use busyhour_graphite::{node, unescaped};
 ///
 /// assert_eq!(node("cpu0"), "cpu0");
 /// assert_eq!(node("/dev/sda 1.5"), "~2Fdev~2Fsda~201~2E5");

@@ -11,7 +11,7 @@ use calendar::DAY;
 /// When `text` is no time: what is wrong with it and what may stand there.
 ///
 /// ```
-/// use busyhour_server::graphite::parse_time;
+/// use busyhour_graphite::parse_time;
 ///
 /// let now = 1_700_000_000;
 /// assert_eq!(parse_time("-1h", now), Ok(now - 3600));
@@ -46,7 +46,7 @@ pub fn parse_time(text: &str, now: i64) -> Result<i64, Error> {
 /// When `text` is no span.
 ///
 /// ```
-/// use busyhour_server::graphite::parse_interval;
+/// use busyhour_graphite::parse_interval;
 ///
 /// assert_eq!(parse_interval("5min"), Ok(300));
 /// assert_eq!(parse_interval("-1d12h"), Ok(-129_600));

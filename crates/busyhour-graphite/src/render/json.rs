@@ -1,5 +1,5 @@
 use super::Layout;
-use crate::graphite::{Error, Series, series::span};
+use crate::{Error, Series, series::span};
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ impl Serialize for Datapoints<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graphite::Points;
+    use crate::Points;
 
     fn series(start: i64, count: i32) -> Series {
         let values: Vec<_> = (0..count).map(|value| Some(f64::from(value))).collect();

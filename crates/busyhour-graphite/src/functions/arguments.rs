@@ -1,5 +1,5 @@
 use super::{Function, Kind};
-use crate::graphite::{
+use crate::{
     Call, Error, Expression, Series, Window,
     aggregation::Aggregation,
     evaluator::{Evaluator, shown},
@@ -7,10 +7,10 @@ use crate::graphite::{
 };
 
 /// The arguments of a call, by position or by name.
-pub(in crate::graphite) struct Arguments<'a> {
+pub(crate) struct Arguments<'a> {
     function: &'static Function,
     call: &'a Call,
-    pub(in crate::graphite) window: Window,
+    pub(crate) window: Window,
 }
 
 /// A count of points, or a span of time as it was written and in seconds.
@@ -21,7 +21,7 @@ pub(super) enum Width {
 }
 
 /// Refuses what no call of `function` may have: unknown names, too many or missing arguments.
-pub(in crate::graphite) fn check(function: &Function, call: &Call) -> Result<(), Error> {
+pub(crate) fn check(function: &Function, call: &Call) -> Result<(), Error> {
     let (name, parameters) = (function.name, function.parameters);
     let positional = call
         .arguments
@@ -63,8 +63,7 @@ struct Unchecked<'a>(&'a Call);
 
 impl<'a> Unchecked<'a> {
     fn find(&self, place: usize, name: &str) -> Option<&'a Expression> {
-        let by_name =
-            |argument: &&crate::graphite::Argument| argument.name.as_deref() == Some(name);
+        let by_name = |argument: &&crate::Argument| argument.name.as_deref() == Some(name);
         let named = self.0.arguments.iter().find(by_name);
         let mut positional = self
             .0
@@ -78,11 +77,7 @@ impl<'a> Unchecked<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    pub(in crate::graphite) fn new(
-        function: &'static Function,
-        call: &'a Call,
-        window: Window,
-    ) -> Self {
+    pub(crate) fn new(function: &'static Function, call: &'a Call, window: Window) -> Self {
         Self {
             function,
             call,
@@ -234,7 +229,7 @@ impl<'a> Arguments<'a> {
 
 impl Kind {
     /// As Graphite's list of functions calls it.
-    pub(in crate::graphite) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Series => "seriesList",
             Self::Number => "float",

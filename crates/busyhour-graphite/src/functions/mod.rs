@@ -16,7 +16,10 @@ mod transform;
 pub(super) use arguments::{Arguments, check};
 pub(super) use table::{FUNCTIONS, Function, Kind, Parameter};
 
-use super::Error;
+use super::{Error, Series};
+
+/// What a function answers with.
+type Outcome = Result<Vec<Series>, Error>;
 
 /// The function called `name`.
 pub(super) fn named(name: &str) -> Result<&'static Function, Error> {

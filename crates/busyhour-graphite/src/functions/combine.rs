@@ -1,7 +1,5 @@
-use super::{Arguments, naming::expressions};
-use crate::graphite::{Error, Limit, Series, aggregation::Aggregation, evaluator::Evaluator};
-
-type Outcome = Result<Vec<Series>, Error>;
+use super::{Arguments, Outcome, naming::expressions};
+use crate::{Error, Limit, Series, aggregation::Aggregation, evaluator::Evaluator};
 
 pub(super) fn sum(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     of_all(evaluator, arguments, "sum", Aggregation::Sum)

@@ -5,7 +5,7 @@
 mod any_bytes;
 mod properties;
 
-use busyhour_server::graphite::{Error, Graphite, Limit, Limits, Parameters, Points, Recorded};
+use busyhour_graphite::{Error, Graphite, Limit, Limits, Parameters, Points, Recorded};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,9 +1,5 @@
-use super::{Arguments, arguments::Width};
-use crate::graphite::{
-    Error, Limit, Series, Window, aggregation::Aggregation, evaluator::Evaluator,
-};
-
-type Outcome = Result<Vec<Series>, Error>;
+use super::{Arguments, Outcome, arguments::Width};
+use crate::{Error, Limit, Series, Window, aggregation::Aggregation, evaluator::Evaluator};
 
 pub(super) fn average(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     moving(

@@ -1,8 +1,6 @@
-use super::Arguments;
-use crate::graphite::{Error, Series, aggregation::Aggregation, evaluator::Evaluator};
+use super::{Arguments, Outcome};
+use crate::{Series, aggregation::Aggregation, evaluator::Evaluator};
 use std::cmp::Ordering;
-
-type Outcome = Result<Vec<Series>, Error>;
 
 pub(super) fn limit(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     let count = arguments.whole(1)?.unwrap_or(0);

@@ -1,12 +1,10 @@
 use super::{
-    Arguments,
+    Arguments, Outcome,
     alias::nodes_of,
     combine::{Common, combined, normalize},
     naming::{expressions, literal},
 };
-use crate::graphite::{Error, Expression, Series, aggregation::Aggregation, evaluator::Evaluator};
-
-type Outcome = Result<Vec<Series>, Error>;
+use crate::{Error, Expression, Series, aggregation::Aggregation, evaluator::Evaluator};
 
 /// Each series as a part of a hundred: of the sum of all, of a number, of one
 /// series, of the series at its side, or of the sum of those with the same nodes.

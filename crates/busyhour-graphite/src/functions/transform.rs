@@ -1,7 +1,5 @@
-use super::{Arguments, naming::general};
-use crate::graphite::{Error, Series, aggregation::Aggregation, evaluator::Evaluator};
-
-type Outcome = Result<Vec<Series>, Error>;
+use super::{Arguments, Outcome, naming::general};
+use crate::{Error, Series, aggregation::Aggregation, evaluator::Evaluator};
 
 pub(super) fn scale(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     let factor = arguments.number(1)?.unwrap_or(1.0);
@@ -76,7 +74,7 @@ pub(super) fn integral(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>)
 pub(super) fn keep_last_value(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     let limit = match arguments.get(1) {
         // Grafana's editor writes the default of the reference as it stands there.
-        Some(crate::graphite::Expression::Path(word)) if word.eq_ignore_ascii_case("inf") => None,
+        Some(crate::Expression::Path(word)) if word.eq_ignore_ascii_case("inf") => None,
         _ => arguments.whole(1)?,
     };
     let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(0));

@@ -1,4 +1,4 @@
-use crate::graphite::{Series, calendar::date_time, series::span};
+use crate::{Series, calendar::date_time, series::span};
 use std::fmt::Write;
 
 /// A line a series: its name, times and values.
@@ -52,7 +52,7 @@ fn field(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graphite::Points;
+    use crate::Points;
 
     #[test]
     fn raw_and_csv_have_graphites_form() {
