@@ -32,8 +32,9 @@ serializer|busyhour|serializer serializer_corners|lib|serializer_executor serial
 timer|busyhour|timers|timer_queue|lib|timer_replace timer_async timer_memory|hostile runtime
 pool|busyhour|pool pool_corners|lib|pool_turns inline_runner pool_options serializer|hostile runtime
 bus|busyhour|bus bus_turns|lib|bus_attribute bus_remove bus_conflation bus_forward bus_in_hand bus_keys bus_origin bus_panic bus_record bus_waiting|bus_drops bus_memory bus_short_lives bus_threads|bus_sim hostile
-proto|busyhour-server|sip iax2 stun|lib|registrar watch
-auth|busyhour-server|auth|lib|server
+sip|busyhour-sip|sip|lib|flow auth
+stun|busyhour-sip|stun|lib
+auth|busyhour-sip|auth|lib
 registrar|busyhour-server|registrar|lib|server
 watch|busyhour-server|watch|lib|events
 iax2|busyhour-server|iax2_calls|lib|iax2_server
@@ -44,7 +45,7 @@ END
 run_program() { # PROGRAM ARGUMENTS...
   local name=${1##*/}
   case "$name" in
-    busyhour-*|busyhour_server-*) exec "$@" "$MUTANTS_MODULE::" ;;
+    busyhour-*|busyhour_*-*) exec "$@" "$MUTANTS_MODULE::" ;;
     # Any bytes at all, by the hundred thousand, tell little of a change, and take half a minute.
     sip-*) exec "$@" --skip any_bytes_hold --skip every_changed_byte_of_a_seed_holds ;;
     *) exec "$@" ;;

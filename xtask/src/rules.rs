@@ -13,9 +13,15 @@ pub const CRATES: &[Arrow] = &[
     arrow("busyhour", &[]),
     arrow("busyhour-pcp", &["busyhour"]),
     arrow("busyhour-graphite", &[]),
+    arrow("busyhour-sip", &["busyhour"]),
     arrow(
         "busyhour-server",
-        &["busyhour", "busyhour-graphite", "busyhour-pcp"],
+        &[
+            "busyhour",
+            "busyhour-graphite",
+            "busyhour-pcp",
+            "busyhour-sip",
+        ],
     ),
 ];
 
@@ -29,7 +35,7 @@ pub struct Layers {
     pub has_unique_types: bool,
 }
 
-pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SERVER];
+pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SIP, SERVER];
 
 const LIBRARY: Layers = Layers {
     source: "crates/busyhour/src",
@@ -66,35 +72,39 @@ const GRAPHITE: Layers = Layers {
     has_unique_types: true,
 };
 
+const SIP: Layers = Layers {
+    source: "crates/busyhour-sip/src",
+    base: &[],
+    arrows: &[
+        arrow("sip", &[]),
+        arrow("stun", &[]),
+        arrow("auth", &["sip"]),
+        arrow("flow", &["sip"]),
+    ],
+    has_unique_types: true,
+};
+
 const SERVER: Layers = Layers {
     source: "crates/busyhour-server/src",
     base: &[],
     arrows: &[
         arrow("proto", &[]),
-        arrow("auth", &["proto"]),
-        arrow("registrar", &["proto"]),
-        arrow("iax2", &["proto", "auth", "registrar"]),
-        arrow("watch", &["proto", "registrar"]),
-        arrow("store", &["auth", "registrar"]),
-        arrow(
-            "server",
-            &["proto", "auth", "registrar", "iax2", "watch", "store"],
-        ),
-        arrow("net", &["proto", "registrar", "server"]),
+        arrow("registrar", &[]),
+        arrow("iax2", &["proto", "registrar"]),
+        arrow("watch", &["registrar"]),
+        arrow("store", &["registrar"]),
+        arrow("server", &["proto", "registrar", "iax2", "watch", "store"]),
+        arrow("net", &["registrar", "server"]),
         arrow("console", &[]),
         arrow("json", &[]),
-        arrow("storm", &["console", "proto", "auth"]),
-        arrow("web", &["json", "registrar", "server", "store"]),
-        arrow(
-            "config",
-            &["auth", "server", "registrar", "store", "net", "web"],
-        ),
+        arrow("storm", &["console", "proto"]),
+        arrow("web", &["json", "server", "store"]),
+        arrow("config", &["server", "registrar", "store", "net", "web"]),
         arrow("logs", &[]),
         arrow(
             "cli",
             &[
-                "auth", "config", "console", "json", "logs", "net", "server", "store", "storm",
-                "web",
+                "config", "console", "json", "logs", "net", "server", "store", "storm", "web",
             ],
         ),
     ],
@@ -160,8 +170,7 @@ pub const CROWDED_FOLDERS: &[&str] = &[
     "crates/busyhour-pcp/src",
     "crates/busyhour-server/src/config",
     "crates/busyhour-graphite/src",
-    "crates/busyhour-server/src/proto/sip",
-    "crates/busyhour-server/src/registrar",
+    "crates/busyhour-sip/src/sip",
     "crates/busyhour-server/src/server",
     "crates/busyhour-server/src/storm",
     "crates/busyhour-server/src/watch",

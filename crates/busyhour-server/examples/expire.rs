@@ -15,13 +15,14 @@ mod contacts;
 
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
-    registrar::{EndedBinding, Flow},
+    registrar::EndedBinding,
     server::{Authentication, Network, SendError, Server, ServerConfig},
     store::{
         AccountListener, Change, Completion, Contents, EndListener, MemoryStore, Refused,
         SqliteOptions, SqliteStore, Store, StoreError, StoreStats,
     },
 };
+use busyhour_sip::Flow;
 use std::{
     error::Error,
     fs,

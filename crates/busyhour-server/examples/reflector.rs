@@ -10,7 +10,7 @@ use std::io::{IoSlice, IoSliceMut, Result};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-use busyhour_server::proto::sip::{HeaderName, Message, ResponseBuilder, Status};
+use busyhour_sip::{HeaderName, Message, ResponseBuilder, Status};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
 
 fn main() -> Result<()> {

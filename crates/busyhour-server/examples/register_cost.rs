@@ -10,9 +10,10 @@
 
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
-    server::{Authentication, Flow, Network, SendError, Server, ServerConfig},
+    server::{Authentication, Network, SendError, Server, ServerConfig},
     store::{MemoryStore, SqliteOptions, SqliteStore, Store},
 };
+use busyhour_sip::Flow;
 use std::{
     error::Error,
     fs,

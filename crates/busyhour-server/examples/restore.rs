@@ -12,10 +12,10 @@ mod contacts;
 
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
-    registrar::Flow,
     server::{Authentication, Network, SendError, Server, ServerConfig},
     store::{SqliteOptions, SqliteStore},
 };
+use busyhour_sip::Flow;
 use std::{
     error::Error,
     fs,

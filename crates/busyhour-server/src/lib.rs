@@ -9,7 +9,6 @@
 mod console;
 mod json;
 pub mod proto;
-pub mod auth;
 pub mod registrar;
 pub mod iax2;
 pub mod watch;

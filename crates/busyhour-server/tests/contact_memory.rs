@@ -61,10 +61,8 @@ impl World {
             let text = register(number, life);
             let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
             let local = "192.0.2.1:5060".parse().unwrap();
-            self.server.message(
-                busyhour_server::server::Flow::udp(local, address(number)),
-                &datagram,
-            );
+            self.server
+                .message(busyhour_sip::Flow::udp(local, address(number)), &datagram);
             self.runtime.simulation().unwrap().run_until_idle();
         }
         self.pass(PAUSE);

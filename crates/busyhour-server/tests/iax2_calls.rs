@@ -3,11 +3,11 @@
 
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_server::{
-    auth::challenge_response,
     iax2::{Actions, Calls, Credentials, Keys, Login, Policy, Request, RequestOutcome},
     proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind},
-    registrar::{Flow, Now},
+    registrar::Now,
 };
+use busyhour_sip::{Flow, auth::challenge_response};
 use proptest::prelude::*;
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 

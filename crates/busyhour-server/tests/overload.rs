@@ -5,10 +5,10 @@ mod exchange;
 
 use busyhour::runtime::Runtime;
 use busyhour_server::{
-    proto::sip::{HeaderName, Message},
     server::{ReadMode, Server, ServerConfig},
     store::{DiskBehaviour, MemoryStore, SimulatedDisk, Store},
 };
+use busyhour_sip::{HeaderName, Message};
 use exchange::{Sent, digest_config, open_config, proven};
 use std::{sync::Arc, time::Duration};
 
@@ -304,7 +304,7 @@ impl World {
     fn receive_from(&self, from: &str, text: &str) {
         let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
         let local = "192.0.2.1:5060".parse().unwrap();
-        let flow = busyhour_server::server::Flow::udp(local, from.parse().unwrap());
+        let flow = busyhour_sip::Flow::udp(local, from.parse().unwrap());
         self.server.message(flow, &datagram);
     }
 

@@ -4,8 +4,6 @@
 mod address;
 #[path = "registrar/contact.rs"]
 mod contact;
-#[path = "registrar/flow.rs"]
-mod flow;
 #[path = "registrar/iax2.rs"]
 mod iax2;
 #[path = "registrar/probes.rs"]
@@ -14,13 +12,11 @@ mod probes;
 mod refusal;
 
 use busyhour::clock::{Instant, UnixTime};
-use busyhour_server::{
-    proto::sip::Message,
-    registrar::{
-        Binding, BindingChange, BindingId, Bindings, Flow, Now, Policy, REMOVED_FOR, Refusal,
-        Registration, Restored, Tally, Transport, write_answer, write_refusal,
-    },
+use busyhour_server::registrar::{
+    Binding, BindingChange, BindingId, Bindings, Now, Policy, REMOVED_FOR, Refusal, Registration,
+    Restored, Tally, write_answer, write_refusal,
 };
+use busyhour_sip::{Flow, Message, Transport};
 use std::time::Duration;
 
 #[test]

@@ -16,10 +16,10 @@ use busyhour::{
     runtime::{Runtime, Simulation},
 };
 use busyhour_server::{
-    proto::sip::Message,
     server::{Limits, Server, ServerConfig, ServerStats},
     store::{DiskBehaviour, SimulatedDisk},
 };
+use busyhour_sip::Message;
 use exchange::{Sent, digest_config, ok, open_config};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -517,10 +517,8 @@ impl Fixture {
 
     fn receive_from(&mut self, remote: SocketAddr, bytes: &[u8]) {
         let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
-        self.server.message(
-            busyhour_server::server::Flow::udp(local(), remote),
-            &datagram,
-        );
+        self.server
+            .message(busyhour_sip::Flow::udp(local(), remote), &datagram);
         self.simulation().run_until_idle();
     }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use busyhour_server::proto::sip::{HeaderName, Message, ResponseBuilder, Status};
 use busyhour_server::storm::{Storm, StormError};
+use busyhour_sip::{HeaderName, Message, ResponseBuilder, Status};
 use clap::Parser;
 
 #[derive(Parser)]

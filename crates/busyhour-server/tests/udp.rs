@@ -6,8 +6,9 @@ use busyhour::{
 };
 use busyhour_server::{
     net::{BATCH_LEN, Datagram, Udp, UdpOptions},
-    server::{Flow, Network, ReadMode, SendError},
+    server::{Network, ReadMode, SendError},
 };
+use busyhour_sip::Flow;
 use std::{
     collections::HashSet,
     net::{SocketAddr, UdpSocket},

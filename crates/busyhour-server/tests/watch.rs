@@ -9,13 +9,13 @@ mod publications;
 
 use busyhour::{buffer::BufferPool, bus::Name, clock::Instant};
 use busyhour_server::{
-    proto::sip::{HeaderName, Message},
-    registrar::{Advertised, BindingId, Contact, ContactParts, Flow, Refusal},
+    registrar::{Advertised, BindingId, Contact, ContactParts, Refusal},
     watch::{
         DeviceState, Dialog, End, NoBuffer, Policy, Reachable, Subscribe, Subscription,
         Transmission, write_accepted,
     },
 };
+use busyhour_sip::{Flow, HeaderName, Message};
 use std::{sync::Arc, time::Duration};
 
 #[test]

@@ -2,9 +2,10 @@
 
 use busyhour::clock::UnixTime;
 use busyhour_server::{
-    registrar::{BindingChange, BindingId, Contact, ContactParts, Flow, Lease, Transport},
+    registrar::{BindingChange, BindingId, Contact, ContactParts, Lease},
     store::{Change, SqliteOptions, SqliteStore, Store},
 };
+use busyhour_sip::{Flow, Transport};
 use std::{
     error::Error,
     path::Path,

@@ -1,10 +1,8 @@
 //! What a server says on standard output when it is ready.
 
 use super::service::{Service, store_name};
-use crate::{
-    config::{Auth, Durability, LogFormat, LogLevel},
-    server::Transport,
-};
+use crate::config::{Auth, Durability, LogFormat, LogLevel};
+use busyhour_sip::Transport;
 use std::io::{self, Write};
 
 /// For people first, unless they asked for a log that is not for them, and last

@@ -1,4 +1,5 @@
-use crate::{auth::Secret, config, server::Accounts};
+use crate::{config, server::Accounts};
+use busyhour_sip::auth::Secret;
 use std::{
     borrow::Cow,
     sync::{PoisonError, RwLock},

@@ -1,8 +1,6 @@
 use super::entry::{Entry, Reported};
-use crate::{
-    auth::{Algorithm, HexDigest, Secret},
-    store::{MAILBOX_RULE, check_username, is_mailbox_name},
-};
+use crate::store::{MAILBOX_RULE, check_username, is_mailbox_name};
+use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
 use std::{
     collections::{HashMap, HashSet, hash_map},
     fmt,
@@ -11,10 +9,8 @@ use std::{
 /// Who may register: single accounts and numbered ranges.
 ///
 /// ```
-/// use busyhour_server::{
-///     auth::Secret,
-///     config::{AccountRange, Accounts},
-/// };
+/// use busyhour_sip::auth::Secret;
+/// use busyhour_server::config::{AccountRange, Accounts};
 ///
 /// let mut accounts = Accounts::default();
 /// accounts.add_range(AccountRange {

@@ -43,12 +43,12 @@ pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
 pub use problem::{Problem, Problems, SettingOrigin};
 
-use crate::auth::Algorithm;
 use crate::server::{
     Advertised, Authentication, CallTokens, HintConfig, Limits, RegistrationPolicy, ServerConfig,
     WatchPolicy,
 };
 use crate::web::Token;
+use busyhour_sip::auth::Algorithm;
 use hints::WrittenHint;
 use std::{
     collections::{BTreeMap, BTreeSet},

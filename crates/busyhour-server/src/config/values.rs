@@ -2,10 +2,10 @@
 
 use super::{Auth, Durability, LogFormat, LogLevel, StreamListen};
 use crate::{
-    auth::Algorithm,
     server::{Advertised, CallTokens},
     store::PostgresOptions,
 };
+use busyhour_sip::auth::Algorithm;
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,

@@ -1,7 +1,7 @@
 //! What has to be done after an event.
 
 use super::Request;
-use crate::registrar::Flow;
+use busyhour_sip::Flow;
 
 /// Datagrams to send and requests to make, in order. Kept and used again, so
 /// that a busy table allocates nothing for it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use busyhour::clock::Instant;
 
 use super::Actions;
-use crate::registrar::Flow;
+use busyhour_sip::Flow;
 
 /// The frames of one call that may have to be sent again (RFC 5456 §7).
 #[derive(Debug, Default)]

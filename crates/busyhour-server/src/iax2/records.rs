@@ -116,7 +116,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registrar::Flow;
+    use busyhour_sip::Flow;
 
     fn key(peer_call: u16) -> CallKey {
         let address = ([192, 0, 2, 1], 4569).into();

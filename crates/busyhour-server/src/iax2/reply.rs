@@ -3,7 +3,7 @@
 use super::Actions;
 use super::keys::STATELESS_CALL;
 use crate::proto::iax2::{Command, Element, ElementWriter, FullFrame, Kind};
-use crate::registrar::Flow;
+use busyhour_sip::Flow;
 
 /// Answers `frame` for a call that never was, with `payload`.
 pub(super) fn stateless(

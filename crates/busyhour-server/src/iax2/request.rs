@@ -2,8 +2,8 @@
 
 use subtle::ConstantTimeEq;
 
-use crate::auth::HexDigest;
-use crate::registrar::Flow;
+use busyhour_sip::Flow;
+use busyhour_sip::auth::HexDigest;
 
 /// Names one call for as long as it lasts; never given twice by one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

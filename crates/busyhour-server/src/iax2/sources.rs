@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::registrar::source_of;
+use busyhour_sip::source_of;
 use foldhash::quality::FixedState;
 
 /// Counts the calls of each IP address that has any.

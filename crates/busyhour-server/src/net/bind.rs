@@ -1,5 +1,5 @@
 use super::{UdpOptions, local::ask_for_local};
-use crate::server::Transport;
+use busyhour_sip::Transport;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{

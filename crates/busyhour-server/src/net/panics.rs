@@ -5,7 +5,7 @@
 //! taken again by the next one who needs it, as after a panic in a task of the
 //! pool. So it is caught, counted and told, and the next arrival has its turn.
 
-use crate::server::Flow;
+use busyhour_sip::Flow;
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},

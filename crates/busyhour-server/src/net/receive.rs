@@ -3,11 +3,12 @@ use super::{
     local::local_of,
     stats::{Counters, add},
 };
-use crate::server::{Flow, ReadMode};
+use crate::server::ReadMode;
 use busyhour::{
     buffer::{Buffer, BufferMut, BufferPool},
     pool::{InlineRunner, TaskPool},
 };
+use busyhour_sip::Flow;
 use nix::{
     cmsg_space,
     errno::Errno,

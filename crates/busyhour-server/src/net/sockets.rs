@@ -1,8 +1,9 @@
 //! The sockets of every protocol and transport as one network.
 
 use super::{Streams, Udp};
-use crate::server::{Flow, Network, NetworkStats, SendError};
+use crate::server::{Network, NetworkStats, SendError};
 use busyhour::buffer::Buffer;
+use busyhour_sip::Flow;
 use std::time::Duration;
 
 /// SIP's sockets and those of IAX2, told apart by what a flow says.

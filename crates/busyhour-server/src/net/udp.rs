@@ -5,11 +5,12 @@ use super::{
     send::{Outgoing, SendQueue},
     stats::Counters,
 };
-use crate::server::{Flow, Network, NetworkStats, ReadMode, SendError, Transport};
+use crate::server::{Network, NetworkStats, ReadMode, SendError};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     pool::TaskPool,
 };
+use busyhour_sip::{Flow, Transport};
 use nix::{
     getsockopt_impl, libc, sockopt_impl,
     sys::{
@@ -31,7 +32,8 @@ use std::{
 /// ```
 /// use busyhour::{buffer::BufferPool, pool::TaskPool};
 /// use busyhour_server::net::{Udp, UdpOptions};
-/// use busyhour_server::server::{Flow, ReadMode, Network};
+/// use busyhour_sip::Flow;
+/// use busyhour_server::server::{Network, ReadMode};
 /// use std::sync::mpsc;
 ///
 /// let buffers = BufferPool::builder().build()?;

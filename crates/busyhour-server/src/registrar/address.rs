@@ -1,7 +1,7 @@
 //! Addresses of record, and whether they are ours.
 
 use super::Refusal;
-use crate::proto::sip::{Host, Scheme, SipUri, Uri};
+use busyhour_sip::{Host, Scheme, SipUri, Uri};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The hosts whose addresses of record are ours.
@@ -51,7 +51,8 @@ impl Domains {
     /// Whether `host` is ours.
     ///
     /// ```
-    /// use busyhour_server::{proto::sip::Host, registrar::Domains};
+    /// use busyhour_sip::Host;
+    /// use busyhour_server::registrar::Domains;
     ///
     /// let domains = Domains::new(["example.com".to_owned()]);
     /// assert!(domains.contain(&Host::Name("EXAMPLE.com")));
@@ -75,7 +76,8 @@ impl Domains {
 /// without a user or outside of `domains`.
 ///
 /// ```
-/// use busyhour_server::{proto::sip::Uri, registrar::{Domains, address_of_record}};
+/// use busyhour_sip::Uri;
+/// use busyhour_server::registrar::{address_of_record, Domains};
 ///
 /// let uri = Uri::parse("sips:%61lice@EXAMPLE.com:5061;transport=tcp").unwrap();
 /// let aor = address_of_record(&uri, &Domains::default()).unwrap();

@@ -4,10 +4,8 @@ use super::{
     Binding, Bindings, Contact, FLOW_TIMER_S, HttpDate, Now, Refusal, Registration,
     outbound::OUTBOUND, policy::seconds,
 };
-use crate::proto::sip::{
-    HeaderName, HeaderValue, Message, Output, Quality, ResponseBuilder, Status,
-};
 use busyhour::clock::Instant;
+use busyhour_sip::{HeaderName, HeaderValue, Message, Output, Quality, ResponseBuilder, Status};
 use std::net::SocketAddr;
 
 /// Writes the 200 with every current binding (RFC 3261 §10.3, step 8).

@@ -1,7 +1,8 @@
 //! The bindings of one address of record.
 
-use super::{Binding, BindingId, Contact, EndedBinding, Flow, Lease, Now};
+use super::{Binding, BindingId, Contact, EndedBinding, Lease, Now};
 use busyhour::clock::Instant;
+use busyhour_sip::Flow;
 use std::time::Duration;
 
 /// The bindings of one address of record, removed ones included until they

@@ -1,9 +1,7 @@
 //! The part of a binding that a refresh leaves alone, in one piece of memory.
 
-use super::{
-    Flow, Transport,
-    address::{listens_apart, listens_at},
-};
+use super::address::{listens_apart, listens_at};
+use busyhour_sip::{Flow, Transport};
 use std::{
     fmt::{self, Debug, Formatter},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
@@ -16,7 +14,8 @@ use std::{
 /// after the other behind their lengths, and the addresses in their bytes.
 ///
 /// ```
-/// use busyhour_server::registrar::{Contact, ContactParts, Flow};
+/// use busyhour_server::registrar::{Contact, ContactParts};
+/// use busyhour_sip::Flow;
 ///
 /// let parts = ContactParts {
 ///     uri: "sip:alice@192.0.2.7:40000",
@@ -154,7 +153,8 @@ impl Contact {
     /// The same contact, reachable or not.
     ///
     /// ```
-    /// # use busyhour_server::registrar::{Contact, ContactParts, Flow};
+    /// # use busyhour_server::registrar::{Contact, ContactParts};
+    /// # use busyhour_sip::Flow;
     /// # let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
     /// # let (uri, parameters, call_id, path, user_agent) = ("sip:a@192.0.2.7", "", "c", "", "");
     /// # let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow };
@@ -182,7 +182,8 @@ impl Contact {
     /// many a phone closes its connection as soon as it has registered.
     ///
     /// ```
-    /// # use busyhour_server::registrar::{Contact, ContactParts, Flow, Transport};
+    /// # use busyhour_server::registrar::{Contact, ContactParts};
+    /// # use busyhour_sip::{Flow, Transport};
     /// # let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
     /// # let (parameters, call_id, path, user_agent) = ("", "c", "", "");
     /// let depends = |uri| {

@@ -1,7 +1,7 @@
 //! The Date header (RFC 3261 §20.17): RFC 1123, always GMT.
 
-use crate::proto::sip::{HeaderValue, Output};
 use busyhour::clock::UnixTime;
+use busyhour_sip::{HeaderValue, Output};
 use std::fmt::{self, Display, Formatter};
 
 /// Shows a moment as SIP and HTTP write it.

@@ -5,10 +5,11 @@
 //! the URI `iax:user@address:port` (§5), and one from elsewhere replaces it.
 
 use super::{
-    BindingId, Bindings, ContactRequest, Extensions, Flow, Now, Policy, Refusal, Registration,
+    BindingId, Bindings, ContactRequest, Extensions, Now, Policy, Refusal, Registration,
     RequestedContact, Update, seconds,
 };
 use busyhour::bus::Name;
+use busyhour_sip::Flow;
 
 /// What an IAX2 device asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,9 +54,8 @@ impl Bindings {
     ///
     /// ```
     /// use busyhour::clock::{Instant, UnixTime};
-    /// use busyhour_server::registrar::{
-    ///     BindingId, Bindings, Flow, Iax2Registration, Now, Policy,
-    /// };
+    /// use busyhour_server::registrar::{BindingId, Bindings, Iax2Registration, Now, Policy};
+    /// use busyhour_sip::Flow;
     ///
     /// let registration = Iax2Registration {
     ///     aor: "sip:alice@example.com".into(),

@@ -11,7 +11,6 @@
 //! registration that made it is recognised by its CSeq and revives nothing.
 
 mod policy;
-mod flow;
 mod advertised;
 mod contact;
 mod binding;
@@ -35,7 +34,6 @@ pub use binding::{Binding, BindingChange, BindingId, EndedBinding, Lease, Now};
 pub use bindings::{Bindings, Expired, REMOVED_FOR, Restored};
 pub use contact::{Contact, ContactParts};
 pub use date::HttpDate;
-pub use flow::{Flow, Transport, UnknownTransport, source_of};
 pub use iax2::Iax2Registration;
 pub use outbound::{Extensions, FLOW_TIMER_S, FlowKey, SILENCE_MAX};
 pub use policy::{Policy, granted_seconds, seconds};

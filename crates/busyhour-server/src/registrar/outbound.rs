@@ -2,7 +2,7 @@
 //! are, and over which of their flows.
 
 use super::{Contact, Refusal, RequestedContact};
-use crate::proto::sip::{HeaderName, Message, Params, ParseError, Uri};
+use busyhour_sip::{HeaderName, Message, Params, ParseError, Uri};
 use std::time::Duration;
 
 /// One flow of one device: the key of its binding in place of the contact URI

@@ -7,18 +7,19 @@
 //! seconds apart; after the third time the flow is down, and is asked once in each
 //! interval until something is heard of it.
 
-use super::Flow;
 use busyhour::{
     clock::Instant,
     timer::{QueueHandle, TimerQueue},
 };
+use busyhour_sip::Flow;
 use std::{collections::HashMap, time::Duration};
 
 /// The flows of some devices.
 ///
 /// ```
 /// use busyhour::clock::Instant;
-/// use busyhour_server::registrar::{Flow, Probe, Probes};
+/// use busyhour_sip::Flow;
+/// use busyhour_server::registrar::{Probe, Probes};
 /// use std::time::Duration;
 ///
 /// let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);

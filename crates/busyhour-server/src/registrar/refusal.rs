@@ -1,6 +1,6 @@
 //! Why a request is refused, and with which answer.
 
-use crate::proto::sip::{ParseError, Status};
+use busyhour_sip::{ParseError, Status};
 use std::{borrow::Cow, time::Duration};
 
 /// A request that changes nothing, and the answer that says why.

@@ -1,11 +1,12 @@
 //! Reading a REGISTER: what its headers wish, before any binding is touched.
 
 use super::{
-    Extensions, Flow, FlowKey, Refusal,
+    Extensions, FlowKey, Refusal,
     outbound::{GRUU, OUTBOUND},
     sips,
 };
-use crate::proto::sip::{
+use busyhour_sip::Flow;
+use busyhour_sip::{
     Contact as ContactHeader, ContactIter, Contacts, HeaderName, Message, ParseError,
 };
 use std::{borrow::Cow, fmt::Write};

@@ -1,7 +1,8 @@
 //! Which registrations may name a SIPS contact.
 
-use super::{Flow, Refusal, RequestedContact, Transport};
-use crate::proto::sip::{HeaderName, Message, Scheme, Uri};
+use super::{Refusal, RequestedContact};
+use busyhour_sip::{Flow, Transport};
+use busyhour_sip::{HeaderName, Message, Scheme, Uri};
 
 /// Whether a wish for a SIPS contact can be kept: what is sent to a SIPS URI
 /// goes over TLS on every hop. So the Request-URI, every contact and every

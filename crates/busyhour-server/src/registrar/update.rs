@@ -6,7 +6,7 @@ use super::{
     answer::{CONTACTS_LEN_MAX, contact_len},
     binding::Grant,
 };
-use crate::proto::sip::Uri;
+use busyhour_sip::Uri;
 use std::cmp::Ordering;
 
 /// The outcome of a registration that is accepted.

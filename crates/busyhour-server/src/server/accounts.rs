@@ -1,9 +1,7 @@
 //! Who has an account: the store's accounts, and those of another source behind them.
 
-use crate::{
-    auth::Secret,
-    store::{Account, AccountNews, AccountRange},
-};
+use crate::store::{Account, AccountNews, AccountRange};
+use busyhour_sip::auth::Secret;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},

@@ -2,12 +2,15 @@
 
 use super::{core::Core, log_lines::WRONG_PASSWORD, nonces::Use, receive::Request};
 use crate::{
-    auth::{AuthOutcome, Authenticator},
-    proto::sip::{DigestCredentials, HeaderName, Host, Message, Status, Uri},
-    registrar::{Domains, Flow, Policy, Refusal, source_of, user_of},
+    registrar::{Domains, Policy, Refusal, user_of},
     watch::Package,
 };
 use busyhour::clock::UnixTime;
+use busyhour_sip::{
+    DigestCredentials, Flow, HeaderName, Host, Message, Status, Uri,
+    auth::{AuthOutcome, Authenticator},
+    source_of,
+};
 use std::{borrow::Cow, sync::atomic::Ordering, time::Duration};
 
 /// Whose request it is, as far as that is to be known.
@@ -187,7 +190,7 @@ impl Core {
                 // The response is not looked at: that only the right one is answered
                 // would tell who guesses, and count no guess.
                 AuthOutcome::Stale { is_ours } => Admission::Stale { is_ours },
-                AuthOutcome::Refused(crate::auth::Refusal::Secret) => {
+                AuthOutcome::Refused(busyhour_sip::auth::Refusal::Secret) => {
                     let reason = why_wrong(secret.is_some());
                     self.login_failed(flow, credentials.username, "sip", reason);
                     Admission::Denied

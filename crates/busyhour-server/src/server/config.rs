@@ -2,11 +2,11 @@
 
 use super::{Accounts, HintConfig, NoAccounts};
 use crate::{
-    auth::Algorithm,
     iax2::CallTokens,
     registrar::{Advertised, Domains, Policy as RegistrationPolicy},
     watch::Policy as WatchPolicy,
 };
+use busyhour_sip::auth::Algorithm;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// The whole configuration of a [`Server`](super::Server).

@@ -29,12 +29,12 @@ use super::{
     watchers::Watchers,
 };
 use crate::{
-    auth::Authenticator,
     registrar::{BindingId, Domains, Now, Tally},
     store::{Store, TokenRows},
     watch::{DeviceState, RegistrationState},
 };
 use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
+use busyhour_sip::auth::Authenticator;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -219,11 +219,11 @@ impl Core {
 mod tests {
     use super::*;
     use crate::{
-        registrar::Flow,
         server::{Authentication, SendError},
         store::MemoryStore,
     };
     use busyhour::buffer::Buffer;
+    use busyhour_sip::Flow;
 
     struct Nowhere;
 

@@ -31,10 +31,9 @@ use super::{
 };
 use crate::{
     iax2::{CallId, RequestOutcome},
-    proto::sip::Message,
     registrar::{
-        Binding, BindingChange, Bindings, Flow, Now, Refusal, Registration, SILENCE_MAX, Tally,
-        Update, user_of, write_answer,
+        Binding, BindingChange, Bindings, Now, Refusal, Registration, SILENCE_MAX, Tally, Update,
+        user_of, write_answer,
     },
     store::{Change, CommitError},
     watch::{MessageSummary, Publications, Published},
@@ -45,6 +44,7 @@ use busyhour::{
     clock::Instant,
     task::{Executor, Task},
 };
+use busyhour_sip::{Flow, Message};
 use std::{
     collections::VecDeque,
     sync::{

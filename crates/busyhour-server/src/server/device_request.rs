@@ -3,10 +3,10 @@
 use super::{core::Core, receive::Request, transactions::Key};
 use crate::{
     iax2::{CallId, RequestOutcome},
-    proto::sip::{Message, MessageIndex},
-    registrar::{Flow, Iax2Registration, Refusal},
+    registrar::{Iax2Registration, Refusal},
 };
 use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_sip::{Flow, Message, MessageIndex};
 use std::sync::Arc;
 
 /// A SIP request on its way to its device or watcher. It was parsed when it came in:

@@ -9,8 +9,8 @@ use super::{
     core::Core,
     shares::{Holder, Shares},
 };
-use crate::registrar::{Flow, Transport};
 use busyhour::clock::UnixTime;
+use busyhour_sip::{Flow, Transport};
 use foldhash::quality::FixedState;
 use serde::Serialize;
 use std::{

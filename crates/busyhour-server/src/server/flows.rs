@@ -11,13 +11,11 @@
 
 use super::{core::Core, device::Device};
 use crate::{
-    proto::{
-        iax2::{Command, Frame, FullFrame, Kind},
-        sip::{HeaderName, Method, RequestBuilder},
-    },
-    registrar::{Flow, Probe, Probes},
+    proto::iax2::{Command, Frame, FullFrame, Kind},
+    registrar::{Probe, Probes},
 };
 use busyhour::{clock::Instant, timer::AddError};
+use busyhour_sip::{Flow, HeaderName, Method, RequestBuilder};
 use foldhash::quality::FixedState;
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},

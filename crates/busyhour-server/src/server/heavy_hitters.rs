@@ -7,8 +7,8 @@
 //! be too high by that of the least.
 
 use super::{core::Core, log_lines::shortened, shares::Excess};
-use crate::registrar::{Flow, source_of};
 use busyhour::clock::Instant;
+use busyhour_sip::{Flow, source_of};
 use std::{
     net::IpAddr,
     sync::{Mutex, PoisonError},

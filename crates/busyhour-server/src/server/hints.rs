@@ -17,12 +17,12 @@ use super::{
     stats::HintStats,
 };
 use crate::{
-    proto::sip::Uri,
     registrar::{Domains, address_of_record, user_of},
     store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension},
     watch::{End, ExtensionState},
 };
 use busyhour::bus::{Name, Topic};
+use busyhour_sip::Uri;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},

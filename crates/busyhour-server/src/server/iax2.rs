@@ -18,10 +18,10 @@ use crate::{
         Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Login, Policy, Request, RequestKind,
         RequestOutcome,
     },
-    proto::sip::Uri,
-    registrar::{Flow, Iax2Registration, Refusal, address_of_record, source_of},
+    registrar::{Iax2Registration, Refusal, address_of_record},
 };
 use busyhour::{buffer::Buffer, runtime::Runtime, serializer::Serializer};
+use busyhour_sip::{Flow, Uri, source_of};
 use foldhash::quality::FixedState;
 use std::{
     cell::RefCell,
@@ -128,7 +128,7 @@ impl Core {
         }
         let secret = self.parts.directory.secret(credentials.username);
         let expected = secret.and_then(|secret| secret.challenge_response(credentials.challenge));
-        let decoy = || crate::auth::challenge_response(credentials.challenge, "");
+        let decoy = || busyhour_sip::auth::challenge_response(credentials.challenge, "");
         let is_known = expected.is_some();
         let proves = credentials.proves(&expected.unwrap_or_else(decoy)) && is_known;
         let (source, username) = (flow.remote.ip(), credentials.username);

@@ -7,11 +7,9 @@
 //! told once a minute.
 
 use super::{core::Core, logins, shares::Shares};
-use crate::{
-    proto::sip::{Message, Uri},
-    registrar::{Bindings, Flow, Refusal, Tally, source_of, user_of},
-};
+use crate::registrar::{Bindings, Refusal, Tally, user_of};
 use busyhour::clock::Instant;
+use busyhour_sip::{Flow, Message, Uri, source_of};
 use std::{
     net::IpAddr,
     sync::{

@@ -8,8 +8,8 @@
 //! slowed down.
 
 use super::shares::{Excess, Holder, Shares};
-use crate::registrar::source_of;
 use busyhour::clock::Instant;
+use busyhour_sip::source_of;
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use std::{

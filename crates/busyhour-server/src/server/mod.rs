@@ -63,7 +63,7 @@ mod provision;
 
 pub use crate::{
     iax2::{CallTokens, Iax2Stats},
-    registrar::{Advertised, Binding, Flow, Policy as RegistrationPolicy, Transport},
+    registrar::{Advertised, Binding, Policy as RegistrationPolicy},
     store::TokenListener,
     watch::{LineState, Mailbox, MessageSummary, Policy as WatchPolicy},
 };
@@ -84,11 +84,9 @@ pub use stats::{
 };
 
 use self::core::Core;
-use crate::{
-    proto::sip::ParseError,
-    store::{Completion, Store},
-};
+use crate::store::{Completion, Store};
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
+use busyhour_sip::{Flow, ParseError};
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
@@ -104,10 +102,8 @@ use std::{
 ///
 /// ```
 /// use busyhour::{buffer::Buffer, runtime::Runtime};
-/// use busyhour_server::{
-///     server::{Authentication, Flow, Network, SendError, Server, ServerConfig},
-///     store::MemoryStore,
-/// };
+/// use busyhour_server::{server::{Authentication, Network, SendError, Server, ServerConfig}, store::MemoryStore};
+/// use busyhour_sip::Flow;
 /// use std::sync::{Arc, Mutex};
 ///
 /// #[derive(Default)]

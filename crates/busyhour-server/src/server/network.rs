@@ -1,7 +1,7 @@
 //! The interface to the network: the server hands datagrams over, and that is all it knows.
 
-use crate::registrar::Flow;
 use busyhour::buffer::Buffer;
+use busyhour_sip::Flow;
 use serde::Serialize;
 use std::{ops::AddAssign, time::Duration};
 use thiserror::Error;

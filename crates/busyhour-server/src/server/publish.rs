@@ -7,8 +7,7 @@ use super::{
     stats::PublishStats,
 };
 use crate::{
-    proto::sip::Message,
-    registrar::{Flow, Refusal, user_of},
+    registrar::{Refusal, user_of},
     store::{Change, SoftState, SoftStateKind},
     watch::{
         Granted, Keep, MessageSummary, Package, Plan, Publications, Publish, PublishStep,
@@ -16,6 +15,7 @@ use crate::{
     },
 };
 use busyhour::{buffer::Buffer, bus::Name};
+use busyhour_sip::{Flow, Message};
 use std::sync::{Arc, Weak, atomic::Ordering};
 
 /// What a PUBLISH leads to, and the answer to it.

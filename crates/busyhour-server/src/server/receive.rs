@@ -7,16 +7,13 @@ use super::{
     transactions::{Key, Seen},
 };
 use crate::{
-    proto::{
-        sip::{Essentials, HeaderName, Message, Method, ParseError, Start, Status, Uri},
-        stun,
-    },
-    registrar::{
-        ALLOW_EVENTS, Flow, Refusal, SUPPORTED, Transport, address_of_record, check_require,
-    },
+    registrar::{ALLOW_EVENTS, Refusal, SUPPORTED, address_of_record, check_require},
     watch::Dialog,
 };
 use busyhour::buffer::Buffer;
+use busyhour_sip::{
+    Essentials, Flow, HeaderName, Message, Method, ParseError, Start, Status, Transport, Uri, stun,
+};
 use std::sync::{Arc, atomic::Ordering};
 
 /// A request that is being dealt with on the network's thread.

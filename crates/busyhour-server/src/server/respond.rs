@@ -8,11 +8,11 @@ use super::{
     transactions::Key,
 };
 use crate::{
-    proto::sip::{Message, Method, ParseError, ResponseBuilder, Status, write_hex},
-    registrar::{DATAGRAM_LEN_MAX, Flow, Refusal, write_refusal},
+    registrar::{DATAGRAM_LEN_MAX, Refusal, write_refusal},
     watch::{NoBuffer, Subscription, Transmission},
 };
 use busyhour::buffer::Buffer;
+use busyhour_sip::{Flow, Message, Method, ParseError, ResponseBuilder, Status, write_hex};
 use std::{cell::RefCell, time::Duration};
 
 /// A response under way, as the builder of the parser has it.

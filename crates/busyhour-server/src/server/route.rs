@@ -11,11 +11,11 @@ use super::{
     watcher::Watcher,
 };
 use crate::{
-    proto::sip::{HeaderName, Message, Method, SipUri, Uri},
     registrar::{Refusal, address_of_record, user_of},
     watch::{Subscribe, Subscription, write_accepted},
 };
 use busyhour::bus::Name;
+use busyhour_sip::{HeaderName, Message, Method, SipUri, Uri};
 use std::sync::{Arc, atomic::Ordering};
 
 impl Core {

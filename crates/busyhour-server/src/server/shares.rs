@@ -13,7 +13,7 @@
 //! A check and what follows from it are two steps, so threads that run at the
 //! same moment may pass a share by what each of them takes, but never the bound.
 
-use crate::registrar::source_of;
+use busyhour_sip::source_of;
 use foldhash::quality::FixedState;
 use std::{
     hash::BuildHasher,

@@ -24,7 +24,6 @@ use super::{
     watchers::Watchers,
 };
 use crate::{
-    auth::{Authenticator, RealmError},
     registrar::{EndedBinding, Restored, user_of},
     store::{
         Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
@@ -32,6 +31,7 @@ use crate::{
     },
 };
 use busyhour::{runtime::Runtime, timer::AddError};
+use busyhour_sip::auth::{Authenticator, RealmError};
 use std::{
     sync::{Arc, Weak},
     time::Duration,

@@ -18,8 +18,8 @@ use super::{
     counters::Counter,
     shares::{Excess, Holder, Shares},
 };
-use crate::proto::sip::{HeaderName, Message};
 use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_sip::{HeaderName, Message};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use std::{

@@ -22,8 +22,8 @@ use super::{
     core::Core,
     shares::{CELLS, Cells, ROWS},
 };
-use crate::registrar::Flow;
 use busyhour::clock::Instant;
+use busyhour_sip::Flow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tokens of all sources.

@@ -10,7 +10,6 @@ use super::{
     shares::Holder, transactions::buffer_bytes,
 };
 use crate::{
-    proto::sip::Message,
     registrar::{EndedBinding, Refusal, user_of},
     watch::{
         DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, State, Subscribe,
@@ -21,6 +20,7 @@ use busyhour::{
     bus::{self, Delivery, Event, Name, SubscriptionBuilder, Topic},
     serializer::Serializer,
 };
+use busyhour_sip::Message;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// A subscription and what drives it.
@@ -445,11 +445,9 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        registrar::{Advertised, Flow},
-        watch::Policy,
-    };
+    use crate::{registrar::Advertised, watch::Policy};
     use busyhour::{clock::Instant, runtime::Runtime};
+    use busyhour_sip::Flow;
 
     const SUBSCRIBE: &str = "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
         Via: SIP/2.0/UDP 192.0.2.7:5070;branch=z9hG4bK1\r\n\

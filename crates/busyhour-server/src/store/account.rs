@@ -1,6 +1,6 @@
 //! An account as it is kept, as people write it, and as it is shown.
 
-use crate::auth::{Algorithm, HexDigest, Secret};
+use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
 use serde::{Deserialize, Serialize};
 
 /// Who may register: a user of a realm, with limits and belongings.

@@ -160,7 +160,8 @@ const REST: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registrar::{Contact, ContactParts, Flow, Lease};
+    use crate::registrar::{Contact, ContactParts, Lease};
+    use busyhour_sip::Flow;
 
     fn ended(id: u64) -> EndedBinding {
         EndedBinding {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::Pattern;
-use crate::auth::Algorithm;
+use busyhour_sip::auth::Algorithm;
 
 /// Register many devices at a server and measure how it takes it
 #[derive(Clone, Debug, Args)]

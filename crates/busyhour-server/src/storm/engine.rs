@@ -14,8 +14,8 @@ use super::pending::{Expired, PendingRequests, Timing};
 use super::register::Register;
 use super::tally::Failure;
 use super::users::StormUsers;
-use crate::auth::{Algorithm, Answer};
-use crate::proto::sip::{Contacts, DigestChallenge, HeaderName, Message, Method};
+use busyhour_sip::auth::{Algorithm, Answer};
+use busyhour_sip::{Contacts, DigestChallenge, HeaderName, Message, Method};
 
 /// All devices of one socket.
 #[derive(Debug)]

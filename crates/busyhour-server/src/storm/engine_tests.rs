@@ -10,8 +10,8 @@ use super::machine::Machine;
 use super::pending::Timing;
 use super::tally::Failure;
 use super::users::StormUsers;
-use crate::auth::{Algorithm, AuthOutcome, Authenticator, Secret};
-use crate::proto::sip::{HeaderName, Message, ResponseBuilder, Status};
+use busyhour_sip::auth::{Algorithm, AuthOutcome, Authenticator, Secret};
+use busyhour_sip::{HeaderName, Message, ResponseBuilder, Status};
 
 const LOCAL: &str = "127.0.0.1:40000";
 const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);

@@ -11,8 +11,8 @@ use super::machine::Machine;
 use super::pending::Timing;
 use super::tally::Failure;
 use super::users::StormUsers;
-use crate::auth::challenge_response;
 use crate::proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
+use busyhour_sip::auth::challenge_response;
 
 const LOCAL: &str = "127.0.0.1:40000";
 

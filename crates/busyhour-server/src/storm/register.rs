@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::users::StormUsers;
-use crate::proto::sip::{HeaderName, Method, RequestBuilder};
+use busyhour_sip::{HeaderName, Method, RequestBuilder};
 
 /// One REGISTER of one device; the same words give the same bytes, so a
 /// retransmission need not be kept.

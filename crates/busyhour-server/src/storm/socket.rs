@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::args::Transport;
 use super::batch::{Inbox, Outbox};
-use crate::proto::sip::{Frame, Limits, StreamFramer};
+use busyhour_sip::{Frame, Limits, StreamFramer};
 
 /// The way to the server and back.
 pub(super) enum StormSocket {

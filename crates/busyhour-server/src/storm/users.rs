@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::Pattern;
 use super::args::Transport;
 use super::pattern::shown;
-use crate::auth::Algorithm;
+use busyhour_sip::auth::Algorithm;
 
 /// The devices of one run, told apart by their index.
 #[derive(Clone, Debug)]

@@ -12,8 +12,8 @@ use super::batch::Outbox;
 use super::pattern::shown;
 use super::pending::{Expired, PendingRequests, Timing};
 use super::users::StormUsers;
-use crate::auth::{Algorithm, Answer};
-use crate::proto::sip::{
+use busyhour_sip::auth::{Algorithm, Answer};
+use busyhour_sip::{
     Contacts, DigestChallenge, HeaderName, Message, Method, RequestBuilder, ResponseBuilder, Status,
 };
 

@@ -1,10 +1,7 @@
 //! Writing the answer to a SUBSCRIBE.
 
 use super::Subscription;
-use crate::{
-    proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status},
-    registrar::Flow,
-};
+use busyhour_sip::{Flow, HeaderName, Message, Output, ResponseBuilder, Status};
 
 /// Writes the 200 to a SUBSCRIBE that came by `flow` and opens, refreshes or
 /// ends a subscription (RFC 6665 §4.2.1.1).

@@ -6,10 +6,8 @@ use super::{
     next_hop::next_hop,
     stored::{StoredDialog, last_cseq_used},
 };
-use crate::{
-    proto::sip::{HeaderName, Method, Output, RequestBuilder, Uri},
-    registrar::{Advertised, Flow, Refusal},
-};
+use crate::registrar::{Advertised, Refusal};
+use busyhour_sip::{Flow, HeaderName, Method, Output, RequestBuilder, Uri};
 use std::{fmt::Display, net::SocketAddr};
 
 /// Our half of a dialog, opened by a watcher's SUBSCRIBE.

@@ -2,8 +2,8 @@
 //! two octets of IAX2.
 
 use super::publish::Unreadable;
-use crate::proto::sip::Uri;
 use busyhour::bus::{Event, Name};
+use busyhour_sip::Uri;
 use serde::{Deserialize, Serialize};
 use std::{io::Write, sync::Arc};
 

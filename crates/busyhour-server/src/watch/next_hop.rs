@@ -1,6 +1,7 @@
 //! Where our requests of a dialog go (RFC 3261 §12.2.1.1).
 
-use crate::registrar::{Flow, datagram_address};
+use crate::registrar::datagram_address;
+use busyhour_sip::Flow;
 use std::net::{IpAddr, SocketAddr};
 
 /// Which way a request goes whose next hop is `uri`: the first of the route set,
@@ -38,7 +39,7 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registrar::Transport;
+    use busyhour_sip::Transport;
 
     fn goes(keeps_flow: bool, uri: &str) -> String {
         let addresses = ("192.0.2.1:5060", "192.0.2.7:40000");

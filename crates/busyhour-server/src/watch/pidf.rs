@@ -6,8 +6,8 @@
 //! That stands in `reg`.
 
 use super::{DeviceState, Document, LineState, Reachable, State, Told, xml::Escaped};
-use crate::proto::sip::Quality;
 use busyhour::bus::Name;
+use busyhour_sip::Quality;
 use std::io::Write;
 
 pub(super) fn write(out: &mut Vec<u8>, told: Told<'_>) {

@@ -1,10 +1,8 @@
 //! Reading a PUBLISH (RFC 3903 §6), and writing its answer.
 
 use super::{Document, Granted, Package, Policy};
-use crate::{
-    proto::sip::{HeaderName, Message, Output, ResponseBuilder, Status},
-    registrar::{Refusal, check_require},
-};
+use crate::registrar::{Refusal, check_require};
+use busyhour_sip::{HeaderName, Message, Output, ResponseBuilder, Status};
 use std::net::SocketAddr;
 
 /// What one PUBLISH asks for.

@@ -7,14 +7,12 @@
 //! lose nothing, and every body fits the one before it.
 
 use super::{Told, xml::Escaped};
-use crate::{
-    proto::sip::Quality,
-    registrar::{BindingId, Bindings, Contact, seconds},
-};
+use crate::registrar::{BindingId, Bindings, Contact, seconds};
 use busyhour::{
     bus::{Event, Name},
     clock::Instant,
 };
+use busyhour_sip::Quality;
 use std::{io::Write, sync::Arc};
 
 /// The registration of an address of record, as it goes over the bus.

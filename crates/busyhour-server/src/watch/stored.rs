@@ -41,7 +41,7 @@ pub(super) struct StoredDialog {
     pub(super) remote_cseq: u32,
     /// The run of the server that wrote this, see [`Contents::run`](crate::store::Contents::run).
     pub(super) run: u64,
-    /// See [`Flow::local_text`](crate::registrar::Flow::local_text).
+    /// See [`Flow::local_text`](busyhour_sip::Flow::local_text).
     pub(super) local: String,
     pub(super) remote: String,
 }

@@ -1,10 +1,8 @@
 //! Reading a SUBSCRIBE.
 
 use super::{Package, Policy};
-use crate::{
-    proto::sip::{Contacts, HeaderName, Message, SipUri},
-    registrar::{Flow, Refusal, check_require},
-};
+use crate::registrar::{Refusal, check_require};
+use busyhour_sip::{Contacts, Flow, HeaderName, Message, SipUri};
 use std::time::Duration;
 
 /// What one SUBSCRIBE asks for.

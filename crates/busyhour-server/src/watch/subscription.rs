@@ -6,15 +6,13 @@ use super::{
     reginfo::ToldContacts,
     stored::{StoredSubscription, is_row_old},
 };
-use crate::{
-    proto::sip::HeaderName,
-    registrar::{Advertised, Refusal, seconds},
-};
+use crate::registrar::{Advertised, Refusal, seconds};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     bus::Name,
     clock::Instant,
 };
+use busyhour_sip::HeaderName;
 use std::{
     fmt::{self, Display, Formatter},
     time::Duration,

@@ -1,6 +1,6 @@
 //! So much of something for all, and so much of it for each source.
 
-use crate::registrar::source_of;
+use busyhour_sip::source_of;
 use foldhash::fast::RandomState;
 use std::{
     collections::HashMap,

@@ -7,7 +7,7 @@ use crate::{
     random::Random,
     world::{DIALOG, World, answer, body, header},
 };
-use busyhour_server::proto::sip::Message;
+use busyhour_sip::Message;
 use std::collections::BTreeMap;
 
 #[test]

@@ -8,10 +8,10 @@ use busyhour::{
     runtime::Runtime,
 };
 use busyhour_server::{
-    proto::sip::Message,
     server::{HintConfig, Server, ServerConfig, ServerStats},
     store::{AccountEntry, Completion, MemoryStore},
 };
+use busyhour_sip::Message;
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 pub struct World {
@@ -227,7 +227,7 @@ impl World {
             "192.0.2.1:5060".parse().unwrap(),
         );
         self.server
-            .message(busyhour_server::server::Flow::udp(local, client), &datagram);
+            .message(busyhour_sip::Flow::udp(local, client), &datagram);
         self.settle();
     }
 

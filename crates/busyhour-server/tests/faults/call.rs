@@ -2,10 +2,7 @@
 //! to challenges.
 
 use crate::support::random::Random;
-use busyhour_server::{
-    auth::Answer,
-    proto::sip::{DigestChallenge, HeaderName, Message},
-};
+use busyhour_sip::{DigestChallenge, HeaderName, Message, auth::Answer};
 use std::time::{Duration, Instant};
 
 pub const REALM: &str = "example.com";

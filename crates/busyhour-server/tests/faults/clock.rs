@@ -6,7 +6,7 @@ use crate::{
     host::{Host, Store},
     support::{postgres::Postgres, wait_until},
 };
-use busyhour_server::proto::sip::{HeaderName, Message};
+use busyhour_sip::{HeaderName, Message};
 use std::{
     net::UdpSocket,
     time::{Duration, Instant},

@@ -2,7 +2,7 @@
 //! promised.
 
 use crate::call::{CHALLENGES_MAX, Context, Credentials, PASSWORD, REALM, Request};
-use busyhour_server::proto::sip::{Contacts, HeaderName, Message};
+use busyhour_sip::{Contacts, HeaderName, Message};
 use std::time::Instant;
 
 /// What a device wants of its binding.

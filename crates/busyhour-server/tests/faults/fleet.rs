@@ -7,7 +7,7 @@ use crate::{
     support::random::Random,
     watcher::Watcher,
 };
-use busyhour_server::proto::sip::{HeaderName, Message, Method};
+use busyhour_sip::{HeaderName, Message, Method};
 use std::{
     cmp::Reverse,
     collections::BinaryHeap,

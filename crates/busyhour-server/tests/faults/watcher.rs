@@ -5,7 +5,7 @@ use crate::{
     call::{CHALLENGES_MAX, Context, Credentials, REALM, Request},
     device::HERE,
 };
-use busyhour_server::proto::sip::{Contacts, HeaderName, Message, ResponseBuilder, Status};
+use busyhour_sip::{Contacts, HeaderName, Message, ResponseBuilder, Status};
 use std::time::{Duration, Instant};
 
 pub struct Watcher {

@@ -2,10 +2,7 @@
 //! server takes each for another source.
 
 use crate::support::ServerProcess;
-use busyhour_server::{
-    auth::Answer,
-    proto::sip::{DigestChallenge, HeaderName, Message},
-};
+use busyhour_sip::{DigestChallenge, HeaderName, Message, auth::Answer};
 use std::{
     net::{SocketAddr, UdpSocket},
     time::{Duration, Instant},

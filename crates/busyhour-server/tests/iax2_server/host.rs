@@ -6,10 +6,10 @@ use busyhour::{
     runtime::{Runtime, Simulation},
 };
 use busyhour_server::{
-    auth::{Algorithm, HexDigest, Secret},
     server::{Accounts, Server, ServerConfig, ServerStats},
     store::{DiskBehaviour, SimulatedDisk},
 };
+use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
 use std::{borrow::Cow, net::SocketAddr, sync::Arc, time::Duration};
 
 pub const PASSWORD: &str = "wonder";
@@ -85,7 +85,7 @@ impl Host {
         let datagram = self.runtime.buffers().copy_from(bytes).unwrap();
         self.capture.push((from, local(), bytes.to_vec()));
         self.server
-            .iax2_datagram(busyhour_server::server::Flow::udp(local(), from), &datagram);
+            .iax2_datagram(busyhour_sip::Flow::udp(local(), from), &datagram);
         self.simulation().run_until_idle();
     }
 

@@ -1,9 +1,7 @@
 //! Whose addresses of record are ours, and how each is written.
 
-use busyhour_server::{
-    proto::sip::Uri,
-    registrar::{Domains, Refusal, address_of_record},
-};
+use busyhour_server::registrar::{Domains, Refusal, address_of_record};
+use busyhour_sip::Uri;
 
 #[test]
 fn an_address_of_record_has_one_form_however_it_is_written() {

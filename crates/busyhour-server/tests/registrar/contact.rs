@@ -1,9 +1,8 @@
 //! Which contacts end with their flow, and what is kept of each.
 
 use super::{PHONE, Registrar, active};
-use busyhour_server::registrar::{
-    Advertised, Binding, Bindings, Contact, ContactParts, Flow, Restored, Transport,
-};
+use busyhour_server::registrar::{Advertised, Binding, Bindings, Contact, ContactParts, Restored};
+use busyhour_sip::{Flow, Transport};
 use std::net::SocketAddr;
 
 #[test]

@@ -6,8 +6,9 @@ use busyhour::{
     clock::{Instant, UnixTime},
 };
 use busyhour_server::registrar::{
-    BindingChange, BindingId, Bindings, Flow, Iax2Registration, Now, Policy, Tally, Update,
+    BindingChange, BindingId, Bindings, Iax2Registration, Now, Policy, Tally, Update,
 };
+use busyhour_sip::Flow;
 use std::time::Duration;
 
 #[test]

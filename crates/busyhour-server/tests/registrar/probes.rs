@@ -1,7 +1,8 @@
 //! Whether devices are still there: who is asked, and when.
 
 use busyhour::clock::Instant;
-use busyhour_server::registrar::{Flow, Probe, Probes};
+use busyhour_server::registrar::{Probe, Probes};
+use busyhour_sip::Flow;
 use std::time::Duration;
 
 #[test]

@@ -1,10 +1,8 @@
 //! The answer that each refusal has, and the header that says what to do.
 
 use super::request;
-use busyhour_server::{
-    proto::sip::Message,
-    registrar::{ALLOW_EVENTS, Refusal, write_refusal},
-};
+use busyhour_server::registrar::{ALLOW_EVENTS, Refusal, write_refusal};
+use busyhour_sip::Message;
 use std::time::Duration;
 
 #[test]

@@ -7,10 +7,10 @@ use crate::{
     register_as, subscribe,
 };
 use busyhour_server::{
-    auth::Secret,
     server::{Accounts, ServerConfig},
     store::AccountEntry,
 };
+use busyhour_sip::auth::Secret;
 use std::{
     borrow::Cow,
     collections::BTreeSet,

@@ -1,10 +1,7 @@
 //! What devices and watchers share: time, client transactions, digest answers.
 
 use crate::random::Random;
-use busyhour_server::{
-    auth::Answer,
-    proto::sip::{DigestChallenge, HeaderName, Message},
-};
+use busyhour_sip::{DigestChallenge, HeaderName, Message, auth::Answer};
 use std::net::SocketAddr;
 
 pub const SECOND: u64 = 1_000_000_000;

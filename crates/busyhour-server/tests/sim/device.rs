@@ -4,7 +4,7 @@ use crate::{
     client::{Context, Credentials, DEAD_AFTER, NEVER, REALM, SECOND, Transaction},
     knowledge::Knowledge,
 };
-use busyhour_server::proto::sip::{Contacts, HeaderName, Message};
+use busyhour_sip::{Contacts, HeaderName, Message};
 use std::net::SocketAddr;
 
 pub struct Device {

@@ -7,12 +7,12 @@ use busyhour::{
     runtime::{Runtime, Simulation},
 };
 use busyhour_server::{
-    auth::Secret,
-    registrar::{Flow, Policy},
+    registrar::Policy,
     server::{Accounts, Authentication, Limits, Network, SendError, Server, ServerConfig},
     store::SimulatedDisk,
     watch,
 };
+use busyhour_sip::{Flow, auth::Secret};
 use std::{
     borrow::Cow,
     net::SocketAddr,

@@ -5,7 +5,7 @@ use crate::{
     client::{Context, Credentials, NEVER, REALM, SECOND, Transaction, response},
     device::retry_after,
 };
-use busyhour_server::proto::sip::{HeaderName, Message, Method};
+use busyhour_sip::{HeaderName, Message, Method};
 use std::net::SocketAddr;
 
 pub struct Watcher {

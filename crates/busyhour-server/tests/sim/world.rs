@@ -7,10 +7,8 @@ use crate::{
     random::Random,
     watcher::{Belief, Watcher},
 };
-use busyhour_server::{
-    proto::sip::{Message, Method},
-    store::{DiskBehaviour, SimulatedDisk},
-};
+use busyhour_server::store::{DiskBehaviour, SimulatedDisk};
+use busyhour_sip::{Message, Method};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashSet},

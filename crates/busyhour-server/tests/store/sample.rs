@@ -2,12 +2,10 @@
 
 use busyhour::clock::UnixTime;
 use busyhour_server::{
-    auth::Secret,
-    registrar::{
-        BindingChange, BindingId, Contact, ContactParts, EndedBinding, Flow, Lease, Transport,
-    },
+    registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease},
     store::{Account, AccountNews, Change, CommitError, Store, StoredBinding},
 };
+use busyhour_sip::{Flow, Transport, auth::Secret};
 use std::sync::mpsc;
 
 /// Hands over a batch and waits for its fate.

@@ -7,13 +7,13 @@ use crate::sample::{
 use crate::support::{random::Random, wait_until};
 use busyhour::clock::UnixTime;
 use busyhour_server::{
-    auth::Secret,
     registrar::BindingId,
     store::{
         Account, AccountAdmin, AccountNews, Change, CommitError, Refused, SettingKind, SoftState,
         SoftStateKind, Store,
     },
 };
+use busyhour_sip::auth::Secret;
 use std::{
     collections::BTreeMap,
     sync::{

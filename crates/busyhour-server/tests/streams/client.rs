@@ -1,6 +1,6 @@
 //! A peer with one connection, which reads messages as any stream client does.
 
-use busyhour_server::proto::sip::{Frame, Limits};
+use busyhour_sip::{Frame, Limits};
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},

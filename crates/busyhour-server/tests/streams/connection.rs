@@ -4,10 +4,8 @@ use busyhour::{
     buffer::{Buffer, BufferPool},
     clock::Instant,
 };
-use busyhour_server::{
-    net::{Connection, Ending, Heard, StreamPolicy},
-    proto::sip::ParseError,
-};
+use busyhour_server::net::{Connection, Ending, Heard, StreamPolicy};
+use busyhour_sip::ParseError;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -183,7 +181,7 @@ fn what_cannot_be_a_message_is_told_once_and_the_rest_is_thrown_away() {
     let cases: [(&str, ParseError); 3] = [
         (
             "OPTIONS sip:a SIP/2.0\r\nVia: x\r\n\r\n",
-            ParseError::Missing(busyhour_server::proto::sip::HeaderName::ContentLength),
+            ParseError::Missing(busyhour_sip::HeaderName::ContentLength),
         ),
         ("GET / HTTP/1.1\r\n\r\n", ParseError::StartLine),
         (

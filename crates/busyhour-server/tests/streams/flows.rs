@@ -7,9 +7,9 @@ use crate::{
 use busyhour::buffer::Buffer;
 use busyhour_server::{
     net::{StreamOptions, StreamPolicy, Streams},
-    registrar::Flow,
     server::{Listed, Network, SendError},
 };
+use busyhour_sip::Flow;
 use std::{
     net::{SocketAddr, TcpStream},
     sync::Arc,

@@ -4,7 +4,8 @@ use crate::{
     client::{Client, ok, register, subscribe},
     sockets::{Fixture, connect_from},
 };
-use busyhour_server::{net::StreamPolicy, server::Transport};
+use busyhour_server::net::StreamPolicy;
+use busyhour_sip::Transport;
 use std::{
     io::Write,
     net::{SocketAddr, TcpStream},

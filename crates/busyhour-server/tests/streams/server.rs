@@ -5,9 +5,10 @@ use crate::client::{ok, register, subscribe};
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
     net::{Connection, Heard, StreamPolicy},
-    server::{Authentication, Flow, Limits, Network, SendError, Server, ServerConfig, Transport},
+    server::{Authentication, Limits, Network, SendError, Server, ServerConfig},
     store::MemoryStore,
 };
+use busyhour_sip::{Flow, Transport};
 use std::{
     collections::HashMap,
     net::SocketAddr,

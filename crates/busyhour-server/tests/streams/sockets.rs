@@ -4,11 +4,10 @@ use crate::client::{Client, ok, register, subscribe};
 use busyhour::runtime::Runtime;
 use busyhour_server::{
     net::{StreamMessage, StreamOptions, StreamPolicy, Streams},
-    server::{
-        Authentication, Flow, Network, SendError, Server, ServerConfig, StreamStats, Transport,
-    },
+    server::{Authentication, Network, SendError, Server, ServerConfig, StreamStats},
     store::MemoryStore,
 };
+use busyhour_sip::{Flow, Transport};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::{
     io::Write,

@@ -4,10 +4,8 @@ use crate::{
     client::{Client, connect, register},
     sockets::Fixture,
 };
-use busyhour_server::{
-    net::{Certificate, StreamOptions, StreamPolicy},
-    server::Transport,
-};
+use busyhour_server::net::{Certificate, StreamOptions, StreamPolicy};
+use busyhour_sip::Transport;
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring,

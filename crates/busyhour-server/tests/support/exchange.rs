@@ -3,11 +3,10 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use busyhour::buffer::Buffer;
-use busyhour_server::{
+use busyhour_server::server::{Accounts, Authentication, Network, SendError, ServerConfig};
+use busyhour_sip::{
+    DigestChallenge, Flow, HeaderName, Message,
     auth::{Answer, Secret},
-    proto::sip::{DigestChallenge, HeaderName, Message},
-    registrar::Flow,
-    server::{Accounts, Authentication, Network, SendError, ServerConfig},
 };
 use std::{
     borrow::Cow,

@@ -3,10 +3,10 @@
 use super::{Watcher, alice, flow, subscribe};
 use busyhour::clock::Instant;
 use busyhour_server::{
-    proto::sip::Message,
     registrar::Advertised,
     watch::{End, Policy, Subscribe, Subscription},
 };
+use busyhour_sip::Message;
 
 #[test]
 fn what_is_kept_of_a_request_is_its_texts_and_a_place_for_each_route() {

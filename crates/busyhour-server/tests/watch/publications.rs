@@ -2,10 +2,10 @@
 
 use busyhour::clock::Instant;
 use busyhour_server::{
-    proto::sip::Message,
     registrar::Refusal,
     watch::{Policy, Publications, Publish, PublishStep},
 };
+use busyhour_sip::Message;
 use std::time::Duration;
 
 #[test]

@@ -1,9 +1,6 @@
 //! A telephone that writes its requests by hand.
 
-use busyhour_server::{
-    auth::Answer,
-    proto::sip::{DigestChallenge, HeaderName, Message},
-};
+use busyhour_sip::{DigestChallenge, HeaderName, Message, auth::Answer};
 use std::{
     net::{SocketAddr, UdpSocket},
     time::Duration,

@@ -1,9 +1,9 @@
 use super::StreamPolicy;
-use crate::proto::sip::{Frame, Limits, ParseError, StreamFramer};
 use busyhour::{
     buffer::{Buffer, BufferMut, BufferPool, Error},
     clock::Instant,
 };
+use busyhour_sip::{Frame, Limits, ParseError, StreamFramer};
 use std::{ops::Range, time::Duration};
 
 /// The receiving half of one connection, without its socket: bytes and time in,

@@ -1,5 +1,5 @@
 use super::peer::Peer;
-use crate::server::Flow;
+use busyhour_sip::Flow;
 use foldhash::fast::RandomState;
 use std::{
     collections::HashMap,

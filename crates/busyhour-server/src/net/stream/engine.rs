@@ -10,16 +10,13 @@ use super::{
     sources::Sources,
     tls::Identity,
 };
-use crate::{
-    net::stats::add,
-    registrar::FLOW_TIMER_S,
-    server::{Flow, Transport},
-};
+use crate::{net::stats::add, registrar::FLOW_TIMER_S};
 use busyhour::{
     buffer::Buffer,
     clock::{Clock, Instant},
     timer::{QueueHandle, TimerQueue},
 };
+use busyhour_sip::{Flow, Transport};
 use foldhash::fast::FixedState;
 use nix::sys::{
     epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout},

@@ -1,4 +1,5 @@
-use crate::{net::BindError, server::Transport};
+use crate::net::BindError;
+use busyhour_sip::Transport;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
     io,

@@ -7,8 +7,8 @@
 //! has been incomplete for longest is closed.
 
 use super::StreamPolicy;
-use crate::registrar::source_of;
 use busyhour::buffer::{BufferPool, Error};
+use busyhour_sip::source_of;
 use foldhash::fast::RandomState;
 use std::{
     collections::{BTreeMap, HashMap},

@@ -3,11 +3,9 @@ use super::{
     memory::Class,
     outbox::{Outbox, Room},
 };
-use crate::{
-    net::stats::add,
-    server::{Flow, SendError},
-};
+use crate::{net::stats::add, server::SendError};
 use busyhour::buffer::Buffer;
+use busyhour_sip::Flow;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use rustls::ServerConnection;
 use std::{

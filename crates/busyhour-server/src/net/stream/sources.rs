@@ -1,4 +1,4 @@
-use crate::registrar::source_of;
+use busyhour_sip::source_of;
 use foldhash::fast::RandomState;
 use std::{
     collections::{BTreeSet, HashMap},

@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{
     net::{BindError, stats::add},
-    proto::sip::ParseError,
-    server::{Flow, Network, NetworkStats, SendError, StreamStats, Transport},
+    server::{Network, NetworkStats, SendError, StreamStats},
 };
 use busyhour::{buffer::Buffer, clock::Clock};
+use busyhour_sip::{Flow, ParseError, Transport};
 use nix::sys::{
     epoll::{Epoll, EpollCreateFlags},
     eventfd::{EfdFlags, EventFd},

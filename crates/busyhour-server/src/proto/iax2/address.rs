@@ -4,7 +4,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use crate::proto::sip::Output;
+use busyhour_sip::Output;
 
 /// Reads the 16 octets of an IPv4 address or the 28 of an IPv6 address.
 ///

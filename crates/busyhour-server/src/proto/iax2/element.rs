@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{DateTime, apparent_address, put_apparent_address};
-use crate::proto::sip::Output;
+use busyhour_sip::Output;
 
 macro_rules! elements {
     ($($name:ident = $code:literal $text:literal;)*) => {

@@ -1,7 +1,7 @@
 //! Frames (RFC 5456 §8.1).
 
 use super::{Command, Kind};
-use crate::proto::sip::Output;
+use busyhour_sip::Output;
 
 /// One datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,10 @@
 
 use super::{Device, Draft, State};
 use crate::{
-    registrar::{Binding, BindingId, Bindings, Contact, Flow, Lease, Now, Restored},
+    registrar::{Binding, BindingId, Bindings, Contact, Lease, Now, Restored},
     server::core::Core,
 };
+use busyhour_sip::Flow;
 use std::sync::Arc;
 
 impl Device {

@@ -10,7 +10,6 @@
 
 use super::{Inner, Row, Watcher};
 use crate::{
-    proto::sip::Message,
     registrar::{BindingId, Refusal},
     server::{core::Core, device_request::InboundRequest},
     store::{Change, CommitError, Refused, SoftState, SoftStateKind},
@@ -21,6 +20,7 @@ use busyhour::{
     clock::Instant,
     task::{Executor, Task},
 };
+use busyhour_sip::Message;
 use std::{sync::Arc, time::Duration};
 
 type CommitResult = Result<(), CommitError>;

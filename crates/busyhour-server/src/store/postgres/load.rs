@@ -2,7 +2,7 @@
 
 use super::{PostgresOptions, fencing_token};
 use crate::{
-    registrar::{BindingId, Contact, ContactParts, Flow, Lease},
+    registrar::{BindingId, Contact, ContactParts, Lease},
     store::{
         Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
         StoreError, StoredBinding,
@@ -11,6 +11,7 @@ use crate::{
     },
 };
 use busyhour::clock::UnixTime;
+use busyhour_sip::Flow;
 use postgres::{
     Client, Error, GenericClient, IsolationLevel, Row, Transaction,
     fallible_iterator::FallibleIterator,

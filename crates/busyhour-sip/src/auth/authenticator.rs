@@ -1,0 +1,243 @@
+//! The server's side: challenges out, verdicts on what comes back.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use busyhour::clock::UnixTime;
+use subtle::ConstantTimeEq;
+
+use super::digest::{self, Request};
+use super::nonce::{Nonce, NonceKey, Standing};
+use super::{Algorithm, Secret};
+use crate::sip::{DigestCredentials, HeaderValue, Output};
+
+/// Challenges and checks the users of one realm.
+#[derive(Clone)]
+pub struct Authenticator {
+    realm: Box<str>,
+    nonces: NonceKey,
+    algorithms: Box<[Algorithm]>,
+    nonce_life: Duration,
+}
+
+/// One value of WWW-Authenticate or Proxy-Authenticate; its text is the value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Challenge<'a> {
+    realm: &'a str,
+    nonce: Nonce,
+    algorithm: Algorithm,
+    stale: bool,
+}
+
+/// What credentials are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum AuthOutcome {
+    /// The secret is right and the nonce is fresh. With `qop`, the nonce count
+    /// is given, so that a caller who remembers the last one can refuse a replay.
+    Accepted {
+        /// `nc`, absent in the form without `qop`.
+        nonce_count: Option<u32>,
+    },
+    /// The nonce is too old, or was not given to this source by us: challenge
+    /// again with `stale=true`, and the client need not ask its user (RFC 7616
+    /// §3.3). The secret was not looked at.
+    Stale {
+        /// It was given to this source within [`Authenticator::HEARD_LIFE`]: a client that
+        /// asks hears what is sent there, and is no forger of the address.
+        is_ours: bool,
+    },
+    /// Not these credentials.
+    Refused(Refusal),
+}
+
+/// Why credentials are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// For another realm.
+    Realm,
+    /// An algorithm that was not offered.
+    Algorithm,
+    /// A quality of protection other than `auth`, or `auth` without its count.
+    Qop,
+    /// No such account, no hash for this algorithm, or the wrong secret.
+    Secret,
+}
+
+/// A realm that can't stand between quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a realm must hold visible characters and spaces other than quote and backslash")]
+pub struct RealmError;
+
+impl Authenticator {
+    /// Authenticates users of `realm` by any of `algorithms`, which are offered
+    /// in this order. `key` signs nonces: keep it across restarts, and secret.
+    /// Nonces live for [`Authenticator::NONCE_LIFE`].
+    ///
+    /// # Errors
+    /// When `realm` can't be written in a challenge.
+    pub fn new(realm: &str, key: [u8; 32], algorithms: &[Algorithm]) -> Result<Self, RealmError> {
+        let broken = |character: char| character.is_control() || matches!(character, '"' | '\\');
+        if realm.is_empty() || realm.contains(broken) {
+            return Err(RealmError);
+        }
+        Ok(Self {
+            realm: realm.into(),
+            nonces: NonceKey::new(key, realm),
+            algorithms: algorithms.into(),
+            nonce_life: Self::NONCE_LIFE,
+        })
+    }
+
+    /// How long a nonce is good for, unless set.
+    pub const NONCE_LIFE: Duration = Duration::from_secs(300);
+
+    /// How long a nonce shows that its source hears what is sent there. It is longer
+    /// than the time between two registrations; later the address may be another's.
+    pub const HEARD_LIFE: Duration = Duration::from_secs(24 * 3600);
+
+    /// Sets how long a nonce is good for, in whole seconds.
+    #[must_use]
+    pub fn nonce_life(mut self, life: Duration) -> Self {
+        self.nonce_life = life;
+        self
+    }
+
+    /// The realm.
+    pub fn realm(&self) -> &str {
+        &self.realm
+    }
+
+    /// One challenge an algorithm, in order of preference, with one nonce.
+    /// They are good for `source` alone, to which they have to be sent: a client that
+    /// forges an address never sees one for it. `salt` makes nonces of one second
+    /// differ: a counter or a random number.
+    pub fn challenges(
+        &self,
+        now: UnixTime,
+        source: IpAddr,
+        salt: u32,
+        stale: bool,
+    ) -> impl Iterator<Item = Challenge<'_>> {
+        let nonce = self.nonces.issue(now, source, salt);
+        self.algorithms.iter().map(move |&algorithm| Challenge {
+            realm: &self.realm,
+            nonce,
+            algorithm,
+            stale,
+        })
+    }
+
+    /// When a nonce that was accepted was issued, in seconds since 1970; `None`
+    /// for what is no nonce of ours.
+    pub fn issued_s(nonce: &str) -> Option<u64> {
+        u64::from_str_radix(nonce.get(..8)?, 16).ok()
+    }
+
+    /// Judges credentials for a request of `method` from `source`. `secret` is that of
+    /// `credentials.username`; without an account, `None` takes as long as a
+    /// wrong password does.
+    ///
+    /// The nonce comes first: an answer to one that is not ours says nothing of
+    /// the owner of the source, since anybody can write its address.
+    ///
+    /// The `uri` of the credentials is hashed as it came; that it names what the
+    /// request is for is the caller's to check (RFC 7616 §3.4.6).
+    pub fn verify(
+        &self,
+        now: UnixTime,
+        source: IpAddr,
+        method: &str,
+        credentials: &DigestCredentials<'_>,
+        secret: Option<&Secret>,
+    ) -> AuthOutcome {
+        let algorithm = match self.readable(credentials) {
+            Ok(algorithm) => algorithm,
+            Err(refusal) => return AuthOutcome::Refused(refusal),
+        };
+        let age_s = match self.nonces.check(now, source, credentials.nonce) {
+            Standing::Ours { age_s } => age_s,
+            Standing::Foreign => return AuthOutcome::Stale { is_ours: false },
+        };
+        if age_s > self.nonce_life.as_secs() {
+            let is_ours = age_s <= Self::HEARD_LIFE.as_secs();
+            return AuthOutcome::Stale { is_ours };
+        }
+        if !self.response_is_right(algorithm, method, credentials, secret) {
+            return AuthOutcome::Refused(Refusal::Secret);
+        }
+        AuthOutcome::Accepted {
+            // Without `qop` anybody could have changed it.
+            nonce_count: credentials
+                .nonce_count()
+                .filter(|_| !credentials.qop.is_empty()),
+        }
+    }
+
+    fn readable(&self, credentials: &DigestCredentials<'_>) -> Result<Algorithm, Refusal> {
+        if credentials.realm != &*self.realm {
+            return Err(Refusal::Realm);
+        }
+        let algorithm = Algorithm::from_name(credentials.algorithm);
+        let algorithm = algorithm.filter(|algorithm| self.algorithms.contains(algorithm));
+        let algorithm = algorithm.ok_or(Refusal::Algorithm)?;
+        let counted = credentials.nonce_count().is_some() && !credentials.cnonce.is_empty();
+        match credentials.qop {
+            "" => Ok(algorithm),
+            qop if qop.eq_ignore_ascii_case("auth") && counted => Ok(algorithm),
+            _ => Err(Refusal::Qop),
+        }
+    }
+
+    fn response_is_right(
+        &self,
+        algorithm: Algorithm,
+        method: &str,
+        credentials: &DigestCredentials<'_>,
+        secret: Option<&Secret>,
+    ) -> bool {
+        let known =
+            secret.and_then(|secret| secret.ha1(algorithm, credentials.username, &self.realm));
+        let ha1 =
+            known.unwrap_or_else(|| digest::ha1(algorithm, credentials.username, &self.realm, ""));
+        let counted = (!credentials.qop.is_empty()).then_some((credentials.nc, credentials.cnonce));
+        let request = Request {
+            method,
+            uri: credentials.uri,
+            nonce: credentials.nonce,
+            counted,
+        };
+        let expected = digest::response(algorithm, &ha1, &request);
+        let given = credentials.response.as_bytes();
+        let same: bool = expected.as_bytes().ct_eq(given).into();
+        same && known.is_some()
+    }
+}
+
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticator")
+            .field("realm", &self.realm)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HeaderValue for Challenge<'_> {
+    /// The realm was looked at when the authenticator was made.
+    fn write_to(&self, out: &mut impl Output) {
+        out.put_all(&["Digest realm=\"", self.realm]);
+        out.put_all(&["\", nonce=\"", self.nonce.as_str()]);
+        out.put_all(&["\", algorithm=", self.algorithm.name()]);
+        out.put(b", qop=\"auth\"");
+        if self.stale {
+            out.put(b", stale=true");
+        }
+    }
+}
+
+impl fmt::Display for Challenge<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}

@@ -1,0 +1,105 @@
+//! What a server knows of an account's password.
+
+use std::{fmt, sync::Arc};
+
+use super::{Algorithm, HexDigest, digest};
+
+/// A password, or only its hashes for one realm and user name.
+///
+/// A clone shares what is inside, so that a table of accounts can hand it out.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Kind);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Kind {
+    Plaintext(Arc<str>),
+    Hashed(Arc<[(Algorithm, HexDigest)]>),
+}
+
+impl Secret {
+    /// A password; it works with every algorithm and realm.
+    pub fn plaintext(password: impl Into<Arc<str>>) -> Self {
+        Self(Kind::Plaintext(password.into()))
+    }
+
+    /// Hashes of `user:realm:password` (HA1), one for each algorithm that may
+    /// be used. The password itself need not be kept.
+    ///
+    /// ```
+    /// use busyhour_sip::auth::{Algorithm, Secret};
+    /// let ha1 = Algorithm::Md5.hash(&[b"alice", b"example.org", b"wonder"]);
+    /// let secret = Secret::hashed([(Algorithm::Md5, ha1)]);
+    /// assert!(secret.works_with(Algorithm::Md5));
+    /// assert!(!secret.works_with(Algorithm::Sha256));
+    /// ```
+    pub fn hashed(hashes: impl IntoIterator<Item = (Algorithm, HexDigest)>) -> Self {
+        Self(Kind::Hashed(hashes.into_iter().collect()))
+    }
+
+    /// The hashes of a password under every algorithm; the password is not kept.
+    ///
+    /// ```
+    /// use busyhour_sip::auth::{Algorithm, Secret};
+    /// let secret = Secret::hashes_of("alice", "example.org", "wonder");
+    /// assert!(Algorithm::ALL.into_iter().all(|algorithm| secret.works_with(algorithm)));
+    /// assert_eq!(secret.password(), None);
+    /// ```
+    pub fn hashes_of(username: &str, realm: &str, password: &str) -> Self {
+        let hash = |algorithm| (algorithm, digest::ha1(algorithm, username, realm, password));
+        Self::hashed(Algorithm::ALL.map(hash))
+    }
+
+    /// The password, where it was kept.
+    pub fn password(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Plaintext(password) => Some(password),
+            Kind::Hashed(_) => None,
+        }
+    }
+
+    /// The hashes, where they stand in for the password.
+    pub fn hashes(&self) -> &[(Algorithm, HexDigest)] {
+        match &self.0 {
+            Kind::Plaintext(_) => &[],
+            Kind::Hashed(hashes) => hashes,
+        }
+    }
+
+    /// Whether credentials of this algorithm can be checked.
+    pub fn works_with(&self, algorithm: Algorithm) -> bool {
+        match &self.0 {
+            Kind::Plaintext(_) => true,
+            Kind::Hashed(hashes) => hashes.iter().any(|(known, _)| *known == algorithm),
+        }
+    }
+
+    /// The answer to a challenge of IAX2 (see [`challenge_response`](super::challenge_response)).
+    /// It is made from the password itself, so hashes alone give `None`.
+    pub fn challenge_response(&self, challenge: &str) -> Option<HexDigest> {
+        match &self.0 {
+            Kind::Plaintext(password) => Some(super::challenge_response(challenge, password)),
+            Kind::Hashed(_) => None,
+        }
+    }
+
+    pub(super) fn ha1(
+        &self,
+        algorithm: Algorithm,
+        username: &str,
+        realm: &str,
+    ) -> Option<HexDigest> {
+        match &self.0 {
+            Kind::Plaintext(password) => Some(digest::ha1(algorithm, username, realm, password)),
+            Kind::Hashed(hashes) => hashes
+                .iter()
+                .find(|(known, _)| *known == algorithm)
+                .map(|(_, ha1)| *ha1),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}

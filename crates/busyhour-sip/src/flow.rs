@@ -1,0 +1,167 @@
+//! Which way messages go.
+
+use crate::sip::Via;
+use std::{
+    fmt::{self, Display, Formatter},
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+/// A pair of addresses between which messages go (a flow in RFC 5626's words).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// What carries them.
+    pub transport: Transport,
+    /// Our address.
+    pub local: SocketAddr,
+    /// The other side's address.
+    pub remote: SocketAddr,
+    /// Which of the connections that these two addresses have had: each has a
+    /// number of its own, so that a later one is not taken for an earlier one.
+    /// 0 for datagrams, and for a connection that this process never had.
+    pub connection: u32,
+}
+
+/// What carries messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transport {
+    /// A datagram each.
+    Udp,
+    /// A connection that the other side made.
+    Tcp,
+    /// Such a connection, encrypted.
+    Tls,
+}
+
+impl Flow {
+    /// Datagrams between our address and another.
+    pub fn udp(local: SocketAddr, remote: SocketAddr) -> Self {
+        Self {
+            transport: Transport::Udp,
+            local,
+            remote,
+            connection: 0,
+        }
+    }
+
+    /// Which way the response goes to a request with this Via on top that came
+    /// this way (RFC 3261 §18.2.2, RFC 3581 §4): a connection's back on the
+    /// connection.
+    pub fn answered_by(self, via: &Via<'_>) -> Self {
+        match self.transport.is_reliable() {
+            true => self,
+            false => Self {
+                remote: via.reply_to(self.remote),
+                ..self
+            },
+        }
+    }
+
+    /// Our end in one word, for a store: `127.0.0.1:5060`, `tcp/127.0.0.1:5060`.
+    ///
+    /// ```
+    /// use busyhour_sip::{Flow, Transport};
+    ///
+    /// let (local, remote) = ("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
+    /// let flow = Flow { transport: Transport::Tcp, ..Flow::udp(local, remote) };
+    /// assert_eq!(flow.local_text(), "tcp/192.0.2.1:5060");
+    /// assert_eq!(Flow::from_texts("tcp/192.0.2.1:5060", "192.0.2.7:40000"), Some(flow));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn local_text(&self) -> String {
+        match self.transport {
+            Transport::Udp => self.local.to_string(),
+            other => format!("{}/{}", other.parameter(), self.local),
+        }
+    }
+
+    /// What [`local_text`](Self::local_text) and the remote address were
+    /// written of; `None` when that is not what they are. A connection is none
+    /// that lives: those end with the process.
+    pub fn from_texts(local: &str, remote: &str) -> Option<Self> {
+        let (transport, local) = local.split_once('/').unwrap_or(("udp", local));
+        Some(Self {
+            transport: transport.parse().ok()?,
+            local: local.parse().ok()?,
+            remote: remote.parse().ok()?,
+            connection: 0,
+        })
+    }
+}
+
+impl Transport {
+    /// Whether what is sent arrives, or the flow is known to have failed: then
+    /// nothing is sent twice (RFC 3261 §17).
+    pub fn is_reliable(self) -> bool {
+        self != Self::Udp
+    }
+
+    /// As it stands in a `transport` parameter (RFC 3261 §19.1.1).
+    pub fn parameter(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+        }
+    }
+
+    /// What follows the address of a SIP URI of ours: nothing for UDP, which
+    /// is what a URI means by itself (RFC 3263 §4.1).
+    pub fn uri_suffix(self) -> &'static str {
+        match self {
+            Self::Udp => "",
+            Self::Tcp => ";transport=tcp",
+            Self::Tls => ";transport=tls",
+        }
+    }
+}
+
+impl Display for Transport {
+    /// As it stands in Via.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+            Self::Tls => "TLS",
+        })
+    }
+}
+
+impl FromStr for Transport {
+    type Err = UnknownTransport;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTransport> {
+        let all = [Self::Udp, Self::Tcp, Self::Tls];
+        let named = all
+            .into_iter()
+            .find(|transport| text.eq_ignore_ascii_case(transport.parameter()));
+        named.ok_or(UnknownTransport)
+    }
+}
+
+/// A transport that is none of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("give udp, tcp or tls")]
+pub struct UnknownTransport;
+
+/// Who counts as one source where a limit is by source: an IPv4 address, or an
+/// IPv6 network of 64 bits, since that is what one host is given.
+///
+/// ```
+/// use busyhour_sip::source_of;
+///
+/// let of = |text: &str| source_of(text.parse().expect("an address"));
+/// assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+/// assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+/// assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+/// assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+/// ```
+pub fn source_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let host_bits = u128::from(u64::MAX);
+            IpAddr::V6((u128::from(address) & !host_bits).into())
+        }
+        address => address,
+    }
+}

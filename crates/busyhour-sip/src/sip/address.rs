@@ -1,0 +1,86 @@
+//! `name-addr` and `addr-spec`: From, To, Contact, Route and their kin.
+
+use super::lex::{self, Cursor, SPACE, TOKEN};
+use super::{Params, Uri};
+
+/// A display name, a URI and the parameters of the header around them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address<'a> {
+    /// The display name without quotes, escapes included; empty if none.
+    pub display: &'a str,
+    /// Whom it names.
+    pub uri: Uri<'a>,
+    /// The URI as written, without brackets.
+    pub uri_text: &'a str,
+    /// Parameters of the header, not of the URI.
+    pub params: Params<'a>,
+}
+
+impl<'a> Address<'a> {
+    /// Reads one value; `None` when its grammar is broken.
+    ///
+    /// Without brackets, parameters belong to the header, and the URI may hold
+    /// neither comma nor question mark (RFC 3261 §20.10).
+    ///
+    /// ```
+    /// use busyhour_sip::Address;
+    /// let from = Address::parse(r#""Alice" <sip:alice@example.org;lr>;tag=a1"#).unwrap();
+    /// assert_eq!((from.display, from.tag()), ("Alice", Some("a1")));
+    /// let plain = Address::parse("sip:alice@example.org;tag=a1").unwrap();
+    /// assert_eq!((plain.uri_text, plain.tag()), ("sip:alice@example.org", Some("a1")));
+    /// ```
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let text = lex::trim(text);
+        match split_display(text)? {
+            (display, Some(bracketed)) => Self::bracketed(display, bracketed),
+            (_, None) => Self::bare(text),
+        }
+    }
+
+    /// The dialog tag.
+    pub fn tag(&self) -> Option<&'a str> {
+        self.params.value("tag")
+    }
+
+    fn bracketed(display: &'a str, text: &'a str) -> Option<Self> {
+        let (uri_text, params) = lex::split_once(text, b'>')?;
+        Some(Self {
+            display,
+            uri: Uri::parse(uri_text)?,
+            uri_text,
+            params: Params::parse(params)?,
+        })
+    }
+
+    fn bare(text: &'a str) -> Option<Self> {
+        let end = text
+            .bytes()
+            .position(|byte| byte == b';' || lex::is(byte, SPACE));
+        let (uri_text, params) = text.split_at_checked(end.unwrap_or(text.len()))?;
+        if uri_text.contains([',', '?', '<', '>']) {
+            return None;
+        }
+        Some(Self {
+            display: "",
+            uri: Uri::parse(uri_text)?,
+            uri_text,
+            params: Params::parse(params)?,
+        })
+    }
+}
+
+/// The display name, and what follows the opening bracket if there is one.
+fn split_display(text: &str) -> Option<(&str, Option<&str>)> {
+    let mut cursor = Cursor::new(text);
+    let display = match cursor.peek()? {
+        b'"' => cursor.quoted()?,
+        _ => lex::trim(cursor.take(TOKEN | SPACE)),
+    };
+    cursor.skip_space();
+    let quoted = text.starts_with('"');
+    match cursor.eat(b'<') {
+        true => Some((display, Some(cursor.rest()))),
+        false if quoted => None,
+        false => Some(("", None)),
+    }
+}

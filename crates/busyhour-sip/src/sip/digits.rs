@@ -1,0 +1,79 @@
+//! Digits and addresses as text, written without the formatting machinery: a
+//! response has a dozen of them, and that would cost more than all the rest.
+
+use std::net::Ipv4Addr;
+
+/// The text of an IPv4 address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ipv4Text {
+    text: [u8; IPV4_LEN_MAX],
+    length: u8,
+}
+
+impl Ipv4Text {
+    pub fn new(address: Ipv4Addr) -> Self {
+        let (mut text, mut length) = ([b'.'; IPV4_LEN_MAX], 0);
+        for octet in address.octets() {
+            let mut buffer = itoa::Buffer::new();
+            let digits = buffer.format(octet).as_bytes();
+            // A point stands behind each number, and the last is not shown.
+            text[length..length + digits.len()].copy_from_slice(digits);
+            length += digits.len() + 1;
+        }
+        Self {
+            text,
+            length: length as u8 - 1,
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.length as usize]).unwrap_or("")
+    }
+}
+
+/// Writes two lower-case hexadecimal digits for each of `bytes` into `digits`,
+/// for as many as there is room.
+pub fn write_hex(digits: &mut [u8], bytes: &[u8]) {
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&HEX[*byte as usize]);
+    }
+}
+
+static HEX: [[u8; 2]; 256] = hex();
+
+const fn hex() -> [[u8; 2]; 256] {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    pairs
+}
+
+/// One more than an address has, for the point behind the last number.
+const IPV4_LEN_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn texts_are_those_of_display(address in any::<u32>(), octet in any::<u8>()) {
+            for address in [Ipv4Addr::from(address), Ipv4Addr::from([octet; 4])] {
+                let text = Ipv4Text::new(address);
+                prop_assert_eq!(text.as_str(), address.to_string());
+            }
+        }
+
+        #[test]
+        fn hexadecimal_digits_are_those_of_display(number in any::<u64>()) {
+            let mut digits = [0; 16];
+            write_hex(&mut digits, &number.to_be_bytes());
+            prop_assert_eq!(std::str::from_utf8(&digits), Ok(&*format!("{number:016x}")));
+        }
+    }
+}

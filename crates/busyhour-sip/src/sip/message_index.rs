@@ -1,0 +1,80 @@
+//! Where the parts of a message lie, without its bytes.
+
+use super::header_index::HeaderIndex;
+use super::{Message, Method, Start};
+use std::{borrow::Cow, ops::Range};
+
+/// What [`Message::parse`] found in a datagram, as offsets.
+///
+/// It borrows nothing, so it can go to another thread beside the buffer; there
+/// [`message`](Self::message) has the message back without a second parse.
+///
+/// ```
+/// use busyhour_sip::{Message, MessageIndex, Method};
+///
+/// let datagram = b"OPTIONS sip:example.org SIP/2.0\r\nCSeq: 7 OPTIONS\r\n\r\n".to_vec();
+/// let index: MessageIndex = Message::parse(&datagram)?.index().clone();
+/// let read = std::thread::spawn(move || {
+///     let message = index.message(&datagram);
+///     (message.method() == Some(Method::Options), message.cseq().map(|cseq| cseq.number))
+/// });
+/// assert_eq!(read.join().unwrap(), (true, Ok(7)));
+/// # Ok::<(), busyhour_sip::ParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MessageIndex {
+    /// Where the start line begins: line ends may stand before it.
+    pub(super) head_start: usize,
+    /// Start line and headers with their line ends, without the blank line.
+    pub(super) head_len: u16,
+    pub(super) body_len: u16,
+    pub(super) start: StartIndex,
+    pub(super) headers: HeaderIndex,
+}
+
+/// The first line, as offsets into the head.
+#[derive(Clone, Debug)]
+pub(super) enum StartIndex {
+    Request { method_len: u16, uri: Range<u16> },
+    Response { status: u16, reason: Range<u16> },
+}
+
+impl MessageIndex {
+    /// The message that was found in `datagram`.
+    ///
+    /// It has to be the same datagram, or a copy: of other bytes comes a message
+    /// that makes no sense, but never a panic.
+    pub fn message<'a>(&'a self, datagram: &'a [u8]) -> Message<'a> {
+        let head_end = self.head_start + usize::from(self.head_len);
+        let body_start = head_end + BLANK_LINE_LEN;
+        let head = datagram.get(self.head_start..head_end).unwrap_or(&[]);
+        let body = datagram.get(body_start..body_start + usize::from(self.body_len));
+        Message::of(
+            std::str::from_utf8(head).unwrap_or(""),
+            Cow::Borrowed(self),
+            body.unwrap_or(&[]),
+        )
+    }
+}
+
+impl StartIndex {
+    pub(super) fn line<'a>(&self, head: &'a str) -> Start<'a> {
+        match self {
+            Self::Request { method_len, uri } => Start::Request {
+                method: Method::new(text(head, &(0..*method_len))),
+                uri: text(head, uri),
+            },
+            Self::Response { status, reason } => Start::Response {
+                status: *status,
+                reason: text(head, reason),
+            },
+        }
+    }
+}
+
+fn text<'a>(head: &'a str, range: &Range<u16>) -> &'a str {
+    head.get(range.start.into()..range.end.into()).unwrap_or("")
+}
+
+/// The line end between head and body.
+pub(super) const BLANK_LINE_LEN: usize = 2;

@@ -1,0 +1,236 @@
+//! Writes responses (RFC 3261 §8.2.6).
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+
+use super::lex::{self, VALUE};
+use super::write::put_value;
+use super::{Address, HeaderName, HeaderValue, ListIter, Message, Output, Status, Via};
+
+/// Writes the answer to a request: what the request dictates first, then the
+/// headers given, then the body.
+///
+/// See the [crate](crate) for an example.
+#[derive(Debug)]
+#[must_use = "a response is whole only after finish or body"]
+pub struct ResponseBuilder<'o, 'm, 'a, O> {
+    out: &'o mut O,
+    request: &'m Message<'a>,
+    /// See [`Message::is_plain`].
+    is_plain: bool,
+    to_is_written: bool,
+}
+
+impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
+    /// Begins a response with status line, Via, From, Call-ID and CSeq of the
+    /// request. With `source`, the topmost Via gets `received` and `rport` as
+    /// RFC 3261 §18.2.1 and RFC 3581 §4 want.
+    pub fn new(
+        out: &'o mut O,
+        request: &'m Message<'a>,
+        status: Status,
+        source: Option<SocketAddr>,
+    ) -> Self {
+        Self::with_reason(out, request, status, status.reason(), source)
+    }
+
+    /// As [`ResponseBuilder::new`] with a reason phrase of your own.
+    pub fn with_reason(
+        out: &'o mut O,
+        request: &'m Message<'a>,
+        status: Status,
+        reason: &str,
+        source: Option<SocketAddr>,
+    ) -> Self {
+        put_status(out, status);
+        out.put_text(reason);
+        out.put(b"\r\n");
+        let mut this = Self {
+            out,
+            request,
+            is_plain: request.is_plain(),
+            to_is_written: false,
+        };
+        this.put_vias(source);
+        for name in [HeaderName::From, HeaderName::CallId, HeaderName::CSeq] {
+            this.put_copies(name);
+        }
+        this
+    }
+
+    /// Writes To, with `tag` added unless the request brought one (§8.2.6.2).
+    /// Call it before any header; without it To is copied as it is.
+    pub fn to_tag(mut self, tag: &str) -> Self {
+        let Some(to) = self
+            .request
+            .header(HeaderName::To)
+            .filter(|_| !self.to_is_written)
+        else {
+            return self;
+        };
+        self.to_is_written = true;
+        // Behind the bracket that ends an address stands no parameter.
+        let has_tag = |to: Address<'_>| to.params.has("tag");
+        let tagged = !to.ends_with('>') && Address::parse(to).is_some_and(has_tag);
+        self.out.put(b"To: ");
+        put_value(self.out, to, self.is_plain);
+        if !tagged {
+            self.out.put(b";tag=");
+            self.out.put_text(tag);
+        }
+        self.out.put(b"\r\n");
+        self
+    }
+
+    /// Adds a header.
+    pub fn header(self, name: HeaderName, value: impl Display) -> Self {
+        self.header_named(name.as_str(), value)
+    }
+
+    /// Adds a header that has no [`HeaderName`].
+    pub fn header_named(mut self, name: &str, value: impl Display) -> Self {
+        self.write_to();
+        self.out.put_all(&[name, ": "]);
+        self.out.put_line(value);
+        self
+    }
+
+    /// Adds a header whose value writes itself.
+    pub fn value(mut self, name: HeaderName, value: &impl HeaderValue) -> Self {
+        self.write_to();
+        self.out.put_all(&[name.as_str(), ": "]);
+        value.write_to(self.out);
+        self.out.put(b"\r\n");
+        self
+    }
+
+    /// Copies all lines of a header from the request, as RFC 3261 §12.1.1
+    /// wants of Record-Route, and RFC 3327 of Path.
+    pub fn copy(mut self, name: HeaderName) -> Self {
+        self.write_to();
+        self.put_copies(name);
+        self
+    }
+
+    /// Ends the response without a body.
+    pub fn finish(mut self) {
+        self.write_to();
+        self.out.put(b"Content-Length: 0\r\n\r\n");
+    }
+
+    /// Ends the response with a body.
+    pub fn body(mut self, content_type: &str, body: &[u8]) {
+        self.write_to();
+        put_body(self.out, content_type, body);
+    }
+
+    fn write_to(&mut self) {
+        if !self.to_is_written {
+            self.to_is_written = true;
+            self.put_copies(HeaderName::To);
+        }
+    }
+
+    fn put_copies(&mut self, name: HeaderName) {
+        for value in self.request.headers(name) {
+            self.put_copy(name, value);
+        }
+    }
+
+    fn put_copy(&mut self, name: HeaderName, value: &str) {
+        self.out.put_all(&[name.as_str(), ": "]);
+        put_value(self.out, value, self.is_plain);
+        self.out.put(b"\r\n");
+    }
+
+    /// The lines stay whole but for the topmost value: a line for each element of
+    /// a long list would make the answer many times as long as the request.
+    fn put_vias(&mut self, source: Option<SocketAddr>) {
+        let mut lines = self.request.headers(HeaderName::Via);
+        if let Some((source, line)) = source.and_then(|source| Some((source, lines.next()?))) {
+            self.put_top_line(line, source);
+        }
+        lines.for_each(|line| self.put_copy(HeaderName::Via, line));
+    }
+
+    fn put_top_line(&mut self, line: &str, source: SocketAddr) {
+        let mut list = ListIter::new(line);
+        let Some(via) = list.next().and_then(Via::parse) else {
+            return self.put_copy(HeaderName::Via, line);
+        };
+        self.put_top_via(&via, source);
+        if let Some(rest) = list.rest() {
+            self.out.put(b",");
+            put_value(self.out, rest, self.is_plain);
+        }
+        self.out.put(b"\r\n");
+    }
+
+    fn put_top_via(&mut self, via: &Via<'_>, source: SocketAddr) {
+        self.out.put(b"Via: ");
+        put_value(self.out, via.hop_text, self.is_plain);
+        let mut asked = false;
+        for (name, value) in via.params.iter() {
+            match Ours::new(name) {
+                None => self.put_param(name, value),
+                Some(ours) => asked |= ours == Ours::Rport,
+            }
+        }
+        if asked || !via.is_from(source.ip()) {
+            self.out.put(b";received=");
+            self.out.put_ip(source.ip().to_canonical());
+        }
+        if asked {
+            self.out.put(b";rport=");
+            self.out.put_decimal(source.port().into());
+        }
+    }
+
+    /// A value that needs quotes gets them back.
+    fn put_param(&mut self, name: &str, value: Option<&str>) {
+        self.out.put_all(&[";", name]);
+        match value {
+            Some(value) if !value.is_empty() && lex::all(value, VALUE) => {
+                self.out.put_all(&["=", value]);
+            }
+            Some(value) => {
+                self.out.put(b"=\"");
+                put_value(self.out, value, self.is_plain);
+                self.out.put(b"\"");
+            }
+            None => {}
+        }
+    }
+}
+
+/// The parameters of Via that are ours to write.
+#[derive(PartialEq, Eq)]
+enum Ours {
+    Received,
+    Rport,
+}
+
+impl Ours {
+    fn new(name: &str) -> Option<Self> {
+        match name.len() {
+            8 if name.eq_ignore_ascii_case("received") => Some(Self::Received),
+            5 if name.eq_ignore_ascii_case("rport") => Some(Self::Rport),
+            _ => None,
+        }
+    }
+}
+
+/// Content-Type, Content-Length, the blank line and the body.
+pub(super) fn put_body(out: &mut impl Output, content_type: &str, body: &[u8]) {
+    out.put_header("Content-Type", content_type);
+    out.put_line(format_args!("Content-Length: {}", body.len()));
+    out.put(b"\r\n");
+    out.put(body);
+}
+
+fn put_status(out: &mut impl Output, status: Status) {
+    let code = status.code();
+    let digit = |place: u16| b'0' + (code / place % 10) as u8;
+    out.put(b"SIP/2.0 ");
+    out.put(&[digit(100), digit(10), digit(1), b' ']);
+}

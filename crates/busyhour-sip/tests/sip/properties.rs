@@ -1,0 +1,212 @@
+//! What must hold for any bytes at all: shared by the tests and the fuzzer.
+
+use busyhour_sip::{
+    Address, Contact, Contacts, Frame, HeaderName, Limits, Message, ParseError, ResponseBuilder,
+    Start, Status, StreamFramer, Uri, Via,
+};
+
+/// Reads `bytes` as a message in every way there is and checks what was read.
+pub fn hold(bytes: &[u8]) {
+    if let Ok(message) = Message::parse(bytes) {
+        touch_everything(&message);
+        survives_writing(&message);
+        index_has_it_all(&message, bytes);
+    }
+    frames_advance(bytes);
+    frames_come_in_pieces(bytes);
+    if let Some(message) = Message::salvage(bytes) {
+        touch_everything(&message);
+        answer_is_sound(&message, bytes.len());
+        index_has_it_all(&message, bytes);
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        values_hold(text);
+    }
+}
+
+/// Calls every accessor, so that one that panics is found.
+fn touch_everything(message: &Message<'_>) {
+    let _ = message.validate();
+    let _ = (
+        message.request_uri(),
+        message.min_expires(),
+        message.subscription_state(),
+    );
+    let _ = (
+        message.sip_if_match(),
+        message.accepts("a", "b"),
+        message.header_named("X"),
+    );
+    let _ = message.has_token(HeaderName::Require, "x");
+    touch(message.addresses(HeaderName::Route), |address| {
+        address.params.iter().count()
+    });
+    touch(message.vias(), |via: Via<'_>| {
+        (via.branch(), via.rport(), via.received())
+    });
+    touch(message.credentials(HeaderName::Authorization), |digest| {
+        digest.nonce_count()
+    });
+    touch(
+        message.challenges(HeaderName::WwwAuthenticate),
+        |challenge| challenge.offers_auth(),
+    );
+    if let Ok(Contacts::List(contacts)) = message.contacts() {
+        touch(contacts, |contact: Contact<'_>| {
+            (contact.expires(), contact.instance(), contact.reg_id())
+        });
+    }
+}
+
+fn touch<T, R>(values: impl Iterator<Item = Result<T, ParseError>>, read: impl Fn(T) -> R) {
+    values.flatten().for_each(|value| {
+        let _ = read(value);
+    });
+}
+
+/// Writing a message and reading it again changes nothing but white space.
+fn survives_writing(message: &Message<'_>) {
+    let mut once = Vec::new();
+    message.write(&mut once);
+    if once.len() > usize::from(u16::MAX) {
+        return;
+    }
+    let unbounded = Limits {
+        line_bytes: usize::MAX,
+        ..Limits::default()
+    };
+    let again = Message::parse_within(&once, &unbounded).expect("what was written can be read");
+    assert_eq!(again.start(), message.start());
+    assert_eq!(again.body(), message.body());
+    assert_eq!(again.validate(), message.validate());
+    let lines = |message: &Message<'_>| message.all_headers().map(flat).collect::<Vec<_>>();
+    assert_eq!(lines(&again), lines(message));
+    let mut twice = Vec::new();
+    again.write(&mut twice);
+    assert_eq!(once, twice);
+}
+
+/// Of its index and the bytes comes the same message, of another datagram's bytes
+/// no panic.
+fn index_has_it_all(message: &Message<'_>, bytes: &[u8]) {
+    let index = message.index().clone();
+    let again = index.message(bytes);
+    assert_eq!(again.start(), message.start());
+    assert_eq!(again.body(), message.body());
+    let lines = |message: &Message<'_>| {
+        let lines = message.all_headers();
+        lines
+            .map(|(header, name, value)| (header, name.to_owned(), value.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&again), lines(message));
+    let (mut written, mut written_again) = (Vec::new(), Vec::new());
+    message.write(&mut written);
+    again.write(&mut written_again);
+    assert_eq!(written_again, written);
+    for others in [
+        &bytes[1..],
+        &bytes[..bytes.len() / 2],
+        &[0xff; 700],
+        &written,
+    ] {
+        touch_everything(&index.message(others));
+    }
+}
+
+fn flat((header, name, value): (HeaderName, &str, &str)) -> (HeaderName, String, String) {
+    let words = value
+        .split([' ', '\t', '\r', '\n'])
+        .filter(|word| !word.is_empty());
+    (header, name.to_owned(), words.collect::<Vec<_>>().join(" "))
+}
+
+/// An answer can be read, is for the same transaction, and is hardly longer
+/// than the request.
+fn answer_is_sound(request: &Message<'_>, request_bytes: usize) {
+    let Start::Request { .. } = request.start() else {
+        panic!("responses are not answered")
+    };
+    let source = "198.51.100.9:4000".parse().expect("an address");
+    let mut out = Vec::new();
+    ResponseBuilder::new(&mut out, request, Status::BAD_REQUEST, Some(source))
+        .to_tag("t")
+        .finish();
+    assert!(
+        out.len() <= 2 * request_bytes + 512,
+        "{} from {request_bytes}",
+        out.len()
+    );
+    if out.len() > usize::from(u16::MAX) {
+        return;
+    }
+    let unbounded = Limits {
+        line_bytes: usize::MAX,
+        ..Limits::default()
+    };
+    let response = Message::parse_within(&out, &unbounded).expect("an answer can be read");
+    assert_eq!(response.call_id().is_ok(), request.call_id().is_ok());
+    assert_eq!(response.cseq(), request.cseq());
+    if let Ok(via) = request.via() {
+        assert_eq!(response.via().map(|via| via.branch()), Ok(via.branch()));
+        assert_eq!(response.vias().count(), request.vias().count());
+    }
+}
+
+/// A stream is cut into pieces that lie within it, and a piece that is called
+/// a message has one in it.
+fn frames_advance(bytes: &[u8]) {
+    let limits = Limits::default();
+    let mut rest = bytes;
+    while let Ok(frame) = Frame::first(rest, &limits) {
+        let length = match frame {
+            Frame::Incomplete => return,
+            Frame::KeepAlive { bytes, .. } => bytes,
+            Frame::Message { bytes } => {
+                Message::parse(&rest[..bytes]).expect("a framed message can be read");
+                bytes
+            }
+        };
+        assert!(length > 0);
+        rest = &rest[length..];
+    }
+}
+
+/// What arrives in pieces is found as soon as what arrives whole, and as the same.
+fn frames_come_in_pieces(bytes: &[u8]) {
+    let step = bytes.len() / PIECES_MAX + 1;
+    let mut framer = StreamFramer::new(Limits::default());
+    for end in (0..bytes.len()).step_by(step).chain([bytes.len()]) {
+        let arrived = &bytes[..end];
+        let found = framer.next(arrived);
+        assert_eq!(found, Frame::first(arrived, &Limits::default()));
+        if found != Ok(Frame::Incomplete) {
+            return;
+        }
+    }
+}
+
+/// Whatever looks like STUN, little comes back.
+/// Pieces that a stream is cut into; each prefix is searched anew by the oracle.
+const PIECES_MAX: usize = 64;
+
+/// Single values out of the blue.
+fn values_hold(text: &str) {
+    let _ = (
+        Address::parse(text),
+        Via::parse(text),
+        ParseError::Empty.status(),
+    );
+    let Some(Uri::Sip(uri)) = Uri::parse(text) else {
+        return;
+    };
+    assert!(uri.matches(&uri), "{text}");
+    let (mut once, mut twice) = (String::new(), String::new());
+    uri.canonical_aor(&mut once);
+    let canonical = Uri::parse(&once).expect("a canonical address is an address");
+    canonical
+        .as_sip()
+        .expect("of the same scheme")
+        .canonical_aor(&mut twice);
+    assert_eq!(once, twice);
+}

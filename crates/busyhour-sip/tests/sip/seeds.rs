@@ -1,0 +1,60 @@
+//! The fuzzer's seeds, every small change of them, and some larger ones.
+
+use std::fs;
+use std::path::Path;
+
+use busyhour_sip::Message;
+
+use crate::{any_bytes, properties::hold};
+
+fn seeds() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/sip_message");
+    let files = fs::read_dir(folder).expect("the seeds are in the repository");
+    let read = |entry: std::io::Result<fs::DirEntry>| {
+        let path = entry.expect("readable").path();
+        (
+            path.display().to_string(),
+            fs::read(&path).expect("readable"),
+        )
+    };
+    files.map(read).collect()
+}
+
+#[test]
+fn seeds_are_messages() {
+    let seeds = seeds();
+    assert!(seeds.len() >= 10);
+    for (name, bytes) in &seeds {
+        let message = Message::parse(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(message.validate(), Ok(()), "{name}");
+        hold(bytes);
+    }
+}
+
+#[test]
+fn every_beginning_of_a_seed_holds() {
+    for (_, bytes) in seeds() {
+        (0..bytes.len()).for_each(|length| hold(&bytes[..length]));
+    }
+}
+
+#[test]
+fn every_changed_byte_of_a_seed_holds() {
+    for (_, seed) in seeds() {
+        for at in 0..seed.len() {
+            for byte in [
+                b'\0', b'\r', b'\n', b' ', b'"', b'<', b'>', b',', b';', b':', b'=', b'%', b'@',
+                0xff,
+            ] {
+                let mut bytes = seed.clone();
+                bytes[at] = byte;
+                hold(&bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn any_bytes_hold() {
+    any_bytes::hold_for("sip_message", 20_000, hold);
+}

@@ -1,0 +1,59 @@
+//! What must hold for any bytes at all: shared by the tests and the fuzzer.
+
+use busyhour_sip::stun;
+use std::net::SocketAddr;
+
+/// What is answered is STUN of the same transaction, short, and tells the
+/// source; what is not answered leaves nothing behind.
+pub fn hold(bytes: &[u8]) {
+    for source in ["192.0.2.1:32853", "[2001:db8::1]:40000"] {
+        let source: SocketAddr = source.parse().expect("an address");
+        let mut out = Vec::new();
+        let is_answered = stun::is_stun(bytes) && stun::answer(bytes, source, &mut out);
+        assert_eq!(is_answered, !out.is_empty());
+        if is_answered {
+            answer_holds(bytes, source, &out);
+        }
+    }
+}
+
+fn answer_holds(request: &[u8], source: SocketAddr, answer: &[u8]) {
+    assert!(stun::is_stun(answer), "{answer:02x?}");
+    assert!(answer.len() <= request.len() + 24, "{answer:02x?}");
+    assert_eq!(
+        answer[4..20],
+        request[4..20],
+        "the cookie and the transaction"
+    );
+    match answer[..2] {
+        [1, 1] => assert_eq!(mapped_address(answer), source),
+        [1, 0x11] => assert!(answer.len() > 20, "an error says which"),
+        _ => panic!("{answer:02x?}"),
+    }
+    let mut again = Vec::new();
+    assert!(
+        !stun::answer(answer, source, &mut again),
+        "an answer is not answered"
+    );
+}
+
+/// XOR-MAPPED-ADDRESS, the only attribute of a success (RFC 5389 §15.2).
+fn mapped_address(answer: &[u8]) -> SocketAddr {
+    let value = &answer[24..];
+    assert_eq!(answer[20..22], [0x00, 0x20]);
+    let port = u16::from_be_bytes([value[2] ^ answer[4], value[3] ^ answer[5]]);
+    let plain = value[4..]
+        .iter()
+        .zip(&answer[4..20])
+        .map(|(byte, key)| byte ^ key);
+    let plain: Vec<u8> = plain.collect();
+    match (
+        value[1],
+        <[u8; 4]>::try_from(&*plain),
+        <[u8; 16]>::try_from(&*plain),
+    ) {
+        (1, Ok(address), _) => (address, port).into(),
+        (2, _, Ok(address)) => (address, port).into(),
+        _ => panic!("{value:02x?}"),
+    }
+}
