@@ -181,7 +181,7 @@ impl Core {
         let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
         let (transport, aor) = (flow.transport, shortened(aor));
         let reason = match is_revoked {
-            true => "its account was removed",
+            true => self.why_revoked(),
             false => "not refreshed in time",
         };
         tracing::info!(%source, port, %transport, contacts, reason, ?aor, "registration ended");

@@ -26,6 +26,8 @@ use std::sync::{
 /// How far the ends of accounts have come.
 #[derive(Debug)]
 pub(super) struct Revocation {
+    /// What the store gave back is being looked at.
+    is_starting: AtomicBool,
     /// An account has gone since the start. Until then nobody looks for one.
     is_needed: AtomicBool,
     /// A walk waits, and has not begun.
@@ -36,6 +38,7 @@ impl Revocation {
     /// What the store gives back may be of accounts that are there no more.
     pub(super) fn new() -> Self {
         Self {
+            is_starting: AtomicBool::new(true),
             is_needed: AtomicBool::new(true),
             is_due: AtomicBool::new(false),
         }
@@ -46,6 +49,16 @@ impl Core {
     /// Everything that the store gave back has been looked at.
     pub(super) fn end_first_revocation(&self) {
         self.revocation.is_needed.store(false, Ordering::Release);
+        self.revocation.is_starting.store(false, Ordering::Release);
+    }
+
+    /// Why a registration ends now that has no account, for the log. At the start nobody
+    /// knows whether it was removed, or never was since everybody could register.
+    pub(super) fn why_revoked(&self) -> &'static str {
+        match self.revocation.is_starting.load(Ordering::Acquire) {
+            true => "there is no account for it",
+            false => "its account was removed",
+        }
     }
 
     /// Whether there is no account any more whose address of record this is.

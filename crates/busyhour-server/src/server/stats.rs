@@ -248,7 +248,7 @@ pub struct RegistrarStats {
     pub removed: u64,
     /// Bindings that ran out.
     pub expired: u64,
-    /// Bindings that ended because their account was removed.
+    /// Bindings that ended because their account was removed, or is not there at a start.
     pub revoked: u64,
     /// Refused unseen (403, REGREJ), after too many wrong passwords.
     pub logins_paused: u64,
@@ -312,7 +312,8 @@ pub struct WatchStats {
     pub unsubscribed: u64,
     /// Subscriptions that ran out.
     pub expired: u64,
-    /// Subscriptions ended because the account was removed that opened them.
+    /// Subscriptions ended because the account that opened them was removed, or is not
+    /// there at a start.
     pub revoked: u64,
     /// Subscriptions ended because a NOTIFY failed or stayed unanswered.
     pub given_up: u64,
@@ -355,7 +356,8 @@ pub struct PublishStats {
     pub removed: u64,
     /// Publications that ran out.
     pub expired: u64,
-    /// Publications that ended because their account was removed.
+    /// Publications that ended because their account was removed, or is not there at a
+    /// start.
     pub revoked: u64,
     /// Answered with 412: the entity-tag is of no publication.
     pub condition_failed: u64,

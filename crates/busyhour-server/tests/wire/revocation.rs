@@ -52,6 +52,22 @@ fn a_device_that_is_removed_after_a_kill_has_nothing_when_the_server_is_back() {
     assert_eq!(server.stat("/registrar/binding_count"), 0);
 }
 
+/// Nobody knows whether the one without an account ever had one.
+#[test]
+fn what_was_registered_openly_ends_when_the_server_knows_accounts_and_not_this_one() {
+    let (place, address) = place();
+    let mut open = command(&place, address);
+    let server = ServerProcess::start(open.args(["--sip-auth", "open"]), &place);
+    let carol = Phone::at("127.0.0.11:0");
+    let (answer, _) = carol.ask(&carol.register("carol"), address);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    server.kill();
+    let server = serve(&place, address);
+    server.wait_for_log("reason=\"there is no account for it\" aor=\"sip:carol@example.com\"");
+    assert!(!server.log().contains("was removed"), "{}", server.log());
+    assert_eq!(server.stat("/registrar/revoked"), 1);
+}
+
 /// With another realm all accounts of the store would be gone, and so what they have.
 #[test]
 fn a_realm_with_no_account_ends_no_registration() {
