@@ -17,12 +17,12 @@ use busyhour_sip::auth::Secret;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A database that is empty at first, and can be opened again and again.
@@ -325,19 +325,24 @@ fn what_is_to_be_stored_waits_for_one_portion_of_accounts_alone(database: &dyn D
     assert!(stats.account_portions >= 5, "{stats:?}");
 }
 
-/// All accounts take five seconds and more to read, so the next look at them is twenty
-/// seconds away: what a tool does to tokens is told meanwhile, and between batches.
+/// A batch of accounts lasts for two seconds, in which looks at tokens become due, and then
+/// the next look at accounts is eight seconds away: what a tool does to tokens is told
+/// between batches, and before accounts are looked at again.
 fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Database) {
     let store = database.open(ROOM);
     let (told, tokens) = mpsc::channel();
     store.watch_tokens(Box::new(move |rows| drop(told.send(rows.clone()))));
     assert!(tokens.recv().unwrap().is_empty());
     let (batch_told, batches) = mpsc::channel();
+    let (go_on, ends) = mpsc::channel::<Instant>();
+    let ends = Mutex::new(ends);
     let listener = move |news| {
         if let AccountNews::Range(range) = news {
             let _nobody_asks = batch_told.send(range.until.is_none());
-            // What a slow machine takes for a batch: longer than tokens may wait.
-            thread::sleep(Duration::from_millis(1100));
+            // A batch takes until then; the next one until the test is content.
+            if let Ok(end) = ends.lock().unwrap().recv_timeout(PATIENCE) {
+                thread::sleep(end.saturating_duration_since(Instant::now()));
+            }
         }
     };
     let revision = store.load().unwrap().account_revision;
@@ -348,17 +353,24 @@ fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Databa
 
     assert!(!batches.recv().unwrap(), "the first of five");
     tool.put_setting(SettingKind::Token, "shop", "{}").unwrap();
+    go_on.send(Instant::now() + 2 * LOOK_PERIOD).unwrap();
     assert!(tokens.recv().unwrap().contains_key("shop"));
-    let is_last = batches.try_iter().last() == Some(true);
-    assert!(!is_last, "it was told between batches");
+    let is_scan_over = batches.try_iter().any(|is_last| is_last);
+    assert!(!is_scan_over, "it was told between batches");
+    drop(go_on);
     while !batches.recv().unwrap() {}
     tool.remove_setting(SettingKind::Token, "shop").unwrap();
-    let rows = tokens.recv_timeout(Duration::from_secs(10));
+    let rows = tokens.recv_timeout(7 * LOOK_PERIOD);
     assert!(
         rows.expect("well before accounts are read again")
             .is_empty()
     );
 }
+
+/// How often a store looks for what other programs changed.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// Only a fault lasts this long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn removed(username: &str) -> AccountNews {
     AccountNews::Removed {
