@@ -134,6 +134,29 @@ fn mistakes_are_usage_and_change_nothing() {
     assert_eq!(listed["devices"], json!([]));
 }
 
+/// No password is read, and no database is made, for a device that there cannot be.
+#[test]
+fn a_device_is_refused_before_its_password_is_asked_for() {
+    let place = Place::new();
+    let refusal = |words: &[&str]| {
+        let (code, words) = bad(&place, words, "");
+        assert_eq!(code, Some(2), "{words}");
+        words
+    };
+    let name = refusal(&["add", "a b", "--create"]);
+    assert!(
+        name.starts_with("busyhour: `a b` is not a user name; "),
+        "{name}"
+    );
+    assert!(!name.contains("password"), "{name}");
+    let mailbox = refusal(&["add", "alice", "--create", "--mailbox", "m m"]);
+    assert!(mailbox.contains("mailbox: `m m`"), "{mailbox}");
+    assert!(!mailbox.contains("password"), "{mailbox}");
+    let hash = refusal(&["add", "alice", "--create", "--md5", "zz"]);
+    assert!(hash.contains("md5: give 32 hexadecimal digits"), "{hash}");
+    assert!(!place.path("busyhour.db").exists());
+}
+
 /// A server that knows bob and his password, and where its HTTP is.
 fn with_bob() -> (Place, ServerProcess, String) {
     let place = Place::new();

@@ -301,6 +301,29 @@ fn check_config_reports_every_mistake_and_starts_nothing() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("good"));
 }
 
+/// An operator whose devices are in the store must not read that there are none.
+#[test]
+fn check_config_says_which_accounts_it_does_not_count() {
+    let place = Place::new();
+    let file = place.file("one.toml", "[[account]]\nuser = \"a\"\npassword = \"x\"\n");
+    let said = |store: &[&str]| {
+        let mut check = busyhour();
+        let output = check.arg("check-config").arg(&file).args(store).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = said(&["--store-path", "/nowhere/b.db"]);
+    assert!(text.contains(" accounts among them: 1\n"), "{text}");
+    let stored = "(not counted; `busyhour device list` names them): database /nowhere/b.db";
+    assert!(text.contains(stored), "{text}");
+    let text = said(&["--store-durability", "memory"]);
+    assert!(
+        text.contains("HTTP (not counted): in memory alone"),
+        "{text}"
+    );
+}
+
 #[test]
 fn the_printed_configuration_is_one() {
     let place = Place::new();
@@ -502,6 +525,35 @@ fn mistakes_in_the_arguments_are_one_line_too() {
         assert_eq!(code, 2, "{line}");
         assert!(line.contains(expected) && line.contains("--help"), "{line}");
         assert!(!line.contains("error:"), "{line}");
+    }
+}
+
+/// What an argument is or may be stands behind what is said of it, on the same line.
+#[test]
+fn a_mistake_in_the_arguments_reads_as_a_sentence() {
+    let missing = "the following required arguments were not provided: ";
+    let values = "[possible values: read, write]; --help shows what there is";
+    for (words, expected) in [
+        (&["device", "add"][..], format!("{missing}<USER>; ")),
+        (&["device", "show"], format!("{missing}<USER>; ")),
+        (&["device", "remove"], format!("{missing}<USER>...; ")),
+        (&["device", "import"], format!("{missing}<FILE>; ")),
+        (&["token"], format!("{missing}<NAME>; ")),
+        (&["token", "remove"], format!("{missing}<NAME>; ")),
+        (&["digest"], format!("{missing}<ARCHIVE>; ")),
+        (
+            &["token", "x", "--scope", "all"],
+            format!("--scope <SCOPE>' {values}"),
+        ),
+        (&["token", "x", "--scope"], format!("supplied {values}")),
+        (
+            &["device", "addd"],
+            "'addd'; tip: a similar subcommand".into(),
+        ),
+    ] {
+        let (line, _) = failure(busyhour().args(words));
+        assert!(line.contains(&expected), "{line}instead of\n{expected}");
+        assert!(!line.contains(":;"), "{line}");
     }
 }
 

@@ -37,21 +37,23 @@ impl CheckConfig {
             file.display().to_string()
         });
         let said = format!(
-            "{name}: good: {} of {} settings given, {} accounts\n{}",
+            "{name}: good: {} of {} settings given, accounts among them: {}\n{}",
             loaded.origins.len(),
             KEYS.len(),
             loaded.config.accounts.len(),
-            bindings(&loaded.config.store),
+            stored(&loaded.config.store),
         );
         console::print(said).map_err(Failure::running)
     }
 }
 
-fn bindings(store: &Store) -> String {
+/// What this does not count: no store need be there, or be reached from here.
+fn stored(store: &Store) -> String {
+    let what = "bindings and accounts by command or HTTP";
     match store.durability {
-        Durability::Memory => "bindings and accounts by command or HTTP: in memory alone".into(),
+        Durability::Memory => format!("{what} (not counted): in memory alone"),
         _ => format!(
-            "bindings and accounts by command or HTTP: database {}",
+            "{what} (not counted; `busyhour device list` names them): database {}",
             store_name(store)
         ),
     }

@@ -45,10 +45,29 @@ fn refused(error: clap::Error) -> Failure {
     let about = text.split("\nUsage: ").next().unwrap_or_default();
     let about = about.split("\nFor more information").next();
     let lines = about.unwrap_or_default().lines().map(str::trim);
-    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    let line = lines.join("; ");
+    let line = one_line(lines.filter(|line| !line.is_empty()));
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     Failure::usage(format!("{line}; --help shows what there is"))
+}
+
+/// What stands below a colon is a list, and what stands in brackets belongs to what is
+/// before it.
+fn one_line<'t>(lines: impl Iterator<Item = &'t str>) -> String {
+    let (mut joined, mut is_list) = (String::new(), false);
+    for line in lines {
+        joined += match line {
+            _ if joined.is_empty() || joined.ends_with(':') => "",
+            _ if line.starts_with('[') => "",
+            _ if is_list && !line.starts_with("tip: ") => ",",
+            _ => ";",
+        };
+        if !joined.is_empty() {
+            joined.push(' ');
+        }
+        is_list = joined.ends_with(": ") || (is_list && joined.ends_with(", "));
+        joined += line;
+    }
+    joined
 }
 
 /// A registration, presence and device-state server that stays flat through the busy hour.

@@ -84,10 +84,8 @@ impl AccountEntry {
     ///
     /// Every mistake: the field and what it may be.
     pub fn check(self, realm: &str) -> Result<Account, String> {
-        let mut mistakes: Vec<String> = check_username(&self.user).err().into_iter().collect();
         let secret = self.secret(realm);
-        mistakes.extend(secret.as_ref().err().cloned());
-        mistakes.extend(self.check_belongings());
+        let mistakes = self.mistakes(secret.as_ref().err());
         match secret {
             Ok(secret) if mistakes.is_empty() => Ok(Account {
                 username: self.user,
@@ -99,6 +97,25 @@ impl AccountEntry {
             }),
             _ => Err(mistakes.join("; ")),
         }
+    }
+
+    /// The same of all but the password, for who has yet to ask for it.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake: the field and what it may be.
+    pub fn check_before_password(&self) -> Result<(), String> {
+        let mistakes = self.mistakes(None);
+        match mistakes.is_empty() {
+            true => Ok(()),
+            false => Err(mistakes.join("; ")),
+        }
+    }
+
+    fn mistakes(&self, of_secret: Option<&String>) -> Vec<String> {
+        let name = check_username(&self.user).err();
+        let mistakes = name.into_iter().chain(of_secret.cloned());
+        mistakes.chain(self.check_belongings()).collect()
     }
 
     fn check_belongings(&self) -> impl Iterator<Item = String> {

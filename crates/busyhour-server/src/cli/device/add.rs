@@ -51,21 +51,8 @@ pub(super) struct Add {
 
 impl Add {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut accounts = self.place.open_or_create(&self.creation)?;
-        if !self.replace && accounts.find(&self.user)?.is_some() {
-            let user = &self.user;
-            let store = &accounts.store;
-            let message = format!(
-                "device `{user}` is there already in database {store}; --replace replaces it"
-            );
-            return Err(Failure::running(message));
-        }
-        let has_hashes = [&self.md5, &self.sha256, &self.sha512_256];
-        let needs_password = has_hashes.iter().all(|hash| hash.is_none());
-        let entry = AccountEntry {
-            password: needs_password
-                .then(|| password::read(&self.user))
-                .transpose()?,
+        let mut entry = AccountEntry {
+            password: None,
             user: self.user,
             md5: self.md5,
             sha256: self.sha256,
@@ -75,6 +62,26 @@ impl Add {
             mailbox: self.mailbox,
             hints: self.hints,
         };
+        let hashes = [&entry.md5, &entry.sha256, &entry.sha512_256];
+        let needs_password = hashes.iter().all(|hash| hash.is_none());
+        // Before a database is made, and before a person types a password in vain.
+        match needs_password {
+            true => entry.check_before_password(),
+            false => entry.clone().check(&self.place.realm()?).map(drop),
+        }
+        .map_err(Failure::usage)?;
+        let mut accounts = self.place.open_or_create(&self.creation)?;
+        if !self.replace && accounts.find(&entry.user)?.is_some() {
+            let user = &entry.user;
+            let store = &accounts.store;
+            let message = format!(
+                "device `{user}` is there already in database {store}; --replace replaces it"
+            );
+            return Err(Failure::running(message));
+        }
+        if needs_password {
+            entry.password = Some(password::read(&entry.user)?);
+        }
         let account = entry.check(&accounts.realm).map_err(Failure::usage)?;
         let put = accounts.admin.put(std::slice::from_ref(&account));
         put.map_err(Failure::running)?;
