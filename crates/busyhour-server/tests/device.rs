@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{
     io::Write,
+    net::UdpSocket,
     process::{Command, Output, Stdio},
 };
 use support::{Place, ServerProcess, busyhour, wait_until};
@@ -221,6 +222,50 @@ fn why_a_device_does_not_register_is_told() {
 
     assert!(registers(&server, "bob", "right"));
     server.wait_for_log("registration added source=127.0.0.1 port=");
+}
+
+/// A telephone without a password, or with one for another server, stops when it is asked.
+#[test]
+fn a_device_that_does_not_answer_its_challenge_is_told() {
+    let (place, server, http) = with_bob();
+    let telephone = UdpSocket::bind("127.0.0.1:0").unwrap();
+    telephone.connect(server.sip).unwrap();
+    for (user, number) in [("bob", 1), ("bob", 2), ("nobody", 3)] {
+        let address = telephone.local_addr().unwrap();
+        let request = format!(
+            "REGISTER sip:127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP {address};branch=z9hG4bK{number}\r\n\
+             From: <sip:{user}@127.0.0.1>;tag=t\r\nTo: <sip:{user}@127.0.0.1>\r\n\
+             Call-ID: c{number}\r\nCSeq: 1 REGISTER\r\nContact: <sip:{user}@{address}>\r\n\
+             Content-Length: 0\r\n\r\n"
+        );
+        telephone.send(request.as_bytes()).unwrap();
+        let mut answer = [0; 2048];
+        let len = telephone.recv(&mut answer).unwrap();
+        assert!(answer[..len].starts_with(b"SIP/2.0 401 "));
+    }
+    let reason = "asked for a password, never answered";
+    let shown = good(&place, &["show", "bob", "--http", &http], "");
+    let line = format!("over UDP: {reason} (2 times)");
+    assert!(shown.contains(&line), "{shown}");
+    let words = ["show", "bob", "--json", "--http", &http];
+    let shown: Value = serde_json::from_str(&good(&place, &words, "")).unwrap();
+    assert_eq!(shown["failures"][0]["reason"], reason, "{shown}");
+    assert_eq!(shown["failures"][0]["count"], 2, "{shown}");
+    // Only of who has an account, since anybody could fill the memory otherwise.
+    let all: Value = serde_json::from_str(&server.get("/api/failures")).unwrap();
+    assert_eq!(all["failures"], shown["failures"], "{all}");
+    assert_eq!(
+        server.get("/api/failures?user=nobody"),
+        r#"{"failures":[]}"#
+    );
+    // Who answers is no such device, whether rightly or not.
+    assert!(!registers(&server, "bob", "wrong"));
+    let shown = good(&place, &["show", "bob", "--http", &http], "");
+    assert!(!shown.contains(reason), "{shown}");
+    assert!(shown.contains("wrong password (once)"), "{shown}");
+    assert!(registers(&server, "bob", "right"));
+    let all = server.get("/api/failures");
+    assert!(!all.contains(reason), "{all}");
 }
 
 /// Nobody serves HTTP at this address.

@@ -10,6 +10,7 @@ pub struct Actions {
     bytes: Vec<u8>,
     ends: Vec<(Flow, usize)>,
     requests: Vec<Request>,
+    unanswered: Vec<(Flow, Box<str>)>,
 }
 
 impl Actions {
@@ -36,11 +37,17 @@ impl Actions {
         std::mem::take(&mut self.requests)
     }
 
+    /// Users who were asked for a password and did not answer; they are forgotten here.
+    pub fn take_unanswered(&mut self) -> Vec<(Flow, Box<str>)> {
+        std::mem::take(&mut self.unanswered)
+    }
+
     /// Forgets everything but the room.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
         self.requests.clear();
+        self.unanswered.clear();
     }
 
     /// How many datagrams there are.
@@ -52,6 +59,10 @@ impl Actions {
     pub(super) fn send(&mut self, flow: Flow, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push((flow, self.bytes.len()));
+    }
+
+    pub(super) fn note_unanswered(&mut self, flow: Flow, username: Box<str>) {
+        self.unanswered.push((flow, username));
     }
 
     pub(super) fn ask(&mut self, request: Request) {

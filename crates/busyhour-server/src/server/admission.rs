@@ -7,7 +7,7 @@ use crate::{
 };
 use busyhour::clock::UnixTime;
 use busyhour_sip::{
-    DigestCredentials, Flow, HeaderName, Host, Message, Status, Uri,
+    DigestCredentials, Flow, HeaderName, Host, Message, Method, Status, Uri,
     auth::{AuthOutcome, Authenticator},
     source_of,
 };
@@ -17,8 +17,9 @@ use std::{borrow::Cow, sync::atomic::Ordering, time::Duration};
 enum Proof<'a> {
     /// Everybody may do everything here.
     Open,
-    /// Nobody said who it is, and was asked for it: that is the answer.
-    Challenged,
+    /// Nobody said who it is, and was asked for it: that is the answer, unless its source
+    /// gets none now.
+    Challenged { is_answered: bool },
     /// This user's.
     Of(&'a str),
 }
@@ -59,9 +60,11 @@ impl Core {
         request: &Request<'_>,
         aor: &str,
     ) -> Result<bool, Refusal> {
-        match self.prove(request)? {
+        let proof = self.prove(request);
+        self.note_challenged(request, aor, &proof);
+        match proof? {
             Proof::Open => Ok(true),
-            Proof::Challenged => Ok(false),
+            Proof::Challenged { .. } => Ok(false),
             Proof::Of(username) if is_user_of(username, aor) => Ok(true),
             Proof::Of(_) => Err(Refusal::Forbidden("Not Your Address")),
         }
@@ -77,7 +80,7 @@ impl Core {
     ) -> Result<Option<Sender<'a>>, Refusal> {
         match self.prove(request)? {
             Proof::Open => Ok(Some(Sender(None))),
-            Proof::Challenged => Ok(None),
+            Proof::Challenged { .. } => Ok(None),
             Proof::Of(username) => {
                 self.check_private(request.message, watched, username)?;
                 Ok(Some(Sender(Some(username))))
@@ -96,10 +99,32 @@ impl Core {
             Admission::Stale { is_ours } => (true, is_ours),
         };
         // Others may have taken all tokens in the name of this source.
-        if is_heard || self.may_answer(request.flow) {
+        let is_answered = is_heard || self.may_answer(request.flow);
+        if is_answered {
             self.challenge(authenticator, request, is_stale);
         }
-        Ok(Proof::Challenged)
+        Ok(Proof::Challenged { is_answered })
+    }
+
+    /// Takes note of who was asked for a password, and of who answers. Credentials that
+    /// are not right have a failure of their own, or are asked for again.
+    fn note_challenged(
+        &self,
+        request: &Request<'_>,
+        aor: &str,
+        proof: &Result<Proof<'_>, Refusal>,
+    ) {
+        let Request { message, flow, .. } = *request;
+        let answers = message.header(HeaderName::Authorization).is_some();
+        let is_registration = message.method().is_some_and(|it| it == Method::Register);
+        match proof {
+            Ok(Proof::Open) => {}
+            _ if answers => self.challenge_answered(user_of(aor), flow),
+            Ok(Proof::Challenged { is_answered: true }) if is_registration => {
+                self.note_challenge(user_of(aor), flow, "sip");
+            }
+            _ => {}
+        }
     }
 
     /// Only those whose mailbox it is may watch one (RFC 3842 §6), and only the

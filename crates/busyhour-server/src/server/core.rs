@@ -80,6 +80,8 @@ pub(super) struct Parts {
     pub(super) publications: Shares,
     pub(super) log_lines: LogLines,
     pub(super) failures: Failures,
+    /// Who was asked for a password and has not answered.
+    pub(super) unanswered: Failures,
     /// Changes that wait for the disk.
     pub(super) commits: Shares,
     /// Who was refused for a share.

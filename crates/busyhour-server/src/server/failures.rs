@@ -1,12 +1,13 @@
 //! Registrations that failed lately: when, from where and why, for administrators who ask why
-//! a device does not register.
+//! a device does not register. Those that were asked for a password and did not answer are
+//! in a table of their own, since each that succeeds is in there for a moment.
 //!
 //! Anybody can fail, under any name. So the table has an end, a source has its share
 //! of it and a user a few places; who wants one more takes that of the oldest. The
 //! same failure again is counted where it stands.
 
 use super::{
-    core::Core,
+    core::{Core, Parts},
     shares::{Holder, Shares},
 };
 use busyhour::clock::UnixTime;
@@ -16,7 +17,7 @@ use serde::Serialize;
 use std::{
     borrow::Cow,
     hash::BuildHasher,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -122,6 +123,18 @@ impl Failures {
         true
     }
 
+    /// Forgets of a user what failed from this address.
+    fn forget(&self, user: &str, source: IpAddr) {
+        if self.shares.used() == 0 {
+            return;
+        }
+        let is_from_there =
+            |noted: &mut Noted| *noted.user == *user && noted.failure.remote.ip() == source;
+        for noted in self.shard(user).extract_if(.., is_from_there) {
+            self.shares.give_back(noted.holder, 1);
+        }
+    }
+
     /// Those of a user, the last one first.
     pub(super) fn of(&self, user: &str) -> Vec<FailureView> {
         let shard = self.shard(user);
@@ -183,15 +196,57 @@ impl Core {
         protocol: &'static str,
         reason: Cow<'static, str>,
     ) {
-        let failure = Failed {
+        let failure = self.failed(flow, protocol, reason);
+        let holder = self.holder(flow, None);
+        self.parts.failures.note(user, holder, failure);
+    }
+
+    /// Remembers that a device was asked for its password, until it
+    /// [answers](Self::challenge_answered). Who has no account is not remembered, so
+    /// there are no more users in the table than accounts.
+    pub(super) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
+        if self.parts.directory.knows(user) {
+            let failure = self.failed(flow, protocol, NEVER_ANSWERED.into());
+            let holder = self.holder(flow, None);
+            self.parts.unanswered.note(user, holder, failure);
+        }
+    }
+
+    /// A device has answered, rightly or not.
+    pub(super) fn challenge_answered(&self, user: &str, flow: Flow) {
+        self.parts.unanswered.forget(user, flow.remote.ip());
+    }
+
+    fn failed(&self, flow: Flow, protocol: &'static str, reason: Cow<'static, str>) -> Failed {
+        Failed {
             remote: flow.remote,
             transport: flow.transport,
             protocol,
             reason,
             at: self.runtime().clock().unix_time(),
-        };
-        let holder = self.holder(flow, None);
-        self.parts.failures.note(user, holder, failure);
+        }
+    }
+
+    /// What failed of a user, the last one first.
+    pub(super) fn failures_of(&self, user: &str) -> Vec<FailureView> {
+        let Parts {
+            failures,
+            unanswered,
+            ..
+        } = &self.parts;
+        newest_first([failures.of(user), unanswered.of(user)].concat())
+    }
+
+    /// The last failures of all users, `limit` at most.
+    pub(super) fn failures(&self, limit: usize) -> Vec<FailureView> {
+        let Parts {
+            failures,
+            unanswered,
+            ..
+        } = &self.parts;
+        let mut all = newest_first([failures.all(limit), unanswered.all(limit)].concat());
+        all.truncate(limit);
+        all
     }
 }
 
@@ -204,6 +259,7 @@ fn lock(shard: &Mutex<Vec<Noted>>) -> MutexGuard<'_, Vec<Noted>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+const NEVER_ANSWERED: &str = "asked for a password, never answered";
 /// Entries in all.
 pub(super) const CAPACITY: usize = 8192;
 const SHARDS: usize = 128;
@@ -216,12 +272,12 @@ const USER_LEN_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use super::super::shares::{Holders, Parts};
+    use super::super::shares::{self, Holders};
     use super::*;
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::Ipv4Addr;
 
     fn failures() -> Failures {
-        let parts = Parts {
+        let parts = shares::Parts {
             by_source: 10,
             by_account: 100,
             least: 1,
@@ -266,6 +322,19 @@ mod tests {
         assert_eq!(told.len(), BY_USER_MAX);
         assert_eq!(told[0].source, "0.0.0.19:5060");
         assert_eq!(failures.all(1)[0], told[0]);
+    }
+
+    #[test]
+    fn what_failed_of_a_user_at_one_address_is_forgotten() {
+        let failures = failures();
+        for (user, host) in [("bob", 1), ("bob", 2), ("alice", 1)] {
+            fail(&failures, user, host, NEVER_ANSWERED, 1);
+        }
+        failures.forget("bob", Ipv4Addr::from(1).into());
+        let told = failures.of("bob");
+        assert_eq!((told.len(), &*told[0].source), (1, "0.0.0.2:5060"));
+        assert_eq!(failures.of("alice").len(), 1);
+        assert_eq!(failures.shares.used(), 2);
     }
 
     #[test]

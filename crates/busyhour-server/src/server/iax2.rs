@@ -121,6 +121,7 @@ impl Core {
     /// Whether a device knows its password. Without an account it takes as long;
     /// a client that failed too often is not heard.
     fn login(&self, credentials: &Credentials<'_>, flow: Flow) -> Login {
+        self.challenge_answered(credentials.username, flow);
         if self.login_pause(credentials.username, flow).is_some() {
             let reason = Refusal::LoginPaused(Duration::ZERO).reason().to_owned();
             self.note_failure(credentials.username, flow, "iax2", reason.into());
@@ -160,6 +161,9 @@ impl Core {
                 if let Some(datagram) = self.write(|out| out.extend_from_slice(frame)) {
                     self.send(flow, datagram);
                 }
+            }
+            for (flow, username) in actions.take_unanswered() {
+                self.note_challenge(&username, flow, "iax2");
             }
             actions.take_requests()
         });

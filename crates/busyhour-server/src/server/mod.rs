@@ -252,12 +252,12 @@ impl Server {
 
     /// Registrations of a user that failed lately, the last one first.
     pub fn failures_of(&self, user: &str) -> Vec<FailureView> {
-        self.core.parts.failures.of(user)
+        self.core.failures_of(user)
     }
 
     /// The last registrations that failed, of all users: `limit` at most.
     pub fn failures(&self, limit: usize) -> Vec<FailureView> {
-        self.core.parts.failures.all(limit)
+        self.core.failures(limit)
     }
 
     /// A hint; `None` when the extension has none.

@@ -277,6 +277,7 @@ fn parts(
         holders: Holders::new(device_seed),
         publications: phones(limits.publications_max),
         failures: Failures::new(device_seed, count(failures::CAPACITY)),
+        unanswered: Failures::new(device_seed, count(failures::CAPACITY)),
         log_lines: LogLines::new(&count),
         commits: phones(store.stats().queue_capacity as usize),
         over_share: HeavyHitters::default(),

@@ -117,6 +117,34 @@ fn refused_registrations_flood_neither_the_log_nor_the_memory_of_failures() {
     assert!(of_other.contains("wrong password"), "{of_other}");
 }
 
+/// Who asks in the names of others and never answers leaves room for what else is remembered.
+#[test]
+fn challenges_that_nobody_answers_have_an_end_for_one_source() {
+    let place = Place::new();
+    let server = place.server(&ACCOUNTS.replace("count = 40", "count = 2000"));
+    let mut other = Phone::new(&server, 5, "user5");
+    let register = other.register_request();
+    other.challenge(&register);
+    let mut pacer = Phone::new(&server, 4, "user4");
+    let mut greedy = Phone::new(&server, 2, "user1");
+    for number in 10..2000 {
+        let register = greedy.register_request();
+        greedy.send(&register.replace("sip:user1@", &format!("sip:user{number}@")));
+        if number % 100 == 0 {
+            // What is answered was read after all before it.
+            let options = pacer.request("OPTIONS", "sip:example.com", "sip:example.com", "");
+            pacer.challenge(&options);
+        }
+    }
+    bystander::is_served(&server, 3, "user2");
+    server.wait_for("/registrar/challenged", |count| count > 900);
+    let kept = server.get("/api/failures?limit=100000");
+    let kept = kept.matches("\"source\":\"127.0.0.2:").count();
+    assert!((1..=819).contains(&kept), "{kept}");
+    let of_other = server.get("/api/failures?user=user5");
+    assert!(of_other.contains("never answered"), "{of_other}");
+}
+
 /// Each registration with a nonce of its own, so that one has to be remembered.
 #[test]
 fn one_account_uses_so_many_nonces_and_no_more() {
