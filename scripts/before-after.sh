@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # What a change has made faster or slower: builds the engine of the benchmarks (bench/engines/busyhour) at another commit
 # and here, and runs both in turn. Prints the median of the ratios of neighbouring runs, with the least and the greatest;
-# above 1.00 the newer one is better.
+# above 1.00 the newer one is better. Where the system allows it, both run ahead of all other programs (SCHED_FIFO), so
+# that what else the machine does changes little.
 # usage: scripts/before-after.sh COMMIT [ROUNDS]     9 rounds unless told: some four minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 commit=${1:?"usage: scripts/before-after.sh COMMIT [ROUNDS]"}
 rounds=${2:-9}
 work=$PWD/target/before-after
+ahead=()
+! chrt --fifo 10 true 2>/dev/null || ahead=(chrt --fifo 10)
 
 # SCENARIO PARAMETERS | METRIC | whether a higher or a lower figure is better
 scenarios() {
@@ -39,7 +42,7 @@ build() { # FOLDER TARGET
 
 measure() { # BEFORE|AFTER PARAMETERS METRIC
   # shellcheck disable=SC2086
-  "$work/$1/release/engine-busyhour" $2 | sed -n "s/^{\"metric\":\"$3\",\"value\":\([0-9.]*\)}$/\1/p"
+  "${ahead[@]}" "$work/$1/release/engine-busyhour" $2 | sed -n "s/^{\"metric\":\"$3\",\"value\":\([0-9.]*\)}$/\1/p"
 }
 
 [ -d "$work/tree" ] && git worktree remove --force "$work/tree"

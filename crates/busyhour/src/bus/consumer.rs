@@ -2,7 +2,7 @@ use super::{
     Delivery, Event, Message, NodeId,
     adaptive_spin::AdaptiveSpin,
     attribute::Wanted,
-    item::Item,
+    item::{Item, Queued},
     items::Items,
     mailbox::{Mailbox, NextAction},
     panics::{Held, Panics},
@@ -272,9 +272,9 @@ impl<E: Event> Subscriber<E> {
         if items.is_empty() {
             self.refill(waker, items);
         }
-        let (item, origin) = items.pop()?;
+        let (queued, origin) = items.pop()?;
         let _even_if_ended = self.mailbox.claim(1);
-        Some(item.into_message(origin.unwrap_or(self.local)))
+        Some(queued.into_message(origin.unwrap_or(self.local)))
     }
 
     fn refill(self: &Arc<Self>, waker: &Waker, items: &mut Items<E>) {
@@ -361,14 +361,14 @@ impl<E: Event> Batch<E> {
                 self.items.drop_all();
             }
             let mut stride = Stride::new(mailbox, &mut self.items, quantum.stride());
-            while let Some((item, origin)) = stride.pop() {
-                let item = Held::new(item);
+            while let Some((queued, origin)) = stride.pop() {
+                let queued = Held::new(queued);
                 if mailbox.is_closed() {
                     stride.items.drop_all();
                     break;
                 }
-                if let Some(item) = item.get() {
-                    (self.callback)(item.as_delivery(origin.unwrap_or(local)));
+                if let Some(queued) = queued.get() {
+                    (self.callback)(queued.as_delivery(origin.unwrap_or(local)));
                 }
             }
         }
@@ -395,7 +395,7 @@ impl<'a, E: Event> Stride<'a, E> {
     }
 
     #[inline(always)]
-    fn pop(&mut self) -> Option<(Item<E>, Option<NodeId>)> {
+    fn pop(&mut self) -> Option<(Queued<E>, Option<NodeId>)> {
         self.len = self.len.checked_sub(1)?;
         self.items.pop()
     }

@@ -43,6 +43,41 @@ impl<E: Event> Item<E> {
     }
 }
 
+/// What is queued for one subscriber, or taken out of its queue.
+pub(super) enum Queued<E: Event> {
+    Shared(Item<E>),
+    /// An event that is this subscriber's own; see
+    /// [`EventCopy`](super::incoming::EventCopy).
+    Copied(E),
+}
+
+impl<E: Event> Queued<E> {
+    /// What a callback hears of it.
+    #[inline(always)]
+    pub(super) fn as_delivery(&self, origin: NodeId) -> Delivery<'_, E> {
+        match self {
+            Self::Shared(item) => item.as_delivery(origin),
+            Self::Copied(event) => Delivery::Event(event, origin),
+        }
+    }
+
+    /// The same with its origin, and as its receiver's own. No lock may be held.
+    pub(super) fn into_message(self, origin: NodeId) -> Message<E> {
+        match self {
+            Self::Shared(item) => item.into_message(origin),
+            Self::Copied(event) => Message::Event(event, origin),
+        }
+    }
+
+    /// What remains to be dropped of it: of a copy that is nothing.
+    pub(super) fn into_item(self) -> Option<Item<E>> {
+        match self {
+            Self::Shared(item) => Some(item),
+            Self::Copied(_) => None,
+        }
+    }
+}
+
 impl<E: Event> Clone for Item<E> {
     /// Runs none of the user's code.
     fn clone(&self) -> Self {

@@ -1,4 +1,8 @@
-use super::{Event, NodeId, item::Item, panics::Panics};
+use super::{
+    Event, NodeId,
+    item::{Item, Queued},
+    panics::Panics,
+};
 use std::collections::VecDeque;
 
 /// Items in order, each with the node it is from.
@@ -6,7 +10,10 @@ use std::collections::VecDeque;
 /// Of this node's there is only the item. The origins are written down beside
 /// them from the first item of another node until all have been taken.
 pub(super) struct Items<E: Event> {
-    items: VecDeque<Item<E>>,
+    /// In the place of a copied event there is nothing.
+    items: VecDeque<Option<Item<E>>>,
+    /// The copied events, in the same order.
+    copies: VecDeque<E>,
     /// One for each item, `None` where that is this node; or no list at all.
     origins: Option<Box<Origins>>,
 }
@@ -18,6 +25,7 @@ impl<E: Event> Items<E> {
     pub(super) fn new() -> Self {
         Self {
             items: VecDeque::new(),
+            copies: VecDeque::new(),
             origins: None,
         }
     }
@@ -32,17 +40,24 @@ impl<E: Event> Items<E> {
         self.items.is_empty()
     }
 
-    pub(super) fn get(&self, index: usize) -> &Item<E> {
-        &self.items[index]
+    /// The item there; none where a copied event is.
+    pub(super) fn get(&self, index: usize) -> Option<&Item<E>> {
+        self.items[index].as_ref()
     }
 
     /// Appends an item of the node that is named; none is this one.
     #[inline(always)]
-    pub(super) fn push(&mut self, item: Item<E>, origin: Option<NodeId>) {
+    pub(super) fn push(&mut self, queued: Queued<E>, origin: Option<NodeId>) {
         if origin.is_some() || self.origins.is_some() {
             self.origins().push_back(origin);
         }
-        self.items.push_back(item);
+        match queued {
+            Queued::Shared(item) => self.items.push_back(Some(item)),
+            Queued::Copied(event) => {
+                self.copies.push_back(event);
+                self.items.push_back(None);
+            }
+        }
     }
 
     /// Puts a notice before all others.
@@ -50,10 +65,11 @@ impl<E: Event> Items<E> {
         if let Some(origins) = &mut self.origins {
             origins.0.push_front(None);
         }
-        self.items.push_front(notice);
+        self.items.push_front(Some(notice));
     }
 
-    /// Puts an item in the place of another one, which is returned.
+    /// Puts an item in the place of another one, which is returned. It must not
+    /// be the place of a copied event.
     pub(super) fn replace(
         &mut self,
         index: usize,
@@ -63,15 +79,22 @@ impl<E: Event> Items<E> {
         if origin.is_some() || self.origins.is_some() {
             self.origins()[index] = origin;
         }
-        std::mem::replace(&mut self.items[index], item)
+        let older = self.items[index].replace(item);
+        let Some(older) = older else {
+            unreachable!("a queue that replaces has no copies");
+        };
+        older
     }
 
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<(Item<E>, Option<NodeId>)> {
-        let item = self.items.pop_front()?;
+    pub(super) fn pop(&mut self) -> Option<(Queued<E>, Option<NodeId>)> {
+        let queued = match self.items.pop_front()? {
+            Some(item) => Queued::Shared(item),
+            None => Queued::Copied(self.copies.pop_front()?),
+        };
         match &mut self.origins {
-            None => Some((item, None)),
-            Some(origins) => Some((item, origins.0.pop_front().flatten())),
+            None => Some((queued, None)),
+            Some(origins) => Some((queued, origins.0.pop_front().flatten())),
         }
     }
 
@@ -80,14 +103,15 @@ impl<E: Event> Items<E> {
     pub(super) fn rewind(&mut self) {
         debug_assert!(self.is_empty(), "an item would be dropped here");
         self.items.clear();
+        self.copies.clear();
         self.origins = None;
     }
 
     /// Drops everything, one by one. No lock may be held.
     pub(super) fn drop_all(&mut self) {
         let mut panics = Panics::default();
-        while let Some(item) = self.pop() {
-            panics.drop(item);
+        while let Some((queued, _)) = self.pop() {
+            panics.drop(queued.into_item());
         }
         self.origins = None;
     }
@@ -98,6 +122,7 @@ impl<E: Event> Items<E> {
 
     pub(super) fn shrink_to(&mut self, capacity: usize) {
         self.items.shrink_to(capacity);
+        self.copies.shrink_to(capacity);
     }
 
     /// The origin of each item that is there.

@@ -1,6 +1,14 @@
 use super::{
-    Event, NodeId, answers::Answers, consumer::Subscriber, event_count::EventCount, item::Item,
-    items::Items, panics::Panics, queue::Queue,
+    Event, NodeId,
+    answers::Answers,
+    consumer::Subscriber,
+    event_count::EventCount,
+    item::{Item, Queued},
+    items::Items,
+    offer::Offer,
+    panics::Panics,
+    queue::Queue,
+    shard_subscribers::ShardChange,
 };
 use crate::{
     pool::{Turns, wait_for_turn},
@@ -24,6 +32,9 @@ pub(super) struct Mailbox<E: Event> {
     busy: CachePadded<Busy<E>>,
     /// Rung when room appears and when a turn ends, if somebody waits.
     event_count: EventCount,
+    /// Threads that wait for the event count. Here, and not behind the lock,
+    /// so that handing out need not take that from the publishers.
+    waiting_count: AtomicUsize,
     /// What the running turn has taken and not yet begun to hand out, with
     /// [`ENDED`] once nothing more will be.
     unclaimed: CachePadded<AtomicU64>,
@@ -45,13 +56,13 @@ struct Busy<E: Event> {
     state: SpinLock<MailboxState<E>>,
     /// The queue's length, for publishers who wait for room.
     len: AtomicUsize,
+    /// How many items the running turn took from the queue at last; some of
+    /// them may wait no more. Written with the lock held.
+    taken_len: AtomicUsize,
 }
 
 struct MailboxState<E: Event> {
     queue: Queue<E>,
-    /// How many items the running turn took from the queue at last; some of
-    /// them may wait no more.
-    taken_len: usize,
     /// Nothing more is delivered.
     is_ended: bool,
     /// A consumer's turn is running or on its way.
@@ -68,36 +79,6 @@ struct MailboxState<E: Event> {
     lost: u64,
     /// The consumer has something to announce although nothing is queued.
     announce_replayed: bool,
-    /// Threads that wait for the event count.
-    waiting_count: usize,
-}
-
-/// What became of an item that was offered.
-#[must_use]
-pub(super) enum Offer<E: Event> {
-    Queued,
-    /// The same, and the caller must wake the consumer.
-    QueuedFirst,
-    /// The subscription has ended.
-    Closed,
-    /// It replaced this older item of its key.
-    Conflated {
-        older: Item<E>,
-        wake: bool,
-    },
-    /// It was queued, and the oldest one was lost for it.
-    DroppedOldest {
-        oldest: Item<E>,
-        wake: bool,
-    },
-    /// It is lost.
-    Refused {
-        wake: bool,
-    },
-    /// It is lost, and the shard has to be fetched from the cache.
-    FellBehind {
-        wake: bool,
-    },
 }
 
 /// What the consumer has to do next.
@@ -131,8 +112,10 @@ impl<E: Event> Mailbox<E> {
             busy: CachePadded(Busy {
                 state: SpinLock::new(MailboxState::new(conflates)),
                 len: AtomicUsize::new(0),
+                taken_len: AtomicUsize::new(0),
             }),
             event_count: EventCount::new(),
+            waiting_count: AtomicUsize::new(0),
             unclaimed: CachePadded(AtomicU64::new(0)),
             replayed: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -162,10 +145,10 @@ impl<E: Event> Mailbox<E> {
         }
     }
 
-    /// Offers an item of `shard`. Which of the waiting ones has the same key
+    /// Offers a change of `shard`. Which of the waiting ones has the same key
     /// was asked before.
     ///
-    /// It is made when the lock is held, so that it goes straight into the
+    /// The item is made when the lock is held, so that it goes straight into the
     /// queue: a processor that copies what it has just stored in smaller parts
     /// waits until that has left for the cache, and taking the lock is such a
     /// wait already.
@@ -175,14 +158,14 @@ impl<E: Event> Mailbox<E> {
         shard: usize,
         hash: u64,
         origin: Option<NodeId>,
-        item: impl FnOnce() -> Item<E>,
+        change: &mut ShardChange<'_, E>,
         has_same_key: impl Fn(usize) -> bool,
     ) -> Offer<E> {
         let mut state = self.busy.state.lock();
         if !self.has_room(&state) || state.queue.conflates() || self.is_closed() {
-            return self.offer_carefully(state, shard, hash, (item(), origin), has_same_key);
+            return self.offer_carefully(state, shard, hash, (change, origin), has_same_key);
         }
-        self.queue(&mut state, hash, (item(), origin))
+        self.queue(&mut state, hash, (change.queued(), origin))
     }
 
     /// Whether one item more may wait, those included that a turn has taken
@@ -195,13 +178,22 @@ impl<E: Event> Mailbox<E> {
             true => self.capacity.saturating_mul(2).saturating_add(BEYOND),
             false => self.capacity,
         };
-        let has_room = waiting + state.taken_len < capacity;
+        let has_room = waiting + self.taken_len() < capacity;
         !state.is_ended && (has_room || waiting + self.unclaimed_queued_len() < capacity)
     }
 
     #[inline(always)]
+    fn taken_len(&self) -> usize {
+        self.busy.taken_len.load(Ordering::Relaxed)
+    }
+
+    fn set_taken_len(&self, len: usize) {
+        self.busy.taken_len.store(len, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
     fn unclaimed_len(&self) -> usize {
-        (self.unclaimed.load(Ordering::Acquire) & !ENDED) as usize
+        (self.unclaimed.load(Ordering::SeqCst) & !ENDED) as usize
     }
 
     /// The same without what is from the cache, which is handed out last.
@@ -228,8 +220,8 @@ impl<E: Event> Mailbox<E> {
     /// Takes note of items that a turn has just taken from the queue. The lock
     /// is still held, so that who ends the deliveries finds each item in one
     /// of the two places.
-    fn take_in_hand(&self, state: &mut MailboxState<E>, len: usize) {
-        state.taken_len = len;
+    fn take_in_hand(&self, len: usize) {
+        self.set_taken_len(len);
         self.replayed.store(0, Ordering::Relaxed);
         // When all has ended only a stream takes something, and it may.
         let _ended = self.set_unclaimed(len);
@@ -262,10 +254,8 @@ impl<E: Event> Mailbox<E> {
         };
         let claimed = self
             .unclaimed
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, rest);
-        if self.blocks() {
-            self.announce(self.busy.state.lock());
-        }
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, rest);
+        self.announce_room();
         claimed.is_ok_and(|unclaimed| unclaimed & ENDED == 0)
     }
 
@@ -299,9 +289,9 @@ impl<E: Event> Mailbox<E> {
         &self,
         state: &mut MailboxState<E>,
         hash: u64,
-        (item, origin): (Item<E>, Option<NodeId>),
+        (queued, origin): (Queued<E>, Option<NodeId>),
     ) -> Offer<E> {
-        state.queue.push(hash, item, origin);
+        state.queue.push(hash, queued, origin);
         self.busy.len.store(state.queue.len(), Ordering::Relaxed);
         match state.schedule() {
             true => Offer::QueuedFirst,
@@ -315,7 +305,7 @@ impl<E: Event> Mailbox<E> {
         mut state: SpinGuard<'_, MailboxState<E>>,
         shard: usize,
         hash: u64,
-        (item, origin): (Item<E>, Option<NodeId>),
+        (change, origin): (&mut ShardChange<'_, E>, Option<NodeId>),
         has_same_key: impl Fn(usize) -> bool,
     ) -> Offer<E> {
         if self.is_closed() {
@@ -325,13 +315,22 @@ impl<E: Event> Mailbox<E> {
             self.count_lost();
             return Offer::Refused { wake: false };
         }
-        match state.queue.replace(hash, item, origin, has_same_key) {
-            Ok(older) => Offer::Conflated {
-                older,
-                wake: state.schedule(),
-            },
-            Err(item) if self.has_room(&state) => self.queue(&mut state, hash, (item, origin)),
-            Err(item) => self.overflow(&mut state, shard, hash, (item, origin)),
+        let queued = match state.queue.conflates() {
+            true => {
+                let item = change.to_item();
+                match state.queue.replace(hash, item, origin, has_same_key) {
+                    Ok(older) => {
+                        let wake = state.schedule();
+                        return Offer::Conflated { older, wake };
+                    }
+                    Err(item) => Queued::Shared(item),
+                }
+            }
+            false => change.queued(),
+        };
+        match self.has_room(&state) {
+            true => self.queue(&mut state, hash, (queued, origin)),
+            false => self.overflow(&mut state, shard, hash, (queued, origin)),
         }
     }
 
@@ -340,7 +339,7 @@ impl<E: Event> Mailbox<E> {
         state: &mut MailboxState<E>,
         shard: usize,
         hash: u64,
-        (item, origin): (Item<E>, Option<NodeId>),
+        (queued, origin): (Queued<E>, Option<NodeId>),
     ) -> Offer<E> {
         if self.reseeds {
             // Where only the newest counts, the cache will tell it.
@@ -358,11 +357,11 @@ impl<E: Event> Mailbox<E> {
         }
         // Where the running turn has everything in hand, nothing is dropped.
         let Some(oldest) = state.queue.pop_oldest() else {
-            return self.queue(state, hash, (item, origin));
+            return self.queue(state, hash, (queued, origin));
         };
         self.count_unheard(state);
-        state.queue.push(hash, item, origin);
-        let wake = state.schedule();
+        state.queue.push(hash, queued, origin);
+        let (oldest, wake) = (oldest.into_item(), state.schedule());
         Offer::DroppedOldest { oldest, wake }
     }
 
@@ -388,9 +387,17 @@ impl<E: Event> Mailbox<E> {
     }
 
     /// A publisher has to wait before it may offer anything.
+    #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
-        let waiting = self.queued_len() + self.unclaimed_queued_len();
-        waiting >= self.capacity && !self.is_ended()
+        // The publishers' own lines tell it mostly; the consumer's is fetched
+        // only when they do not.
+        let queued_len = self.queued_len();
+        queued_len + self.taken_len() >= self.capacity && self.is_still_full(queued_len)
+    }
+
+    #[cold]
+    fn is_still_full(&self, queued_len: usize) -> bool {
+        queued_len + self.unclaimed_queued_len() >= self.capacity && !self.is_ended()
     }
 
     /// Waits until there is room or the subscription ends; `false` when that
@@ -452,17 +459,27 @@ impl<E: Event> Mailbox<E> {
             }
             (0..Self::PAUSES).for_each(|_| spin_loop());
         }
-        self.busy.state.lock().waiting_count += 1;
+        self.waiting_count.fetch_add(1, Ordering::SeqCst);
         self.event_count
             .wait_until(|| is_reached(&self.busy.state.lock()));
-        self.busy.state.lock().waiting_count -= 1;
+        self.waiting_count.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Leaves the lock and wakes the threads that wait for the change.
     fn announce(&self, state: SpinGuard<'_, MailboxState<E>>) {
-        let is_awaited = state.waiting_count > 0;
         drop(state);
-        if is_awaited {
+        self.announce_room();
+    }
+
+    /// Wakes the threads that wait for the change, which was made with the lock
+    /// held or is one of `unclaimed`.
+    ///
+    /// A thread counts itself before it looks. After a change under the lock it
+    /// either looks later and sees that, or it looked before and its count is
+    /// seen here. The same holds for `unclaimed`, since the count, that change
+    /// and both looks are in one order of all threads (`SeqCst`).
+    fn announce_room(&self) {
+        if self.waiting_count.load(Ordering::SeqCst) > 0 {
             self.event_count.ring();
         }
     }
@@ -529,7 +546,7 @@ impl<E: Event> Mailbox<E> {
             return self.rest(state);
         }
         if let Some(shard) = state.behind.pop_front() {
-            state.taken_len = 0;
+            self.set_taken_len(0);
             return NextAction::CatchUp(shard);
         }
         self.take(&mut state, batch);
@@ -539,7 +556,7 @@ impl<E: Event> Mailbox<E> {
         if batch.is_empty() {
             return self.rest(state);
         }
-        self.take_in_hand(&mut state, batch.len());
+        self.take_in_hand(batch.len());
         self.announce(state);
         NextAction::Deliver
     }
@@ -569,7 +586,7 @@ impl<E: Event> Mailbox<E> {
     fn rest(&self, mut state: SpinGuard<'_, MailboxState<E>>) -> NextAction {
         state.scheduled = false;
         state.runner = None;
-        state.taken_len = 0;
+        self.set_taken_len(0);
         state.queue.relax();
         self.announce(state);
         NextAction::Rest
@@ -580,7 +597,7 @@ impl<E: Event> Mailbox<E> {
     pub(super) fn take_all(&self, batch: &mut Items<E>) {
         let mut state = self.busy.state.lock();
         self.take(&mut state, batch);
-        self.take_in_hand(&mut state, batch.len());
+        self.take_in_hand(batch.len());
         self.announce(state);
     }
 
@@ -590,7 +607,7 @@ impl<E: Event> Mailbox<E> {
         if lost > 0 && self.overflow == Overflow::DropOldest {
             batch.push_notice(Item::Lost(lost));
         } else if lost > 0 {
-            batch.push(Item::Lost(lost), None);
+            batch.push(Queued::Shared(Item::Lost(lost)), None);
         }
         self.busy.len.store(0, Ordering::Relaxed);
     }
@@ -642,7 +659,6 @@ impl<E: Event> MailboxState<E> {
     fn new(conflates: bool) -> Self {
         Self {
             queue: Queue::new(conflates),
-            taken_len: 0,
             is_ended: false,
             scheduled: false,
             runner: None,
@@ -651,7 +667,6 @@ impl<E: Event> MailboxState<E> {
             behind: VecDeque::new(),
             lost: 0,
             announce_replayed: false,
-            waiting_count: 0,
         }
     }
 

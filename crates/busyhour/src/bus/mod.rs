@@ -55,6 +55,7 @@
 mod answers;
 mod attribute;
 mod attributed;
+mod incoming;
 mod event_count;
 mod builder;
 mod removed;
@@ -81,6 +82,7 @@ mod models;
 mod schedules;
 mod name;
 mod nodes;
+mod offer;
 mod outbox;
 mod adaptive_spin;
 mod panics;
@@ -121,7 +123,9 @@ use std::hash::Hash;
 /// `Drop` run under no lock: they may use the bus, and what they cost is paid
 /// by the thread that called. A panic in them passes to the caller; so does the
 /// bus's own if they change the topic's very key whenever they are asked. The topic
-/// keeps an event behind a shared pointer, so it copies none to deliver it.
+/// keeps an event behind a shared pointer, so it copies none to deliver it; but
+/// one of at most 64 bytes that needs no drop is cloned when it is published, if
+/// the topic has subscriptions, and the first of them gets the clone.
 ///
 /// # Examples
 ///

@@ -1,4 +1,8 @@
-use super::{Event, NodeId, item::Item, items::Items};
+use super::{
+    Event, NodeId,
+    item::{Item, Queued},
+    items::Items,
+};
 use hashbrown::HashTable;
 use std::mem;
 
@@ -35,13 +39,14 @@ impl<E: Event> Queue<E> {
         self.items.len()
     }
 
+    /// Appends it; nothing copied where a newer one of its key is to replace it.
     #[inline(always)]
-    pub(super) fn push(&mut self, hash: u64, item: Item<E>, origin: Option<NodeId>) {
+    pub(super) fn push(&mut self, hash: u64, queued: Queued<E>, origin: Option<NodeId>) {
         if let Some(places) = &mut self.places {
             let number = self.first.wrapping_add(self.items.len());
             places.insert_unique(hash, QueueIndex { hash, number }, |place| place.hash);
         }
-        self.items.push(item, origin);
+        self.items.push(queued, origin);
     }
 
     /// Whether a new item takes the place of an older one of its key.
@@ -57,7 +62,7 @@ impl<E: Event> Queue<E> {
         let of_hash = places.filter(move |place| place.hash == hash);
         let waiting = of_hash.map(|place| (place.number, place.index(self.first)));
         let waiting = waiting.filter(|(_, index)| *index < self.items.len());
-        waiting.map(|(number, index)| (number, self.items.get(index)))
+        waiting.filter_map(|(number, index)| Some((number, self.items.get(index)?)))
     }
 
     /// Puts the item in the place of the one with the same key, if one waits;
@@ -77,7 +82,7 @@ impl<E: Event> Queue<E> {
         }
     }
 
-    pub(super) fn pop_oldest(&mut self) -> Option<Item<E>> {
+    pub(super) fn pop_oldest(&mut self) -> Option<Queued<E>> {
         let (oldest, _) = self.items.pop()?;
         self.first = self.first.wrapping_add(1);
         let (len, first) = (self.items.len(), self.first);
@@ -151,9 +156,10 @@ mod tests {
         }
     }
 
-    fn change(item: Item<CachedChange>) -> CachedChange {
-        match item {
-            Item::Event(change) => CachedChange::clone(&change),
+    fn change(queued: Queued<CachedChange>) -> CachedChange {
+        match queued {
+            Queued::Copied(change) => change,
+            Queued::Shared(Item::Event(change)) => CachedChange::clone(&change),
             _ => unreachable!("nothing else is queued"),
         }
     }
@@ -180,14 +186,14 @@ mod tests {
                 match queue.replace(hash, item, None, |number| same_key.contains(&number)) {
                     Ok(older) => {
                         let known = known.expect("it is in the list, too");
-                        prop_assert_eq!(change(older), std::mem::replace(known, new));
+                        prop_assert_eq!(change(Queued::Shared(older)), std::mem::replace(known, new));
                     }
                     Err(item) => {
                         prop_assert!(known.is_none());
                         if list.len() == capacity {
                             prop_assert_eq!(queue.pop_oldest().map(change), Some(list.remove(0)));
                         }
-                        queue.push(hash, item, None);
+                        queue.push(hash, Queued::Shared(item), None);
                         list.push(new);
                     }
                 }

@@ -4,7 +4,8 @@ use super::{
     consumer::Subscriber,
     epoch::pinned,
     fold::{Basis, Emptied, Folded, Parts, part},
-    item::Item,
+    incoming::{EventCopy, Incoming},
+    item::{Item, Queued},
     items::Items,
     known::{Known, Part, note_change},
     nodes::Nodes,
@@ -162,16 +163,16 @@ impl<E: Event> Shard<E> {
     pub(super) fn publish(
         &self,
         topic: &TopicInner<E>,
-        (hash, event): (u64, &mut Held<Given<E>>),
+        (hash, event): (u64, &mut Incoming<E>),
         options: PublishOptions,
         known: &mut Known<E>,
         result: &mut PublishResult<E>,
     ) -> Result<(), Arc<Subscriber<E>>> {
         self.prefetch(hash);
-        if let Some(event) = event.get() {
+        if let Some(event) = event.given.get() {
             self.look(hash, event.event().key(), known);
         }
-        self.share_early(event);
+        self.share_early(&mut event.given);
         loop {
             match self.try_publish(topic, (hash, event), options, known, result) {
                 Tried::Done(leavings) => {
@@ -191,12 +192,12 @@ impl<E: Event> Shard<E> {
     fn find_out(
         &self,
         topic: &TopicInner<E>,
-        (hash, event): (u64, &Held<Given<E>>),
+        (hash, event): (u64, &Incoming<E>),
         options: PublishOptions,
         known: &mut Known<E>,
         in_vain: Tried<E>,
     ) {
-        let Some(event) = event.get().map(Given::event) else {
+        let Some(event) = event.given.get().map(Given::event) else {
             return;
         };
         let is_stale = matches!(in_vain, Tried::Stale);
@@ -222,7 +223,7 @@ impl<E: Event> Shard<E> {
     fn try_publish(
         &self,
         topic: &TopicInner<E>,
-        (hash, held): (u64, &mut Held<Given<E>>),
+        (hash, held): (u64, &mut Incoming<E>),
         options: PublishOptions,
         known: &mut Known<E>,
         result: &mut PublishResult<E>,
@@ -250,11 +251,11 @@ impl<E: Event> Shard<E> {
         if let Some(obstacle) = state.obstacle(where_, kind, options, known) {
             return obstacle;
         }
-        let Some(event) = self.share(&mut state, held) else {
+        let Some(event) = self.share(&mut state, &mut held.given) else {
             return Tried::Unchanged;
         };
         state.published += 1;
-        let (change, answers) = ((hash, event, place), &known.answers);
+        let (change, answers) = ((hash, event, place, &mut held.copy), &known.answers);
         Tried::Done(self.change(&mut state, topic, change, None, answers, result))
     }
 
@@ -293,7 +294,7 @@ impl<E: Event> Shard<E> {
         &self,
         state: &mut ShardState<E>,
         topic: &TopicInner<E>,
-        (hash, held, place): (u64, &mut Held<Given<E>>, Option<SlotPosition>),
+        (hash, held, place): (u64, &mut Incoming<E>, Option<SlotPosition>),
         options: PublishOptions,
         known: &mut Known<E>,
         result: &mut PublishResult<E>,
@@ -314,7 +315,7 @@ impl<E: Event> Shard<E> {
         }
         let folded = known.take_folded();
         let whole = folded.as_ref().and_then(|folded| folded.event.clone());
-        let Some(whole) = whole.or_else(|| self.share(state, held)) else {
+        let Some(whole) = whole.or_else(|| self.share(state, &mut held.given)) else {
             return Tried::Unchanged;
         };
         state.published += 1;
@@ -357,14 +358,17 @@ impl<E: Event> Shard<E> {
         &self,
         state: &mut ShardState<E>,
         topic: &TopicInner<E>,
-        (hash, event, place): (u64, SharedEvent<E>, Option<SlotPosition>),
+        (hash, event, place, copy): (u64, SharedEvent<E>, Option<SlotPosition>, &mut EventCopy<E>),
         origin: Option<NodeId>,
         answers: &Answers<E>,
         result: &mut PublishResult<E>,
     ) -> Leavings<E> {
-        let change = shard_subscribers::ShardChange::Event(&event);
+        let mut change = shard_subscribers::ShardChange::Event {
+            event: &event,
+            copy,
+        };
         let where_ = state.place(hash, place);
-        (state.listeners).offer(where_, &change, origin, result, answers);
+        (state.listeners).offer(where_, &mut change, origin, result, answers);
         let is_forwarded = state.forward(topic, &change, origin);
         let newest_lag = state.listeners.newest_lag();
         let mut uncached = Held::EMPTY;
@@ -403,7 +407,8 @@ impl<E: Event> Shard<E> {
         result: &mut PublishResult<E>,
     ) -> Leavings<E> {
         let last = place.map(|place| place.version());
-        let change = (hash, event, place);
+        let mut copy = EventCopy::NONE;
+        let change = (hash, event, place, &mut copy);
         let mut leavings = self.change(state, topic, change, origin, &known.answers, result);
         state.forget_change(last);
         let parts = folded.as_ref().and_then(Folded::parts);

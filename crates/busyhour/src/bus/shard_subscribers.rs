@@ -4,8 +4,9 @@ use super::{
     attribute::Probe,
     attributed::Attributed,
     consumer::Subscriber,
-    item::Item,
-    mailbox::Offer,
+    incoming::EventCopy,
+    item::{Item, Queued},
+    offer::Offer,
     publish_result::{Counts, DeliveryCounters, PublishResult},
     shared::SharedEvent,
 };
@@ -234,7 +235,6 @@ impl<E: Event> ShardSubscribers<E> {
     }
 
     /// Whether there may be one that makes publishers wait.
-    #[inline(always)]
     pub(super) fn may_be_full(&self) -> bool {
         self.blocking_count > 0
     }
@@ -245,15 +245,19 @@ impl<E: Event> ShardSubscribers<E> {
         self.asking_count > 0 || !self.keyed.is_empty()
     }
 
-    /// Whether it is known without a question who wants an event of this key.
+    /// Whether it is known without a question who wants an event of this key,
+    /// and they have room. Who wants a value of an attribute has to be asked.
     #[inline(always)]
-    pub(super) fn are_known(&self, place: ListPosition) -> bool {
-        self.asking_count == 0 && (self.keyed.is_empty() || self.is_key_known(place))
-    }
-
-    fn is_key_known(&self, place: ListPosition) -> bool {
+    pub(super) fn are_ready(&self, place: ListPosition) -> bool {
+        let have_room = |listeners: &[ShardSubscriber<E>]| {
+            self.blocking_count == 0 || !listeners.iter().any(ShardSubscriber::is_full)
+        };
+        let is_ready = |keyed: &Keyed<E>| keyed.is_born_at(place) && have_room(&keyed.listeners);
         let mut of_hash = self.keyed.iter_hash(place.hash);
-        of_hash.all(|keyed| keyed.hash != place.hash || keyed.is_born_at(place))
+        self.asking_count == 0
+            && have_room(&self.everything)
+            && (self.keyed.is_empty()
+                || of_hash.all(|keyed| keyed.hash != place.hash || is_ready(keyed)))
     }
 
     /// Asks what has to be known before a change is offered; `false` when
@@ -368,7 +372,7 @@ impl<E: Event> ShardSubscribers<E> {
     pub(super) fn offer(
         &mut self,
         place: ListPosition,
-        change: &ShardChange<'_, E>,
+        change: &mut ShardChange<'_, E>,
         origin: Option<NodeId>,
         result: &mut PublishResult<E>,
         answers: &Answers<E>,
@@ -391,7 +395,7 @@ impl<E: Event> ShardSubscribers<E> {
     fn offer_by_key(
         &mut self,
         place: ListPosition,
-        change: &ShardChange<'_, E>,
+        change: &mut ShardChange<'_, E>,
         origin: Option<NodeId>,
         result: &mut PublishResult<E>,
         answers: &Answers<E>,
@@ -416,13 +420,14 @@ impl<E: Event> ShardSubscribers<E> {
     fn offer_by_attribute(
         &mut self,
         place: ListPosition,
-        change: &ShardChange<'_, E>,
+        change: &mut ShardChange<'_, E>,
         origin: Option<NodeId>,
         result: &mut PublishResult<E>,
         answers: &Answers<E>,
     ) {
         let attributes = self.attributes.iter_mut();
-        let concerned = attributes.flat_map(|it| it.concerned_mut(change.kind(), answers));
+        let kind = change.kind();
+        let concerned = attributes.flat_map(|it| it.concerned_mut(kind, answers));
         for listener in concerned {
             let counts = &mut self.counts;
             let books = DeliveryCounters { counts, result };
@@ -435,7 +440,11 @@ impl<E: Event> ShardSubscribers<E> {
 
 /// What happens to a key.
 pub(super) enum ShardChange<'a, E: Event> {
-    Event(&'a SharedEvent<E>),
+    Event {
+        event: &'a SharedEvent<E>,
+        /// For the first that wants the event.
+        copy: &'a mut EventCopy<E>,
+    },
     Removed(&'a Arc<E::Key>),
 }
 
@@ -450,7 +459,7 @@ impl<E: Event> ShardChange<'_, E> {
     #[inline(always)]
     fn kind(&self) -> ChangeKind {
         match self {
-            Self::Event(_) => ChangeKind::Event,
+            Self::Event { .. } => ChangeKind::Event,
             Self::Removed(_) => ChangeKind::Removed,
         }
     }
@@ -458,9 +467,20 @@ impl<E: Event> ShardChange<'_, E> {
     #[inline(always)]
     pub(super) fn to_item(&self) -> Item<E> {
         match self {
-            Self::Event(event) => Item::Event(SharedEvent::clone(event)),
+            Self::Event { event, .. } => Item::Event(SharedEvent::clone(event)),
             Self::Removed(key) => Item::Removed(Arc::clone(key)),
         }
+    }
+
+    /// What one subscriber gets of it: the copy, if that is still there.
+    #[inline(always)]
+    pub(super) fn queued(&mut self) -> Queued<E> {
+        if let Self::Event { copy, .. } = self
+            && let Some(event) = copy.take()
+        {
+            return Queued::Copied(event);
+        }
+        Queued::Shared(self.to_item())
     }
 }
 
@@ -489,6 +509,7 @@ impl<E: Event> ShardSubscriber<E> {
         *newest = since.max(*newest);
     }
 
+    #[inline(always)]
     fn is_full(&self) -> bool {
         let mailbox = self.subscriber.mailbox();
         mailbox.blocks() && mailbox.is_full()
@@ -519,7 +540,7 @@ impl<E: Event> ShardSubscriber<E> {
     fn offer_if_wanted(
         &mut self,
         place: ListPosition,
-        change: &ShardChange<'_, E>,
+        change: &mut ShardChange<'_, E>,
         origin: Option<NodeId>,
         mut books: DeliveryCounters<'_, E>,
         answers: &Answers<E>,
@@ -532,10 +553,9 @@ impl<E: Event> ShardSubscriber<E> {
             return false;
         }
         let subscriber = &self.subscriber;
-        let item = || change.to_item();
         let has_same_key = |number| answers.has_waiting(subscriber, number);
         let offer =
-            (subscriber.mailbox()).offer(place.shard, place.hash, origin, item, has_same_key);
+            (subscriber.mailbox()).offer(place.shard, place.hash, origin, change, has_same_key);
         match offer {
             Offer::Queued => {
                 books.delivered();
@@ -584,7 +604,7 @@ impl<E: Event> ShardSubscriber<E> {
             Offer::DroppedOldest { oldest, wake } => {
                 books.delivered();
                 books.lost();
-                books.result.drop_later([oldest]);
+                books.result.drop_later(oldest);
                 wake
             }
             Offer::Refused { wake } => {

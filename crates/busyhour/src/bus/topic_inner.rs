@@ -3,14 +3,15 @@ use super::{
     consumer::{Partition, Subscriber},
     expiry::{Expiry, Limited},
     fold::Folding,
+    incoming::Incoming,
     items::Items,
     known::Known,
-    panics::{Held, Panics},
+    panics::Panics,
     publish_options::{PublishOptions, RemoveCondition},
     publish_result::{PublishResult, ShardStats},
     shard::{Shard, Visit, Visited},
     shard_subscribers::Lag,
-    shared::{Given, SharedEvent},
+    shared::SharedEvent,
 };
 use crate::{stats::TopicStats, task::Deliveries};
 use foldhash::fast::{FixedState, RandomState};
@@ -157,10 +158,15 @@ impl<E: Event> TopicInner<E> {
         (shard, self.hash(key))
     }
 
+    #[inline(always)]
+    fn incoming(&self, event: E) -> Incoming<E> {
+        Incoming::new(event, || self.subscriber_count.load(Ordering::Relaxed) > 0)
+    }
+
     /// Publishes a state of this node.
     #[inline(always)]
     pub(super) fn publish(&self, event: E) -> Published {
-        let mut event = Held::new(Given::Plain(event));
+        let mut event = self.incoming(event);
         let Some((shard, hash)) = self.shard_of(&event) else {
             return Published::default();
         };
@@ -169,8 +175,8 @@ impl<E: Event> TopicInner<E> {
                 swept.drop_all();
                 event.drop_overdue();
             }
-            Visited::Loud(visit) => return self.publish_loud((shard, hash, event), visit),
-            Visited::InVain => return self.publish_anew((shard, hash, event)),
+            Visited::Loud(visit) => return self.publish_loud((shard, hash, &mut event), visit),
+            Visited::InVain => return self.publish_anew((shard, hash, &mut event)),
         }
         Published::default()
     }
@@ -178,11 +184,11 @@ impl<E: Event> TopicInner<E> {
     #[inline(never)]
     fn publish_loud(
         &self,
-        (shard, hash, mut event): (&Shard<E>, u64, Held<Given<E>>),
+        (shard, hash, event): (&Shard<E>, u64, &mut Incoming<E>),
         visit: Visit<'_, E>,
     ) -> Published {
         let mut result = PublishResult::new();
-        if shard.publish_in(visit, self, (hash, &mut event), &mut result) {
+        if shard.publish_in(visit, self, (hash, event), &mut result) {
             event.drop_overdue();
         } else {
             self.publish_at(
@@ -197,7 +203,7 @@ impl<E: Event> TopicInner<E> {
     }
 
     #[cold]
-    fn publish_anew(&self, event: (&Shard<E>, u64, Held<Given<E>>)) -> Published {
+    fn publish_anew(&self, event: (&Shard<E>, u64, &mut Incoming<E>)) -> Published {
         let mut result = PublishResult::new();
         self.publish_at(event, PublishOptions::from(None), &mut result);
         let published = Published::from(&result);
@@ -206,7 +212,7 @@ impl<E: Event> TopicInner<E> {
     }
 
     /// The same for who has to know more than what was delivered.
-    fn publish_with_result(&self, mut event: Held<Given<E>>, result: &mut PublishResult<E>) {
+    fn publish_with_result(&self, mut event: Incoming<E>, result: &mut PublishResult<E>) {
         let Some((shard, hash)) = self.shard_of(&event) else {
             return;
         };
@@ -227,34 +233,37 @@ impl<E: Event> TopicInner<E> {
             }
             Visited::InVain => {}
         }
-        self.publish_at((shard, hash, event), PublishOptions::from(None), result);
+        self.publish_at(
+            (shard, hash, &mut event),
+            PublishOptions::from(None),
+            result,
+        );
     }
 
     /// The shard of the event's key, and its hash within it.
     #[inline(always)]
-    fn shard_of(&self, event: &Held<Given<E>>) -> Option<(&Shard<E>, u64)> {
-        let (index, hash) = self.locate(event.get()?.event().key());
+    fn shard_of(&self, event: &Incoming<E>) -> Option<(&Shard<E>, u64)> {
+        let (index, hash) = self.locate(event.given.get()?.event().key());
         Some((&self.shards[index], hash))
     }
 
     /// Publishes a state of the node that is named.
     pub(super) fn publish_from(&self, origin: NodeId, event: E, result: &mut PublishResult<E>) {
-        let (remote, event) = (self.remote(origin), Given::Plain(event));
+        let (remote, event) = (self.remote(origin), self.incoming(event));
         match remote {
-            None => self.publish_with_result(Held::new(event), result),
+            None => self.publish_with_result(event, result),
             Some(_) => self.publish_apart(event, PublishOptions::from(remote), result),
         }
     }
 
     fn publish_apart(
         &self,
-        event: Given<E>,
+        mut event: Incoming<E>,
         options: PublishOptions,
         result: &mut PublishResult<E>,
     ) {
-        let event = Held::new(event);
         if let Some((shard, hash)) = self.shard_of(&event) {
-            self.publish_at((shard, hash, event), options, result);
+            self.publish_at((shard, hash, &mut event), options, result);
         }
     }
 
@@ -262,12 +271,12 @@ impl<E: Event> TopicInner<E> {
     #[inline(never)]
     fn publish_at(
         &self,
-        (shard, hash, mut event): (&Shard<E>, u64, Held<Given<E>>),
+        (shard, hash, event): (&Shard<E>, u64, &mut Incoming<E>),
         mut options: PublishOptions,
         result: &mut PublishResult<E>,
     ) {
         let mut known = Known::new();
-        while let Err(full) = shard.publish(self, (hash, &mut event), options, &mut known, result) {
+        while let Err(full) = shard.publish(self, (hash, event), options, &mut known, result) {
             options.may_wait = self.wait_for_room(&full);
         }
         event.drop_overdue();
@@ -293,7 +302,7 @@ impl<E: Event> TopicInner<E> {
             return;
         }
         let outer = (result.version, result.born);
-        let event = Given::SharedEvent(SharedEvent::clone(event));
+        let event = Incoming::shared(SharedEvent::clone(event));
         self.publish_apart(
             event,
             PublishOptions::forwarded(self.remote(origin)),
@@ -404,8 +413,8 @@ impl<E: Event> TopicInner<E> {
         result: &mut PublishResult<E>,
     ) -> Result<(), TtlError> {
         let expiry = self.expiry.as_ref().ok_or(TtlError::NoTimers)?;
-        let event = Held::new(Given::Plain(event));
-        let Some(key) = event.get().map(|it| it.event().key().clone()) else {
+        let event = self.incoming(event);
+        let Some(key) = event.given.get().map(|it| it.event().key().clone()) else {
             return Ok(());
         };
         let mut panics = Panics::default();

@@ -32,7 +32,7 @@ impl<E: Event> Shard<E> {
             purged,
         } = missed;
         if lag.lost > 0 {
-            batch.push(Item::Lost(lag.lost), None);
+            batch.push(Queued::Shared(Item::Lost(lag.lost)), None);
         }
         let mut panics = Panics::default();
         let mut wanted_count = 0;
@@ -40,7 +40,7 @@ impl<E: Event> Shard<E> {
             let origin = origins.get(&change.version()).copied();
             let item = panics.catch(|| subscriber.item_of(change, lag));
             if let Some(item) = item.flatten() {
-                batch.push(item, origin);
+                batch.push(Queued::Shared(item), origin);
                 wanted_count += 1;
             }
         }

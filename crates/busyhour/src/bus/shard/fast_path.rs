@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    bus::{answers::Answers, shard_subscribers::ChangeKind, table::SlotTenure},
+    bus::{answers::Answers, table::SlotTenure},
     sync::SpinGuard,
 };
 
@@ -37,10 +37,10 @@ impl<E: Event> Shard<E> {
     pub(in crate::bus) fn visit(
         &self,
         topic: &TopicInner<E>,
-        (hash, event): (u64, &mut Held<Given<E>>),
+        (hash, event): (u64, &mut Incoming<E>),
     ) -> Visited<'_, E> {
-        self.share_early(event);
-        let Some((table, given)) = self.table.as_ref().zip(event.get()) else {
+        self.share_early(&mut event.given);
+        let Some((table, given)) = self.table.as_ref().zip(event.given.get()) else {
             let state = self.state.lock();
             return Visited::Loud(Visit { state, seat: None });
         };
@@ -66,11 +66,11 @@ impl<E: Event> Shard<E> {
         let Some(slot) = table.live_slot(writer, hash, seat) else {
             return in_vain();
         };
-        let Some(given) = event.take() else {
+        let Some(given) = event.given.take() else {
             return in_vain();
         };
         let (given, overdue) = writer.share(given);
-        event.put(overdue);
+        event.given.put(overdue);
         *published += 1;
         let (version, born) = (slot.replace(writer, given), seat.born);
         let swept = writer.sweep_values();
@@ -92,7 +92,7 @@ impl<E: Event> Shard<E> {
         &self,
         Visit { state, seat }: Visit<'_, E>,
         topic: &TopicInner<E>,
-        (hash, event): (u64, &mut Held<Given<E>>),
+        (hash, event): (u64, &mut Incoming<E>),
         result: &mut PublishResult<E>,
     ) -> bool {
         match seat.filter(|_| state.nodes.is_some()) {
@@ -107,7 +107,7 @@ impl<E: Event> Shard<E> {
         &self,
         mut state: SpinGuard<'_, ShardState<E>>,
         topic: &TopicInner<E>,
-        (hash, event, seat): (u64, &mut Held<Given<E>>, Option<SlotTenure>),
+        (hash, event, seat): (u64, &mut Incoming<E>, Option<SlotTenure>),
         result: &mut PublishResult<E>,
     ) -> bool {
         let place = seat.and_then(|seat| self.live_place(&state, hash, seat));
@@ -115,11 +115,11 @@ impl<E: Event> Shard<E> {
         if !is_there || state.nodes.is_some() || !state.is_ready(hash, place) {
             return false;
         }
-        let Some(event) = self.share(&mut state, event) else {
+        let Some(shared) = self.share(&mut state, &mut event.given) else {
             return false;
         };
         state.published += 1;
-        let change = (hash, event, place);
+        let change = (hash, shared, place, &mut event.copy);
         let leavings = self.change(&mut state, topic, change, None, Answers::NONE, result);
         drop(state);
         self.clean_up(topic, leavings, result);
@@ -157,16 +157,7 @@ impl<E: Event> ShardState<E> {
     /// and they have room.
     #[inline(always)]
     pub(super) fn is_ready(&self, hash: u64, place: Option<SlotPosition>) -> bool {
-        let place = self.place(hash, place);
-        self.listeners.are_known(place) && !(self.listeners.may_be_full() && self.is_full(place))
-    }
-
-    #[inline(always)]
-    fn is_full(&self, place: shard_subscribers::ListPosition) -> bool {
-        let full = self
-            .listeners
-            .find_full(place, ChangeKind::Event, Answers::NONE);
-        full.is_some()
+        self.listeners.are_ready(self.place(hash, place))
     }
 }
 

@@ -25,7 +25,7 @@ impl<E: Event> Shard<E> {
         &self,
         state: SpinGuard<'_, ShardState<E>>,
         topic: &TopicInner<E>,
-        (hash, event, seat): (u64, &Held<Given<E>>, SlotTenure),
+        (hash, event, seat): (u64, &Incoming<E>, SlotTenure),
         result: &mut PublishResult<E>,
     ) -> bool {
         let place = self.live_place(&state, hash, seat);
@@ -33,7 +33,7 @@ impl<E: Event> Shard<E> {
         let place = place.filter(|place| state.is_unheard() || state.is_ready(hash, Some(*place)));
         let said = place.and_then(|place| state.parts_of(place));
         drop(state);
-        let Some((said, event)) = said.zip(event.get()) else {
+        let Some((said, event)) = said.zip(event.given.get()) else {
             return false;
         };
         let Some(mut joined) = self.join(topic, &said, event.event()) else {
@@ -96,7 +96,8 @@ impl<E: Event> Shard<E> {
             (result.version, result.born) = (slot.replace(writer, whole), place.born);
             return Leavings::of(writer.sweep());
         }
-        let change = (hash, whole, Some(place));
+        let mut copy = EventCopy::NONE;
+        let change = (hash, whole, Some(place), &mut copy);
         self.change(state, topic, change, None, Answers::NONE, result)
     }
 

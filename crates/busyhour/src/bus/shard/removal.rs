@@ -120,10 +120,10 @@ impl<E: Event> Shard<E> {
         known: &mut Known<E>,
         result: &mut PublishResult<E>,
     ) -> Leavings<E> {
-        let change = shard_subscribers::ShardChange::Removed(key);
+        let mut change = shard_subscribers::ShardChange::Removed(key);
         let where_ = state.place(hash, Some(place));
         let origin = options.origin;
-        (state.listeners).offer(where_, &change, origin, result, &known.answers);
+        (state.listeners).offer(where_, &mut change, origin, result, &known.answers);
         let is_forwarded = state.forward(topic, &change, origin);
         let newest_lag = state.listeners.newest_lag();
         let (mut version, mut swept, mut has_tombstone) = (0, Swept::NOTHING, false);

@@ -1,8 +1,9 @@
-//! A topic: what a user gives it to call, in [`code`] by itself, and in the others together with the threads, executors
+//! A topic: what a user gives it to call, in [`code`] and [`small`] by itself, and in the others together with the threads, executors
 //! and wakers that bring it there.
 
 mod around;
 mod code;
+mod small;
 mod waiting;
 
 use busyhour::bus::Event;
