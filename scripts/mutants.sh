@@ -35,8 +35,8 @@ bus|busyhour|bus bus_turns|lib|bus_attribute bus_remove bus_conflation bus_forwa
 sip|busyhour-sip|sip|lib|flow auth
 stun|busyhour-sip|stun|lib
 auth|busyhour-sip|auth|lib
-registrar|busyhour-server|registrar|lib|server
-watch|busyhour-server|watch|lib|events
+registrar|busyhour-registrar|registrar|lib
+watch|busyhour-registrar|watch|lib
 iax2|busyhour-server|iax2_calls|lib|iax2_server
 END
 }

@@ -14,12 +14,14 @@ pub const CRATES: &[Arrow] = &[
     arrow("busyhour-pcp", &["busyhour"]),
     arrow("busyhour-graphite", &[]),
     arrow("busyhour-sip", &["busyhour"]),
+    arrow("busyhour-registrar", &["busyhour", "busyhour-sip"]),
     arrow(
         "busyhour-server",
         &[
             "busyhour",
             "busyhour-graphite",
             "busyhour-pcp",
+            "busyhour-registrar",
             "busyhour-sip",
         ],
     ),
@@ -35,7 +37,7 @@ pub struct Layers {
     pub has_unique_types: bool,
 }
 
-pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SIP, SERVER];
+pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, SERVER];
 
 const LIBRARY: Layers = Layers {
     source: "crates/busyhour/src",
@@ -84,22 +86,27 @@ const SIP: Layers = Layers {
     has_unique_types: true,
 };
 
+const REGISTRAR: Layers = Layers {
+    source: "crates/busyhour-registrar/src",
+    base: &[],
+    arrows: &[arrow("registrar", &[]), arrow("watch", &["registrar"])],
+    has_unique_types: true,
+};
+
 const SERVER: Layers = Layers {
     source: "crates/busyhour-server/src",
     base: &[],
     arrows: &[
         arrow("proto", &[]),
-        arrow("registrar", &[]),
-        arrow("iax2", &["proto", "registrar"]),
-        arrow("watch", &["registrar"]),
-        arrow("store", &["registrar"]),
-        arrow("server", &["proto", "registrar", "iax2", "watch", "store"]),
-        arrow("net", &["registrar", "server"]),
+        arrow("iax2", &["proto"]),
+        arrow("store", &[]),
+        arrow("server", &["proto", "iax2", "store"]),
+        arrow("net", &["server"]),
         arrow("console", &[]),
         arrow("json", &[]),
         arrow("storm", &["console", "proto"]),
         arrow("web", &["json", "server", "store"]),
-        arrow("config", &["server", "registrar", "store", "net", "web"]),
+        arrow("config", &["server", "store", "net", "web"]),
         arrow("logs", &[]),
         arrow(
             "cli",
@@ -173,7 +180,7 @@ pub const CROWDED_FOLDERS: &[&str] = &[
     "crates/busyhour-sip/src/sip",
     "crates/busyhour-server/src/server",
     "crates/busyhour-server/src/storm",
-    "crates/busyhour-server/src/watch",
+    "crates/busyhour-registrar/src/watch",
     "crates/busyhour-server/src/web",
 ];
 

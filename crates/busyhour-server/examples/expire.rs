@@ -14,8 +14,8 @@
 mod contacts;
 
 use busyhour::{buffer::Buffer, runtime::Runtime};
+use busyhour_registrar::EndedBinding;
 use busyhour_server::{
-    registrar::EndedBinding,
     server::{Authentication, Network, SendError, Server, ServerConfig},
     store::{
         AccountListener, Change, Completion, Contents, EndListener, MemoryStore, Refused,

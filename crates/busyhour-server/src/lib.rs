@@ -9,9 +9,7 @@
 mod console;
 mod json;
 pub mod proto;
-pub mod registrar;
 pub mod iax2;
-pub mod watch;
 pub mod store;
 pub mod server;
 pub mod storm;

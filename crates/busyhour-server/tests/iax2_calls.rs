@@ -2,10 +2,10 @@
 //! are numbers.
 
 use busyhour::clock::{Instant, UnixTime};
+use busyhour_registrar::Now;
 use busyhour_server::{
     iax2::{Actions, Calls, Credentials, Keys, Login, Policy, Request, RequestOutcome},
     proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind},
-    registrar::Now,
 };
 use busyhour_sip::{Flow, auth::challenge_response};
 use proptest::prelude::*;

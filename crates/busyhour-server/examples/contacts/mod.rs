@@ -1,10 +1,8 @@
 //! Contacts in a database, as a server would have written them.
 
 use busyhour::clock::UnixTime;
-use busyhour_server::{
-    registrar::{BindingChange, BindingId, Contact, ContactParts, Lease},
-    store::{Change, SqliteOptions, SqliteStore, Store},
-};
+use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, Lease};
+use busyhour_server::store::{Change, SqliteOptions, SqliteStore, Store};
 use busyhour_sip::{Flow, Transport};
 use std::{
     error::Error,

@@ -1,8 +1,6 @@
 use super::{Loaded, Problem, SettingOrigin};
-use crate::{
-    net::{Certificate, CertificateError},
-    registrar::Domains,
-};
+use crate::net::{Certificate, CertificateError};
+use busyhour_registrar::Domains;
 use std::net::IpAddr;
 
 /// Relations between settings that are each valid alone.

@@ -1,8 +1,6 @@
 use super::entry::{Entry, Reported};
-use crate::{
-    registrar::Domains,
-    server::{HintConfig, HintRefusal},
-};
+use crate::server::{HintConfig, HintRefusal};
+use busyhour_registrar::Domains;
 use std::collections::HashSet;
 
 /// A `[[hint]]` as written. Whether it can be depends on `sip.domains`, too; what

@@ -14,7 +14,7 @@ use super::request::{CallId, CallKey};
 use super::sources::Sources;
 use super::{Actions, Credentials, Iax2Stats, Keys, Login, Policy, RequestOutcome};
 use crate::proto::iax2::{Command, DateTime, Element, ElementWriter, Frame, FullFrame, Kind};
-use crate::registrar::Now;
+use busyhour_registrar::Now;
 use busyhour_sip::Flow;
 
 /// Calls of any number of devices; pure. A server may have several, if each

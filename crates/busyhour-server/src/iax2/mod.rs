@@ -35,7 +35,8 @@
 //! ```
 //! use busyhour::clock::{Instant, UnixTime};
 //! use busyhour_sip::{auth::challenge_response, Flow};
-//! use busyhour_server::{iax2::{Actions, Calls, Credentials, Keys, Login, Policy, RequestOutcome}, proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind}, registrar::Now};
+//! use busyhour_server::{iax2::{Actions, Calls, Credentials, Keys, Login, Policy, RequestOutcome}, proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind}};
+//! use busyhour_registrar::Now;
 //!
 //! let mut calls = Calls::new(Keys::new([7; 32]), 0, Policy::default());
 //! let unix = UnixTime::from_secs(1_800_000_000);

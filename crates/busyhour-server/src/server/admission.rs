@@ -1,11 +1,8 @@
 //! Who may do what: digest authentication, and whose name an account may use.
 
 use super::{core::Core, log_lines::WRONG_PASSWORD, nonces::Use, receive::Request};
-use crate::{
-    registrar::{Domains, Policy, Refusal, user_of},
-    watch::Package,
-};
 use busyhour::clock::UnixTime;
+use busyhour_registrar::{Domains, Refusal, RegistrationPolicy, user_of, watch::Package};
 use busyhour_sip::{
     DigestCredentials, Flow, HeaderName, Host, Message, Method, Status, Uri,
     auth::{AuthOutcome, Authenticator},
@@ -163,10 +160,10 @@ impl Core {
 
     /// What holds for the bindings of `aor`: the server's policy, and the
     /// limit of its account where it has one of its own.
-    pub(super) fn registration_policy(&self, aor: &str) -> Cow<'_, Policy> {
+    pub(super) fn registration_policy(&self, aor: &str) -> Cow<'_, RegistrationPolicy> {
         let policy = &self.config().registration;
         match self.parts.directory.contacts_max(user_of(aor)) {
-            Some(contacts_max) => Cow::Owned(Policy {
+            Some(contacts_max) => Cow::Owned(RegistrationPolicy {
                 contacts_max,
                 ..policy.clone()
             }),

@@ -28,12 +28,12 @@ use super::{
     unproven::Unproven,
     watchers::Watchers,
 };
-use crate::{
-    registrar::{BindingId, Domains, Now, Tally},
-    store::{Store, TokenRows},
+use crate::store::{Store, TokenRows};
+use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
+use busyhour_registrar::{
+    BindingId, Domains, Now, Tally,
     watch::{DeviceState, RegistrationState},
 };
-use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
 use busyhour_sip::auth::Authenticator;
 use std::sync::{
     Arc,

@@ -1,6 +1,6 @@
 //! Counters that only grow, one for everything that can happen to a request.
 
-use crate::registrar::Refusal;
+use busyhour_registrar::Refusal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that only grows; any thread may add.

@@ -31,18 +31,19 @@ use super::{
 };
 use crate::{
     iax2::{CallId, RequestOutcome},
-    registrar::{
-        Binding, BindingChange, Bindings, Now, Refusal, Registration, SILENCE_MAX, Tally, Update,
-        user_of, write_answer,
-    },
     store::{Change, CommitError},
-    watch::{MessageSummary, Publications, Published},
 };
 use busyhour::{
     buffer::Buffer,
     bus::Name,
     clock::Instant,
     task::{Executor, Task},
+};
+use busyhour_registrar::{
+    Binding, BindingChange, Bindings, Now, Refusal, Registration, SILENCE_MAX, Tally, Update,
+    user_of,
+    watch::{MessageSummary, Publications, Published},
+    write_answer,
 };
 use busyhour_sip::{Flow, Message};
 use std::{

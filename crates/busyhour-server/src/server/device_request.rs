@@ -1,11 +1,9 @@
 //! What devices and watchers take in their turn.
 
 use super::{core::Core, receive::Request, transactions::Key};
-use crate::{
-    iax2::{CallId, RequestOutcome},
-    registrar::{Iax2Registration, Refusal},
-};
+use crate::iax2::{CallId, RequestOutcome};
 use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_registrar::{Iax2Registration, Refusal};
 use busyhour_sip::{Flow, Message, MessageIndex};
 use std::sync::Arc;
 

@@ -12,8 +12,8 @@ use super::{
     expiry_timer::ExpiryTimer,
     shares::{Excess, Holder, Shares},
 };
-use crate::registrar::user_of;
 use busyhour::{clock::Instant, pool::TaskPool, serializer::Serializer};
+use busyhour_registrar::user_of;
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use std::{

@@ -2,11 +2,11 @@
 //! and publishes what they do together when that changes.
 
 use super::core::Core;
-use crate::watch::{DeviceState, ExtensionState, LineState};
 use busyhour::{
     bus::{self, Delivery, Name, Topic},
     serializer::Serializer,
 };
+use busyhour_registrar::watch::{DeviceState, ExtensionState, LineState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An extension that listens to its devices.

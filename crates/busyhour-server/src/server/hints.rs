@@ -16,12 +16,12 @@ use super::{
     listing::NamedPage,
     stats::HintStats,
 };
-use crate::{
-    registrar::{Domains, address_of_record, user_of},
-    store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension},
+use crate::store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
+use busyhour::bus::{Name, Topic};
+use busyhour_registrar::{
+    Domains, address_of_record, user_of,
     watch::{End, ExtensionState},
 };
-use busyhour::bus::{Name, Topic};
 use busyhour_sip::Uri;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,7 +83,8 @@ impl HintConfig {
     /// [`HintRefusal::Device`] for what can be on no such server.
     ///
     /// ```
-    /// use busyhour_server::{registrar::Domains, server::{HintConfig, HintRefusal}};
+    /// use busyhour_registrar::Domains;
+    /// use busyhour_server::server::{HintConfig, HintRefusal};
     ///
     /// let hint = HintConfig { extension: "100".into(), devices: vec!["alice".into()] };
     /// let domains = Domains::new(["example.com".to_owned()]);

@@ -13,14 +13,12 @@ use super::{
     expiry_timer::ExpiryTimer,
     flows::ack_of_pong,
 };
-use crate::{
-    iax2::{
-        Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Login, Policy, Request, RequestKind,
-        RequestOutcome,
-    },
-    registrar::{Iax2Registration, Refusal, address_of_record},
+use crate::iax2::{
+    Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Login, Policy, Request, RequestKind,
+    RequestOutcome,
 };
 use busyhour::{buffer::Buffer, runtime::Runtime, serializer::Serializer};
+use busyhour_registrar::{Iax2Registration, Refusal, address_of_record};
 use busyhour_sip::{Flow, Uri, source_of};
 use foldhash::quality::FixedState;
 use std::{

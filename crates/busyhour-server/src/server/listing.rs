@@ -2,8 +2,8 @@
 //! page at a time.
 
 use super::{core::Core, device::Device};
-use crate::registrar::{Binding, user_of};
 use busyhour::{bus::Name, clock::Instant};
+use busyhour_registrar::{Binding, user_of};
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 /// One page of bindings in the order of their addresses of record.

@@ -7,8 +7,8 @@
 //! told once a minute.
 
 use super::{core::Core, logins, shares::Shares};
-use crate::registrar::{Bindings, Refusal, Tally, user_of};
 use busyhour::clock::Instant;
+use busyhour_registrar::{Bindings, Refusal, Tally, user_of};
 use busyhour_sip::{Flow, Message, Uri, source_of};
 use std::{
     net::IpAddr,

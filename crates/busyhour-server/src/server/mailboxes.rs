@@ -8,12 +8,12 @@
 //! who change a mailbox are told in the order in which they did.
 
 use super::{accounts::Difference, core::Core, listing::NamedPage, stats::MailboxStats};
-use crate::{
-    registrar::user_of,
-    store::{Change, Completion, MAILBOX_RULE, Refused, SettingKind, is_mailbox_name},
+use crate::store::{Change, Completion, MAILBOX_RULE, Refused, SettingKind, is_mailbox_name};
+use busyhour::bus::{Name, Topic};
+use busyhour_registrar::{
+    user_of,
     watch::{End, Mailbox, MessageSummary, Package},
 };
-use busyhour::bus::{Name, Topic};
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard},

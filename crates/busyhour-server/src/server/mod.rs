@@ -63,9 +63,7 @@ mod provision;
 
 pub use crate::{
     iax2::{CallTokens, Iax2Stats},
-    registrar::{Advertised, Binding, Policy as RegistrationPolicy},
     store::TokenListener,
-    watch::{LineState, Mailbox, MessageSummary, Policy as WatchPolicy},
 };
 pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
@@ -86,6 +84,7 @@ pub use stats::{
 use self::core::Core;
 use crate::store::{Completion, Store};
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
+use busyhour_registrar::watch::{Mailbox, MessageSummary};
 use busyhour_sip::{Flow, ParseError};
 use std::{
     fmt,

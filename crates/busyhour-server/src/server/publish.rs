@@ -6,15 +6,15 @@ use super::{
     shares::{Excess, Holder},
     stats::PublishStats,
 };
-use crate::{
-    registrar::{Refusal, user_of},
-    store::{Change, SoftState, SoftStateKind},
+use crate::store::{Change, SoftState, SoftStateKind};
+use busyhour::{buffer::Buffer, bus::Name};
+use busyhour_registrar::{
+    Refusal, user_of,
     watch::{
         Granted, Keep, MessageSummary, Package, Plan, Publications, Publish, PublishStep,
         Restorable, write_published,
     },
 };
-use busyhour::{buffer::Buffer, bus::Name};
 use busyhour_sip::{Flow, Message};
 use std::sync::{Arc, Weak, atomic::Ordering};
 

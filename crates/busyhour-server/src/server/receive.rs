@@ -6,11 +6,10 @@ use super::{
     respond::Response,
     transactions::{Key, Seen},
 };
-use crate::{
-    registrar::{ALLOW_EVENTS, Refusal, SUPPORTED, address_of_record, check_require},
-    watch::Dialog,
-};
 use busyhour::buffer::Buffer;
+use busyhour_registrar::{
+    ALLOW_EVENTS, Refusal, SUPPORTED, address_of_record, check_require, watch::Dialog,
+};
 use busyhour_sip::{
     Essentials, Flow, HeaderName, Message, Method, ParseError, Start, Status, Transport, Uri, stun,
 };

@@ -7,11 +7,12 @@ use super::{
     shares::{Excess, Holder},
     transactions::Key,
 };
-use crate::{
-    registrar::{DATAGRAM_LEN_MAX, Refusal, write_refusal},
-    watch::{NoBuffer, Subscription, Transmission},
-};
 use busyhour::buffer::Buffer;
+use busyhour_registrar::{
+    DATAGRAM_LEN_MAX, Refusal,
+    watch::{NoBuffer, Subscription, Transmission},
+    write_refusal,
+};
 use busyhour_sip::{Flow, Message, Method, ParseError, ResponseBuilder, Status, write_hex};
 use std::{cell::RefCell, time::Duration};
 

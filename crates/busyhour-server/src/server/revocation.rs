@@ -16,8 +16,8 @@
 //! at the start, where its account is looked for, too.
 
 use super::{core::Core, device::Device, watcher::Watcher};
-use crate::{registrar::user_of, watch::End};
 use busyhour::task::{Executor, Task};
+use busyhour_registrar::{user_of, watch::End};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},

@@ -10,11 +10,11 @@ use super::{
     transactions::{Begun, Repeated},
     watcher::Watcher,
 };
-use crate::{
-    registrar::{Refusal, address_of_record, user_of},
+use busyhour::bus::Name;
+use busyhour_registrar::{
+    Refusal, address_of_record, user_of,
     watch::{Subscribe, Subscription, write_accepted},
 };
-use busyhour::bus::Name;
 use busyhour_sip::{HeaderName, Message, Method, SipUri, Uri};
 use std::sync::{Arc, atomic::Ordering};
 

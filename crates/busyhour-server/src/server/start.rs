@@ -23,14 +23,12 @@ use super::{
     unproven::Unproven,
     watchers::Watchers,
 };
-use crate::{
-    registrar::{EndedBinding, Restored, user_of},
-    store::{
-        Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
-        TokenRows,
-    },
+use crate::store::{
+    Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
+    TokenRows,
 };
 use busyhour::{runtime::Runtime, timer::AddError};
+use busyhour_registrar::{EndedBinding, Restored, user_of};
 use busyhour_sip::auth::{Authenticator, RealmError};
 use std::{
     sync::{Arc, Weak},

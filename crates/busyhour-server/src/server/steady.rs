@@ -13,7 +13,7 @@
 //! far the two were apart last, looked at each second, and they stay apart as far:
 //! what the clock was wrong by when the steady calendar began is taken out, and
 //! only what it is wrong by between the two boots remains. Even then nobody lives
-//! longer than was granted ([`Lease::remaining`](crate::registrar::Lease::remaining)).
+//! longer than was granted ([`Lease::remaining`](busyhour_registrar::Lease::remaining)).
 //!
 //! A base that could not be stored does no harm: within a boot it is the same as
 //! the one before it, and after the boot it is as if the clock had not been set.

@@ -9,16 +9,16 @@ use super::{
     core::Core, counters::Counter, device_request::InboundRequest, expiry_timer::ExpiryTimer,
     shares::Holder, transactions::buffer_bytes,
 };
-use crate::{
-    registrar::{EndedBinding, Refusal, user_of},
+use busyhour::{
+    bus::{self, Delivery, Event, Name, SubscriptionBuilder, Topic},
+    serializer::Serializer,
+};
+use busyhour_registrar::{
+    EndedBinding, Refusal, user_of,
     watch::{
         DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, State, Subscribe,
         Subscription,
     },
-};
-use busyhour::{
-    bus::{self, Delivery, Event, Name, SubscriptionBuilder, Topic},
-    serializer::Serializer,
 };
 use busyhour_sip::Message;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -445,8 +445,8 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{registrar::Advertised, watch::Policy};
     use busyhour::{clock::Instant, runtime::Runtime};
+    use busyhour_registrar::{Advertised, watch::WatchPolicy};
     use busyhour_sip::Flow;
 
     const SUBSCRIBE: &str = "SUBSCRIBE sip:alice@example.com SIP/2.0\r\n\
@@ -459,7 +459,7 @@ mod tests {
         let message = Message::parse(SUBSCRIBE.as_bytes()).expect("sound");
         let (remote, local) = ("192.0.2.7:5070", "192.0.2.1:5060");
         let flow = Flow::udp(local.parse().unwrap(), remote.parse().unwrap());
-        let request = Subscribe::read(&message, &Policy::default(), flow).expect("granted");
+        let request = Subscribe::read(&message, &WatchPolicy::default(), flow).expect("granted");
         let device = Name::new("sip:alice@example.com");
         Subscription::open(
             &request,

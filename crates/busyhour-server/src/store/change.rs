@@ -1,7 +1,7 @@
 //! What a store is asked to keep: bindings, accounts, settings.
 
 use super::{Account, SettingKind, SoftState};
-use crate::registrar::{BindingChange, BindingId, Contact, Lease};
+use busyhour_registrar::{BindingChange, BindingId, Contact, Lease};
 
 /// One durable change.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,8 +17,8 @@
 //! not grow for as long as the store takes anything at all.
 
 use super::{Change, queue::Batch};
-use crate::registrar::{BindingChange, BindingId, EndedBinding};
 use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingChange, BindingId, EndedBinding};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -160,7 +160,7 @@ const REST: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registrar::{Contact, ContactParts, Lease};
+    use busyhour_registrar::{Contact, ContactParts, Lease};
     use busyhour_sip::Flow;
 
     fn ended(id: u64) -> EndedBinding {

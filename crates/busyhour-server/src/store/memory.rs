@@ -4,7 +4,7 @@ use super::{
     Account, AccountListener, Change, Completion, Contents, EndListener, Refused, Store,
     StoreError, StoreStats, account_watch::AccountWatch,
 };
-use crate::registrar::EndedBinding;
+use busyhour_registrar::EndedBinding;
 use std::{
     collections::BTreeMap,
     sync::{

@@ -27,8 +27,8 @@ mod sqlite;
 mod completion_notifier;
 mod token_watch;
 
-use crate::registrar::EndedBinding;
 use busyhour::pool::TaskPool;
+use busyhour_registrar::EndedBinding;
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
 

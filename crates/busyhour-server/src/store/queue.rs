@@ -7,8 +7,8 @@
 use super::{
     Change, CommitError, Completion, EndListener, Refused, StoreStats, expired_rows::ExpiredRows,
 };
-use crate::registrar::EndedBinding;
 use busyhour::pool::TaskPool;
+use busyhour_registrar::EndedBinding;
 use std::{
     sync::{Condvar, Mutex, MutexGuard, OnceLock},
     time::{Duration, Instant},

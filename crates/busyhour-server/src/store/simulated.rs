@@ -9,8 +9,8 @@ use super::{
     SettingKind, SoftState, Store, StoreError, StoreStats, StoredBinding,
     account_watch::AccountWatch, queue::Batch,
 };
-use crate::registrar::{BindingChange, BindingId, EndedBinding};
 use busyhour::clock::{Clock, Instant};
+use busyhour_registrar::{BindingChange, BindingId, EndedBinding};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},

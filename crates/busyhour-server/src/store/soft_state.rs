@@ -1,7 +1,7 @@
 //! What lasts for a time and is no binding: subscriptions and publications.
 
-use crate::registrar::{BindingId, EndedBinding};
 use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingId, EndedBinding};
 use std::time::Duration;
 
 /// Something that its owner has to prolong, or it ends. The store knows of it what
@@ -9,7 +9,8 @@ use std::time::Duration;
 ///
 /// ```
 /// use busyhour::clock::UnixTime;
-/// use busyhour_server::{registrar::BindingId, store::{SoftState, SoftStateKind}};
+/// use busyhour_registrar::BindingId;
+/// use busyhour_server::store::{SoftState, SoftStateKind};
 ///
 /// let row = SoftState {
 ///     id: BindingId(7),
@@ -31,7 +32,7 @@ pub struct SoftState {
     pub value: Box<str>,
     /// Lifetime granted, in seconds: bounds the remaining life after a clock step.
     pub granted_s: u32,
-    /// When it ends, see [`Now::steady`](crate::registrar::Now::steady).
+    /// When it ends, see [`Now::steady`](busyhour_registrar::Now::steady).
     pub expires_at: UnixTime,
 }
 

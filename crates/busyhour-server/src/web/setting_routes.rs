@@ -7,9 +7,7 @@ use super::{
 };
 use crate::{
     json,
-    server::{
-        HintConfig, HintRefusal, HintView, LineState, Mailbox, MailboxRefusal, MessageSummary,
-    },
+    server::{HintConfig, HintRefusal, HintView, MailboxRefusal},
 };
 use axum::{
     Json, Router,
@@ -19,6 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use busyhour_registrar::watch::{LineState, Mailbox, MessageSummary};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

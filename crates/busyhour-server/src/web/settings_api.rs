@@ -1,12 +1,10 @@
 //! What the HTTP API may read and change: mailboxes and hints.
 
 use crate::{
-    server::{
-        HintConfig, HintRefusal, HintView, Mailbox, MailboxRefusal, MessageSummary, NamedPage,
-        Server,
-    },
+    server::{HintConfig, HintRefusal, HintView, MailboxRefusal, NamedPage, Server},
     store::Completion,
 };
+use busyhour_registrar::watch::{Mailbox, MessageSummary};
 
 /// Mailboxes and hints; the server, or a stand-in in tests. Each method is the
 /// server's of the same name, and its errors are those.

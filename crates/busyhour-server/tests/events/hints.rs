@@ -3,10 +3,8 @@
 use crate::world::{
     DIALOG, World, body, dialog, digest_config, header, hint, kept, ok, open_config,
 };
-use busyhour_server::{
-    server::{HintRefusal, Limits, ServerConfig},
-    watch::LineState,
-};
+use busyhour_registrar::watch::LineState;
+use busyhour_server::server::{HintRefusal, Limits, ServerConfig};
 
 #[test]
 fn an_extension_follows_its_devices() {

@@ -1,10 +1,8 @@
 //! Message waiting: RFC 3842, the mailboxes, and MSGCOUNT of IAX2.
 
 use crate::world::{World, body, digest_config, header, kept, ok, open_config};
-use busyhour_server::{
-    server::{Limits, MailboxRefusal, ServerConfig},
-    watch::{MessageCounts, MessageSummary},
-};
+use busyhour_registrar::watch::{MessageCounts, MessageSummary};
+use busyhour_server::server::{Limits, MailboxRefusal, ServerConfig};
 
 const PUBLISH: &str =
     "Event: message-summary\r\nContent-Type: application/simple-message-summary\r\n";

@@ -2,10 +2,8 @@
 //! watchers see of it.
 
 use crate::world::{DIALOG, World, body, dialog, digest_config, header, open_config};
-use busyhour_server::{
-    server::{Limits, ServerConfig},
-    watch::Policy,
-};
+use busyhour_registrar::watch::WatchPolicy;
+use busyhour_server::server::{Limits, ServerConfig};
 
 const PRESENCE: &str = "Event: presence\r\nContent-Type: application/pidf+xml\r\n";
 
@@ -307,9 +305,9 @@ fn publications_are_bounded_in_number_and_size() {
             publications_per_device_max: 2,
             ..Limits::default()
         },
-        watch: Policy {
+        watch: WatchPolicy {
             publication_len_max: 400,
-            ..Policy::default()
+            ..WatchPolicy::default()
         },
         ..open_config()
     });
@@ -344,7 +342,7 @@ fn a_publication_that_grows_when_it_is_written_is_refused() {
     let grows = format!(
         "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\" xmlns:q=\"{quotes}\">{children}</presence>"
     );
-    assert!(grows.len() <= Policy::default().publication_len_max);
+    assert!(grows.len() <= WatchPolicy::default().publication_len_max);
     let answer = world.publish("alice", PRESENCE, &grows);
     assert!(
         answer.starts_with("SIP/2.0 400 Body Is Too Long Written Out\r\n"),
@@ -360,9 +358,9 @@ fn all_publications_of_an_address_have_room_in_one_notify() {
             publications_per_device_max: 64,
             ..Limits::default()
         },
-        watch: Policy {
+        watch: WatchPolicy {
             publication_len_max: 32_768,
-            ..Policy::default()
+            ..WatchPolicy::default()
         },
         ..open_config()
     });

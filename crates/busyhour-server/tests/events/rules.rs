@@ -2,10 +2,8 @@
 //! is over, the pace, and counts that only grow.
 
 use crate::world::{World, answer, body, header, ok, open_config};
-use busyhour_server::{
-    server::{Limits, ServerConfig},
-    watch::Policy,
-};
+use busyhour_registrar::watch::WatchPolicy;
+use busyhour_server::server::{Limits, ServerConfig};
 use std::time::Duration;
 
 #[test]
@@ -98,9 +96,9 @@ fn requests_that_no_notifier_can_serve_are_refused_with_their_reason() {
 #[test]
 fn changes_come_no_faster_than_the_pace_and_the_last_is_never_lost() {
     let mut world = World::with(ServerConfig {
-        watch: Policy {
+        watch: WatchPolicy {
             notify_interval: Duration::from_millis(500),
-            ..Policy::default()
+            ..WatchPolicy::default()
         },
         ..open_config()
     });
@@ -129,9 +127,9 @@ fn changes_come_no_faster_than_the_pace_and_the_last_is_never_lost() {
 #[test]
 fn a_subscribe_is_answered_with_a_notify_whatever_the_pace() {
     let mut world = World::with(ServerConfig {
-        watch: Policy {
+        watch: WatchPolicy {
             notify_interval: Duration::from_secs(10),
-            ..Policy::default()
+            ..WatchPolicy::default()
         },
         ..open_config()
     });

@@ -2,10 +2,8 @@
 
 use crate::host::{Host, PASSWORD, config, device};
 use crate::wire::*;
-use busyhour_server::{
-    server::{Authentication, CallTokens, Limits, ServerConfig},
-    watch::{MessageCounts, MessageSummary},
-};
+use busyhour_registrar::watch::{MessageCounts, MessageSummary};
+use busyhour_server::server::{Authentication, CallTokens, Limits, ServerConfig};
 use std::{net::SocketAddr, time::Duration};
 
 /// A first frame with an empty call token.

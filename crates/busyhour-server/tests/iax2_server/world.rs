@@ -13,8 +13,8 @@ use crate::faults::{DELAY_MAX, Faults, SECOND};
 use crate::host::{Host, config, local};
 use crate::random::Random;
 use crate::wire::*;
+use busyhour_registrar::{Lease, RegistrationPolicy};
 use busyhour_server::{
-    registrar::{Lease, Policy},
     server::ServerConfig,
     store::{DiskBehaviour, SimulatedDisk},
 };
@@ -287,9 +287,9 @@ impl World {
 
 fn small() -> ServerConfig {
     ServerConfig {
-        registration: Policy {
+        registration: RegistrationPolicy {
             expires_min: Duration::from_secs(5),
-            ..Policy::default()
+            ..RegistrationPolicy::default()
         },
         ..config()
     }

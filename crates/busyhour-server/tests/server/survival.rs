@@ -1,7 +1,8 @@
 //! Subscriptions go on after a crash, as bindings do.
 
 use crate::{Fixture, exchange::ok, open_config, register, subscribe, to_tag};
-use busyhour_server::{store::DiskBehaviour, watch::MessageSummary};
+use busyhour_registrar::watch::MessageSummary;
+use busyhour_server::store::DiskBehaviour;
 use busyhour_sip::Message;
 use std::time::Duration;
 

@@ -6,11 +6,10 @@ use busyhour::{
     clock::Instant,
     runtime::{Runtime, Simulation},
 };
+use busyhour_registrar::{RegistrationPolicy, watch};
 use busyhour_server::{
-    registrar::Policy,
     server::{Accounts, Authentication, Limits, Network, SendError, Server, ServerConfig},
     store::SimulatedDisk,
-    watch,
 };
 use busyhour_sip::{Flow, auth::Secret};
 use std::{
@@ -168,13 +167,13 @@ fn config(is_open: bool) -> ServerConfig {
         domains: vec![REALM.to_owned()],
         authentication,
         accounts: Arc::new(Everybody),
-        registration: Policy {
+        registration: RegistrationPolicy {
             expires_min: Duration::from_secs(5),
-            ..Policy::default()
+            ..RegistrationPolicy::default()
         },
-        watch: watch::Policy {
+        watch: watch::WatchPolicy {
             expires_min: Duration::from_secs(5),
-            ..watch::Policy::default()
+            ..watch::WatchPolicy::default()
         },
         limits: Limits {
             // Small, so that entries are given up early now and then.

@@ -1,10 +1,8 @@
 //! Changes to try stores with.
 
 use busyhour::clock::UnixTime;
-use busyhour_server::{
-    registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease},
-    store::{Account, AccountNews, Change, CommitError, Store, StoredBinding},
-};
+use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease};
+use busyhour_server::store::{Account, AccountNews, Change, CommitError, Store, StoredBinding};
 use busyhour_sip::{Flow, Transport, auth::Secret};
 use std::sync::mpsc;
 

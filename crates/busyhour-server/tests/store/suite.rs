@@ -6,12 +6,10 @@ use crate::sample::{
 };
 use crate::support::{random::Random, wait_until};
 use busyhour::clock::UnixTime;
-use busyhour_server::{
-    registrar::BindingId,
-    store::{
-        Account, AccountAdmin, AccountNews, Change, CommitError, Refused, SettingKind, SoftState,
-        SoftStateKind, Store,
-    },
+use busyhour_registrar::BindingId;
+use busyhour_server::store::{
+    Account, AccountAdmin, AccountNews, Change, CommitError, Refused, SettingKind, SoftState,
+    SoftStateKind, Store,
 };
 use busyhour_sip::auth::Secret;
 use std::{
@@ -192,7 +190,7 @@ fn many_changes_of_one_binding_in_a_group_end_as_the_last(database: &dyn Databas
 fn odd_characters_do_no_harm(database: &dyn Database) {
     let store = database.open(ROOM);
     let odd = with_user_agent(7, "\"'\\ {NULL} \u{1f4de} \0");
-    let odd = Change::Binding(busyhour_server::registrar::BindingChange::Put {
+    let odd = Change::Binding(busyhour_registrar::BindingChange::Put {
         id: BindingId(7),
         aor: aor(7),
         contact: odd,

@@ -10,12 +10,13 @@ use super::{
     sources::Sources,
     tls::Identity,
 };
-use crate::{net::stats::add, registrar::FLOW_TIMER_S};
+use crate::net::stats::add;
 use busyhour::{
     buffer::Buffer,
     clock::{Clock, Instant},
     timer::{QueueHandle, TimerQueue},
 };
+use busyhour_registrar::FLOW_TIMER_S;
 use busyhour_sip::{Flow, Transport};
 use foldhash::fast::FixedState;
 use nix::sys::{

@@ -1,16 +1,16 @@
 //! What a device publishes about itself, in turn with its registrations.
 
 use super::{Device, Draft, Pending, State, end_of_life};
-use crate::{
-    registrar::EndedBinding,
-    server::{
-        core::Core,
-        device_request::{DeviceRequest, InboundRequest},
-        publish::PublicationDraft,
-    },
-    watch::{Package, Restorable},
+use crate::server::{
+    core::Core,
+    device_request::{DeviceRequest, InboundRequest},
+    publish::PublicationDraft,
 };
 use busyhour::clock::Instant;
+use busyhour_registrar::{
+    EndedBinding,
+    watch::{Package, Restorable},
+};
 use std::sync::Arc;
 
 impl Device {

@@ -1,11 +1,9 @@
 //! What the bus is told of a device.
 
 use super::{Device, State};
-use crate::{
-    server::core::Core,
-    watch::{DeviceState, RegistrationState},
-};
+use crate::server::core::Core;
 use busyhour::bus::Name;
+use busyhour_registrar::watch::{DeviceState, RegistrationState};
 use std::sync::{Arc, atomic::Ordering};
 
 impl Device {

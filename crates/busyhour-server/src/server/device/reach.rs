@@ -6,10 +6,8 @@
 //! connection (RFC 5626 §4.5), and that brings the contact back.
 
 use super::{Device, Draft, State};
-use crate::{
-    registrar::{Binding, BindingId, Bindings, Contact, Lease, Now, Restored},
-    server::core::Core,
-};
+use crate::server::core::Core;
+use busyhour_registrar::{Binding, BindingId, Bindings, Contact, Lease, Now, Restored};
 use busyhour_sip::Flow;
 use std::sync::Arc;
 

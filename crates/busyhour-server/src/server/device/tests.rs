@@ -1,7 +1,7 @@
 use super::*;
 use crate::server::transactions::{Begun, Repeated};
-use crate::watch::RegistrationState;
 use busyhour::{bus::Delivery, runtime::Runtime};
+use busyhour_registrar::watch::RegistrationState;
 use std::net::SocketAddr;
 
 #[test]

@@ -10,15 +10,17 @@
 
 use super::{Inner, Row, Watcher};
 use crate::{
-    registrar::{BindingId, Refusal},
     server::{core::Core, device_request::InboundRequest},
     store::{Change, CommitError, Refused, SoftState, SoftStateKind},
-    watch::{End, Subscribe, Subscription, write_accepted},
 };
 use busyhour::{
     buffer::Buffer,
     clock::Instant,
     task::{Executor, Task},
+};
+use busyhour_registrar::{
+    BindingId, Refusal,
+    watch::{End, Subscribe, Subscription, write_accepted},
 };
 use busyhour_sip::Message;
 use std::{sync::Arc, time::Duration};

@@ -1,14 +1,12 @@
 //! A group of changes as few statements, each for many rows.
 
 use super::fencing_token;
-use crate::{
-    registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease},
-    store::{
-        Account, Change, SoftState,
-        account::{hashes_text, hints_text},
-    },
+use crate::store::{
+    Account, Change, SoftState,
+    account::{hashes_text, hints_text},
 };
 use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease};
 use postgres::{Client, Error, Statement, Transaction};
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -1,16 +1,14 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
 use super::{PostgresOptions, fencing_token};
-use crate::{
-    registrar::{BindingId, Contact, ContactParts, Lease},
-    store::{
-        Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
-        StoreError, StoredBinding,
-        account::{hints_of_row, secret_of_row},
-        account_watch::{BATCH_LEN, are_names_kept},
-    },
+use crate::store::{
+    Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind, StoreError,
+    StoredBinding,
+    account::{hints_of_row, secret_of_row},
+    account_watch::{BATCH_LEN, are_names_kept},
 };
 use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingId, Contact, ContactParts, Lease};
 use busyhour_sip::Flow;
 use postgres::{
     Client, Error, GenericClient, IsolationLevel, Row, Transaction,

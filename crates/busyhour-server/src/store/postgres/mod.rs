@@ -26,8 +26,8 @@ use super::{
     queue::{Batch, Queue},
     token_watch::TokenWatch,
 };
-use crate::registrar::EndedBinding;
 use busyhour::pool::TaskPool;
+use busyhour_registrar::EndedBinding;
 use fencing_token::FencingToken;
 use session::Session;
 use std::{

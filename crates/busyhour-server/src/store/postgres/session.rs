@@ -6,11 +6,11 @@ use super::{
     group::{Group, Statements, remove_ended},
     load, schema,
 };
-use crate::registrar::EndedBinding;
 use crate::store::{
     Account, AccountKey, AccountNews, Change, Durability, SettingKind, StoreError, TokenRows,
     queue::Batch,
 };
+use busyhour_registrar::EndedBinding;
 use postgres::Client;
 use std::time::Duration;
 

@@ -7,7 +7,6 @@ use super::{
     options::reason,
     session::{Outcome, Session},
 };
-use crate::registrar::EndedBinding;
 use crate::store::{
     Account, CommitError, StoreError, TokenRows,
     account_watch::{AccountWatch, Pace, Scan},
@@ -15,6 +14,7 @@ use crate::store::{
     queue::{Batch, Queue, Taken},
     token_watch::TokenWatch,
 };
+use busyhour_registrar::EndedBinding;
 use postgres::error::SqlState;
 use std::{
     sync::Arc,

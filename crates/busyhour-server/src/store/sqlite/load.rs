@@ -1,7 +1,6 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
 use super::{StoreError, schema, sqlite_error};
-use crate::registrar::{BindingId, Contact, ContactParts, Lease};
 use crate::store::{
     Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
     StoredBinding,
@@ -9,6 +8,7 @@ use crate::store::{
     account_watch::{BATCH_LEN, are_names_kept},
 };
 use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingId, Contact, ContactParts, Lease};
 use busyhour_sip::Flow;
 use rusqlite::{Connection, OpenFlags, Row, Transaction, params, types::ValueRef};
 use std::{collections::BTreeMap, path::Path};

@@ -14,9 +14,9 @@ use super::{
     queue::{Batch, Queue},
     token_watch::TokenWatch,
 };
-use crate::registrar::EndedBinding;
 pub(super) use accounts::SqliteAccounts;
 use busyhour::pool::TaskPool;
+use busyhour_registrar::EndedBinding;
 use files::{FileId, Files};
 use lock::DatabaseLock;
 use rusqlite::Connection;

@@ -1,7 +1,6 @@
 //! The one thread that writes: take what has arrived, one transaction, tell all.
 
 use super::{files::Files, load};
-use crate::registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use crate::store::{
     Account, Change, CommitError, SettingKind, SoftState,
     account::{hashes_text, hints_text},
@@ -11,6 +10,7 @@ use crate::store::{
     token_watch::TokenWatch,
 };
 use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
 use std::{
     sync::Arc,

@@ -1,0 +1,221 @@
+//! Addresses of record, and whether they are ours.
+
+use super::Refusal;
+use busyhour_sip::{Host, Scheme, SipUri, Uri};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The hosts whose addresses of record are ours.
+#[derive(Debug, Clone, Default)]
+pub struct Domains {
+    hosts: Vec<String>,
+    /// Where users are who are named without a host, if there are no domains.
+    home: Option<String>,
+}
+
+impl Domains {
+    /// These hosts, names without regard to case; none means any host.
+    pub fn new(hosts: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            hosts: hosts.into_iter().collect(),
+            home: None,
+        }
+    }
+
+    /// The same domains; if there are none, users who are named without a host
+    /// are at this address.
+    #[must_use]
+    pub fn at(self, address: Option<IpAddr>) -> Self {
+        let home = address.map(|address| match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+        });
+        Self { home, ..self }
+    }
+
+    /// The host of users who are named without one: the first domain, or the address
+    /// of [`at`](Self::at).
+    ///
+    /// ```
+    /// use busyhour_registrar::Domains;
+    ///
+    /// let none = Domains::default().at("127.0.0.1".parse().ok());
+    /// assert_eq!(none.first(), Some("127.0.0.1"));
+    /// ```
+    pub fn first(&self) -> Option<&str> {
+        self.hosts
+            .first()
+            .or(self.home.as_ref())
+            .map(String::as_str)
+    }
+
+    /// Whether `host` is ours.
+    ///
+    /// ```
+    /// use busyhour_sip::Host;
+    /// use busyhour_registrar::Domains;
+    ///
+    /// let domains = Domains::new(["example.com".to_owned()]);
+    /// assert!(domains.contain(&Host::Name("EXAMPLE.com")));
+    /// assert!(!domains.contain(&Host::Name("example.org")));
+    /// assert!(Domains::default().contain(&Host::Name("example.org")));
+    /// ```
+    pub fn contain(&self, host: &Host<'_>) -> bool {
+        self.hosts.is_empty() || self.hosts.iter().any(|domain| names(domain, host))
+    }
+}
+
+/// The key of an address of record: `sip:user@host`, the user with needless
+/// escapes undone and the host in lower case (RFC 3261 §10.3, step 5).
+///
+/// Port, password, parameters and headers do not belong to it; `sip` and
+/// `sips` name the same one (RFC 5630 §3.3).
+///
+/// # Errors
+///
+/// [`Refusal::UnsupportedScheme`] for other schemes, [`Refusal::NotFound`]
+/// without a user or outside of `domains`.
+///
+/// ```
+/// use busyhour_sip::Uri;
+/// use busyhour_registrar::{address_of_record, Domains};
+///
+/// let uri = Uri::parse("sips:%61lice@EXAMPLE.com:5061;transport=tcp").unwrap();
+/// let aor = address_of_record(&uri, &Domains::default()).unwrap();
+/// assert_eq!(aor, "sip:alice@example.com");
+/// ```
+pub fn address_of_record(uri: &Uri<'_>, domains: &Domains) -> Result<String, Refusal> {
+    let uri = uri.as_sip().ok_or(Refusal::UnsupportedScheme)?;
+    if uri.user.is_none() || !domains.contain(&uri.host) {
+        return Err(Refusal::NotFound);
+    }
+    let mut key = *uri;
+    key.scheme = Scheme::Sip;
+    key.port = None;
+    let mut aor = String::with_capacity(uri.text.len());
+    key.canonical_aor(&mut aor);
+    Ok(aor)
+}
+
+/// The user part of an address of record; empty without one.
+///
+/// ```
+/// use busyhour_registrar::user_of;
+///
+/// assert_eq!(user_of("sip:alice@example.org"), "alice");
+/// assert_eq!(user_of("sip:example.org"), "");
+/// ```
+pub fn user_of(aor: &str) -> &str {
+    let (_, address) = aor.split_once(':').unwrap_or(("", aor));
+    address.rsplit_once('@').map_or("", |(user, _)| user)
+}
+
+fn names(domain: &str, host: &Host<'_>) -> bool {
+    match host {
+        Host::Name(name) => name.eq_ignore_ascii_case(domain),
+        Host::V4(address) => domain.parse() == Ok(*address),
+        Host::V6(address) => domain.trim_matches(['[', ']']).parse() == Ok(*address),
+    }
+}
+
+/// The address and port of a SIP URI that is reached by datagrams; `None` where it
+/// has a name, which we do not look up, or wants another transport.
+pub(crate) fn datagram_address(uri: &str) -> Option<(IpAddr, u16)> {
+    let uri = Uri::parse(uri)?;
+    let uri = uri.as_sip().filter(|uri| uri.scheme == Scheme::Sip)?;
+    let transport = uri.param("transport").flatten();
+    if transport.is_some_and(|transport| !transport.eq_ignore_ascii_case("udp")) {
+        return None;
+    }
+    address_in(uri)
+}
+
+/// The address and port of a SIP URI, unless it has a name.
+fn address_in(uri: &SipUri<'_>) -> Option<(IpAddr, u16)> {
+    let ip = match uri.host {
+        Host::V4(ip) => ip.into(),
+        Host::V6(ip) => IpAddr::from(ip).to_canonical(),
+        Host::Name(_) => return None,
+    };
+    let is_tls = uri.scheme == Scheme::Sips
+        || (uri.param("transport").flatten()).is_some_and(|name| name.eq_ignore_ascii_case("tls"));
+    Some((ip, uri.port.unwrap_or(if is_tls { 5061 } else { 5060 })))
+}
+
+/// Whether who wrote this contact URI listens at `source`, where its registration
+/// came from, as far as can be known: it gives that address, or asks for its flow
+/// (RFC 5626 §4.3), or gives a private address that was translated on its way. One
+/// who gives another port of its own need not listen at the one it sends from, and
+/// who gives another host registers somebody else.
+pub(super) fn listens_at(uri: &str, source: SocketAddr) -> bool {
+    let parsed = Uri::parse(uri);
+    let sip = match parsed.as_ref().map(Uri::as_sip) {
+        Some(Some(sip)) => sip,
+        // IAX2 has one port for both ways.
+        _ => return true,
+    };
+    let source_ip = source.ip().to_canonical();
+    sip.param("ob").is_some()
+        || datagram_address(uri).is_some_and(|(ip, port)| match ip == source_ip {
+            true => port == source.port(),
+            false => is_private(ip) && !is_private(source_ip),
+        })
+}
+
+/// Whether who wrote this contact URI has a port of its own at the very address that
+/// its connection comes from, so that others connect to it, and does not ask for its
+/// flow.
+pub(super) fn listens_apart(uri: &str, source: SocketAddr) -> bool {
+    let parsed = Uri::parse(uri);
+    let Some(sip) = parsed.as_ref().and_then(Uri::as_sip) else {
+        return false;
+    };
+    let is_apart = |(ip, port)| ip == source.ip().to_canonical() && port != source.port();
+    sip.param("ob").is_none() && address_in(sip).is_some_and(is_apart)
+}
+
+fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local() || is_shared(ip),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}
+
+/// The addresses behind a carrier's translation (RFC 6598).
+fn is_shared(ip: Ipv4Addr) -> bool {
+    let [first, second, ..] = ip.octets();
+    first == 100 && second & 0xc0 == 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_its_source_or_is_translated_listens_there_and_who_gives_another_need_not() {
+        let listens = |uri: &str, source: &str| listens_at(uri, source.parse().unwrap());
+        let source = "192.0.2.7:40000";
+        for uri in [
+            "sip:a@192.0.2.7:40000",
+            "sip:a@192.0.2.7:5060;ob",
+            "sip:a@192.168.1.5:5060",
+            "sip:a@100.64.0.5",
+            "iax:a@192.0.2.7:4569",
+        ] {
+            assert!(listens(uri, source), "{uri}");
+        }
+        for uri in [
+            "sip:a@192.0.2.7:5060",
+            "sip:a@192.0.2.7",
+            "sip:a@192.0.2.8:40000",
+            "sip:a@phone.example.com:40000",
+            "sip:a@192.0.2.7:40000;transport=tcp",
+            "sips:a@192.0.2.7:40000",
+        ] {
+            assert!(!listens(uri, source), "{uri}");
+        }
+        assert!(listens("sip:a@[2001:db8::7]", "[2001:db8::7]:5060"));
+        assert!(listens("sip:a@[fd00::7]", "[2001:db8::7]:5060"));
+        assert!(listens("sip:a@192.0.2.7", "[::ffff:192.0.2.7]:5060"));
+        assert!(!listens("sip:a@10.0.0.6", "10.0.0.5:5060"), "another phone");
+    }
+}

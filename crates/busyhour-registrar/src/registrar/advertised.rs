@@ -1,0 +1,161 @@
+//! Which address of ours is named to whom.
+
+use std::{
+    fmt::{self, Display, Formatter},
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+    sync::Arc,
+};
+
+/// The addresses that our Contact and Via name, by the network of the other side.
+///
+/// ```
+/// use busyhour_registrar::Advertised;
+///
+/// let advertised: Advertised = "10.0.0.0/8=10.0.0.1:5060, 192.0.2.1:5060".parse()?;
+/// assert_eq!(advertised.to("10.3.0.7".parse()?), Some("10.0.0.1:5060".parse()?));
+/// assert_eq!(advertised.to("203.0.113.9".parse()?), Some("192.0.2.1:5060".parse()?));
+/// assert_eq!(Advertised::default().to("10.3.0.7".parse()?), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Advertised(Arc<[(Network, SocketAddr)]>);
+
+/// The first bits of the addresses of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Network {
+    /// `None` for every address there is.
+    address: Option<IpAddr>,
+    bits: u8,
+}
+
+/// Not a list of addresses and networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("give addresses with ports, each behind a network and = or alone")]
+pub struct NotAdvertised;
+
+impl Advertised {
+    /// What is named to `peer`; `None` is the address that its request came to.
+    /// Of several networks that hold `peer` the smallest counts.
+    pub fn to(&self, peer: IpAddr) -> Option<SocketAddr> {
+        let holding = self.0.iter().filter(|(network, _)| network.holds(peer));
+        let smallest = holding.max_by_key(|(network, _)| (network.address.is_some(), network.bits));
+        smallest.map(|(_, address)| *address)
+    }
+
+    /// Whether nothing is named but the address that a request came to.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<SocketAddr> for Advertised {
+    /// This address to everybody.
+    fn from(address: SocketAddr) -> Self {
+        Self([(Network::ALL, address)].into())
+    }
+}
+
+impl FromStr for Advertised {
+    type Err = NotAdvertised;
+
+    /// Addresses with ports, parted by commas; each for the network before its
+    /// `=`, one at most for all others.
+    fn from_str(text: &str) -> Result<Self, NotAdvertised> {
+        let entries: Option<Vec<_>> = text.split(',').map(|one| entry(one.trim())).collect();
+        let entries = entries.ok_or(NotAdvertised)?;
+        let mut networks: Vec<Network> = Vec::new();
+        for (network, address) in &entries {
+            let is_answerable = !address.ip().is_unspecified() && address.port() != 0;
+            if networks.contains(network) || !is_answerable {
+                return Err(NotAdvertised);
+            }
+            networks.push(*network);
+        }
+        Ok(Self(entries.into()))
+    }
+}
+
+impl Display for Advertised {
+    /// As it is read.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (index, (network, address)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            match network.address {
+                Some(of) => write!(f, "{comma}{of}/{}={address}", network.bits)?,
+                None => write!(f, "{comma}{address}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Network {
+    const ALL: Self = Self {
+        address: None,
+        bits: 0,
+    };
+
+    fn holds(&self, peer: IpAddr) -> bool {
+        match (self.address, peer.to_canonical()) {
+            (None, _) => true,
+            (Some(IpAddr::V4(own)), IpAddr::V4(peer)) => {
+                let differing = u32::from(own) ^ u32::from(peer);
+                differing.leading_zeros() >= u32::from(self.bits)
+            }
+            (Some(IpAddr::V6(own)), IpAddr::V6(peer)) => {
+                let differing = u128::from(own) ^ u128::from(peer);
+                differing.leading_zeros() >= u32::from(self.bits)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn entry(text: &str) -> Option<(Network, SocketAddr)> {
+    let Some((network, address)) = text.split_once('=') else {
+        return Some((Network::ALL, text.parse().ok()?));
+    };
+    let (of, bits) = network.trim().split_once('/')?;
+    let (of, bits): (IpAddr, u8) = (of.parse().ok()?, bits.parse().ok()?);
+    let bits_max = if of.is_ipv4() { 32 } else { 128 };
+    let network = Network {
+        address: Some(of),
+        bits,
+    };
+    (bits <= bits_max).then_some((network, address.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_network_counts_and_a_plain_address_is_for_the_rest() {
+        let text = "192.0.2.1:5060,10.0.0.0/8=10.0.0.1:5060,10.1.0.0/16=10.1.0.1:5070,2001:db8::/32=[2001:db8::1]:5060";
+        let advertised: Advertised = text.parse().unwrap();
+        let to = |peer: &str| advertised.to(peer.parse().unwrap()).unwrap().to_string();
+        assert_eq!(to("10.1.2.3"), "10.1.0.1:5070");
+        assert_eq!(to("10.2.2.3"), "10.0.0.1:5060");
+        assert_eq!(to("::ffff:10.2.2.3"), "10.0.0.1:5060");
+        assert_eq!(to("2001:db8::7"), "[2001:db8::1]:5060");
+        assert_eq!(to("2001:db9::7"), "192.0.2.1:5060");
+        assert_eq!(advertised.to_string(), text);
+    }
+
+    #[test]
+    fn what_nobody_can_answer_to_is_refused() {
+        for text in [
+            "",
+            "192.0.2.1",
+            "0.0.0.0:5060",
+            "192.0.2.1:0",
+            "10.0.0.0=10.0.0.1:5060",
+            "10.0.0.0/33=10.0.0.1:5060",
+            "192.0.2.1:5060,192.0.2.2:5060",
+            "10.0.0.0/8=10.0.0.1:5060,10.0.0.0/8=10.0.0.2:5060",
+        ] {
+            assert_eq!(text.parse::<Advertised>(), Err(NotAdvertised), "{text}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! One binding: a contact, its lease, and the changes that make it durable.
+
+use super::Contact;
+use busyhour::clock::{Instant, UnixTime};
+use std::time::Duration;
+
+/// Identifies one binding for its whole life, across refreshes and restarts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BindingId(pub u64);
+
+/// A contact of an address of record, valid until its lease ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// Its id.
+    pub id: BindingId,
+    /// The part that a refresh leaves alone.
+    pub contact: Contact,
+    /// The part that a refresh replaces.
+    pub lease: Lease,
+    /// When the lease ends, by this process's clock.
+    pub expires_at: Instant,
+}
+
+/// The part of a binding that each refresh replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// CSeq number of the registration that granted it.
+    pub cseq: u32,
+    /// Lifetime granted, in seconds: bounds the remaining life after a clock step.
+    pub granted_s: u32,
+    /// When it ends, see [`Now::steady`].
+    pub expires_at: UnixTime,
+    /// The device took the binding back. It stays until `expires_at` only so
+    /// that a late duplicate of an older registration cannot revive it.
+    pub removed: bool,
+}
+
+/// One durable change of a binding.
+///
+/// A refresh touches only the narrow [`Lease`], so that a storm of refreshes
+/// rewrites few pages; the wide [`Contact`] is written once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindingChange {
+    /// Stores a binding, replacing whatever had its id.
+    Put {
+        /// The binding's id.
+        id: BindingId,
+        /// Canonical address of record, such as `sip:alice@example.com`.
+        aor: Box<str>,
+        /// Its lasting part.
+        contact: Contact,
+        /// Its lease.
+        lease: Lease,
+    },
+    /// Replaces the lease of a stored binding; an unknown id changes nothing.
+    Renew {
+        /// The binding's id.
+        id: BindingId,
+        /// Its new lease.
+        lease: Lease,
+    },
+    /// Forgets a binding; an unknown id changes nothing.
+    Remove {
+        /// The binding's id.
+        id: BindingId,
+    },
+}
+
+/// A binding whose lease has ended, as the store has to forget it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedBinding {
+    /// Its id.
+    pub id: BindingId,
+    /// When its lease ended. A row whose lease ends at another time is not meant.
+    pub expires_at: UnixTime,
+}
+
+/// Now, by all clocks: deadlines are monotonic, people are told the calendar's time,
+/// and what is stored ends by one that no step of the calendar moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic time.
+    pub now: Instant,
+    /// Calendar time.
+    pub unix: UnixTime,
+    /// Calendar time as the store counts it: setting the clock does not change it.
+    pub steady: UnixTime,
+}
+
+impl Lease {
+    /// What is left at `steady`. Never more than was granted, so that a clock that
+    /// was set back while the machine was off makes no binding immortal.
+    pub fn remaining(&self, steady: UnixTime) -> Duration {
+        let granted = Duration::from_secs(self.granted_s.into());
+        (self.expires_at - steady).min(granted)
+    }
+}
+
+impl Binding {
+    /// A binding whose lease begins at `moment`.
+    pub(super) fn begin(id: BindingId, contact: Contact, grant: Grant, at: Now) -> Self {
+        let life = Duration::from_secs(grant.granted_s.into());
+        let lease = Lease {
+            cseq: grant.cseq,
+            granted_s: grant.granted_s,
+            expires_at: at.steady + life,
+            removed: grant.removed,
+        };
+        Self {
+            id,
+            contact,
+            lease,
+            expires_at: at.now + life,
+        }
+    }
+
+    /// Whether a caller may be sent there.
+    pub fn is_active(&self, now: Instant) -> bool {
+        !self.lease.removed && self.expires_at > now
+    }
+
+    /// As the store has to forget it.
+    pub fn ended(&self) -> EndedBinding {
+        EndedBinding {
+            id: self.id,
+            expires_at: self.lease.expires_at,
+        }
+    }
+
+    pub(super) fn put(&self, aor: &str) -> BindingChange {
+        BindingChange::Put {
+            id: self.id,
+            aor: aor.into(),
+            contact: self.contact.clone(),
+            lease: self.lease,
+        }
+    }
+
+    pub(super) fn renew(&self) -> BindingChange {
+        BindingChange::Renew {
+            id: self.id,
+            lease: self.lease,
+        }
+    }
+}
+
+/// What a registration gives a binding.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grant {
+    pub(super) cseq: u32,
+    pub(super) granted_s: u32,
+    pub(super) removed: bool,
+}

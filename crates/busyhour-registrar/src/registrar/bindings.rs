@@ -1,0 +1,130 @@
+//! The bindings of one address of record.
+
+use super::{Binding, BindingId, Contact, EndedBinding, Lease, Now};
+use busyhour::clock::Instant;
+use busyhour_sip::Flow;
+use std::time::Duration;
+
+/// The bindings of one address of record, removed ones included until they
+/// have outlived every duplicate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bindings {
+    /// Boxed, since there may be a million of these lists, most with one element.
+    pub(super) list: Box<[Binding]>,
+}
+
+/// What ran out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// What the store has to forget.
+    pub ended: Vec<EndedBinding>,
+    /// How many of them were active until now.
+    pub active_count: usize,
+}
+
+/// What became of a stored binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Restored {
+    /// It is back.
+    Taken,
+    /// It is back, and this one, which had ended, is not: the store may forget it.
+    InsteadOf(Binding),
+    /// Its lease is over: the store may forget it.
+    Over,
+}
+
+impl Bindings {
+    /// Takes a stored binding back in, after those with lesser ids. One over a
+    /// connection cannot be reached: its connection ended with the process.
+    ///
+    /// Of two for one contact the one with the lesser id had ended, or the other
+    /// would have been a refresh of it; its row was still to be removed, and the
+    /// clock has been set back since.
+    pub fn restore(&mut self, id: BindingId, contact: Contact, lease: Lease, at: Now) -> Restored {
+        let remaining = lease.remaining(at.steady);
+        if remaining.is_zero() {
+            return Restored::Over;
+        }
+        let is_cut = contact.transport().is_reliable() && contact.depends_on_flow();
+        let restored = Binding {
+            id,
+            contact: contact.with_reachable(!is_cut),
+            lease,
+            expires_at: at.now + remaining,
+        };
+        let is_same = |before: &Binding| before.contact.is_replaced_by(&restored.contact);
+        if let Some(index) = self.list.iter().position(is_same) {
+            return Restored::InsteadOf(std::mem::replace(&mut self.list[index], restored));
+        }
+        let before = std::mem::take(&mut self.list).into_iter();
+        self.list = before.chain([restored]).collect();
+        Restored::Taken
+    }
+
+    /// The bindings that are valid at `now`, in the order in which they were made.
+    pub fn active(&self, now: Instant) -> impl Iterator<Item = &Binding> {
+        self.list
+            .iter()
+            .filter(move |binding| binding.is_active(now))
+    }
+
+    /// Every binding, removed ones included.
+    pub fn all(&self) -> impl Iterator<Item = &Binding> {
+        self.list.iter()
+    }
+
+    /// The bindings that callers can be sent to at `now`.
+    pub fn reachable(&self, now: Instant) -> impl Iterator<Item = &Binding> {
+        self.active(now)
+            .filter(|binding| binding.contact.is_reachable())
+    }
+
+    /// Notes that what was registered over this flow can be reached from now on,
+    /// or no longer; whether that changes something.
+    ///
+    /// The bindings live on: a registration over another flow brings the contact
+    /// back, and until then its lease tells that the device means to come again.
+    pub fn set_reachable(&mut self, flow: Flow, is_reachable: bool) -> bool {
+        let mut is_changed = false;
+        for binding in &mut self.list {
+            let contact = &mut binding.contact;
+            if contact.is_reachable() != is_reachable
+                && contact.flow() == flow
+                && contact.depends_on_flow()
+            {
+                *contact = contact.with_reachable(is_reachable);
+                is_changed |= !binding.lease.removed;
+            }
+        }
+        is_changed
+    }
+
+    /// Whether nothing is left, not even a removed lease.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// When the next lease ends.
+    pub fn next_expiry(&self) -> Option<Instant> {
+        self.list.iter().map(|binding| binding.expires_at).min()
+    }
+
+    /// Drops every lease that has ended at `now`.
+    pub fn expire(&mut self, now: Instant) -> Expired {
+        let mut expired = Expired::default();
+        let is_over = |binding: &Binding| binding.expires_at <= now;
+        for binding in self.list.iter().filter(|binding| is_over(binding)) {
+            expired.active_count += usize::from(!binding.lease.removed);
+            expired.ended.push(binding.ended());
+        }
+        if !expired.ended.is_empty() {
+            let all = std::mem::take(&mut self.list).into_iter();
+            self.list = all.filter(|binding| !is_over(binding)).collect();
+        }
+        expired
+    }
+}
+
+/// For how long a removed lease is remembered: no duplicate of a request is
+/// younger than the 64 × T1 for which its client retransmits (RFC 3261 §17.1.2.2).
+pub const REMOVED_FOR: Duration = Duration::from_secs(32);

@@ -1,0 +1,416 @@
+//! The part of a binding that a refresh leaves alone, in one piece of memory.
+
+use super::address::{listens_apart, listens_at};
+use busyhour_sip::{Flow, Transport};
+use std::{
+    fmt::{self, Debug, Formatter},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    sync::Arc,
+};
+
+/// A contact of an address of record, without its lease; a clone is the same one.
+///
+/// There may be a million, so all of one is packed together: the texts one
+/// after the other behind their lengths, and the addresses in their bytes.
+///
+/// ```
+/// use busyhour_registrar::{Contact, ContactParts};
+/// use busyhour_sip::Flow;
+///
+/// let parts = ContactParts {
+///     uri: "sip:alice@192.0.2.7:40000",
+///     parameters: "",
+///     q_milli: Some(500),
+///     call_id: "843817637684230@998sdasdh09",
+///     path: "",
+///     user_agent: "phone 1.0",
+///     flow: Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?),
+/// };
+/// let contact = Contact::new(parts);
+/// assert_eq!(contact.parts(), parts);
+/// assert_eq!(contact.uri(), "sip:alice@192.0.2.7:40000");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Contact(Arc<[u8]>);
+
+/// What a [`Contact`] is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContactParts<'a> {
+    /// The contact URI as the device wrote it.
+    pub uri: &'a str,
+    /// Contact parameters other than `q` and `expires`, each with its leading semicolon.
+    pub parameters: &'a str,
+    /// Preference in thousandths, 0 to 1000; `None` when the device gave none.
+    pub q_milli: Option<u16>,
+    /// Call-ID of the registration that made the binding.
+    pub call_id: &'a str,
+    /// The Path header values, comma separated; empty when there was none (RFC 3327).
+    pub path: &'a str,
+    /// The User-Agent header, empty when there was none.
+    pub user_agent: &'a str,
+    /// Which way the registration came, and so which way the device is reached.
+    pub flow: Flow,
+}
+
+impl ContactParts<'_> {
+    /// Bytes that are kept for it.
+    pub fn kept_len(&self) -> usize {
+        self.texts().iter().map(|text| text.len()).sum()
+    }
+}
+
+impl Contact {
+    /// Packs its parts.
+    pub fn new(parts: ContactParts<'_>) -> Self {
+        let texts = parts.texts();
+        let mut bytes = Vec::with_capacity(HEAD_LEN + parts.kept_len());
+        bytes.push(kind(&parts));
+        bytes.extend(parts.q_milli.unwrap_or(0).to_le_bytes());
+        put_address(&mut bytes, parts.flow.remote);
+        put_address(&mut bytes, parts.flow.local);
+        texts
+            .iter()
+            .for_each(|text| put_len(&mut bytes, text.len()));
+        texts.iter().for_each(|text| bytes.extend(text.as_bytes()));
+        if parts.flow.connection > 0 {
+            bytes.extend(parts.flow.connection.to_le_bytes());
+        }
+        Self(bytes.into())
+    }
+
+    /// All of it.
+    pub fn parts(&self) -> ContactParts<'_> {
+        let mut reader = Reader(&self.0);
+        let kind = reader.byte();
+        let q_milli = u16::from_le_bytes(reader.array());
+        let remote = reader.address(kind & REMOTE_V6 != 0);
+        let local = reader.address(kind & LOCAL_V6 != 0);
+        let [uri, parameters, call_id, path, user_agent] = reader.texts().map(text);
+        ContactParts {
+            uri,
+            parameters,
+            q_milli: (kind & HAS_Q != 0).then_some(q_milli),
+            call_id,
+            path,
+            user_agent,
+            flow: Flow {
+                transport: transport(kind),
+                local,
+                remote,
+                // Last of all, and only where there is one.
+                connection: u32::from_le_bytes(reader.array()),
+            },
+        }
+    }
+
+    /// See [`ContactParts::uri`].
+    pub fn uri(&self) -> &str {
+        self.text(0)
+    }
+
+    /// See [`ContactParts::parameters`].
+    pub fn parameters(&self) -> &str {
+        self.text(1)
+    }
+
+    /// See [`ContactParts::q_milli`].
+    pub fn q_milli(&self) -> Option<u16> {
+        self.parts().q_milli
+    }
+
+    /// See [`ContactParts::call_id`].
+    pub fn call_id(&self) -> &str {
+        self.text(2)
+    }
+
+    /// See [`ContactParts::path`].
+    pub fn path(&self) -> &str {
+        self.text(3)
+    }
+
+    /// See [`ContactParts::user_agent`].
+    pub fn user_agent(&self) -> &str {
+        self.text(4)
+    }
+
+    /// See [`ContactParts::flow`].
+    pub fn flow(&self) -> Flow {
+        self.parts().flow
+    }
+
+    /// What carried the registration; cheaper than all of the [flow](Self::flow).
+    pub fn transport(&self) -> Transport {
+        transport(Reader(&self.0).byte())
+    }
+
+    /// Whether messages reach the device, as far as is known: neither did its
+    /// connection end, nor does it leave questions unanswered. This is not stored.
+    pub fn is_reachable(&self) -> bool {
+        Reader(&self.0).byte() & UNREACHABLE == 0
+    }
+
+    /// The same contact, reachable or not.
+    ///
+    /// ```
+    /// # use busyhour_registrar::{Contact, ContactParts};
+    /// # use busyhour_sip::Flow;
+    /// # let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
+    /// # let (uri, parameters, call_id, path, user_agent) = ("sip:a@192.0.2.7", "", "c", "", "");
+    /// # let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow };
+    /// let contact = Contact::new(parts);
+    /// assert!(contact.is_reachable() && !contact.with_reachable(false).is_reachable());
+    /// assert_eq!(contact.with_reachable(false).with_reachable(true), contact);
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn with_reachable(&self, is_reachable: bool) -> Self {
+        if self.is_reachable() == is_reachable {
+            return self.clone();
+        }
+        let mut bytes = self.0.to_vec();
+        if let Some(kind) = bytes.first_mut() {
+            *kind ^= UNREACHABLE;
+        }
+        Self(bytes.into())
+    }
+
+    /// Whether the device is reached over this very flow. Where it came through a
+    /// proxy that put itself on the path, the flow is the proxy's and not its own;
+    /// by datagrams it may listen elsewhere than it sends from, or register another.
+    /// Over a connection it depends on that, unless it names another port of the same
+    /// address and asks for no flow to be kept (RFC 5626): then it listens there, and
+    /// many a phone closes its connection as soon as it has registered.
+    ///
+    /// ```
+    /// # use busyhour_registrar::{Contact, ContactParts};
+    /// # use busyhour_sip::{Flow, Transport};
+    /// # let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
+    /// # let (parameters, call_id, path, user_agent) = ("", "c", "", "");
+    /// let depends = |uri| {
+    ///     let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow };
+    ///     Contact::new(parts).depends_on_flow()
+    /// };
+    /// assert!(depends("sip:a@192.0.2.7:40000") && depends("sip:a@192.168.1.5"));
+    /// assert!(!depends("sip:a@192.0.2.7:5060") && !depends("sip:a@192.0.2.8"));
+    /// // It listens, and closes its connection when it has registered.
+    /// let tcp = Flow { transport: Transport::Tcp, ..flow };
+    /// let over_tcp = |uri, parameters| {
+    ///     let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow: tcp };
+    ///     Contact::new(parts).depends_on_flow()
+    /// };
+    /// assert!(!over_tcp("sip:a@192.0.2.7:5060", ""));
+    /// assert!(over_tcp("sip:a@192.0.2.7:5060;ob", "") && over_tcp("sip:a@10.0.0.5:5060", ""));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn depends_on_flow(&self) -> bool {
+        let ContactParts {
+            uri, path, flow, ..
+        } = self.parts();
+        let depends = match flow.transport.is_reliable() {
+            true => !listens_apart(uri, flow.remote) || self.flow_key().is_some(),
+            false => listens_at(uri, flow.remote),
+        };
+        path.is_empty() && depends
+    }
+
+    fn text(&self, index: usize) -> &str {
+        let mut reader = Reader(&self.0);
+        let kind = reader.byte();
+        let len_of = |flag| if kind & flag != 0 { V6_LEN } else { V4_LEN };
+        reader.take(size_of::<u16>() + len_of(REMOTE_V6) + len_of(LOCAL_V6));
+        text(reader.texts()[index])
+    }
+}
+
+impl Debug for Contact {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&self.parts(), f)
+    }
+}
+
+impl<'a> ContactParts<'a> {
+    fn texts(&self) -> [&'a str; TEXTS] {
+        [
+            self.uri,
+            self.parameters,
+            self.call_id,
+            self.path,
+            self.user_agent,
+        ]
+    }
+}
+
+/// Reads what was packed. Should there be less of it than there is, then what
+/// is missing reads as nothing.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.take(N).try_into().unwrap_or([0; N])
+    }
+
+    fn address(&mut self, is_v6: bool) -> SocketAddr {
+        if !is_v6 {
+            let address = Ipv4Addr::from(self.array::<4>());
+            return SocketAddr::new(address.into(), u16::from_le_bytes(self.array()));
+        }
+        let address = Ipv6Addr::from(self.array::<16>());
+        let port = u16::from_le_bytes(self.array());
+        let (flow, scope) = (
+            u32::from_le_bytes(self.array()),
+            u32::from_le_bytes(self.array()),
+        );
+        SocketAddrV6::new(address, port, flow, scope).into()
+    }
+
+    fn len(&mut self) -> usize {
+        let (mut len, mut shift) = (0, 0);
+        loop {
+            let byte = self.byte();
+            len |= usize::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            shift += 7;
+            if byte & 0x80 == 0 {
+                return len;
+            }
+        }
+    }
+
+    fn texts(&mut self) -> [&'a [u8]; TEXTS] {
+        let mut lens = [0; TEXTS];
+        lens.iter_mut().for_each(|len| *len = self.len());
+        lens.map(|len| self.take(len))
+    }
+}
+
+/// The transport, and which of what follows is there.
+fn kind(parts: &ContactParts<'_>) -> u8 {
+    let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
+    let transport = match parts.flow.transport {
+        Transport::Udp => 0,
+        Transport::Tcp => 1,
+        Transport::Tls => 2,
+    };
+    transport
+        | flag(parts.q_milli.is_some(), HAS_Q)
+        | flag(parts.flow.remote.is_ipv6(), REMOTE_V6)
+        | flag(parts.flow.local.is_ipv6(), LOCAL_V6)
+}
+
+fn transport(kind: u8) -> Transport {
+    match kind & 3 {
+        0 => Transport::Udp,
+        1 => Transport::Tcp,
+        _ => Transport::Tls,
+    }
+}
+
+fn put_address(bytes: &mut Vec<u8>, address: SocketAddr) {
+    match address.ip() {
+        IpAddr::V4(ip) => bytes.extend(ip.octets()),
+        IpAddr::V6(ip) => bytes.extend(ip.octets()),
+    }
+    bytes.extend(address.port().to_le_bytes());
+    if let SocketAddr::V6(address) = address {
+        bytes.extend(address.flowinfo().to_le_bytes());
+        bytes.extend(address.scope_id().to_le_bytes());
+    }
+}
+
+/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+fn put_len(bytes: &mut Vec<u8>, len: usize) {
+    let mut rest = len;
+    while rest > 0x7f {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+}
+
+/// It was a text when it was packed.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+const TEXTS: usize = 5;
+const HAS_Q: u8 = 4;
+const REMOTE_V6: u8 = 8;
+const LOCAL_V6: u8 = 16;
+const UNREACHABLE: u8 = 32;
+const V4_LEN: usize = 6;
+const V6_LEN: usize = 26;
+/// Enough for all but the longest texts.
+const HEAD_LEN: usize = 3 + 2 * V6_LEN + 2 * TEXTS + size_of::<u32>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn address() -> impl Strategy<Value = SocketAddr> {
+        let v6 = any::<(u128, u16, u32, u32)>().prop_map(|(ip, port, flow, scope)| {
+            SocketAddr::from(SocketAddrV6::new(ip.into(), port, flow, scope))
+        });
+        let v4 = any::<(u32, u16)>();
+        prop_oneof![
+            v4.prop_map(|(ip, port)| SocketAddr::new(Ipv4Addr::from(ip).into(), port)),
+            v6
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_out_again(
+            texts in any::<[String; TEXTS]>(),
+            repeat in 0..100_usize,
+            q_milli in any::<Option<u16>>(),
+            transport in prop_oneof![Just(Transport::Udp), Just(Transport::Tcp), Just(Transport::Tls)],
+            connection in any::<u32>(),
+            (remote, local) in (address(), address()),
+        ) {
+            let long = texts[3].repeat(repeat * 20);
+            let parts = ContactParts {
+                uri: &texts[0],
+                parameters: &texts[1],
+                q_milli,
+                call_id: &texts[2],
+                path: &long,
+                user_agent: &texts[4],
+                flow: Flow { transport, local, remote, connection },
+            };
+            let contact = Contact::new(parts);
+            prop_assert_eq!(contact.parts(), parts);
+            prop_assert_eq!(
+                [contact.uri(), contact.parameters(), contact.call_id(), contact.path(), contact.user_agent()],
+                parts.texts()
+            );
+            prop_assert_eq!((contact.flow(), contact.q_milli()), (parts.flow, q_milli));
+        }
+    }
+
+    #[test]
+    fn an_ordinary_one_is_small() {
+        let contact = Contact::new(ContactParts {
+            uri: "sip:alice@192.0.2.7:40000",
+            parameters: "",
+            q_milli: None,
+            call_id: "843817637684230@998sdasdh09",
+            path: "",
+            user_agent: "phone 1.0",
+            flow: Flow::udp(
+                "192.0.2.1:5060".parse().unwrap(),
+                "192.0.2.7:40000".parse().unwrap(),
+            ),
+        });
+        assert_eq!(contact.0.len(), 3 + 12 + 5 + 25 + 27 + 9);
+    }
+}

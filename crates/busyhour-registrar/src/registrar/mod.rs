@@ -1,0 +1,34 @@
+//! The registrar: which contacts an address of record has, and until when
+//! (RFC 3261 §10.3).
+
+mod policy;
+mod advertised;
+mod contact;
+mod binding;
+mod refusal;
+mod address;
+mod outbound;
+mod probes;
+mod registration;
+mod sips;
+mod bindings;
+mod update;
+mod answer;
+mod date;
+mod iax2;
+
+pub(crate) use address::datagram_address;
+pub use address::{Domains, address_of_record, user_of};
+pub use advertised::{Advertised, NotAdvertised};
+pub use answer::{ALLOW_EVENTS, DATAGRAM_LEN_MAX, write_answer, write_refusal};
+pub use binding::{Binding, BindingChange, BindingId, EndedBinding, Lease, Now};
+pub use bindings::{Bindings, Expired, REMOVED_FOR, Restored};
+pub use contact::{Contact, ContactParts};
+pub use date::HttpDate;
+pub use iax2::Iax2Registration;
+pub use outbound::{Extensions, FLOW_TIMER_S, FlowKey, SILENCE_MAX};
+pub use policy::{RegistrationPolicy, granted_seconds, seconds};
+pub use probes::{Probe, Probes};
+pub use refusal::Refusal;
+pub use registration::{ContactRequest, Registration, RequestedContact, SUPPORTED, check_require};
+pub use update::{Tally, Update};

@@ -1,0 +1,56 @@
+//! What the operator allows.
+
+use crate::registrar::granted_seconds;
+use std::time::Duration;
+
+/// Lifetimes of subscriptions and publications (RFC 6665 §4.2.1, RFC 3903 §6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchPolicy {
+    /// Granted to a subscription that asks for nothing.
+    pub expires_default: Duration,
+    /// Shorter wishes, other than zero, are refused with 423. Wishes of an hour
+    /// and more never are (RFC 6665 §4.2.1.1), whatever stands here.
+    pub expires_min: Duration,
+    /// Longer wishes are cut to this.
+    pub expires_max: Duration,
+    /// Least time between two changes that one watcher is told; those between
+    /// are conflated to the last one. Zero tells as fast as it answers.
+    pub notify_interval: Duration,
+    /// Longest body of a publication, in bytes; more is refused with 413.
+    /// Written anew for watchers it may take as many, or 6 KiB if that is more;
+    /// else it is refused with 400.
+    pub publication_len_max: usize,
+}
+
+impl WatchPolicy {
+    /// Longest that a publication may be when it is written anew, in bytes.
+    pub(super) fn written_len_max(&self) -> usize {
+        self.publication_len_max.max(WRITTEN_LEN_USUAL)
+    }
+
+    /// The lifetime in seconds for a wish, `None` when the wish is too short.
+    pub(super) fn grant(&self, wish_s: Option<u32>) -> Option<u32> {
+        granted_seconds(
+            wish_s,
+            self.expires_default,
+            self.expires_min,
+            self.expires_max,
+        )
+    }
+}
+
+impl Default for WatchPolicy {
+    fn default() -> Self {
+        Self {
+            expires_default: Duration::from_secs(3600),
+            expires_min: Duration::from_secs(60),
+            expires_max: Duration::from_secs(7200),
+            notify_interval: Duration::ZERO,
+            publication_len_max: 4096,
+        }
+    }
+}
+
+/// Half as much again as the usual limit of a body, in bytes: what declares its
+/// namespaces once has them in several elements afterwards.
+const WRITTEN_LEN_USUAL: usize = 6 << 10;

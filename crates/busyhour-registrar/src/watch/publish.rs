@@ -1,0 +1,109 @@
+//! Reading a PUBLISH (RFC 3903 §6), and writing its answer.
+
+use super::{Document, Granted, Package, WatchPolicy};
+use crate::registrar::{Refusal, check_require};
+use busyhour_sip::{HeaderName, Message, Output, ResponseBuilder, Status};
+use std::net::SocketAddr;
+
+/// What one PUBLISH asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publish<'a> {
+    /// The event package.
+    pub package: Package,
+    /// The publication it speaks of; `None` begins one.
+    pub if_match: Option<&'a str>,
+    /// Lifetime granted, in seconds; zero takes it back.
+    pub granted_s: u32,
+    /// The state; `None` leaves the one there is.
+    pub document: Option<Document>,
+}
+
+/// Why a body cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(pub &'static str);
+
+impl<'a> Publish<'a> {
+    /// Reads the headers and the body that an event state compositor acts on.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::BadExtension`], [`Refusal::BadEvent`],
+    /// [`Refusal::IntervalTooBrief`], [`Refusal::UnsupportedMedia`],
+    /// [`Refusal::TooLarge`], and [`Refusal::BadRequest`] when a header or the
+    /// body is broken or missing.
+    pub fn read(message: &Message<'a>, policy: &WatchPolicy) -> Result<Self, Refusal> {
+        check_require(message)?;
+        let event = message.event()?.ok_or(Refusal::BadEvent)?;
+        let package = Package::from_name(event.package)
+            .filter(|package| package.is_published())
+            .ok_or(Refusal::BadEvent)?;
+        let if_match = if_match(message)?;
+        let granted_s = policy.grant(message.expires()?);
+        let publish = Self {
+            package,
+            if_match,
+            granted_s: granted_s.ok_or(Refusal::IntervalTooBrief(policy.expires_min))?,
+            document: document(message, package, policy)?,
+        };
+        match (if_match, &publish.document) {
+            (None, None) => Err(bad("A New Publication Needs A Body")),
+            _ => Ok(publish),
+        }
+    }
+}
+
+/// Writes the 200 to a PUBLISH (RFC 3903 §6, step 6).
+pub fn write_published(
+    out: &mut impl Output,
+    request: &Message<'_>,
+    granted: &Granted,
+    source: SocketAddr,
+    to_tag: &str,
+) {
+    ResponseBuilder::new(out, request, Status::OK, Some(source))
+        .to_tag(to_tag)
+        .header(HeaderName::SipEtag, &granted.etag)
+        .header(HeaderName::Expires, granted.expires_s)
+        .finish();
+}
+
+/// The one entity-tag; a list or anything but a token is malformed.
+fn if_match<'a>(message: &Message<'a>) -> Result<Option<&'a str>, Refusal> {
+    let mut tags = message.elements(HeaderName::SipIfMatch);
+    let is_token = |tag: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte);
+        !tag.is_empty() && tag.bytes().all(plain)
+    };
+    match (tags.next(), tags.next()) {
+        (None, _) => Ok(None),
+        (Some(tag), None) if is_token(tag) => Ok(Some(tag)),
+        _ => Err(bad("SIP-If-Match Takes One Entity-Tag")),
+    }
+}
+
+fn document(
+    message: &Message<'_>,
+    package: Package,
+    policy: &WatchPolicy,
+) -> Result<Option<Document>, Refusal> {
+    let body = message.body();
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let unsupported = || Refusal::UnsupportedMedia(package.content_type());
+    let media = message.content_type()?.ok_or_else(unsupported)?;
+    let is_encoded = message.header(HeaderName::ContentEncoding).is_some();
+    if is_encoded || !media.covers("application", package.subtype()) {
+        return Err(unsupported());
+    }
+    if body.len() > policy.publication_len_max {
+        return Err(Refusal::TooLarge);
+    }
+    let document = Document::read(package, body, policy.written_len_max());
+    document.map(Some).map_err(|Unreadable(reason)| bad(reason))
+}
+
+fn bad(reason: &'static str) -> Refusal {
+    Refusal::BadRequest(reason.into())
+}

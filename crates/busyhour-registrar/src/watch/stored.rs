@@ -1,0 +1,123 @@
+//! Subscriptions and publications as they are stored, so that they go on after a
+//! crash.
+//!
+//! The dialog of a subscription goes on with it, and so must the CSeq numbers of the NOTIFYs in it:
+//! the watcher takes none that is not higher than the last (RFC 3261 §12.2.2).
+//! How many were sent since the row was written nobody knows any more. So each run
+//! of the server has a range of its own: the store counts the runs, a row tells in
+//! which run it was written, and a subscription brought back begins
+//! [`CSEQS_PER_RUN`] higher for each run since. Within a run the row is written
+//! again before the range is used up ([`is_row_old`]). A calendar has no part in
+//! it: it may be wrong in one run and right in the next.
+
+use super::{Document, Elements, LineState, MessageSummary};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The texts of a subscription and its dialog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StoredSubscription {
+    pub(super) device: String,
+    /// The account that opened it; none where no credentials were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) account: Option<String>,
+    pub(super) package: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) event_id: Option<String>,
+    pub(super) dialog: StoredDialog,
+}
+
+/// The texts of a dialog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StoredDialog {
+    pub(super) call_id: String,
+    pub(super) local_uri: String,
+    pub(super) local_tag: String,
+    pub(super) remote_uri: String,
+    pub(super) remote_tag: String,
+    pub(super) target: String,
+    pub(super) routes: Vec<String>,
+    pub(super) local_cseq: u32,
+    pub(super) remote_cseq: u32,
+    /// The run of the server that wrote this, of which the store keeps a count.
+    pub(super) run: u64,
+    /// See [`Flow::local_text`](busyhour_sip::Flow::local_text).
+    pub(super) local: String,
+    pub(super) remote: String,
+}
+
+/// A publication.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StoredPublication {
+    /// The address of record that publishes it.
+    pub(super) device: String,
+    pub(super) etag: String,
+    pub(super) number: u64,
+    pub(super) document: StoredDocument,
+}
+
+/// A document as it was read, so that it is not read anew by other rules.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum StoredDocument {
+    Presence(Elements),
+    Dialog { dialogs: Elements, line: LineState },
+    Messages(MessageSummary),
+}
+
+impl From<&Document> for StoredDocument {
+    fn from(document: &Document) -> Self {
+        match document.clone() {
+            Document::Presence(elements) => Self::Presence(elements),
+            Document::Dialog { dialogs, line } => Self::Dialog { dialogs, line },
+            Document::Messages(summary) => Self::Messages((*summary).clone()),
+        }
+    }
+}
+
+impl From<StoredDocument> for Document {
+    fn from(stored: StoredDocument) -> Self {
+        match stored {
+            StoredDocument::Presence(elements) => Self::Presence(elements),
+            StoredDocument::Dialog { dialogs, line } => Self::Dialog { dialogs, line },
+            StoredDocument::Messages(summary) => Self::Messages(Arc::new(summary)),
+        }
+    }
+}
+
+/// Why something stored cannot be brought back.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRestored {
+    /// The text is none that this version writes.
+    #[error("{0}")]
+    Unreadable(#[from] serde_json::Error),
+    /// It is of an event package that this version does not have.
+    #[error("there is no event package {0}")]
+    Package(String),
+    /// Its addresses are none.
+    #[error("{0} and {1} are not two addresses with ports")]
+    Flow(String, String),
+    /// There are no higher numbers for its NOTIFYs.
+    #[error("the CSeq numbers of its dialog are used up")]
+    CSeq,
+}
+
+/// The last number that may have been used when a row with `local_cseq` of an earlier
+/// run is brought back; `None` when there are none left behind it.
+pub(super) fn last_cseq_used(local_cseq: u32, runs_since: u64) -> Option<u32> {
+    let gap = u32::try_from(runs_since).ok()?.checked_mul(CSEQS_PER_RUN)?;
+    let last = local_cseq.checked_add(gap)?;
+    (last <= CSEQ_MAX - CSEQS_PER_RUN).then_some(last)
+}
+
+/// Whether a row with `stored` has to be written again when `last` was used: half of
+/// its range is.
+pub(super) fn is_row_old(stored: u32, last: u32) -> bool {
+    last - stored >= CSEQS_PER_RUN / 2
+}
+
+/// A watcher answers each NOTIFY before it is sent the next, so the second half lasts
+/// for longer than a row takes to be written.
+const CSEQS_PER_RUN: u32 = 1 << 14;
+/// RFC 3261 §8.1.1.5.
+const CSEQ_MAX: u32 = i32::MAX as u32;

@@ -1,0 +1,586 @@
+//! One subscription from its SUBSCRIBE to its end.
+
+use super::{
+    DeviceState, Dialog, NotRestored, Package, State, Subscribe, Told, WatchPolicy,
+    outstanding::{Outstanding, T1},
+    reginfo::ToldContacts,
+    stored::{StoredSubscription, is_row_old},
+};
+use crate::registrar::{Advertised, Refusal, seconds};
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    bus::Name,
+    clock::Instant,
+};
+use busyhour_sip::HeaderName;
+use std::{
+    fmt::{self, Display, Formatter},
+    time::Duration,
+};
+
+/// A watcher's subscription to one device, extension or mailbox.
+///
+/// It sends nothing before it has been told the state for the first time
+/// ([`Subscription::state_is`]).
+#[derive(Debug)]
+pub struct Subscription {
+    dialog: Dialog,
+    device: Name,
+    /// Who opened it, where that is known.
+    account: Option<Box<str>>,
+    package: Package,
+    event_id: Option<Box<str>>,
+    expires_at: Instant,
+    phase: Phase,
+    state: Known,
+    /// A NOTIFY is owed as soon as none is on its way.
+    owes_notify: bool,
+    /// It does not wait for the pace: it answers a SUBSCRIBE, or is the last one.
+    is_urgent: bool,
+    /// Least time from one change that is told to the next.
+    interval: Duration,
+    /// Changes wait until then.
+    next_change_at: Instant,
+    outstanding: Option<Outstanding>,
+    /// When to try again after there was no buffer, or no room on the way.
+    retry_at: Option<Instant>,
+    /// Since when there has been no room.
+    put_off_since: Option<Instant>,
+    /// Its connection ended with an earlier process.
+    is_cut: bool,
+    /// A NOTIFY was answered from where they go.
+    is_heard: bool,
+    version: u32,
+    /// What was told of a registration.
+    told_contacts: ToldContacts,
+}
+
+/// Why a subscription is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The watcher unsubscribed or only fetched the state.
+    Unsubscribed,
+    /// Its lifetime passed without a refresh.
+    Expired,
+    /// The server shuts down.
+    Deactivated,
+    /// Who opened it has no account any more.
+    Rejected,
+    /// The watcher answered a NOTIFY with this status.
+    Refused(u16),
+    /// The watcher did not answer a NOTIFY in 32 s.
+    Unanswered,
+}
+
+/// There is no buffer for a NOTIFY. It is owed still, and tried again at
+/// [`Subscription::deadline`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no buffer for a NOTIFY")]
+pub struct NoBuffer;
+
+/// A datagram to be sent.
+#[derive(Debug, Clone)]
+pub struct Transmission {
+    /// A whole NOTIFY.
+    pub datagram: Buffer,
+    /// It was sent before.
+    pub is_again: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Active,
+    /// The last NOTIFY is owed or on its way; one that cannot be written for
+    /// want of a state or a buffer is given up at the time.
+    Ending(End, Instant),
+    Over(End),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Known {
+    Nothing,
+    /// This, or that there is nothing to tell.
+    State(Option<State>),
+}
+
+impl Subscription {
+    /// Opens a subscription to `device`, an address of record; `local_tag` becomes our half of the
+    /// dialog's name and must be new. A granted lifetime of zero is a fetch.
+    pub fn open(
+        subscribe: &Subscribe<'_>,
+        device: Name,
+        local_tag: &str,
+        advertised: Advertised,
+        now: Instant,
+    ) -> Self {
+        let mut subscription = Self {
+            dialog: Dialog::open(subscribe, local_tag, advertised),
+            device,
+            account: None,
+            package: subscribe.package,
+            event_id: subscribe.event_id.map(Box::from),
+            expires_at: now,
+            phase: Phase::Active,
+            state: Known::Nothing,
+            owes_notify: true,
+            is_urgent: true,
+            interval: subscribe.notify_interval,
+            next_change_at: now,
+            outstanding: None,
+            retry_at: None,
+            put_off_since: None,
+            is_cut: false,
+            is_heard: false,
+            version: 0,
+            told_contacts: ToldContacts::default(),
+        };
+        subscription.extend(subscribe.granted_s, now);
+        subscription
+    }
+
+    /// Brings back what [`stored`](Self::stored) gave in an earlier run of the server, in the run
+    /// of this number, until `expires_at`. The whole state is told at `told_at`, or later where it is not known by then. Over a
+    /// connection nothing is told before a SUBSCRIBE comes over a new one: the old
+    /// one ended with the process.
+    ///
+    /// # Errors
+    ///
+    /// See [`NotRestored`].
+    pub fn restore(
+        stored: &str,
+        run: u64,
+        policy: &WatchPolicy,
+        advertised: Advertised,
+        expires_at: Instant,
+        told_at: Instant,
+    ) -> Result<Self, NotRestored> {
+        let stored: StoredSubscription = serde_json::from_str(stored)?;
+        let package = Package::from_name(&stored.package);
+        let dialog = Dialog::restore(stored.dialog, run, advertised)?;
+        Ok(Self {
+            device: Name::new(&stored.device),
+            account: stored.account.map(Box::from),
+            package: package.ok_or(NotRestored::Package(stored.package))?,
+            event_id: stored.event_id.map(Box::from),
+            expires_at,
+            phase: Phase::Active,
+            state: Known::Nothing,
+            owes_notify: true,
+            is_urgent: true,
+            interval: policy.notify_interval,
+            next_change_at: told_at,
+            outstanding: None,
+            retry_at: Some(told_at),
+            put_off_since: None,
+            is_cut: dialog.flow().transport.is_reliable(),
+            is_heard: true,
+            // Each NOTIFY has counted both up, so this is higher than the last one, too.
+            version: dialog.last_cseq(),
+            told_contacts: ToldContacts::default(),
+            dialog,
+        })
+    }
+
+    /// Notes the account that has opened it.
+    #[must_use]
+    pub fn opened_by(self, account: Option<&str>) -> Self {
+        Self {
+            account: account.map(Box::from),
+            ..self
+        }
+    }
+
+    /// The account that has opened it, where that is known.
+    pub fn account(&self) -> Option<&str> {
+        self.account.as_deref()
+    }
+
+    /// All that [`restore`](Self::restore) needs, but the time. Runs of the server are counted
+    /// upwards; `run` is this one.
+    pub fn stored(&self, run: u64) -> String {
+        self.stored_with(&self.dialog, run)
+    }
+
+    /// As [`stored`](Self::stored), as it will be after such a refresh.
+    pub fn stored_after(&self, subscribe: &Subscribe<'_>, run: u64) -> String {
+        let mut dialog = self.dialog.clone();
+        // One that is refused there is refused here as well, and stored in vain.
+        let _ = dialog.follow(subscribe);
+        self.stored_with(&dialog, run)
+    }
+
+    fn stored_with(&self, dialog: &Dialog, run: u64) -> String {
+        let stored = StoredSubscription {
+            device: self.device.to_string(),
+            account: self.account.as_deref().map(str::to_owned),
+            package: self.package.name().to_owned(),
+            event_id: self.event_id.as_deref().map(str::to_owned),
+            dialog: dialog.stored(run),
+        };
+        // Texts and numbers can always be written.
+        serde_json::to_string(&stored).unwrap_or_default()
+    }
+
+    /// The CSeq number of the last NOTIFY; zero before the first.
+    pub fn last_cseq(&self) -> u32 {
+        self.dialog.last_cseq()
+    }
+
+    /// Whether so many NOTIFYs were sent since it was stored, with `last_cseq` then, that it
+    /// has to be stored again: after a crash their numbers must not be used a second time.
+    pub fn has_outgrown(&self, last_cseq: u32) -> bool {
+        is_row_old(last_cseq, self.dialog.last_cseq())
+    }
+
+    /// Takes in a SUBSCRIBE inside of the dialog: a refresh, or the end.
+    /// Either is followed by a NOTIFY.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NoSubscription`] when it belongs to another dialog or event,
+    /// or this one is over; [`Refusal::OutOfOrder`] when its CSeq is lower
+    /// than the last one's.
+    pub fn refresh(&mut self, subscribe: &Subscribe<'_>, now: Instant) -> Result<(), Refusal> {
+        self.check_refresh(subscribe, now)?;
+        let before = self.dialog.flow();
+        self.dialog.follow(subscribe)?;
+        self.is_cut = false;
+        if self.dialog.flow() != before {
+            // What went the old way may never arrive. The one that follows tells all it told.
+            self.outstanding = None;
+            self.is_heard = false;
+            (self.retry_at, self.put_off_since) = (None, None);
+        }
+        self.extend(subscribe.granted_s, now);
+        Ok(())
+    }
+
+    /// Whether [`refresh`](Self::refresh) would take in such a SUBSCRIBE.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn check_refresh(&self, subscribe: &Subscribe<'_>, now: Instant) -> Result<(), Refusal> {
+        let same_event =
+            subscribe.package == self.package && subscribe.event_id == self.event_id.as_deref();
+        let alive = self.phase == Phase::Active && now < self.expires_at;
+        match same_event && alive {
+            true => self.dialog.check(subscribe),
+            false => Err(Refusal::NoSubscription),
+        }
+    }
+
+    /// Tells the device's state, `None` when it cannot be reached. Returns
+    /// whether an earlier state was replaced before it could leave.
+    pub fn device_is(&mut self, state: Option<DeviceState>) -> bool {
+        self.state_is(state.map(State::Device))
+    }
+
+    /// Tells the state of whatever is watched, `None` when there is nothing to
+    /// tell. Returns whether an earlier state was replaced before it could leave.
+    pub fn state_is(&mut self, state: Option<State>) -> bool {
+        let is_first = match &self.state {
+            Known::Nothing => true,
+            Known::State(known) if self.package.tells_the_same(known.as_ref(), state.as_ref()) => {
+                return false;
+            }
+            Known::State(_) => false,
+        };
+        let replaces = self.owes_notify && !is_first;
+        self.state = Known::State(state);
+        self.owes_notify |= self.phase == Phase::Active;
+        replaces
+    }
+
+    /// The bus has told all it knows: a device without a state cannot be
+    /// reached, and a mailbox without one is empty. Returns `false`, as nothing
+    /// was replaced.
+    pub fn nothing_more_is_known(&mut self) -> bool {
+        self.state == Known::Nothing && self.state_is(None)
+    }
+
+    /// Takes in a response to the NOTIFY of this CSeq number; any other is
+    /// stray, and `false`.
+    pub fn answered(&mut self, cseq: u32, status: u16) -> bool {
+        let Some(outstanding) = self.outstanding.as_mut() else {
+            return false;
+        };
+        if outstanding.cseq != cseq {
+            return false;
+        }
+        let is_last = outstanding.is_last;
+        self.is_heard |= (200..300).contains(&status);
+        match status {
+            ..200 => outstanding.slow_down(),
+            200..300 => self.confirmed(is_last),
+            300.. => self.over(End::Refused(status)),
+        }
+        true
+    }
+
+    /// The last NOTIFY found no room on its way at `now`: it is as if it had
+    /// never been made. What holds by then is told, whole, after some
+    /// [`deadline`](Self::deadline), each later than the one before, up to
+    /// 1 s apart.
+    pub fn put_off(&mut self, now: Instant) {
+        if self.outstanding.take().is_none() {
+            return;
+        }
+        self.dialog.take_back_cseq();
+        self.version = self.version.wrapping_sub(1);
+        self.owes_notify = true;
+        self.is_urgent = true;
+        let since = *self.put_off_since.get_or_insert(now);
+        self.retry_at = Some(now + (now - since).clamp(ROOM_SOON, ROOM_LATER));
+    }
+
+    /// Ends the subscription with a last NOTIFY, or without one when there is
+    /// nothing to tell, no buffer or no room for 32 s.
+    pub fn end(&mut self, end: End, now: Instant) {
+        if self.phase == Phase::Active {
+            self.phase = Phase::Ending(end, now + 64 * T1);
+            self.owes_notify = true;
+            self.is_urgent = true;
+        }
+    }
+
+    /// What has to be sent at `now`, if anything. Ask again until there is
+    /// nothing, and then at [`Subscription::deadline`]. `scratch` is room to
+    /// write in and holds nothing afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`NoBuffer`] when `buffers` have no room for what has to be sent.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        scratch: &mut Vec<u8>,
+        buffers: &BufferPool,
+    ) -> Result<Option<Transmission>, NoBuffer> {
+        if let Some(outstanding) = self.outstanding.as_mut() {
+            if outstanding.is_hopeless(now) {
+                self.over(End::Unanswered);
+                return Ok(None);
+            }
+            let is_again = true;
+            let again = |datagram| Transmission { datagram, is_again };
+            return Ok(outstanding.resend(now).map(again));
+        }
+        if now >= self.expires_at {
+            self.end(End::Expired, now);
+        }
+        if let (true, Phase::Ending(end, _)) = (self.is_cut, self.phase) {
+            self.over(end);
+        }
+        let sent = match self.may_notify(now) {
+            true => self.notify(now, scratch, buffers).map(Some),
+            false => Ok(None),
+        };
+        if !matches!(sent, Ok(Some(_))) {
+            self.give_up(now);
+        }
+        sent
+    }
+
+    /// When to poll again; `None` when only an event can bring something new.
+    pub fn deadline(&self) -> Option<Instant> {
+        match (&self.outstanding, self.phase) {
+            (_, Phase::Over(_)) => None,
+            (Some(outstanding), _) => Some(outstanding.deadline()),
+            (None, Phase::Active) if self.is_cut => Some(self.expires_at),
+            (None, _) if self.retry_at.is_some() && self.state != Known::Nothing => self.retry_at,
+            (None, Phase::Active) if self.owes_notify && self.state != Known::Nothing => {
+                Some(self.next_change_at.min(self.expires_at))
+            }
+            (None, Phase::Active) => Some(self.expires_at),
+            (None, Phase::Ending(_, give_up_at)) => Some(give_up_at),
+        }
+    }
+
+    /// Length of the NOTIFY that waits for its answer, in bytes; zero without one.
+    pub fn outstanding_len(&self) -> usize {
+        let outstanding = self.outstanding.as_ref();
+        outstanding.map_or(0, |outstanding| outstanding.datagram.len())
+    }
+
+    /// How it ended; `None` while it lives or its last NOTIFY is on its way.
+    pub fn ended(&self) -> Option<End> {
+        match self.phase {
+            Phase::Over(end) => Some(end),
+            Phase::Active | Phase::Ending(..) => None,
+        }
+    }
+
+    /// Whether the watcher is told that it is over, or knows: nothing of it need be
+    /// kept any more.
+    pub fn tells_its_end(&self) -> bool {
+        let is_last = self.outstanding.as_ref().is_some_and(|sent| sent.is_last);
+        is_last || self.ended().is_some()
+    }
+
+    /// Whether a NOTIFY was answered from where they go now. Until then anybody may
+    /// be there, since the subscriber names the place.
+    pub fn is_heard(&self) -> bool {
+        self.is_heard
+    }
+
+    /// The dialog it lives in.
+    pub fn dialog(&self) -> &Dialog {
+        &self.dialog
+    }
+
+    /// The address of record it watches.
+    pub fn device(&self) -> &Name {
+        &self.device
+    }
+
+    /// The package it is told in.
+    pub fn package(&self) -> Package {
+        self.package
+    }
+
+    /// Seconds until it ends, rounded up.
+    pub fn left_s(&self, now: Instant) -> u32 {
+        seconds(self.expires_at - now)
+    }
+
+    fn extend(&mut self, granted_s: u32, now: Instant) {
+        self.expires_at = now + Duration::from_secs(granted_s.into());
+        self.owes_notify = true;
+        self.is_urgent = true;
+        if granted_s == 0 {
+            self.end(End::Unsubscribed, now);
+        }
+    }
+
+    fn confirmed(&mut self, is_last: bool) {
+        self.outstanding = None;
+        self.put_off_since = None;
+        if let (true, Phase::Ending(end, _)) = (is_last, self.phase) {
+            self.over(end);
+        }
+    }
+
+    /// The last NOTIFY could not be written until now, or found no room.
+    fn give_up(&mut self, now: Instant) {
+        if let Phase::Ending(end, give_up_at) = self.phase
+            && now >= give_up_at
+        {
+            self.over(end);
+        }
+    }
+
+    fn over(&mut self, end: End) {
+        self.phase = Phase::Over(end);
+        self.outstanding = None;
+        self.owes_notify = false;
+        self.retry_at = None;
+    }
+
+    fn may_notify(&self, now: Instant) -> bool {
+        let may_try = self.retry_at.is_none_or(|at| now >= at);
+        let is_over = matches!(self.phase, Phase::Over(_));
+        let is_time = self.is_urgent || now >= self.next_change_at;
+        let has_way = !is_over && !self.is_cut;
+        self.owes_notify && self.state != Known::Nothing && has_way && is_time && may_try
+    }
+
+    fn notify(
+        &mut self,
+        now: Instant,
+        scratch: &mut Vec<u8>,
+        buffers: &BufferPool,
+    ) -> Result<Transmission, NoBuffer> {
+        let cseq = self.dialog.next_cseq();
+        scratch.clear();
+        self.write_notify(cseq, now, scratch);
+        let datagram = buffers.copy_from(scratch);
+        scratch.clear();
+        let Ok(datagram) = datagram else {
+            self.retry_at = Some(now + T1);
+            return Err(NoBuffer);
+        };
+        self.retry_at = None;
+        self.owes_notify = false;
+        if let Known::State(Some(State::Registration(state))) = &self.state {
+            self.told_contacts.told(&state.contacts);
+        }
+        self.is_urgent = false;
+        self.next_change_at = now + self.interval;
+        self.version = self.version.wrapping_add(1);
+        let is_last = self.phase != Phase::Active;
+        let is_reliable = self.dialog.flow().transport.is_reliable();
+        let outstanding = Outstanding::new(
+            cseq,
+            is_last,
+            datagram.clone(),
+            is_reliable,
+            self.is_heard,
+            now,
+        );
+        self.outstanding = Some(outstanding);
+        let is_again = false;
+        Ok(Transmission { datagram, is_again })
+    }
+
+    fn write_notify(&self, cseq: u32, now: Instant, out: &mut Vec<u8>) {
+        let mut body = Vec::with_capacity(BODY_LEN_USUAL);
+        let state = match &self.state {
+            Known::State(state) => state.as_ref(),
+            Known::Nothing => None,
+        };
+        let told = Told {
+            entity: &self.device,
+            state,
+            version: self.version,
+        };
+        match state {
+            Some(State::Registration(registration)) => {
+                let contacts = &registration.contacts;
+                self.told_contacts
+                    .write(&mut body, told, contacts, self.is_urgent, now);
+            }
+            _ => self.package.write_body(&mut body, told),
+        }
+        self.dialog
+            .notify(out, cseq)
+            .header(HeaderName::Event, EventValue(self))
+            .header(HeaderName::SubscriptionState, StateValue(self, now))
+            .body(self.package.content_type(), &body);
+    }
+}
+
+struct EventValue<'s>(&'s Subscription);
+
+impl Display for EventValue<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.package.name())?;
+        match &self.0.event_id {
+            Some(id) => write!(f, ";id={id}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct StateValue<'s>(&'s Subscription, Instant);
+
+impl Display for StateValue<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(subscription, now) = self;
+        match subscription.phase {
+            Phase::Active => {
+                let left = seconds(subscription.expires_at - *now);
+                write!(f, "active;expires={left}")
+            }
+            Phase::Ending(End::Deactivated, _) => f.write_str("terminated;reason=deactivated"),
+            Phase::Ending(End::Rejected, _) => f.write_str("terminated;reason=rejected"),
+            Phase::Ending(..) | Phase::Over(_) => f.write_str("terminated;reason=timeout"),
+        }
+    }
+}
+
+const BODY_LEN_USUAL: usize = 512;
+/// A connection that is read has room again by then.
+const ROOM_SOON: Duration = Duration::from_millis(100);
+/// Ten thousand that wait for a peer that is not read cost a tenth of a core.
+const ROOM_LATER: Duration = Duration::from_secs(1);

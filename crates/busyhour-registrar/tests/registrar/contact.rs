@@ -1,0 +1,198 @@
+//! Which contacts end with their flow, and what is kept of each.
+
+use super::{PHONE, Registrar, active};
+use busyhour_registrar::{Advertised, Binding, Bindings, Contact, ContactParts, Restored};
+use busyhour_sip::{Flow, Transport};
+use std::net::SocketAddr;
+
+#[test]
+fn by_datagrams_it_depends_on_its_flow_where_it_listens_there() {
+    let depends = |uri: &str| contact(Transport::Udp, SOURCE, uri, "", "").depends_on_flow();
+    for uri in [
+        "sip:a@192.0.2.7:40000",
+        "sip:a@10.0.0.5",
+        "sip:a@172.16.0.5",
+        "sip:a@169.254.1.1",
+        "sip:a@100.64.0.1",
+        "sip:a@100.127.255.1",
+        "sip:a@[fd00::7]",
+        "sip:a@[fe80::7]",
+        "sip:a@192.0.2.8;ob",
+        "iax:a@192.0.2.8",
+    ] {
+        assert!(depends(uri), "{uri}");
+    }
+    for uri in [
+        "sip:a@192.0.2.7:40001",
+        "sip:a@192.0.2.8:40000",
+        "sip:a@100.63.0.1",
+        "sip:a@100.128.0.1",
+        "sip:a@101.64.0.1",
+        "sip:a@[2001:db8::8]:40000",
+        "sip:a@192.0.2.7:40000;transport=tcp",
+    ] {
+        assert!(!depends(uri), "{uri}");
+    }
+    let over_udp = "sip:a@192.0.2.7:40000;transport=UDP";
+    assert!(depends(over_udp), "{over_udp}");
+    let proxied = contact(
+        Transport::Udp,
+        SOURCE,
+        "sip:a@192.0.2.7:40000",
+        "",
+        "<sip:p;lr>",
+    );
+    assert!(!proxied.depends_on_flow(), "the flow is the proxy's");
+}
+
+#[test]
+fn over_a_connection_it_does_not_where_it_listens_at_another_port() {
+    let depends =
+        |source: &str, uri: &str| contact(Transport::Tcp, source, uri, "", "").depends_on_flow();
+    for (source, uri) in [
+        (SOURCE, "sip:a@192.0.2.7:40000"),
+        (SOURCE, "sip:a@192.0.2.8:5060"),
+        (SOURCE, "sip:a@192.0.2.7:5060;ob"),
+        (SOURCE, "sip:a@phone.example.com"),
+        (SOURCE, "tel:123"),
+        ("192.0.2.7:5060", "sip:a@192.0.2.7"),
+        ("192.0.2.7:5061", "sips:a@192.0.2.7"),
+        ("192.0.2.7:5061", "sip:a@192.0.2.7;transport=TLS"),
+        ("[::ffff:192.0.2.7]:5060", "sip:a@192.0.2.7"),
+    ] {
+        assert!(depends(source, uri), "{source} {uri}");
+    }
+    for (source, uri) in [
+        (SOURCE, "sip:a@192.0.2.7"),
+        ("192.0.2.7:5061", "sip:a@192.0.2.7"),
+        ("192.0.2.7:5061", "sip:a@192.0.2.7;transport=tcp"),
+        ("192.0.2.7:5060", "sips:a@192.0.2.7"),
+        ("[::ffff:192.0.2.7]:40000", "sip:a@192.0.2.7"),
+    ] {
+        assert!(!depends(source, uri), "{source} {uri}");
+    }
+    let outbound = format!(";{PHONE};reg-id=1");
+    let kept = contact(Transport::Tcp, SOURCE, "sip:a@192.0.2.7", &outbound, "");
+    assert!(kept.depends_on_flow(), "it asks for its flow to be kept");
+}
+
+#[test]
+fn only_what_depends_on_the_flow_is_lost_with_it() {
+    let mut registrar = over_tcp();
+    let flow = registrar.flow();
+    let there = "Contact: <sip:a@192.0.2.1:5062>, <sip:b@192.0.2.1:5070>";
+    registrar.accept(1, there);
+    let other = Flow {
+        connection: 1,
+        ..flow
+    };
+    assert!(!registrar.bindings.set_reachable(other, false));
+    assert!(!registrar.bindings.set_reachable(flow, true), "it is");
+    assert!(registrar.bindings.set_reachable(flow, false));
+    assert!(!registrar.bindings.set_reachable(flow, false), "not twice");
+    assert_eq!(
+        reachable(&registrar.bindings, &registrar),
+        ["sip:b@192.0.2.1:5070"]
+    );
+    assert_eq!(registrar.active_count(), 2);
+    registrar.accept(2, there);
+    assert_eq!(
+        (registrar.tally.refreshed, registrar.tally.returned),
+        (2, 1)
+    );
+    assert_eq!(reachable(&registrar.bindings, &registrar).len(), 2);
+    registrar.accept(3, "Contact: <sip:a@192.0.2.1:5062>;expires=0");
+    assert!(
+        !registrar.bindings.set_reachable(flow, false),
+        "taken back before"
+    );
+}
+
+#[test]
+fn what_came_over_a_connection_is_restored_as_lost() {
+    let mut registrar = over_tcp();
+    registrar.accept(1, "Contact: <sip:a@192.0.2.1:5062>, <sip:b@192.0.2.1:5070>");
+    let mut restored = Bindings::default();
+    for Binding {
+        id, contact, lease, ..
+    } in active(&registrar)
+    {
+        let outcome = restored.restore(id, contact, lease, registrar.at);
+        assert_eq!(outcome, Restored::Taken);
+    }
+    assert_eq!(reachable(&restored, &registrar), ["sip:b@192.0.2.1:5070"]);
+}
+
+#[test]
+fn a_contact_is_as_long_as_all_its_texts() {
+    let parts = contact(Transport::Udp, SOURCE, "sip:a@b", ";x=1", "<sip:p;lr>");
+    let parts = parts.parts();
+    assert_eq!(parts.kept_len(), 7 + 4 + 4 + 10 + 5);
+    let mut registrar = Registrar::default();
+    // The URI, the address of record, and the Call-ID.
+    registrar.policy.contact_bytes_max = 15 + 21 + 4;
+    registrar.accept(1, "Contact: <sip:a@192.0.2.1>");
+    registrar.refuse(2, "Contact: <sip:aa@192.0.2.1>");
+    registrar.refuse(2, "Contact: <sip:a@192.0.2.1>;x");
+    registrar.refuse(2, "Contact: <sip:a@192.0.2.1>\r\nUser-Agent: x");
+    let answer = registrar.refuse(2, "Contact: <sip:a@192.0.2.1>\r\nPath: <sip:p;lr>");
+    assert!(answer.starts_with("SIP/2.0 513 "), "{answer}");
+}
+
+#[test]
+fn contacts_that_no_answer_can_hold_together_are_refused_but_refreshed() {
+    let mut registrar = Registrar::default();
+    let contact = |number: u32, len: usize| {
+        format!("Contact: <sip:a@192.0.2.1:{number}>;x={}", "y".repeat(len))
+    };
+    // Each parameter counts twice: it may come quoted.
+    for number in 1..=8 {
+        registrar.accept(number, &contact(number, 3400));
+    }
+    let answer = registrar.refuse(9, &contact(9, 3400));
+    assert!(
+        answer.starts_with("SIP/2.0 513 Contacts Exceed"),
+        "{answer}"
+    );
+    registrar.accept(9, &contact(1, 3400));
+    registrar.accept(10, &format!("{};expires=0", contact(1, 3400)));
+    registrar.accept(11, &contact(9, 3400));
+}
+
+#[test]
+fn no_address_is_advertised_where_none_was_given() {
+    assert!(Advertised::default().is_empty());
+    let one: SocketAddr = "192.0.2.1:5060".parse().unwrap();
+    let one = Advertised::from(one);
+    assert!(!one.is_empty());
+    assert_eq!(one.to_string(), "192.0.2.1:5060");
+}
+
+fn over_tcp() -> Registrar {
+    Registrar {
+        transport: Transport::Tcp,
+        ..Registrar::default()
+    }
+}
+
+fn reachable<'b>(bindings: &'b Bindings, registrar: &Registrar) -> Vec<&'b str> {
+    let reachable = bindings.reachable(registrar.at.now);
+    reachable.map(|binding| binding.contact.uri()).collect()
+}
+
+fn contact(transport: Transport, source: &str, uri: &str, parameters: &str, path: &str) -> Contact {
+    Contact::new(ContactParts {
+        uri,
+        parameters,
+        q_milli: None,
+        call_id: "call",
+        path,
+        user_agent: "phone",
+        flow: Flow {
+            transport,
+            ..Flow::udp("192.0.2.9:5060".parse().unwrap(), source.parse().unwrap())
+        },
+    })
+}
+
+const SOURCE: &str = "192.0.2.7:40000";

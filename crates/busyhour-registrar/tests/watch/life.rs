@@ -1,0 +1,66 @@
+//! What a subscription keeps, and what it says of its end.
+
+use super::{Watcher, alice, flow, subscribe};
+use busyhour::clock::Instant;
+use busyhour_registrar::{
+    Advertised,
+    watch::{End, Subscribe, Subscription, WatchPolicy},
+};
+use busyhour_sip::Message;
+
+#[test]
+fn what_is_kept_of_a_request_is_its_texts_and_a_place_for_each_route() {
+    let kept = |headers: &str| {
+        let text = subscribe(1, None, headers);
+        let message = Message::parse(text.as_bytes()).unwrap();
+        let request = Subscribe::read(&message, &WatchPolicy::default(), flow());
+        request.unwrap().kept_len()
+    };
+    let least = kept("Event: presence");
+    let texts = ["sip:bob@192.0.2.7:5070", "sip:alice@example.com"];
+    let others = ["sip:bob@example.com", "theirs", "call"];
+    let len = |texts: &[&str]| texts.iter().map(|text| text.len()).sum::<usize>();
+    assert_eq!(least, len(&texts) + len(&others));
+    assert_eq!(kept("Event: presence;id=12345"), least + 5);
+    let routes = "Event: presence\r\nRecord-Route: <sip:p1;lr>, <sip:p22;lr>";
+    assert_eq!(kept(routes), least + 9 + 32 + 10 + 32);
+}
+
+#[test]
+fn it_tells_its_end_from_its_last_notify_on() {
+    let mut watcher = Watcher::active();
+    assert!(!watcher.subscription.tells_its_end());
+    assert!(watcher.answer(1, 200));
+    watcher.subscription.end(End::Deactivated, watcher.now);
+    assert!(!watcher.subscription.tells_its_end(), "nothing was sent");
+    assert!(watcher.poll().is_some());
+    assert!(watcher.subscription.tells_its_end());
+    assert_eq!(watcher.subscription.ended(), None);
+    assert!(watcher.answer(2, 200));
+    assert!(watcher.subscription.tells_its_end());
+    assert_eq!(watcher.subscription.ended(), Some(End::Deactivated));
+    assert_eq!(watcher.subscription.deadline(), None);
+}
+
+#[test]
+fn it_goes_to_the_port_of_its_contact_unless_the_way_back_was_asked_for() {
+    let port = |rport: &str| {
+        let text = subscribe(1, None, "Event: presence");
+        let text = text.replace(";rport", rport).replace("7:5070>", "7:5090>");
+        let message = Message::parse(text.as_bytes()).unwrap();
+        let request = Subscribe::read(&message, &WatchPolicy::default(), flow()).unwrap();
+        let none = Advertised::default();
+        let subscription = Subscription::open(&request, alice(), "ours", none, Instant::ZERO);
+        subscription.dialog().flow().remote.port()
+    };
+    assert_eq!((port(""), port(";rport")), (5090, 5070));
+}
+
+#[test]
+fn it_knows_which_account_opened_it() {
+    let watcher = Watcher::active();
+    assert_eq!(watcher.subscription.account(), None);
+    let opened = watcher.subscription.opened_by(Some("bob"));
+    assert_eq!(opened.account(), Some("bob"));
+    assert_eq!(opened.opened_by(None).account(), None);
+}
