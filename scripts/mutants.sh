@@ -37,7 +37,8 @@ stun|busyhour-sip|stun|lib
 auth|busyhour-sip|auth|lib
 registrar|busyhour-registrar|registrar|lib
 watch|busyhour-registrar|watch|lib
-iax2|busyhour-server|iax2_calls|lib|iax2_server
+frames|busyhour-iax2|frames|lib|calls
+calls|busyhour-iax2|calls|lib
 END
 }
 

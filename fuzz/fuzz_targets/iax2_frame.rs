@@ -2,11 +2,7 @@
 //! back octet by octet.
 #![no_main]
 
-extern crate self as busyhour_server;
-
-#[path = "../../crates/busyhour-server/src/proto/mod.rs"]
-pub mod proto;
-#[path = "../../crates/busyhour-server/tests/iax2/properties.rs"]
+#[path = "../../crates/busyhour-iax2/tests/frames/properties.rs"]
 mod properties;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::hold(bytes));

@@ -16,10 +16,15 @@ pub const CRATES: &[Arrow] = &[
     arrow("busyhour-sip", &["busyhour"]),
     arrow("busyhour-registrar", &["busyhour", "busyhour-sip"]),
     arrow(
+        "busyhour-iax2",
+        &["busyhour", "busyhour-registrar", "busyhour-sip"],
+    ),
+    arrow(
         "busyhour-server",
         &[
             "busyhour",
             "busyhour-graphite",
+            "busyhour-iax2",
             "busyhour-pcp",
             "busyhour-registrar",
             "busyhour-sip",
@@ -37,7 +42,7 @@ pub struct Layers {
     pub has_unique_types: bool,
 }
 
-pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, SERVER];
+pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, IAX2, SERVER];
 
 const LIBRARY: Layers = Layers {
     source: "crates/busyhour/src",
@@ -93,18 +98,23 @@ const REGISTRAR: Layers = Layers {
     has_unique_types: true,
 };
 
+const IAX2: Layers = Layers {
+    source: "crates/busyhour-iax2/src",
+    base: &[],
+    arrows: &[arrow("frames", &[]), arrow("calls", &["frames"])],
+    has_unique_types: true,
+};
+
 const SERVER: Layers = Layers {
     source: "crates/busyhour-server/src",
     base: &[],
     arrows: &[
-        arrow("proto", &[]),
-        arrow("iax2", &["proto"]),
         arrow("store", &[]),
-        arrow("server", &["proto", "iax2", "store"]),
+        arrow("server", &["store"]),
         arrow("net", &["server"]),
         arrow("console", &[]),
         arrow("json", &[]),
-        arrow("storm", &["console", "proto"]),
+        arrow("storm", &["console"]),
         arrow("web", &["json", "server", "store"]),
         arrow("config", &["server", "store", "net", "web"]),
         arrow("logs", &[]),

@@ -8,8 +8,6 @@
 
 mod console;
 mod json;
-pub mod proto;
-pub mod iax2;
 pub mod store;
 pub mod server;
 pub mod storm;

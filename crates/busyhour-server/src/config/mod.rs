@@ -43,8 +43,9 @@ pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
 pub use problem::{Problem, Problems, SettingOrigin};
 
-use crate::server::{Authentication, CallTokens, HintConfig, Limits, ServerConfig};
+use crate::server::{Authentication, HintConfig, Limits, ServerConfig};
 use crate::web::Token;
+use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, RegistrationPolicy, watch::WatchPolicy};
 use busyhour_sip::auth::Algorithm;
 use hints::WrittenHint;

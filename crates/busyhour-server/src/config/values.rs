@@ -1,7 +1,8 @@
 //! Settings from their text form; `None` when it is not allowed.
 
 use super::{Auth, Durability, LogFormat, LogLevel, StreamListen};
-use crate::{server::CallTokens, store::PostgresOptions};
+use crate::store::PostgresOptions;
+use busyhour_iax2::CallTokens;
 use busyhour_registrar::Advertised;
 use busyhour_sip::auth::Algorithm;
 use std::{

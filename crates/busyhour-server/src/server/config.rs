@@ -1,7 +1,7 @@
 //! What an operator may choose about the server, already checked and typed.
 
 use super::{Accounts, HintConfig, NoAccounts};
-use crate::iax2::CallTokens;
+use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, Domains, RegistrationPolicy, watch::WatchPolicy};
 use busyhour_sip::auth::Algorithm;
 use std::{net::IpAddr, sync::Arc, time::Duration};

@@ -29,16 +29,14 @@ use super::{
     shares::Holder,
     transactions::Key,
 };
-use crate::{
-    iax2::{CallId, RequestOutcome},
-    store::{Change, CommitError},
-};
+use crate::store::{Change, CommitError};
 use busyhour::{
     buffer::Buffer,
     bus::Name,
     clock::Instant,
     task::{Executor, Task},
 };
+use busyhour_iax2::{CallId, RequestOutcome};
 use busyhour_registrar::{
     Binding, BindingChange, Bindings, Now, Refusal, Registration, SILENCE_MAX, Tally, Update,
     user_of,

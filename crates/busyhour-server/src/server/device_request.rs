@@ -1,8 +1,8 @@
 //! What devices and watchers take in their turn.
 
 use super::{core::Core, receive::Request, transactions::Key};
-use crate::iax2::{CallId, RequestOutcome};
 use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_iax2::{CallId, RequestOutcome};
 use busyhour_registrar::{Iax2Registration, Refusal};
 use busyhour_sip::{Flow, Message, MessageIndex};
 use std::sync::Arc;

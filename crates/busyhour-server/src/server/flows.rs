@@ -10,8 +10,8 @@
 //! [`Network::mark_trusted`]: super::Network::mark_trusted
 
 use super::{core::Core, device::Device};
-use crate::proto::iax2::{Command, Frame, FullFrame, Kind};
 use busyhour::{clock::Instant, timer::AddError};
+use busyhour_iax2::frames::{Command, Frame, FullFrame, Kind};
 use busyhour_registrar::{Probe, Probes};
 use busyhour_sip::{Flow, HeaderName, Method, RequestBuilder};
 use foldhash::quality::FixedState;

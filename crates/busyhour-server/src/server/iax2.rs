@@ -13,11 +13,11 @@ use super::{
     expiry_timer::ExpiryTimer,
     flows::ack_of_pong,
 };
-use crate::iax2::{
+use busyhour::{buffer::Buffer, runtime::Runtime, serializer::Serializer};
+use busyhour_iax2::{
     Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Login, Policy, Request, RequestKind,
     RequestOutcome,
 };
-use busyhour::{buffer::Buffer, runtime::Runtime, serializer::Serializer};
 use busyhour_registrar::{Iax2Registration, Refusal, address_of_record};
 use busyhour_sip::{Flow, Uri, source_of};
 use foldhash::quality::FixedState;
@@ -279,7 +279,7 @@ fn of_shard(policy: &Policy) -> Policy {
 }
 
 /// The policy of a server: what the configuration says of it.
-pub(super) fn policy(tokens: crate::iax2::CallTokens, is_open: bool, limits: &Limits) -> Policy {
+pub(super) fn policy(tokens: busyhour_iax2::CallTokens, is_open: bool, limits: &Limits) -> Policy {
     Policy {
         call_tokens: tokens,
         is_open,

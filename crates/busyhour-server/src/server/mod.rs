@@ -61,10 +61,7 @@ mod revocation;
 mod listing;
 mod provision;
 
-pub use crate::{
-    iax2::{CallTokens, Iax2Stats},
-    store::TokenListener,
-};
+pub use crate::store::TokenListener;
 pub use accounts::{Accounts, NoAccounts};
 pub use config::{Authentication, Limits, ServerConfig};
 pub use failures::FailureView;

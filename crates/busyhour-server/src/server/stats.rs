@@ -1,9 +1,10 @@
 //! The one snapshot that the command line, the page and the metrics read.
 
 use super::{NetworkStats, core::Core};
-use crate::{iax2::Iax2Stats, store::StoreStats};
+use crate::store::StoreStats;
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
+use busyhour_iax2::Iax2Stats;
 use serde::Serialize;
 use std::time::Duration;
 

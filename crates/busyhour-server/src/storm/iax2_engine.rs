@@ -17,7 +17,7 @@ use super::machine::Machine;
 use super::pending::{Expired, Timing};
 use super::tally::Failure;
 use super::users::StormUsers;
-use crate::proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
+use busyhour_iax2::frames::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
 use busyhour_sip::auth::challenge_response;
 
 /// All devices of one socket.

@@ -11,7 +11,7 @@ use super::machine::Machine;
 use super::pending::Timing;
 use super::tally::Failure;
 use super::users::StormUsers;
-use crate::proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
+use busyhour_iax2::frames::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
 use busyhour_sip::auth::challenge_response;
 
 const LOCAL: &str = "127.0.0.1:40000";
@@ -80,7 +80,7 @@ fn answer(to: &[u8], command: Command, elements: &[(Element, &[u8])]) -> Vec<u8>
 
 fn regack(to: &[u8], name: &[u8], from: SocketAddr) -> Vec<u8> {
     let mut address = Vec::new();
-    crate::proto::iax2::put_apparent_address(&mut address, from);
+    busyhour_iax2::frames::put_apparent_address(&mut address, from);
     let elements = [
         (Element::Username, name),
         (Element::Refresh, &[0, 60]),

@@ -4,7 +4,7 @@ use busyhour::clock::Instant;
 use busyhour::timer::QueueHandle;
 
 use super::pending::{Expired, Timing};
-use crate::proto::iax2::{Command, FullFrame, Kind};
+use busyhour_iax2::frames::{Command, FullFrame, Kind};
 
 /// A call that waits for its next answer.
 #[derive(Debug)]

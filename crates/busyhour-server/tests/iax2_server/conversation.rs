@@ -2,8 +2,9 @@
 
 use crate::host::{Host, PASSWORD, config, device};
 use crate::wire::*;
+use busyhour_iax2::CallTokens;
 use busyhour_registrar::watch::{MessageCounts, MessageSummary};
-use busyhour_server::server::{Authentication, CallTokens, Limits, ServerConfig};
+use busyhour_server::server::{Authentication, Limits, ServerConfig};
 use std::{net::SocketAddr, time::Duration};
 
 /// A first frame with an empty call token.

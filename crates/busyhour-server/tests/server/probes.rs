@@ -1,7 +1,8 @@
 //! Devices that are silent are asked whether they are there.
 
 use crate::{Fixture, exchange::ok, local, open_config, register, register_as, subscribe};
-use busyhour_server::server::{CallTokens, ServerConfig};
+use busyhour_iax2::CallTokens;
+use busyhour_server::server::ServerConfig;
 use busyhour_sip::Flow;
 use std::{net::SocketAddr, time::Duration};
 

@@ -22,7 +22,7 @@ impl DateTime {
     /// become the first or the last that can.
     ///
     /// ```
-    /// use busyhour_server::proto::iax2::DateTime;
+    /// use busyhour_iax2::frames::DateTime;
     /// let date = DateTime::from_unix(1_000_000_000);
     /// assert_eq!((date.year, date.month, date.day), (2001, 9, 9));
     /// assert_eq!((date.hour, date.minute, date.second), (1, 46, 40));

@@ -1,7 +1,7 @@
 //! IAX2 frames and information elements (RFC 5456), read in place.
 //!
 //! ```
-//! use busyhour_server::proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
+//! use busyhour_iax2::frames::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
 //!
 //! let mut elements = Vec::new();
 //! ElementWriter::new(&mut elements).text(Element::Username, "alice").number16(Element::Refresh, 60);

@@ -2,11 +2,11 @@
 //! are numbers.
 
 use busyhour::clock::{Instant, UnixTime};
-use busyhour_registrar::Now;
-use busyhour_server::{
-    iax2::{Actions, Calls, Credentials, Keys, Login, Policy, Request, RequestOutcome},
-    proto::iax2::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind},
+use busyhour_iax2::{
+    Actions, Calls, Credentials, Keys, Login, Policy, Request, RequestOutcome,
+    frames::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind},
 };
+use busyhour_registrar::Now;
 use busyhour_sip::{Flow, auth::challenge_response};
 use proptest::prelude::*;
 use std::{collections::HashMap, net::SocketAddr, time::Duration};

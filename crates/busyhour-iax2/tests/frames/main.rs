@@ -4,7 +4,7 @@
 mod any_bytes;
 mod properties;
 
-use busyhour_server::proto::iax2::{
+use busyhour_iax2::frames::{
     Command, DateTime, Element, ElementWriter, Elements, Frame, FrameError, FullFrame, Kind,
 };
 use proptest::prelude::*;

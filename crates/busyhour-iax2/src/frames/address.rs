@@ -9,7 +9,7 @@ use busyhour_sip::Output;
 /// Reads the 16 octets of an IPv4 address or the 28 of an IPv6 address.
 ///
 /// ```
-/// use busyhour_server::proto::iax2::{apparent_address, put_apparent_address};
+/// use busyhour_iax2::frames::{apparent_address, put_apparent_address};
 /// for text in ["192.0.2.7:4569", "[2001:db8::7]:4569"] {
 ///     let address = text.parse().unwrap();
 ///     let mut data = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::Actions;
 use super::keys::STATELESS_CALL;
-use crate::proto::iax2::{Command, Element, ElementWriter, FullFrame, Kind};
+use crate::frames::{Command, Element, ElementWriter, FullFrame, Kind};
 use busyhour_sip::Flow;
 
 /// Answers `frame` for a call that never was, with `payload`.

@@ -1,10 +1,10 @@
 //! Frames of a call that lasts.
 
 use super::call::{Call, Order, Phase};
-use super::calls::{Check, InboundFrame};
 use super::reply::{self, code};
+use super::table::{Check, InboundFrame};
 use super::{Actions, Calls, Credentials, Login, Request, RequestKind};
-use crate::proto::iax2::{Command, Element, Elements, Kind};
+use crate::frames::{Command, Element, Elements, Kind};
 
 /// What a frame does to its call beside being answered.
 #[derive(Clone, Copy, PartialEq, Eq)]

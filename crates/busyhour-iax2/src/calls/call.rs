@@ -9,7 +9,7 @@ use super::Actions;
 use super::outstanding::{Outstanding, Silent, is_before};
 use super::records::Record;
 use super::request::{CallId, CallKey};
-use crate::proto::iax2::{Command, FullFrame, Kind};
+use crate::frames::{Command, FullFrame, Kind};
 
 /// A call that has begun and is not over.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use super::reply::{self, code};
 use super::request::{CallId, CallKey};
 use super::sources::Sources;
 use super::{Actions, Credentials, Iax2Stats, Keys, Login, Policy, RequestOutcome};
-use crate::proto::iax2::{Command, DateTime, Element, ElementWriter, Frame, FullFrame, Kind};
+use crate::frames::{Command, DateTime, Element, ElementWriter, Frame, FullFrame, Kind};
 use busyhour_registrar::Now;
 use busyhour_sip::Flow;
 

@@ -1,6 +1,6 @@
 //! What must hold for any bytes at all: shared by the tests and the fuzzer.
 
-use busyhour_server::proto::iax2::{ElementWriter, Elements, Frame};
+use busyhour_iax2::frames::{ElementWriter, Elements, Frame};
 
 /// Reads `bytes` as a frame; what was read is written back octet by octet.
 pub fn hold(bytes: &[u8]) {

@@ -3,10 +3,10 @@
 use busyhour::clock::Instant;
 
 use super::call::{Beginning, Call, Phase};
-use super::calls::InboundFrame;
 use super::reply::{self, code};
+use super::table::InboundFrame;
 use super::{Actions, CallTokens, Calls, Request};
-use crate::proto::iax2::{Command, Element, ElementWriter, Elements, Kind};
+use crate::frames::{Command, Element, ElementWriter, Elements, Kind};
 
 /// Why a call does not begin; an answer that says so has been given.
 struct Refused;
