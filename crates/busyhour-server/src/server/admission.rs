@@ -96,7 +96,7 @@ impl Core {
             Admission::Stale { is_ours } => (true, is_ours),
         };
         // Others may have taken all tokens in the name of this source.
-        let is_answered = is_heard || self.may_answer(request.flow);
+        let is_answered = is_heard || self.responder().may_answer(request.flow);
         if is_answered {
             self.challenge(authenticator, request, is_stale);
         }
@@ -206,7 +206,7 @@ impl Core {
                 // reset them with credentials that he overheard.
                 AuthOutcome::Accepted { .. } => {
                     self.parts.logins.succeeded(source, credentials.username);
-                    self.heard_at(flow);
+                    self.responder().heard_at(flow);
                     Admission::Granted(credentials)
                 }
                 // The response is not looked at: that only the right one is answered
@@ -272,13 +272,14 @@ impl Core {
         let unix = self.runtime().clock().unix_time();
         let source = source_of(request.flow.remote.ip());
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
-        self.respond_at_once(request, Status::UNAUTHORIZED, |mut answer| {
-            self.counters().registrar.challenged.increment();
-            for challenge in authenticator.challenges(unix, source, salt, is_stale) {
-                answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
-            }
-            answer.finish();
-        });
+        self.responder()
+            .respond_at_once(request, Status::UNAUTHORIZED, |mut answer| {
+                self.counters().registrar.challenged.increment();
+                for challenge in authenticator.challenges(unix, source, salt, is_stale) {
+                    answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
+                }
+                answer.finish();
+            });
     }
 }
 

@@ -1,7 +1,7 @@
 //! What every part of the server shares.
 
 use super::{
-    Limits, Network, ServerConfig,
+    Limits, ServerConfig,
     accounts::Directory,
     backlog::Backlog,
     counters::{
@@ -21,11 +21,11 @@ use super::{
     nonces::Nonces,
     overload::Overload,
     random::Secrets,
+    responder::Responder,
     revocation::Revocation,
-    shares::{Holders, Shares},
+    shares::{Holder, Holders, Shares},
     steady::Steady,
     transactions::Transactions,
-    unproven::Unproven,
     watchers::Watchers,
 };
 use crate::store::{Store, TokenRows};
@@ -34,11 +34,8 @@ use busyhour_registrar::{
     BindingId, Domains, Now, Tally,
     watch::{DeviceState, RegistrationState},
 };
-use busyhour_sip::auth::Authenticator;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-};
+use busyhour_sip::{Flow, auth::Authenticator};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The server without its handle. Devices and watchers refer to it weakly, so
 /// that dropping the handle ends everything at once.
@@ -63,7 +60,7 @@ pub(super) struct Core {
 pub(super) struct Parts {
     pub(super) runtime: Runtime,
     pub(super) config: ServerConfig,
-    pub(super) network: Arc<dyn Network>,
+    pub(super) responder: Responder,
     pub(super) store: Box<dyn Store>,
     pub(super) states: Topic<DeviceState>,
     pub(super) registrations: Topic<RegistrationState>,
@@ -88,8 +85,6 @@ pub(super) struct Parts {
     pub(super) over_share: HeavyHitters,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
-    pub(super) unproven: Unproven,
-    pub(super) transactions: Transactions,
     pub(super) nonces: Nonces,
     pub(super) iax2: Iax2,
     pub(super) secrets: Secrets,
@@ -98,9 +93,8 @@ pub(super) struct Parts {
     pub(super) tokens: TokenRows,
 }
 
-/// Everything that is counted.
+/// Everything that is counted, but for traffic.
 pub(super) struct Counters {
-    pub(super) traffic: TrafficCounters,
     pub(super) registrar: RegistrarCounters,
     pub(super) watch: WatchCounters,
     pub(super) publish: PublishCounters,
@@ -124,7 +118,6 @@ impl Core {
             revocation: Revocation::new(),
             parts,
             counters: Counters {
-                traffic: TrafficCounters::default(),
                 registrar: RegistrarCounters::default(),
                 watch: WatchCounters::default(),
                 publish: PublishCounters::default(),
@@ -168,8 +161,17 @@ impl Core {
         &self.parts.watchers
     }
 
+    pub(super) fn responder(&self) -> &Responder {
+        &self.parts.responder
+    }
+
     pub(super) fn transactions(&self) -> &Transactions {
-        &self.parts.transactions
+        self.parts.responder.transactions()
+    }
+
+    /// What happened to datagrams.
+    pub(super) fn traffic(&self) -> &TrafficCounters {
+        &self.parts.responder.traffic
     }
 
     pub(super) fn iax2(&self) -> &Iax2 {
@@ -191,6 +193,11 @@ impl Core {
             unix: clock.unix_time(),
             steady: self.parts.steady.at(clock.since_boot()),
         }
+    }
+
+    /// Who sent a request, as far as shares are concerned.
+    pub(super) fn holder(&self, flow: Flow, account: Option<&str>) -> Holder {
+        self.parts.holders.of(flow.remote.ip(), account)
     }
 
     pub(super) fn next_binding_id(&self) -> BindingId {
@@ -221,11 +228,11 @@ impl Core {
 mod tests {
     use super::*;
     use crate::{
-        server::{Authentication, SendError},
+        server::{Authentication, Network, SendError},
         store::MemoryStore,
     };
     use busyhour::buffer::Buffer;
-    use busyhour_sip::Flow;
+    use std::sync::Arc;
 
     struct Nowhere;
 

@@ -26,6 +26,7 @@ use super::{
     core::Core,
     device_request::{DeviceRequest, Iax2InboundRequest, InboundRequest},
     publish::PublicationDraft,
+    responder::answer_flow,
     shares::Holder,
     transactions::Key,
 };
@@ -261,7 +262,7 @@ impl Device {
                 let changes = changes.into_iter().map(Change::from).collect();
                 self.commit(core, state, Pending::new(device_request, draft), changes);
             }
-            Ok(None) => core.abandon(transaction),
+            Ok(None) => core.responder().abandon(transaction),
             Err(refusal) => core.refuse_registration(&message, flow, transaction, &refusal),
         }
     }
@@ -312,8 +313,8 @@ impl Device {
     ) -> Result<Option<(RegistrationDraft, Vec<BindingChange>)>, Refusal> {
         let at = core.moment();
         let (registration, update) = self.update(core, bindings, message, inbound.flow, at)?;
-        let answer = core.write_contacts(inbound.flow, |out| {
-            let tag = core.to_tag(inbound.transaction);
+        let answer = core.responder().write_contacts(inbound.flow, |out| {
+            let tag = core.responder().to_tag(inbound.transaction);
             write_answer(
                 out,
                 message,
@@ -326,7 +327,7 @@ impl Device {
         let Some(answer) = answer else {
             return Ok(None);
         };
-        let answer_flow = core.answer_flow(message, inbound.flow);
+        let answer_flow = answer_flow(message, inbound.flow);
         let draft = RegistrationDraft {
             answer: Answer::Sip(inbound.transaction, answer_flow, answer),
             tally: update.tally,
@@ -459,9 +460,11 @@ impl Device {
         let mut lost = None;
         match draft.answer {
             Answer::Sip(transaction, flow, answer) => {
-                lost = (!core.accept(transaction, flow, answer)).then_some(flow);
+                lost = (!core.responder().accept(transaction, flow, answer)).then_some(flow);
                 if draft.keeps_flow {
-                    core.parts.network.expect_keepalives(flow, SILENCE_MAX);
+                    core.responder()
+                        .network()
+                        .expect_keepalives(flow, SILENCE_MAX);
                 }
             }
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),

@@ -92,14 +92,14 @@ impl DeviceRequest {
 impl Core {
     /// Gives a request up that finds its device's queue full.
     pub(super) fn drop_request(self: &Arc<Self>, device_request: &DeviceRequest) {
-        self.counters().traffic.dropped_device_queue.increment();
-        self.reject_or_drop_request(device_request, &self.overloaded());
+        self.traffic().dropped_device_queue.increment();
+        self.reject_or_drop_request(device_request, &self.responder().overloaded());
     }
 
     /// Gives a request up that finds its watcher's queue full.
     pub(super) fn drop_arrival(&self, inbound: &InboundRequest) {
-        self.counters().traffic.dropped_device_queue.increment();
-        self.reject_or_drop(inbound, &self.overloaded());
+        self.traffic().dropped_device_queue.increment();
+        self.reject_or_drop(inbound, &self.responder().overloaded());
     }
 
     /// Gives a request up for want of room. A call of IAX2 is told to try again.
@@ -148,8 +148,9 @@ impl Core {
 
     /// Answers a request that the store did not take.
     pub(super) fn fail_arrival(&self, inbound: &InboundRequest) {
-        let (message, refusal) = (inbound.message(), self.overloaded());
-        self.fail(&message, inbound.flow, inbound.transaction, &refusal);
+        let (message, refusal) = (inbound.message(), self.responder().overloaded());
+        self.responder()
+            .fail(&message, inbound.flow, inbound.transaction, &refusal);
     }
 
     /// Gives a request up for want of room. Over datagrams silence is best: it
@@ -159,16 +160,17 @@ impl Core {
         match inbound.flow.transport.is_reliable() {
             true => {
                 let message = inbound.message();
-                self.refuse(&message, inbound.flow, inbound.transaction, refusal);
+                self.responder()
+                    .refuse(&message, inbound.flow, inbound.transaction, refusal);
             }
-            false => self.abandon(inbound.transaction),
+            false => self.responder().abandon(inbound.transaction),
         }
     }
 
     /// Gives a request up.
     pub(super) fn abandon_request(self: &Arc<Self>, device_request: RequestId) {
         match device_request {
-            RequestId::Sip(transaction) => self.abandon(transaction),
+            RequestId::Sip(transaction) => self.responder().abandon(transaction),
             RequestId::Iax2(call) => self.conclude_iax2(&call, &RequestOutcome::Failed),
         }
     }

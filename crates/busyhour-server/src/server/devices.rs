@@ -171,7 +171,7 @@ impl Core {
             .expiry_timer
             .set(deadline, "binding", timers, expiry_serializer, fire);
         if set.is_err() {
-            self.counters().traffic.refused_table_full.increment();
+            self.traffic().refused_table_full.increment();
         }
     }
 

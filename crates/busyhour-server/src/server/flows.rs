@@ -205,16 +205,17 @@ impl Core {
         let number = self.counters().registrar.probed.get();
         let hash = self.flows().hasher.hash_one(flow);
         let question = match contact.uri().starts_with("iax:") {
-            true => self.write(write_poke),
+            true => self.responder().write(write_poke),
             false => {
                 let ours = self.config().advertised.to(flow.remote.ip());
                 let ours = ours.unwrap_or(flow.local);
-                self.write(|out| write_options(out, contact.uri(), ours, hash, number))
+                self.responder()
+                    .write(|out| write_options(out, contact.uri(), ours, hash, number))
             }
         };
         if let Some(question) = question {
             self.counters().registrar.probed.increment();
-            self.try_send(flow, question);
+            self.responder().try_send(flow, question);
         }
     }
 

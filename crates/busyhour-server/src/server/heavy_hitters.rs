@@ -79,7 +79,7 @@ impl HeavyHitters {
 impl Core {
     /// Counts a refusal for want of room, and notes whose it was.
     pub(super) fn count_excess(&self, excess: Excess, flow: Flow, account: Option<&str>) {
-        let traffic = &self.counters().traffic;
+        let traffic = &self.traffic();
         match excess {
             Excess::Whole => traffic.refused_table_full.increment(),
             Excess::Share => {

@@ -85,7 +85,7 @@ impl Iax2 {
 impl Core {
     /// Takes a datagram of IAX2.
     pub(super) fn receive_iax2(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
-        let traffic = &self.counters().traffic;
+        let traffic = &self.traffic();
         traffic.received.increment();
         traffic.received_bytes.add(datagram.len() as u64);
         if self.is_closing.load(Ordering::Acquire) {
@@ -96,8 +96,8 @@ impl Core {
             && let Some(ack) = ack_of_pong(datagram)
         {
             self.counters().registrar.probes_answered.increment();
-            let ack = self.write(|out| ack.write(out));
-            return ack.map_or((), |ack| self.send(flow, ack));
+            let ack = self.responder().write(|out| ack.write(out));
+            return ack.map_or((), |ack| self.responder().send(flow, ack));
         }
         let at = self.moment();
         let check = |credentials: &Credentials<'_>| self.login(credentials, flow);
@@ -156,8 +156,8 @@ impl Core {
             self.set_calls_alarm(index, &mut state);
             drop(state);
             for (flow, frame) in actions.frames() {
-                if let Some(datagram) = self.write(|out| out.extend_from_slice(frame)) {
-                    self.send(flow, datagram);
+                if let Some(datagram) = self.responder().write(|out| out.extend_from_slice(frame)) {
+                    self.responder().send(flow, datagram);
                 }
             }
             for (flow, username) in actions.take_unanswered() {
@@ -188,7 +188,7 @@ impl Core {
             .expiry_timer
             .set(deadline, "iax2", timers, serializer, fire);
         if set.is_err() {
-            self.counters().traffic.refused_table_full.increment();
+            self.traffic().refused_table_full.increment();
         }
     }
 

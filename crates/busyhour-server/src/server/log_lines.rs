@@ -212,7 +212,7 @@ impl Core {
     fn may_log(&self, lines: &Shares, flow: Flow) -> bool {
         let may = lines.take(self.holder(flow, None), 1).is_ok();
         if !may {
-            self.counters().traffic.log_lines_suppressed.increment();
+            self.traffic().log_lines_suppressed.increment();
             self.log_lines().suppress(source_of(flow.remote.ip()));
         }
         may

@@ -56,7 +56,7 @@ mod failures;
 mod log_lines;
 mod backlog;
 mod overload;
-mod respond;
+mod responder;
 mod revocation;
 mod listing;
 mod provision;

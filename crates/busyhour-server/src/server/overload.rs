@@ -172,7 +172,7 @@ impl Core {
 
     fn count_shed(&self, sheds: bool) -> bool {
         if sheds {
-            self.counters().traffic.shed.increment();
+            self.traffic().shed.increment();
         }
         sheds
     }

@@ -182,7 +182,8 @@ impl Core {
         refusal: &Refusal,
     ) {
         self.counters().publish.count_refusal(refusal);
-        self.refuse(message, inbound.flow, inbound.transaction, refusal);
+        self.responder()
+            .refuse(message, inbound.flow, inbound.transaction, refusal);
     }
 
     pub(super) fn publish_stats(&self) -> PublishStats {
@@ -208,8 +209,9 @@ impl Core {
         inbound: &InboundRequest,
         granted: &Granted,
     ) -> Option<Buffer> {
-        let tag = self.to_tag(inbound.transaction);
-        self.write(|out| write_published(out, message, granted, inbound.flow.remote, tag.as_str()))
+        let tag = self.responder().to_tag(inbound.transaction);
+        self.responder()
+            .write(|out| write_published(out, message, granted, inbound.flow.remote, tag.as_str()))
     }
 
     pub(super) fn count_publication(&self, step: PublishStep, holder: Holder) {

@@ -3,7 +3,7 @@
 use super::{
     core::Core,
     device_request::InboundRequest,
-    respond::Response,
+    responder::{Response, answer_flow},
     transactions::{Key, Seen},
 };
 use busyhour::buffer::Buffer;
@@ -26,7 +26,7 @@ pub(super) struct Request<'a> {
 
 impl Core {
     pub(super) fn receive(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
-        let traffic = &self.counters().traffic;
+        let traffic = &self.traffic();
         traffic.received.increment();
         traffic.received_bytes.add(datagram.len() as u64);
         if self.is_closing.load(Ordering::Acquire) {
@@ -48,13 +48,15 @@ impl Core {
 
     /// A keep-alive of a flow of datagrams (RFC 5626 §3.5.2).
     fn keep_alive(&self, flow: Flow, datagram: &Buffer) {
-        let traffic = &self.counters().traffic;
+        let traffic = &self.traffic();
         let mut is_request = false;
-        let answer = self.write(|out| is_request = stun::answer(datagram, flow.remote, out));
+        let answer = self
+            .responder()
+            .write(|out| is_request = stun::answer(datagram, flow.remote, out));
         match answer {
             Some(answer) if is_request => {
                 traffic.keepalives.increment();
-                self.send(flow, answer);
+                self.responder().send(flow, answer);
             }
             _ => traffic.malformed_silent.increment(),
         }
@@ -62,7 +64,7 @@ impl Core {
 
     /// What cannot be a message, in a connection.
     pub(super) fn broken_stream(&self, flow: Flow, bytes: &Buffer, error: ParseError) {
-        let traffic = &self.counters().traffic;
+        let traffic = &self.traffic();
         traffic.received.increment();
         traffic.received_bytes.add(bytes.len() as u64);
         self.malformed(bytes, flow, error);
@@ -70,11 +72,11 @@ impl Core {
 
     /// Answers what can be answered, and is silent about the rest.
     fn malformed(&self, datagram: &Buffer, flow: Flow, error: ParseError) {
-        let traffic = &self.counters().traffic;
+        let traffic = &self.traffic();
         match Message::salvage(datagram) {
             Some(request) => {
                 traffic.malformed_answered.increment();
-                self.refuse_malformed(&request, flow, error);
+                self.responder().refuse_malformed(&request, flow, error);
             }
             None => traffic.malformed_silent.increment(),
         }
@@ -82,7 +84,7 @@ impl Core {
 
     /// A response can only be a watcher's, to a NOTIFY of ours.
     fn response(&self, message: &Message<'_>, status: u16) {
-        let traffic = &self.counters().traffic;
+        let traffic = &self.traffic();
         if self.flows().is_probing() && answers_options(message) {
             return self.counters().registrar.probes_answered.increment();
         }
@@ -108,8 +110,8 @@ impl Core {
         let essentials = match message.essentials() {
             Ok(essentials) => essentials,
             Err(error) => {
-                self.counters().traffic.malformed_answered.increment();
-                return self.refuse_malformed(message, flow, error);
+                self.traffic().malformed_answered.increment();
+                return self.responder().refuse_malformed(message, flow, error);
             }
         };
         let transaction = self.transactions().key(message, flow.remote);
@@ -134,7 +136,7 @@ impl Core {
 
     /// Whether it is a retransmission, which is dealt with here and now.
     fn absorb(&self, message: &Message<'_>, flow: Flow, transaction: Key) -> bool {
-        let traffic = &self.counters().traffic;
+        let traffic = &self.traffic();
         match self.transactions().seen(transaction) {
             Seen::New => false,
             Seen::InWork => {
@@ -143,18 +145,20 @@ impl Core {
             }
             Seen::Answered(answer) => {
                 traffic.retransmissions_answered.increment();
-                self.send(self.answer_flow(message, flow), answer);
+                self.responder().send(answer_flow(message, flow), answer);
                 true
             }
         }
     }
 
     fn options(&self, request: &Request<'_>) {
-        self.counters().traffic.options.increment();
+        self.traffic().options.increment();
         let asked = check_require(request.message).and_then(|()| self.check_asked(request));
         if let Err(refusal) = asked {
             let Request { message, flow, .. } = *request;
-            return self.refuse(message, flow, request.transaction, &refusal);
+            return self
+                .responder()
+                .refuse(message, flow, request.transaction, &refusal);
         }
         self.answer_options(request);
     }
@@ -166,17 +170,18 @@ impl Core {
         let Request { message, flow, .. } = *request;
         let is_short = |answer: &Buffer| answer.len() <= request.datagram.len();
         let answer = |finish: fn(Response<'_, '_, '_>)| {
-            self.answer_to(message, flow, request.transaction, Status::OK, finish)
+            self.responder()
+                .answer_to(message, flow, request.transaction, Status::OK, finish)
         };
         let Some(whole) = answer(tell_all) else {
             return;
         };
-        if is_short(&whole) || self.has_token(flow) {
-            return self.send(request.answer_flow(), whole);
+        if is_short(&whole) || self.responder().has_token(flow) {
+            return self.responder().send(request.answer_flow(), whole);
         }
         match answer(tell_nothing).filter(is_short) {
-            Some(short) => self.send(request.answer_flow(), short),
-            None => self.counters().traffic.unproven_not_answered.increment(),
+            Some(short) => self.responder().send(request.answer_flow(), short),
+            None => self.traffic().unproven_not_answered.increment(),
         }
     }
 
@@ -194,14 +199,14 @@ impl Core {
     }
 
     fn unsupported(&self, request: &Request<'_>, method: Method<'_>) {
-        self.counters().traffic.unsupported.increment();
+        self.traffic().unsupported.increment();
         let status = match method {
             // Nothing here can be cancelled, and no dialog but ours is here.
             Method::Cancel | Method::Bye => Status::CALL_DOES_NOT_EXIST,
             Method::Other(_) => Status::NOT_IMPLEMENTED,
             _ => Status::METHOD_NOT_ALLOWED,
         };
-        self.respond_to(request, status, |answer| {
+        self.responder().respond_to(request, status, |answer| {
             answer.header(HeaderName::Allow, ALLOW).finish();
         });
     }

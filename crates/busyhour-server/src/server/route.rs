@@ -6,8 +6,9 @@ use super::{
     device::Device,
     device_request::{DeviceRequest, InboundRequest},
     receive::Request,
-    shares::Holder,
-    transactions::{Begun, Repeated},
+    responder::answer_flow,
+    shares::{Excess, Holder},
+    transactions::{Begun, Key, Repeated},
     watcher::Watcher,
 };
 use busyhour::bus::Name;
@@ -15,7 +16,7 @@ use busyhour_registrar::{
     Refusal, address_of_record, user_of,
     watch::{Subscribe, Subscription, write_accepted},
 };
-use busyhour_sip::{HeaderName, Message, Method, SipUri, Uri};
+use busyhour_sip::{Flow, HeaderName, Message, Method, SipUri, Uri};
 use std::sync::{Arc, atomic::Ordering};
 
 impl Core {
@@ -39,7 +40,8 @@ impl Core {
         if let Err(refusal) = self.route_publication(request) {
             let Request { message, flow, .. } = *request;
             self.counters().publish.count_refusal(&refusal);
-            self.refuse(message, flow, request.transaction, &refusal);
+            self.responder()
+                .refuse(message, flow, request.transaction, &refusal);
         }
     }
 
@@ -53,6 +55,47 @@ impl Core {
                 self.reject_or_drop_request(&device_request, &refusal);
             }
         }
+    }
+
+    pub(super) fn refuse_registration(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        let counters = &self.counters().registrar;
+        match refusal {
+            Refusal::IntervalTooBrief(_) => counters.interval_too_brief.increment(),
+            Refusal::Forbidden(_) | Refusal::NotFound => counters.forbidden.increment(),
+            Refusal::TooManyContacts => counters.too_many_contacts.increment(),
+            Refusal::TooLongToKeep | Refusal::TooLongToAnswer => counters.too_long.increment(),
+            _ => counters.rejected.increment(),
+        }
+        self.registration_refused(request, flow, refusal);
+        self.responder().refuse(request, flow, transaction, refusal);
+    }
+
+    pub(super) fn refuse_subscription(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        self.counters().watch.rejected.increment();
+        self.responder().refuse(request, flow, transaction, refusal);
+    }
+
+    /// Whether a device or watcher has as much waiting as it may.
+    pub(super) fn is_flooded(&self, queued_len: usize) -> bool {
+        queued_len >= self.limits().device_queue_max
+    }
+
+    /// The refusal when a table has no room, for anybody or for who asks; counted.
+    pub(super) fn no_room(&self, excess: Excess, flow: Flow, account: Option<&str>) -> Refusal {
+        self.count_excess(excess, flow, account);
+        self.responder().overloaded()
     }
 
     fn route_registration(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
@@ -80,7 +123,7 @@ impl Core {
         self.check_request_uri(request)?;
         let proves = || (request.message.header(HeaderName::Authorization)).is_some();
         if self.sheds(aor, proves) {
-            return Err(self.overloaded());
+            return Err(self.responder().overloaded());
         }
         if !self.admit_registration(request, aor)? {
             return Ok(());
@@ -131,7 +174,7 @@ impl Core {
         let tag = request.essentials.to.tag();
         // One that lives is never shed: its watcher would have to begin anew.
         if tag.is_none() && self.sheds_newcomers() {
-            return Err(self.overloaded());
+            return Err(self.responder().overloaded());
         }
         let Some(tag) = tag else {
             return self.open_subscription(request);
@@ -166,7 +209,7 @@ impl Core {
         let transaction = inbound.transaction;
         // It takes no more only when the server ends, and the connections with it.
         if !watcher.push(inbound) {
-            self.abandon(transaction);
+            self.responder().abandon(transaction);
         }
     }
 
@@ -216,9 +259,11 @@ impl Core {
         let subscription = Subscription::open(subscribe, device, &tag, advertised, self.now());
         let subscription = subscription.opened_by(account);
         let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
-        let answer = self.write(|out| write_accepted(out, message, &subscription, granted_s, flow));
+        let answer = self
+            .responder()
+            .write(|out| write_accepted(out, message, &subscription, granted_s, flow));
         let Some(answer) = answer else {
-            self.abandon(inbound.transaction);
+            self.responder().abandon(inbound.transaction);
             return Ok(());
         };
         let watcher = Arc::new(Watcher::new(id, &tag, holder, self, subscription));
@@ -228,8 +273,8 @@ impl Core {
         if granted_s > 0 && !self.store().is_immediate() {
             watcher.begin(self, granted_s, inbound, answer);
         } else {
-            let flow = self.answer_flow(message, inbound.flow);
-            self.accept(inbound.transaction, flow, answer);
+            let flow = answer_flow(message, inbound.flow);
+            self.responder().accept(inbound.transaction, flow, answer);
             watcher.start(self);
         }
         Ok(())
@@ -259,7 +304,7 @@ impl Core {
         match transactions.begin(key, inbound.arrived_at, holder, len, repeated) {
             Begun::New => Ok(Some(inbound)),
             Begun::Known => {
-                self.counters().traffic.retransmissions_absorbed.increment();
+                self.traffic().retransmissions_absorbed.increment();
                 Ok(None)
             }
             Begun::Refused(excess) => Err(self.no_room(excess, request.flow, account)),

@@ -22,6 +22,7 @@ use std::{
 };
 
 /// Picks the cells of sources and accounts.
+#[derive(Clone)]
 pub(super) struct Holders {
     hasher: FixedState,
 }

@@ -17,6 +17,7 @@ use super::{
     mailboxes::Mailboxes,
     nonces::Nonces,
     random::{RandomError, Secrets, random_key},
+    responder::Responder,
     shares::{self, Holders, Shares},
     steady::{self, Steady},
     transactions::{Memory, Transactions},
@@ -254,6 +255,24 @@ fn parts(
     let (count, bytes) = (share_of(limits, COUNT_MIN), share_of(limits, BYTES_MIN));
     let phones = share_of(limits, PHONES_MIN);
     let budget = runtime.buffers().stats().budget_bytes;
+    let transactions = Transactions::new(
+        limits.transactions_max,
+        Memory {
+            answers: bytes((budget / ANSWERS_PART) as usize),
+            answer_min: budget / ANSWERS_PART / limits.transactions_max as u64,
+            requests: bytes((budget / REQUESTS_PART) as usize),
+        },
+        transaction_seeds,
+    );
+    let holders = Holders::new(device_seed);
+    let responder = Responder::new(
+        runtime.clone(),
+        network,
+        transactions,
+        holders.clone(),
+        Unproven::new(limits.unproven_per_second),
+        is_open,
+    );
     Ok(Parts {
         states: runtime.topic("device-state").cached().build(),
         registrations: runtime.topic("registration").build(),
@@ -272,7 +291,8 @@ fn parts(
             config.limits.hints_max,
         ),
         watchers: Watchers::new(phones(limits.watchers_max)),
-        holders: Holders::new(device_seed),
+        holders,
+        responder,
         publications: phones(limits.publications_max),
         failures: Failures::new(device_seed, count(failures::CAPACITY)),
         unanswered: Failures::new(device_seed, count(failures::CAPACITY)),
@@ -280,16 +300,6 @@ fn parts(
         commits: phones(store.stats().queue_capacity as usize),
         over_share: HeavyHitters::default(),
         notifies: bytes((budget / NOTIFIES_PART) as usize),
-        unproven: Unproven::new(limits.unproven_per_second),
-        transactions: Transactions::new(
-            limits.transactions_max,
-            Memory {
-                answers: bytes((budget / ANSWERS_PART) as usize),
-                answer_min: budget / ANSWERS_PART / limits.transactions_max as u64,
-                requests: bytes((budget / REQUESTS_PART) as usize),
-            },
-            transaction_seeds,
-        ),
         nonces: Nonces::new(
             limits.nonces_max,
             count(limits.nonces_max),
@@ -301,7 +311,6 @@ fn parts(
         tokens,
         runtime,
         config,
-        network,
         store,
     })
 }

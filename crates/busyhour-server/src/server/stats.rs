@@ -408,7 +408,7 @@ impl Core {
     pub(super) fn own_stats(&self) -> ServerStats {
         ServerStats {
             uptime_ns: nanos(self.now() - self.started_at),
-            network: self.parts.network.stats(),
+            network: self.responder().network().stats(),
             traffic: self.traffic_stats(),
             registrar: self.registrar_stats(),
             watch: self.watch_stats(),
@@ -424,7 +424,7 @@ impl Core {
     }
 
     fn traffic_stats(&self) -> TrafficStats {
-        let counters = &self.counters().traffic;
+        let counters = &self.traffic();
         TrafficStats {
             received: counters.received.get(),
             received_bytes: counters.received_bytes.get(),

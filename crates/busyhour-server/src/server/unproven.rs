@@ -18,12 +18,8 @@
 //! one of them has a token: so there is no table that somebody fills, and nothing to be
 //! forgotten. A cell is one word: when it was looked at, in milliseconds, and its tokens.
 
-use super::{
-    core::Core,
-    shares::{CELLS, Cells, ROWS},
-};
+use super::shares::{CELLS, Cells, ROWS};
 use busyhour::clock::Instant;
-use busyhour_sip::Flow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tokens of all sources.
@@ -55,7 +51,7 @@ impl Unproven {
     }
 
     /// Takes a token of a source; `false` when it has none.
-    fn take(&self, source: Cells, now: Instant) -> bool {
+    pub(super) fn take(&self, source: Cells, now: Instant) -> bool {
         if self.per_second == 0 {
             return true;
         }
@@ -67,7 +63,7 @@ impl Unproven {
     }
 
     /// A source has shown that it hears what is sent there.
-    fn prove(&self, source: Cells, now: Instant) {
+    pub(super) fn prove(&self, source: Cells, now: Instant) {
         let most = burst(self.per_second).saturating_mul(PROVEN_BURSTS);
         for cell in self.cells(source) {
             // One who proves itself all the time writes seldom.
@@ -130,40 +126,6 @@ impl Cell {
             looked_at_ms: (packed >> 32) as u32,
             tokens: packed as u32,
         }
-    }
-}
-
-impl Core {
-    /// Whether an answer may go to who has shown no right credentials there; takes
-    /// what it costs. Over a connection the client has shown that it hears.
-    /// Where nobody has credentials, nobody can.
-    pub(super) fn may_answer(&self, flow: Flow) -> bool {
-        let may = self.has_token(flow);
-        if !may {
-            self.counters().traffic.unproven_not_answered.increment();
-        }
-        may
-    }
-
-    /// The same for who can answer less, and counts itself what it does not answer.
-    pub(super) fn has_token(&self, flow: Flow) -> bool {
-        self.parts.authenticator.is_none() || self.may_send_unproven(flow)
-    }
-
-    /// Whether something may go there unproven; takes what it costs.
-    pub(super) fn may_send_unproven(&self, flow: Flow) -> bool {
-        flow.transport.is_reliable() || self.parts.unproven.take(self.source(flow), self.now())
-    }
-
-    /// Somebody at the other end has shown that what is sent there is heard.
-    pub(super) fn heard_at(&self, flow: Flow) {
-        if !flow.transport.is_reliable() {
-            self.parts.unproven.prove(self.source(flow), self.now());
-        }
-    }
-
-    fn source(&self, flow: Flow) -> Cells {
-        self.holder(flow, None).source()
     }
 }
 

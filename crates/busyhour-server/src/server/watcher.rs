@@ -316,10 +316,11 @@ impl Watcher {
         self.with(|core, state| {
             let counters = core.counters();
             match state.subscription.answered(cseq, status) {
-                false => counters.traffic.stray_responses.increment(),
+                false => core.traffic().stray_responses.increment(),
                 true if (200..300).contains(&status) => {
                     counters.watch.confirmed.increment();
-                    core.heard_at(state.subscription.dialog().flow());
+                    core.responder()
+                        .heard_at(state.subscription.dialog().flow());
                 }
                 true => {}
             }
@@ -358,7 +359,7 @@ impl Watcher {
     fn send(&self, core: &Core, state: &mut Inner) {
         let counters = &core.counters().watch;
         let subscription = &mut state.subscription;
-        while let Some(sent) = core.poll(subscription) {
+        while let Some(sent) = core.responder().poll(subscription) {
             let cost = buffer_bytes(subscription.outstanding_len());
             if !sent.is_again && !self.charge(core, &mut state.notify_bytes, cost) {
                 counters.over_share.increment();
@@ -366,14 +367,17 @@ impl Watcher {
                 continue;
             }
             let flow = subscription.dialog().flow();
-            if !subscription.is_heard() && !core.may_send_unproven(flow) {
+            if !subscription.is_heard() && !core.responder().may_send_unproven(flow) {
                 counters.unproven.increment();
                 if !sent.is_again {
                     subscription.put_off(core.now());
                 }
                 continue;
             }
-            if !core.try_send(subscription.dialog().flow(), sent.datagram) {
+            if !core
+                .responder()
+                .try_send(subscription.dialog().flow(), sent.datagram)
+            {
                 // Whatever changes meanwhile is conflated to the last state.
                 subscription.put_off(core.now());
                 continue;
@@ -413,7 +417,7 @@ impl Watcher {
             .expiry_timer
             .set(deadline, "watcher", timers, &self.serializer, fire);
         if set.is_err() {
-            core.counters().traffic.refused_table_full.increment();
+            core.traffic().refused_table_full.increment();
         }
     }
 

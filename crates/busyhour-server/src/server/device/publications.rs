@@ -5,6 +5,7 @@ use crate::server::{
     core::Core,
     device_request::{DeviceRequest, InboundRequest},
     publish::PublicationDraft,
+    responder::answer_flow,
 };
 use busyhour::clock::Instant;
 use busyhour_registrar::{
@@ -27,7 +28,7 @@ impl Device {
         let draft = core.plan_publication(&name, self.holder, publications, &message, &inbound);
         let mut draft = match draft {
             Ok(Some(draft)) => draft,
-            Ok(None) => return core.abandon(inbound.transaction),
+            Ok(None) => return core.responder().abandon(inbound.transaction),
             Err(refusal) => return core.refuse_publication(&message, &inbound, &refusal),
         };
         let changes = core.keep_publication(&name, publications, &mut draft.plan);
@@ -50,8 +51,9 @@ impl Device {
         if let Some(place) = draft.place {
             place.take_up();
         }
-        let flow = core.answer_flow(&inbound.message(), inbound.flow);
-        core.accept(inbound.transaction, flow, draft.answer);
+        let flow = answer_flow(&inbound.message(), inbound.flow);
+        core.responder()
+            .accept(inbound.transaction, flow, draft.answer);
         if let Some(package) = draft.changed {
             self.tell(core, state, package);
         }

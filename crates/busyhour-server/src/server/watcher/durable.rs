@@ -10,7 +10,7 @@
 
 use super::{Inner, Row, Watcher};
 use crate::{
-    server::{core::Core, device_request::InboundRequest},
+    server::{core::Core, device_request::InboundRequest, responder::answer_flow},
     store::{Change, CommitError, Refused, SoftState, SoftStateKind},
 };
 use busyhour::{
@@ -61,8 +61,8 @@ impl Watcher {
             return core.fail_arrival(inbound);
         }
         self.lock().row = Some(Row::new(row, 0));
-        let flow = core.answer_flow(&inbound.message(), inbound.flow);
-        core.accept(inbound.transaction, flow, answer);
+        let flow = answer_flow(&inbound.message(), inbound.flow);
+        core.responder().accept(inbound.transaction, flow, answer);
         self.start(&core);
     }
 
@@ -166,14 +166,17 @@ impl Watcher {
         let subscription = &mut state.subscription;
         subscription.check_refresh(&subscribe, core.now())?;
         let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
-        let answer = core.write(|out| write_accepted(out, message, subscription, granted_s, flow));
+        let answer = core
+            .responder()
+            .write(|out| write_accepted(out, message, subscription, granted_s, flow));
         let Some(answer) = answer else {
-            core.abandon(inbound.transaction);
+            core.responder().abandon(inbound.transaction);
             return Ok(());
         };
         subscription.refresh(&subscribe, core.now())?;
         core.counters().watch.refreshed.increment();
-        core.accept(inbound.transaction, core.answer_flow(message, flow), answer);
+        core.responder()
+            .accept(inbound.transaction, answer_flow(message, flow), answer);
         Ok(())
     }
 

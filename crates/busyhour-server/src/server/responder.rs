@@ -1,29 +1,70 @@
 //! Writing and sending: every datagram leaves through here.
 
 use super::{
-    SendError,
-    core::Core,
+    Network, SendError,
+    counters::TrafficCounters,
     receive::Request,
-    shares::{Excess, Holder},
-    transactions::Key,
+    shares::{Cells, Holders},
+    transactions::{Key, Transactions},
+    unproven::Unproven,
 };
-use busyhour::buffer::Buffer;
+use busyhour::{buffer::Buffer, clock::Instant, runtime::Runtime};
 use busyhour_registrar::{
     DATAGRAM_LEN_MAX, Refusal,
     watch::{NoBuffer, Subscription, Transmission},
     write_refusal,
 };
 use busyhour_sip::{Flow, Message, Method, ParseError, ResponseBuilder, Status, write_hex};
-use std::{cell::RefCell, time::Duration};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
 /// A response under way, as the builder of the parser has it.
 pub(super) type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Vec<u8>>;
 
-impl Core {
+/// Writes and sends for all parts of the server: it has the network, the buffers and
+/// the answers that are kept for retransmissions, and counts the traffic.
+pub(super) struct Responder {
+    pub(super) traffic: TrafficCounters,
+    runtime: Runtime,
+    network: Arc<dyn Network>,
+    transactions: Transactions,
+    holders: Holders,
+    unproven: Unproven,
+    /// Nobody has credentials, so nobody can prove anything by them.
+    is_open: bool,
+}
+
+impl Responder {
+    pub(super) fn new(
+        runtime: Runtime,
+        network: Arc<dyn Network>,
+        transactions: Transactions,
+        holders: Holders,
+        unproven: Unproven,
+        is_open: bool,
+    ) -> Self {
+        Self {
+            traffic: TrafficCounters::default(),
+            runtime,
+            network,
+            transactions,
+            holders,
+            unproven,
+            is_open,
+        }
+    }
+
+    pub(super) fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+
+    pub(super) fn network(&self) -> &dyn Network {
+        &*self.network
+    }
+
     /// Hands a datagram to the network.
     pub(super) fn send(&self, flow: Flow, datagram: Buffer) {
-        let traffic = &self.counters().traffic;
-        match self.parts.network.send(flow, datagram) {
+        let traffic = &self.traffic;
+        match self.network.send(flow, datagram) {
             Ok(()) => traffic.sent.increment(),
             Err(error) => self.count_unsent(flow, error),
         }
@@ -31,7 +72,7 @@ impl Core {
 
     /// Where a peer does not read, or is gone, that is its own matter.
     fn count_unsent(&self, flow: Flow, error: SendError) {
-        let traffic = &self.counters().traffic;
+        let traffic = &self.traffic;
         match error {
             SendError::Full if !flow.transport.is_reliable() => traffic.send_refused.increment(),
             _ => traffic.undeliverable.increment(),
@@ -41,8 +82,8 @@ impl Core {
     /// As [`send`](Self::send), for what can as well be made anew later;
     /// `false` when there is no room for it on its connection now.
     pub(super) fn try_send(&self, flow: Flow, datagram: Buffer) -> bool {
-        let traffic = &self.counters().traffic;
-        match self.parts.network.try_send(flow, datagram) {
+        let traffic = &self.traffic;
+        match self.network.try_send(flow, datagram) {
             Ok(()) => traffic.sent.increment(),
             Err(SendError::Full) if flow.transport.is_reliable() => return false,
             Err(error) => self.count_unsent(flow, error),
@@ -53,20 +94,15 @@ impl Core {
     /// As [`answer`](Self::answer), for a request that was accepted: the client that
     /// sent it is trusted on its connection. `false` when that is gone.
     pub(super) fn accept(&self, transaction: Key, flow: Flow, answer: Buffer) -> bool {
-        let is_there = self.parts.network.mark_trusted(flow);
+        let is_there = self.network.mark_trusted(flow);
         self.answer(transaction, flow, answer);
         is_there
     }
 
     /// Sends the answer of a transaction and keeps it for retransmissions.
     pub(super) fn answer(&self, transaction: Key, flow: Flow, answer: Buffer) {
-        self.transactions().answer(transaction, answer.clone());
+        self.transactions.answer(transaction, answer.clone());
         self.send(flow, answer);
-    }
-
-    /// Where the response to a request goes, even to one without a sound Via.
-    pub(super) fn answer_flow(&self, request: &Message<'_>, flow: Flow) -> Flow {
-        request.via().map_or(flow, |via| flow.answered_by(&via))
     }
 
     /// A pinned buffer of what `write` writes; `None`, counted, when there is none.
@@ -99,20 +135,20 @@ impl Core {
     }
 
     fn pin(&self, written: &[u8]) -> Option<Buffer> {
-        let pinned = self.runtime().buffers().copy_from(written);
+        let pinned = self.runtime.buffers().copy_from(written);
         if pinned.is_err() {
-            self.counters().traffic.no_buffer.increment();
+            self.traffic.no_buffer.increment();
         }
         pinned.ok()
     }
 
     /// What a subscription has to send now; a buffer that it lacks is counted.
     pub(super) fn poll(&self, subscription: &mut Subscription) -> Option<Transmission> {
-        let (now, buffers) = (self.now(), self.runtime().buffers());
+        let (now, buffers) = (self.now(), self.runtime.buffers());
         match with_scratch(|scratch| subscription.poll(now, scratch, buffers)) {
             Ok(sent) => sent,
             Err(NoBuffer) => {
-                self.counters().traffic.no_buffer.increment();
+                self.traffic.no_buffer.increment();
                 None
             }
         }
@@ -126,7 +162,7 @@ impl Core {
         }
         let reason = error.to_string();
         let status = error.status();
-        let tag = self.to_tag(self.transactions().key(message, flow.remote));
+        let tag = self.to_tag(self.transactions.key(message, flow.remote));
         let answer = self.write(|out| {
             let source = Some(flow.remote);
             ResponseBuilder::with_reason(out, message, status, &reason, source)
@@ -134,7 +170,7 @@ impl Core {
                 .finish();
         });
         if let Some(answer) = answer {
-            self.send(self.answer_flow(message, flow), answer);
+            self.send(answer_flow(message, flow), answer);
         }
     }
 
@@ -191,12 +227,12 @@ impl Core {
         transaction: Key,
         refusal: &Refusal,
     ) {
-        self.transactions().forget(transaction);
+        self.transactions.forget(transaction);
         if !self.may_answer(flow) {
             return;
         }
         if let Some(answer) = self.refusal(request, flow, transaction, refusal) {
-            self.send(self.answer_flow(request, flow), answer);
+            self.send(answer_flow(request, flow), answer);
         }
     }
 
@@ -211,7 +247,7 @@ impl Core {
         refusal: &Refusal,
     ) {
         if let Some(answer) = self.refusal(request, flow, transaction, refusal) {
-            self.answer(transaction, self.answer_flow(request, flow), answer);
+            self.answer(transaction, answer_flow(request, flow), answer);
         }
     }
 
@@ -226,55 +262,9 @@ impl Core {
         self.write(|out| write_refusal(out, request, refusal, flow.remote, tag.as_str()))
     }
 
-    pub(super) fn refuse_registration(
-        &self,
-        request: &Message<'_>,
-        flow: Flow,
-        transaction: Key,
-        refusal: &Refusal,
-    ) {
-        let counters = &self.counters().registrar;
-        match refusal {
-            Refusal::IntervalTooBrief(_) => counters.interval_too_brief.increment(),
-            Refusal::Forbidden(_) | Refusal::NotFound => counters.forbidden.increment(),
-            Refusal::TooManyContacts => counters.too_many_contacts.increment(),
-            Refusal::TooLongToKeep | Refusal::TooLongToAnswer => counters.too_long.increment(),
-            _ => counters.rejected.increment(),
-        }
-        self.registration_refused(request, flow, refusal);
-        self.refuse(request, flow, transaction, refusal);
-    }
-
-    pub(super) fn refuse_subscription(
-        &self,
-        request: &Message<'_>,
-        flow: Flow,
-        transaction: Key,
-        refusal: &Refusal,
-    ) {
-        self.counters().watch.rejected.increment();
-        self.refuse(request, flow, transaction, refusal);
-    }
-
     /// Gives a transaction up without an answer: the client will try again.
     pub(super) fn abandon(&self, transaction: Key) {
-        self.transactions().forget(transaction);
-    }
-
-    /// Whether a device or watcher has as much waiting as it may.
-    pub(super) fn is_flooded(&self, queued_len: usize) -> bool {
-        queued_len >= self.limits().device_queue_max
-    }
-
-    /// The refusal when a table has no room, for anybody or for who asks; counted.
-    pub(super) fn no_room(&self, excess: Excess, flow: Flow, account: Option<&str>) -> Refusal {
-        self.count_excess(excess, flow, account);
-        self.overloaded()
-    }
-
-    /// Who sent a request, as far as shares are concerned.
-    pub(super) fn holder(&self, flow: Flow, account: Option<&str>) -> Holder {
-        self.parts.holders.of(flow.remote.ip(), account)
+        self.transactions.forget(transaction);
     }
 
     /// The refusal of a request for which there is no room. Retry-After is in
@@ -285,12 +275,53 @@ impl Core {
         Refusal::Overloaded(Duration::from_secs(pause_s))
     }
 
+    /// Whether an answer may go to who has shown no right credentials there; takes
+    /// what it costs. Over a connection the client has shown that it hears.
+    /// Where nobody has credentials, nobody can.
+    pub(super) fn may_answer(&self, flow: Flow) -> bool {
+        let may = self.has_token(flow);
+        if !may {
+            self.traffic.unproven_not_answered.increment();
+        }
+        may
+    }
+
+    /// The same for who can answer less, and counts itself what it does not answer.
+    pub(super) fn has_token(&self, flow: Flow) -> bool {
+        self.is_open || self.may_send_unproven(flow)
+    }
+
+    /// Whether something may go there unproven; takes what it costs.
+    pub(super) fn may_send_unproven(&self, flow: Flow) -> bool {
+        flow.transport.is_reliable() || self.unproven.take(self.source(flow), self.now())
+    }
+
+    /// Somebody at the other end has shown that what is sent there is heard.
+    pub(super) fn heard_at(&self, flow: Flow) {
+        if !flow.transport.is_reliable() {
+            self.unproven.prove(self.source(flow), self.now());
+        }
+    }
+
+    fn source(&self, flow: Flow) -> Cells {
+        self.holders.of(flow.remote.ip(), None).source()
+    }
+
+    fn now(&self) -> Instant {
+        self.runtime.clock().now()
+    }
+
     /// Our tag in To, the same for each retransmission of a request.
     pub(super) fn to_tag(&self, transaction: Key) -> ToTag {
         let mut digits = [0; 16];
         write_hex(&mut digits, &transaction.hash().to_be_bytes());
         ToTag(digits)
     }
+}
+
+/// Where the response to a request goes, even to one without a sound Via.
+pub(super) fn answer_flow(request: &Message<'_>, flow: Flow) -> Flow {
+    request.via().map_or(flow, |via| flow.answered_by(&via))
 }
 
 /// A tag of ours, in hexadecimal digits.
