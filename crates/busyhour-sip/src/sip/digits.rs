@@ -34,8 +34,9 @@ impl Ipv4Text {
 /// Writes two lower-case hexadecimal digits for each of `bytes` into `digits`,
 /// for as many as there is room.
 pub fn write_hex(digits: &mut [u8], bytes: &[u8]) {
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-        pair.copy_from_slice(&HEX[*byte as usize]);
+    let (pairs, _) = digits.as_chunks_mut::<2>();
+    for (pair, byte) in pairs.iter_mut().zip(bytes) {
+        *pair = HEX[*byte as usize];
     }
 }
 
