@@ -8,15 +8,25 @@
 //! whole runtime instead, all of them sequentially consistent. No other file
 //! mentions `cfg(loom)` or `cfg(shuttle)` for a primitive.
 
+mod event_count;
 #[cfg(shuttle)]
 pub(crate) mod scheduled;
 pub(crate) mod fences;
 mod spin;
 
+pub(crate) use event_count::EventCount;
 pub(crate) use spin::{SpinGuard, SpinLock, SpinWait};
 
 #[cfg(not(loom))]
 use std::cell::UnsafeCell as StdUnsafeCell;
+use std::{
+    cell::Cell,
+    sync::{
+        TryLockError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::{
@@ -147,6 +157,33 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+/// As [`lock`], if nobody has locked it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Waits for the signal, with the mutex free meanwhile. A holder that panicked
+/// means nothing, as in [`lock`].
+pub(crate) fn wait<'a, T>(signal: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    signal
+        .wait(state)
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// As [`wait`], for `timeout` at most.
+pub(crate) fn wait_timeout<'a, T>(
+    signal: &Condvar,
+    state: MutexGuard<'a, T>,
+    timeout: Duration,
+) -> MutexGuard<'a, T> {
+    let waited = signal.wait_timeout(state, timeout);
+    waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0
+}
+
 /// Tells the running thread from every other that runs; cheaper than its
 /// `ThreadId`, which counts references.
 #[cfg(not(any(loom, shuttle)))]
@@ -162,6 +199,24 @@ pub(crate) fn thread_token() -> usize {
     thread_local!(static TOKEN: Box<u8> = Box::new(0));
     TOKEN.with(|token| std::ptr::from_ref(&**token).addr())
 }
+
+/// The number of the running thread, in the order in which threads first ask.
+/// It spreads threads over shards and stripes; no other thread ever has it,
+/// where a [`thread_token`] is used again once its thread has ended.
+#[inline]
+pub(crate) fn thread_index() -> usize {
+    runtime::thread_local!(static NUMBER: Cell<usize> = const { Cell::new(UNNUMBERED) });
+    NUMBER.with(|number| match number.get() {
+        UNNUMBERED => {
+            number.set(NEXT_INDEX.fetch_add(1, Ordering::Relaxed));
+            number.get()
+        }
+        index => index,
+    })
+}
+
+static NEXT_INDEX: AtomicUsize = AtomicUsize::new(0);
+const UNNUMBERED: usize = usize::MAX;
 
 /// Keeps its value on cache lines of its own (two lines: adjacent-line prefetch).
 #[derive(Debug, Default)]

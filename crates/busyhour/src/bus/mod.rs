@@ -56,7 +56,6 @@ mod answers;
 mod attribute;
 mod attributed;
 mod incoming;
-mod event_count;
 mod builder;
 mod removed;
 mod consumer;
@@ -115,6 +114,7 @@ pub use stream::EventStream;
 pub use subscription::{Subscription, SubscriptionBuilder};
 pub use topic::{Published, Topic, TtlError};
 
+use crate::sync as event_count;
 use std::hash::Hash;
 
 /// Something that can be published on a [`Topic`].

@@ -1,13 +1,6 @@
 //! What a thread knows about the task it is running.
 
-use std::{
-    cell::Cell,
-    ptr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{cell::Cell, ptr, sync::Arc};
 
 use super::{
     entity::{Entity, EntityRef, ShareCell},
@@ -18,7 +11,6 @@ use super::{
 use crate::sync::runtime::thread_local;
 
 thread_local! {
-    static NUMBER: usize = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     static THREAD_LOCALS: ThreadLocals = const { ThreadLocals::none() };
     /// The future that this thread polls (by address, never followed), and what it did.
     static POLL: Polling = const { Polling::none() };
@@ -275,11 +267,6 @@ pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
     unsafe { EntityRef::from_ptr(entity) }.map(EntityRef::to_arc)
 }
 
-/// A number that is this thread's own, so that it keeps to one worker.
-pub(super) fn thread_number() -> usize {
-    NUMBER.with(|number| *number)
-}
-
 /// Puts the outer locals back, also when a task unwinds.
 struct InsidePool {
     entity: *const ShareCell,
@@ -302,4 +289,3 @@ impl Drop for InsidePool {
 
 /// Its address stands for a thread that collects.
 static COLLECTING: u64 = 0;
-static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);

@@ -27,8 +27,9 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     sync::{
-        CachePadded, Condvar, Mutex, MutexGuard, fences, lock,
+        CachePadded, EventCount, fences,
         runtime::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        thread_index,
     },
     task::{Reason, Rejected, Task},
 };
@@ -53,7 +54,10 @@ pub(crate) struct Shared {
     pub(super) simulated: Option<Simulated>,
     /// What threads that are no worker of this pool did.
     pub(super) others: CachePadded<WorkerMetrics>,
-    pub(super) ends: ShutdownNotify,
+    /// Rung when something ends that a thread may wait for.
+    pub(super) ends: EventCount,
+    /// Tasks that wait inside a shutdown for the others.
+    pub(super) closing: AtomicUsize,
     pub(super) pushes: InFlightPushes,
     pub(crate) registry: EntityRegistry,
     pub(crate) subscriptions: Subscriptions,
@@ -78,36 +82,6 @@ pub(super) struct Options {
     pub(super) capacity: usize,
     /// Where workers are kept, in turns.
     pub(super) processors: Vec<usize>,
-}
-
-/// Signalled when something ends that a thread may wait for.
-#[derive(Default)]
-pub(super) struct ShutdownNotify {
-    pub(super) state: Mutex<ShutdownState>,
-    pub(super) changed: Condvar,
-}
-
-impl ShutdownNotify {
-    pub(super) fn wait<'a>(
-        &self,
-        state: MutexGuard<'a, ShutdownState>,
-        timeout: Option<Duration>,
-    ) -> MutexGuard<'a, ShutdownState> {
-        let unpoisoned = match timeout {
-            Some(timeout) => match self.changed.wait_timeout(state, timeout) {
-                Ok((state, _)) => return state,
-                Err(poisoned) => return poisoned.into_inner().0,
-            },
-            None => self.changed.wait(state),
-        };
-        unpoisoned.unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-#[derive(Default)]
-pub(super) struct ShutdownState {
-    /// Tasks that wait inside a shutdown for the others.
-    pub(super) closing: usize,
 }
 
 impl Shared {
@@ -142,7 +116,8 @@ impl Shared {
             has_no_handle: AtomicBool::new(false),
             simulated: seed.map(Simulated::new),
             others: CachePadded::default(),
-            ends: ShutdownNotify::default(),
+            ends: EventCount::new(),
+            closing: AtomicUsize::new(0),
             pushes: InFlightPushes::default(),
             registry: EntityRegistry::default(),
             subscriptions: Subscriptions::default(),
@@ -361,7 +336,7 @@ impl Shared {
     fn select(&self) -> usize {
         let len = self.worker_slots.len().clamp(1, self.workers.len());
         match self.options.selector {
-            Selector::Default => context::thread_number() % len,
+            Selector::Default => thread_index() % len,
             Selector::Sequential => self.next_worker.fetch_add(1, Ordering::Relaxed) % len,
             Selector::LeastFull => self.least_full(),
         }
@@ -606,21 +581,20 @@ impl Shared {
 
     /// Wakes threads that wait for an end.
     pub(crate) fn notify_end(&self) {
-        drop(lock(&self.ends.state));
-        self.ends.changed.notify_all();
-    }
-
-    pub(super) fn ends(&self) -> MutexGuard<'_, ShutdownState> {
-        lock(&self.ends.state)
+        self.ends.ring();
     }
 
     /// The last one to fall asleep, or to leave, tells those who wait for quiet.
     pub(super) fn after_falling_asleep(&self, asleep: usize) {
-        if self.phase.get() == Phase::Open || asleep + self.ends().closing < self.present_len() {
+        if self.phase.get() == Phase::Open || asleep + self.closing_len() < self.present_len() {
             return;
         }
         self.seal_if_ended();
         self.notify_end();
+    }
+
+    pub(super) fn closing_len(&self) -> usize {
+        self.closing.load(Ordering::SeqCst)
     }
 
     /// Nothing waits, and nothing runs that does not itself wait for this.

@@ -1,11 +1,7 @@
 //! The state of one block: who holds it, and how many of its bytes are in use.
 //! This module's `README.md` tells the protocol and why it holds.
 
-use std::{
-    cell::Cell,
-    // Dealing is no part of the protocol, and loom knows no statics.
-    sync::atomic::AtomicUsize,
-};
+use std::cell::Cell;
 
 use super::{
     slot_header::{HANDLE_COUNT_MAX, Ref, SlotHeader},
@@ -13,7 +9,7 @@ use super::{
 };
 use crate::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
-    load_sequential_u64,
+    load_sequential_u64, thread_index,
 };
 
 /// What is known about one block.
@@ -336,8 +332,7 @@ impl Pinner {
 
     #[cold]
     fn deal(&self) -> usize {
-        static DEALT: AtomicUsize = AtomicUsize::new(0);
-        let stripe = DEALT.fetch_add(1, Ordering::Relaxed) % STRIPE_COUNT;
+        let stripe = thread_index() % STRIPE_COUNT;
         self.stripe.set(stripe);
         stripe
     }

@@ -2,10 +2,11 @@
 //! README.md, "Shutting down".
 
 use crate::{
-    pool::{context, shared::Shared, worker::CurrentWorker},
+    pool::{shared::Shared, worker::CurrentWorker},
     sync::{
         CachePadded, fences,
         runtime::atomic::{AtomicBool, AtomicU32, Ordering},
+        thread_index,
     },
 };
 
@@ -41,7 +42,7 @@ impl Shared {
             fences::light();
             return InFlightPush::OnWorker(flag);
         }
-        let stripe = &self.pushes.0[context::thread_number() % STRIPES];
+        let stripe = &self.pushes.0[thread_index() % STRIPES];
         stripe.fetch_add(1, Ordering::SeqCst);
         InFlightPush::Outside(stripe)
     }

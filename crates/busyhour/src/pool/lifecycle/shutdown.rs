@@ -126,14 +126,14 @@ impl Shared {
     /// not waited for.
     fn drain_and_seal(&self, ends_at: Option<Instant>) {
         let own = usize::from(self.is_inside());
-        self.ends().closing += own;
+        self.closing.fetch_add(own, Ordering::SeqCst);
         self.notify_end();
         self.wait_until(ends_at, |closing| {
             self.is_sealed() || self.is_quiet(closing)
         });
         self.enter(Phase::Sealed);
         self.wait_until(ends_at, |closing| self.present_len() <= closing);
-        self.ends().closing -= own;
+        self.closing.fetch_sub(own, Ordering::SeqCst);
         self.notify_end();
     }
 
@@ -172,14 +172,7 @@ impl Shared {
     }
 
     fn wait_until(&self, ends_at: Option<Instant>, done: impl Fn(usize) -> bool) {
-        let mut state = self.ends();
-        while !done(state.closing) {
-            let left = ends_at.map(|end| end.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return;
-            }
-            state = self.ends.wait(state, left);
-        }
+        (self.ends).wait_until_or(ends_at, || done(self.closing_len()));
     }
 
     /// What still runs, on other threads than this one.

@@ -8,7 +8,7 @@ use std::{
 use super::blocking::blocking;
 use crate::{
     pool::WaitError,
-    sync::{Condvar, Mutex, lock},
+    sync::{Condvar, Mutex, lock, wait},
 };
 
 /// The reading half: filled exactly once, by the task's run or by its drop.
@@ -57,8 +57,7 @@ impl<R> OneshotReceiver<R> {
             if let Some(known) = outcome.take() {
                 return known;
             }
-            outcome =
-                (self.0.filled.wait(outcome)).unwrap_or_else(|poisoned| poisoned.into_inner());
+            outcome = wait(&self.0.filled, outcome);
         }
     }
 }

@@ -7,9 +7,9 @@
 //! that one does.
 //!
 //! A subscription whose turns run in a plain task, or on the thread that
-//! publishes, is no entity. What is known of it is the thread that runs its turn
-//! now, if one does, so an edge says of its waiter which thread that is, too. And
-//! a task that shuts a pool down waits for all that runs there: who works for
+//! publishes, is no entity, and neither is a timer's callback. What is known of
+//! them is the thread that runs them now, if one does, so an edge says of its
+//! waiter which thread that is, too. And a task that shuts a pool down waits for all that runs there: who works for
 //! that pool and waits for the serializer of that task waits for itself.
 //!
 //! There is one list for the process, since a cycle may lead through several
@@ -54,7 +54,7 @@ struct WaitGraph {
 struct Edge {
     id: u64,
     thread: usize,
-    /// None for a turn that runs outside of any serializer.
+    /// None for a turn or callback that runs outside of any serializer.
     waiter: Option<Arc<dyn Entity>>,
     awaited: WaitTarget,
 }
@@ -66,9 +66,9 @@ enum WaitTarget {
     Quiet(usize),
 }
 
-/// A subscription, of whose turns one at most runs at a time.
+/// A subscription, of whose turns one at most runs at a time, or a timer.
 pub(crate) trait Turns: Send + Sync {
-    /// The [`thread_token`] of the thread that runs its turn now.
+    /// The [`thread_token`] of the thread that runs its turn, or callback, now.
     fn runner(&self) -> Option<usize>;
 }
 
@@ -79,8 +79,8 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// What this thread runs, if others may wait for it: a task of an entity or
-    /// a subscription's turn.
+    /// What this thread runs, if others may wait for it: a task of an entity, a
+    /// subscription's turn or a timer's callback.
     fn current() -> Option<Self> {
         let entity = current_entity();
         let thread = thread_token();
@@ -110,7 +110,8 @@ fn name(waiter: Option<&Arc<dyn Entity>>) -> String {
     waiter.map_or_else(|| "(task)".to_owned(), |waiter| waiter.name())
 }
 
-/// Notes that this thread runs a subscription's turn while the guard lives.
+/// Notes that this thread runs a subscription's turn, or a timer's callback,
+/// while the guard lives.
 pub(crate) fn in_turn() -> InTurn {
     TURNS.with(|turns| turns.set(turns.get() + 1));
     InTurn
@@ -139,7 +140,7 @@ pub(in crate::pool) fn wait_for_ref(awaited: EntityRef<'_>) -> Result<Waiting, C
     begin(|| WaitTarget::Entity(Arc::downgrade(&awaited.to_arc())))
 }
 
-/// As [`wait_for`], for the next turn of a subscription.
+/// As [`wait_for`], for the next turn of a subscription or the end of a callback.
 pub(crate) fn wait_for_turn(awaited: Arc<dyn Turns>) -> Result<Waiting, Cycle> {
     begin(|| WaitTarget::Turns(awaited))
 }

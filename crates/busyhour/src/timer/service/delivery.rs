@@ -1,11 +1,10 @@
 use super::{
     again::Again,
     locked_shard,
-    record::{Repeat, Work},
-    running,
+    record::{Repeat, Runner, Work},
     timer_service::Service,
 };
-use crate::timer::handle::TimerHandle;
+use crate::{pool::in_turn, timer::handle::TimerHandle};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -51,7 +50,7 @@ impl TimerDelivery {
         let Some(work) = self.service.begin(&self.handle, self.round) else {
             return;
         };
-        let running = running::enter(self.handle);
+        let running = in_turn();
         let (next, payload) = self.call(work);
         self.service.count_panics(u64::from(payload.is_some()));
         self.service.finish(&self.handle, next);
@@ -69,7 +68,7 @@ impl TimerDelivery {
             Work::Once { task, executor } => {
                 debug_assert!(executor.is_none(), "the driver took it for the delivery");
                 let outcome = catch_unwind(AssertUnwindSafe(|| task.run()));
-                (Err(Work::Away(None)), outcome.err())
+                (Err(Work::Away(Runner::NOBODY)), outcome.err())
             }
             Work::Repeat(repeat) => self.repeat(repeat),
             other => (Err(other), None),

@@ -4,22 +4,18 @@ use super::{
     again::Again,
     delivery::TimerDelivery,
     locked_shard::isolate,
-    record::{REFUSED_RETRY, TimerPhase, TimerRecord, Work, panics},
-    running,
+    record::{REFUSED_RETRY, Runner, TimerPhase, TimerRecord, Work, panics},
     shard::{TimerCounters, TimerShard, TimerShardState},
     timer_service::{BATCH, Service},
 };
 use crate::{
     clock::{Clock, Instant},
-    pool::current_entity,
-    sync::CachePadded,
+    pool::in_turn,
+    sync::{CachePadded, try_lock},
     task::{Executor, Reason, Rejected, Task},
     timer::handle::TimerHandle,
 };
-use std::{
-    sync::{Arc, TryLockError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 impl Service {
     /// Delivers what is due at `now`, in order; returns how many.
@@ -28,10 +24,8 @@ impl Service {
     /// that add due timers cannot keep it for ever, and begins no further
     /// batch once [`TURN`] has passed.
     pub(in crate::timer) fn run_due(self: &Arc<Self>, now: Instant) -> usize {
-        let _driving = match self.driving.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return 0,
+        let Some(_driving) = try_lock(&self.driving) else {
+            return 0;
         };
         if self.earliest() > now {
             return 0;
@@ -122,7 +116,7 @@ impl Service {
         round: u32,
         count: impl FnOnce(&mut TimerCounters),
     ) -> Option<Work> {
-        let runner = current_entity();
+        let runner = Runner::current();
         let mut state = self.shard_of(handle)?.lock();
         let begun = state.queue.get_mut(handle.timer)?.begin(round, runner);
         if begun.is_ok() {
@@ -186,7 +180,7 @@ impl Service {
     fn lose(&self, lost: &Delivered, next: impl FnOnce(Work, Instant) -> Result<Again, Work>) {
         let work = self.begin_as(&lost.handle, lost.round, |counters| counters.lost += 1);
         if let Some(work) = work {
-            let _running = running::enter(lost.handle);
+            let _running = in_turn();
             self.finish(&lost.handle, next(work, self.clock.now()));
         }
     }

@@ -1,7 +1,8 @@
 use super::locked_shard::isolate;
 use crate::{
     clock::Instant,
-    pool::Entity,
+    pool::{Entity, current_entity},
+    sync::thread_token,
     task::{Executor, Task},
     timer::{
         labels::LabelIndex,
@@ -56,7 +57,7 @@ pub(in crate::timer) enum Work {
     Repeat(Box<Repeat>),
     /// Wakes a future, on the driver's own thread: a waker only queues.
     Wake(Waker),
-    /// Out with the thread that runs it, inside a task of this entity.
+    /// Out with the thread that runs it.
     Away(Runner),
 }
 
@@ -128,7 +129,7 @@ impl TimerRecord {
         matches!(self.phase, TimerPhase::Running { awaited: true, .. })
     }
 
-    /// Takes the work to run it, inside a task of `runner`, if the delivery
+    /// Takes the work to run it, as `runner`, if the delivery
     /// `round` is still the one; `Err` hands the runner back.
     pub(in crate::timer) fn begin(&mut self, round: u32, runner: Runner) -> Result<Work, Runner> {
         if !self.is_delivered(round) {
@@ -155,14 +156,35 @@ impl Work {
                 panics(|| drop(run)) + panics(|| drop(executor))
             }
             Self::Wake(waker) => panics(|| drop(waker)),
-            Self::Away(entity) => panics(|| drop(entity)),
+            Self::Away(runner) => panics(|| drop(runner)),
         }
     }
 }
 
-/// The entity whose task a callback runs in; none for a plain task, or a
-/// thread of the user's own.
-pub(in crate::timer) type Runner = Option<Arc<dyn Entity>>;
+/// Who runs a callback.
+#[derive(Clone)]
+pub(in crate::timer) struct Runner {
+    /// The [`thread_token`] of the thread.
+    pub(super) thread: usize,
+    /// The entity whose task it runs in; none for a plain task, or a thread of
+    /// the user's own.
+    pub(super) entity: Option<Arc<dyn Entity>>,
+}
+
+impl Runner {
+    /// Of what has no callback left to run.
+    pub(super) const NOBODY: Self = Self {
+        thread: 0,
+        entity: None,
+    };
+
+    pub(in crate::timer) fn current() -> Self {
+        Self {
+            thread: thread_token(),
+            entity: current_entity(),
+        }
+    }
+}
 
 /// Runs the user's code; 1 if it panicked, otherwise 0.
 pub(in crate::timer) fn panics(foreign: impl FnOnce()) -> u64 {

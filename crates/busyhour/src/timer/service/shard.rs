@@ -10,7 +10,7 @@ use crate::{
     sync::{
         Condvar, Mutex,
         atomic::{AtomicU64, Ordering},
-        lock,
+        lock, wait,
     },
     task::Executor,
     timer::{
@@ -106,10 +106,7 @@ impl TimerShard {
     pub(super) fn await_end(&self, timer: QueueHandle) {
         let mut state = lock(&self.state);
         while state.mark_awaited(timer) {
-            state = self
-                .ended
-                .wait(state)
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            state = wait(&self.ended, state);
         }
     }
 }
@@ -204,10 +201,10 @@ impl TimerShardState {
         record
     }
 
-    /// The entity whose task the timer's callback runs in now.
-    pub(super) fn runner(&self, timer: QueueHandle) -> Runner {
+    /// Who runs the timer's callback now.
+    pub(super) fn runner(&self, timer: QueueHandle) -> Option<&Runner> {
         match &self.queue.get(timer)?.work {
-            Work::Away(runner) => runner.clone(),
+            Work::Away(runner) => Some(runner),
             _ => None,
         }
     }

@@ -2,16 +2,18 @@ use super::{
     driver_waker::DriverWaker,
     locked_shard,
     record::{TimerPhase, TimerRecord, Work, panics},
-    report, running,
+    report,
+    running::RunningCallback,
     shard::{NotCancelled, TimerShard, TimerShardState},
 };
 use crate::{
     clock::{Clock, Instant},
-    pool::{blocking, wait_for},
+    pool::{blocking, wait_for, wait_for_turn},
     stats::TimerStats,
     sync::{
         CachePadded, Mutex,
         atomic::{AtomicU64, Ordering},
+        thread_index,
     },
     timer::{
         handle::{Cancel, TimerHandle},
@@ -19,7 +21,7 @@ use crate::{
         timers::AddError,
     },
 };
-use std::{mem, task::Waker};
+use std::{mem, sync::Arc, task::Waker};
 
 /// What all handles of one timer service share.
 pub(in crate::timer) struct Service {
@@ -80,7 +82,7 @@ impl Service {
 
     #[inline]
     fn add_within(&self, capacity: usize, add: Add) -> Result<TimerHandle, AddError> {
-        let own = running::thread_index() % self.shards.len();
+        let own = thread_index() % self.shards.len();
         let mut add = Some(add);
         let mut error = AddError::Full;
         for index in (own..self.shards.len()).chain(0..own) {
@@ -134,7 +136,7 @@ impl Service {
         }
     }
 
-    pub(in crate::timer) fn cancel_and_wait(&self, handle: &TimerHandle) -> Cancel {
+    pub(in crate::timer) fn cancel_and_wait(self: &Arc<Self>, handle: &TimerHandle) -> Cancel {
         match (self.cancel(handle), self.shard_of(handle)) {
             (Cancel::Running, Some(shard)) if self.await_end(shard, handle) => Cancel::AlreadyRan,
             (outcome, _) => outcome,
@@ -143,12 +145,18 @@ impl Service {
 
     /// Waits for the end of a run; `false` if that would never come, because
     /// it waits for what this thread is in.
-    fn await_end(&self, shard: &TimerShard, handle: &TimerHandle) -> bool {
-        let Some(_wait) = running::wait_for(*handle) else {
+    fn await_end(self: &Arc<Self>, shard: &TimerShard, handle: &TimerHandle) -> bool {
+        let callback = RunningCallback {
+            service: Arc::clone(self),
+            handle: *handle,
+        };
+        let Ok(_waiting) = wait_for_turn(Arc::new(callback)) else {
             return false;
         };
-        let runner = shard.lock().runner(handle.timer);
-        let edge = runner.as_ref().map(wait_for).transpose();
+        let runner = shard.lock().runner(handle.timer).cloned();
+        // A shutdown names the entity whose task it is in, not the thread.
+        let entity = runner.and_then(|runner| runner.entity);
+        let edge = entity.as_ref().map(wait_for).transpose();
         if edge.is_ok() {
             blocking(|| shard.await_end(handle.timer));
         }
@@ -309,7 +317,7 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let own = running::thread_index();
+                    let own = thread_index();
                     assert!(lock(&lanes).insert(own), "threads share no lane");
                     // The others' locks are held: an add that needed one would
                     // never come back.

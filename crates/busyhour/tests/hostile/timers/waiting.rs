@@ -88,12 +88,12 @@ fn a_driver_is_woken_though_others_drive_and_look() {
     });
 }
 
-/// One callback waits for the end of the other, and that one for the serializer that the first one runs on. Whoever is
-/// second is told.
+/// One callback waits for the end of the other, and that one for the serializer that the first one runs on. The second
+/// to wait is told, also where the other callback runs in a plain task.
 #[test]
 fn a_circle_through_a_serializer_is_refused() {
-    for _ in 0..20 {
-        watched("a circle through a serializer", || {
+    for round in 0..40 {
+        watched("a circle through a serializer", move || {
             let pool = TaskPool::builder().workers(2).build().unwrap();
             let lanes = ["first", "second"].map(|name| pool.serializer(name).build().unwrap());
             let (timers, both_run) = (one_shard(), Arc::new(Barrier::new(2)));
@@ -108,12 +108,16 @@ fn a_circle_through_a_serializer_is_refused() {
                 answer.send(outcome == Cancel::Running).unwrap();
             });
             let first_lane = lanes[0].clone();
-            let timer = timers.after(SECOND, &lanes[1], move || {
+            let callback = move || {
                 both_run.wait();
                 let outcome = first_lane.push_wait(|| ());
                 assert!(matches!(outcome, Ok(()) | Err(WaitError::Deadlock(_))));
                 answers.send(outcome.is_err()).unwrap();
-            });
+            };
+            let timer = match round % 2 {
+                0 => timers.after(SECOND, &lanes[1], callback),
+                _ => timers.after(SECOND, &pool, callback),
+            };
             *second.lock().unwrap() = Some(timer);
             pass(&timers, 1);
             let refused = [outcomes.recv().unwrap(), outcomes.recv().unwrap()];
