@@ -137,7 +137,7 @@ pub(super) fn consume_budget() -> bool {
 
 fn look_at_the_clock() -> Option<Look> {
     let pool = current_pool()?;
-    let since = pool.coarse_now();
+    let since = pool.thread_context().now();
     let now = pool.clock.now();
     Some(Look { now, since })
 }

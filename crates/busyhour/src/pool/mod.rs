@@ -175,7 +175,7 @@ impl TaskPool {
         } else {
             self.execute(task).map_err(PushError::from)?;
         }
-        self.shared().await_oneshot(&receiver)
+        self.shared().await_oneshot(receiver)
     }
 
     /// Runs a future on the pool.

@@ -25,7 +25,7 @@ use super::{
     },
 };
 use crate::{
-    clock::{Clock, Instant},
+    clock::Clock,
     sync::{
         CachePadded, EventCount, fences,
         runtime::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -162,15 +162,6 @@ impl Shared {
         self.phase.is_sealed()
     }
 
-    /// The counters of this thread.
-    #[inline(always)]
-    pub(super) fn metrics(&self) -> MetricsWriter<'_> {
-        match CurrentWorker::of(self) {
-            Some(current) => current.metrics(),
-            None => self.external_metrics(),
-        }
-    }
-
     /// The counters of all threads that are no worker.
     #[inline(always)]
     pub(super) fn external_metrics(&self) -> MetricsWriter<'_> {
@@ -252,7 +243,7 @@ impl Shared {
             if !forced && simulated.len() >= self.options.capacity {
                 return Err(self.reject(task, Reason::Full));
             }
-            self.count_pushed();
+            self.thread_context().count_pushed();
             simulated.push(SimulatedStep::Task(task));
             return Ok(());
         }
@@ -290,14 +281,8 @@ impl Shared {
         self.workers.iter().map(Worker::task_len).sum()
     }
 
-    /// Makes an entity that has tasks visible to the workers.
     #[inline]
-    pub(crate) fn schedule(self: &Arc<Self>, token: Token) {
-        self.thread_context().schedule(token);
-    }
-
-    #[inline]
-    pub(super) fn schedule_here(self: &Arc<Self>, current: CurrentWorker<'_>, token: Token) {
+    pub(super) fn schedule_here(&self, current: CurrentWorker<'_>, token: Token) {
         match current.local(|local| local.wake(token)) {
             Ok(len) => self.after_push(None, len),
             Err(token) => self.abandon(&token),
@@ -311,7 +296,7 @@ impl Shared {
     }
 
     #[inline(never)]
-    pub(super) fn schedule_from_outside(self: &Arc<Self>, token: Token) {
+    pub(super) fn schedule_from_outside(&self, token: Token) {
         if let Some(simulated) = &self.simulated {
             return simulated.push(SimulatedStep::Entity(token));
         }
@@ -445,7 +430,7 @@ impl Shared {
                 if !popped {
                     break;
                 }
-                self.run_task(&mut task_cell);
+                self.run_counting(current.metrics(), &mut task_cell);
                 ran += 1;
                 let is_due = ran.is_multiple_of(TASKS_UNREAD_MAX) && current.worker.others_wait();
                 if is_due && turn_clock.is_turn_over() {
@@ -456,13 +441,8 @@ impl Shared {
         })
     }
 
-    /// Runs one task; whether it panicked, which is counted and goes no further.
-    #[inline(always)]
-    pub(crate) fn run_task(&self, task_cell: &mut TaskCell) -> bool {
-        self.run_counting(self.metrics(), task_cell)
-    }
-
-    /// As [`run_task`](Self::run_task), with this thread's counters at hand.
+    /// Runs one task; whether it panicked, which is counted in `metrics` and goes
+    /// no further.
     #[inline(always)]
     pub(super) fn run_counting(
         &self,
@@ -483,7 +463,9 @@ impl Shared {
     /// turn, which must not end a worker: what that one is thrown with is leaked.
     #[cold]
     fn count_panic(&self, payload: Box<dyn Any + Send>) {
-        self.metrics().add(|metrics| &metrics.panicked, 1);
+        self.thread_context()
+            .metrics()
+            .add(|metrics| &metrics.panicked, 1);
         if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             mem::forget(second);
         }
@@ -511,46 +493,9 @@ impl Shared {
         within(self, Some(entity), f)
     }
 
-    /// Counts a task that was accepted.
-    #[inline(always)]
-    pub(crate) fn count_pushed(&self) {
-        self.metrics().add(|metrics| &metrics.pushed, 1);
-    }
-
-    /// Counts a task that is taken out of a queue to run, while the queue is locked.
-    #[inline(always)]
-    pub(crate) fn count_started(&self) {
-        self.metrics().add(|metrics| &metrics.started, 1);
-    }
-
-    /// Counts accepted tasks that are dropped because the pool is sealed.
-    pub(crate) fn count_abandoned(&self, tasks: u64) {
-        self.metrics().add(|metrics| &metrics.abandoned, tasks);
-    }
-
-    /// Counts accepted tasks that a declared policy has lost.
-    pub(crate) fn count_dropped(&self, tasks: u64) {
-        self.metrics().add(|metrics| &metrics.dropped, tasks);
-    }
-
-    /// Counts a task that an entity refused.
-    pub(crate) fn count_rejected(&self) {
-        self.metrics().add(|metrics| &metrics.rejected, 1);
-    }
-
-    /// The time, exact from outside; on a worker as of a few short turns ago,
-    /// or of the beginning of the turn that runs.
-    #[inline(always)]
-    pub(crate) fn coarse_now(&self) -> Instant {
-        match CurrentWorker::of(self) {
-            Some(current) => current.worker.gauges.now(),
-            None => self.clock.now(),
-        }
-    }
-
     #[cold]
     fn reject(&self, task: Task, reason: Reason) -> Rejected {
-        self.metrics().add(|metrics| &metrics.rejected, 1);
+        self.thread_context().count_rejected();
         Rejected { task, reason }
     }
 

@@ -157,11 +157,12 @@ impl Core {
         if !self.pool().admits() {
             return Err(self.refuse(task, Reason::ShutDown));
         }
-        let now = self.pool().coarse_now();
+        let context = self.pool().thread_context();
+        let now = context.now();
         let mut state = self.state.lock();
         let offer = state.offer(task, key, now);
         match &offer {
-            PushOutcome::Queued => self.pool().count_pushed(),
+            PushOutcome::Queued => context.count_pushed(),
             PushOutcome::Replaced(_) => self.count_loss(|named_state| &named_state.conflated),
             PushOutcome::Displaced(_) => self.count_loss(|named_state| &named_state.dropped),
             PushOutcome::Closed(_) | PushOutcome::NoRoom(_) => {
@@ -171,7 +172,7 @@ impl Core {
         }
         // What is told now, and what was lost, may shut the pool down.
         drop(pushing);
-        self.after_change(state, self.pool().thread_context());
+        self.after_change(state, context);
         self.settle(offer)
     }
 
@@ -197,8 +198,9 @@ impl Core {
     /// Counts a task that was accepted in the place of another, while the
     /// state is locked: a shutdown must not see the one without the other.
     fn count_loss(&self, counter: impl Fn(&NamedState) -> &AtomicU64) {
-        self.pool().count_pushed();
-        self.pool().count_dropped(1);
+        let context = self.pool().thread_context();
+        context.count_pushed();
+        context.count_dropped(1);
         self.count(counter, 1);
     }
 
@@ -227,23 +229,24 @@ impl Core {
         if !self.pool().admits() {
             return Err(self.refuse(task, Reason::ShutDown));
         }
-        let now = self.pool().coarse_now();
+        let context = self.pool().thread_context();
+        let now = context.now();
         let mut state = self.state.lock();
         if is_closed(&state) {
             drop(state);
             return Err(self.refuse(task, Reason::ShutDown));
         }
         state.append(now, || task);
-        self.pool().count_pushed();
+        context.count_pushed();
         drop(pushing);
-        self.after_change(state, self.pool().thread_context());
+        self.after_change(state, context);
         Ok(())
     }
 
     #[cold]
     fn refuse(&self, task: Task, reason: Reason) -> Rejected {
         self.count(|named_state| &named_state.rejected, 1);
-        self.pool().count_rejected();
+        self.pool().thread_context().count_rejected();
         Rejected { task, reason }
     }
 
@@ -284,7 +287,7 @@ impl Core {
     #[cold]
     fn leave_and_tell(&self, state: SpinGuard<'_, SerializerState>) {
         let (is_awaited, queued_len) = (state.waiters > 0, state.queue.len());
-        let oldest_waiting = state.oldest_waiting(self.pool().coarse_now());
+        let oldest_waiting = state.oldest_waiting(self.pool().thread_context().now());
         let named_state = self.named_state.as_ref();
         let crossed = named_state.filter(|all| all.cross(queued_len, nanos(oldest_waiting)));
         drop(state);
@@ -309,7 +312,7 @@ impl Core {
     /// Drops what waits, for a shutdown of a group, which reports it: so that one of
     /// the pool does not as well.
     pub(super) fn abandon_for_group(&self) -> u64 {
-        self.drop_waiting(|not_run| self.pool().count_dropped(not_run))
+        self.drop_waiting(|not_run| self.pool().thread_context().count_dropped(not_run))
     }
 
     fn drop_waiting(&self, count: impl FnOnce(u64)) -> u64 {
@@ -353,7 +356,7 @@ impl Core {
         let mut state = self.state.lock();
         let begins = !self.pool().is_sealed() && state.begin(now, task_cell);
         if begins {
-            self.pool().count_started();
+            self.pool().thread_context().count_started();
         }
         begins
     }
@@ -599,7 +602,7 @@ impl Entity for Core {
     }
 
     fn abandon(&self) -> u64 {
-        self.drop_waiting(|not_run| self.pool().count_abandoned(not_run))
+        self.drop_waiting(|not_run| self.pool().thread_context().count_abandoned(not_run))
     }
 }
 
@@ -649,7 +652,7 @@ impl Drop for Core {
         let waiting = mem::take(&mut self.state.lock().queue);
         let not_run = waiting.len() as u64;
         if not_run > 0 {
-            self.pool().count_dropped(not_run);
+            self.pool().thread_context().count_dropped(not_run);
         }
         self.drop_queue(waiting);
         let hooks = self

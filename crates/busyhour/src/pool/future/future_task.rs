@@ -8,10 +8,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use super::{
-    join::{self, JoinError, JoinHandle, Joinable},
-    join_state::JoinState,
-};
+use super::join::{self, JoinError, JoinHandle, JoinState, Joinable};
 use crate::{
     pool::{
         Unfinished,
@@ -50,7 +47,7 @@ where
     if pool.admits() {
         future_task.wake_by_ref();
     } else {
-        pool.count_rejected();
+        pool.thread_context().count_rejected();
     }
     let joinable: Weak<dyn Joinable> = Arc::<FutureTask<F>>::downgrade(&future_task);
     JoinHandle::new(outcome, joinable)
@@ -103,8 +100,8 @@ where
         if self.pool.is_sealed() {
             return self.end(JoinError::Dropped);
         }
-        self.pool.count_pushed();
-        self.pool.schedule(token);
+        self.pool.thread_context().count_pushed();
+        self.pool.thread_context().schedule(token);
     }
 
     /// Polls once; the caller holds the token.
@@ -185,7 +182,7 @@ where
         turn.charge(token);
         let is_woken = !end_of_poll(&self.progress);
         if is_woken {
-            self.pool.count_pushed();
+            self.pool.thread_context().count_pushed();
         }
         is_woken
     }
@@ -275,7 +272,7 @@ where
     fn abort(self: Arc<Self>) {
         self.is_aborted.store(true, Ordering::Release);
         self.wake_by_ref();
-        drop(self.outcome.finish(Err(JoinError::Aborted)));
+        drop(self.outcome.fill(Err(JoinError::Aborted)));
     }
 
     fn wake_now(self: Arc<Self>) {
@@ -328,7 +325,7 @@ where
     }
 
     fn abandon(&self) -> u64 {
-        self.pool.count_abandoned(1);
+        self.pool.thread_context().count_abandoned(1);
         self.end(JoinError::Dropped);
         1
     }

@@ -9,13 +9,12 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use super::join_state::JoinState;
 use crate::{
     pool::{
         Cycle,
         entity::Entity,
         shared::Shared,
-        wait::{Waiting, blocking, wait_for},
+        wait::{OneshotCell, Waiting, blocking, wait_for},
     },
     sync::{Mutex, lock},
     task::{Rejected, Task},
@@ -44,6 +43,9 @@ pub enum JoinError {
     #[error("nothing in the simulation can wake the future")]
     Stalled,
 }
+
+/// Where the result of a future waits for its handle.
+pub(in crate::pool) type JoinState<T> = OneshotCell<Result<T, JoinError>>;
 
 /// Waits for a spawned future. Dropping the handle lets the future run on; its
 /// output is then dropped on the pool.
@@ -74,7 +76,7 @@ impl<T> JoinHandle<T> {
 
     /// Whether the future is ready, aborted or dropped.
     pub fn is_finished(&self) -> bool {
-        self.outcome.is_finished()
+        self.outcome.is_filled()
     }
 
     /// Blocks the thread until the future is ready. In a task rather `.await`
@@ -95,20 +97,28 @@ impl<T> JoinHandle<T> {
     /// assert!(matches!(inner, Err(JoinError::Deadlock(_))));
     /// ```
     pub fn wait(mut self) -> Result<T, JoinError> {
-        if let Some(result) = self.outcome.take() {
+        if let Some(result) = self.take() {
             return result;
         }
         let _waiting = self.wait_for_entity().map_err(JoinError::Deadlock)?;
         self.note_waiting();
         match &self.noted_in {
             Some(pool) if pool.is_simulated() => self.wait_in_simulation(pool),
-            _ => blocking(|| self.outcome.wait()),
+            _ => blocking(|| self.outcome.wait()).unwrap_or(Err(JoinError::Taken)),
+        }
+    }
+
+    /// The result, if it is known.
+    fn take(&self) -> Option<Result<T, JoinError>> {
+        match self.outcome.take() {
+            Poll::Ready(result) => Some(result.unwrap_or(Err(JoinError::Taken))),
+            Poll::Pending => None,
         }
     }
 
     fn wait_in_simulation(&self, pool: &Arc<Shared>) -> Result<T, JoinError> {
         loop {
-            if let Some(result) = self.outcome.take() {
+            if let Some(result) = self.take() {
                 return result;
             }
             if !pool.step_or_pass_time() {
@@ -150,8 +160,8 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(result) = self.outcome.poll_take(context.waker()) {
-            return Poll::Ready(result);
+        if let Poll::Ready(result) = self.outcome.poll_take(context.waker()) {
+            return Poll::Ready(result.unwrap_or(Err(JoinError::Taken)));
         }
         self.note_waiting();
         Poll::Pending
@@ -323,7 +333,7 @@ pub(in crate::pool) fn end<F: Future>(
     result: Result<F::Output, JoinError>,
 ) {
     pool.isolate(|| drop(future));
-    pool.isolate(|| drop(outcome.finish(result)));
+    pool.isolate(|| drop(outcome.fill(result)));
 }
 
 impl<F: Future, P> Drop for Spawned<F, P> {

@@ -2,7 +2,6 @@
 
 mod future_task;
 mod join;
-mod join_state;
 mod awaited_futures;
 mod budget;
 mod yielding;

@@ -250,7 +250,8 @@ impl Shared {
     }
 
     pub(in crate::pool) fn drop_batch(&self, batch: WorkBatch) {
-        self.count_abandoned(batch.tasks.len() as u64);
+        let abandoned = batch.tasks.len() as u64;
+        self.thread_context().count_abandoned(abandoned);
         for task in batch.tasks {
             self.isolate(|| drop(task));
         }

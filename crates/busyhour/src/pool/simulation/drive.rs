@@ -25,14 +25,14 @@ impl Shared {
             .and_then(|simulated| simulated.take());
         match step {
             Some(SimulatedStep::Task(task)) => {
-                self.count_started();
+                self.thread_context().count_started();
                 self.run_here(task);
             }
             Some(SimulatedStep::Entity(token)) => {
                 // What waits further down on this thread's stack cannot end before the entity that is run on top.
                 let _beneath: Option<Waiting> = wait_for_ref(token.entity_ref()).ok();
                 if let Some(token) = token.run(&mut TimeSlice::single(self)) {
-                    self.schedule(token);
+                    self.thread_context().schedule(token);
                 }
             }
             None => return false,
@@ -57,23 +57,27 @@ impl Shared {
             return Err(PushError::ShutDown);
         }
         self.stop_keeping();
-        self.metrics().add(|metrics| &metrics.inlined, 1);
+        self.thread_context()
+            .metrics()
+            .add(|metrics| &metrics.inlined, 1);
         let mut task_cell = TaskCell::EMPTY;
         task_cell.put(|| task);
-        context::as_part_of_the_task(self, || self.run_task(&mut task_cell));
+        context::as_part_of_the_task(self, || self.thread_context().run_task(&mut task_cell));
         Ok(())
     }
 
     fn run_here(&self, task: Task) {
         let mut task_cell = TaskCell::EMPTY;
         task_cell.put(|| task);
-        within(self, None, || self.run_task(&mut task_cell));
+        within(self, None, || {
+            self.thread_context().run_task(&mut task_cell)
+        });
     }
 
     /// Waits for a result that needs no help; a simulation runs others meanwhile.
     pub(in crate::pool) fn await_oneshot<R>(
         self: &Arc<Self>,
-        receiver: &OneshotReceiver<R>,
+        receiver: OneshotReceiver<R>,
     ) -> Result<R, WaitError> {
         if !self.is_simulated() {
             return receiver.wait();

@@ -3,31 +3,21 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
+    task::Poll,
 };
 
-use super::blocking::blocking;
-use crate::{
-    pool::WaitError,
-    sync::{Condvar, Mutex, lock, wait},
-};
+use super::{blocking::blocking, oneshot_cell::OneshotCell};
+use crate::pool::WaitError;
 
 /// The reading half: filled exactly once, by the task's run or by its drop.
-pub(crate) struct OneshotReceiver<R>(Arc<Oneshot<R>>);
+pub(crate) struct OneshotReceiver<R>(Arc<OneshotCell<Result<R, WaitError>>>);
 
 /// The writing half, owned by the task.
-pub(crate) struct OneshotSender<R>(Option<Arc<Oneshot<R>>>);
-
-struct Oneshot<R> {
-    outcome: Mutex<Option<Result<R, WaitError>>>,
-    filled: Condvar,
-}
+pub(crate) struct OneshotSender<R>(Option<Arc<OneshotCell<Result<R, WaitError>>>>);
 
 /// A connected pair.
 pub(crate) fn oneshot<R>() -> (OneshotSender<R>, OneshotReceiver<R>) {
-    let cell = Arc::new(Oneshot {
-        outcome: Mutex::new(None),
-        filled: Condvar::new(),
-    });
+    let cell = Arc::new(OneshotCell::default());
     (
         OneshotSender(Some(Arc::clone(&cell))),
         OneshotReceiver(cell),
@@ -37,28 +27,22 @@ pub(crate) fn oneshot<R>() -> (OneshotSender<R>, OneshotReceiver<R>) {
 impl<R> OneshotReceiver<R> {
     /// Whether the outcome is known.
     pub(crate) fn is_filled(&self) -> bool {
-        lock(&self.0.outcome).is_some()
+        self.0.is_filled()
     }
 
-    /// The outcome, if known.
+    /// The outcome, if known and not taken before.
     pub(crate) fn take(&self) -> Option<Result<R, WaitError>> {
-        lock(&self.0.outcome).take()
+        match self.0.take() {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => None,
+        }
     }
 
     /// Blocks the thread until the outcome is known. A worker gets a stand-in
     /// only if it has to wait.
-    pub(crate) fn wait(&self) -> Result<R, WaitError> {
-        self.take().unwrap_or_else(|| blocking(|| self.sleep()))
-    }
-
-    fn sleep(&self) -> Result<R, WaitError> {
-        let mut outcome = lock(&self.0.outcome);
-        loop {
-            if let Some(known) = outcome.take() {
-                return known;
-            }
-            outcome = wait(&self.0.filled, outcome);
-        }
+    pub(crate) fn wait(self) -> Result<R, WaitError> {
+        let outcome = self.take().or_else(|| blocking(|| self.0.wait()));
+        outcome.unwrap_or(Err(WaitError::Dropped))
     }
 }
 
@@ -77,8 +61,7 @@ impl<R> OneshotSender<R> {
 
     fn fill(&mut self, result: Result<R, WaitError>) {
         if let Some(cell) = self.0.take() {
-            *lock(&cell.outcome) = Some(result);
-            cell.filled.notify_all();
+            drop(cell.fill(result));
         }
     }
 }

@@ -1,43 +1,30 @@
 //! This thread's side of a pool, looked up once for all that a push or a run needs of it.
 
-use std::sync::Arc;
-
 use super::worker_thread::CurrentWorker;
 use crate::{
     clock::Instant,
-    pool::{
-        entity::Token,
-        metrics::{MetricsWriter, WorkerMetrics},
-        queue::TaskCell,
-        shared::Shared,
-    },
+    pool::{entity::Token, metrics::MetricsWriter, queue::TaskCell, shared::Shared},
 };
 
 /// Stays on its thread, and inside the task that looked it up.
 #[derive(Clone, Copy)]
 pub(crate) struct ThreadContext<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Shared,
     /// The place of this thread, if it is a worker of the pool.
     current: Option<CurrentWorker<'a>>,
 }
 
 impl Shared {
     #[inline(always)]
-    pub(crate) fn thread_context(self: &Arc<Self>) -> ThreadContext<'_> {
-        ThreadContext {
-            shared: self,
-            current: CurrentWorker::of(self),
-        }
+    pub(crate) fn thread_context(&self) -> ThreadContext<'_> {
+        ThreadContext::new(self, CurrentWorker::of(self))
     }
 }
 
 impl<'a> ThreadContext<'a> {
     /// `current` is this thread's in the pool, if it has one.
     #[inline(always)]
-    pub(in crate::pool) fn new(
-        shared: &'a Arc<Shared>,
-        current: Option<CurrentWorker<'a>>,
-    ) -> Self {
+    pub(super) fn new(shared: &'a Shared, current: Option<CurrentWorker<'a>>) -> Self {
         Self { shared, current }
     }
 
@@ -54,15 +41,28 @@ impl<'a> ThreadContext<'a> {
     /// Counts a task that was accepted.
     #[inline(always)]
     pub(crate) fn count_pushed(self) {
-        self.metrics()
-            .add(|metrics: &WorkerMetrics| &metrics.pushed, 1);
+        self.metrics().add(|metrics| &metrics.pushed, 1);
     }
 
     /// Counts a task that is taken out of a queue to run, while the queue is locked.
     #[inline(always)]
     pub(crate) fn count_started(self) {
-        self.metrics()
-            .add(|metrics: &WorkerMetrics| &metrics.started, 1);
+        self.metrics().add(|metrics| &metrics.started, 1);
+    }
+
+    /// Counts accepted tasks that are dropped because the pool is sealed.
+    pub(crate) fn count_abandoned(self, tasks: u64) {
+        self.metrics().add(|metrics| &metrics.abandoned, tasks);
+    }
+
+    /// Counts accepted tasks that a declared policy has lost.
+    pub(crate) fn count_dropped(self, tasks: u64) {
+        self.metrics().add(|metrics| &metrics.dropped, tasks);
+    }
+
+    /// Counts a task that was refused.
+    pub(crate) fn count_rejected(self) {
+        self.metrics().add(|metrics| &metrics.rejected, 1);
     }
 
     /// Runs one task; whether it panicked, which is counted and goes no further.
@@ -89,7 +89,7 @@ impl<'a> ThreadContext<'a> {
     }
 
     #[inline(always)]
-    fn metrics(self) -> MetricsWriter<'a> {
+    pub(in crate::pool) fn metrics(self) -> MetricsWriter<'a> {
         match self.current {
             Some(current) => current.metrics(),
             None => self.shared.external_metrics(),
