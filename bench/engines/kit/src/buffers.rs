@@ -75,20 +75,31 @@ pub fn run_clone_drop(args: &Args, clone_drop: impl Fn() + Sync) {
     output.finish();
 }
 
-/// Wall time of one operation per thread, in ns, over `count` operations on each thread.
+/// Wall time of one operation per thread, in ns, over `count` operations on each thread: from the first that begins to
+/// the last that ends, as they say themselves. Who lets them go may get its processor when they have ended already.
 fn on_threads(threads: u64, count: u64, seed: u64, operation: impl Fn(&mut Random) + Sync) -> f64 {
-    let rendezvous = Barrier::new(threads as usize + 1);
-    let begin = std::thread::scope(|scope| {
-        for index in 0..threads {
+    let rendezvous = Barrier::new(threads as usize);
+    let spans: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
+        let spawn = |index| {
             let (rendezvous, operation) = (&rendezvous, &operation);
             scope.spawn(move || {
                 let mut random = Random::new(seed + index);
                 rendezvous.wait();
+                let begin = Instant::now();
                 (0..count).for_each(|_| operation(&mut random));
-            });
-        }
-        rendezvous.wait();
-        Instant::now()
+                (begin, Instant::now())
+            })
+        };
+        let running: Vec<_> = (0..threads).map(spawn).collect();
+        let ended = running
+            .into_iter()
+            .map(|thread| thread.join().expect("an operation that panics"));
+        ended.collect()
     });
-    begin.elapsed().as_nanos() as f64 / count as f64
+    let begin = spans.iter().map(|(begin, _)| *begin).min();
+    let end = spans.iter().map(|(_, end)| *end).max();
+    let spent = end
+        .zip(begin)
+        .map_or(0, |(end, begin)| (end - begin).as_nanos());
+    spent as f64 / count as f64
 }
