@@ -84,7 +84,7 @@ impl<'a> DigestCredentials<'a> {
 
 impl<'a> DigestChallenge<'a> {
     /// Reads one value. `Some(None)` for another scheme than Digest, `None`
-    /// when the grammar is broken or realm or nonce is absent.
+    /// when the grammar is broken or the nonce is absent.
     pub fn parse(text: &'a str) -> Option<Option<Self>> {
         let mut this = Self::default();
         let digest = each_parameter(text, |name, value| this.set(name, value))?;

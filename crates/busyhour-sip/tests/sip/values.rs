@@ -1,8 +1,8 @@
 //! Values of headers, each at its edges.
 
 use busyhour_sip::{
-    CSeq, Contacts, Event, Host, Limits, Message, Quality, RequestedPort, StreamFramer,
-    SubscriptionState, Uri, Via,
+    CSeq, Contacts, Event, HeaderName, Host, Limits, Message, ParseError, Quality, RequestedPort,
+    StreamFramer, SubscriptionState, Uri, Via,
 };
 use std::net::IpAddr;
 
@@ -151,4 +151,56 @@ fn only_a_request_of_sip_is_salvaged() {
     assert!(!salvaged("OPT@IONS sip:a SIP/2.0"));
     assert!(!salvaged(" sip:a SIP/2.0"));
     assert!(!salvaged("OPTIONS sip:a HTTP/1.1"));
+}
+
+/// Four numbers of at most 255 between three points, none of them padded, are an address.
+#[test]
+fn a_host_of_four_numbers_is_an_address_and_nothing_else_is() {
+    let is_address = |text: &str| {
+        let uri = format!("sip:a@{text}");
+        let host = Uri::parse(&uri).and_then(|uri| uri.as_sip().map(|sip| sip.host));
+        matches!(host, Some(Host::V4(_)))
+    };
+    for text in ["0.0.0.0", "255.255.255.255", "10.0.200.1"] {
+        assert!(is_address(text), "{text}");
+    }
+    for text in [
+        "1..2.3",
+        ".1.2.3",
+        "1.2.3.",
+        "256.1.1.1",
+        "1.2.3.256",
+        "01.2.3.4",
+        "1.2.3.4.5",
+        "1.2.3",
+    ] {
+        assert!(!is_address(text), "{text}");
+    }
+}
+
+#[test]
+fn answers_say_what_is_asked_for() {
+    let head = "SIP/2.0 423 Interval Too Brief\r\n";
+    let text = format!("{head}Min-Expires: 3600\r\nSIP-If-Match: tag-7\r\n\r\n");
+    let message = Message::parse(text.as_bytes()).unwrap();
+    assert_eq!(message.min_expires(), Ok(Some(3600)));
+    assert_eq!(message.sip_if_match(), Ok(Some("tag-7")));
+    let message = Message::parse(b"SIP/2.0 200 OK\r\nSIP-If-Match: a b\r\n\r\n").unwrap();
+    assert_eq!(message.min_expires(), Ok(None));
+    assert!(message.sip_if_match().is_err());
+}
+
+#[test]
+fn challenges_come_in_order_without_those_of_another_scheme() {
+    let text = "SIP/2.0 401 Unauthorized\r\n\
+        WWW-Authenticate: Digest realm=\"r\", nonce=\"1\", algorithm=SHA-256\r\n\
+        WWW-Authenticate: Basic realm=\"r\"\r\n\
+        WWW-Authenticate: Digest realm=\"r\", nonce=\"2\"\r\n\
+        WWW-Authenticate: Digest realm=\"r\"\r\n\r\n";
+    let message = Message::parse(text.as_bytes()).unwrap();
+    let challenges = message.challenges(HeaderName::WwwAuthenticate);
+    let nonces = challenges.map(|it| it.map(|challenge| (challenge.nonce, challenge.algorithm)));
+    let malformed = ParseError::Malformed(HeaderName::WwwAuthenticate);
+    let expected = [Ok(("1", "SHA-256")), Ok(("2", "")), Err(malformed)];
+    assert_eq!(nonces.collect::<Vec<_>>(), expected);
 }
