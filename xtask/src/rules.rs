@@ -46,9 +46,10 @@ pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, IAX2, SE
 
 const LIBRARY: Layers = Layers {
     source: "crates/busyhour/src",
-    base: &["clock", "ring", "stats", "sync"],
+    base: &["clock", "cost", "ring", "stats", "sync"],
     arrows: &[
         arrow("clock", &[]),
+        arrow("cost", &[]),
         arrow("stats", &[]),
         arrow("ring", &[]),
         arrow("sync", &[]),

@@ -72,6 +72,8 @@ pub mod heap;
 pub mod runtime;
 pub mod clock;
 pub mod stats;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod cost;
 mod ring;
 mod sync;
 

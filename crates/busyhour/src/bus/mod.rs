@@ -74,6 +74,8 @@ mod lines;
 mod shard_subscribers;
 mod mailbox;
 mod message;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod cost;
 #[cfg(all(test, loom))]
 mod models;
 

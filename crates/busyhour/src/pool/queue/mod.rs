@@ -5,6 +5,8 @@ mod fifo;
 mod local;
 mod biased_lock;
 mod inject_queue;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod cost;
 
 pub(in crate::pool) use biased_lock::BiasedLock;
 pub(in crate::pool) use inject_queue::{CHUNK_LEN, InjectClosed, InjectQueue};

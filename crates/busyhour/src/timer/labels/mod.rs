@@ -3,6 +3,8 @@
 mod label_index;
 mod timer_set;
 mod histogram;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod cost;
 
 pub(in crate::timer) use histogram::LatenessHistogram;
 pub(in crate::timer) use label_index::{FUTURES, Label, LabelIndex, Labels};
