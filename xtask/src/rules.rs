@@ -189,7 +189,6 @@ pub const CROWDED_FOLDERS: &[&str] = &[
     "crates/busyhour-server/src/config",
     "crates/busyhour-graphite/src",
     "crates/busyhour-sip/src/sip",
-    "crates/busyhour-server/src/server",
     "crates/busyhour-server/src/storm",
     "crates/busyhour-registrar/src/watch",
     "crates/busyhour-server/src/web",

@@ -2,31 +2,31 @@
 
 use super::{
     Limits, ServerConfig,
-    accounts::Directory,
-    backlog::Backlog,
-    counters::{
-        HintCounters, MailboxCounters, PublishCounters, RegistrarCounters, TrafficCounters,
-        WatchCounters,
+    access::{
+        accounts::Directory, failures::Failures, logins::Logins, nonces::Nonces,
+        revocation::Revocation,
     },
-    devices::Devices,
-    failures::Failures,
-    flows::Flows,
-    heavy_hitters::HeavyHitters,
-    hints::Hints,
+    device::{devices::Devices, flows::Flows},
     iax2::Iax2,
-    latency::Latency,
-    log_lines::LogLines,
-    logins::Logins,
-    mailboxes::Mailboxes,
-    nonces::Nonces,
-    overload::Overload,
+    load::{
+        backlog::Backlog,
+        heavy_hitters::HeavyHitters,
+        overload::Overload,
+        shares::{Holder, Holders, Shares},
+    },
     random::Secrets,
-    responder::Responder,
-    revocation::Revocation,
-    shares::{Holder, Holders, Shares},
+    settings::{hints::Hints, mailboxes::Mailboxes},
+    sip::{responder::Responder, transactions::Transactions},
+    stats::{
+        counters::{
+            HintCounters, MailboxCounters, PublishCounters, RegistrarCounters, TrafficCounters,
+            WatchCounters,
+        },
+        latency::Latency,
+        log_lines::LogLines,
+    },
     steady::Steady,
-    transactions::Transactions,
-    watchers::Watchers,
+    watcher::watchers::Watchers,
 };
 use crate::store::{Store, TokenRows};
 use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};

@@ -18,17 +18,24 @@
 //! There may be a million devices: an idle one holds its bindings and nothing
 //! else. The bus is told of it only while somebody listens.
 
+pub(super) mod devices;
+pub(super) mod device_request;
+pub(super) mod publish;
+pub(super) mod subscribers;
+pub(super) mod flows;
+pub(super) mod expiry_timer;
 mod publications;
 mod publishing;
 mod reach;
 
-use super::{
-    core::Core,
+use self::{
     device_request::{DeviceRequest, Iax2InboundRequest, InboundRequest},
     publish::PublicationDraft,
-    responder::answer_flow,
-    shares::Holder,
-    transactions::Key,
+};
+use super::{
+    core::Core,
+    load::shares::Holder,
+    sip::{responder::answer_flow, transactions::Key},
 };
 use crate::store::{Change, CommitError};
 use busyhour::{

@@ -6,12 +6,14 @@
 //! A shard's lock is held while a frame is looked at, never while one is sent.
 
 use super::{
-    admission::why_wrong,
+    access::admission::why_wrong,
     config::Limits,
     core::Core,
-    device_request::{DeviceRequest, Iax2InboundRequest},
-    expiry_timer::ExpiryTimer,
-    flows::ack_of_pong,
+    device::{
+        device_request::{DeviceRequest, Iax2InboundRequest},
+        expiry_timer::ExpiryTimer,
+        flows::ack_of_pong,
+    },
 };
 use busyhour::{buffer::Buffer, runtime::Runtime, serializer::Serializer};
 use busyhour_iax2::{

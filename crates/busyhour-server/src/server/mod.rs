@@ -2,9 +2,9 @@
 //!
 //! A datagram goes this way:
 //!
-//! 1. `receive`: on the network's thread it is parsed in place, in its pinned
+//! 1. `sip/receive`: on the network's thread it is parsed in place, in its pinned
 //!    buffer; retransmissions are answered from the transactions at once.
-//! 2. `route`: is it for us, may its sender (`admission`), which device is it?
+//! 2. `sip/route`: is it for us, may its sender (`access`), which device is it?
 //! 3. `device`: on the device's strand, a serializer that it shares with few
 //!    others, the registrar computes the next bindings and the 200; the changes
 //!    go to the store.
@@ -20,59 +20,32 @@
 //! directory of accounts are taken alone, under any but the last.
 
 mod config;
-mod accounts;
 mod network;
-mod stats;
-mod counters;
-mod latency;
-mod random;
 mod core;
-mod steady;
 mod start;
-mod receive;
-mod route;
-mod nonces;
-mod admission;
-mod shares;
-mod unproven;
-mod transactions;
-mod devices;
+mod random;
+mod steady;
+mod sip;
+mod access;
 mod device;
-mod flows;
-mod device_request;
 mod iax2;
-mod publish;
-mod mailboxes;
-mod heavy_hitters;
-mod hint;
-mod hints;
-mod watchers;
 mod watcher;
-mod expiry_timer;
-mod subscribers;
-mod alerts;
-mod logins;
-mod failures;
-mod log_lines;
-mod backlog;
-mod overload;
-mod responder;
-mod revocation;
-mod listing;
-mod provision;
+mod settings;
+mod load;
+mod stats;
 
 pub use crate::store::TokenListener;
-pub use accounts::{Accounts, NoAccounts};
+pub use access::accounts::{Accounts, NoAccounts};
+pub use access::failures::FailureView;
+pub use access::provision::AccountError;
 pub use config::{Authentication, Limits, ServerConfig};
-pub use failures::FailureView;
-pub use hint::HintView;
-pub use hints::{HintConfig, HintRefusal};
-pub use listing::{Listed, Listing, NamedPage};
-pub use mailboxes::MailboxRefusal;
 pub use network::{Network, NetworkStats, ReadMode, SendError, StreamStats};
-pub use provision::AccountError;
 pub use random::RandomError;
+pub use settings::hint::HintView;
+pub use settings::hints::{HintConfig, HintRefusal};
+pub use settings::mailboxes::MailboxRefusal;
 pub use start::StartError;
+pub use stats::listing::{Listed, Listing, NamedPage};
 pub use stats::{
     HintStats, HttpStats, MailboxStats, PublishStats, RegistrarStats, ServerStats, TrafficStats,
     WatchStats,

@@ -1,5 +1,10 @@
 //! The one snapshot that the command line, the page and the metrics read.
 
+pub(super) mod counters;
+pub(super) mod latency;
+pub(super) mod listing;
+pub(super) mod log_lines;
+
 use super::{NetworkStats, core::Core};
 use crate::store::StoreStats;
 use busyhour::stats::Snapshot;

@@ -3,11 +3,15 @@
 //! Everything here runs on the watcher's serializer: requests, responses,
 //! states from the bus and the expiry timer, so NOTIFY requests leave in order.
 
+pub(super) mod watchers;
 mod durable;
 
 use super::{
-    core::Core, counters::Counter, device_request::InboundRequest, expiry_timer::ExpiryTimer,
-    shares::Holder, transactions::buffer_bytes,
+    core::Core,
+    device::{device_request::InboundRequest, expiry_timer::ExpiryTimer},
+    load::shares::Holder,
+    sip::transactions::buffer_bytes,
+    stats::counters::Counter,
 };
 use busyhour::{
     bus::{self, Delivery, Event, Name, SubscriptionBuilder, Topic},

@@ -1,12 +1,11 @@
 //! What a device publishes about itself, in turn with its registrations.
 
 use super::{Device, Draft, Pending, State, end_of_life};
-use crate::server::{
-    core::Core,
+use super::{
     device_request::{DeviceRequest, InboundRequest},
     publish::PublicationDraft,
-    responder::answer_flow,
 };
+use crate::server::{core::Core, sip::responder::answer_flow};
 use busyhour::clock::Instant;
 use busyhour_registrar::{
     EndedBinding,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::server::transactions::{Begun, Repeated};
+use crate::server::sip::transactions::{Begun, Repeated};
 use busyhour::{bus::Delivery, runtime::Runtime};
 use busyhour_registrar::watch::RegistrationState;
 use std::net::SocketAddr;

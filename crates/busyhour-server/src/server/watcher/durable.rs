@@ -10,7 +10,7 @@
 
 use super::{Inner, Row, Watcher};
 use crate::{
-    server::{core::Core, device_request::InboundRequest, responder::answer_flow},
+    server::{core::Core, device::device_request::InboundRequest, sip::responder::answer_flow},
     store::{Change, CommitError, Refused, SoftState, SoftStateKind},
 };
 use busyhour::{

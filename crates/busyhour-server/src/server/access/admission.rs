@@ -1,0 +1,330 @@
+//! Who may do what: digest authentication, and whose name an account may use.
+
+use super::nonces::Use;
+use crate::server::{core::Core, sip::receive::Request, stats::log_lines::WRONG_PASSWORD};
+use busyhour::clock::UnixTime;
+use busyhour_registrar::{Domains, Refusal, RegistrationPolicy, user_of, watch::Package};
+use busyhour_sip::{
+    DigestCredentials, Flow, HeaderName, Host, Message, Method, Status, Uri,
+    auth::{AuthOutcome, Authenticator},
+    source_of,
+};
+use std::{borrow::Cow, sync::atomic::Ordering, time::Duration};
+
+/// Whose request it is, as far as that is to be known.
+enum Proof<'a> {
+    /// Everybody may do everything here.
+    Open,
+    /// Nobody said who it is, and was asked for it: that is the answer, unless its source
+    /// gets none now.
+    Challenged { is_answered: bool },
+    /// This user's.
+    Of(&'a str),
+}
+
+/// Who sent a request, if that was asked.
+pub(in crate::server) struct Sender<'a>(Option<&'a str>);
+
+impl<'a> Sender<'a> {
+    /// The user of its account.
+    pub(in crate::server) fn account(&self) -> Option<&'a str> {
+        self.0.map(own_user)
+    }
+
+    /// Its account, as the directory knows it.
+    pub(in crate::server) fn username(&self) -> Option<&'a str> {
+        self.0
+    }
+}
+
+/// What became of the credentials of a request.
+enum Admission<'a> {
+    /// Right; these are they.
+    Granted(DigestCredentials<'a>),
+    /// There are none for our realm, or none that we can read.
+    Absent,
+    /// They answer no nonce that is good for their source now. It may have been ours,
+    /// and then the client hears what is sent to that source.
+    Stale { is_ours: bool },
+    /// Wrong.
+    Denied,
+}
+
+impl Core {
+    /// Whether a REGISTER may change `aor`; `false` when it was challenged, and
+    /// so answered.
+    pub(in crate::server) fn admit_registration(
+        &self,
+        request: &Request<'_>,
+        aor: &str,
+    ) -> Result<bool, Refusal> {
+        let proof = self.prove(request);
+        self.note_challenged(request, aor, &proof);
+        match proof? {
+            Proof::Open => Ok(true),
+            Proof::Challenged { .. } => Ok(false),
+            Proof::Of(username) if is_user_of(username, aor) => Ok(true),
+            Proof::Of(_) => Err(Refusal::Forbidden("Not Your Address")),
+        }
+    }
+
+    /// Whether somebody may watch the user `watched`: anybody with an account may
+    /// watch anything but the mailboxes and registrations of others.
+    /// `None` when it was challenged, and so answered.
+    pub(in crate::server) fn admit_subscription<'a>(
+        &self,
+        request: &Request<'a>,
+        watched: &str,
+    ) -> Result<Option<Sender<'a>>, Refusal> {
+        match self.prove(request)? {
+            Proof::Open => Ok(Some(Sender(None))),
+            Proof::Challenged { .. } => Ok(None),
+            Proof::Of(username) => {
+                self.check_private(request.message, watched, username)?;
+                Ok(Some(Sender(Some(username))))
+            }
+        }
+    }
+
+    fn prove<'a>(&self, request: &Request<'a>) -> Result<Proof<'a>, Refusal> {
+        let Some(authenticator) = &self.parts.authenticator else {
+            return Ok(Proof::Open);
+        };
+        let (is_stale, is_heard) = match self.credentials(authenticator, request)? {
+            Admission::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
+            Admission::Denied => return Err(WRONG_PASSWORD),
+            Admission::Absent => (false, false),
+            Admission::Stale { is_ours } => (true, is_ours),
+        };
+        // Others may have taken all tokens in the name of this source.
+        let is_answered = is_heard || self.responder().may_answer(request.flow);
+        if is_answered {
+            self.challenge(authenticator, request, is_stale);
+        }
+        Ok(Proof::Challenged { is_answered })
+    }
+
+    /// Takes note of who was asked for a password, and of who answers. Credentials that
+    /// are not right have a failure of their own, or are asked for again.
+    fn note_challenged(
+        &self,
+        request: &Request<'_>,
+        aor: &str,
+        proof: &Result<Proof<'_>, Refusal>,
+    ) {
+        let Request { message, flow, .. } = *request;
+        let answers = message.header(HeaderName::Authorization).is_some();
+        let is_registration = message.method().is_some_and(|it| it == Method::Register);
+        match proof {
+            Ok(Proof::Open) => {}
+            _ if answers => self.challenge_answered(user_of(aor), flow),
+            Ok(Proof::Challenged { is_answered: true }) if is_registration => {
+                self.note_challenge(user_of(aor), flow, "sip");
+            }
+            _ => {}
+        }
+    }
+
+    /// Only those whose mailbox it is may watch one (RFC 3842 §6), and only the
+    /// account itself where its registrations come from (RFC 3680 §6).
+    fn check_private(
+        &self,
+        message: &Message<'_>,
+        watched: &str,
+        username: &str,
+    ) -> Result<(), Refusal> {
+        let event = message.event()?;
+        let package = event.and_then(|event| Package::from_name(event.package));
+        let own = own_user(username);
+        match package {
+            Some(Package::MessageSummary) => {}
+            Some(Package::Registration) if watched != own => {
+                return Err(Refusal::Forbidden("Not Your Registration"));
+            }
+            _ => return Ok(()),
+        }
+        match self.mailbox_of(watched) == self.mailbox_of(own) {
+            true => Ok(()),
+            false => Err(Refusal::Forbidden("Not Your Mailbox")),
+        }
+    }
+
+    /// With accounts, only they and hints have a state to watch.
+    pub(in crate::server) fn check_known(&self, aor: &str) -> Result<(), Refusal> {
+        let user = user_of(aor);
+        let is_known = || self.parts.directory.knows(user) || self.hints().contain(user);
+        match self.parts.authenticator.is_none() || is_known() {
+            true => Ok(()),
+            false => Err(Refusal::NotFound),
+        }
+    }
+
+    /// What holds for the bindings of `aor`: the server's policy, and the
+    /// limit of its account where it has one of its own.
+    pub(in crate::server) fn registration_policy(&self, aor: &str) -> Cow<'_, RegistrationPolicy> {
+        let policy = &self.config().registration;
+        match self.parts.directory.contacts_max(user_of(aor)) {
+            Some(contacts_max) => Cow::Owned(RegistrationPolicy {
+                contacts_max,
+                ..policy.clone()
+            }),
+            None => Cow::Borrowed(policy),
+        }
+    }
+
+    fn credentials<'a>(
+        &self,
+        authenticator: &Authenticator,
+        request: &Request<'a>,
+    ) -> Result<Admission<'a>, Refusal> {
+        let Request { message, flow, .. } = *request;
+        let method = message.method().map_or("", |method| method.as_str());
+        let unix = self.runtime().clock().unix_time();
+        let mut stranger = None;
+        for credentials in message.credentials(HeaderName::Authorization) {
+            let credentials = credentials?;
+            if credentials.realm != authenticator.realm() {
+                stranger = Some(credentials.username);
+                continue;
+            }
+            if !is_for(credentials.uri, request, &self.parts.domains) {
+                return Err(Refusal::BadRequest(OTHER_URI.into()));
+            }
+            if let Some(left) = self.login_pause(credentials.username, flow) {
+                return Err(Refusal::LoginPaused(left));
+            }
+            let secret = self.parts.directory.secret(credentials.username);
+            let source = source_of(flow.remote.ip());
+            let verdict =
+                authenticator.verify(unix, source, method, &credentials, secret.as_deref());
+            return Ok(match verdict {
+                AuthOutcome::Accepted { nonce_count }
+                    if self.is_replay(request, &credentials, nonce_count, unix) =>
+                {
+                    Admission::Stale { is_ours: true }
+                }
+                // Failures are forgotten only after the replay check, so that nobody can
+                // reset them with credentials that he overheard.
+                AuthOutcome::Accepted { .. } => {
+                    self.parts.logins.succeeded(source, credentials.username);
+                    self.responder().heard_at(flow);
+                    Admission::Granted(credentials)
+                }
+                // The response is not looked at: that only the right one is answered
+                // would tell who guesses, and count no guess.
+                AuthOutcome::Stale { is_ours } => Admission::Stale { is_ours },
+                AuthOutcome::Refused(busyhour_sip::auth::Refusal::Secret) => {
+                    let reason = why_wrong(secret.is_some());
+                    self.login_failed(flow, credentials.username, "sip", reason);
+                    Admission::Denied
+                }
+                AuthOutcome::Refused(_) => Admission::Absent,
+            });
+        }
+        if let Some(username) = stranger {
+            // It is asked again and again, and never told what is wrong.
+            self.note_failure(username, flow, "sip", OTHER_REALM.into());
+        }
+        Ok(Admission::Absent)
+    }
+
+    /// Whether somebody sends what was sent before, and counts it if so. Without
+    /// `qop` nothing counts the uses of a nonce, so it is good for one alone.
+    /// `unix` is when the nonce was judged: a later look at the clock could find
+    /// that its last use was forgotten meanwhile.
+    fn is_replay(
+        &self,
+        request: &Request<'_>,
+        credentials: &DigestCredentials<'_>,
+        count: Option<u32>,
+        unix: UnixTime,
+    ) -> bool {
+        let secrets = &self.parts.secrets;
+        let DigestCredentials {
+            nonce, username, ..
+        } = *credentials;
+        let used = Use {
+            nonce,
+            issued_s: Authenticator::issued_s(nonce).unwrap_or(0),
+            holder: self.parts.holders.of_account(username),
+            count: count.unwrap_or(u32::MAX),
+            request: secrets.name_of(request.flow.remote, request.datagram),
+        };
+        let is_replay = !self.parts.nonces.admit(used, unix.as_secs());
+        if is_replay {
+            self.counters().registrar.replayed.increment();
+        }
+        is_replay
+    }
+
+    /// How long this user is not heard from there, after too many wrong passwords.
+    pub(in crate::server) fn login_pause(&self, username: &str, flow: Flow) -> Option<Duration> {
+        let logins = &self.parts.logins;
+        let left = logins.pause_left(flow.remote.ip(), username, self.now());
+        if left.is_some() {
+            self.counters().registrar.logins_paused.increment();
+        }
+        left
+    }
+
+    /// Answers 401. Nothing is kept: the nonce is signed, and a retransmission
+    /// is challenged anew.
+    fn challenge(&self, authenticator: &Authenticator, request: &Request<'_>, is_stale: bool) {
+        let unix = self.runtime().clock().unix_time();
+        let source = source_of(request.flow.remote.ip());
+        let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
+        self.responder()
+            .respond_at_once(request, Status::UNAUTHORIZED, |mut answer| {
+                self.counters().registrar.challenged.increment();
+                for challenge in authenticator.challenges(unix, source, salt, is_stale) {
+                    answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
+                }
+                answer.finish();
+            });
+    }
+}
+
+/// What the log says of a wrong response; the answer does not tell the two apart.
+pub(in crate::server) fn why_wrong(is_known: bool) -> &'static str {
+    match is_known {
+        true => "wrong password",
+        false => "unknown account",
+    }
+}
+
+/// The user of credentials, which may name the domain behind it.
+fn own_user(username: &str) -> &str {
+    username.split_once('@').map_or(username, |(user, _)| user)
+}
+
+/// Whether `username`, with or without a domain behind it, is the user of `aor`.
+fn is_user_of(username: &str, aor: &str) -> bool {
+    let (_, address) = aor.split_once(':').unwrap_or(("", aor));
+    username == user_of(aor) || username == address
+}
+
+/// Whether the `uri` of credentials names what the request is for (RFC 7616
+/// §3.4.6): the same user at the same host. A proxy on the way may have changed
+/// port and parameters, or one of our domains for another (RFC 3261 §22.4), and
+/// a REGISTER has no user.
+fn is_for(uri: &str, request: &Request<'_>, domains: &Domains) -> bool {
+    let (Some(named), Some(asked)) = (Uri::parse(uri), request.essentials.request_uri) else {
+        return false;
+    };
+    let (Some(named), Some(asked)) = (named.as_sip(), asked.as_sip()) else {
+        return false;
+    };
+    let is_same_user = named.user.is_none() || asked.user.is_none() || named.user == asked.user;
+    let are_ours = || domains.contain(&named.host) && domains.contain(&asked.host);
+    is_same_user && (is_same_host(&named.host, &asked.host) || are_ours())
+}
+
+fn is_same_host(one: &Host<'_>, other: &Host<'_>) -> bool {
+    match (one, other) {
+        (Host::Name(one), Host::Name(other)) => one.eq_ignore_ascii_case(other),
+        _ => one == other,
+    }
+}
+
+const OTHER_REALM: &str = "credentials for another realm";
+const OTHER_URI: &str = "Digest Uri Is Not The Request-URI";

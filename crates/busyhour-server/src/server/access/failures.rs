@@ -1,0 +1,370 @@
+//! Registrations that failed lately: when, from where and why, for administrators who ask why
+//! a device does not register. Those that were asked for a password and did not answer are
+//! in a table of their own, since each that succeeds is in there for a moment.
+//!
+//! Anybody can fail, under any name. So the table has an end, a source has its share
+//! of it and a user a few places; who wants one more takes that of the oldest. The
+//! same failure again is counted where it stands.
+
+use crate::server::{
+    core::{Core, Parts},
+    load::shares::{Holder, Shares},
+};
+use busyhour::clock::UnixTime;
+use busyhour_sip::{Flow, Transport};
+use foldhash::quality::FixedState;
+use serde::Serialize;
+use std::{
+    borrow::Cow,
+    hash::BuildHasher,
+    net::{IpAddr, SocketAddr},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Who failed lately, in shards with a lock each.
+pub(in crate::server) struct Failures {
+    shards: Box<[Mutex<Vec<Noted>>]>,
+    hasher: FixedState,
+    shares: Shares,
+}
+
+/// A failure that was noted, and how often it was.
+struct Noted {
+    user: Box<str>,
+    holder: Holder,
+    failure: Failed,
+    count: u64,
+}
+
+/// What failed, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::server) struct Failed {
+    pub(in crate::server) remote: SocketAddr,
+    pub(in crate::server) transport: Transport,
+    pub(in crate::server) protocol: &'static str,
+    pub(in crate::server) reason: Cow<'static, str>,
+    pub(in crate::server) at: UnixTime,
+}
+
+/// A failed registration as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FailureView {
+    /// The user who was to be registered, as the request has it.
+    pub user: String,
+    /// When it was the last time, in seconds since 1970.
+    pub at_unix_seconds: u64,
+    /// The address and port that it came from.
+    pub source: String,
+    /// UDP, TCP or TLS.
+    pub transport: String,
+    /// `sip` or `iax2`.
+    pub protocol: &'static str,
+    /// Why it failed.
+    pub reason: String,
+    /// How often it failed so from that address.
+    pub count: u64,
+}
+
+impl Failures {
+    /// `shares` are those of [`CAPACITY`] entries.
+    pub(in crate::server) fn new(seed: u64, shares: Shares) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: FixedState::with_seed(seed),
+            shares,
+        }
+    }
+
+    /// A registration of `user` failed; `holder` is the source.
+    pub(in crate::server) fn note(&self, user: &str, holder: Holder, failure: Failed) {
+        if user.is_empty() || user.len() > USER_LEN_MAX {
+            return;
+        }
+        let mut shard = self.shard(user);
+        if let Some(noted) = shard.iter_mut().find(|noted| noted.is(user, &failure)) {
+            noted.count += 1;
+            noted.failure = failure;
+            return;
+        }
+        if self.find_place(&mut shard, user, holder) {
+            shard.push(Noted {
+                user: user.into(),
+                holder,
+                failure,
+                count: 1,
+            });
+        }
+    }
+
+    /// Makes room for one more of `user` and `holder`, and takes it for `holder`.
+    fn find_place(&self, shard: &mut Vec<Noted>, user: &str, holder: Holder) -> bool {
+        let of_user = |noted: &Noted| *noted.user == *user;
+        if shard.iter().filter(|noted| of_user(noted)).count() >= BY_USER_MAX {
+            self.drop_oldest(shard, of_user);
+        } else if shard.len() >= SHARD_LEN_MAX {
+            self.drop_oldest(shard, |_| true);
+        }
+        if self.shares.take(holder, 1).is_ok() {
+            return true;
+        }
+        self.drop_oldest(shard, |noted| noted.holder == holder)
+            && self.shares.take(holder, 1).is_ok()
+    }
+
+    /// `false` when there is none of those.
+    fn drop_oldest(&self, shard: &mut Vec<Noted>, is_one: impl Fn(&Noted) -> bool) -> bool {
+        let ones = shard.iter().enumerate().filter(|(_, noted)| is_one(noted));
+        let oldest = ones.min_by_key(|(_, noted)| noted.failure.at);
+        let Some(index) = oldest.map(|(index, _)| index) else {
+            return false;
+        };
+        let noted = shard.swap_remove(index);
+        self.shares.give_back(noted.holder, 1);
+        true
+    }
+
+    /// Forgets of a user what failed from this address.
+    fn forget(&self, user: &str, source: IpAddr) {
+        if self.shares.used() == 0 {
+            return;
+        }
+        let is_from_there =
+            |noted: &mut Noted| *noted.user == *user && noted.failure.remote.ip() == source;
+        for noted in self.shard(user).extract_if(.., is_from_there) {
+            self.shares.give_back(noted.holder, 1);
+        }
+    }
+
+    /// Those of a user, the last one first.
+    pub(in crate::server) fn of(&self, user: &str) -> Vec<FailureView> {
+        let shard = self.shard(user);
+        let of_user = shard.iter().filter(|noted| *noted.user == *user);
+        newest_first(of_user.map(Noted::view).collect())
+    }
+
+    /// The last ones of all users, `limit` at most.
+    pub(in crate::server) fn all(&self, limit: usize) -> Vec<FailureView> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(lock(shard).iter().map(Noted::view));
+        }
+        let mut all = newest_first(all);
+        all.truncate(limit);
+        all
+    }
+
+    fn shard(&self, user: &str) -> MutexGuard<'_, Vec<Noted>> {
+        lock(&self.shards[self.hasher.hash_one(user) as usize % SHARDS])
+    }
+}
+
+impl Noted {
+    /// Whether it is the same one, at whatever time and port.
+    fn is(&self, user: &str, failure: &Failed) -> bool {
+        *self.user == *user
+            && self.failure.remote.ip() == failure.remote.ip()
+            && self.failure.protocol == failure.protocol
+            && self.failure.reason == failure.reason
+    }
+
+    fn view(&self) -> FailureView {
+        let Failed {
+            remote,
+            transport,
+            protocol,
+            reason,
+            at,
+        } = &self.failure;
+        FailureView {
+            user: self.user.to_string(),
+            at_unix_seconds: at.as_secs(),
+            source: SocketAddr::new(remote.ip().to_canonical(), remote.port()).to_string(),
+            transport: transport.to_string(),
+            protocol,
+            reason: reason.to_string(),
+            count: self.count,
+        }
+    }
+}
+
+impl Core {
+    /// Remembers why a registration of `user` failed.
+    pub(in crate::server) fn note_failure(
+        &self,
+        user: &str,
+        flow: Flow,
+        protocol: &'static str,
+        reason: Cow<'static, str>,
+    ) {
+        let failure = self.failed(flow, protocol, reason);
+        let holder = self.holder(flow, None);
+        self.parts.failures.note(user, holder, failure);
+    }
+
+    /// Remembers that a device was asked for its password, until it
+    /// [answers](Self::challenge_answered). Who has no account is not remembered, so
+    /// there are no more users in the table than accounts.
+    pub(in crate::server) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
+        if self.parts.directory.knows(user) {
+            let failure = self.failed(flow, protocol, NEVER_ANSWERED.into());
+            let holder = self.holder(flow, None);
+            self.parts.unanswered.note(user, holder, failure);
+        }
+    }
+
+    /// A device has answered, rightly or not.
+    pub(in crate::server) fn challenge_answered(&self, user: &str, flow: Flow) {
+        self.parts.unanswered.forget(user, flow.remote.ip());
+    }
+
+    fn failed(&self, flow: Flow, protocol: &'static str, reason: Cow<'static, str>) -> Failed {
+        Failed {
+            remote: flow.remote,
+            transport: flow.transport,
+            protocol,
+            reason,
+            at: self.runtime().clock().unix_time(),
+        }
+    }
+
+    /// What failed of a user, the last one first.
+    pub(in crate::server) fn failures_of(&self, user: &str) -> Vec<FailureView> {
+        let Parts {
+            failures,
+            unanswered,
+            ..
+        } = &self.parts;
+        newest_first([failures.of(user), unanswered.of(user)].concat())
+    }
+
+    /// The last failures of all users, `limit` at most.
+    pub(in crate::server) fn failures(&self, limit: usize) -> Vec<FailureView> {
+        let Parts {
+            failures,
+            unanswered,
+            ..
+        } = &self.parts;
+        let mut all = newest_first([failures.all(limit), unanswered.all(limit)].concat());
+        all.truncate(limit);
+        all
+    }
+}
+
+fn newest_first(mut views: Vec<FailureView>) -> Vec<FailureView> {
+    views.sort_unstable_by_key(|view| std::cmp::Reverse(view.at_unix_seconds));
+    views
+}
+
+fn lock(shard: &Mutex<Vec<Noted>>) -> MutexGuard<'_, Vec<Noted>> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const NEVER_ANSWERED: &str = "asked for a password, never answered";
+/// Entries in all.
+pub(in crate::server) const CAPACITY: usize = 8192;
+const SHARDS: usize = 128;
+/// A look at all of a shard is soon done.
+const SHARD_LEN_MAX: usize = CAPACITY / SHARDS;
+/// Different failures of one user.
+const BY_USER_MAX: usize = 4;
+/// As long as the name of an account may be.
+const USER_LEN_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::load::shares::{self, Holders};
+    use std::net::Ipv4Addr;
+
+    fn failures() -> Failures {
+        let parts = shares::Parts {
+            by_source: 10,
+            by_account: 100,
+            least: 1,
+        };
+        Failures::new(1, Shares::new(CAPACITY as u64, parts))
+    }
+
+    fn fail(failures: &Failures, user: &str, host: u32, reason: &'static str, second: u64) {
+        let source = IpAddr::from(Ipv4Addr::from(host));
+        let failure = Failed {
+            remote: (source, 5060).into(),
+            transport: Transport::Udp,
+            protocol: "sip",
+            reason: reason.into(),
+            at: UnixTime::from_secs(second),
+        };
+        failures.note(user, Holders::new(1).of(source, None), failure);
+    }
+
+    #[test]
+    fn the_last_ones_of_a_user_are_told_and_the_same_one_is_counted() {
+        let failures = failures();
+        for second in 1..=3 {
+            fail(&failures, "bob", 1, "wrong password", second);
+        }
+        fail(&failures, "bob", 1, "unknown account", 4);
+        fail(&failures, "alice", 1, "wrong password", 5);
+        let told = failures.of("bob");
+        assert_eq!(told.len(), 2);
+        assert_eq!((&*told[0].reason, told[0].count), ("unknown account", 1));
+        assert_eq!((told[1].count, told[1].at_unix_seconds), (3, 3));
+        for host in 2..20 {
+            fail(
+                &failures,
+                "bob",
+                host,
+                "wrong password",
+                u64::from(host) + 10,
+            );
+        }
+        let told = failures.of("bob");
+        assert_eq!(told.len(), BY_USER_MAX);
+        assert_eq!(told[0].source, "0.0.0.19:5060");
+        assert_eq!(failures.all(1)[0], told[0]);
+    }
+
+    #[test]
+    fn what_failed_of_a_user_at_one_address_is_forgotten() {
+        let failures = failures();
+        for (user, host) in [("bob", 1), ("bob", 2), ("alice", 1)] {
+            fail(&failures, user, host, NEVER_ANSWERED, 1);
+        }
+        failures.forget("bob", Ipv4Addr::from(1).into());
+        let told = failures.of("bob");
+        assert_eq!((told.len(), &*told[0].source), (1, "0.0.0.2:5060"));
+        assert_eq!(failures.of("alice").len(), 1);
+        assert_eq!(failures.shares.used(), 2);
+    }
+
+    #[test]
+    fn one_source_has_its_share_and_all_of_them_have_an_end() {
+        let failures = failures();
+        for number in 0..20_000 {
+            fail(
+                &failures,
+                &format!("u{number}"),
+                1,
+                "wrong password",
+                number,
+            );
+        }
+        let held = failures.shares.used();
+        assert!(held <= CAPACITY as u64 / 10, "{held}");
+        for number in 0..100_000 {
+            let host = number as u32 + 2;
+            fail(
+                &failures,
+                &format!("v{number}"),
+                host,
+                "wrong password",
+                number,
+            );
+        }
+        let len = failures.all(usize::MAX).len();
+        assert!(len <= CAPACITY, "{len}");
+        assert_eq!(failures.shares.used(), len as u64);
+        fail(&failures, "bob", 7, "wrong password", 1 << 40);
+        assert_eq!(failures.of("bob").len(), 1, "there is room for the next");
+    }
+}

@@ -1,0 +1,9 @@
+//! Who may do what: accounts, passwords, nonces, and the end of an account.
+
+pub(in crate::server) mod accounts;
+pub(in crate::server) mod admission;
+pub(in crate::server) mod nonces;
+pub(in crate::server) mod logins;
+pub(in crate::server) mod failures;
+pub(in crate::server) mod revocation;
+pub(in crate::server) mod provision;

@@ -1,0 +1,260 @@
+//! Every device that has bindings or work, found by its address of record.
+//!
+//! There may be a million, nearly all of them idle, so a device has neither a
+//! serializer nor a timer of its own. It works on one of a few strands, always
+//! the same one, which keeps its requests in their order; nothing on a strand
+//! waits for the disk, so nobody there waits for long. And each shard of the
+//! table has one expiry timer, for the device whose deadline comes first.
+
+use super::{Device, expiry_timer::ExpiryTimer};
+use crate::server::{
+    core::Core,
+    load::shares::{Excess, Holder, Shares},
+};
+use busyhour::{clock::Instant, pool::TaskPool, serializer::Serializer};
+use busyhour_registrar::user_of;
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+use std::{
+    hash::BuildHasher,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// The table of devices, in shards with a lock each.
+pub(in crate::server) struct Devices {
+    shards: Box<[Mutex<Shard>]>,
+    strands: Box<[Serializer]>,
+    /// Where expiry timers fire, one after the other: however many deadlines come at
+    /// one instant, they keep one worker busy and not all of them.
+    expiry_serializer: Serializer,
+    hasher: FixedState,
+    shares: Shares,
+}
+
+#[derive(Default)]
+struct Shard {
+    table: HashTable<Entry>,
+    expiry_timer: ExpiryTimer,
+}
+
+struct Entry {
+    device: Arc<Device>,
+    /// When it has to be woken: far in the future where nothing ends.
+    deadline: Instant,
+}
+
+impl Devices {
+    pub(in crate::server) fn new(shares: Shares, seed: u64, pool: &TaskPool) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            strands: (0..STRANDS).map(|_| pool.ephemeral()).collect(),
+            expiry_serializer: pool.ephemeral(),
+            hasher: FixedState::with_seed(seed),
+            shares,
+        }
+    }
+
+    /// The device of an address of record, made for `holder` if there is none.
+    pub(in crate::server) fn open(
+        &self,
+        aor: &str,
+        holder: Holder,
+        core: &Arc<Core>,
+    ) -> Result<Arc<Device>, Excess> {
+        let hash = self.hasher.hash_one(aor);
+        let mut shard = self.shard(hash);
+        if let Some(device) = shard.find(hash, aor) {
+            return Ok(device);
+        }
+        self.shares.take(holder, 1)?;
+        Ok(shard.insert(Device::new(aor.into(), hash, holder, core)))
+    }
+
+    /// The device of an address of record, if there is one.
+    pub(in crate::server) fn find(&self, aor: &str) -> Option<Arc<Device>> {
+        let hash = self.hasher.hash_one(aor);
+        self.shard(hash).find(hash, aor)
+    }
+
+    /// The device of a stored binding, made even where the table is full.
+    pub(in crate::server) fn reopen(&self, aor: Box<str>, core: &Arc<Core>) -> Arc<Device> {
+        let hash = self.hasher.hash_one(&*aor);
+        let mut shard = self.shard(hash);
+        shard.find(hash, &aor).unwrap_or_else(|| {
+            let holder = core.parts.holders.of_account(user_of(&aor));
+            self.shares.take_anyway(holder, 1);
+            shard.insert(Device::new(aor, hash, holder, core))
+        })
+    }
+
+    /// Every device, in an order that depends on the seed and on what happened.
+    pub(in crate::server) fn all(&self) -> Vec<Arc<Device>> {
+        let mut all = Vec::with_capacity(self.len());
+        for shard in &self.shards {
+            all.extend(lock(shard).table.iter().map(|entry| entry.device.clone()));
+        }
+        all
+    }
+
+    /// The devices of `count` shards, beginning with this one; `None` behind the last.
+    pub(in crate::server) fn of_shards(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> Option<Vec<Arc<Device>>> {
+        let behind = self
+            .shards
+            .get(first..)
+            .filter(|shards| !shards.is_empty())?;
+        let mut devices = Vec::new();
+        for shard in behind.iter().take(count) {
+            devices.extend(lock(shard).table.iter().map(|entry| entry.device.clone()));
+        }
+        Some(devices)
+    }
+
+    /// Takes a device out of the table.
+    pub(in crate::server) fn remove(&self, device: &Arc<Device>) {
+        let mut shard = self.shard(device.hash());
+        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.device, device);
+        if let Ok(entry) = shard.table.find_entry(device.hash(), is_it) {
+            entry.remove();
+            self.shares.give_back(device.holder(), 1);
+        }
+    }
+
+    pub(in crate::server) fn len(&self) -> usize {
+        self.shares.used() as usize
+    }
+
+    /// Where what concerns many devices at once is done, a batch at a time.
+    pub(in crate::server) fn expiry_serializer(&self) -> &Serializer {
+        &self.expiry_serializer
+    }
+
+    /// Whether so much waits on a device's strand that no more requests are taken.
+    pub(in crate::server) fn is_crowded(&self, hash: u64) -> bool {
+        self.strand(hash).len() >= STRAND_LEN_MAX
+    }
+
+    /// Where the device with this hash does its work.
+    pub(in crate::server) fn strand(&self, hash: u64) -> &Serializer {
+        &self.strands[hash as usize % STRANDS]
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[shard_of(hash)])
+    }
+}
+
+impl Core {
+    /// Has a device woken at `deadline`, and not before.
+    pub(in crate::server) fn wake_device(
+        self: &Arc<Self>,
+        device: &Arc<Device>,
+        deadline: Instant,
+    ) {
+        let mut shard = self.devices().shard(device.hash());
+        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.device, device);
+        if let Some(entry) = shard.table.find_mut(device.hash(), is_it) {
+            entry.deadline = deadline;
+            self.set_devices_alarm(shard_of(device.hash()), &mut shard, deadline);
+        }
+    }
+
+    fn set_devices_alarm(self: &Arc<Self>, index: usize, shard: &mut Shard, deadline: Instant) {
+        if shard.expiry_timer.fires_by(deadline) {
+            return;
+        }
+        let core = Arc::downgrade(self);
+        let fire = move || {
+            if let Some(core) = core.upgrade() {
+                core.ring_devices(index);
+            }
+        };
+        let (timers, expiry_serializer) =
+            (self.runtime().timers(), &self.devices().expiry_serializer);
+        let set = shard
+            .expiry_timer
+            .set(deadline, "binding", timers, expiry_serializer, fire);
+        if set.is_err() {
+            self.traffic().refused_table_full.increment();
+        }
+    }
+
+    /// Wakes some of the devices of a shard that are due, and sees to the others.
+    fn ring_devices(self: &Arc<Self>, index: usize) {
+        let now = self.now();
+        let mut shard = lock(&self.devices().shards[index]);
+        shard.expiry_timer.fired(now);
+        let due = shard.take_due(now);
+        if let Some(next) = shard.next_deadline() {
+            self.set_devices_alarm(index, &mut shard, next);
+        }
+        drop(shard);
+        for device in due {
+            device.fire(self);
+        }
+    }
+}
+
+impl Shard {
+    fn find(&self, hash: u64, aor: &str) -> Option<Arc<Device>> {
+        let is_it = |entry: &Entry| entry.device.aor() == aor;
+        let entry = self.table.find(hash, is_it)?;
+        Some(entry.device.clone())
+    }
+
+    fn insert(&mut self, device: Device) -> Arc<Device> {
+        let device = Arc::new(device);
+        let entry = Entry {
+            device: device.clone(),
+            deadline: Instant::FAR_FUTURE,
+        };
+        let hash = device.hash();
+        self.table
+            .insert_unique(hash, entry, |entry| entry.device.hash());
+        device
+    }
+
+    /// Devices whose deadline has come, not too many at a time.
+    fn take_due(&mut self, now: Instant) -> Vec<Arc<Device>> {
+        let entries = self.table.iter_mut();
+        let due = entries.filter(|entry| entry.deadline <= now).take(RING_MAX);
+        due.map(|entry| {
+            entry.deadline = Instant::FAR_FUTURE;
+            entry.device.clone()
+        })
+        .collect()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let deadlines = self.table.iter().map(|entry| entry.deadline);
+        deadlines
+            .min()
+            .filter(|deadline| *deadline < Instant::FAR_FUTURE)
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The table inside uses the high bits and the lowest; these are neither.
+fn shard_of(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
+}
+
+/// Many more than threads, so that two seldom want the same one, and so many
+/// that a look at every device of one is soon done. Of a million devices each
+/// has a table that is three quarters full.
+const SHARDS: usize = 1280;
+/// Many more than threads, so that two devices at work seldom share one.
+const STRANDS: usize = 1024;
+/// Half of what a serializer holds: what has to come in always finds room.
+const STRAND_LEN_MAX: usize = 32_768;
+/// Devices that one expiry wakes, so that what waits behind it waits for less
+/// than a millisecond.
+const RING_MAX: usize = 64;

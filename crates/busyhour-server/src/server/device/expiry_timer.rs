@@ -1,0 +1,67 @@
+//! The one timer of a watcher, or of a shard of devices or calls.
+//!
+//! Most deadlines are pushed back long before they come: a refresh moves the
+//! expiry, an answer ends the retransmissions. So a deadline that moves back
+//! leaves the timer alone; it goes off early once, finds nothing to do and is
+//! set anew. A storm of refreshes touches no timer.
+
+use busyhour::{
+    clock::Instant,
+    serializer::Serializer,
+    timer::{AddError, TimerHandle, Timers},
+};
+
+/// Set for a deadline, or not.
+#[derive(Debug, Default)]
+pub(in crate::server) struct ExpiryTimer(Option<(Instant, TimerHandle)>);
+
+impl ExpiryTimer {
+    /// Makes sure that `fire` runs on `serializer` at `deadline` or earlier.
+    ///
+    /// # Errors
+    ///
+    /// When the timer service takes no more timers.
+    pub(in crate::server) fn set(
+        &mut self,
+        deadline: Instant,
+        label: &'static str,
+        timers: &Timers,
+        serializer: &Serializer,
+        fire: impl FnOnce() + Send + 'static,
+    ) -> Result<(), AddError> {
+        if self.fires_by(deadline) {
+            return Ok(());
+        }
+        let timer = timers.timer().label(label).at(deadline).on(serializer);
+        let handle = timer.run(fire)?;
+        if let Some((_, later)) = self.0.replace((deadline, handle)) {
+            // Should it fire all the same, it fires too early.
+            let _ = timers.cancel(&later);
+        }
+        Ok(())
+    }
+
+    /// When it goes off; `None` when it is not set.
+    #[cfg(test)]
+    pub(in crate::server) fn set_for(&self) -> Option<Instant> {
+        self.0.map(|(set_for, _)| set_for)
+    }
+
+    /// Whether it is set for `deadline` or earlier.
+    pub(in crate::server) fn fires_by(&self, deadline: Instant) -> bool {
+        self.0.is_some_and(|(set_for, _)| set_for <= deadline)
+    }
+
+    /// It fired: the next deadline needs a timer of its own.
+    pub(in crate::server) fn fired(&mut self, now: Instant) {
+        self.0.take_if(|(set_for, _)| *set_for <= now);
+    }
+
+    /// Takes the timer back.
+    pub(in crate::server) fn clear(&mut self, timers: &Timers) {
+        if let Some((_, handle)) = self.0.take() {
+            // Should it fire all the same, it finds nothing to do.
+            let _ = timers.cancel(&handle);
+        }
+    }
+}

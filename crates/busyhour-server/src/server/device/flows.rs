@@ -1,0 +1,370 @@
+//! Which devices are reached over which flow, so that a connection that ends, and
+//! an address that does not answer, takes their contacts along.
+//!
+//! A device enters a flow before it asks the network whether the connection
+//! lives ([`Network::mark_trusted`]), and the network takes a connection out of its
+//! directory before it tells of the end ([`Core::flow_failed`]). So either the
+//! device is told that the connection is gone, or the thread that tells of the end finds
+//! the device here. Both may happen; the second changes nothing.
+//!
+//! [`Network::mark_trusted`]: crate::server::Network::mark_trusted
+
+use super::Device;
+use crate::server::core::Core;
+use busyhour::{clock::Instant, timer::AddError};
+use busyhour_iax2::frames::{Command, Frame, FullFrame, Kind};
+use busyhour_registrar::{Probe, Probes};
+use busyhour_sip::{Flow, HeaderName, Method, RequestBuilder};
+use foldhash::quality::FixedState;
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    hash::BuildHasher,
+    net::SocketAddr,
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+/// The devices of every flow, in shards with a lock each.
+pub(in crate::server) struct Flows {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: FixedState,
+    is_probing: bool,
+}
+
+struct Shard {
+    table: HashMap<Flow, Devices>,
+    /// Flows of datagrams that are asked; none where nobody is.
+    probes: Option<Probes>,
+}
+
+/// The devices of one flow: nearly always one, and a hundred thousand behind a proxy.
+enum Devices {
+    One(Place, Weak<Device>),
+    Many(BTreeMap<Place, Weak<Device>>),
+}
+
+/// The hash of a device's address of record, in whose order devices are told, since
+/// every run with the same seed has to go the same way; and its address in memory,
+/// should two have one hash.
+type Place = (u64, usize);
+
+/// Whom to tell of a flow.
+enum Told {
+    /// Those that it had when it ended.
+    Former(Devices),
+    /// Those that it has, from the first or from behind this place.
+    Present(Option<Place>),
+}
+
+impl Flows {
+    /// Without an interval nobody is asked, and flows of datagrams are not kept.
+    pub(in crate::server) fn new(seed: u64, interval: Duration) -> Self {
+        let is_probing = !interval.is_zero();
+        let shard = || Shard {
+            table: HashMap::new(),
+            probes: is_probing.then(|| Probes::new(interval)),
+        };
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            hasher: FixedState::with_seed(seed),
+            is_probing,
+        }
+    }
+
+    /// Whether devices are asked that are silent.
+    pub(in crate::server) fn is_probing(&self) -> bool {
+        self.is_probing
+    }
+
+    /// From now on the device is reached over this flow.
+    pub(in crate::server) fn enter(&self, flow: Flow, device: &Arc<Device>, now: Instant) {
+        let hash = self.hasher.hash_one(flow);
+        let mut shard = self.shard(hash);
+        let (place, weak) = (place(device), Arc::downgrade(device));
+        match shard.table.entry(flow) {
+            Entry::Vacant(vacant) => drop(vacant.insert(Devices::One(place, weak))),
+            Entry::Occupied(mut devices) => devices.get_mut().insert(place, weak),
+        }
+        if let Some(probes) = &mut shard.probes
+            && !flow.transport.is_reliable()
+        {
+            probes.watch(flow, hash, now);
+        }
+    }
+
+    /// From now on it is not.
+    pub(in crate::server) fn leave(&self, flow: Flow, device: &Arc<Device>) {
+        let mut shard = self.shard(self.hasher.hash_one(flow));
+        let Some(devices) = shard.table.get_mut(&flow) else {
+            return;
+        };
+        if devices.remove(place(device)) {
+            shard.table.remove(&flow);
+            if let Some(probes) = &mut shard.probes {
+                probes.forget(&flow);
+            }
+        }
+    }
+
+    /// Flows over which devices are reached.
+    pub(in crate::server) fn len(&self) -> u64 {
+        let lens = self.shards.iter().map(|s| lock(s).table.len() as u64);
+        lens.sum()
+    }
+
+    /// Something came over a flow; whether it was down.
+    fn heard(&self, flow: &Flow, now: Instant) -> bool {
+        let mut shard = self.shard(self.hasher.hash_one(flow));
+        let probes = shard.probes.as_mut();
+        probes.is_some_and(|probes| probes.heard(flow, now))
+    }
+
+    /// What is to be done in a shard, not too much at a time.
+    fn poll(&self, index: usize, now: Instant) -> Vec<Probe> {
+        let mut shard = lock(&self.shards[index]);
+        let Some(probes) = &mut shard.probes else {
+            return Vec::new();
+        };
+        std::iter::from_fn(|| probes.poll(now))
+            .take(PROBES_AT_ONCE)
+            .collect()
+    }
+
+    /// Some devices of a flow behind this place, and the place of the last of them.
+    fn some_behind(&self, flow: &Flow, place: Option<Place>) -> Portion {
+        let shard = self.shard(self.hasher.hash_one(flow));
+        let devices = shard.table.get(flow);
+        devices.map_or_else(Portion::default, |devices| devices.some_behind(place))
+    }
+
+    /// Ends a flow: the devices it had.
+    fn end(&self, flow: Flow) -> Option<Devices> {
+        let mut shard = self.shard(self.hasher.hash_one(flow));
+        shard.table.remove(&flow)
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(hash >> 32) as usize % SHARDS])
+    }
+}
+
+impl Core {
+    pub(in crate::server) fn flows(&self) -> &Flows {
+        &self.parts.flows
+    }
+
+    /// A connection has ended: what was registered over it cannot be reached.
+    pub(in crate::server) fn flow_failed(self: &Arc<Self>, flow: Flow) {
+        // A server that shuts down tells its watchers to come again, and no more.
+        if !self.is_closing.load(Ordering::Acquire)
+            && let Some(devices) = self.flows().end(flow)
+        {
+            self.reach(flow, false, Told::Former(devices));
+        }
+    }
+
+    /// A datagram came: the device at the other end is there.
+    pub(in crate::server) fn note_life(self: &Arc<Self>, flow: Flow) {
+        if self.flows().is_probing() && self.flows().heard(&flow, self.now()) {
+            self.reach(flow, true, Told::Present(None));
+        }
+    }
+
+    /// Asks those who have been silent, from now on.
+    pub(in crate::server) fn start_probing(self: &Arc<Self>) -> Result<(), AddError> {
+        if !self.flows().is_probing() {
+            return Ok(());
+        }
+        let core: Weak<Self> = Arc::downgrade(self);
+        let probe = move || match core.upgrade() {
+            Some(core) => {
+                (0..SHARDS).for_each(|index| core.probe(index));
+                PROBE_PERIOD
+            }
+            None => Duration::ZERO,
+        };
+        let timer = self.runtime().timers().timer().label("probes");
+        let timer = timer.after(PROBE_PERIOD).on(self.runtime().pool());
+        timer.run_with_next_delay(probe).map(drop)
+    }
+
+    fn probe(self: &Arc<Self>, index: usize) {
+        for probe in self.flows().poll(index, self.now()) {
+            match probe {
+                Probe::Ask(flow) => self.ask(flow),
+                Probe::Down(flow) => self.reach(flow, false, Told::Present(None)),
+            }
+        }
+    }
+
+    /// All devices of a flow are asked as one: one answer speaks for the flow.
+    fn ask(&self, flow: Flow) {
+        let (devices, _) = self.flows().some_behind(&flow, None);
+        let contact = devices.iter().find_map(|device| device.contact_over(flow));
+        let Some(contact) = contact else { return };
+        let number = self.counters().registrar.probed.get();
+        let hash = self.flows().hasher.hash_one(flow);
+        let question = match contact.uri().starts_with("iax:") {
+            true => self.responder().write(write_poke),
+            false => {
+                let ours = self.config().advertised.to(flow.remote.ip());
+                let ours = ours.unwrap_or(flow.local);
+                self.responder()
+                    .write(|out| write_options(out, contact.uri(), ours, hash, number))
+            }
+        };
+        if let Some(question) = question {
+            self.counters().registrar.probed.increment();
+            self.responder().try_send(flow, question);
+        }
+    }
+
+    /// Tells some devices and leaves the others for the next turn: a proxy may
+    /// have registered a hundred thousand of them over one connection.
+    fn reach(self: &Arc<Self>, flow: Flow, is_reachable: bool, mut told: Told) {
+        let core = Arc::downgrade(self);
+        let tell = move || {
+            let Some(core) = core.upgrade() else { return };
+            let (devices, last) = match &mut told {
+                Told::Former(devices) => devices.take_some(),
+                Told::Present(place) => core.flows().some_behind(&flow, *place),
+            };
+            for device in devices {
+                device.reach(&core, flow, is_reachable);
+            }
+            if let Told::Present(place) = &mut told {
+                *place = last;
+            }
+            if last.is_some() {
+                core.reach(flow, is_reachable, told);
+            }
+        };
+        // It takes no more only when the server ends.
+        let _ = self.devices().expiry_serializer().try_push(tell);
+    }
+}
+
+/// An OPTIONS outside of any dialog (RFC 3261 §11.1). Whatever answers it is a sign
+/// of life, also one that says that it is not understood.
+fn write_options(out: &mut Vec<u8>, uri: &str, ours: SocketAddr, hash: u64, number: u64) {
+    RequestBuilder::new(out, Method::Options, uri)
+        .header(
+            HeaderName::Via,
+            format_args!("SIP/2.0/UDP {ours};branch=z9hG4bKprobe{hash:016x}.{number};rport"),
+        )
+        .header(HeaderName::MaxForwards, 70)
+        .header(
+            HeaderName::From,
+            format_args!("<sip:{ours}>;tag={hash:016x}"),
+        )
+        .header(HeaderName::To, format_args!("<{uri}>"))
+        .header(HeaderName::CallId, format_args!("{number}-{hash:016x}"))
+        .header(HeaderName::CSeq, "1 OPTIONS")
+        .header(HeaderName::Contact, format_args!("<sip:{ours}>"))
+        .finish();
+}
+
+/// A POKE asks without a call (RFC 5456 §6.7.1); its PONG is acknowledged.
+fn write_poke(out: &mut Vec<u8>) {
+    let poke = FullFrame {
+        source_call: POKE_CALL,
+        kind: Kind::Iax(Command::Poke),
+        ..FullFrame::default()
+    };
+    poke.write(out);
+}
+
+/// The ACK of the PONG that answers a POKE of ours; `None` for any other frame.
+pub(in crate::server) fn ack_of_pong(datagram: &[u8]) -> Option<FullFrame<'static>> {
+    let Ok(Frame::Full(pong)) = Frame::parse(datagram) else {
+        return None;
+    };
+    let is_ours = pong.kind == Kind::Iax(Command::Pong) && pong.destination_call == POKE_CALL;
+    is_ours.then(|| FullFrame {
+        source_call: POKE_CALL,
+        destination_call: pong.source_call,
+        timestamp: pong.timestamp,
+        outbound: pong.inbound,
+        inbound: pong.outbound.wrapping_add(1),
+        ..FullFrame::default()
+    })
+}
+
+/// Devices to be told in one turn, and the place of the last of them; `None` when
+/// there are no more.
+type Portion = (Vec<Arc<Device>>, Option<Place>);
+
+impl Devices {
+    fn insert(&mut self, place: Place, device: Weak<Device>) {
+        match self {
+            Self::Many(devices) => drop(devices.insert(place, device)),
+            Self::One(known, _) if *known == place => *self = Self::One(place, device),
+            Self::One(known, other) => {
+                let other = (*known, std::mem::take(other));
+                *self = Self::Many(BTreeMap::from([other, (place, device)]));
+            }
+        }
+    }
+
+    /// Whether none is left.
+    fn remove(&mut self, place: Place) -> bool {
+        match self {
+            Self::One(known, _) => *known == place,
+            Self::Many(devices) => {
+                devices.remove(&place);
+                devices.is_empty()
+            }
+        }
+    }
+
+    fn some_behind(&self, place: Option<Place>) -> Portion {
+        match self {
+            Self::One(known, device) if place.is_none_or(|place| place < *known) => {
+                (device.upgrade().into_iter().collect(), None)
+            }
+            Self::One(..) => Portion::default(),
+            Self::Many(devices) => {
+                let behind = place.map_or(Bound::Unbounded, Bound::Excluded);
+                let some = devices.range((behind, Bound::Unbounded)).take(BATCH_LEN);
+                let (mut found, mut last, mut count) = (Vec::new(), None, 0);
+                for (place, device) in some {
+                    found.extend(device.upgrade());
+                    (last, count) = (Some(*place), count + 1);
+                }
+                (found, last.filter(|_| count == BATCH_LEN))
+            }
+        }
+    }
+
+    fn take_some(&mut self) -> Portion {
+        let (devices, last) = self.some_behind(None);
+        if let (Self::Many(all), Some((hash, address))) = (&mut *self, last) {
+            // Those behind the last one.
+            *all = all.split_off(&(hash, address.saturating_add(1)));
+        }
+        (devices, last)
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn place(device: &Arc<Device>) -> Place {
+    (device.hash(), Arc::as_ptr(device) as usize)
+}
+
+/// Many more than threads, so that two seldom want the same one.
+const SHARDS: usize = 64;
+/// Devices that one turn tells, so that what waits behind it waits for less than
+/// a millisecond.
+const BATCH_LEN: usize = 64;
+/// How often silent flows are looked for, and how many of a shard are asked then:
+/// at most 20,480 in a second.
+const PROBE_PERIOD: Duration = Duration::from_millis(100);
+const PROBES_AT_ONCE: usize = 32;
+/// No call has this number for us: a PONG comes to nothing but a PING or POKE.
+const POKE_CALL: u16 = 0x7fff;

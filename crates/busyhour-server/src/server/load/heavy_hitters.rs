@@ -1,0 +1,165 @@
+//! Who is refused most for having had its share: for the operator, who has to tell
+//! one who does harm from a proxy whose share is too small.
+//!
+//! The few that count most are kept, by the Space-Saving algorithm (Metwally,
+//! Agrawal and El Abbadi, 2005): a new one takes the place of the least, and
+//! its count with it. So one who is refused often is never missed, and a count may
+//! be too high by that of the least.
+
+use super::shares::Excess;
+use crate::server::{core::Core, stats::log_lines::shortened};
+use busyhour::clock::Instant;
+use busyhour_sip::{Flow, source_of};
+use std::{
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Sources and accounts that were refused for a share.
+#[derive(Debug, Default)]
+pub(in crate::server) struct HeavyHitters(Mutex<Vec<Hitter>>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Hitter {
+    source: IpAddr,
+    account: String,
+    refused: u64,
+    /// What was said of it last, and when something was of this place in the table.
+    said: u64,
+    said_at: Option<Instant>,
+}
+
+impl HeavyHitters {
+    /// One request more was refused.
+    fn note(&self, source: IpAddr, account: &str) {
+        let account = shortened(account);
+        let mut hitters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |one: &&mut Hitter| one.source == source && one.account == account;
+        if let Some(known) = hitters.iter_mut().find(is_it) {
+            known.refused += 1;
+            return;
+        }
+        if hitters.len() < COUNT_MAX {
+            return hitters.push(Hitter {
+                source,
+                account: account.to_owned(),
+                refused: 1,
+                said: 0,
+                said_at: None,
+            });
+        }
+        if let Some(least) = hitters.iter_mut().min_by_key(|one| one.refused) {
+            // The place waits on: one that changes all the time would be news each second.
+            least.said = least.refused;
+            least.refused += 1;
+            least.source = source;
+            // In the room of the other, since all who are refused wait here.
+            least.account.clear();
+            least.account.push_str(account);
+        }
+    }
+
+    /// Those of whom something is to be said now, and how often they were refused
+    /// since that was said last.
+    fn news(&self, now: Instant) -> Vec<(IpAddr, String, u64)> {
+        let mut hitters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = |one: &&mut Hitter| {
+            one.refused > one.said && one.said_at.is_none_or(|said_at| now >= said_at + QUIET)
+        };
+        let due = hitters.iter_mut().filter(is_due);
+        due.map(|one| {
+            let refused = one.refused - one.said;
+            (one.said, one.said_at) = (one.refused, Some(now));
+            (one.source, one.account.clone(), refused)
+        })
+        .collect()
+    }
+}
+
+impl Core {
+    /// Counts a refusal for want of room, and notes whose it was.
+    pub(in crate::server) fn count_excess(
+        &self,
+        excess: Excess,
+        flow: Flow,
+        account: Option<&str>,
+    ) {
+        let traffic = &self.traffic();
+        match excess {
+            Excess::Whole => traffic.refused_table_full.increment(),
+            Excess::Share => {
+                traffic.refused_share.increment();
+                let source = source_of(flow.remote.ip());
+                self.parts.over_share.note(source, account.unwrap_or(""));
+            }
+        }
+    }
+
+    /// Says who was refused for a share, of each at once and then once a minute; who took
+    /// the place of another waits for the rest of its minute.
+    pub(in crate::server) fn log_heavy_hitters(&self) {
+        for (source, account, refused) in self.parts.over_share.news(self.now()) {
+            // The account comes last and escaped: the client chooses it.
+            tracing::warn!(%source, refused, ?account, "a share was reached");
+        }
+    }
+}
+
+/// As many as one looks through in a moment.
+const COUNT_MAX: usize = 16;
+/// Between two lines about the same one, or about two that had the same place.
+const QUIET: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_refused_often_is_named_however_many_others_are() {
+        let hitters = HeavyHitters::default();
+        for number in 0..100 {
+            hitters.note([192, 0, 2, number].into(), "");
+            hitters.note([198, 51, 100, 1].into(), "alice");
+        }
+        let news = hitters.news(Instant::ZERO);
+        assert_eq!(news.len(), COUNT_MAX);
+        let worst = news.iter().max_by_key(|(_, _, refused)| refused);
+        let (source, account, refused) = worst.expect("some");
+        assert_eq!(
+            (*source, account.as_str()),
+            ([198, 51, 100, 1].into(), "alice")
+        );
+        assert!(*refused >= 100);
+        assert_eq!(hitters.news(Instant::ZERO), [], "once a minute");
+        hitters.note([198, 51, 100, 1].into(), "alice");
+        assert_eq!(hitters.news(Instant::ZERO + QUIET).len(), 1);
+    }
+
+    #[test]
+    fn sources_that_change_all_the_time_are_no_more_lines() {
+        let hitters = HeavyHitters::default();
+        let mut lines = 0;
+        for second in 0..60 {
+            for number in 0..100 {
+                hitters.note([192, 0, second, number].into(), "");
+            }
+            lines += hitters
+                .news(Instant::ZERO + Duration::from_secs(second.into()))
+                .len();
+        }
+        assert_eq!(lines, COUNT_MAX);
+        assert_eq!(hitters.news(Instant::ZERO + QUIET).len(), COUNT_MAX);
+    }
+
+    #[test]
+    fn a_line_has_an_end_whatever_the_account_is_called() {
+        let hitters = HeavyHitters::default();
+        let long = "x".repeat(60_000);
+        for number in 0..20 {
+            hitters.note([192, 0, 2, number].into(), &long);
+        }
+        let news = hitters.news(Instant::ZERO);
+        assert!(news.iter().all(|(_, account, _)| account.len() == 128));
+    }
+}

@@ -1,0 +1,7 @@
+//! How much there may be: shares of each resource, and what is refused when it is too much.
+
+pub(in crate::server) mod shares;
+pub(in crate::server) mod heavy_hitters;
+pub(in crate::server) mod backlog;
+pub(in crate::server) mod overload;
+pub(in crate::server) mod alerts;

@@ -1,0 +1,293 @@
+//! What one source or one account may hold of a resource, and what it holds.
+//!
+//! What each holds is counted in cells that a keyed hash picks: two cells for a
+//! source and two for an account, and the lesser of two is what counts. Others
+//! whose hash picks the same cells make it too high and never too low; for it to
+//! matter, one who holds much would have to share both cells, which the key
+//! makes as unlikely as one in 268 million. In return there is no lock, nothing
+//! is allocated for anybody, and nothing has to be forgotten.
+//!
+//! Of the last tenth of a resource only those get more who hold less than a
+//! hundredth of it: ten who take all they may leave room for everybody else.
+//!
+//! A check and what follows from it are two steps, so threads that run at the
+//! same moment may pass a share by what each of them takes, but never the bound.
+
+use busyhour_sip::source_of;
+use foldhash::quality::FixedState;
+use std::{
+    hash::BuildHasher,
+    net::IpAddr,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Picks the cells of sources and accounts.
+#[derive(Clone)]
+pub(in crate::server) struct Holders {
+    hasher: FixedState,
+}
+
+/// A holder of something, by its cells; a place that is `NOBODY` counts for
+/// nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::server) struct Holder {
+    source: Cells,
+    account: Cells,
+}
+
+/// One cell in each row.
+pub(in crate::server) type Cells = [u16; ROWS];
+
+/// One resource: its bound, and who holds how much of it.
+pub(in crate::server) struct Shares {
+    rows: [Box<[AtomicU64]>; ROWS],
+    used: AtomicU64,
+    bound: u64,
+    by_source: u64,
+    by_account: u64,
+}
+
+/// The parts of each resource that one may hold.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::server) struct Parts {
+    /// One source, in percent.
+    pub(in crate::server) by_source: u64,
+    /// One account, in percent.
+    pub(in crate::server) by_account: u64,
+    /// One of either may hold this much of any resource, however small a part.
+    pub(in crate::server) least: u64,
+}
+
+/// Why nothing is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::server) enum Excess {
+    /// The whole is used up, but for what those may have who hold little.
+    Whole,
+    /// The source or the account has its share.
+    Share,
+}
+
+impl Holders {
+    pub(in crate::server) fn new(seed: u64) -> Self {
+        Self {
+            hasher: FixedState::with_seed(seed),
+        }
+    }
+
+    /// A user of an account, or nobody's, at a source.
+    pub(in crate::server) fn of(&self, source: IpAddr, account: Option<&str>) -> Holder {
+        Holder {
+            source: cells(self.hasher.hash_one((0u8, source_of(source)))),
+            account: account.map_or(NONE, |account| self.account(account)),
+        }
+    }
+
+    /// An account wherever it is.
+    pub(in crate::server) fn of_account(&self, account: &str) -> Holder {
+        Holder {
+            account: self.account(account),
+            ..Holder::NOBODY
+        }
+    }
+
+    fn account(&self, account: &str) -> Cells {
+        cells(self.hasher.hash_one((1u8, account)))
+    }
+}
+
+impl Holder {
+    /// Nobody: what is held counts for the whole alone.
+    pub(in crate::server) const NOBODY: Self = Self {
+        source: NONE,
+        account: NONE,
+    };
+
+    /// The cells of its source, for what is counted of sources alone.
+    pub(in crate::server) fn source(self) -> Cells {
+        self.source
+    }
+}
+
+impl Shares {
+    pub(in crate::server) fn new(bound: u64, parts: Parts) -> Self {
+        let part = |percent: u64| {
+            (bound / 100 * percent + bound % 100 * percent / 100)
+                .max(parts.least)
+                .min(bound)
+        };
+        Self {
+            rows: std::array::from_fn(|_| (0..CELLS).map(|_| AtomicU64::new(0)).collect()),
+            used: AtomicU64::new(0),
+            bound,
+            by_source: part(parts.by_source),
+            by_account: part(parts.by_account),
+        }
+    }
+
+    /// Gives `amount` to `holder`, who gives it back later.
+    ///
+    /// # Errors
+    ///
+    /// Where that is too much for it or for the whole; then nothing is given.
+    pub(in crate::server) fn take(&self, holder: Holder, amount: u64) -> Result<(), Excess> {
+        let source = self.held(holder.source);
+        let account = self.held(holder.account);
+        let exceeds = |held: Option<u64>, share| held.is_some_and(|held| held + amount > share);
+        let is_share = |share| share < self.bound;
+        if is_share(self.by_source) && exceeds(source, self.by_source)
+            || is_share(self.by_account) && exceeds(account, self.by_account)
+        {
+            return Err(Excess::Share);
+        }
+        let used = self.used.fetch_add(amount, Ordering::Relaxed) + amount;
+        let holds_much = source.max(account) >= Some((self.bound / LITTLE_PART).max(1));
+        if used > self.bound || used > self.open_to_all() && holds_much {
+            self.used.fetch_sub(amount, Ordering::Relaxed);
+            return Err(Excess::Whole);
+        }
+        self.each_cell(holder, |cell| cell.fetch_add(amount, Ordering::Relaxed));
+        Ok(())
+    }
+
+    /// As [`take`](Self::take), for what is there already, whatever the limits.
+    pub(in crate::server) fn take_anyway(&self, holder: Holder, amount: u64) {
+        self.used.fetch_add(amount, Ordering::Relaxed);
+        self.each_cell(holder, |cell| cell.fetch_add(amount, Ordering::Relaxed));
+    }
+
+    /// Takes back what was given to `holder`.
+    pub(in crate::server) fn give_back(&self, holder: Holder, amount: u64) {
+        let before = self.used.fetch_sub(amount, Ordering::Relaxed);
+        debug_assert!(before >= amount, "given back more than was given");
+        self.each_cell(holder, |cell| cell.fetch_sub(amount, Ordering::Relaxed));
+    }
+
+    /// Takes everything back, of what is never given back otherwise.
+    pub(in crate::server) fn clear(&self) {
+        if self.used.swap(0, Ordering::Relaxed) > 0 {
+            let cells = self.rows.iter().flatten();
+            cells.for_each(|cell| cell.store(0, Ordering::Relaxed));
+        }
+    }
+
+    /// What is held by all.
+    pub(in crate::server) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// What is held at most by one of these cells.
+    /// `None` for nobody's.
+    fn held(&self, cells: Cells) -> Option<u64> {
+        if cells == NONE {
+            return None;
+        }
+        let held = self.rows.iter().zip(cells);
+        held.map(|(row, cell)| row[usize::from(cell)].load(Ordering::Relaxed))
+            .min()
+    }
+
+    fn each_cell(&self, holder: Holder, change: impl Fn(&AtomicU64) -> u64) {
+        for cells in [holder.source, holder.account] {
+            if cells != NONE {
+                let places = self.rows.iter().zip(cells);
+                for (row, cell) in places {
+                    change(&row[usize::from(cell)]);
+                }
+            }
+        }
+    }
+
+    /// Where one may have all, nothing is kept for others.
+    fn open_to_all(&self) -> u64 {
+        match self.by_source.min(self.by_account) < self.bound {
+            true => self.bound - self.bound / RESERVED_PART,
+            false => self.bound,
+        }
+    }
+}
+
+/// Two numbers out of one hash.
+fn cells(hash: u64) -> Cells {
+    let cell = |bits: u64| (bits % CELLS as u64) as u16;
+    [cell(hash), cell(hash >> 32)]
+}
+
+pub(in crate::server) const ROWS: usize = 2;
+pub(in crate::server) const CELLS: usize = 16_384;
+/// No cell has this number.
+const NONE: Cells = [u16::MAX; ROWS];
+const RESERVED_PART: u64 = 10;
+const LITTLE_PART: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TENTH: Parts = Parts {
+        by_source: 10,
+        by_account: 10,
+        least: 1,
+    };
+
+    fn source(number: u32) -> IpAddr {
+        std::net::Ipv4Addr::from(number).into()
+    }
+
+    #[test]
+    fn one_source_and_one_account_have_a_tenth_and_others_their_own() {
+        let (holders, shares) = (Holders::new(1), Shares::new(1000, TENTH));
+        let alice = |number| holders.of(source(number), Some("alice"));
+        assert_eq!(shares.take(alice(1), 100), Ok(()));
+        assert_eq!(shares.take(alice(1), 1), Err(Excess::Share));
+        assert_eq!(shares.take(alice(2), 1), Err(Excess::Share), "by account");
+        let bob = holders.of(source(1), Some("bob"));
+        assert_eq!(shares.take(bob, 1), Err(Excess::Share), "by source");
+        let carol = holders.of(source(3), Some("carol"));
+        assert_eq!(shares.take(carol, 1), Ok(()));
+        shares.give_back(alice(1), 100);
+        assert_eq!(shares.take(bob, 1), Ok(()));
+        assert_eq!(shares.used(), 2);
+    }
+
+    #[test]
+    fn the_last_tenth_is_for_those_who_hold_little() {
+        let (holders, shares) = (Holders::new(1), Shares::new(1000, TENTH));
+        let holder = |number| holders.of(source(number), None);
+        (0..9).for_each(|number| assert_eq!(shares.take(holder(number), 100), Ok(())));
+        assert_eq!(shares.take(holder(10), 10), Ok(()));
+        assert_eq!(shares.take(holder(10), 1), Err(Excess::Whole));
+        assert_eq!(shares.take(holder(11), 90), Ok(()));
+        assert_eq!(shares.take(holder(12), 1), Err(Excess::Whole), "all of it");
+    }
+
+    #[test]
+    fn a_small_resource_is_not_cut_to_nothing() {
+        let parts = Parts { least: 16, ..TENTH };
+        let (holders, shares) = (Holders::new(1), Shares::new(4, parts));
+        let holder = holders.of(source(1), Some("alice"));
+        (0..4).for_each(|_| assert_eq!(shares.take(holder, 1), Ok(())));
+        assert_eq!(shares.take(holder, 1), Err(Excess::Whole));
+        assert_eq!(Shares::new(0, parts).take(holder, 1), Err(Excess::Whole));
+    }
+
+    #[test]
+    fn nobody_has_no_share_and_what_is_there_already_counts() {
+        let (holders, shares) = (Holders::new(1), Shares::new(1000, TENTH));
+        shares.take_anyway(holders.of_account("alice"), 150);
+        assert_eq!(shares.take(Holder::NOBODY, 700), Ok(()));
+        let alice = holders.of(source(1), Some("alice"));
+        assert_eq!(shares.take(alice, 1), Err(Excess::Share));
+        assert_eq!(shares.take(holders.of(source(1), None), 1), Ok(()));
+        let account = holders.of_account("alice");
+        assert_eq!(shares.take(account, 1), Err(Excess::Share));
+    }
+
+    #[test]
+    fn many_who_hold_a_little_are_not_taken_for_one_who_holds_much() {
+        let (holders, shares) = (Holders::new(1), Shares::new(1_000_000, TENTH));
+        for number in 0..800_000 {
+            let holder = holders.of(source(number), None);
+            assert_eq!(shares.take(holder, 1), Ok(()), "{number}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! One hint: it listens to its devices on the bus, on a serializer of its own,
+//! and publishes what they do together when that changes.
+
+use crate::server::core::Core;
+use busyhour::{
+    bus::{self, Delivery, Name, Topic},
+    serializer::Serializer,
+};
+use busyhour_registrar::watch::{DeviceState, ExtensionState, LineState};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// An extension that listens to its devices.
+pub(in crate::server) struct Hint {
+    extension: Name,
+    /// Those that were set come first.
+    pub(in crate::server) devices: Vec<Name>,
+    /// What was set of it, and where; `None` if only accounts name it.
+    pub(in crate::server) set: Option<(Vec<Name>, SetBy)>,
+    serializer: Serializer,
+    lines: Mutex<Vec<LineState>>,
+    feeds: Mutex<Vec<bus::Subscription<DeviceState>>>,
+}
+
+/// Who set the devices of an extension.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::server) enum SetBy {
+    Configuration,
+    /// HTTP, now or before the last start.
+    Http,
+}
+
+/// A hint as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HintView {
+    /// The user part of the address of record that is watched.
+    pub extension: Name,
+    /// The addresses of record of its devices.
+    pub devices: Vec<Name>,
+    /// What they do together.
+    pub line: LineState,
+    /// It stands in the configuration, and is changed there; else HTTP or
+    /// accounts gave it.
+    pub is_configured: bool,
+}
+
+impl Hint {
+    pub(in crate::server) fn new(
+        extension: Name,
+        devices: Vec<Name>,
+        set: Option<(Vec<Name>, SetBy)>,
+        serializer: Serializer,
+    ) -> Self {
+        Self {
+            extension,
+            lines: Mutex::new(vec![LineState::Invalid; devices.len()]),
+            devices,
+            set,
+            serializer,
+            feeds: Mutex::default(),
+        }
+    }
+
+    pub(in crate::server) fn is_configured(&self) -> bool {
+        matches!(self.set, Some((_, SetBy::Configuration)))
+    }
+
+    /// Listens to its devices from now on, and tells what they do now.
+    pub(in crate::server) fn start(self: &Arc<Self>, core: &Arc<Core>) {
+        let devices = self.devices.iter().enumerate();
+        let feeds = devices.map(|(index, device)| {
+            // Nothing happens to the device between the look and the subscription.
+            core.subscribe_with_snapshot(device, || {
+                let state = core.states().get(device);
+                lock(&self.lines)[index] = LineState::of(state.as_ref());
+                self.listen(core, index, device.clone())
+            })
+        });
+        *lock(&self.feeds) = feeds.collect();
+        self.tell(core.hints().topic(), &lock(&self.lines));
+    }
+
+    fn listen(
+        self: &Arc<Self>,
+        core: &Core,
+        index: usize,
+        device: Name,
+    ) -> bus::Subscription<DeviceState> {
+        let hint = Arc::downgrade(self);
+        let topic = core.hints().topic().clone();
+        let states = core.states().clone();
+        let feed = states.subscribe().key(device.clone()).replay().conflate();
+        feed.on(&self.serializer).start(move |delivery| {
+            let Some(hint) = hint.upgrade() else { return };
+            match delivery {
+                Delivery::Event(state, _) => hint.hear(&topic, index, Some(state)),
+                Delivery::Removed(..) => hint.hear(&topic, index, None),
+                // Where there was no room for the device, it may have come and
+                // gone between the look and the subscription.
+                Delivery::Replayed => hint.hear(&topic, index, states.get(&device).as_ref()),
+                Delivery::Lost(_) => {}
+            }
+        })
+    }
+
+    fn hear(&self, topic: &Topic<ExtensionState>, index: usize, state: Option<&DeviceState>) {
+        let mut lines = lock(&self.lines);
+        let before = LineState::aggregate(lines.iter().copied());
+        lines[index] = LineState::of(state);
+        if LineState::aggregate(lines.iter().copied()) != before {
+            self.tell(topic, &lines);
+        }
+    }
+
+    fn tell(&self, topic: &Topic<ExtensionState>, lines: &[LineState]) {
+        // A watcher that lags is brought up to date from the cache.
+        let _ = topic.publish(ExtensionState {
+            extension: self.extension.clone(),
+            line: LineState::aggregate(lines.iter().copied()),
+        });
+    }
+
+    /// Says nothing from now on.
+    pub(in crate::server) fn silence(&self) {
+        let feeds = std::mem::take(&mut *lock(&self.feeds));
+        for feed in feeds {
+            feed.unsubscribe();
+        }
+    }
+
+    pub(in crate::server) fn view(&self) -> HintView {
+        HintView {
+            extension: self.extension.clone(),
+            devices: self.devices.clone(),
+            line: LineState::aggregate(lock(&self.lines).iter().copied()),
+            is_configured: self.is_configured(),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,474 @@
+//! Hints: extensions whose state is that of some devices together.
+//!
+//! What they do together is published when it changes, and watchers of the
+//! extension are subscribers of that topic like any other. The devices are those
+//! that were set, in the configuration or by HTTP, and those whose stored
+//! accounts name the extension.
+//!
+//! The table's lock is held while a hint is made or ended, and while the store
+//! is told, so that the last one set is the one that speaks and the one that is
+//! kept; no callback takes it.
+
+use super::hint::{Hint, HintView, SetBy};
+use crate::server::{
+    access::accounts::Difference,
+    core::Core,
+    stats::{HintStats, listing::NamedPage},
+};
+use crate::store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
+use busyhour::bus::{Name, Topic};
+use busyhour_registrar::{
+    Domains, address_of_record, user_of,
+    watch::{End, ExtensionState},
+};
+use busyhour_sip::Uri;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard},
+};
+use thiserror::Error;
+
+/// The table of hints, in the order of their extensions.
+pub(in crate::server) struct Hints {
+    topic: Topic<ExtensionState>,
+    table: Mutex<Table>,
+    count_max: usize,
+}
+
+/// An extension and its devices, as the configuration names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HintConfig {
+    /// The user part of the address of record that is watched.
+    pub extension: String,
+    /// Users of the server's first domain, or whole addresses of record.
+    pub devices: Vec<String>,
+}
+
+/// Why a hint is not set or removed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HintRefusal {
+    /// Not a valid extension.
+    #[error("an extension is {EXTENSION_RULE}")]
+    Extension,
+    /// Not a valid device.
+    #[error(
+        "device `{0}`: give a user name of sip.domains, or an address of record such as \
+         sip:alice@example.com; a user name alone needs sip.domains where sip.listen is a wildcard"
+    )]
+    Device(String),
+    /// It has none or too many of them.
+    #[error("a hint has 1 to {DEVICES_MAX} devices")]
+    DeviceCount,
+    /// The configuration has it, and is changed there.
+    #[error("hint {0} stands in the configuration file: change it there")]
+    Configured(String),
+    /// Nothing was set, but accounts name it.
+    #[error("hint {0} stands in accounts of the store: change it there")]
+    InAccounts(String),
+    /// There are as many as may be.
+    #[error("there are {0} hints already: remove some, or raise limits.hints")]
+    Full(usize),
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] Refused),
+}
+
+impl HintConfig {
+    /// Its devices on a server of these domains, as addresses of record.
+    ///
+    /// # Errors
+    ///
+    /// [`HintRefusal::Extension`], [`HintRefusal::DeviceCount`] or
+    /// [`HintRefusal::Device`] for what can be on no such server.
+    ///
+    /// ```
+    /// use busyhour_registrar::Domains;
+    /// use busyhour_server::server::{HintConfig, HintRefusal};
+    ///
+    /// let hint = HintConfig { extension: "100".into(), devices: vec!["alice".into()] };
+    /// let domains = Domains::new(["example.com".to_owned()]);
+    /// assert_eq!(hint.check(&domains).unwrap()[0].as_str(), "sip:alice@example.com");
+    /// // Whose alice is it here?
+    /// let refusal = hint.check(&Domains::default()).unwrap_err();
+    /// assert_eq!(refusal, HintRefusal::Device("alice".into()));
+    /// ```
+    pub fn check(&self, domains: &Domains) -> Result<Vec<Name>, HintRefusal> {
+        if let Some(refusal) = self.refusals(domains).into_iter().next() {
+            return Err(refusal);
+        }
+        let devices = self.devices.iter();
+        devices
+            .map(|device| device_named(device, domains))
+            .collect()
+    }
+
+    /// All that [`check`](Self::check) refuses.
+    pub fn refusals(&self, domains: &Domains) -> Vec<HintRefusal> {
+        let extension = (!is_extension(&self.extension)).then_some(HintRefusal::Extension);
+        let mut refusals = Vec::from_iter(extension);
+        match (1..=DEVICES_MAX).contains(&self.devices.len()) {
+            true => {
+                let devices = self.devices.iter();
+                refusals.extend(devices.filter_map(|device| device_named(device, domains).err()));
+            }
+            false => refusals.push(HintRefusal::DeviceCount),
+        }
+        refusals
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    hints: BTreeMap<Name, Arc<Hint>>,
+    /// For each extension that stored accounts name, the devices of those accounts.
+    named: BTreeMap<Name, BTreeSet<Name>>,
+}
+
+impl Hints {
+    pub(in crate::server) fn new(topic: Topic<ExtensionState>, count_max: usize) -> Self {
+        Self {
+            topic,
+            table: Mutex::default(),
+            count_max,
+        }
+    }
+
+    pub(in crate::server) fn topic(&self) -> &Topic<ExtensionState> {
+        &self.topic
+    }
+
+    /// Whether the user part of an address of record is an extension with a hint.
+    pub(in crate::server) fn contain(&self, extension: &str) -> bool {
+        self.topic.get(&Name::new(extension)).is_some()
+    }
+
+    pub(in crate::server) fn len(&self) -> usize {
+        self.topic.len()
+    }
+
+    /// Whether a hint may be set: one that the configuration has may not, nor
+    /// one more than there may be.
+    fn check(&self, table: &Table, extension: &Name, set_by: SetBy) -> Result<(), HintRefusal> {
+        match table.hints.get(extension) {
+            _ if set_by == SetBy::Configuration => Ok(()),
+            Some(known) if known.is_configured() => {
+                Err(HintRefusal::Configured(extension.as_str().to_owned()))
+            }
+            None if table.hints.len() >= self.count_max => Err(HintRefusal::Full(self.count_max)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Table {
+    /// An account names an extension now, or does so no more.
+    fn name(&mut self, extension: &Name, device: &Name, is_named: bool) {
+        let named = self.named.entry(extension.clone()).or_default();
+        match is_named {
+            true => named.insert(device.clone()),
+            false => named.remove(device),
+        };
+        if named.is_empty() {
+            self.named.remove(extension);
+        }
+    }
+
+    /// The devices of an extension of which these are set, without doubles.
+    fn devices(&self, extension: &Name, set: &[Name]) -> Result<Vec<Name>, HintRefusal> {
+        let named = self.named.get(extension).into_iter().flatten();
+        let mut devices: Vec<Name> = Vec::new();
+        for device in set.iter().chain(named) {
+            if !devices.contains(device) {
+                devices.push(device.clone());
+            }
+            if devices.len() > DEVICES_MAX {
+                return Err(HintRefusal::DeviceCount);
+            }
+        }
+        Ok(devices)
+    }
+}
+
+impl Core {
+    pub(in crate::server) fn hints(&self) -> &Hints {
+        &self.parts.hints
+    }
+
+    /// Takes in a hint of the configuration, or one that the store gave back.
+    pub(in crate::server) fn take_hint(
+        self: &Arc<Self>,
+        config: &HintConfig,
+        set_by: SetBy,
+    ) -> Result<(), HintRefusal> {
+        self.try_set_hint(config, set_by, || Ok(())).map(drop)
+    }
+
+    /// Takes a stored setting back in, unless the configuration has the hint now.
+    pub(in crate::server) fn restore_hint_setting(
+        self: &Arc<Self>,
+        extension: &str,
+        devices: &str,
+    ) -> Result<(), String> {
+        let config = HintConfig {
+            extension: extension.to_owned(),
+            devices: devices.split(' ').map(str::to_owned).collect(),
+        };
+        let restored = self.take_hint(&config, SetBy::Http);
+        restored.map_err(|refusal| refusal.to_string())
+    }
+
+    /// Sets a hint and stores it; whether there was none of this extension. Who
+    /// watches the address is told to come again where it becomes an extension.
+    pub(in crate::server) fn set_hint(
+        self: &Arc<Self>,
+        config: &HintConfig,
+        done: Completion,
+    ) -> Result<bool, HintRefusal> {
+        let keep = || {
+            let put = Change::PutSetting {
+                kind: SettingKind::Hint,
+                name: config.extension.clone(),
+                value: config.devices.join(" "),
+            };
+            self.store().commit(vec![put], done)
+        };
+        self.count_hint(self.try_set_hint(config, SetBy::Http, keep))
+    }
+
+    fn count_hint(&self, set: Result<bool, HintRefusal>) -> Result<bool, HintRefusal> {
+        let counters = &self.counters().hint;
+        match set {
+            Ok(_) => counters.set.increment(),
+            Err(_) => counters.refused.increment(),
+        }
+        set
+    }
+
+    fn try_set_hint(
+        self: &Arc<Self>,
+        config: &HintConfig,
+        set_by: SetBy,
+        keep: impl FnOnce() -> Result<(), Refused>,
+    ) -> Result<bool, HintRefusal> {
+        let set = config.check(&self.parts.domains)?;
+        let extension = Name::new(&config.extension);
+        let mut table = self.hints().lock();
+        self.hints().check(&table, &extension, set_by)?;
+        let devices = table.devices(&extension, &set)?;
+        keep()?;
+        let is_new = self.make_hint(&mut table, &extension, devices, Some((set, set_by)));
+        drop(table);
+        if is_new {
+            self.part_watchers(&config.extension);
+        }
+        Ok(is_new)
+    }
+
+    /// Removes what was set of a hint; `false` when there is none. Where nothing
+    /// is left of it, its watchers are told to come again.
+    pub(in crate::server) fn remove_hint(
+        self: &Arc<Self>,
+        extension: &str,
+        done: Completion,
+    ) -> Result<bool, HintRefusal> {
+        let mut table = self.hints().lock();
+        let name = Name::new(extension);
+        match table.hints.get(&name).map(|hint| &hint.set) {
+            None => return Ok(false),
+            Some(None) => return Err(HintRefusal::InAccounts(extension.to_owned())),
+            Some(Some((_, SetBy::Configuration))) => {
+                return Err(HintRefusal::Configured(extension.to_owned()));
+            }
+            Some(Some((_, SetBy::Http))) => {}
+        }
+        let forget = Change::RemoveSetting {
+            kind: SettingKind::Hint,
+            name: extension.to_owned(),
+        };
+        self.store().commit(vec![forget], done)?;
+        // Fewer than before, and those were not too many.
+        let devices = table.devices(&name, &[]).unwrap_or_default();
+        let is_gone = devices.is_empty();
+        self.make_hint(&mut table, &name, devices, None);
+        drop(table);
+        self.counters().hint.removed.increment();
+        if is_gone {
+            self.part_watchers(extension);
+        }
+        Ok(true)
+    }
+
+    /// Takes in which extensions the accounts of the store name.
+    pub(in crate::server) fn name_hints(self: &Arc<Self>, differences: &[Difference]) {
+        let mut homeless = Vec::new();
+        for difference in differences {
+            let (gone, new) = (&difference.hints_gone, &difference.hints_new);
+            if gone.is_empty() && new.is_empty() {
+                continue;
+            }
+            let Ok(device) = device_named(&difference.username, &self.parts.domains) else {
+                self.counters().hint.refused.add(new.len() as u64);
+                homeless.extend(new.first().map(|hint| (&*difference.username, &**hint)));
+                continue;
+            };
+            gone.iter()
+                .for_each(|extension| self.name_hint(extension, &device, false));
+            new.iter()
+                .for_each(|extension| self.name_hint(extension, &device, true));
+        }
+        warn_of_homeless(&homeless);
+    }
+
+    fn name_hint(self: &Arc<Self>, extension: &str, device: &Name, is_named: bool) {
+        let name = Name::new(extension);
+        let mut table = self.hints().lock();
+        let was_there = table.hints.contains_key(&name);
+        if is_named && !was_there && table.hints.len() >= self.hints().count_max {
+            return self.counters().hint.refused.increment();
+        }
+        table.name(&name, device, is_named);
+        let set = table.hints.get(&name).and_then(|hint| hint.set.clone());
+        let wanted = set.as_ref().map_or(&[][..], |(devices, _)| devices);
+        let Ok(devices) = table.devices(&name, wanted) else {
+            table.name(&name, device, false);
+            return self.counters().hint.refused.increment();
+        };
+        self.make_hint(&mut table, &name, devices, set);
+        let is_there = table.hints.contains_key(&name);
+        drop(table);
+        if was_there != is_there {
+            self.part_watchers(extension);
+        }
+    }
+
+    /// Makes a hint in place of the one there is, none of no devices. Whether
+    /// there was none.
+    fn make_hint(
+        self: &Arc<Self>,
+        table: &mut Table,
+        extension: &Name,
+        devices: Vec<Name>,
+        set: Option<(Vec<Name>, SetBy)>,
+    ) -> bool {
+        let before = table.hints.remove(extension);
+        if let Some(before) = &before {
+            before.silence();
+        }
+        if devices.is_empty() {
+            // A watcher that lags is brought up to date from the cache.
+            let _ = self.hints().topic.remove(extension);
+            return before.is_none();
+        }
+        let serializer = self.runtime().pool().ephemeral();
+        let hint = Arc::new(Hint::new(extension.clone(), devices, set, serializer));
+        hint.start(self);
+        table.hints.insert(extension.clone(), hint);
+        before.is_none()
+    }
+
+    pub(in crate::server) fn hint(&self, extension: &str) -> Option<HintView> {
+        let table = self.hints().lock();
+        let hint = table.hints.get(&Name::new(extension));
+        hint.map(|hint| hint.view())
+    }
+
+    pub(in crate::server) fn list_hints(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> NamedPage<HintView> {
+        let table = self.hints().lock();
+        NamedPage::of(&table.hints, after, limit, |_, hint| Some(hint.view()))
+    }
+
+    pub(in crate::server) fn hint_stats(&self) -> HintStats {
+        let counters = &self.counters().hint;
+        HintStats {
+            hint_count: self.hints().len() as u64,
+            set: counters.set.get(),
+            removed: counters.removed.get(),
+            refused: counters.refused.get(),
+        }
+    }
+
+    /// Those who watch the address hear it from another topic from now on: a
+    /// subscription that begins anew finds the right one. All of them are looked
+    /// at only where there may be one to be found.
+    fn part_watchers(&self, extension: &str) {
+        if !self.may_be_watched(extension) {
+            return;
+        }
+        for watcher in self.watchers().all() {
+            if user_of(&watcher.device()) == extension {
+                watcher.push_end(End::Deactivated);
+            }
+        }
+    }
+
+    fn may_be_watched(&self, extension: &str) -> bool {
+        let domains = &self.config().domains;
+        let is_watched = |domain: &String| {
+            let device = device_of(&format!("sip:{extension}@{domain}"), &self.parts.domains);
+            device.is_none_or(|device| self.states().would_deliver(&device))
+        };
+        domains.is_empty()
+            || domains.iter().any(is_watched)
+            || self.hints().topic.would_deliver(&Name::new(extension))
+    }
+}
+
+/// One line for many users, and the hints that their accounts name in vain.
+fn warn_of_homeless(users: &[(&str, &str)]) {
+    if let Some((user, hint)) = users.first() {
+        let (count, reason) = (users.len(), HintRefusal::Device((*user).to_owned()));
+        tracing::warn!(count, user, hint, %reason, "hints of accounts do nothing");
+    }
+}
+
+/// The address of record of a device that a hint names.
+fn device_named(device: &str, domains: &Domains) -> Result<Name, HintRefusal> {
+    let unknown = || HintRefusal::Device(device.to_owned());
+    let uri = match (device.contains(':'), domains.first()) {
+        (true, _) => device.to_owned(),
+        (false, Some(domain)) => format!("sip:{device}@{domain}"),
+        (false, None) => return Err(unknown()),
+    };
+    device_of(&uri, domains).ok_or_else(unknown)
+}
+
+fn device_of(uri: &str, domains: &Domains) -> Option<Name> {
+    let uri = Uri::parse(uri)?;
+    uri.as_sip()?.user?;
+    let device = address_of_record(&uri, domains).ok()?;
+    Some(device.into())
+}
+
+/// A group of phones, and not a company.
+const DEVICES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour::runtime::Runtime;
+
+    #[test]
+    fn a_naming_that_is_refused_leaves_nothing_behind() {
+        let core = Core::simulated(&Runtime::simulated(1), 100);
+        let config = HintConfig {
+            extension: "100".to_owned(),
+            devices: (0..DEVICES_MAX)
+                .map(|number| format!("u{number}"))
+                .collect(),
+        };
+        core.take_hint(&config, SetBy::Configuration).unwrap();
+        core.name_hint("100", &Name::new("sip:alice@example.com"), true);
+        assert_eq!(core.hint_stats().refused, 1);
+        assert!(core.hints().lock().named.is_empty());
+    }
+}

@@ -1,0 +1,251 @@
+//! From a datagram to the part that deals with it; runs on the network's threads.
+
+use super::{
+    responder::{Response, answer_flow},
+    transactions::{Key, Seen},
+};
+use crate::server::{core::Core, device::device_request::InboundRequest};
+use busyhour::buffer::Buffer;
+use busyhour_registrar::{
+    ALLOW_EVENTS, Refusal, SUPPORTED, address_of_record, check_require, watch::Dialog,
+};
+use busyhour_sip::{
+    Essentials, Flow, HeaderName, Message, Method, ParseError, Start, Status, Transport, Uri, stun,
+};
+use std::sync::{Arc, atomic::Ordering};
+
+/// A request that is being dealt with on the network's thread.
+pub(in crate::server) struct Request<'a> {
+    pub(in crate::server) message: &'a Message<'a>,
+    pub(in crate::server) essentials: &'a Essentials<'a>,
+    pub(in crate::server) datagram: &'a Buffer,
+    pub(in crate::server) flow: Flow,
+    pub(in crate::server) transaction: Key,
+}
+
+impl Core {
+    pub(in crate::server) fn receive(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
+        let traffic = &self.traffic();
+        traffic.received.increment();
+        traffic.received_bytes.add(datagram.len() as u64);
+        if self.is_closing.load(Ordering::Acquire) {
+            return traffic.dropped_shutdown.increment();
+        }
+        self.note_life(flow);
+        if flow.transport == Transport::Udp && stun::is_stun(datagram) {
+            return self.keep_alive(flow, datagram);
+        }
+        match Message::parse(datagram) {
+            Ok(message) => match message.start() {
+                Start::Request { method, .. } => self.request(&message, method, flow, datagram),
+                Start::Response { status, .. } => self.response(&message, status),
+            },
+            Err(ParseError::Empty) => traffic.keepalives.increment(),
+            Err(error) => self.malformed(datagram, flow, error),
+        }
+    }
+
+    /// A keep-alive of a flow of datagrams (RFC 5626 §3.5.2).
+    fn keep_alive(&self, flow: Flow, datagram: &Buffer) {
+        let traffic = &self.traffic();
+        let mut is_request = false;
+        let answer = self
+            .responder()
+            .write(|out| is_request = stun::answer(datagram, flow.remote, out));
+        match answer {
+            Some(answer) if is_request => {
+                traffic.keepalives.increment();
+                self.responder().send(flow, answer);
+            }
+            _ => traffic.malformed_silent.increment(),
+        }
+    }
+
+    /// What cannot be a message, in a connection.
+    pub(in crate::server) fn broken_stream(&self, flow: Flow, bytes: &Buffer, error: ParseError) {
+        let traffic = &self.traffic();
+        traffic.received.increment();
+        traffic.received_bytes.add(bytes.len() as u64);
+        self.malformed(bytes, flow, error);
+    }
+
+    /// Answers what can be answered, and is silent about the rest.
+    fn malformed(&self, datagram: &Buffer, flow: Flow, error: ParseError) {
+        let traffic = &self.traffic();
+        match Message::salvage(datagram) {
+            Some(request) => {
+                traffic.malformed_answered.increment();
+                self.responder().refuse_malformed(&request, flow, error);
+            }
+            None => traffic.malformed_silent.increment(),
+        }
+    }
+
+    /// A response can only be a watcher's, to a NOTIFY of ours.
+    fn response(&self, message: &Message<'_>, status: u16) {
+        let traffic = &self.traffic();
+        if self.flows().is_probing() && answers_options(message) {
+            return self.counters().registrar.probes_answered.increment();
+        }
+        let Some((tag, cseq)) = notify_of(message) else {
+            return traffic.stray_responses.increment();
+        };
+        let Some(watcher) = self.watchers().find(tag) else {
+            return traffic.stray_responses.increment();
+        };
+        // Requests leave half the room to answers: over a connection an answer comes once only.
+        if self.is_flooded(watcher.queued_len() / 2) || !watcher.push_answer(cseq, status) {
+            traffic.dropped_device_queue.increment();
+        }
+    }
+
+    fn request(
+        self: &Arc<Self>,
+        message: &Message<'_>,
+        method: Method<'_>,
+        flow: Flow,
+        datagram: &Buffer,
+    ) {
+        let essentials = match message.essentials() {
+            Ok(essentials) => essentials,
+            Err(error) => {
+                self.traffic().malformed_answered.increment();
+                return self.responder().refuse_malformed(message, flow, error);
+            }
+        };
+        let transaction = self.transactions().key(message, flow.remote);
+        if self.absorb(message, flow, transaction) {
+            return;
+        }
+        let request = Request {
+            message,
+            essentials: &essentials,
+            datagram,
+            flow,
+            transaction,
+        };
+        match method {
+            Method::Register => self.register(&request),
+            Method::Subscribe => self.subscribe(&request),
+            Method::Publish => self.publish(&request),
+            Method::Options => self.options(&request),
+            _ => self.unsupported(&request, method),
+        }
+    }
+
+    /// Whether it is a retransmission, which is dealt with here and now.
+    fn absorb(&self, message: &Message<'_>, flow: Flow, transaction: Key) -> bool {
+        let traffic = &self.traffic();
+        match self.transactions().seen(transaction) {
+            Seen::New => false,
+            Seen::InWork => {
+                traffic.retransmissions_absorbed.increment();
+                true
+            }
+            Seen::Answered(answer) => {
+                traffic.retransmissions_answered.increment();
+                self.responder().send(answer_flow(message, flow), answer);
+                true
+            }
+        }
+    }
+
+    fn options(&self, request: &Request<'_>) {
+        self.traffic().options.increment();
+        let asked = check_require(request.message).and_then(|()| self.check_asked(request));
+        if let Err(refusal) = asked {
+            let Request { message, flow, .. } = *request;
+            return self
+                .responder()
+                .refuse(message, flow, request.transaction, &refusal);
+        }
+        self.answer_options(request);
+    }
+
+    /// Phones keep their NAT open with OPTIONS, thousands of them behind one address.
+    /// An answer that is no longer than what it answers gains a forger nothing, so it
+    /// takes no token; where none is left, what SHOULD be told (RFC 3261 §11.2) is not.
+    fn answer_options(&self, request: &Request<'_>) {
+        let Request { message, flow, .. } = *request;
+        let is_short = |answer: &Buffer| answer.len() <= request.datagram.len();
+        let answer = |finish: fn(Response<'_, '_, '_>)| {
+            self.responder()
+                .answer_to(message, flow, request.transaction, Status::OK, finish)
+        };
+        let Some(whole) = answer(tell_all) else {
+            return;
+        };
+        if is_short(&whole) || self.responder().has_token(flow) {
+            return self.responder().send(request.answer_flow(), whole);
+        }
+        match answer(tell_nothing).filter(is_short) {
+            Some(short) => self.responder().send(request.answer_flow(), short),
+            None => self.traffic().unproven_not_answered.increment(),
+        }
+    }
+
+    /// OPTIONS of a device that is not there are answered as an INVITE would be
+    /// (RFC 3261 §11.2).
+    fn check_asked(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        let uri = request.essentials.request_uri;
+        match uri.as_ref().and_then(Uri::as_sip) {
+            Some(sip) if sip.param("gr").is_some() => {
+                let aor = address_of_record(&Uri::Sip(*sip), &self.parts.domains)?;
+                self.check_gruu(sip, &aor)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn unsupported(&self, request: &Request<'_>, method: Method<'_>) {
+        self.traffic().unsupported.increment();
+        let status = match method {
+            // Nothing here can be cancelled, and no dialog but ours is here.
+            Method::Cancel | Method::Bye => Status::CALL_DOES_NOT_EXIST,
+            Method::Other(_) => Status::NOT_IMPLEMENTED,
+            _ => Status::METHOD_NOT_ALLOWED,
+        };
+        self.responder().respond_to(request, status, |answer| {
+            answer.header(HeaderName::Allow, ALLOW).finish();
+        });
+    }
+}
+
+impl Request<'_> {
+    /// Where the response to it goes.
+    pub(in crate::server) fn answer_flow(&self) -> Flow {
+        self.flow.answered_by(&self.essentials.via)
+    }
+
+    /// What a serializer needs to go on with it.
+    pub(in crate::server) fn inbound(&self, core: &Core) -> Box<InboundRequest> {
+        Box::new(InboundRequest::new(self, core.now()))
+    }
+}
+
+fn tell_all(answer: Response<'_, '_, '_>) {
+    answer
+        .header(HeaderName::Allow, ALLOW)
+        .header(HeaderName::AllowEvents, ALLOW_EVENTS)
+        .header(HeaderName::Accept, "application/sdp")
+        .header(HeaderName::Supported, SUPPORTED.join(", "))
+        .finish();
+}
+
+fn tell_nothing(answer: Response<'_, '_, '_>) {
+    answer.finish();
+}
+
+fn answers_options(message: &Message<'_>) -> bool {
+    let cseq = message.cseq();
+    cseq.is_ok_and(|cseq| cseq.method == Method::Options)
+}
+
+/// Our tag and the CSeq number of the NOTIFY that a response answers.
+fn notify_of<'a>(message: &Message<'a>) -> Option<(&'a str, u32)> {
+    let cseq = message.cseq().ok()?;
+    let tag = Dialog::tag_in_branch(message.via().ok()?.branch()?)?;
+    (cseq.method == Method::Notify).then_some((tag, cseq.number))
+}
+
+const ALLOW: &str = "REGISTER, SUBSCRIBE, PUBLISH, OPTIONS";

@@ -1,0 +1,380 @@
+//! Writing and sending: every datagram leaves through here.
+
+use super::{
+    receive::Request,
+    transactions::{Key, Transactions},
+    unproven::Unproven,
+};
+use crate::server::{
+    Network, SendError,
+    load::shares::{Cells, Holders},
+    stats::counters::TrafficCounters,
+};
+use busyhour::{buffer::Buffer, clock::Instant, runtime::Runtime};
+use busyhour_registrar::{
+    DATAGRAM_LEN_MAX, Refusal,
+    watch::{NoBuffer, Subscription, Transmission},
+    write_refusal,
+};
+use busyhour_sip::{Flow, Message, Method, ParseError, ResponseBuilder, Status, write_hex};
+use std::{cell::RefCell, sync::Arc, time::Duration};
+
+/// A response under way, as the builder of the parser has it.
+pub(in crate::server) type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Vec<u8>>;
+
+/// Writes and sends for all parts of the server: it has the network, the buffers and
+/// the answers that are kept for retransmissions, and counts the traffic.
+pub(in crate::server) struct Responder {
+    pub(in crate::server) traffic: TrafficCounters,
+    runtime: Runtime,
+    network: Arc<dyn Network>,
+    transactions: Transactions,
+    holders: Holders,
+    unproven: Unproven,
+    /// Nobody has credentials, so nobody can prove anything by them.
+    is_open: bool,
+}
+
+impl Responder {
+    pub(in crate::server) fn new(
+        runtime: Runtime,
+        network: Arc<dyn Network>,
+        transactions: Transactions,
+        holders: Holders,
+        unproven: Unproven,
+        is_open: bool,
+    ) -> Self {
+        Self {
+            traffic: TrafficCounters::default(),
+            runtime,
+            network,
+            transactions,
+            holders,
+            unproven,
+            is_open,
+        }
+    }
+
+    pub(in crate::server) fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+
+    pub(in crate::server) fn network(&self) -> &dyn Network {
+        &*self.network
+    }
+
+    /// Hands a datagram to the network.
+    pub(in crate::server) fn send(&self, flow: Flow, datagram: Buffer) {
+        let traffic = &self.traffic;
+        match self.network.send(flow, datagram) {
+            Ok(()) => traffic.sent.increment(),
+            Err(error) => self.count_unsent(flow, error),
+        }
+    }
+
+    /// Where a peer does not read, or is gone, that is its own matter.
+    fn count_unsent(&self, flow: Flow, error: SendError) {
+        let traffic = &self.traffic;
+        match error {
+            SendError::Full if !flow.transport.is_reliable() => traffic.send_refused.increment(),
+            _ => traffic.undeliverable.increment(),
+        }
+    }
+
+    /// As [`send`](Self::send), for what can as well be made anew later;
+    /// `false` when there is no room for it on its connection now.
+    pub(in crate::server) fn try_send(&self, flow: Flow, datagram: Buffer) -> bool {
+        let traffic = &self.traffic;
+        match self.network.try_send(flow, datagram) {
+            Ok(()) => traffic.sent.increment(),
+            Err(SendError::Full) if flow.transport.is_reliable() => return false,
+            Err(error) => self.count_unsent(flow, error),
+        }
+        true
+    }
+
+    /// As [`answer`](Self::answer), for a request that was accepted: the client that
+    /// sent it is trusted on its connection. `false` when that is gone.
+    pub(in crate::server) fn accept(&self, transaction: Key, flow: Flow, answer: Buffer) -> bool {
+        let is_there = self.network.mark_trusted(flow);
+        self.answer(transaction, flow, answer);
+        is_there
+    }
+
+    /// Sends the answer of a transaction and keeps it for retransmissions.
+    pub(in crate::server) fn answer(&self, transaction: Key, flow: Flow, answer: Buffer) {
+        self.transactions.answer(transaction, answer.clone());
+        self.send(flow, answer);
+    }
+
+    /// A pinned buffer of what `write` writes; `None`, counted, when there is none.
+    pub(in crate::server) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) -> Option<Buffer> {
+        with_scratch(|scratch| {
+            write(scratch);
+            self.pin(scratch)
+        })
+    }
+
+    /// As [`write`](Self::write), for an answer that tells contacts.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::TooLongToAnswer`] where a datagram had to hold it and none can:
+    /// nobody would ever hear what was accepted.
+    pub(in crate::server) fn write_contacts(
+        &self,
+        flow: Flow,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Option<Buffer>, Refusal> {
+        with_scratch(|scratch| {
+            write(scratch);
+            let fits = flow.transport.is_reliable() || scratch.len() <= DATAGRAM_LEN_MAX;
+            match fits {
+                true => Ok(self.pin(scratch)),
+                false => Err(Refusal::TooLongToAnswer),
+            }
+        })
+    }
+
+    fn pin(&self, written: &[u8]) -> Option<Buffer> {
+        let pinned = self.runtime.buffers().copy_from(written);
+        if pinned.is_err() {
+            self.traffic.no_buffer.increment();
+        }
+        pinned.ok()
+    }
+
+    /// What a subscription has to send now; a buffer that it lacks is counted.
+    pub(in crate::server) fn poll(&self, subscription: &mut Subscription) -> Option<Transmission> {
+        let (now, buffers) = (self.now(), self.runtime.buffers());
+        match with_scratch(|scratch| subscription.poll(now, scratch, buffers)) {
+            Ok(sent) => sent,
+            Err(NoBuffer) => {
+                self.traffic.no_buffer.increment();
+                None
+            }
+        }
+    }
+
+    /// Answers a message that is no valid request, and so is kept nowhere. The
+    /// reason phrase says what is wrong (RFC 3261 §21.4.1).
+    pub(in crate::server) fn refuse_malformed(
+        &self,
+        message: &Message<'_>,
+        flow: Flow,
+        error: ParseError,
+    ) {
+        if message.method() == Some(Method::Ack) || !self.may_answer(flow) {
+            return;
+        }
+        let reason = error.to_string();
+        let status = error.status();
+        let tag = self.to_tag(self.transactions.key(message, flow.remote));
+        let answer = self.write(|out| {
+            let source = Some(flow.remote);
+            ResponseBuilder::with_reason(out, message, status, &reason, source)
+                .to_tag(tag.as_str())
+                .finish();
+        });
+        if let Some(answer) = answer {
+            self.send(answer_flow(message, flow), answer);
+        }
+    }
+
+    /// Answers a request that is kept nowhere.
+    pub(in crate::server) fn respond_to(
+        &self,
+        request: &Request<'_>,
+        status: Status,
+        finish: impl FnOnce(Response<'_, '_, '_>),
+    ) {
+        if self.may_answer(request.flow) {
+            self.respond_at_once(request, status, finish);
+        }
+    }
+
+    /// As [`respond_to`](Self::respond_to), where it is known that it may be answered.
+    pub(in crate::server) fn respond_at_once(
+        &self,
+        request: &Request<'_>,
+        status: Status,
+        finish: impl FnOnce(Response<'_, '_, '_>),
+    ) {
+        let Request { message, flow, .. } = *request;
+        if let Some(answer) = self.answer_to(message, flow, request.transaction, status, finish) {
+            self.send(request.answer_flow(), answer);
+        }
+    }
+
+    /// An ACK is never answered (RFC 3261 §17.1.1.3).
+    pub(in crate::server) fn answer_to(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        status: Status,
+        finish: impl FnOnce(Response<'_, '_, '_>),
+    ) -> Option<Buffer> {
+        if request.method() == Some(Method::Ack) {
+            return None;
+        }
+        let tag = self.to_tag(transaction);
+        self.write(|out| {
+            let source = Some(flow.remote);
+            finish(ResponseBuilder::new(out, request, status, source).to_tag(tag.as_str()));
+        })
+    }
+
+    /// Answers a request that is refused. It would be refused again, so the
+    /// answer is not kept.
+    pub(in crate::server) fn refuse(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        self.transactions.forget(transaction);
+        if !self.may_answer(flow) {
+            return;
+        }
+        if let Some(answer) = self.refusal(request, flow, transaction, refusal) {
+            self.send(answer_flow(request, flow), answer);
+        }
+    }
+
+    /// Answers a request that failed here and might succeed a moment later. The
+    /// answer is kept: the client has moved on, and a late duplicate must not
+    /// do what it was told had failed.
+    pub(in crate::server) fn fail(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        if let Some(answer) = self.refusal(request, flow, transaction, refusal) {
+            self.answer(transaction, answer_flow(request, flow), answer);
+        }
+    }
+
+    fn refusal(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) -> Option<Buffer> {
+        let tag = self.to_tag(transaction);
+        self.write(|out| write_refusal(out, request, refusal, flow.remote, tag.as_str()))
+    }
+
+    /// Gives a transaction up without an answer: the client will try again.
+    pub(in crate::server) fn abandon(&self, transaction: Key) {
+        self.transactions.forget(transaction);
+    }
+
+    /// The refusal of a request for which there is no room. Retry-After is in
+    /// whole seconds, so the pause is one of four, by the microsecond at which
+    /// the request came, and those who come again are spread over them.
+    pub(in crate::server) fn overloaded(&self) -> Refusal {
+        let pause_s = 1 + self.now().as_nanos() / 1000 % 4;
+        Refusal::Overloaded(Duration::from_secs(pause_s))
+    }
+
+    /// Whether an answer may go to who has shown no right credentials there; takes
+    /// what it costs. Over a connection the client has shown that it hears.
+    /// Where nobody has credentials, nobody can.
+    pub(in crate::server) fn may_answer(&self, flow: Flow) -> bool {
+        let may = self.has_token(flow);
+        if !may {
+            self.traffic.unproven_not_answered.increment();
+        }
+        may
+    }
+
+    /// The same for who can answer less, and counts itself what it does not answer.
+    pub(in crate::server) fn has_token(&self, flow: Flow) -> bool {
+        self.is_open || self.may_send_unproven(flow)
+    }
+
+    /// Whether something may go there unproven; takes what it costs.
+    pub(in crate::server) fn may_send_unproven(&self, flow: Flow) -> bool {
+        flow.transport.is_reliable() || self.unproven.take(self.source(flow), self.now())
+    }
+
+    /// Somebody at the other end has shown that what is sent there is heard.
+    pub(in crate::server) fn heard_at(&self, flow: Flow) {
+        if !flow.transport.is_reliable() {
+            self.unproven.prove(self.source(flow), self.now());
+        }
+    }
+
+    fn source(&self, flow: Flow) -> Cells {
+        self.holders.of(flow.remote.ip(), None).source()
+    }
+
+    fn now(&self) -> Instant {
+        self.runtime.clock().now()
+    }
+
+    /// Our tag in To, the same for each retransmission of a request.
+    pub(in crate::server) fn to_tag(&self, transaction: Key) -> ToTag {
+        let mut digits = [0; 16];
+        write_hex(&mut digits, &transaction.hash().to_be_bytes());
+        ToTag(digits)
+    }
+}
+
+/// Where the response to a request goes, even to one without a sound Via.
+pub(in crate::server) fn answer_flow(request: &Message<'_>, flow: Flow) -> Flow {
+    request.via().map_or(flow, |via| flow.answered_by(&via))
+}
+
+/// A tag of ours, in hexadecimal digits.
+pub(in crate::server) struct ToTag([u8; 16]);
+
+impl ToTag {
+    pub(in crate::server) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or("")
+    }
+}
+
+/// Lends the thread's room to write in, empty. Room that grew beyond what is
+/// usual is given back: each thread has its own, and none shrinks by itself.
+fn with_scratch<R>(use_scratch: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(SCRATCH_LEN));
+    }
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => {
+            scratch.clear();
+            let used = use_scratch(&mut scratch);
+            if scratch.capacity() > SCRATCH_LEN_MAX {
+                *scratch = Vec::with_capacity(SCRATCH_LEN);
+            }
+            used
+        }
+        // Already lent further up this thread's stack.
+        Err(_) => use_scratch(&mut Vec::with_capacity(SCRATCH_LEN)),
+    })
+}
+
+const SCRATCH_LEN: usize = 2048;
+/// A usual NOTIFY has room in it.
+const SCRATCH_LEN_MAX: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_grew_is_given_back() {
+        with_scratch(|scratch| scratch.resize(SCRATCH_LEN_MAX, 1));
+        with_scratch(|scratch| {
+            assert!(scratch.is_empty() && scratch.capacity() >= SCRATCH_LEN_MAX);
+            scratch.resize(2 * SCRATCH_LEN_MAX, 1);
+        });
+        with_scratch(|scratch| assert_eq!((scratch.len(), scratch.capacity()), (0, SCRATCH_LEN)));
+    }
+}

@@ -1,0 +1,358 @@
+//! REGISTER, PUBLISH and SUBSCRIBE on their way to a device or a watcher: is it ours,
+//! may it, whose is it.
+
+use super::{
+    receive::Request,
+    responder::answer_flow,
+    transactions::{Begun, Key, Repeated},
+};
+use crate::server::{
+    core::Core,
+    device::{
+        Device,
+        device_request::{DeviceRequest, InboundRequest},
+    },
+    load::shares::{Excess, Holder},
+    watcher::Watcher,
+};
+use busyhour::bus::Name;
+use busyhour_registrar::{
+    Refusal, address_of_record, user_of,
+    watch::{Subscribe, Subscription, write_accepted},
+};
+use busyhour_sip::{Flow, HeaderName, Message, Method, SipUri, Uri};
+use std::sync::{Arc, atomic::Ordering};
+
+impl Core {
+    pub(in crate::server) fn register(self: &Arc<Self>, request: &Request<'_>) {
+        if let Err(refusal) = self.route_registration(request) {
+            let Request { message, flow, .. } = *request;
+            self.refuse_registration(message, flow, request.transaction, &refusal);
+        }
+    }
+
+    pub(in crate::server) fn subscribe(self: &Arc<Self>, request: &Request<'_>) {
+        self.counters().watch.requests.increment();
+        if let Err(refusal) = self.route_subscription(request) {
+            let Request { message, flow, .. } = *request;
+            self.refuse_subscription(message, flow, request.transaction, &refusal);
+        }
+    }
+
+    pub(in crate::server) fn publish(self: &Arc<Self>, request: &Request<'_>) {
+        self.counters().publish.requests.increment();
+        if let Err(refusal) = self.route_publication(request) {
+            let Request { message, flow, .. } = *request;
+            self.counters().publish.count_refusal(&refusal);
+            self.responder()
+                .refuse(message, flow, request.transaction, &refusal);
+        }
+    }
+
+    /// A registration whose device left the table meanwhile.
+    pub(in crate::server) fn register_again(
+        self: &Arc<Self>,
+        aor: &str,
+        device_request: DeviceRequest,
+    ) {
+        let holder = self.holder(device_request.flow(), Some(user_of(aor)));
+        match self.devices().open(aor, holder, self) {
+            Ok(device) => self.push_to_device(&device, device_request),
+            Err(excess) => {
+                let refusal = self.no_room(excess, device_request.flow(), Some(user_of(aor)));
+                self.reject_or_drop_request(&device_request, &refusal);
+            }
+        }
+    }
+
+    pub(in crate::server) fn refuse_registration(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        let counters = &self.counters().registrar;
+        match refusal {
+            Refusal::IntervalTooBrief(_) => counters.interval_too_brief.increment(),
+            Refusal::Forbidden(_) | Refusal::NotFound => counters.forbidden.increment(),
+            Refusal::TooManyContacts => counters.too_many_contacts.increment(),
+            Refusal::TooLongToKeep | Refusal::TooLongToAnswer => counters.too_long.increment(),
+            _ => counters.rejected.increment(),
+        }
+        self.registration_refused(request, flow, refusal);
+        self.responder().refuse(request, flow, transaction, refusal);
+    }
+
+    pub(in crate::server) fn refuse_subscription(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: Key,
+        refusal: &Refusal,
+    ) {
+        self.counters().watch.rejected.increment();
+        self.responder().refuse(request, flow, transaction, refusal);
+    }
+
+    /// Whether a device or watcher has as much waiting as it may.
+    pub(in crate::server) fn is_flooded(&self, queued_len: usize) -> bool {
+        queued_len >= self.limits().device_queue_max
+    }
+
+    /// The refusal when a table has no room, for anybody or for who asks; counted.
+    pub(in crate::server) fn no_room(
+        &self,
+        excess: Excess,
+        flow: Flow,
+        account: Option<&str>,
+    ) -> Refusal {
+        self.count_excess(excess, flow, account);
+        self.responder().overloaded()
+    }
+
+    fn route_registration(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
+        let aor = address_of_record(&request.essentials.to.uri, &self.parts.domains)?;
+        self.route_to_device(request, &aor, DeviceRequest::Sip)
+    }
+
+    /// The presentity stands in the Request-URI (RFC 3903 §6, step 1).
+    fn route_publication(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
+        let uri = request.essentials.request_uri;
+        let uri = uri.ok_or(Refusal::UnsupportedScheme)?;
+        let aor = address_of_record(&uri, &self.parts.domains)?;
+        if let Some(uri) = uri.as_sip() {
+            self.check_gruu(uri, &aor)?;
+        }
+        self.route_to_device(request, &aor, DeviceRequest::Publish)
+    }
+
+    fn route_to_device(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        aor: &str,
+        device_request: fn(Box<InboundRequest>) -> DeviceRequest,
+    ) -> Result<(), Refusal> {
+        self.check_request_uri(request)?;
+        let proves = || (request.message.header(HeaderName::Authorization)).is_some();
+        if self.sheds(aor, proves) {
+            return Err(self.responder().overloaded());
+        }
+        if !self.admit_registration(request, aor)? {
+            return Ok(());
+        }
+        let account = Some(user_of(aor));
+        // Begun first: a device that was made for nothing would stay for ever.
+        let Some(inbound) = self.begin(request, account)? else {
+            return Ok(());
+        };
+        let holder = self.holder(request.flow, account);
+        let device = self.devices().open(aor, holder, self);
+        let device = device.map_err(|excess| self.no_room(excess, request.flow, account))?;
+        self.push_to_device(&device, device_request(inbound));
+        Ok(())
+    }
+
+    /// Has a device tell what is registered; `false` when there is no room.
+    pub(in crate::server) fn show_registration(self: &Arc<Self>, aor: &str) -> bool {
+        self.is_listened.store(true, Ordering::Release);
+        let Ok(device) = self.devices().open(aor, Holder::NOBODY, self) else {
+            return false;
+        };
+        let is_pushed = device.push_publish_full(self);
+        if !is_pushed {
+            device.leave_if_idle(self);
+        }
+        is_pushed
+    }
+
+    /// Gives a registration to its device, if that has room.
+    pub(in crate::server) fn push_to_device(
+        self: &Arc<Self>,
+        device: &Arc<Device>,
+        device_request: DeviceRequest,
+    ) {
+        if self.is_flooded(device.queued_len()) || self.devices().is_crowded(device.hash()) {
+            self.drop_request(&device_request);
+            return device.leave_if_idle(self);
+        }
+        let id = device_request.id();
+        // It takes no more only when the server ends, and the connections with it.
+        if !device.push(self, device_request) {
+            self.abandon_request(id);
+        }
+    }
+
+    fn route_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
+        let tag = request.essentials.to.tag();
+        // One that lives is never shed: its watcher would have to begin anew.
+        if tag.is_none() && self.sheds_newcomers() {
+            return Err(self.responder().overloaded());
+        }
+        let Some(tag) = tag else {
+            return self.open_subscription(request);
+        };
+        let watcher = self.watchers().find(tag);
+        // Within a dialog the Request-URI is our Contact.
+        let device = watcher.as_ref().map(|watcher| watcher.device());
+        let watched = device.as_ref().map_or("", |device| user_of(device));
+        let Some(sender) = self.admit_subscription(request, watched)? else {
+            return Ok(());
+        };
+        let watcher = watcher.ok_or(Refusal::NoSubscription)?;
+        if let Some(inbound) = self.begin(request, sender.account())? {
+            self.push_to_watcher(&watcher, inbound);
+        }
+        Ok(())
+    }
+
+    /// Whether a subscription may keep so much.
+    pub(in crate::server) fn check_kept_len(
+        &self,
+        subscribe: &Subscribe<'_>,
+    ) -> Result<(), Refusal> {
+        if subscribe.kept_len() <= self.limits().dialog_bytes_max {
+            return Ok(());
+        }
+        self.counters().watch.too_long.increment();
+        Err(Refusal::TooLongToKeep)
+    }
+
+    fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, inbound: Box<InboundRequest>) {
+        if self.is_flooded(watcher.queued_len()) {
+            return self.drop_arrival(&inbound);
+        }
+        let transaction = inbound.transaction;
+        // It takes no more only when the server ends, and the connections with it.
+        if !watcher.push(inbound) {
+            self.responder().abandon(transaction);
+        }
+    }
+
+    /// What is watched stands in the Request-URI (RFC 3261 §8.2.2.1, RFC 6665
+    /// §4.2.1): To may name anything.
+    fn open_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
+        let Request { message, flow, .. } = *request;
+        let uri = self.check_request_uri(request)?;
+        let device = address_of_record(&Uri::Sip(uri), &self.parts.domains)?;
+        let Some(sender) = self.admit_subscription(request, user_of(&device))? else {
+            return Ok(());
+        };
+        self.check_known(&device)?;
+        self.check_gruu(&uri, &device)?;
+        let subscribe = Subscribe::read(message, &self.config().watch, flow)?;
+        self.check_kept_len(&subscribe)?;
+        let account = sender.account();
+        match self.begin(request, account)? {
+            Some(inbound) => {
+                let username = sender.username();
+                let holder = self.holder(flow, account);
+                self.start_watcher(
+                    message,
+                    &subscribe,
+                    device.into(),
+                    username,
+                    holder,
+                    inbound,
+                )
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The 200 leaves before the feed starts, and so before the first NOTIFY.
+    fn start_watcher(
+        self: &Arc<Self>,
+        message: &Message<'_>,
+        subscribe: &Subscribe<'_>,
+        device: Name,
+        account: Option<&str>,
+        holder: Holder,
+        inbound: Box<InboundRequest>,
+    ) -> Result<(), Refusal> {
+        let (id, tag) = self.new_watcher_tag();
+        let advertised = self.config().advertised.clone();
+        let subscription = Subscription::open(subscribe, device, &tag, advertised, self.now());
+        let subscription = subscription.opened_by(account);
+        let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
+        let answer = self
+            .responder()
+            .write(|out| write_accepted(out, message, &subscription, granted_s, flow));
+        let Some(answer) = answer else {
+            self.responder().abandon(inbound.transaction);
+            return Ok(());
+        };
+        let watcher = Arc::new(Watcher::new(id, &tag, holder, self, subscription));
+        let inserted = self.watchers().insert(&watcher);
+        inserted.map_err(|excess| self.no_room(excess, flow, account))?;
+        self.counters().watch.created.increment();
+        if granted_s > 0 && !self.store().is_immediate() {
+            watcher.begin(self, granted_s, inbound, answer);
+        } else {
+            let flow = answer_flow(message, inbound.flow);
+            self.responder().accept(inbound.transaction, flow, answer);
+            watcher.start(self);
+        }
+        Ok(())
+    }
+
+    fn new_watcher_tag(&self) -> (u64, String) {
+        let id = self.watchers().next_id();
+        (id, Watcher::make_tag(id, self.parts.secrets.tag(id)))
+    }
+
+    /// Begins the transaction; `None` when another thread was quicker with a
+    /// duplicate.
+    fn begin(
+        &self,
+        request: &Request<'_>,
+        account: Option<&str>,
+    ) -> Result<Option<Box<InboundRequest>>, Refusal> {
+        let holder = self.holder(request.flow, account);
+        let inbound = request.inbound(self);
+        let (key, len) = (inbound.transaction, request.datagram.len());
+        let transactions = self.transactions();
+        let repeated = match request.message.method() {
+            // The bindings know the CSeq that made them.
+            Some(Method::Register) => Repeated::Same,
+            _ => Repeated::Other,
+        };
+        match transactions.begin(key, inbound.arrived_at, holder, len, repeated) {
+            Begun::New => Ok(Some(inbound)),
+            Begun::Known => {
+                self.traffic().retransmissions_absorbed.increment();
+                Ok(None)
+            }
+            Begun::Refused(excess) => Err(self.no_room(excess, request.flow, account)),
+        }
+    }
+
+    /// We are no proxy: a request for another domain ends here (RFC 3261 §10.3, step 1).
+    fn check_request_uri<'a>(&self, request: &Request<'a>) -> Result<SipUri<'a>, Refusal> {
+        let uri = request.essentials.request_uri.as_ref();
+        let uri = uri
+            .and_then(Uri::as_sip)
+            .ok_or(Refusal::UnsupportedScheme)?;
+        match self.parts.domains.contain(&uri.host) {
+            true => Ok(*uri),
+            false => Err(Refusal::Forbidden("Domain Not Served Here")),
+        }
+    }
+
+    /// A GRUU is of a device that is registered (RFC 5627 §5.3); those that we
+    /// give have a value.
+    pub(in crate::server) fn check_gruu(&self, uri: &SipUri<'_>, aor: &str) -> Result<(), Refusal> {
+        let Some(instance) = uri.param("gr") else {
+            return Ok(());
+        };
+        let wanted = instance.map(|instance| format!("{aor};gr={instance}"));
+        let device = self.devices().find(aor);
+        let bindings = device.map(|device| device.active_bindings(self.now()));
+        let mut gruus =
+            (bindings.iter().flatten()).filter_map(|binding| binding.contact.public_gruu(aor));
+        match wanted.is_some_and(|wanted| gruus.any(|gruu| gruu == wanted)) {
+            true => Ok(()),
+            false => Err(Refusal::NotFound),
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! Absorbing retransmissions: what was answered is answered again from here,
+//! what is in work is not begun twice (RFC 3261 §17.2).
+//!
+//! An entry lives 64 × T1 = 32 s from the arrival of its request, which is as
+//! long as its client retransmits. All entries live equally long, so that the
+//! order of arrival is the order of expiry: one queue a shard, no timer an
+//! entry. A shard that is full gives up its oldest entry, and counts it; the
+//! registrar then recognises the duplicate by its CSeq.
+//!
+//! Answers are pinned buffers, and so is a request in work, so both have a share
+//! by source and account ([`Memory`]). A request that must not be done twice has
+//! the room for its answer reserved when it begins, and is refused without it. Of
+//! another one an answer beyond the share is not kept: a retransmission is dealt
+//! with anew. A long request beyond its share is refused; a usual one is charged
+//! to nobody, since it costs what its place here costs.
+
+use crate::server::{
+    load::shares::{Excess, Holder, Shares},
+    stats::counters::Counter,
+};
+use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_sip::{HeaderName, Message};
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+use std::{
+    collections::VecDeque,
+    hash::{BuildHasher, Hash, Hasher},
+    net::SocketAddr,
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+/// The responses kept for retransmitted requests.
+pub(in crate::server) struct Transactions {
+    shards: Box<[Mutex<Shard>]>,
+    shard_capacity: usize,
+    hashers: [FixedState; 2],
+    memory: Memory,
+    evicted: Counter,
+    not_kept: Counter,
+}
+
+/// The bytes of pinned buffers that transactions hold.
+pub(in crate::server) struct Memory {
+    /// Answers.
+    pub(in crate::server) answers: Shares,
+    /// An answer counts for so many bytes at least, so that as many as there is
+    /// room for use up all of `answers`.
+    pub(in crate::server) answer_min: u64,
+    /// Long requests in work.
+    pub(in crate::server) requests: Shares,
+}
+
+/// The name of a transaction: a keyed hash of everything that tells one request
+/// from another, long enough that two never share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::server) struct Key(u128);
+
+/// What is known of a request.
+#[derive(Debug)]
+pub(in crate::server) enum Seen {
+    /// Nothing: it is new.
+    New,
+    /// It is in work; the answer will come.
+    InWork,
+    /// This was the answer.
+    Answered(Buffer),
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashTable<Entry>,
+    order: VecDeque<(Instant, Key)>,
+}
+
+struct Entry {
+    key: Key,
+    begun_at: Instant,
+    holder: Holder,
+    /// What its request is charged for, until it is answered.
+    request_bytes: u64,
+    /// What its answer is charged for, from the beginning where it must be kept.
+    answer_bytes: u64,
+    answer: Option<Buffer>,
+}
+
+/// What comes of a request that is dealt with once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::server) enum Repeated {
+    /// The same as before.
+    Same,
+    /// A second subscription or publication, or a refusal of what was accepted.
+    Other,
+}
+
+/// What became of the wish to begin a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(in crate::server) enum Begun {
+    /// It is begun.
+    New,
+    /// It was begun before.
+    Known,
+    /// Its request takes more memory than there is for it.
+    Refused(Excess),
+}
+
+impl Transactions {
+    /// Room for about `capacity` entries and so much memory; `seeds` make the
+    /// names unguessable.
+    pub(in crate::server) fn new(capacity: usize, memory: Memory, seeds: [u64; 2]) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shard_capacity: capacity.div_ceil(SHARDS).max(1),
+            hashers: seeds.map(FixedState::with_seed),
+            memory,
+            evicted: Counter::default(),
+            not_kept: Counter::default(),
+        }
+    }
+
+    /// The name of a request's transaction. Call-ID and CSeq are in it beside
+    /// the branch, since old clients give none; so is the source, since an
+    /// answer must not go to a client that guesses a branch.
+    pub(in crate::server) fn key(&self, request: &Message<'_>, source: SocketAddr) -> Key {
+        let [low, high] = self.hashers.each_ref().map(|hasher| {
+            let mut state = hasher.build_hasher();
+            source.hash(&mut state);
+            for name in NAMING {
+                state.write(request.header(name).unwrap_or("").as_bytes());
+                state.write_u8(0xff);
+            }
+            state.finish()
+        });
+        Key(u128::from(high) << 64 | u128::from(low))
+    }
+
+    /// What is known of a request, without beginning it.
+    pub(in crate::server) fn seen(&self, key: Key) -> Seen {
+        self.shard(key).seen(key)
+    }
+
+    /// Begins a transaction of `holder` with a request of `len` bytes.
+    pub(in crate::server) fn begin(
+        &self,
+        key: Key,
+        now: Instant,
+        holder: Holder,
+        len: usize,
+        repeated: Repeated,
+    ) -> Begun {
+        let mut shard = self.shard(key);
+        shard.expire(now, EXPIRED_AT_ONCE, &self.memory);
+        if shard.find(key).is_some() {
+            return Begun::Known;
+        }
+        let [request_bytes, answer_bytes] = match self.memory.take(holder, len, repeated) {
+            Ok(bytes) => bytes,
+            Err(excess) => return Begun::Refused(excess),
+        };
+        while shard.entries.len() >= self.shard_capacity {
+            self.evicted.add(shard.drop_oldest(&self.memory));
+        }
+        // What was forgotten pushes out nobody else's entry.
+        if shard.order.len() >= 2 * self.shard_capacity {
+            shard.forget_order();
+        }
+        shard.insert(Entry {
+            key,
+            begun_at: now,
+            holder,
+            request_bytes,
+            answer_bytes,
+            answer: None,
+        });
+        Begun::New
+    }
+
+    /// Keeps the answer of a transaction that was begun, if room was reserved for it
+    /// or it has a share left; if not, a retransmission is as new.
+    pub(in crate::server) fn answer(&self, key: Key, answer: Buffer) {
+        let mut shard = self.shard(key);
+        let Some(entry) = shard.find_mut(key) else {
+            return;
+        };
+        if entry.answer.is_some() {
+            return;
+        }
+        let (cost, answers) = (self.memory.answer_cost(answer.len()), &self.memory.answers);
+        if entry.answer_bytes > 0 {
+            // It is about as long as its request, for which there was room.
+            answers.give_back(entry.holder, entry.answer_bytes);
+            answers.take_anyway(entry.holder, cost);
+        } else if answers.take(entry.holder, cost).is_err() {
+            self.not_kept.increment();
+            return shard.remove(key, &self.memory);
+        }
+        entry.answer_bytes = cost;
+        self.memory.give_back_request(entry);
+        entry.answer = Some(answer);
+    }
+
+    /// Ends a transaction whose answer is as easily made again.
+    pub(in crate::server) fn forget(&self, key: Key) {
+        self.shard(key).remove(key, &self.memory);
+    }
+
+    /// Drops what has lived long enough.
+    pub(in crate::server) fn sweep(&self, now: Instant) {
+        for shard in &self.shards {
+            lock(shard).expire(now, usize::MAX, &self.memory);
+        }
+    }
+
+    /// Drops everything.
+    pub(in crate::server) fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            while !shard.order.is_empty() {
+                shard.drop_oldest(&self.memory);
+            }
+        }
+    }
+
+    /// Bytes of the answers that are kept.
+    pub(in crate::server) fn answer_bytes(&self) -> u64 {
+        self.memory.answers.used()
+    }
+
+    /// Answers not kept, since their source or account had its share.
+    pub(in crate::server) fn not_kept(&self) -> u64 {
+        self.not_kept.get()
+    }
+
+    /// Entries now.
+    pub(in crate::server) fn len(&self) -> u64 {
+        let lens = self.shards.iter().map(|s| lock(s).entries.len() as u64);
+        lens.sum()
+    }
+
+    /// Entries given up before their time.
+    pub(in crate::server) fn evicted(&self) -> u64 {
+        self.evicted.get()
+    }
+
+    fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(key.0 >> 64) as usize % SHARDS])
+    }
+}
+
+impl Memory {
+    /// Room for a request and, where it must be kept, for its answer.
+    fn take(&self, holder: Holder, len: usize, repeated: Repeated) -> Result<[u64; 2], Excess> {
+        let request_bytes = match len > REQUEST_LEN_USUAL {
+            true => buffer_bytes(len),
+            false => 0,
+        };
+        let answer_bytes = match repeated {
+            Repeated::Same => 0,
+            Repeated::Other => self.answer_cost(len),
+        };
+        if answer_bytes > 0 {
+            self.answers.take(holder, answer_bytes)?;
+        }
+        if request_bytes > 0
+            && let Err(excess) = self.requests.take(holder, request_bytes)
+        {
+            if answer_bytes > 0 {
+                self.answers.give_back(holder, answer_bytes);
+            }
+            return Err(excess);
+        }
+        Ok([request_bytes, answer_bytes])
+    }
+
+    fn give_back_request(&self, entry: &mut Entry) {
+        let bytes = std::mem::take(&mut entry.request_bytes);
+        if bytes > 0 {
+            self.requests.give_back(entry.holder, bytes);
+        }
+    }
+
+    fn answer_cost(&self, len: usize) -> u64 {
+        buffer_bytes(len).max(self.answer_min)
+    }
+
+    /// The entry is gone.
+    fn give_back(&self, mut entry: Entry) {
+        self.give_back_request(&mut entry);
+        if entry.answer_bytes > 0 {
+            self.answers.give_back(entry.holder, entry.answer_bytes);
+        }
+    }
+}
+
+/// The most that a buffer of `len` bytes takes, rounding included.
+pub(in crate::server) fn buffer_bytes(len: usize) -> u64 {
+    (len + len / 3 + 64) as u64
+}
+
+impl Shard {
+    fn seen(&self, key: Key) -> Seen {
+        match self.find(key).map(|entry| &entry.answer) {
+            None => Seen::New,
+            Some(None) => Seen::InWork,
+            Some(Some(answer)) => Seen::Answered(answer.clone()),
+        }
+    }
+
+    fn find(&self, key: Key) -> Option<&Entry> {
+        self.entries.find(key.hash(), |entry| entry.key == key)
+    }
+
+    fn find_mut(&mut self, key: Key) -> Option<&mut Entry> {
+        self.entries.find_mut(key.hash(), |entry| entry.key == key)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        self.order.push_back((entry.begun_at, entry.key));
+        let hash = |entry: &Entry| entry.key.hash();
+        self.entries.insert_unique(entry.key.hash(), entry, hash);
+    }
+
+    fn remove(&mut self, key: Key, memory: &Memory) {
+        if let Ok(entry) = self.entries.find_entry(key.hash(), |e| e.key == key) {
+            memory.give_back(entry.remove().0);
+        }
+    }
+
+    fn expire(&mut self, now: Instant, count_max: usize, memory: &Memory) {
+        for _ in 0..count_max {
+            match self.order.front() {
+                Some((begun_at, _)) if *begun_at + LIFE <= now => self.drop_oldest(memory),
+                _ => return,
+            };
+        }
+    }
+
+    /// Drops the places in the order of what was forgotten before its time.
+    fn forget_order(&mut self) {
+        let entries = &self.entries;
+        self.order.retain(|&(begun_at, key)| {
+            let is_it = |entry: &Entry| entry.key == key && entry.begun_at == begun_at;
+            entries.find(key.hash(), is_it).is_some()
+        });
+    }
+
+    /// Returns how many entries that took away: none when the oldest was
+    /// forgotten before, or forgotten and begun again.
+    fn drop_oldest(&mut self, memory: &Memory) -> u64 {
+        let Some((begun_at, key)) = self.order.pop_front() else {
+            return 0;
+        };
+        let is_it = |entry: &Entry| entry.key == key && entry.begun_at == begun_at;
+        match self.entries.find_entry(key.hash(), is_it) {
+            Ok(entry) => {
+                memory.give_back(entry.remove().0);
+                1
+            }
+            Err(_) => 0,
+        }
+    }
+}
+
+impl Key {
+    /// Half of it, which tells those of one table apart, and is our tag in To.
+    pub(in crate::server) fn hash(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Headers that tell one request from another; CSeq holds the method too.
+const NAMING: [HeaderName; 4] = [
+    HeaderName::Via,
+    HeaderName::CallId,
+    HeaderName::CSeq,
+    HeaderName::From,
+];
+const SHARDS: usize = 64;
+/// 64 × T1 (RFC 3261 §17.1.2.2).
+const LIFE: Duration = Duration::from_secs(32);
+/// What a datagram has room for without a second buffer.
+const REQUEST_LEN_USUAL: usize = 2048;
+/// Two for each one that comes, so that a shard in use shrinks by itself.
+const EXPIRED_AT_ONCE: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::load::shares::{Holders, Parts};
+    use busyhour::buffer::BufferPool;
+
+    fn key(number: u128) -> Key {
+        Key(number << 64 | number)
+    }
+
+    fn memory(bytes: u64) -> Memory {
+        let parts = Parts {
+            by_source: 10,
+            by_account: 10,
+            least: 1,
+        };
+        Memory {
+            answers: Shares::new(bytes, parts),
+            answer_min: 100,
+            requests: Shares::new(bytes, parts),
+        }
+    }
+
+    fn transactions(capacity: usize) -> Transactions {
+        Transactions::new(capacity, memory(1 << 30), [1, 2])
+    }
+
+    fn begin(transactions: &Transactions, key: Key, now: Instant) -> bool {
+        transactions.begin(key, now, Holder::NOBODY, 500, Repeated::Same) == Begun::New
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_request_is_new_then_in_work_then_answered_then_new_again() {
+        let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+        let transactions = transactions(100);
+        assert!(matches!(transactions.seen(key(1)), Seen::New));
+        assert!(begin(&transactions, key(1), at(0)));
+        assert!(!begin(&transactions, key(1), at(0)));
+        assert!(matches!(transactions.seen(key(1)), Seen::InWork));
+        transactions.answer(key(1), buffers.copy_from(b"200").unwrap());
+        assert!(matches!(transactions.seen(key(1)), Seen::Answered(a) if &*a == b"200"));
+        transactions.sweep(at(31));
+        assert_eq!(transactions.len(), 1);
+        transactions.sweep(at(32));
+        assert_eq!((transactions.len(), buffers.live_count()), (0, 0));
+    }
+
+    #[test]
+    fn what_was_forgotten_and_begun_again_keeps_its_own_time() {
+        let transactions = transactions(100);
+        assert!(begin(&transactions, key(1), at(0)));
+        transactions.forget(key(1));
+        assert!(begin(&transactions, key(1), at(10)));
+        transactions.sweep(at(32));
+        assert!(matches!(transactions.seen(key(1)), Seen::InWork));
+        transactions.sweep(at(42));
+        assert!(matches!(transactions.seen(key(1)), Seen::New));
+    }
+
+    #[test]
+    fn a_full_shard_gives_up_its_oldest_and_counts_it() {
+        let transactions = transactions(SHARDS);
+        let same_shard = |number: u128| Key(number << 70 | number);
+        assert!(begin(&transactions, same_shard(1), at(0)));
+        assert!(begin(&transactions, same_shard(2), at(1)));
+        assert!(matches!(transactions.seen(same_shard(1)), Seen::New));
+        assert!(matches!(transactions.seen(same_shard(2)), Seen::InWork));
+        assert_eq!((transactions.len(), transactions.evicted()), (1, 1));
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_nobody_elses_place() {
+        let transactions = transactions(SHARDS * 4);
+        let same_shard = |number: u128| Key(number << 70 | number);
+        assert!(begin(&transactions, same_shard(1), at(0)));
+        for number in 2..100 {
+            assert!(begin(&transactions, same_shard(number), at(1)));
+            transactions.forget(same_shard(number));
+        }
+        assert!(matches!(transactions.seen(same_shard(1)), Seen::InWork));
+        assert_eq!((transactions.len(), transactions.evicted()), (1, 0));
+        assert!(lock(&transactions.shards[0]).order.len() <= 8);
+    }
+
+    #[test]
+    fn what_must_not_be_done_twice_begins_only_with_room_for_its_answer() {
+        let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+        let transactions = Transactions::new(1000, memory(10_000), [1, 2]);
+        let holder = Holders::new(1).of([192, 0, 2, 1].into(), None);
+        let begin = |number| transactions.begin(key(number), at(0), holder, 10, Repeated::Other);
+        let begun = (0..30).filter(|&number| begin(number) == Begun::New);
+        assert_eq!(begun.count(), 10);
+        assert_eq!(begin(99), Begun::Refused(Excess::Share));
+        assert_eq!(transactions.answer_bytes(), 1000);
+        // A longer answer than was thought is kept all the same.
+        transactions.answer(key(0), buffers.copy_from(&[b'2'; 300]).unwrap());
+        assert!(matches!(transactions.seen(key(0)), Seen::Answered(_)));
+        assert_eq!(transactions.answer_bytes(), 900 + buffer_bytes(300));
+        transactions.forget(key(1));
+        transactions.sweep(at(32));
+        assert_eq!(
+            (transactions.answer_bytes(), transactions.not_kept()),
+            (0, 0)
+        );
+    }
+
+    #[test]
+    fn one_keeps_no_more_answers_than_its_share_and_leaves_others_theirs() {
+        let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+        let transactions = Transactions::new(1000, memory(10_000), [1, 2]);
+        let holders = Holders::new(1);
+        let [greedy, other] = [1, 2].map(|host| holders.of([192, 0, 2, host].into(), None));
+        let keep = |number, holder| {
+            let begun = transactions.begin(key(number), at(0), holder, 500, Repeated::Same);
+            assert_eq!(begun, Begun::New);
+            transactions.answer(key(number), buffers.copy_from(b"200").unwrap());
+        };
+        (0..30).for_each(|number| keep(number, greedy));
+        assert_eq!((transactions.len(), transactions.not_kept()), (10, 20));
+        keep(40, other);
+        assert!(matches!(transactions.seen(key(40)), Seen::Answered(_)));
+        transactions.clear();
+        assert_eq!((transactions.len(), transactions.answer_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn long_requests_in_work_have_a_share_until_they_are_answered_or_forgotten() {
+        let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
+        let transactions = Transactions::new(1000, memory(100_000), [1, 2]);
+        let greedy = Holders::new(1).of([192, 0, 2, 1].into(), Some("alice"));
+        let begin = |number| transactions.begin(key(number), at(0), greedy, 3000, Repeated::Same);
+        assert_eq!([begin(1), begin(2)], [Begun::New, Begun::New]);
+        assert_eq!(begin(3), Begun::Refused(Excess::Share));
+        transactions.forget(key(1));
+        assert_eq!(begin(3), Begun::New);
+        transactions.answer(key(2), buffers.copy_from(b"200").unwrap());
+        assert_eq!(begin(4), Begun::New);
+        let small = transactions.begin(key(5), at(0), greedy, 2048, Repeated::Same);
+        assert_eq!(small, Begun::New);
+    }
+}

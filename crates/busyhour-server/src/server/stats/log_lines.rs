@@ -1,0 +1,243 @@
+//! What happens to registrations, in the log: who, from where, and why not. The form of
+//! the line of a failed login is documented, since other programs read it;
+//! packaging/fail2ban has one that does.
+//!
+//! A client that sends much must not fill the disk: there are so many lines in a second,
+//! and a source has its share of them. What is left out is counted by source, and
+//! told once a minute.
+
+use crate::server::{access::logins, core::Core, load::shares::Shares};
+use busyhour::clock::Instant;
+use busyhour_registrar::{Bindings, Refusal, Tally, user_of};
+use busyhour_sip::{Flow, Message, Uri, source_of};
+use std::{
+    net::IpAddr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tracing::Level;
+
+/// The lines of this second, and what was left out since that was last told.
+pub(in crate::server) struct LogLines {
+    logins: Shares,
+    registrations: Shares,
+    suppressed: Mutex<Suppressed>,
+    /// Of sources that found no place there.
+    elsewhere: AtomicU64,
+}
+
+#[derive(Default)]
+struct Suppressed {
+    by_source: Vec<(IpAddr, u64)>,
+    told_at: Option<Instant>,
+}
+
+impl LogLines {
+    pub(in crate::server) fn new(lines: impl Fn(usize) -> Shares) -> Self {
+        Self {
+            logins: lines(LOGINS_PER_SECOND),
+            registrations: lines(REGISTRATIONS_PER_SECOND),
+            suppressed: Mutex::default(),
+            elsewhere: AtomicU64::new(0),
+        }
+    }
+
+    /// Nobody waits here: who finds the table in use counts without it.
+    fn suppress(&self, source: IpAddr) {
+        if let Ok(mut suppressed) = self.suppressed.try_lock() {
+            let by_source = &mut suppressed.by_source;
+            if let Some((_, count)) = by_source.iter_mut().find(|(one, _)| *one == source) {
+                *count += 1;
+                return;
+            }
+            if by_source.len() < SOURCES_MAX {
+                return by_source.push((source, 1));
+            }
+        }
+        self.elsewhere.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was left out, by source, and of others, if that is to be told now.
+    fn take_suppressed(&self, now: Instant) -> Option<(Vec<(IpAddr, u64)>, u64)> {
+        let locked = self.suppressed.lock();
+        let mut suppressed = locked.unwrap_or_else(PoisonError::into_inner);
+        let is_due = suppressed.told_at.is_none_or(|at| now >= at + TOLD_EACH);
+        let is_any = !suppressed.by_source.is_empty() || self.elsewhere.load(Ordering::Relaxed) > 0;
+        if !is_due || !is_any {
+            return None;
+        }
+        suppressed.told_at = Some(now);
+        let by_source = std::mem::take(&mut suppressed.by_source);
+        Some((by_source, self.elsewhere.swap(0, Ordering::Relaxed)))
+    }
+}
+
+impl Core {
+    /// Notes a login that failed, and logs it unless its source has logged enough.
+    pub(in crate::server) fn login_failed(
+        &self,
+        flow: Flow,
+        username: &str,
+        protocol: &'static str,
+        reason: &'static str,
+    ) {
+        let holder = self.holder(flow, None);
+        let logins: &logins::Logins = &self.parts.logins;
+        logins.failed(source_of(flow.remote.ip()), holder, username, self.now());
+        self.note_failure(username, flow, protocol, reason.into());
+        if !self.may_log(&self.log_lines().logins, flow) {
+            return;
+        }
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        // The user comes last and escaped: the client chooses it.
+        let user = shortened(username);
+        tracing::warn!(%source, port, protocol, reason, ?user, "login failed");
+    }
+
+    /// A REGISTER was refused. That of a wrong password is told as a failed login, and
+    /// one for too short a time is followed by one that is long enough.
+    pub(in crate::server) fn registration_refused(
+        &self,
+        message: &Message<'_>,
+        flow: Flow,
+        refusal: &Refusal,
+    ) {
+        if matches!(refusal, Refusal::IntervalTooBrief(_)) || *refusal == WRONG_PASSWORD {
+            return;
+        }
+        let to = message.to();
+        let aor = to.as_ref().map_or("", |to| to.uri_text);
+        let user = to.as_ref().ok().and_then(|to| match &to.uri {
+            Uri::Sip(uri) => uri.user,
+            _ => None,
+        });
+        let reason = refusal.reason();
+        // That there is no room is no mistake of the device: those of a storm would push
+        // out what is.
+        if !matches!(refusal, Refusal::Overloaded(_)) {
+            self.note_failure(user.unwrap_or(""), flow, "sip", reason.to_owned().into());
+        }
+        self.log_refused(aor, flow, "sip", reason);
+    }
+
+    /// The same of a device whose address of record is known to be one.
+    pub(in crate::server) fn device_refused(
+        &self,
+        aor: &str,
+        flow: Flow,
+        protocol: &'static str,
+        reason: &'static str,
+    ) {
+        self.note_failure(user_of(aor), flow, protocol, reason.into());
+        self.log_refused(aor, flow, protocol, reason);
+    }
+
+    fn log_refused(&self, aor: &str, flow: Flow, protocol: &'static str, reason: &str) {
+        if self.may_log_registration(flow) {
+            let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+            let (transport, aor) = (flow.transport, shortened(aor));
+            tracing::info!(%source, port, protocol, %transport, reason, ?aor, "registration refused");
+        }
+    }
+
+    /// Contacts were added or taken back; a refresh is no news. `bindings` hold now.
+    pub(in crate::server) fn registration_changed(
+        &self,
+        aor: &str,
+        flow: Flow,
+        protocol: &'static str,
+        tally: Tally,
+        bindings: &Bindings,
+    ) {
+        let Tally { added, removed, .. } = tally;
+        if added + removed == 0 || !self.may_log_registration(flow) {
+            return;
+        }
+        let contacts = bindings.active(self.now()).count();
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        let (transport, aor) = (flow.transport, shortened(aor));
+        if added > 0 {
+            tracing::info!(%source, port, protocol, %transport, contacts, ?aor, "registration added");
+        } else {
+            tracing::info!(%source, port, protocol, %transport, contacts, ?aor, "registration removed");
+        }
+    }
+
+    /// Contacts ran out, or ended with their account; the last of them was registered
+    /// over this flow.
+    pub(in crate::server) fn registration_ended(
+        &self,
+        aor: &str,
+        flow: Flow,
+        contacts: usize,
+        is_revoked: bool,
+    ) {
+        if !self.may_log_registration(flow) {
+            return;
+        }
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        let (transport, aor) = (flow.transport, shortened(aor));
+        let reason = match is_revoked {
+            true => self.why_revoked(),
+            false => "not refreshed in time",
+        };
+        tracing::info!(%source, port, %transport, contacts, reason, ?aor, "registration ended");
+    }
+
+    /// Begins a new second, and tells what was left out where it is time for that.
+    pub(in crate::server) fn allow_log_lines(&self) {
+        let lines = self.log_lines();
+        lines.logins.clear();
+        lines.registrations.clear();
+        let Some((by_source, elsewhere)) = lines.take_suppressed(self.now()) else {
+            return;
+        };
+        for (source, count) in by_source {
+            let source = source.to_canonical();
+            tracing::warn!(%source, count, "log lines suppressed");
+        }
+        if elsewhere > 0 {
+            tracing::warn!(source = "others", count = elsewhere, "log lines suppressed");
+        }
+    }
+
+    /// Nothing is counted as left out that would not have been written.
+    fn may_log_registration(&self, flow: Flow) -> bool {
+        tracing::enabled!(Level::INFO) && self.may_log(&self.log_lines().registrations, flow)
+    }
+
+    fn may_log(&self, lines: &Shares, flow: Flow) -> bool {
+        let may = lines.take(self.holder(flow, None), 1).is_ok();
+        if !may {
+            self.traffic().log_lines_suppressed.increment();
+            self.log_lines().suppress(source_of(flow.remote.ip()));
+        }
+        may
+    }
+
+    fn log_lines(&self) -> &LogLines {
+        &self.parts.log_lines
+    }
+}
+
+/// Who registers chooses its name, and a line has an end.
+pub(in crate::server) fn shortened(text: &str) -> &str {
+    match text.char_indices().nth(CHOSEN_LEN_MAX) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    }
+}
+
+/// What a wrong password and an unknown user are answered.
+pub(in crate::server) const WRONG_PASSWORD: Refusal = Refusal::Forbidden("Wrong User Or Password");
+/// Of all sources together; one source has its share.
+const LOGINS_PER_SECOND: usize = 200;
+const REGISTRATIONS_PER_SECOND: usize = 100;
+/// Sources whose lines are counted one by one.
+const SOURCES_MAX: usize = 16;
+const TOLD_EACH: Duration = Duration::from_secs(60);
+/// Characters of a name that others choose.
+const CHOSEN_LEN_MAX: usize = 128;
