@@ -27,6 +27,7 @@ type Used = BTreeMap<(String, String), String>;
 
 fn used_by_parts(tree: &Tree, parts: &Parts) -> Used {
     let mut used = Used::new();
+    let exports = exports(tree, parts);
     for file in &tree.rust {
         let inside = file.path.strip_prefix(parts.folder);
         let inside = inside.and_then(|inside| inside.strip_prefix('/'));
@@ -40,6 +41,7 @@ fn used_by_parts(tree: &Tree, parts: &Parts) -> Used {
             if module != parts.module() {
                 continue;
             }
+            let name = exports.get(name).unwrap_or(name);
             let is_part = parts.arrows.iter().any(|arrow| arrow.module == name);
             let other = if is_part { name } else { module };
             let key = (part.to_owned(), other.clone());
@@ -49,6 +51,16 @@ fn used_by_parts(tree: &Tree, parts: &Parts) -> Used {
         used.entry(key).or_insert(file.path.clone());
     }
     used
+}
+
+/// What the module shows of its parts as its own, and the part of each.
+fn exports(tree: &Tree, parts: &Parts) -> BTreeMap<String, String> {
+    let path = format!("{}/mod.rs", parts.folder);
+    let module = tree.rust.iter().find(|file| file.path == path);
+    let exports = module.map_or(&[][..], |file| &file.source.exports);
+    (exports.iter())
+        .map(|(part, name)| (name.clone(), part.clone()))
+        .collect()
 }
 
 fn check_uses(parts: &Parts, used: &Used) -> Vec<String> {
@@ -213,6 +225,15 @@ mod tests {
             let expected = format!("{path}:1: part `queue` of `pool` may not know `worker`");
             assert_eq!(complaints, [expected], "{text}");
         }
+        let mut tree = Tree::default();
+        let module = "crates/busyhour/src/pool/mod.rs";
+        tree.add(
+            module.to_owned(),
+            "pub use worker::{Inline, Other};".to_owned(),
+        );
+        tree.add(path.to_owned(), "use crate::pool::Other;".to_owned());
+        let complaints = check_uses(&POOL, &used_by_parts(&tree, &POOL));
+        assert_eq!(complaints.len(), 1, "by way of the module: {complaints:?}");
         let own = "pub(in crate::pool) fn f() {}\nuse super::Local;\nuse self::inner::X;";
         assert_eq!(check_uses(&POOL, &used(path, own)), [""; 0]);
     }

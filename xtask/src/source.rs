@@ -29,6 +29,8 @@ pub struct Source {
     pub functions: Vec<Function>,
     /// Structs, enums, traits, unions and aliases, with the line of each.
     pub types: Vec<(String, usize)>,
+    /// What a `pub use` names by a module of its own, as `part::Item`.
+    pub exports: Vec<(String, String)>,
     /// How many modules with a body lie around what is visited.
     inline_depth: usize,
 }
@@ -59,6 +61,19 @@ impl Source {
             UseTree::Name(name) => self.mention(path_with(&name.ident), line),
             UseTree::Rename(rename) => self.mention(path_with(&rename.ident), line),
             UseTree::Glob(_) => self.mention(before.to_vec(), line),
+        }
+    }
+
+    fn export(&mut self, module: &str, tree: &UseTree) {
+        match tree {
+            UseTree::Group(group) => {
+                (group.items.iter()).for_each(|item| self.export(module, item));
+            }
+            UseTree::Name(name) => {
+                let name = name.ident.to_string();
+                self.exports.push((module.to_owned(), name));
+            }
+            _ => {}
         }
     }
 
@@ -173,6 +188,9 @@ impl<'ast> Visit<'ast> for Source {
             return;
         }
         self.import(&item.tree, &[], item.span().start().line);
+        if let (UseTree::Path(path), false) = (&item.tree, is_private(&item.vis)) {
+            self.export(&path.ident.to_string(), &path.tree);
+        }
     }
 
     /// Who may see an item is no use of the module that may.
@@ -184,6 +202,10 @@ impl<'ast> Visit<'ast> for Source {
         self.mention(segments, path.span().start().line);
         visit::visit_path(self, path);
     }
+}
+
+fn is_private(visibility: &syn::Visibility) -> bool {
+    matches!(visibility, syn::Visibility::Inherited)
 }
 
 fn is_test(attributes: &[Attribute]) -> bool {

@@ -24,6 +24,7 @@ mod builder;
 mod error;
 mod shared;
 mod entity;
+mod unfinished;
 mod context;
 mod phase;
 mod queue;
@@ -42,8 +43,9 @@ mod schedules;
 pub use builder::{PoolBuildError, Selector, TaskPoolBuilder};
 pub use error::{Cycle, PushError, WaitError};
 pub use future::{JoinError, JoinHandle, YieldNow, consume_budget, request_yield, yield_now};
-pub use lifecycle::{Leftover, ShutdownReport, Undelivered, Unfinished};
+pub use lifecycle::{Leftover, ShutdownReport, Undelivered};
 pub use thread_pool::{ThreadPool, ThreadPoolOptions};
+pub use unfinished::Unfinished;
 pub use worker::InlineRunner;
 
 pub(crate) use context::current_entity;

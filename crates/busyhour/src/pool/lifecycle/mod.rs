@@ -10,6 +10,6 @@ pub(in crate::pool) mod labelled;
 pub(crate) use in_flight_push::InFlightPush;
 pub(in crate::pool) use in_flight_push::InFlightPushes;
 pub(crate) use registry::EntityRegistry;
-pub use shutdown::{Leftover, ShutdownReport, Unfinished};
+pub use shutdown::{Leftover, ShutdownReport};
 pub(crate) use subscriptions::Subscriptions;
 pub use subscriptions::Undelivered;

@@ -6,6 +6,7 @@ use std::{
 use super::subscriptions::Undelivered;
 use crate::{
     pool::{
+        Unfinished,
         context::current_entity,
         entity::Entity,
         metrics::WorkerMetrics,
@@ -40,17 +41,6 @@ pub struct ShutdownReport {
     pub not_delivered: u64,
     /// The subscriptions that lost them, and how many each.
     pub undelivered: Vec<Undelivered>,
-}
-
-/// A task that still ran when a shutdown ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfinished {
-    /// The name of its serializer; empty for a plain task.
-    pub serializer: String,
-    /// The label of the task, if it has one.
-    pub label: Option<String>,
-    /// For how long it has been running; of a plain task within a few short ones before it.
-    pub running_for: Duration,
 }
 
 impl ShutdownReport {
