@@ -20,6 +20,10 @@ pub const CRATES: &[Arrow] = &[
         &["busyhour", "busyhour-registrar", "busyhour-sip"],
     ),
     arrow(
+        "busyhour-store",
+        &["busyhour", "busyhour-registrar", "busyhour-sip"],
+    ),
+    arrow(
         "busyhour-server",
         &[
             "busyhour",
@@ -28,6 +32,7 @@ pub const CRATES: &[Arrow] = &[
             "busyhour-pcp",
             "busyhour-registrar",
             "busyhour-sip",
+            "busyhour-store",
         ],
     ),
 ];
@@ -42,7 +47,7 @@ pub struct Layers {
     pub has_unique_types: bool,
 }
 
-pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, IAX2, SERVER];
+pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, IAX2, STORE, SERVER];
 
 const LIBRARY: Layers = Layers {
     source: "crates/busyhour/src",
@@ -106,23 +111,29 @@ const IAX2: Layers = Layers {
     has_unique_types: true,
 };
 
+const STORE: Layers = Layers {
+    source: "crates/busyhour-store/src",
+    base: &[],
+    arrows: &[],
+    has_unique_types: true,
+};
+
 const SERVER: Layers = Layers {
     source: "crates/busyhour-server/src",
     base: &[],
     arrows: &[
-        arrow("store", &[]),
-        arrow("server", &["store"]),
+        arrow("server", &[]),
         arrow("net", &["server"]),
         arrow("console", &[]),
         arrow("json", &[]),
         arrow("storm", &["console"]),
-        arrow("web", &["json", "server", "store"]),
-        arrow("config", &["server", "store", "net", "web"]),
+        arrow("web", &["json", "server"]),
+        arrow("config", &["server", "net", "web"]),
         arrow("logs", &[]),
         arrow(
             "cli",
             &[
-                "config", "console", "json", "logs", "net", "server", "store", "storm", "web",
+                "config", "console", "json", "logs", "net", "server", "storm", "web",
             ],
         ),
     ],

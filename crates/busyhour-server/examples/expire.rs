@@ -15,14 +15,12 @@ mod contacts;
 
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_registrar::EndedBinding;
-use busyhour_server::{
-    server::{Authentication, Network, SendError, Server, ServerConfig},
-    store::{
-        AccountListener, Change, Completion, Contents, EndListener, MemoryStore, Refused,
-        SqliteOptions, SqliteStore, Store, StoreError, StoreStats,
-    },
-};
+use busyhour_server::server::{Authentication, Network, SendError, Server, ServerConfig};
 use busyhour_sip::Flow;
+use busyhour_store::{
+    AccountListener, Change, Completion, Contents, EndListener, MemoryStore, Refused,
+    SqliteOptions, SqliteStore, Store, StoreError, StoreStats,
+};
 use std::{
     error::Error,
     fs,

@@ -9,11 +9,9 @@
 //! waits for its commit.
 
 use busyhour::{buffer::Buffer, runtime::Runtime};
-use busyhour_server::{
-    server::{Authentication, Network, SendError, Server, ServerConfig},
-    store::{MemoryStore, SqliteOptions, SqliteStore, Store},
-};
+use busyhour_server::server::{Authentication, Network, SendError, Server, ServerConfig};
 use busyhour_sip::Flow;
+use busyhour_store::{MemoryStore, SqliteOptions, SqliteStore, Store};
 use std::{
     error::Error,
     fs,

@@ -11,11 +11,9 @@
 mod contacts;
 
 use busyhour::{buffer::Buffer, runtime::Runtime};
-use busyhour_server::{
-    server::{Authentication, Network, SendError, Server, ServerConfig},
-    store::{SqliteOptions, SqliteStore},
-};
+use busyhour_server::server::{Authentication, Network, SendError, Server, ServerConfig};
 use busyhour_sip::Flow;
+use busyhour_store::{SqliteOptions, SqliteStore};
 use std::{
     error::Error,
     fs,

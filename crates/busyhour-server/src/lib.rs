@@ -8,7 +8,6 @@
 
 mod console;
 mod json;
-pub mod store;
 pub mod server;
 pub mod storm;
 pub mod config;

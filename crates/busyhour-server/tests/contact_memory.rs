@@ -6,10 +6,8 @@ mod exchange;
 
 use allocation_counter::measure;
 use busyhour::runtime::Runtime;
-use busyhour_server::{
-    server::{Authentication, Server, ServerConfig},
-    store::MemoryStore,
-};
+use busyhour_server::server::{Authentication, Server, ServerConfig};
+use busyhour_store::MemoryStore;
 use exchange::Silent;
 use std::{sync::Arc, time::Duration};
 

@@ -102,3 +102,18 @@ fn a_lock_that_is_deleted_does_not_let_two_servers_share_a_database() {
     fs::rename(place.file("other.lock", ""), &lock).unwrap();
     assert_lost(&first, "busyhour.db.lock", "another server may use");
 }
+
+#[test]
+fn a_database_that_others_may_read_is_told_of_and_stays_as_it_is() {
+    let place = Place::new();
+    assert!(place.server("").stop().success());
+    let database = place.path("busyhour.db");
+    fs::set_permissions(&database, Permissions::from_mode(0o644)).unwrap();
+    let server = place.server("");
+    let log = server.log();
+    let warning = "every user of this machine can read the database";
+    assert!(log.contains(warning) && log.contains("chmod 600"), "{log}");
+    assert!(server.stop().success());
+    let mode = fs::metadata(&database).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+}

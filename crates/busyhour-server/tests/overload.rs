@@ -4,11 +4,9 @@
 mod exchange;
 
 use busyhour::runtime::Runtime;
-use busyhour_server::{
-    server::{ReadMode, Server, ServerConfig},
-    store::{DiskBehaviour, MemoryStore, SimulatedDisk, Store},
-};
+use busyhour_server::server::{ReadMode, Server, ServerConfig};
 use busyhour_sip::{HeaderName, Message};
+use busyhour_store::{DiskBehaviour, MemoryStore, SimulatedDisk, Store};
 use exchange::{Sent, digest_config, open_config, proven};
 use std::{sync::Arc, time::Duration};
 

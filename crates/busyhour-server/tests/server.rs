@@ -15,11 +15,9 @@ use busyhour::{
     clock::Instant,
     runtime::{Runtime, Simulation},
 };
-use busyhour_server::{
-    server::{Limits, Server, ServerConfig, ServerStats},
-    store::{DiskBehaviour, SimulatedDisk},
-};
+use busyhour_server::server::{Limits, Server, ServerConfig, ServerStats};
 use busyhour_sip::Message;
+use busyhour_store::{DiskBehaviour, SimulatedDisk};
 use exchange::{Sent, digest_config, ok, open_config};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

@@ -6,9 +6,9 @@ mod exchange;
 use busyhour::runtime::Runtime;
 use busyhour_server::{
     server::{HintConfig, Limits, Server, ServerConfig},
-    store::{MemoryStore, SqliteOptions, SqliteStore, Store},
     web::{Access, GraphOptions, Graphs, Scope, Token, Web, WebOptions},
 };
+use busyhour_store::{MemoryStore, SqliteOptions, SqliteStore, Store};
 use exchange::{Silent, open_config};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};

@@ -2,8 +2,8 @@
 
 use busyhour::clock::UnixTime;
 use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, Lease};
-use busyhour_server::store::{Change, SqliteOptions, SqliteStore, Store};
 use busyhour_sip::{Flow, Transport};
+use busyhour_store::{Change, SqliteOptions, SqliteStore, Store};
 use std::{
     error::Error,
     path::Path,

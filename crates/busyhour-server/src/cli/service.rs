@@ -6,14 +6,13 @@ use crate::{
         StreamPolicy, Streams, Udp, UdpOptions, address_problem,
     },
     server::{ReadMode, Server, ServerConfig},
-    store::{
-        self, MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
-        masked,
-    },
     web::{Access, Archives, Graphs, Web, WebOptions},
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
 use busyhour_graphite::Source;
+use busyhour_store::{
+    MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store, masked,
+};
 use std::{
     fs::DirBuilder,
     os::unix::fs::DirBuilderExt,
@@ -178,8 +177,8 @@ impl Service {
 fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
     let durability = match options.durability {
         config::Durability::Memory => return Ok(Box::new(MemoryStore::new())),
-        config::Durability::Full => store::Durability::Full,
-        config::Durability::Process => store::Durability::Process,
+        config::Durability::Full => busyhour_store::Durability::Full,
+        config::Durability::Process => busyhour_store::Durability::Process,
     };
     if let Some(url) = options.database_url().map_err(Failure::usage)? {
         let mut postgres = PostgresOptions::new(&url).map_err(Failure::usage)?;

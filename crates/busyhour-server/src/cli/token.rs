@@ -4,9 +4,9 @@ use super::{
 };
 use crate::{
     console,
-    store::SettingKind,
     web::{Scope, Token},
 };
+use busyhour_store::SettingKind;
 use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 use super::entry::{Entry, Reported};
-use crate::store::{MAILBOX_RULE, check_username, is_mailbox_name};
 use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
+use busyhour_store::{MAILBOX_RULE, check_username, is_mailbox_name};
 use std::{
     collections::{HashMap, HashSet, hash_map},
     fmt,

@@ -1,4 +1,4 @@
-use crate::store::PostgresOptions;
+use busyhour_store::PostgresOptions;
 use std::{fmt, str::FromStr};
 
 /// The values a setting may take.

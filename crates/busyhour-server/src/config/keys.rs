@@ -7,7 +7,7 @@ use super::{
         url_or, workers,
     },
 };
-use crate::store::masked;
+use busyhour_store::masked;
 
 /// One setting: its row serves the file, the environment, the flags, the
 /// checks, the printed configuration and the reference alike.

@@ -1,7 +1,7 @@
 //! Who may read the file that holds passwords.
 
 use super::{Config, Loaded, SettingOrigin};
-use crate::store::masked;
+use busyhour_store::masked;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 /// A sentence when the file at `path` holds secrets and every user can read it.

@@ -1,7 +1,7 @@
 //! The URL of the database, wherever it is written.
 
 use super::Store;
-use crate::store::PostgresOptions;
+use busyhour_store::PostgresOptions;
 use std::fs;
 
 impl Store {

@@ -1,10 +1,10 @@
 //! Settings from their text form; `None` when it is not allowed.
 
 use super::{Auth, Durability, LogFormat, LogLevel, StreamListen};
-use crate::store::PostgresOptions;
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::Advertised;
 use busyhour_sip::auth::Algorithm;
+use busyhour_store::PostgresOptions;
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,

@@ -28,13 +28,13 @@ use super::{
     steady::Steady,
     watcher::watchers::Watchers,
 };
-use crate::store::{Store, TokenRows};
 use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
 use busyhour_registrar::{
     BindingId, Domains, Now, Tally,
     watch::{DeviceState, RegistrationState},
 };
 use busyhour_sip::{Flow, auth::Authenticator};
+use busyhour_store::{Store, TokenRows};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The server without its handle. Devices and watchers refer to it weakly, so
@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub(super) struct Core {
     pub(super) parts: Parts,
     pub(super) next_binding_id: AtomicU64,
-    /// See [`Contents::run`](crate::store::Contents::run).
+    /// See [`Contents::run`](busyhour_store::Contents::run).
     pub(super) run: u64,
     pub(super) nonce_salt: AtomicU32,
     pub(super) last_etag: AtomicU64,
@@ -227,11 +227,9 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        server::{Authentication, Network, SendError},
-        store::MemoryStore,
-    };
+    use crate::server::{Authentication, Network, SendError};
     use busyhour::buffer::Buffer;
+    use busyhour_store::MemoryStore;
     use std::sync::Arc;
 
     struct Nowhere;

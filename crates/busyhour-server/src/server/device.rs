@@ -37,7 +37,6 @@ use super::{
     load::shares::Holder,
     sip::{responder::answer_flow, transactions::Key},
 };
-use crate::store::{Change, CommitError};
 use busyhour::{
     buffer::Buffer,
     bus::Name,
@@ -52,6 +51,7 @@ use busyhour_registrar::{
     write_answer,
 };
 use busyhour_sip::{Flow, Message};
+use busyhour_store::{Change, CommitError};
 use std::{
     collections::VecDeque,
     sync::{

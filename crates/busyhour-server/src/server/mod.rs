@@ -34,7 +34,6 @@ mod settings;
 mod load;
 mod stats;
 
-pub use crate::store::TokenListener;
 pub use access::accounts::{Accounts, NoAccounts};
 pub use access::failures::FailureView;
 pub use access::provision::AccountError;
@@ -52,10 +51,10 @@ pub use stats::{
 };
 
 use self::core::Core;
-use crate::store::{Completion, Store};
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
 use busyhour_registrar::watch::{Mailbox, MessageSummary};
 use busyhour_sip::{Flow, ParseError};
+use busyhour_store::{Completion, Store, TokenListener};
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
@@ -71,7 +70,8 @@ use std::{
 ///
 /// ```
 /// use busyhour::{buffer::Buffer, runtime::Runtime};
-/// use busyhour_server::{server::{Authentication, Network, SendError, Server, ServerConfig}, store::MemoryStore};
+/// use busyhour_server::server::{Authentication, Network, SendError, Server, ServerConfig};
+/// use busyhour_store::MemoryStore;
 /// use busyhour_sip::Flow;
 /// use std::sync::{Arc, Mutex};
 ///

@@ -27,13 +27,13 @@ use super::{
     steady::{self, Steady},
     watcher::watchers::Watchers,
 };
-use crate::store::{
-    Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
-    TokenRows,
-};
 use busyhour::{runtime::Runtime, timer::AddError};
 use busyhour_registrar::{EndedBinding, Restored, user_of};
 use busyhour_sip::auth::{Authenticator, RealmError};
+use busyhour_store::{
+    Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
+    TokenRows,
+};
 use std::{
     sync::{Arc, Weak},
     time::Duration,

@@ -6,10 +6,10 @@ pub(super) mod listing;
 pub(super) mod log_lines;
 
 use super::{NetworkStats, core::Core};
-use crate::store::StoreStats;
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
 use busyhour_iax2::Iax2Stats;
+use busyhour_store::StoreStats;
 use serde::Serialize;
 use std::time::Duration;
 

@@ -19,8 +19,8 @@
 //! the one before it, and after the boot it is as if the clock had not been set.
 
 use super::core::Core;
-use crate::store::{Change, Contents, SettingKind};
 use busyhour::clock::{Clock, UnixTime};
+use busyhour_store::{Change, Contents, SettingKind};
 use serde::{Deserialize, Serialize};
 use std::{
     sync::{

@@ -7,7 +7,7 @@
 //!    which no browser sends by itself, so that no page can borrow it.
 
 use super::{Scope, Token, connections::Peer};
-use crate::{server::HttpStats, store::TokenRows};
+use crate::server::HttpStats;
 use axum::{
     Extension,
     extract::{Request, State},
@@ -15,6 +15,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use busyhour_store::TokenRows;
 use sha2::{Digest, Sha256};
 use std::{
     net::IpAddr,

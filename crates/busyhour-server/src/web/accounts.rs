@@ -8,7 +8,6 @@ use super::{
 use crate::{
     json,
     server::{AccountError, FailureView, Server},
-    store::{AccountEntry, AccountView, Completion},
 };
 use axum::{
     Json, Router,
@@ -18,6 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use busyhour_store::{AccountEntry, AccountView, Completion};
 use serde::Serialize;
 use std::sync::Arc;
 

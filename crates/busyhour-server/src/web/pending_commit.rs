@@ -1,7 +1,7 @@
 //! The wait of a request for the store.
 
-use crate::store::{self, CommitError, Completion};
 use axum::http::StatusCode;
+use busyhour_store::{CommitError, Completion};
 use tokio::sync::oneshot;
 
 /// A change that was handed over.
@@ -21,7 +21,7 @@ pub(super) fn completion() -> (Completion, PendingCommit) {
 }
 
 /// The answer when the store does not take a change.
-pub(super) fn rejection(cause: store::Refused) -> Rejection {
+pub(super) fn rejection(cause: busyhour_store::Refused) -> Rejection {
     unavailable(cause.to_string())
 }
 

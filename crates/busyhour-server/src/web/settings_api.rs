@@ -1,10 +1,8 @@
 //! What the HTTP API may read and change: mailboxes and hints.
 
-use crate::{
-    server::{HintConfig, HintRefusal, HintView, MailboxRefusal, NamedPage, Server},
-    store::Completion,
-};
+use crate::server::{HintConfig, HintRefusal, HintView, MailboxRefusal, NamedPage, Server};
 use busyhour_registrar::watch::{Mailbox, MessageSummary};
+use busyhour_store::Completion;
 
 /// Mailboxes and hints; the server, or a stand-in in tests. Each method is the
 /// server's of the same name, and its errors are those.

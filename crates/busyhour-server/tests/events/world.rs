@@ -7,11 +7,9 @@ use busyhour::{
     buffer::{Buffer, BufferMut},
     runtime::Runtime,
 };
-use busyhour_server::{
-    server::{HintConfig, Server, ServerConfig, ServerStats},
-    store::{AccountEntry, Completion, MemoryStore},
-};
+use busyhour_server::server::{HintConfig, Server, ServerConfig, ServerStats};
 use busyhour_sip::Message;
+use busyhour_store::{AccountEntry, Completion, MemoryStore};
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 pub struct World {

@@ -659,11 +659,10 @@ fn tables_have_bounds_and_refusals_are_counted() {
 fn a_store_that_refuses_is_told_to_the_device() {
     let mut host = Host::new();
     let regauth = challenged(&mut host, device(), 5, "alice");
-    host.disk
-        .set_behaviour(busyhour_server::store::DiskBehaviour {
-            failures_per_mille: 1000,
-            ..Default::default()
-        });
+    host.disk.set_behaviour(busyhour_store::DiskBehaviour {
+        failures_per_mille: 1000,
+        ..Default::default()
+    });
     let regrej = host.ask_one(device(), &proof(&regauth, "alice", PASSWORD, REGREQ));
     assert_eq!(regrej.subclass, REGREJ);
     assert_eq!(regrej.element(IE_CAUSECODE), Some(&[41][..]));

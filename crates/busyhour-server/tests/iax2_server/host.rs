@@ -5,11 +5,9 @@ use busyhour::{
     clock::Instant,
     runtime::{Runtime, Simulation},
 };
-use busyhour_server::{
-    server::{Accounts, Server, ServerConfig, ServerStats},
-    store::{DiskBehaviour, SimulatedDisk},
-};
+use busyhour_server::server::{Accounts, Server, ServerConfig, ServerStats};
 use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
+use busyhour_store::{DiskBehaviour, SimulatedDisk};
 use std::{borrow::Cow, net::SocketAddr, sync::Arc, time::Duration};
 
 pub const PASSWORD: &str = "wonder";

@@ -14,10 +14,8 @@ use crate::host::{Host, config, local};
 use crate::random::Random;
 use crate::wire::*;
 use busyhour_registrar::{Lease, RegistrationPolicy};
-use busyhour_server::{
-    server::ServerConfig,
-    store::{DiskBehaviour, SimulatedDisk},
-};
+use busyhour_server::server::ServerConfig;
+use busyhour_store::{DiskBehaviour, SimulatedDisk};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashSet},

@@ -6,11 +6,9 @@ use crate::{
     exchange::{digest_config, ok, proven},
     register_as, subscribe,
 };
-use busyhour_server::{
-    server::{Accounts, ServerConfig},
-    store::AccountEntry,
-};
+use busyhour_server::server::{Accounts, ServerConfig};
 use busyhour_sip::auth::Secret;
+use busyhour_store::AccountEntry;
 use std::{
     borrow::Cow,
     collections::BTreeSet,

@@ -2,8 +2,8 @@
 
 use crate::{Fixture, exchange::ok, open_config, register, subscribe, to_tag};
 use busyhour_registrar::watch::MessageSummary;
-use busyhour_server::store::DiskBehaviour;
 use busyhour_sip::Message;
+use busyhour_store::DiskBehaviour;
 use std::time::Duration;
 
 #[test]

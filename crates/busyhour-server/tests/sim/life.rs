@@ -7,11 +7,11 @@ use busyhour::{
     runtime::{Runtime, Simulation},
 };
 use busyhour_registrar::{RegistrationPolicy, watch};
-use busyhour_server::{
-    server::{Accounts, Authentication, Limits, Network, SendError, Server, ServerConfig},
-    store::SimulatedDisk,
+use busyhour_server::server::{
+    Accounts, Authentication, Limits, Network, SendError, Server, ServerConfig,
 };
 use busyhour_sip::{Flow, auth::Secret};
+use busyhour_store::SimulatedDisk;
 use std::{
     borrow::Cow,
     net::SocketAddr,

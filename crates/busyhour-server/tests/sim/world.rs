@@ -7,8 +7,8 @@ use crate::{
     random::Random,
     watcher::{Belief, Watcher},
 };
-use busyhour_server::store::{DiskBehaviour, SimulatedDisk};
 use busyhour_sip::{Message, Method};
+use busyhour_store::{DiskBehaviour, SimulatedDisk};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashSet},

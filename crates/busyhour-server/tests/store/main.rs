@@ -1,4 +1,4 @@
-//! The stores: what was acknowledged is there again, whatever became of the
+//! PostgreSQL: what was acknowledged is there again, whatever became of the
 //! server or the database in between.
 
 #[path = "../support/mod.rs"]
@@ -9,7 +9,7 @@ mod postgres_silent;
 mod postgres_tls;
 mod postgres_turn;
 mod proxy;
+#[path = "../../../busyhour-store/tests/store/sample.rs"]
 mod sample;
-mod simulated;
-mod sqlite;
+#[path = "../../../busyhour-store/tests/store/suite.rs"]
 mod suite;

@@ -5,7 +5,7 @@ use crate::{
     suite::{Database, TESTS},
     support::{Place, ServerProcess, busyhour, postgres::Postgres},
 };
-use busyhour_server::store::{
+use busyhour_store::{
     AccountAdmin, CommitError, PostgresOptions, PostgresStore, Store, StoreError, WhenMissing,
     open_postgres_accounts,
 };

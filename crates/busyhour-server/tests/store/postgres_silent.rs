@@ -7,7 +7,7 @@ use crate::{
     suite::Database,
     support::{Place, ServerProcess, busyhour, postgres::Postgres},
 };
-use busyhour_server::store::{
+use busyhour_store::{
     Change, CommitError, PostgresStore, Store, WhenMissing, open_postgres_accounts,
 };
 use postgres::{Client, NoTls};

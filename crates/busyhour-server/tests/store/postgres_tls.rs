@@ -4,7 +4,7 @@ use crate::{
     sample::{commit, put},
     support::{Place, busyhour, postgres::Postgres},
 };
-use busyhour_server::store::{PostgresOptions, PostgresStore};
+use busyhour_store::{PostgresOptions, PostgresStore};
 use rcgen::generate_simple_self_signed;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 

@@ -7,7 +7,7 @@ use crate::{
     suite::Database,
     support::{Place, ServerProcess, busyhour, postgres::Postgres},
 };
-use busyhour_server::store::{
+use busyhour_store::{
     Account, AccountNews, AccountRange, Change, Durability, PostgresStore, Refused, Store,
 };
 use std::sync::mpsc;

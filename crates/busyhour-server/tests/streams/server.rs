@@ -6,9 +6,9 @@ use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
     net::{Connection, Heard, StreamPolicy},
     server::{Authentication, Limits, Network, SendError, Server, ServerConfig},
-    store::MemoryStore,
 };
 use busyhour_sip::{Flow, Transport};
+use busyhour_store::MemoryStore;
 use std::{
     collections::HashMap,
     net::SocketAddr,

@@ -5,9 +5,9 @@ use busyhour::runtime::Runtime;
 use busyhour_server::{
     net::{StreamMessage, StreamOptions, StreamPolicy, Streams},
     server::{Authentication, Network, SendError, Server, ServerConfig, StreamStats},
-    store::MemoryStore,
 };
 use busyhour_sip::{Flow, Transport};
+use busyhour_store::MemoryStore;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::{
     io::Write,

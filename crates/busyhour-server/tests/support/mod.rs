@@ -5,6 +5,9 @@ pub mod console;
 pub mod postgres;
 pub mod random;
 pub mod sipp;
+mod waiting;
+
+pub use waiting::wait_until;
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -16,7 +19,6 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
@@ -200,23 +202,6 @@ impl Drop for ServerProcess {
         let _ = self.child.wait();
     }
 }
-
-/// Waits until something is so; panics with what there is instead when it is
-/// not in a minute, which is far longer than anything here takes.
-pub fn wait_until(mut is_so: impl FnMut() -> bool, what_is: impl FnOnce() -> String) {
-    let given_up_at = Instant::now() + PATIENCE;
-    while !is_so() {
-        if Instant::now() >= given_up_at {
-            panic!("waited in vain for {PATIENCE:?}: {}", what_is());
-        }
-        // Only to leave the processor to those who are waited for.
-        std::thread::sleep(PACE);
-    }
-}
-
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at something awaited; no test depends on its length.
-const PACE: Duration = Duration::from_millis(5);
 
 fn read_until_ready(output: &mut impl BufRead) -> Vec<String> {
     let mut said = Vec::new();

@@ -1,5 +1,5 @@
 use super::{Creation, Failure, Place, password, say};
-use crate::store::AccountEntry;
+use busyhour_store::AccountEntry;
 use clap::Args;
 
 /// Let a device register

@@ -1,8 +1,6 @@
 use super::{Accounts, Creation, Failure, Place, say};
-use crate::{
-    json,
-    store::{Account, AccountEntry},
-};
+use crate::json;
+use busyhour_store::{Account, AccountEntry};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;

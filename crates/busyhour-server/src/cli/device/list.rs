@@ -1,5 +1,5 @@
 use super::{Accounts, Failure, Place, say};
-use crate::store::{Account, AccountView};
+use busyhour_store::{Account, AccountView};
 use clap::Args;
 use comfy_table::{Table, presets};
 

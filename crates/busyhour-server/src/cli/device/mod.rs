@@ -15,10 +15,10 @@ use super::{
 use crate::{
     config::{self, Config, Durability, StoreOverrides},
     console,
-    store::{
-        Account, AccountAdmin, PostgresOptions, StoreError, WhenMissing, open_accounts,
-        open_postgres_accounts,
-    },
+};
+use busyhour_store::{
+    Account, AccountAdmin, PostgresOptions, StoreError, WhenMissing, open_accounts,
+    open_postgres_accounts,
 };
 use clap::{Args, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};

@@ -2,7 +2,7 @@ use super::{
     Accounts, Failure, Place, say,
     server::{Failed, Registered, Server},
 };
-use crate::store::AccountView;
+use busyhour_store::AccountView;
 use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Who has an account: the store's accounts, and those of another source behind them.
 
-use crate::store::{Account, AccountNews, AccountRange};
 use busyhour_sip::auth::Secret;
+use busyhour_store::{Account, AccountNews, AccountRange};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -263,7 +263,7 @@ impl fmt::Debug for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::AccountKey;
+    use busyhour_store::AccountKey;
 
     fn account(username: &str, contacts_max: Option<u32>) -> Account {
         Account {

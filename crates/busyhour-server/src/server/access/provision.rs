@@ -1,7 +1,7 @@
 //! Accounts of the store, seen and changed while the server runs.
 
 use crate::server::Server;
-use crate::store::{Account, AccountEntry, AccountView, Change, Completion, Refused};
+use busyhour_store::{Account, AccountEntry, AccountView, Change, Completion, Refused};
 use thiserror::Error;
 
 /// Why an account is not changed.

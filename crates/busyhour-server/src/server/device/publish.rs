@@ -6,7 +6,6 @@ use crate::server::{
     load::shares::{Excess, Holder},
     stats::PublishStats,
 };
-use crate::store::{Change, SoftState, SoftStateKind};
 use busyhour::{buffer::Buffer, bus::Name};
 use busyhour_registrar::{
     Refusal, user_of,
@@ -16,6 +15,7 @@ use busyhour_registrar::{
     },
 };
 use busyhour_sip::{Flow, Message};
+use busyhour_store::{Change, SoftState, SoftStateKind};
 use std::sync::{Arc, Weak, atomic::Ordering};
 
 /// What a PUBLISH leads to, and the answer to it.

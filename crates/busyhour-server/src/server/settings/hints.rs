@@ -15,13 +15,13 @@ use crate::server::{
     core::Core,
     stats::{HintStats, listing::NamedPage},
 };
-use crate::store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
 use busyhour::bus::{Name, Topic};
 use busyhour_registrar::{
     Domains, address_of_record, user_of,
     watch::{End, ExtensionState},
 };
 use busyhour_sip::Uri;
+use busyhour_store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},

@@ -12,12 +12,12 @@ use crate::server::{
     core::Core,
     stats::{MailboxStats, listing::NamedPage},
 };
-use crate::store::{Change, Completion, MAILBOX_RULE, Refused, SettingKind, is_mailbox_name};
 use busyhour::bus::{Name, Topic};
 use busyhour_registrar::{
     user_of,
     watch::{End, Mailbox, MessageSummary, Package},
 };
+use busyhour_store::{Change, Completion, MAILBOX_RULE, Refused, SettingKind, is_mailbox_name};
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard},

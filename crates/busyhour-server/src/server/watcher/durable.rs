@@ -9,9 +9,8 @@
 //! first request of a watcher is answered 481, which tells it to begin anew.
 
 use super::{Inner, Row, Watcher};
-use crate::{
-    server::{core::Core, device::device_request::InboundRequest, sip::responder::answer_flow},
-    store::{Change, CommitError, Refused, SoftState, SoftStateKind},
+use crate::server::{
+    core::Core, device::device_request::InboundRequest, sip::responder::answer_flow,
 };
 use busyhour::{
     buffer::Buffer,
@@ -23,6 +22,7 @@ use busyhour_registrar::{
     watch::{End, Subscribe, Subscription, write_accepted},
 };
 use busyhour_sip::Message;
+use busyhour_store::{Change, CommitError, Refused, SoftState, SoftStateKind};
 use std::{sync::Arc, time::Duration};
 
 type CommitResult = Result<(), CommitError>;

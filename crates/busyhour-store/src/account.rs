@@ -1,0 +1,344 @@
+//! An account as it is kept, as people write it, and as it is shown.
+
+use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
+use serde::{Deserialize, Serialize};
+
+/// Who may register: a user of a realm, with limits and belongings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// User name as it stands in the digest; the user part of its address of record.
+    pub username: String,
+    /// Realm as it stands in the digest.
+    pub realm: String,
+    /// Hashes, or the password itself where IAX2 needs it.
+    pub secret: Secret,
+    /// Contacts it may have at a time; `None` is what the server grants to all.
+    pub contacts_max: Option<u32>,
+    /// The mailbox whose messages its devices are told of.
+    pub mailbox: Option<String>,
+    /// Extensions that show the state of its devices.
+    pub hints: Vec<String>,
+}
+
+/// An account as a person or a program writes it: the body of a request, a
+/// line of a file, the arguments of a command.
+///
+/// ```
+/// use busyhour_store::AccountEntry;
+///
+/// let entry = AccountEntry {
+///     user: "alice".into(),
+///     password: Some("wonder".into()),
+///     ..AccountEntry::default()
+/// };
+/// let account = entry.check("example.org")?;
+/// assert_eq!(account.secret.password(), None, "hashes are enough for SIP");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccountEntry {
+    /// The user name.
+    pub user: String,
+    /// Its password; or else hashes below.
+    pub password: Option<String>,
+    /// MD5 of `user:realm:password` in hexadecimal digits.
+    pub md5: Option<String>,
+    /// SHA-256 of the same.
+    pub sha256: Option<String>,
+    /// SHA-512-256 of the same.
+    pub sha512_256: Option<String>,
+    /// Whether it registers by IAX2 too, which needs the password itself.
+    pub iax2: bool,
+    /// See [`Account::contacts_max`].
+    pub max_contacts: Option<u32>,
+    /// See [`Account::mailbox`].
+    pub mailbox: Option<String>,
+    /// See [`Account::hints`].
+    pub hints: Vec<String>,
+}
+
+/// What anybody who may read accounts is shown; never a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AccountView {
+    /// The user name.
+    pub user: String,
+    /// The realm that its secret is good for.
+    pub realm: String,
+    /// Digest algorithms that it can register with.
+    pub algorithms: Vec<&'static str>,
+    /// Whether it can register by IAX2.
+    pub iax2: bool,
+    /// See [`Account::contacts_max`].
+    pub max_contacts: Option<u32>,
+    /// See [`Account::mailbox`].
+    pub mailbox: Option<String>,
+    /// See [`Account::hints`].
+    pub hints: Vec<String>,
+}
+
+impl AccountEntry {
+    /// The account of `realm` that this asks for.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake: the field and what it may be.
+    pub fn check(self, realm: &str) -> Result<Account, String> {
+        let secret = self.secret(realm);
+        let mistakes = self.mistakes(secret.as_ref().err());
+        match secret {
+            Ok(secret) if mistakes.is_empty() => Ok(Account {
+                username: self.user,
+                realm: realm.to_owned(),
+                secret,
+                contacts_max: self.max_contacts,
+                mailbox: self.mailbox,
+                hints: self.hints,
+            }),
+            _ => Err(mistakes.join("; ")),
+        }
+    }
+
+    /// The same of all but the password, for who has yet to ask for it.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake: the field and what it may be.
+    pub fn check_before_password(&self) -> Result<(), String> {
+        let mistakes = self.mistakes(None);
+        match mistakes.is_empty() {
+            true => Ok(()),
+            false => Err(mistakes.join("; ")),
+        }
+    }
+
+    fn mistakes(&self, of_secret: Option<&String>) -> Vec<String> {
+        let name = check_username(&self.user).err();
+        let mistakes = name.into_iter().chain(of_secret.cloned());
+        mistakes.chain(self.check_belongings()).collect()
+    }
+
+    fn check_belongings(&self) -> impl Iterator<Item = String> {
+        let count = self.max_contacts.map_or(1, u64::from);
+        let contacts = within("max_contacts", count, 1, 1000).err();
+        let mailbox = self.mailbox.as_ref().filter(|name| !is_mailbox_name(name));
+        let mailbox =
+            mailbox.map(|name| format!("mailbox: `{name}` is not allowed; give {MAILBOX_RULE}"));
+        let hints = within("hints", self.hints.len() as u64, 0, HINTS_MAX).err();
+        let hint = self.hints.iter().find(|hint| !is_extension(hint));
+        let hint =
+            hint.map(|hint| format!("hints: `{hint}` is no extension; give {EXTENSION_RULE}"));
+        contacts.into_iter().chain(mailbox).chain(hints).chain(hint)
+    }
+
+    fn secret(&self, realm: &str) -> Result<Secret, String> {
+        let hashes = self.hashes()?;
+        match (&self.password, hashes.is_empty()) {
+            (Some(password), true) if (1..=PASSWORD_LEN_MAX).contains(&password.len()) => {
+                Ok(match self.iax2 {
+                    true => Secret::plaintext(password.as_str()),
+                    false => Secret::hashes_of(&self.user, realm, password),
+                })
+            }
+            (Some(_), true) => Err(format!("password: give 1 to {PASSWORD_LEN_MAX} characters")),
+            (None, false) if self.iax2 => {
+                Err("iax2: needs the password itself, hashes do not do".into())
+            }
+            (None, false) => Ok(Secret::hashed(hashes)),
+            (None, true) => Err(NO_SECRET.into()),
+            (Some(_), false) => Err(NOT_BOTH.into()),
+        }
+    }
+
+    fn hashes(&self) -> Result<Vec<(Algorithm, HexDigest)>, String> {
+        let given = [
+            (Algorithm::Md5, "md5", &self.md5),
+            (Algorithm::Sha256, "sha256", &self.sha256),
+            (Algorithm::Sha512_256, "sha512_256", &self.sha512_256),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(algorithm, field, value)| Some((algorithm, field, value.as_ref()?)));
+        given
+            .map(|(algorithm, field, value)| {
+                let digest = HexDigest::from_hex(algorithm, value);
+                let refusal = || format!("{field}: give {} hexadecimal digits", algorithm.digits());
+                Ok((algorithm, digest.ok_or_else(refusal)?))
+            })
+            .collect()
+    }
+}
+
+impl Account {
+    /// What may be shown of it.
+    pub fn view(&self) -> AccountView {
+        let known = Algorithm::ALL.into_iter().rev();
+        AccountView {
+            user: self.username.clone(),
+            realm: self.realm.clone(),
+            algorithms: known
+                .filter(|&algorithm| self.secret.works_with(algorithm))
+                .map(Algorithm::name)
+                .collect(),
+            iax2: self.secret.password().is_some(),
+            max_contacts: self.contacts_max,
+            mailbox: self.mailbox.clone(),
+            hints: self.hints.clone(),
+        }
+    }
+}
+
+/// RFC 3261 user characters that need no escape, so that a name compares as written.
+///
+/// # Errors
+///
+/// A sentence that says what a user name may be.
+pub fn check_username(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || PLAIN.contains(c);
+    if (1..=64).contains(&name.len()) && name.chars().all(plain) {
+        return Ok(());
+    }
+    Err(format!(
+        "`{name}` is not a user name; give 1 to 64 letters, digits or {PLAIN}"
+    ))
+}
+
+/// Hashes as one word of a row: `MD5=… SHA-256=…`.
+pub(super) fn hashes_text(secret: &Secret) -> String {
+    let hashes = secret.hashes().iter();
+    let words: Vec<String> = hashes.map(|(name, hex)| format!("{name}={hex}")).collect();
+    words.join(" ")
+}
+
+/// The secret of a row. Hashes of an algorithm that is not known here, or of a
+/// wrong length, are as good as absent.
+pub(super) fn secret_of_row(password: Option<String>, hashes: &str) -> Secret {
+    if let Some(password) = password {
+        return Secret::plaintext(password);
+    }
+    Secret::hashed(hashes.split(' ').filter_map(|word| {
+        let (name, hex) = word.split_once('=')?;
+        let algorithm = Algorithm::from_name(name)?;
+        Some((algorithm, HexDigest::from_hex(algorithm, hex)?))
+    }))
+}
+
+/// Hints as one word of a row.
+pub(super) fn hints_text(hints: &[String]) -> String {
+    hints.join(" ")
+}
+
+/// The hints of a row.
+pub(super) fn hints_of_row(text: &str) -> Vec<String> {
+    text.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+/// Whether a mailbox may be called so: as every user may be, whose mailbox it
+/// is, and as mailboxes are called elsewhere.
+pub fn is_mailbox_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || PLAIN.contains(c) || "@#".contains(c);
+    (1..=128).contains(&name.len()) && name.chars().all(plain)
+}
+
+/// Whether an extension may be called so.
+pub fn is_extension(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+*".contains(c);
+    (1..=64).contains(&name.len()) && name.chars().all(plain)
+}
+
+fn within(field: &str, value: u64, min: u64, max: u64) -> Result<(), String> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{field}: give a whole number from {min} to {max}"))
+}
+
+const PLAIN: &str = "-_.!~*'()&=+$,;?/";
+/// What [`is_mailbox_name`] wants, for a message.
+pub const MAILBOX_RULE: &str = "1 to 128 letters, digits or any of -_.!~*'()&=+$,;?/@#";
+/// What [`is_extension`] wants, for a message.
+pub const EXTENSION_RULE: &str = "1 to 64 letters, digits or any of -_.+*";
+const NOT_BOTH: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
+const NO_SECRET: &str = "give a password, or hashes (md5, sha256, sha512_256)";
+const HINTS_MAX: u64 = 64;
+const PASSWORD_LEN_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> AccountEntry {
+        AccountEntry {
+            user: "alice".into(),
+            password: Some("wonder".into()),
+            ..AccountEntry::default()
+        }
+    }
+
+    fn refusal(entry: AccountEntry) -> String {
+        entry.check("r").unwrap_err()
+    }
+
+    #[test]
+    fn a_password_becomes_hashes_unless_iax2_needs_it() {
+        let account = entry().check("r").unwrap();
+        assert_eq!(account.secret, Secret::hashes_of("alice", "r", "wonder"));
+        assert!(!account.view().iax2);
+        let entry = AccountEntry {
+            iax2: true,
+            ..entry()
+        };
+        let account = entry.check("r").unwrap();
+        assert_eq!(account.secret.password(), Some("wonder"));
+        assert_eq!(account.view().algorithms, ["MD5", "SHA-256", "SHA-512-256"]);
+    }
+
+    #[test]
+    fn what_a_row_holds_reads_back() {
+        let secret = Secret::hashes_of("alice", "r", "wonder");
+        assert_eq!(secret_of_row(None, &hashes_text(&secret)), secret);
+        let hints = ["100".to_owned(), "200".to_owned()];
+        assert_eq!(hints_of_row(&hints_text(&hints)), hints);
+        assert!(hints_of_row("").is_empty());
+        assert!(secret_of_row(None, "MD5=12 FUTURE=00").hashes().is_empty());
+    }
+
+    #[test]
+    fn mistakes_name_the_field() {
+        let user = |user: &str| AccountEntry {
+            user: user.into(),
+            ..entry()
+        };
+        assert!(refusal(user("")).contains("is not a user name"));
+        assert!(refusal(user("a b")).contains("is not a user name"));
+        let both = AccountEntry {
+            md5: Some("0".repeat(32)),
+            ..entry()
+        };
+        assert_eq!(refusal(both.clone()), NOT_BOTH);
+        let hashed = AccountEntry {
+            password: None,
+            iax2: true,
+            ..both
+        };
+        assert!(refusal(hashed).starts_with("iax2: "));
+        let mailbox = AccountEntry {
+            mailbox: Some("a b".into()),
+            ..entry()
+        };
+        assert!(refusal(mailbox).starts_with("mailbox: "));
+        let contacts = AccountEntry {
+            max_contacts: Some(0),
+            ..entry()
+        };
+        assert_eq!(
+            refusal(contacts),
+            "max_contacts: give a whole number from 1 to 1000"
+        );
+        let long = AccountEntry {
+            password: Some("x".repeat(257)),
+            ..entry()
+        };
+        assert_eq!(refusal(long), "password: give 1 to 256 characters");
+    }
+}

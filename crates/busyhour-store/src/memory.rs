@@ -1,0 +1,125 @@
+//! A store that keeps nothing beyond its process, for those who choose so.
+
+use super::{
+    Account, AccountListener, Change, Completion, Contents, EndListener, Refused, Store,
+    StoreError, StoreStats, account_watch::AccountWatch,
+};
+use busyhour_registrar::EndedBinding;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Accepts every change at once, and forgets it unless it is one of accounts:
+/// those are there until the process ends.
+///
+/// An acknowledgement then promises nothing beyond the life of the process.
+///
+/// ```
+/// use busyhour_store::{MemoryStore, Store};
+///
+/// let store = MemoryStore::new();
+/// store.commit(Vec::new(), Box::new(|fate| assert!(fate.is_ok()))).unwrap();
+/// assert!(store.is_immediate() && store.stats().transactions == 1);
+/// ```
+#[derive(Default)]
+pub struct MemoryStore {
+    accounts: Mutex<BTreeMap<(String, String), Account>>,
+    feed: AccountWatch,
+    committed: AtomicU64,
+    transactions: AtomicU64,
+    refused: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The lock is held over the telling, so that changes are told in their order.
+    fn keep_accounts(&self, changes: &[Change]) {
+        if !changes.iter().any(Change::is_of_account) {
+            return;
+        }
+        let mut accounts = self.lock();
+        for change in changes {
+            match change {
+                Change::PutAccount(account) => {
+                    let key = (account.username.clone(), account.realm.clone());
+                    accounts.insert(key, account.clone());
+                }
+                Change::RemoveAccount { username, realm } => {
+                    accounts.remove(&(username.clone(), realm.clone()));
+                }
+                Change::Binding(_)
+                | Change::PutSoftState(_)
+                | Change::RemoveSoftState(_)
+                | Change::PutSetting { .. }
+                | Change::RemoveSetting { .. } => {}
+            }
+        }
+        self.feed.changed(changes.iter(), 0, 0);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Account>> {
+        self.accounts
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Store for MemoryStore {
+    fn load(&self) -> Result<Contents, StoreError> {
+        Ok(Contents {
+            accounts: self.lock().values().cloned().collect(),
+            ..Contents::default()
+        })
+    }
+
+    fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
+        if self.closed.load(Ordering::Acquire) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Refused::Closed);
+        }
+        self.keep_accounts(&changes);
+        self.committed
+            .fetch_add(changes.len() as u64, Ordering::Relaxed);
+        self.transactions.fetch_add(1, Ordering::Relaxed);
+        done(Ok(()));
+        Ok(())
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
+    /// No row was kept.
+    fn purge(&self, _ended: &[EndedBinding]) {}
+
+    fn watch_accounts(&self, revision: u64, listener: AccountListener) {
+        self.feed.start(revision, listener);
+    }
+
+    /// It never ends.
+    fn watch_end(&self, _listener: EndListener) {}
+
+    fn stats(&self) -> StoreStats {
+        StoreStats {
+            committed: self.committed.load(Ordering::Relaxed),
+            transactions: self.transactions.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+            ..StoreStats::default()
+        }
+    }
+
+    fn close(&self, _deadline: Duration) -> bool {
+        self.closed.store(true, Ordering::Release);
+        true
+    }
+}

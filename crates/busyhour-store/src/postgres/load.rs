@@ -1,0 +1,238 @@
+//! Reading everything back at the start, in one consistent snapshot.
+
+use super::{PostgresOptions, fencing_token};
+use crate::{
+    Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind, StoreError,
+    StoredBinding,
+    account::{hints_of_row, secret_of_row},
+    account_watch::{BATCH_LEN, are_names_kept},
+    setting::Settings,
+};
+use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingId, Contact, ContactParts, Lease};
+use busyhour_sip::Flow;
+use postgres::{
+    Client, Error, GenericClient, IsolationLevel, Row, Transaction,
+    fallible_iterator::FallibleIterator,
+};
+use std::collections::BTreeMap;
+
+pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError> {
+    let wrap = |error| options.failed(&error);
+    let mut client = options.connect()?;
+    let mut snapshot = snapshot(&mut client).map_err(wrap)?;
+    Ok(Contents {
+        bindings: bindings(&mut snapshot, options)?,
+        soft_states: soft_states(&mut snapshot).map_err(wrap)?,
+        accounts: accounts(&mut snapshot).map_err(wrap)?,
+        account_revision: revision(&mut snapshot, REVISION).map_err(wrap)?,
+        run: fencing_token::run(&mut snapshot).map_err(wrap)?,
+        settings: settings(&mut snapshot).map_err(wrap)?,
+    })
+}
+
+/// What became of accounts since the revision `known`, and what it is now. `None`
+/// when they are too many.
+pub(super) fn news(
+    client: &mut Client,
+    known: u64,
+) -> Result<(Option<Vec<AccountNews>>, u64), Error> {
+    let mut snapshot = snapshot(client)?;
+    let revision = revision(&mut snapshot, REVISION)?;
+    let news = match are_names_kept(known, revision) {
+        true => Some(changed_since(known, &mut snapshot)?),
+        false => None,
+    };
+    Ok((news, revision))
+}
+
+/// At most [`BATCH_LEN`] accounts, in the order of the bytes of their names.
+pub(super) fn batch(
+    client: &mut Client,
+    after: Option<&AccountKey>,
+) -> Result<Vec<Account>, Error> {
+    let limit = BATCH_LEN as i64;
+    let rows = match after {
+        Some(key) => client.query(ACCOUNTS_AFTER, &[&limit, &key.username, &key.realm])?,
+        None => client.query(ACCOUNTS_FIRST, &[&limit])?,
+    };
+    rows.iter().map(account).collect()
+}
+
+fn changed_since(known: u64, snapshot: &mut Transaction<'_>) -> Result<Vec<AccountNews>, Error> {
+    let rows = snapshot.query(CHANGED, &[&known.cast_signed()])?;
+    rows.iter().map(one_news).collect()
+}
+
+/// Without hashes there is no account of this name any more.
+fn one_news(row: &Row) -> Result<AccountNews, Error> {
+    if row.try_get::<_, Option<&str>>(3)?.is_some() {
+        return account(row).map(AccountNews::Put);
+    }
+    Ok(AccountNews::Removed {
+        username: row.try_get(0)?,
+        realm: row.try_get(1)?,
+    })
+}
+
+/// How often accounts were changed.
+pub(super) fn revision(client: &mut impl GenericClient, query: &str) -> Result<u64, Error> {
+    let row = client.query_one(query, &[])?;
+    row.try_get::<_, i64>(0).map(i64::cast_unsigned)
+}
+
+fn snapshot(client: &mut Client) -> Result<Transaction<'_>, Error> {
+    let transaction = client.build_transaction().read_only(true);
+    transaction
+        .isolation_level(IsolationLevel::RepeatableRead)
+        .start()
+}
+
+/// Row by row: a million of them must not be in memory twice.
+fn bindings(
+    snapshot: &mut Transaction<'_>,
+    options: &PostgresOptions,
+) -> Result<Vec<StoredBinding>, StoreError> {
+    let wrap = |error| options.failed(&error);
+    let mut rows = snapshot.query_raw(BINDINGS, None::<i64>).map_err(wrap)?;
+    let mut bindings = Vec::new();
+    while let Some(row) = rows.next().map_err(wrap)? {
+        let id: i64 = row.try_get(0).map_err(wrap)?;
+        bindings.push(binding(&row, id).map_err(|reason| StoreError::Row {
+            path: options.path(),
+            table: "contact",
+            row: id,
+            reason,
+        })?);
+    }
+    Ok(bindings)
+}
+
+fn binding(row: &Row, id: i64) -> Result<StoredBinding, String> {
+    Ok(StoredBinding {
+        id: BindingId(id.cast_unsigned()),
+        aor: text(row, 1)?.into(),
+        contact: contact(row)?,
+        lease: lease(row)?,
+    })
+}
+
+fn contact(row: &Row) -> Result<Contact, String> {
+    let text = |column| text(row, column);
+    let q: Option<i32> = row.try_get(4).map_err(|error| error.to_string())?;
+    Ok(Contact::new(ContactParts {
+        uri: text(2)?,
+        parameters: text(3)?,
+        q_milli: q
+            .map(u16::try_from)
+            .transpose()
+            .map_err(|error| error.to_string())?,
+        call_id: text(5)?,
+        path: text(6)?,
+        user_agent: text(7)?,
+        flow: flow(text(8)?, text(9)?)?,
+    }))
+}
+
+fn text(row: &Row, column: usize) -> Result<&str, String> {
+    row.try_get(column).map_err(|error| error.to_string())
+}
+
+fn lease(row: &Row) -> Result<Lease, String> {
+    let number = |column| {
+        row.try_get::<_, i64>(column)
+            .map_err(|error| error.to_string())
+    };
+    let small = |column| u32::try_from(number(column)?).map_err(|error| error.to_string());
+    Ok(Lease {
+        cseq: small(10)?,
+        granted_s: small(11)?,
+        expires_at: UnixTime::from_nanos(u64::try_from(number(12)?).unwrap_or(0)),
+        removed: row.try_get(13).map_err(|error| error.to_string())?,
+    })
+}
+
+fn flow(remote: &str, local: &str) -> Result<Flow, String> {
+    let flow = Flow::from_texts(local, remote);
+    flow.ok_or_else(|| format!("{remote:?} and {local:?} are not two addresses with ports"))
+}
+
+/// Every account.
+pub(super) fn accounts(client: &mut impl GenericClient) -> Result<Vec<Account>, Error> {
+    let rows = client.query(ACCOUNTS, &[])?;
+    rows.iter().map(account).collect()
+}
+
+fn account(row: &Row) -> Result<Account, Error> {
+    Ok(Account {
+        username: row.try_get(0)?,
+        realm: row.try_get(1)?,
+        secret: secret_of_row(row.try_get(2)?, row.try_get(3)?),
+        contacts_max: row.try_get::<_, Option<i32>>(4)?.map(i32::cast_unsigned),
+        mailbox: row.try_get(5)?,
+        hints: hints_of_row(row.try_get(6)?),
+    })
+}
+
+/// A kind that is not known here is of a newer version, and as good as absent.
+fn soft_states(snapshot: &mut Transaction<'_>) -> Result<Vec<SoftState>, Error> {
+    let mut rows = snapshot.query_raw(SOFT_STATES, None::<i64>)?;
+    let mut soft_states = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Some(kind) = SoftStateKind::from_name(row.try_get(1)?) else {
+            continue;
+        };
+        let (granted_s, expires_at_ns): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
+        soft_states.push(SoftState {
+            id: BindingId(row.try_get::<_, i64>(0)?.cast_unsigned()),
+            kind,
+            value: row.try_get::<_, &str>(2)?.into(),
+            granted_s: u32::try_from(granted_s).unwrap_or(0),
+            expires_at: UnixTime::from_nanos(u64::try_from(expires_at_ns).unwrap_or(0)),
+        });
+    }
+    Ok(soft_states)
+}
+
+/// A kind that is not known here is of a newer version, and as good as absent.
+fn settings(snapshot: &mut Transaction<'_>) -> Result<Settings, Error> {
+    let mut settings = BTreeMap::new();
+    for row in snapshot.query("SELECT kind, name, value FROM setting", &[])? {
+        if let Some(kind) = SettingKind::from_name(row.try_get(0)?) {
+            settings.insert((kind, row.try_get(1)?), row.try_get(2)?);
+        }
+    }
+    Ok(settings)
+}
+
+/// The settings of a kind, by their names.
+pub(super) fn settings_of(
+    client: &mut impl GenericClient,
+    kind: SettingKind,
+) -> Result<BTreeMap<String, String>, Error> {
+    let rows = client.query(SETTINGS_OF, &[&kind.name()])?;
+    let setting = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+    rows.iter().map(setting).collect()
+}
+
+const SETTINGS_OF: &str = "SELECT name, value FROM setting WHERE kind = $1";
+const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
+    remote, local, cseq, granted_s, expires_at_ns, removed \
+    FROM contact JOIN lease USING (id) ORDER BY id";
+const SOFT_STATES: &str =
+    "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
+const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
+    FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\"";
+const ACCOUNTS_FIRST: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
+    hints FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\" LIMIT $1";
+const ACCOUNTS_AFTER: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
+    hints FROM account WHERE (username COLLATE \"C\", realm COLLATE \"C\") > ($2, $3) \
+    ORDER BY username COLLATE \"C\", realm COLLATE \"C\" LIMIT $1";
+const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
+    FROM (SELECT username, realm, max(revision) AS last FROM account_change \
+        WHERE revision > $1 GROUP BY username, realm) AS changed \
+    LEFT JOIN account USING (username, realm) ORDER BY last, username COLLATE \"C\"";
+pub(super) const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";
+/// Nobody else changes accounts until the transaction ends.
+pub(super) const REVISION_LOCKED: &str =
+    "SELECT count FROM revision WHERE name = 'account' FOR UPDATE";

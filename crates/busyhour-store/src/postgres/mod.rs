@@ -1,0 +1,190 @@
+//! PostgreSQL: one session that writes, group commit, one server a database.
+//!
+//! The session holds an advisory lock, so that the session that can write is the one
+//! server of this database. When it breaks, whether the last COMMIT took is
+//! unknown; so that group is kept until the next session, which sees by the
+//! count of groups whether it did, and writes it if not (`fencing_token.rs`). What waits
+//! behind it was never sent, and is given up after a while with a clear fate.
+//! Where another server has had the database in between, this one has ended: it
+//! refuses everything from then on.
+
+mod accounts;
+mod group;
+mod load;
+mod options;
+mod passfile;
+mod schema;
+mod session;
+mod tls;
+mod fencing_token;
+mod writer;
+
+use super::{
+    AccountListener, Change, Completion, Contents, EndListener, Refused, Store, StoreError,
+    StoreStats, TokenListener,
+    account_watch::AccountWatch,
+    queue::{Batch, Queue},
+    token_watch::TokenWatch,
+};
+use busyhour::pool::TaskPool;
+use busyhour_registrar::EndedBinding;
+use fencing_token::FencingToken;
+use session::Session;
+use std::{
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use writer::PostgresWriter;
+
+pub(super) use accounts::PostgresAccounts;
+pub use options::{PostgresOptions, masked};
+
+/// A PostgreSQL database that one server holds.
+///
+/// A commit is durable when COMMIT was answered; what that means is
+/// PostgreSQL's `synchronous_commit`, which is `on` for
+/// [`Durability::Full`](super::Durability::Full) and `off` for
+/// [`Durability::Process`](super::Durability::Process).
+///
+/// ```no_run
+/// use busyhour_store::{PostgresOptions, PostgresStore, Store};
+///
+/// let options = PostgresOptions::new("postgres://busyhour@localhost/busyhour")?;
+/// let store = PostgresStore::open(options)?;
+/// println!("{} bindings", store.load()?.bindings.len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PostgresStore {
+    queue: Arc<Queue>,
+    feed: Arc<AccountWatch>,
+    tokens: Arc<TokenWatch>,
+    options: PostgresOptions,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl PostgresStore {
+    /// Connects, brings the schema up to date and starts two threads:
+    /// `bh-store`, which writes, and `bh-store-guard`, which refuses what waits
+    /// too long behind a write.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, another server holds the database, or a
+    /// newer program made its schema.
+    pub fn open(options: PostgresOptions) -> Result<Self, StoreError> {
+        let (session, fencing_token) = first_session(&options)?;
+        let queue = Arc::new(Queue::new(options.queue_capacity, options.commit_timeout));
+        let feed = Arc::new(AccountWatch::default());
+        let tokens = Arc::new(TokenWatch::default());
+        let writer = PostgresWriter::new(
+            session,
+            fencing_token,
+            options.clone(),
+            queue.clone(),
+            feed.clone(),
+            tokens.clone(),
+        );
+        let guarded = queue.clone();
+        // The guard first: it ends with the writer, also with one that never ran.
+        let threads = vec![
+            start_thread(GUARD_THREAD, &options, move || guarded.watchdog())?,
+            start_thread(WRITER_THREAD, &options, move || writer.run())?,
+        ];
+        Ok(Self {
+            queue,
+            feed,
+            tokens,
+            options,
+            threads: Mutex::new(threads),
+        })
+    }
+}
+
+/// The lock of a server that was killed goes when PostgreSQL notices.
+fn first_session(options: &PostgresOptions) -> Result<(Session, FencingToken), StoreError> {
+    let begun = Instant::now();
+    loop {
+        match Session::first(options) {
+            Err(StoreError::InUse { .. }) if begun.elapsed() < options.lock_patience => {
+                thread::sleep(LOCK_PACE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn start_thread(
+    name: &str,
+    options: &PostgresOptions,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StoreError> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(run);
+    started.map_err(|source| StoreError::Path {
+        path: options.path(),
+        source,
+    })
+}
+
+impl Store for PostgresStore {
+    fn load(&self) -> Result<Contents, StoreError> {
+        load::contents(&self.options)
+    }
+
+    fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
+        self.queue.push(Batch { changes, done })
+    }
+
+    fn purge(&self, ended: &[EndedBinding]) {
+        self.queue.purge(ended);
+    }
+
+    fn watch_accounts(&self, revision: u64, listener: AccountListener) {
+        self.feed.start(revision, listener);
+    }
+
+    fn watch_tokens(&self, listener: TokenListener) {
+        self.tokens.start(listener);
+    }
+
+    fn lend_to(&self, pool: &TaskPool) {
+        self.queue.lend_to(pool);
+    }
+
+    fn watch_end(&self, listener: EndListener) {
+        self.queue.watch_end(listener);
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.queue.stats()
+    }
+
+    fn close(&self, deadline: Duration) -> bool {
+        self.queue.close(deadline)
+    }
+}
+
+impl Drop for PostgresStore {
+    /// Waits for the writer, so that the session is closed and its lock free, but
+    /// not for ever: it may itself wait for a database that does not answer.
+    fn drop(&mut self) {
+        self.queue.close(Duration::ZERO);
+        let threads = self.threads.get_mut();
+        let threads = threads.unwrap_or_else(|poisoned| poisoned.into_inner());
+        // The last handle may go in a completion, which is one of them.
+        let is_own = |one: &JoinHandle<()>| one.thread().id() == thread::current().id();
+        if threads.iter().any(is_own) || !self.queue.wait_for_end(END_PATIENCE) {
+            return;
+        }
+        for thread in threads.drain(..) {
+            // Its own panic is already on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+const WRITER_THREAD: &str = "bh-store";
+const GUARD_THREAD: &str = "bh-store-guard";
+/// Longer than a COMMIT takes that is going to be answered.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_PACE: Duration = Duration::from_millis(100);

@@ -1,0 +1,164 @@
+//! The tables, and how older databases grow into them.
+
+use super::PostgresOptions;
+use crate::StoreError;
+use postgres::{Client, Transaction};
+
+/// Runs every migration that the database has not seen, in one transaction.
+pub(super) fn migrate(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
+    let wrap = |error| options.failed(&error);
+    let mut transaction = client.transaction().map_err(wrap)?;
+    // Two programs that start at once must not both create tables.
+    transaction.batch_execute(LOCK).map_err(wrap)?;
+    let found = version(&mut transaction).map_err(wrap)?;
+    let known = MIGRATIONS.len() as u32;
+    if found > known {
+        let path = options.path();
+        return Err(StoreError::Newer { path, found, known });
+    }
+    for migration in &MIGRATIONS[found as usize..] {
+        transaction.batch_execute(migration).map_err(wrap)?;
+    }
+    let set = "UPDATE schema_version SET version = $1";
+    transaction
+        .execute(set, &[&known.cast_signed()])
+        .map_err(wrap)?;
+    transaction.commit().map_err(wrap)
+}
+
+/// Whether the database has tables of ours.
+pub(super) fn is_made(client: &mut Client) -> Result<bool, postgres::Error> {
+    let row = client.query_one("SELECT to_regclass('schema_version') IS NOT NULL", &[])?;
+    row.try_get(0)
+}
+
+fn version(transaction: &mut Transaction<'_>) -> Result<u32, postgres::Error> {
+    transaction.batch_execute(VERSION_TABLE)?;
+    let row = transaction.query_one("SELECT version FROM schema_version", &[])?;
+    Ok(row.try_get::<_, i32>(0)?.cast_unsigned())
+}
+
+const LOCK: &str = "SELECT pg_advisory_xact_lock(1651864441, hashtext(current_schema()))";
+const VERSION_TABLE: &str = "
+    CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL);
+    INSERT INTO schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM schema_version);
+";
+
+/// Element `n` brings a database from version `n` to `n + 1`. Never edit one
+/// that has been released; append.
+const MIGRATIONS: &[&str] = &[
+    "
+    CREATE TABLE contact (
+        id BIGINT PRIMARY KEY,
+        aor TEXT NOT NULL,
+        uri TEXT NOT NULL,
+        parameters TEXT NOT NULL,
+        q_milli INTEGER,
+        call_id TEXT NOT NULL,
+        path TEXT NOT NULL,
+        user_agent TEXT NOT NULL,
+        remote TEXT NOT NULL,
+        local TEXT NOT NULL
+    );
+    CREATE TABLE lease (
+        id BIGINT PRIMARY KEY,
+        cseq BIGINT NOT NULL,
+        granted_s BIGINT NOT NULL,
+        expires_at_ns BIGINT NOT NULL,
+        removed BOOLEAN NOT NULL
+    ) WITH (fillfactor = 70);
+    CREATE TABLE account (
+        username TEXT NOT NULL,
+        realm TEXT NOT NULL,
+        password TEXT,
+        hashes TEXT NOT NULL,
+        contacts_max INTEGER,
+        mailbox TEXT,
+        hints TEXT NOT NULL,
+        PRIMARY KEY (username, realm)
+    );
+    CREATE TABLE secret (name TEXT PRIMARY KEY, value BYTEA NOT NULL);
+    CREATE TABLE revision (name TEXT PRIMARY KEY, count BIGINT NOT NULL);
+    INSERT INTO revision VALUES ('account', 1);
+    CREATE FUNCTION account_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            UPDATE revision SET count = count + 1 WHERE name = 'account';
+            RETURN NULL;
+        END $$;
+    CREATE TRIGGER account_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON account
+        FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
+",
+    "
+    DROP TABLE secret;
+    CREATE TABLE setting (
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (kind, name)
+    );
+",
+    "
+    INSERT INTO revision VALUES ('group', 0);
+    CREATE TABLE account_change (
+        revision BIGINT NOT NULL,
+        username TEXT NOT NULL,
+        realm TEXT NOT NULL
+    );
+    CREATE INDEX account_change_revision ON account_change (revision);
+    DROP TRIGGER account_changed ON account;
+    CREATE OR REPLACE FUNCTION account_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE
+            changes BIGINT;
+            counted BIGINT;
+        BEGIN
+            -- More than are kept: their names are not, and who looks reads all.
+            changes := 1001;
+            IF TG_OP <> 'TRUNCATE' THEN
+                SELECT count(*) INTO changes FROM touched;
+            END IF;
+            IF changes = 0 THEN
+                RETURN NULL;
+            END IF;
+            UPDATE revision SET count = count + changes WHERE name = 'account'
+                RETURNING count INTO counted;
+            -- Only what this change pushes out: earlier ones have pushed out the rest,
+            -- and looking past what they deleted takes longer each time.
+            DELETE FROM account_change WHERE revision <= counted - 1000
+                AND revision > counted - 1000 - changes;
+            IF changes <= 1000 THEN
+                INSERT INTO account_change SELECT counted, username, realm FROM touched;
+                IF TG_OP = 'UPDATE' THEN
+                    INSERT INTO account_change
+                        SELECT counted, username, realm FROM before_it
+                        EXCEPT SELECT counted, username, realm FROM touched;
+                END IF;
+            END IF;
+            RETURN NULL;
+        END $$;
+    CREATE TRIGGER account_inserted AFTER INSERT ON account
+        REFERENCING NEW TABLE AS touched
+        FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
+    CREATE TRIGGER account_updated AFTER UPDATE ON account
+        REFERENCING OLD TABLE AS before_it NEW TABLE AS touched
+        FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
+    CREATE TRIGGER account_deleted AFTER DELETE ON account
+        REFERENCING OLD TABLE AS touched
+        FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
+    CREATE TRIGGER account_truncated AFTER TRUNCATE ON account
+        FOR EACH STATEMENT EXECUTE FUNCTION account_changed();
+",
+    "
+    CREATE TABLE soft_state (
+        id BIGINT PRIMARY KEY,
+        kind TEXT NOT NULL,
+        value TEXT NOT NULL,
+        granted_s BIGINT NOT NULL,
+        expires_at_ns BIGINT NOT NULL
+    );
+",
+    // The order of names here and in the server must be the same one, and the order
+    // of the primary key is that of the database's language.
+    "
+    CREATE INDEX account_name ON account (username COLLATE \"C\", realm COLLATE \"C\");
+",
+];

@@ -1,0 +1,168 @@
+//! A connection that may write, with what it needs for that.
+
+use super::{
+    PostgresOptions,
+    fencing_token::{Counted, FencingToken},
+    group::{Group, Statements, remove_ended},
+    load, schema,
+};
+use crate::{
+    Account, AccountKey, AccountNews, Change, Durability, SettingKind, StoreError, TokenRows,
+    queue::Batch,
+};
+use busyhour_registrar::EndedBinding;
+use postgres::Client;
+use std::time::Duration;
+
+/// A connection that holds the database's lock.
+pub(super) struct Session {
+    client: Client,
+    statements: Statements,
+}
+
+/// What became of a group.
+pub(super) enum Outcome {
+    /// It is durable: the revisions of accounts before and after, when it changed some.
+    Written(Option<(u64, u64)>),
+    /// It was durable already, and what others changed since is left alone.
+    WrittenBefore,
+    /// It is not written, nor will be any other: another server has the database.
+    TakenOver,
+}
+
+impl Session {
+    /// The first session of a server, which takes the database over.
+    pub(super) fn first(options: &PostgresOptions) -> Result<(Self, FencingToken), StoreError> {
+        let wrap = |error| options.failed(&error);
+        let mut client = options.connect()?;
+        schema::migrate(&mut client, options)?;
+        lock(&mut client, options)?;
+        // Whatever commits promise, this one is not to be forgotten.
+        client.batch_execute(SYNCHRONOUS).map_err(wrap)?;
+        let fencing_token = FencingToken::begin(&mut client).map_err(wrap)?;
+        Ok((Self::new(client, options)?, fencing_token))
+    }
+
+    /// A later session, for as long as no other server took the database over.
+    pub(super) fn open(
+        options: &PostgresOptions,
+        fencing_token: &FencingToken,
+    ) -> Result<Self, StoreError> {
+        let mut client = options.connect()?;
+        schema::migrate(&mut client, options)?;
+        // Before the lock: who took the database over may well hold it for years.
+        let lasts = fencing_token.lasts(&mut client);
+        if !lasts.map_err(|error| options.failed(&error))? {
+            let path = options.path();
+            return Err(StoreError::TakenOver { path });
+        }
+        lock(&mut client, options)?;
+        Self::new(client, options)
+    }
+
+    fn new(mut client: Client, options: &PostgresOptions) -> Result<Self, StoreError> {
+        let wrap = |error| options.failed(&error);
+        let synchronous = match options.durability {
+            Durability::Full => SYNCHRONOUS,
+            Durability::Process => "SET synchronous_commit = off",
+        };
+        client.batch_execute(synchronous).map_err(wrap)?;
+        let statements = Statements::prepare(&mut client).map_err(wrap)?;
+        Ok(Self { client, statements })
+    }
+
+    /// Writes a group in one transaction, if it is still our turn.
+    pub(super) fn transact(
+        &mut self,
+        batches: &[Batch],
+        fencing_token: &mut FencingToken,
+    ) -> Result<Outcome, postgres::Error> {
+        let changes = || batches.iter().flat_map(|batch| &batch.changes);
+        let group = Group::of(changes());
+        let mut transaction = self.client.transaction()?;
+        match fencing_token.count(&mut transaction, &self.statements.advance)? {
+            Counted::Now => {}
+            Counted::Before => {
+                fencing_token.counted();
+                return Ok(Outcome::WrittenBefore);
+            }
+            Counted::ByAnother => return Ok(Outcome::TakenOver),
+        }
+        let is_of_accounts = changes().any(Change::is_of_account);
+        let from = match is_of_accounts {
+            true => Some(load::revision(&mut transaction, load::REVISION_LOCKED)?),
+            false => None,
+        };
+        group.write(&mut transaction, &self.statements)?;
+        let to = match is_of_accounts {
+            true => Some(load::revision(&mut transaction, load::REVISION)?),
+            false => None,
+        };
+        transaction.commit()?;
+        fencing_token.counted();
+        Ok(Outcome::Written(from.zip(to)))
+    }
+
+    /// Removes rows for which nobody waits, if it is still our turn. They are not
+    /// counted as a group: whether their COMMIT took matters to nobody.
+    pub(super) fn purge(
+        &mut self,
+        batch: &[EndedBinding],
+        fencing_token: &FencingToken,
+    ) -> Result<Outcome, postgres::Error> {
+        let mut transaction = self.client.transaction()?;
+        if !fencing_token.holds(&mut transaction)? {
+            return Ok(Outcome::TakenOver);
+        }
+        remove_ended(&mut transaction, &self.statements, batch)?;
+        transaction.commit()?;
+        Ok(Outcome::Written(None))
+    }
+
+    pub(super) fn revision(&mut self) -> Result<u64, postgres::Error> {
+        load::revision(&mut self.client, load::REVISION)
+    }
+
+    /// What became of accounts since the revision `known`, and what it is now.
+    /// `None` when they are too many.
+    pub(super) fn news(
+        &mut self,
+        known: u64,
+    ) -> Result<(Option<Vec<AccountNews>>, u64), postgres::Error> {
+        load::news(&mut self.client, known)
+    }
+
+    /// Every token.
+    pub(super) fn tokens(&mut self) -> Result<TokenRows, postgres::Error> {
+        load::settings_of(&mut self.client, SettingKind::Token)
+    }
+
+    /// Some of all accounts, behind `after`.
+    pub(super) fn accounts(
+        &mut self,
+        after: Option<&AccountKey>,
+    ) -> Result<Vec<Account>, postgres::Error> {
+        load::batch(&mut self.client, after)
+    }
+
+    /// Whether it can still be talked to; asked after an error.
+    pub(super) fn is_alive(&mut self) -> bool {
+        !self.client.is_closed() && self.client.is_valid(ANSWER_TIME_MAX).is_ok()
+    }
+}
+
+fn lock(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
+    let wrap = |error| options.failed(&error);
+    let row = client.query_one(LOCK, &[]).map_err(wrap)?;
+    if row.try_get::<_, bool>(0).map_err(wrap)? {
+        return Ok(());
+    }
+    let (path, pid) = (options.path(), None);
+    Err(StoreError::InUse { path, pid })
+}
+
+/// Held by the session, and so gone with it. The number is for us, and the
+/// schema's for those who keep several in one database.
+const LOCK: &str = "SELECT pg_try_advisory_lock(1651864440, hashtext(current_schema()))";
+const SYNCHRONOUS: &str = "SET synchronous_commit = on";
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);

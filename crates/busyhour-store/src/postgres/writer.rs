@@ -1,0 +1,378 @@
+//! The one thread that writes: take what has arrived, one transaction, tell all;
+//! and when the database goes away, hold on, come again, and let nobody wait long.
+
+use super::{
+    PostgresOptions,
+    fencing_token::FencingToken,
+    options::reason,
+    session::{Outcome, Session},
+};
+use crate::{
+    Account, CommitError, StoreError, TokenRows,
+    account_watch::{AccountWatch, Pace, Scan},
+    completion_notifier::CompletionNotifier,
+    queue::{Batch, Queue, Taken},
+    token_watch::TokenWatch,
+};
+use busyhour_registrar::EndedBinding;
+use postgres::error::SqlState;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Owns the session.
+pub(super) struct PostgresWriter {
+    session: Option<Session>,
+    fencing_token: FencingToken,
+    options: PostgresOptions,
+    queue: Arc<Queue>,
+    feed: Arc<AccountWatch>,
+    tokens: Arc<TokenWatch>,
+    token_looks: Pace,
+    account_looks: Pace,
+    /// While all accounts are read.
+    scan: Option<Scan>,
+    /// Why nothing can be written any more.
+    over: Option<CommitError>,
+}
+
+/// Why a group is not written, and whether another session could.
+enum Failed {
+    /// The database said no, and holds nothing of it.
+    Refused(CommitError),
+    /// The session broke; perhaps it was written.
+    Lost(String),
+    /// Another server has the database.
+    TakenOver,
+}
+
+impl PostgresWriter {
+    pub(super) fn new(
+        session: Session,
+        fencing_token: FencingToken,
+        options: PostgresOptions,
+        queue: Arc<Queue>,
+        feed: Arc<AccountWatch>,
+        tokens: Arc<TokenWatch>,
+    ) -> Self {
+        Self {
+            session: Some(session),
+            fencing_token,
+            options,
+            queue,
+            feed,
+            tokens,
+            token_looks: Pace::default(),
+            account_looks: Pace::default(),
+            scan: None,
+            over: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let mut notifier = CompletionNotifier::default();
+        while self.over.is_none() {
+            let until_look = self.token_looks.rest();
+            let commit_timeout = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
+            match self.queue.take(commit_timeout) {
+                Taken::Group(group) => self.write(group, &mut notifier),
+                Taken::Ended(batch) => self.purge(&batch),
+                Taken::Nothing => {}
+                Taken::Closed => return,
+            }
+            if self.token_looks.is_due() && !self.look_at_tokens() {
+                // Who has something to write should not wait for a second try.
+                continue;
+            }
+            if self.scan.is_some() {
+                self.go_on_with_scan();
+            } else if self.account_looks.is_due() {
+                self.look_at_accounts();
+            }
+        }
+    }
+
+    fn write(&mut self, group: Vec<Batch>, notifier: &mut CompletionNotifier) {
+        let begun = Instant::now();
+        let outcome = self.transact(&group);
+        let changes = || group.iter().flat_map(|batch| &batch.changes);
+        match outcome {
+            Ok(Outcome::Written(Some(revisions))) => {
+                self.tell_of_accounts(&group, Some(revisions));
+            }
+            Ok(Outcome::WrittenBefore) => self.tell_of_accounts(&group, None),
+            _ => {}
+        }
+        let outcome = outcome.map(drop);
+        self.queue
+            .finish(changes().count() as u64, begun.elapsed(), &outcome);
+        notifier.tell(&self.queue, group, &outcome);
+    }
+
+    /// Until the group is written or refused for certain, or the store ends.
+    fn transact(&mut self, group: &[Batch]) -> Result<Outcome, CommitError> {
+        let mut outage: Option<Outage> = None;
+        loop {
+            let reason = match self.attempt(group) {
+                Ok(outcome) => {
+                    if let Some(outage) = outage {
+                        outage.over(self.options.shown());
+                    }
+                    return Ok(outcome);
+                }
+                Err(Failed::Refused(error)) => return Err(error),
+                Err(Failed::TakenOver) => return Err(self.give_up()),
+                Err(Failed::Lost(reason)) => reason,
+            };
+            let outage = outage.get_or_insert_with(|| Outage::begin(self.options.shown(), &reason));
+            self.queue.note_trouble(CommitError::new(reason.as_str()));
+            if !self.queue.pause(outage.next_rest()) {
+                return Err(CommitError::new(reason));
+            }
+        }
+    }
+
+    fn attempt(&mut self, group: &[Batch]) -> Result<Outcome, Failed> {
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
+        match transact(session, group, &mut self.fencing_token) {
+            Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
+            Ok(outcome) => Ok(outcome),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// One try, since nobody waits for this.
+    fn purge(&mut self, batch: &[EndedBinding]) {
+        let outcome = self.remove(batch);
+        let is_removed = outcome.is_ok();
+        match outcome {
+            Ok(()) => {}
+            Err(Failed::TakenOver) => drop(self.give_up()),
+            Err(Failed::Refused(error)) => {
+                tracing::warn!(%error, "rows of what has ended stay for now");
+            }
+            Err(Failed::Lost(reason)) => {
+                tracing::warn!(reason, "rows of what has ended stay for now");
+            }
+        }
+        self.queue.finish_ended(batch, is_removed);
+    }
+
+    fn remove(&mut self, batch: &[EndedBinding]) -> Result<(), Failed> {
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
+        match session.purge(batch, &self.fencing_token) {
+            Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Tells of a group of ours, which led from one revision to another; where that
+    /// is not known, it is read.
+    fn tell_of_accounts(&mut self, group: &[Batch], revisions: Option<(u64, u64)>) {
+        let changes = || group.iter().flat_map(|batch| &batch.changes);
+        let is_told = match (&self.scan, revisions) {
+            (Some(_), _) => true,
+            (None, Some((from, to))) => self.feed.changed(changes(), from, to),
+            (None, None) => false,
+        };
+        if !is_told {
+            self.look_at_accounts();
+        }
+        if self.scan.is_some() {
+            self.feed.changed_in_scan(changes());
+        }
+    }
+
+    /// Reads the tokens, which are few; `false` where there is no session.
+    fn look_at_tokens(&mut self) -> bool {
+        let begun = Instant::now();
+        let is_wanted = self.over.is_none() && self.tokens.is_followed();
+        let is_lost = is_wanted && {
+            let read = self.read_tokens();
+            let read = read.map(|rows| self.tokens.found(rows));
+            self.is_lost(read)
+        };
+        self.token_looks.took(match is_lost {
+            // One try a second is enough, however long it takes.
+            true => Duration::ZERO,
+            false => begun.elapsed(),
+        });
+        !is_lost && self.over.is_none()
+    }
+
+    fn read_tokens(&mut self) -> Result<TokenRows, Failed> {
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
+        let rows = session.tokens();
+        rows.map_err(|error| self.failed(&error))
+    }
+
+    /// Reads the accounts that other programs changed, or begins to read all.
+    fn look_at_accounts(&mut self) {
+        let begun = Instant::now();
+        let looked = self.look();
+        if self.is_lost(looked) {
+            // Nothing to write, so nobody waits: one try a second is enough.
+            return self.account_looks.took(Duration::ZERO);
+        }
+        self.account_looks.took(begun.elapsed());
+    }
+
+    fn look(&mut self) -> Result<(), Failed> {
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
+        let feed = &self.feed;
+        let news = session.revision().and_then(|revision| {
+            let known = feed.known_instead_of(revision);
+            known.map(|known| session.news(known)).transpose()
+        });
+        match news.map_err(|error| self.failed(&error))? {
+            Some((Some(news), revision)) => self.feed.caught_up(news, revision),
+            Some((None, revision)) => self.scan = Some(Scan::begin(revision)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Reads a batch of all accounts. When one fails, all are read at a later look.
+    fn go_on_with_scan(&mut self) {
+        let Some(mut scan) = self.scan.take() else {
+            return;
+        };
+        let begun = Instant::now();
+        let read = self.read_portion(&scan).map(|accounts| {
+            self.queue.note_portion(accounts.len());
+            match scan.tell(&self.feed, accounts, begun) {
+                Some(took) => self.account_looks.took(took),
+                None => self.scan = Some(scan),
+            }
+        });
+        self.is_lost(read);
+    }
+
+    fn read_portion(&mut self, scan: &Scan) -> Result<Vec<Account>, Failed> {
+        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
+        let accounts = session.accounts(scan.after());
+        accounts.map_err(|error| self.failed(&error))
+    }
+
+    /// Whether the session broke while accounts were read; what else went wrong is
+    /// told.
+    fn is_lost(&mut self, outcome: Result<(), Failed>) -> bool {
+        match outcome {
+            Ok(()) => return false,
+            Err(Failed::Lost(_)) => return true,
+            Err(Failed::TakenOver) => drop(self.give_up()),
+            Err(Failed::Refused(error)) => {
+                tracing::warn!(%error, "changes by other programs cannot be looked for");
+            }
+        }
+        false
+    }
+
+    /// Whether the database said no, or the session broke and with it what it said.
+    fn failed(&mut self, error: &postgres::Error) -> Failed {
+        let reason = reason(error);
+        if self.session.as_mut().is_some_and(Session::is_alive) {
+            return Failed::Refused(CommitError::new(reason));
+        }
+        tracing::warn!(reason, "the session with the database broke");
+        self.session = None;
+        Failed::Lost(reason)
+    }
+
+    /// Another server has taken the database over: what this one has in memory is
+    /// old, and would undo what that one acknowledged.
+    fn give_up(&mut self) -> CommitError {
+        let path = self.options.path();
+        let error = CommitError::new(StoreError::TakenOver { path }.to_string());
+        tracing::error!(%error, "the store ends");
+        self.session = None;
+        self.over.insert(error).clone()
+    }
+}
+
+impl Drop for PostgresWriter {
+    /// However it ends, nobody waits for it any longer.
+    fn drop(&mut self) {
+        let over = self.over.take();
+        let error = over.unwrap_or_else(|| CommitError::new("the store's thread has ended"));
+        self.queue.end(&error);
+    }
+}
+
+/// The session, a new one if need be.
+fn open<'s>(
+    session: &'s mut Option<Session>,
+    options: &PostgresOptions,
+    fencing_token: &FencingToken,
+) -> Result<&'s mut Session, Failed> {
+    if let Some(session) = session {
+        return Ok(session);
+    }
+    match Session::open(options, fencing_token) {
+        Ok(opened) => Ok(session.insert(opened)),
+        Err(StoreError::TakenOver { .. }) => Err(Failed::TakenOver),
+        Err(error) => Err(Failed::Lost(error.to_string())),
+    }
+}
+
+/// Writes a group, again and again when it only met another program: the database
+/// has undone it to the last row then, and it may meet nobody the next time.
+fn transact(
+    session: &mut Session,
+    group: &[Batch],
+    fencing_token: &mut FencingToken,
+) -> Result<Outcome, postgres::Error> {
+    for _ in 1..MEETINGS_MAX {
+        match session.transact(group, fencing_token) {
+            Err(error) if is_of_a_meeting(&error) => {
+                let error = reason(&error);
+                tracing::warn!(error, "a group met another program's changes; once more");
+            }
+            outcome => return outcome,
+        }
+    }
+    session.transact(group, fencing_token)
+}
+
+fn is_of_a_meeting(error: &postgres::Error) -> bool {
+    let meetings = [
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+    ];
+    error.code().is_some_and(|code| meetings.contains(code))
+}
+
+/// A time without the database.
+struct Outage {
+    begun: Instant,
+    rest: Duration,
+}
+
+impl Outage {
+    fn begin(url: &str, reason: &str) -> Self {
+        tracing::error!(url, reason, "the database is away; trying again");
+        Self {
+            begun: Instant::now(),
+            rest: REST_MIN,
+        }
+    }
+
+    /// Longer each time, so that a database that comes up is not pressed.
+    fn next_rest(&mut self) -> Duration {
+        let rest = self.rest;
+        self.rest = (rest * 2).min(REST_MAX);
+        rest
+    }
+
+    fn over(&self, url: &str) {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        tracing::info!(url, seconds, "the database is back");
+    }
+}
+
+/// How often a group is written before a deadlock is told.
+const MEETINGS_MAX: u32 = 5;
+const REST_MIN: Duration = Duration::from_millis(50);
+const REST_MAX: Duration = Duration::from_secs(2);

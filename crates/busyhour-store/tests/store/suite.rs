@@ -1,0 +1,520 @@
+//! What every store that lasts must do.
+
+use crate::sample::{
+    account, aor, commit, contact, ended, follow, lease, put, put_until, remove, remove_account,
+    renew, renew_until, until, with_user_agent,
+};
+use crate::support::{random::Random, wait_until};
+use busyhour::clock::UnixTime;
+use busyhour_registrar::BindingId;
+use busyhour_sip::auth::Secret;
+use busyhour_store::{
+    Account, AccountAdmin, AccountNews, Change, CommitError, Refused, SettingKind, SoftState,
+    SoftStateKind, Store,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A database that is empty at first, and can be opened again and again.
+pub trait Database {
+    /// A store with room for this many changes.
+    fn open(&self, queue_capacity: usize) -> Box<dyn Store>;
+
+    /// Waits until nothing is queued, and nothing that has ended is left.
+    fn settle(&self, store: &dyn Store) {
+        wait_until(
+            || store.stats().queued_len + store.stats().ended_len == 0,
+            || format!("{:?}", store.stats()),
+        );
+    }
+
+    /// Lets the disk do one thing, where it does none by itself.
+    fn step(&self) {
+        thread::yield_now();
+    }
+
+    /// Ends a store and opens it again, with what it had acknowledged. What has
+    /// ended and was not removed yet stays.
+    fn reopen(&self, store: Box<dyn Store>) -> Box<dyn Store> {
+        drop(store);
+        self.open(ROOM)
+    }
+
+    /// The accounts as a tool opens them.
+    fn book(&self) -> Box<dyn AccountAdmin>;
+}
+
+type Test = fn(&dyn Database);
+
+/// Every test, by name, each for a database of its own.
+pub const TESTS: &[(&str, Test)] = &[
+    ("reload", what_was_committed_is_loaded_again),
+    (
+        "fold",
+        many_changes_of_one_binding_in_a_group_end_as_the_last,
+    ),
+    ("soft", soft_states_are_kept_replaced_and_forgotten),
+    ("odd", odd_characters_do_no_harm),
+    ("accounts", accounts_come_change_and_go),
+    ("told", changes_of_accounts_are_told_before_their_completion),
+    (
+        "tool",
+        what_a_tool_changes_is_noticed_also_beside_changes_of_ours,
+    ),
+    ("many", many_changes_by_a_tool_are_told_as_all_there_are),
+    (
+        "batches",
+        what_is_to_be_stored_waits_for_one_portion_of_accounts_alone,
+    ),
+    (
+        "tokens",
+        tokens_are_told_beside_accounts_however_long_those_take,
+    ),
+    ("sequence", batches_complete_in_order_and_share_transactions),
+    ("full", a_full_queue_refuses_and_counts),
+    ("closed", a_closed_store_has_drained_and_refuses),
+    ("ended", only_the_lease_that_ended_is_removed),
+    ("late", late_removals_spare_what_came_meanwhile),
+    ("run", each_server_that_opens_it_is_counted),
+];
+
+const ROOM: usize = 65_536;
+
+fn what_was_committed_is_loaded_again(database: &dyn Database) {
+    let hint = |value: &str| Change::PutSetting {
+        kind: SettingKind::Hint,
+        name: "100".into(),
+        value: value.into(),
+    };
+    let mailbox = |name: &str| Change::PutSetting {
+        kind: SettingKind::Mailbox,
+        name: name.into(),
+        value: "{}".into(),
+    };
+    let forget = Change::RemoveSetting {
+        kind: SettingKind::Mailbox,
+        name: "200".into(),
+    };
+    {
+        let store = database.open(ROOM);
+        let account = Change::PutAccount(account("alice"));
+        let bindings = vec![put(1, 1), put(2, 1), account];
+        commit(&*store, bindings).unwrap();
+        let settings = vec![hint("alice"), mailbox("100"), mailbox("200"), hint("bob")];
+        commit(&*store, settings).unwrap();
+        commit(&*store, vec![renew(1, 9), remove(2), forget]).unwrap();
+    }
+    let contents = database.open(ROOM).load().unwrap();
+    assert_eq!(contents.bindings.len(), 1);
+    assert_eq!(contents.bindings[0].id, BindingId(1));
+    assert_eq!(contents.bindings[0].contact, contact(1));
+    assert_eq!(contents.bindings[0].lease, lease(9));
+    assert_eq!(contents.accounts, [account("alice")]);
+    let settings = contents.settings.iter();
+    let settings = settings.map(|((kind, name), value)| (*kind, &**name, &**value));
+    assert!(settings.eq([
+        (SettingKind::Mailbox, "100", "{}"),
+        (SettingKind::Hint, "100", "bob"),
+    ]));
+}
+
+fn soft_states_are_kept_replaced_and_forgotten(database: &dyn Database) {
+    let row = |id: u64, value: &str, until: u64| SoftState {
+        id: BindingId(id),
+        kind: SoftStateKind::from_name(["subscription", "publication"][id as usize % 2]).unwrap(),
+        value: value.into(),
+        granted_s: 3600,
+        expires_at: UnixTime::from_secs(until),
+    };
+    let put = |id, value, until| Change::PutSoftState(row(id, value, until));
+    let store = database.open(ROOM);
+    commit(
+        &*store,
+        vec![put(4, "a", 100), put(5, "b", 100), put(5, "c", 200)],
+    )
+    .unwrap();
+    commit(&*store, vec![put(6, "d", 300), put(7, "e", 300)]).unwrap();
+    let gone = Change::RemoveSoftState(BindingId(7));
+    commit(&*store, vec![put(6, "f", 400), gone, renew(1, 1)]).unwrap();
+    // The first has ended; the second was prolonged since, and stays.
+    store.purge(&[ended(4, 100), ended(5, 100)]);
+    database.settle(&*store);
+    let store = database.reopen(store);
+    let kept = store.load().unwrap().soft_states;
+    assert_eq!(kept, [row(5, "c", 200), row(6, "f", 400)]);
+}
+
+/// Reading counts nothing, and a tool is no server.
+fn each_server_that_opens_it_is_counted(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let first = store.load().unwrap().run;
+    assert_eq!((first > 0, store.load().unwrap().run), (true, first));
+    let store = database.reopen(store);
+    let second = store.load().unwrap().run;
+    assert!(second > first);
+    database.book().all().unwrap();
+    let store = database.reopen(store);
+    assert_eq!(store.load().unwrap().run - second, second - first);
+}
+
+fn many_changes_of_one_binding_in_a_group_end_as_the_last(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let changes = vec![
+        put(1, 1),
+        renew(1, 2),
+        renew(1, 3),
+        put(2, 1),
+        renew(2, 2),
+        remove(2),
+        put(3, 1),
+        put(3, 4),
+    ];
+    commit(&*store, changes).unwrap();
+    let bindings = store.load().unwrap().bindings;
+    let seen: Vec<(u64, u32)> = bindings
+        .iter()
+        .map(|one| (one.id.0, one.lease.cseq))
+        .collect();
+    assert_eq!(seen, [(1, 3), (3, 4)]);
+    assert_eq!(bindings[0].contact.q_milli(), Some(500));
+}
+
+fn odd_characters_do_no_harm(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let odd = with_user_agent(7, "\"'\\ {NULL} \u{1f4de} \0");
+    let odd = Change::Binding(busyhour_registrar::BindingChange::Put {
+        id: BindingId(7),
+        aor: aor(7),
+        contact: odd,
+        lease: lease(1),
+    });
+    commit(&*store, vec![odd, put(8, 1)]).unwrap();
+    let bindings = store.load().unwrap().bindings;
+    assert_eq!(bindings.len(), 2);
+    assert!(
+        bindings[0]
+            .contact
+            .user_agent()
+            .starts_with("\"'\\ {NULL} \u{1f4de} ")
+    );
+}
+
+fn accounts_come_change_and_go(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let plain = Account {
+        secret: Secret::plaintext("kept for IAX2"),
+        contacts_max: None,
+        mailbox: None,
+        hints: Vec::new(),
+        ..account("bob")
+    };
+    commit(&*store, vec![Change::PutAccount(account("bob"))]).unwrap();
+    commit(&*store, vec![Change::PutAccount(plain.clone())]).unwrap();
+    assert_eq!(store.load().unwrap().accounts, [plain]);
+    commit(
+        &*store,
+        vec![remove_account("bob"), remove_account("nobody")],
+    )
+    .unwrap();
+    assert!(store.load().unwrap().accounts.is_empty());
+}
+
+fn changes_of_accounts_are_told_before_their_completion(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let news = follow(&*store);
+    commit(&*store, vec![Change::PutAccount(account("carol"))]).unwrap();
+    assert_eq!(news.try_recv(), Ok(AccountNews::Put(account("carol"))));
+    commit(&*store, vec![put(1, 1), remove_account("carol")]).unwrap();
+    assert_eq!(news.try_recv(), Ok(removed("carol")));
+    assert!(news.try_recv().is_err(), "a binding is no account");
+}
+
+fn what_a_tool_changes_is_noticed_also_beside_changes_of_ours(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let news = follow(&*store);
+    let mut tool = database.book();
+    tool.put(&[account("dave"), account("erin")]).unwrap();
+    let put = |name| AccountNews::Put(account(name));
+    let told: Vec<AccountNews> = news.iter().take(2).collect();
+    assert_eq!(told, [put("dave"), put("erin")]);
+    assert!(tool.remove("dave", "example.com").unwrap());
+    assert!(!tool.remove("dave", "example.com").unwrap());
+    assert_eq!(tool.all().unwrap(), [account("erin")]);
+    commit(&*store, vec![Change::PutAccount(account("frank"))]).unwrap();
+    // Before our change is told, or with it, but never behind it.
+    let told: Vec<AccountNews> = news.try_iter().collect();
+    assert_eq!(told, [removed("dave"), put("frank")]);
+}
+
+fn many_changes_by_a_tool_are_told_as_all_there_are(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let news = follow(&*store);
+    let mut tool = database.book();
+    let accounts: Vec<Account> = (0..2500).map(|n| account(&format!("{n:04}"))).collect();
+    tool.put(&accounts).unwrap();
+    let mut told = Vec::new();
+    loop {
+        let AccountNews::Range(range) = news.recv().unwrap() else {
+            panic!("one of so many");
+        };
+        assert_eq!(range.after.map(|key| key.username), last_of(&told));
+        told.extend(range.accounts);
+        match range.until {
+            Some(key) => assert_eq!(Some(key.username), last_of(&told)),
+            None => break,
+        }
+    }
+    assert_eq!(told, accounts);
+    let changed = [Account {
+        mailbox: None,
+        ..account("0005")
+    }];
+    tool.put(&changed).unwrap();
+    let [changed] = changed;
+    assert_eq!(news.recv().unwrap(), AccountNews::Put(changed));
+}
+
+fn last_of(accounts: &[Account]) -> Option<String> {
+    accounts.last().map(|account| account.username.clone())
+}
+
+/// What is handed over while the first batch is told is durable before the
+/// second is read, and our own change of an account is told by then.
+fn what_is_to_be_stored_waits_for_one_portion_of_accounts_alone(database: &dyn Database) {
+    let store: Arc<dyn Store> = Arc::from(database.open(ROOM));
+    let (told, news) = mpsc::channel();
+    let batches = Arc::new(AtomicUsize::new(0));
+    let (weak, counted) = (Arc::downgrade(&store), batches.clone());
+    let (done, durable_after) = mpsc::channel();
+    let listener = move |one: AccountNews| {
+        if matches!(one, AccountNews::Range(_)) && counted.fetch_add(1, Ordering::SeqCst) == 0 {
+            let (done, counted) = (done.clone(), counted.clone());
+            let done = move |fate: Result<(), CommitError>| {
+                fate.unwrap();
+                done.send(counted.load(Ordering::SeqCst)).unwrap();
+            };
+            let changes = vec![put(1, 1), Change::PutAccount(account("frank"))];
+            let store = weak.upgrade().expect("the test has it");
+            store.commit(changes, Box::new(done)).unwrap();
+        }
+        // Who asked may have gone before the store.
+        drop(told.send(one));
+    };
+    let revision = store.load().unwrap().account_revision;
+    store.watch_accounts(revision, Box::new(listener));
+    let accounts: Vec<Account> = (0..4500).map(|n| account(&format!("{n:04}"))).collect();
+    database.book().put(&accounts).unwrap();
+
+    assert_eq!(durable_after.recv().unwrap(), 1);
+    let is_last = |one: &AccountNews| matches!(one, AccountNews::Range(r) if r.until.is_none());
+    let told: Vec<AccountNews> = news.iter().take(6).collect();
+    assert_eq!(told[1], AccountNews::Put(account("frank")));
+    assert!(is_last(&told[5]), "{:?}", told[5]);
+    let stats = store.stats();
+    assert_eq!(stats.account_portion_len_max, 1000);
+    assert!(stats.account_portions >= 5, "{stats:?}");
+}
+
+/// A batch of accounts lasts for two seconds, in which looks at tokens become due, and then
+/// the next look at accounts is eight seconds away: what a tool does to tokens is told
+/// between batches, and before accounts are looked at again.
+fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let (told, tokens) = mpsc::channel();
+    store.watch_tokens(Box::new(move |rows| drop(told.send(rows.clone()))));
+    assert!(tokens.recv().unwrap().is_empty());
+    let (batch_told, batches) = mpsc::channel();
+    let (go_on, ends) = mpsc::channel::<Instant>();
+    let ends = Mutex::new(ends);
+    let listener = move |news| {
+        if let AccountNews::Range(range) = news {
+            let _nobody_asks = batch_told.send(range.until.is_none());
+            // A batch takes until then; the next one until the test is content.
+            if let Ok(end) = ends.lock().unwrap().recv_timeout(PATIENCE) {
+                thread::sleep(end.saturating_duration_since(Instant::now()));
+            }
+        }
+    };
+    let revision = store.load().unwrap().account_revision;
+    store.watch_accounts(revision, Box::new(listener));
+    let mut tool = database.book();
+    let accounts: Vec<Account> = (0..4500).map(|n| account(&format!("{n:04}"))).collect();
+    tool.put(&accounts).unwrap();
+
+    assert!(!batches.recv().unwrap(), "the first of five");
+    tool.put_setting(SettingKind::Token, "shop", "{}").unwrap();
+    go_on.send(Instant::now() + 2 * LOOK_PERIOD).unwrap();
+    assert!(tokens.recv().unwrap().contains_key("shop"));
+    let is_scan_over = batches.try_iter().any(|is_last| is_last);
+    assert!(!is_scan_over, "it was told between batches");
+    drop(go_on);
+    while !batches.recv().unwrap() {}
+    tool.remove_setting(SettingKind::Token, "shop").unwrap();
+    let rows = tokens.recv_timeout(7 * LOOK_PERIOD);
+    assert!(
+        rows.expect("well before accounts are read again")
+            .is_empty()
+    );
+}
+
+/// How often a store looks for what other programs changed.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// Only a fault lasts this long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn removed(username: &str) -> AccountNews {
+    AccountNews::Removed {
+        username: username.into(),
+        realm: "example.com".into(),
+    }
+}
+
+fn batches_complete_in_order_and_share_transactions(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let (told, order) = mpsc::channel();
+    for number in 0..2_000_u64 {
+        let told = told.clone();
+        let done = move |fate: Result<(), CommitError>| told.send((number, fate)).unwrap();
+        store.commit(vec![put(number, 1)], Box::new(done)).unwrap();
+    }
+    for expected in 0..2_000 {
+        assert_eq!(order.recv().unwrap(), (expected, Ok(())));
+    }
+    let stats = store.stats();
+    assert_eq!((stats.committed, stats.queued_len), (2_000, 0));
+    assert!(stats.transactions < 2_000, "{stats:?}");
+    assert!(stats.transaction_len_max > 1, "{stats:?}");
+}
+
+fn a_full_queue_refuses_and_counts(database: &dyn Database) {
+    let store = database.open(2);
+    let never = Box::new(|_: Result<(), CommitError>| panic!("a refused batch was told"));
+    let too_many = vec![put(1, 1), put(2, 1), put(3, 1)];
+    assert_eq!(store.commit(too_many, never), Err(Refused::Full));
+    assert_eq!(store.stats().refused, 1);
+}
+
+fn a_closed_store_has_drained_and_refuses(database: &dyn Database) {
+    let store = database.open(ROOM);
+    let (told, fate) = mpsc::channel();
+    let done = move |outcome: Result<(), CommitError>| told.send(outcome).unwrap();
+    store.commit(vec![put(1, 1)], Box::new(done)).unwrap();
+    assert!(store.close(Duration::from_secs(60)));
+    assert_eq!(fate.recv().unwrap(), Ok(()));
+    let late = store.commit(vec![put(2, 1)], Box::new(|_| ()));
+    assert_eq!(late, Err(Refused::Closed));
+    assert_eq!(store.load().unwrap().bindings.len(), 1);
+}
+
+fn only_the_lease_that_ended_is_removed(database: &dyn Database) {
+    let store = database.open(ROOM);
+    commit(
+        &*store,
+        vec![put_until(1, 10), put_until(2, 10), put_until(3, 10)],
+    )
+    .unwrap();
+    commit(&*store, vec![renew_until(2, 20)]).unwrap();
+    store.purge(&[ended(1, 10), ended(2, 10), ended(3, 9), ended(4, 10)]);
+    database.settle(&*store);
+    let seen: Vec<u64> = store
+        .load()
+        .unwrap()
+        .bindings
+        .iter()
+        .map(|one| one.id.0)
+        .collect();
+    assert_eq!(seen, [2, 3]);
+    assert_eq!(store.stats().ended_removed, 4, "all were looked at");
+    assert_eq!(store.stats().ended_high_water, 4);
+}
+
+/// See [`race`].
+fn late_removals_spare_what_came_meanwhile(database: &dyn Database) {
+    race(database, &mut Random::new(), 1_000);
+}
+
+/// Leases are granted, renewed and end in any order, their rows are removed some
+/// time later, and now and then the store ends before that. At rest there is every
+/// lease that was acknowledged and has not ended, and no other.
+pub fn race(database: &dyn Database, random: &mut Random, steps: u64) {
+    let seed = random.seed;
+    let mut store = database.open(ROOM);
+    let mut leases: BTreeMap<u64, Lease> = BTreeMap::new();
+    for now in 1..=steps {
+        let id = random.below(IDS) as u64;
+        match (leases.get_mut(&id), random.below(1000)) {
+            (_, 0..2) => {
+                store = database.reopen(store);
+                forget_what_is_over(&*store, &leases);
+            }
+            (_, 2..4) => database.settle(&*store),
+            (_, 4..200) => database.step(),
+            (Some(lease), 200..600) if !lease.is_over => {
+                // None ends that was not true before.
+                while !lease.is_acknowledged.load(Ordering::Acquire) {
+                    database.step();
+                }
+                store.purge(&[ended(id, lease.until)]);
+                lease.is_over = true;
+            }
+            (lease, _) => {
+                let change = match lease.is_some_and(|lease| !lease.is_over) {
+                    true => renew_until(id, now),
+                    false => put_until(id, now),
+                };
+                leases.insert(id, Lease::offered(&*store, change, now));
+            }
+        }
+    }
+    database.settle(&*store);
+    let rows = store.load().unwrap().bindings;
+    let rows: BTreeMap<u64, u64> = rows.iter().map(|one| (one.id.0, until(one))).collect();
+    let living = leases.iter().filter(|(_, lease)| !lease.is_over);
+    let living: BTreeMap<u64, u64> = living.map(|(id, lease)| (*id, lease.until)).collect();
+    assert_eq!(rows, living, "seed {seed}");
+}
+
+/// The last lease of a binding.
+struct Lease {
+    until: u64,
+    is_acknowledged: Arc<AtomicBool>,
+    is_over: bool,
+}
+
+impl Lease {
+    fn offered(store: &dyn Store, change: Change, until: u64) -> Self {
+        let is_acknowledged: Arc<AtomicBool> = Arc::default();
+        let acknowledged = is_acknowledged.clone();
+        let done = move |fate: Result<(), CommitError>| {
+            fate.expect("a store that works");
+            acknowledged.store(true, Ordering::Release);
+        };
+        store.commit(vec![change], Box::new(done)).expect("room");
+        Self {
+            until,
+            is_acknowledged,
+            is_over: false,
+        }
+    }
+}
+
+/// As a server does when it starts.
+fn forget_what_is_over(store: &dyn Store, leases: &BTreeMap<u64, Lease>) {
+    for row in &store.load().unwrap().bindings {
+        let last = &leases[&row.id.0];
+        assert_eq!(until(row), last.until, "what was acknowledged last");
+        if last.is_over {
+            store.purge(&[ended(row.id.0, last.until)]);
+        }
+    }
+}
+
+const IDS: usize = 100;
