@@ -197,12 +197,10 @@ pub const FOLDER_FILES_MAX: usize = 16;
 pub const CROWDED_FOLDERS: &[&str] = &[
     "crates/busyhour/src/bus",
     "crates/busyhour-pcp/src",
-    "crates/busyhour-server/src/config",
     "crates/busyhour-graphite/src",
     "crates/busyhour-sip/src/sip",
     "crates/busyhour-server/src/storm",
     "crates/busyhour-registrar/src/watch",
-    "crates/busyhour-server/src/web",
 ];
 
 /// Files of models and tests, whose types are not those of the crate.

@@ -1,7 +1,10 @@
 use super::{
-    KEYS, Key, Loaded, Problem, SettingOrigin, accounts,
-    entry::{Entry, Reported},
-    hints, tokens,
+    KEYS, Key, Loaded, Problem, SettingOrigin,
+    tables::{
+        accounts,
+        entry::{Entry, Reported},
+        hints, tokens,
+    },
 };
 use std::{collections::HashSet, ops::Range};
 use toml::{

@@ -17,14 +17,11 @@
 //! assert!(problems.to_string().starts_with("busyhour.toml:2:10: sip.listen: "));
 //! ```
 
-mod accounts;
+mod tables;
 mod allowed;
 mod check;
-mod entry;
 mod environment;
 mod file;
-mod graphite;
-mod hints;
 mod keys;
 mod overrides;
 mod paths;
@@ -32,29 +29,28 @@ mod print;
 mod problem;
 mod secrets;
 mod store_url;
-mod tokens;
 mod values;
 
-pub use accounts::{Account, AccountRange, Accounts};
 pub use allowed::Allowed;
-pub use graphite::Graphite;
 pub use keys::{KEYS, Key};
 pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
 pub use problem::{Problem, Problems, SettingOrigin};
+pub use tables::accounts::{Account, AccountRange, Accounts};
+pub use tables::graphite::Graphite;
 
 use crate::server::{Authentication, HintConfig, Limits, ServerConfig};
 use crate::web::Token;
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, RegistrationPolicy, watch::WatchPolicy};
 use busyhour_sip::auth::Algorithm;
-use hints::WrittenHint;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
+use tables::hints::WrittenHint;
 
 /// Everything `busyhour serve` can be told.
 #[derive(Debug, Clone, PartialEq, Default)]

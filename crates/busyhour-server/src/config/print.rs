@@ -1,4 +1,4 @@
-use super::{Allowed, KEYS, Key, Loaded, tokens::hex};
+use super::{Allowed, KEYS, Key, Loaded, tables::tokens::hex};
 use std::fmt::Write;
 
 /// The configuration as TOML: each setting is explained, and says where its

@@ -6,7 +6,7 @@
 //! 3. Changing needs a token of the scope `write` as `Authorization: Bearer`,
 //!    which no browser sends by itself, so that no page can borrow it.
 
-use super::{Scope, Token, connections::Peer};
+use super::{Scope, Token, connection::connections::Peer};
 use crate::server::HttpStats;
 use axum::{
     Extension,

@@ -1,4 +1,4 @@
-use super::sampler::Sample;
+use super::graph::sampler::Sample;
 use std::sync::Arc;
 
 /// What is good enough to serve, and yet wants attention: limits that all share

@@ -18,42 +18,31 @@
 //! [`Access`] says who may ask what.
 
 mod access;
-mod accounts;
-mod failures;
-mod archives;
-mod bodies;
-mod connections;
-mod pending_commit;
-mod graphite;
-mod graphs;
+mod token;
+mod connection;
+mod backend;
+mod routes;
+mod api;
 mod health;
-mod load;
 mod metrics;
 mod page;
-mod paging;
-mod patient;
-mod places;
-mod routes;
-mod sampler;
-mod settings_api;
-mod setting_routes;
-mod backend;
-mod token;
+mod graph;
 
 pub use access::Access;
-pub use accounts::AccountsApi;
-pub use archives::Archives;
+pub use api::accounts::AccountsApi;
+pub use api::settings_api::SettingsApi;
 pub use backend::Backend;
-pub use graphs::{GraphOptions, Graphs};
+pub use graph::archives::Archives;
+pub use graph::graphs::{GraphOptions, Graphs};
 pub use routes::{BindingPage, BindingView};
-pub use settings_api::SettingsApi;
 pub use token::{Scope, Token};
 
 use axum::middleware;
-use connections::Connections;
-use graphs::{Charted, Sampling};
-use load::Load;
-use sampler::Sampler;
+use connection::{connections::Connections, load::Load};
+use graph::{
+    graphs::{Charted, Sampling},
+    sampler::Sampler,
+};
 use std::{
     io,
     net::{SocketAddr, TcpListener},
@@ -172,15 +161,15 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
     let (sampler, sampling) = Sampler::start(backend.clone());
     let api = backend
         .api()
-        .map(setting_routes::router)
+        .map(api::setting_routes::router)
         .unwrap_or_default();
     let routes = routes::router(backend.clone(), sampler, load.clone())
-        .merge(accounts::router(backend.clone()))
-        .merge(failures::router(backend))
-        .merge(graphite::router(graphs))
+        .merge(api::accounts::router(backend.clone()))
+        .merge(api::failures::router(backend))
+        .merge(graph::graphite::router(graphs))
         .merge(api);
     // Who may not ask need not be listened to.
-    let gather = middleware::from_fn_with_state(load.clone(), bodies::gather);
+    let gather = middleware::from_fn_with_state(load.clone(), connection::bodies::gather);
     let guard = middleware::from_fn_with_state(access, access::guard);
     let routes = routes.layer(gather).layer(guard);
     let connections = Connections::start(listener, load, routes);

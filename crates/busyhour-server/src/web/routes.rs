@@ -1,10 +1,12 @@
 use super::{
-    Backend, bodies,
-    connections::Peer,
-    health,
-    load::{Excess, Load},
-    metrics, page,
-    sampler::{Feed, Sample, Sampler},
+    Backend,
+    connection::{
+        bodies,
+        connections::Peer,
+        load::{Excess, Load},
+    },
+    graph::sampler::{Feed, Sample, Sampler},
+    health, metrics, page,
 };
 use axum::{
     Extension, Json, Router,

@@ -2,7 +2,7 @@ use super::entry::{Entry, Reported};
 use crate::web::{Scope, Token};
 
 /// Reads a `[[token]]`.
-pub(super) fn read(entry: &mut Entry<'_>) -> Result<Token, Reported> {
+pub(in crate::config) fn read(entry: &mut Entry<'_>) -> Result<Token, Reported> {
     let name = entry
         .required("name", Entry::text)
         .and_then(|name| entry.check(name_of(name)));
@@ -20,7 +20,7 @@ pub(super) fn read(entry: &mut Entry<'_>) -> Result<Token, Reported> {
 }
 
 /// Thirty-two bytes in hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(in crate::config) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -53,7 +53,7 @@ fn sha256(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-pub(super) const FIELDS: &[&str] = &["name", "scope", "sha256"];
+pub(in crate::config) const FIELDS: &[&str] = &["name", "scope", "sha256"];
 const NAME_LEN_MAX: usize = 64;
 const NO_HASH: &str = "sha256: give 64 hexadecimal digits; `busyhour token NAME` prints them";
 

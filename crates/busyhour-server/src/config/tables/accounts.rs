@@ -110,13 +110,13 @@ impl Accounts {
     }
 
     /// The users of single accounts, in alphabetical order.
-    pub(super) fn users(&self) -> Vec<&str> {
+    pub(in crate::config) fn users(&self) -> Vec<&str> {
         let mut users: Vec<&str> = self.by_user.keys().map(String::as_str).collect();
         users.sort_unstable();
         users
     }
 
-    pub(super) fn ranges(&self) -> &[AccountRange] {
+    pub(in crate::config) fn ranges(&self) -> &[AccountRange] {
         &self.ranges
     }
 }
@@ -143,7 +143,7 @@ impl fmt::Debug for Accounts {
 }
 
 /// Reads an `[[account]]`; `users` are those that came before.
-pub(super) fn read(
+pub(in crate::config) fn read(
     entry: &mut Entry<'_>,
     users: &mut HashSet<String>,
 ) -> Result<Account, Reported> {
@@ -167,7 +167,7 @@ pub(super) fn read(
 }
 
 /// Reads an `[[account_range]]`.
-pub(super) fn read_range(entry: &mut Entry<'_>) -> Result<AccountRange, Reported> {
+pub(in crate::config) fn read_range(entry: &mut Entry<'_>) -> Result<AccountRange, Reported> {
     let prefix = entry
         .required("prefix", Entry::text)
         .and_then(|prefix| entry.check(user(prefix)));
@@ -253,8 +253,10 @@ fn within(field: &str, value: u64, min: u64, max: u64) -> Result<u64, String> {
     }
 }
 
-pub(super) const FIELDS: &[&str] = &["user", "password", "md5", "sha256", "sha512_256", "mailbox"];
-pub(super) const RANGE_FIELDS: &[&str] = &["prefix", "first", "count", "digits", "password"];
+pub(in crate::config) const FIELDS: &[&str] =
+    &["user", "password", "md5", "sha256", "sha512_256", "mailbox"];
+pub(in crate::config) const RANGE_FIELDS: &[&str] =
+    &["prefix", "first", "count", "digits", "password"];
 const NOT_BOTH: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
 const NO_SECRET: &str = "give a password, or hashes (md5, sha256, sha512_256)";
 

@@ -32,10 +32,10 @@ use tokio::{
 
 /// Who is at the other end, for every request of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) SocketAddr);
+pub(in crate::web) struct Peer(pub(in crate::web) SocketAddr);
 
 /// Accepts and serves until [`end`](Self::end).
-pub(super) struct Connections {
+pub(in crate::web) struct Connections {
     accepting: JoinHandle<()>,
     living: Arc<GracefulShutdown>,
 }
@@ -52,7 +52,7 @@ struct Acceptor {
 
 impl Connections {
     /// Serves as many as `load` has places for, and some more a little.
-    pub(super) fn start(listener: TcpListener, load: Arc<Load>, routes: Router) -> Self {
+    pub(in crate::web) fn start(listener: TcpListener, load: Arc<Load>, routes: Router) -> Self {
         let living = Arc::new(GracefulShutdown::new());
         let acceptor = Acceptor {
             listener,
@@ -68,7 +68,7 @@ impl Connections {
     }
 
     /// Accepts no more, and gives answers in progress so much time to leave.
-    pub(super) async fn end(self, patience: Duration) {
+    pub(in crate::web) async fn end(self, patience: Duration) {
         self.accepting.abort();
         // An aborted task lets go of what it has only when it is polled.
         let _ = self.accepting.await;

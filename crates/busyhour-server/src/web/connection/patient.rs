@@ -19,7 +19,7 @@ use tokio::{
 /// second back, up to what there was at first. So a client that reads nothing
 /// ends after that time, one that reads a byte now and then a little later, and
 /// one that is merely slow never.
-pub(super) struct Patient {
+pub(in crate::web) struct Patient {
     stream: TcpStream,
     patience: Duration,
     left: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Patient {
 }
 
 impl Patient {
-    pub(super) fn new(
+    pub(in crate::web) fn new(
         stream: TcpStream,
         patience: Duration,
         gives_up: impl Fn() + Send + 'static,

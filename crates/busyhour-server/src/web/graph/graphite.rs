@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Every route, with and without a slash at the end, as Graphite has it.
-pub(super) fn router(graphs: Arc<Graphs>) -> Router {
+pub(in crate::web) fn router(graphs: Arc<Graphs>) -> Router {
     let mut router = Router::new();
     for slash in ["", "/"] {
         let path = |path: &str| format!("{path}{slash}");
@@ -142,4 +142,4 @@ fn told(failure: &Failure) -> (StatusCode, String) {
 }
 
 /// A form with as many targets as a request may have, and long ones, fits.
-pub(super) const FORM_BYTES_MAX: usize = 1 << 20;
+pub(in crate::web) const FORM_BYTES_MAX: usize = 1 << 20;

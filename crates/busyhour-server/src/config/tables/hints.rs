@@ -6,13 +6,16 @@ use std::collections::HashSet;
 /// A `[[hint]]` as written. Whether it can be depends on `sip.domains`, too; what
 /// is `None` was reported.
 #[derive(Debug, Clone)]
-pub(super) struct WrittenHint {
+pub(in crate::config) struct WrittenHint {
     extension: Option<String>,
     devices: Option<Vec<String>>,
 }
 
 /// Reads a `[[hint]]`; `extensions` are those that came before.
-pub(super) fn read(entry: &mut Entry<'_>, extensions: &mut HashSet<String>) -> WrittenHint {
+pub(in crate::config) fn read(
+    entry: &mut Entry<'_>,
+    extensions: &mut HashSet<String>,
+) -> WrittenHint {
     let extension = entry.required("extension", Entry::text);
     let extension = extension.and_then(|extension| match extensions.insert(extension.clone()) {
         true => Ok(extension),
@@ -27,7 +30,7 @@ pub(super) fn read(entry: &mut Entry<'_>, extensions: &mut HashSet<String>) -> W
 
 impl WrittenHint {
     /// The hint, if all of it was written.
-    pub(super) fn whole(&self) -> Option<HintConfig> {
+    pub(in crate::config) fn whole(&self) -> Option<HintConfig> {
         Some(HintConfig {
             extension: self.extension.clone()?,
             devices: self.devices.clone()?,
@@ -35,7 +38,7 @@ impl WrittenHint {
     }
 
     /// Every mistake in what was written, for a server of these domains.
-    pub(super) fn mistakes(&self, domains: &Domains) -> Vec<String> {
+    pub(in crate::config) fn mistakes(&self, domains: &Domains) -> Vec<String> {
         let hint = HintConfig {
             extension: self.extension.clone().unwrap_or_default(),
             devices: self.devices.clone().unwrap_or_default(),
@@ -55,4 +58,4 @@ impl WrittenHint {
     }
 }
 
-pub(super) const FIELDS: &[&str] = &["extension", "devices"];
+pub(in crate::config) const FIELDS: &[&str] = &["extension", "devices"];

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// What there is, and who has taken how much of it.
-pub(super) struct Places {
+pub(in crate::web) struct Places {
     all_max: usize,
     per_source_max: usize,
     taken: Mutex<Taken>,
@@ -23,7 +23,7 @@ struct Taken {
 }
 
 /// What one has taken, given back when it is dropped.
-pub(super) struct Place {
+pub(in crate::web) struct Place {
     places: Arc<Places>,
     source: IpAddr,
     amount: usize,
@@ -31,7 +31,7 @@ pub(super) struct Place {
 
 /// Why there is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(in crate::web) enum NoPlace {
     /// All is taken.
     Full,
     /// The source has its share.
@@ -39,7 +39,7 @@ pub(super) enum NoPlace {
 }
 
 impl Places {
-    pub(super) fn new(all_max: usize, per_source_max: usize) -> Arc<Self> {
+    pub(in crate::web) fn new(all_max: usize, per_source_max: usize) -> Arc<Self> {
         Arc::new(Self {
             all_max,
             per_source_max,
@@ -52,7 +52,11 @@ impl Places {
     /// # Errors
     ///
     /// When there is not so much, for all or for the source.
-    pub(super) fn take(self: &Arc<Self>, source: IpAddr, amount: usize) -> Result<Place, NoPlace> {
+    pub(in crate::web) fn take(
+        self: &Arc<Self>,
+        source: IpAddr,
+        amount: usize,
+    ) -> Result<Place, NoPlace> {
         let mut place = Place {
             places: self.clone(),
             source: source_of(source),
@@ -72,7 +76,7 @@ impl Place {
     /// # Errors
     ///
     /// As [`Places::take`]; nothing more is taken then.
-    pub(super) fn grow(&mut self, amount: usize) -> Result<(), NoPlace> {
+    pub(in crate::web) fn grow(&mut self, amount: usize) -> Result<(), NoPlace> {
         let mut taken = self.places.taken();
         let of_source = taken.by_source.get(&self.source).copied().unwrap_or(0);
         if taken.all + amount > self.places.all_max {

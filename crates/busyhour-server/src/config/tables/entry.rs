@@ -1,4 +1,4 @@
-use super::file::nearest;
+use crate::config::file::nearest;
 use std::ops::Range;
 use toml::{
     Spanned,
@@ -6,7 +6,7 @@ use toml::{
 };
 
 /// One element of an array of tables, read field by field, so that no mistake hides another.
-pub(super) struct Entry<'e> {
+pub(in crate::config) struct Entry<'e> {
     table: &'e DeTable<'e>,
     span: Range<usize>,
     /// Fields that stand there under a name which is nearly theirs.
@@ -15,15 +15,15 @@ pub(super) struct Entry<'e> {
 }
 
 /// What is wrong, and where in the file.
-pub(super) type Mistake = (Range<usize>, String);
+pub(in crate::config) type Mistake = (Range<usize>, String);
 
 /// There is no value, and a mistake says why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reported;
+pub(in crate::config) struct Reported;
 
 impl<'e> Entry<'e> {
     /// Names every field that is none of `known`.
-    pub(super) fn new(
+    pub(in crate::config) fn new(
         element: &'e Spanned<DeValue<'e>>,
         known: &[&'static str],
     ) -> Result<Self, Mistake> {
@@ -44,14 +44,20 @@ impl<'e> Entry<'e> {
     }
 
     /// A text, if it is given.
-    pub(super) fn text(&mut self, field: &'static str) -> Result<Option<String>, Reported> {
+    pub(in crate::config) fn text(
+        &mut self,
+        field: &'static str,
+    ) -> Result<Option<String>, Reported> {
         self.value(field, "a text in quotes", |value| {
             value.as_str().map(str::to_owned)
         })
     }
 
     /// A whole number of zero or more, if it is given.
-    pub(super) fn whole(&mut self, field: &'static str) -> Result<Option<u64>, Reported> {
+    pub(in crate::config) fn whole(
+        &mut self,
+        field: &'static str,
+    ) -> Result<Option<u64>, Reported> {
         self.value(field, "a whole number", |value| {
             let number = value.as_integer()?;
             u64::from_str_radix(number.as_str(), number.radix()).ok()
@@ -59,7 +65,10 @@ impl<'e> Entry<'e> {
     }
 
     /// Any number of texts, if they are given.
-    pub(super) fn texts(&mut self, field: &'static str) -> Result<Option<Vec<String>>, Reported> {
+    pub(in crate::config) fn texts(
+        &mut self,
+        field: &'static str,
+    ) -> Result<Option<Vec<String>>, Reported> {
         self.value(field, "texts in quotes, in brackets", |value| {
             let texts = value.as_array()?.iter();
             texts
@@ -69,7 +78,7 @@ impl<'e> Entry<'e> {
     }
 
     /// What `field` must have.
-    pub(super) fn required<T>(
+    pub(in crate::config) fn required<T>(
         &mut self,
         field: &'static str,
         read: impl FnOnce(&mut Self, &'static str) -> Result<Option<T>, Reported>,
@@ -81,17 +90,20 @@ impl<'e> Entry<'e> {
     }
 
     /// What is right, or else a mistake more.
-    pub(super) fn check<T>(&mut self, checked: Result<T, String>) -> Result<T, Reported> {
+    pub(in crate::config) fn check<T>(
+        &mut self,
+        checked: Result<T, String>,
+    ) -> Result<T, Reported> {
         checked.map_err(|message| self.mistake(message))
     }
 
     /// Says what is wrong with the entry as a whole.
-    pub(super) fn mistake(&mut self, message: impl Into<String>) -> Reported {
+    pub(in crate::config) fn mistake(&mut self, message: impl Into<String>) -> Reported {
         self.mistakes.push((self.span.clone(), message.into()));
         Reported
     }
 
-    pub(super) fn into_mistakes(self) -> Vec<Mistake> {
+    pub(in crate::config) fn into_mistakes(self) -> Vec<Mistake> {
         self.mistakes
     }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 type Shared = State<Arc<dyn SettingsApi>>;
 
-pub(super) fn router(api: Arc<dyn SettingsApi>) -> Router {
+pub(in crate::web) fn router(api: Arc<dyn SettingsApi>) -> Router {
     Router::new()
         .route("/api/mailboxes", get(mailboxes))
         .route(

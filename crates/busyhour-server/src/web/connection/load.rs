@@ -11,21 +11,21 @@ use std::{
 };
 
 /// How much there is of each, and what was counted.
-pub(super) struct Load {
-    pub(super) connections: Arc<Places>,
+pub(in crate::web) struct Load {
+    pub(in crate::web) connections: Arc<Places>,
     /// Streams of events, which hold a connection for as long as they like.
-    pub(super) events: Arc<Places>,
+    pub(in crate::web) events: Arc<Places>,
     /// Bytes of bodies that are being read or dealt with.
-    pub(super) bodies: Arc<Places>,
+    pub(in crate::web) bodies: Arc<Places>,
     /// For a whole body, and for a client to read what is written.
-    pub(super) patience: Duration,
+    pub(in crate::web) patience: Duration,
     refused: [AtomicU64; 6],
     told_at: [Mutex<Option<Instant>>; 6],
 }
 
 /// What a client took too much of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Excess {
+pub(in crate::web) enum Excess {
     Connections(NoPlace),
     Events,
     Bodies,
@@ -34,7 +34,11 @@ pub(super) enum Excess {
 }
 
 impl Load {
-    pub(super) fn new(connections_max: usize, per_source_max: usize, patience: Duration) -> Self {
+    pub(in crate::web) fn new(
+        connections_max: usize,
+        per_source_max: usize,
+        patience: Duration,
+    ) -> Self {
         let half = |whole: usize| whole.div_ceil(2);
         Self {
             connections: Places::new(connections_max, per_source_max),
@@ -47,7 +51,7 @@ impl Load {
     }
 
     /// Counts it, and says it at once, and then once a minute.
-    pub(super) fn count(&self, excess: Excess) {
+    pub(in crate::web) fn count(&self, excess: Excess) {
         let index = excess.index();
         let refused = 1 + self.refused[index].fetch_add(1, Ordering::Relaxed);
         let told_at = &self.told_at[index];
@@ -60,7 +64,7 @@ impl Load {
     }
 
     /// These numbers beside those that were counted elsewhere.
-    pub(super) fn stats(&self, others: HttpStats) -> HttpStats {
+    pub(in crate::web) fn stats(&self, others: HttpStats) -> HttpStats {
         let of = |excess: Excess| self.refused[excess.index()].load(Ordering::Relaxed);
         HttpStats {
             refused_full: of(Excess::Connections(NoPlace::Full)),

@@ -1,5 +1,5 @@
-use super::Backend;
 use crate::server::ServerStats;
+use crate::web::Backend;
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,7 +13,7 @@ use tokio::{
 
 /// Takes one snapshot a second, however many look, so that a hundred open pages
 /// cost the server what one costs. Keeps the last two minutes.
-pub(super) struct Sampler(Mutex<History>);
+pub(in crate::web) struct Sampler(Mutex<History>);
 
 struct History {
     samples: VecDeque<Arc<Sample>>,
@@ -23,22 +23,22 @@ struct History {
 }
 
 /// One snapshot, with its text, which every reader shares.
-pub(super) struct Sample {
+pub(in crate::web) struct Sample {
     /// Counts from 1; the id of its event.
-    pub(super) number: u64,
-    pub(super) stats: ServerStats,
-    pub(super) json: String,
+    pub(in crate::web) number: u64,
+    pub(in crate::web) stats: ServerStats,
+    pub(in crate::web) json: String,
 }
 
 /// The samples that a new reader has missed, and all later ones.
-pub(super) struct Feed {
-    pub(super) past: Vec<Arc<Sample>>,
-    pub(super) live: broadcast::Receiver<Arc<Sample>>,
+pub(in crate::web) struct Feed {
+    pub(in crate::web) past: Vec<Arc<Sample>>,
+    pub(in crate::web) live: broadcast::Receiver<Arc<Sample>>,
 }
 
 impl Sampler {
     /// Samples from now on, until the task is aborted.
-    pub(super) fn start(backend: Arc<dyn Backend>) -> (Arc<Self>, Sampling) {
+    pub(in crate::web) fn start(backend: Arc<dyn Backend>) -> (Arc<Self>, Sampling) {
         let sampler = Arc::new(Self(Mutex::new(History {
             samples: VecDeque::with_capacity(HISTORY_LEN),
             live: Some(broadcast::channel(LAG_MAX).0),
@@ -53,7 +53,7 @@ impl Sampler {
     }
 
     /// The kept samples after number `seen`, and the later ones: no gap, no duplicate.
-    pub(super) fn feed(&self, seen: u64) -> Feed {
+    pub(in crate::web) fn feed(&self, seen: u64) -> Feed {
         let history = self.history();
         let live = history.live.as_ref();
         let missed = history.samples.iter().filter(|sample| sample.number > seen);
@@ -65,7 +65,7 @@ impl Sampler {
     }
 
     /// The kept samples, oldest first.
-    pub(super) fn kept(&self) -> Vec<Arc<Sample>> {
+    pub(in crate::web) fn kept(&self) -> Vec<Arc<Sample>> {
         self.history().samples.iter().cloned().collect()
     }
 
@@ -95,14 +95,14 @@ impl Sampler {
 }
 
 /// The running sampler.
-pub(super) struct Sampling {
+pub(in crate::web) struct Sampling {
     sampler: Arc<Sampler>,
     task: JoinHandle<()>,
 }
 
 impl Sampling {
     /// Ends the sampling, and with it every stream of samples.
-    pub(super) fn abort(self) {
+    pub(in crate::web) fn abort(self) {
         self.task.abort();
         self.sampler.history().live = None;
     }

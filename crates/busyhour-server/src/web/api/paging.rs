@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 
 /// Which page is asked for.
 #[derive(Deserialize)]
-pub(super) struct PageQuery {
-    pub(super) after: Option<String>,
+pub(in crate::web) struct PageQuery {
+    pub(in crate::web) after: Option<String>,
     limit: Option<usize>,
 }
 
 /// A page of a list, which has a name of its own.
 #[derive(Serialize)]
-pub(super) struct Page<T> {
+pub(in crate::web) struct Page<T> {
     #[serde(flatten)]
-    pub(super) list: T,
+    pub(in crate::web) list: T,
     /// Pass it as `after` for the next page; null on the last.
-    pub(super) next: Option<String>,
+    pub(in crate::web) next: Option<String>,
 }
 
 impl PageQuery {
     /// How much of it.
-    pub(super) fn limit(&self) -> Result<usize, Rejection> {
+    pub(in crate::web) fn limit(&self) -> Result<usize, Rejection> {
         limit(self.limit)
     }
 }
 
 /// How much of a list is asked for.
-pub(super) fn limit(asked: Option<usize>) -> Result<usize, Rejection> {
+pub(in crate::web) fn limit(asked: Option<usize>) -> Result<usize, Rejection> {
     let limit = asked.unwrap_or(PAGE_LEN);
     match (1..=PAGE_LEN_MAX).contains(&limit) {
         true => Ok(limit),
@@ -42,4 +42,4 @@ pub(super) fn limit(asked: Option<usize>) -> Result<usize, Rejection> {
 const PAGE_LEN: usize = 1000;
 const PAGE_LEN_MAX: usize = 100_000;
 /// What is put may be so long: an account with every hint takes less.
-pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
+pub(in crate::web) const BODY_BYTES_MAX: usize = 64 << 10;

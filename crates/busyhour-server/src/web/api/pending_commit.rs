@@ -5,13 +5,13 @@ use busyhour_store::{CommitError, Completion};
 use tokio::sync::oneshot;
 
 /// A change that was handed over.
-pub(super) struct PendingCommit(oneshot::Receiver<Result<(), CommitError>>);
+pub(in crate::web) struct PendingCommit(oneshot::Receiver<Result<(), CommitError>>);
 
 /// The answer to who asked for a change that is not kept.
-pub(super) type Rejection = (StatusCode, String);
+pub(in crate::web) type Rejection = (StatusCode, String);
 
 /// What the store calls, and what a request waits for.
-pub(super) fn completion() -> (Completion, PendingCommit) {
+pub(in crate::web) fn completion() -> (Completion, PendingCommit) {
     let (told, result) = oneshot::channel();
     // The client may be gone.
     (
@@ -21,13 +21,13 @@ pub(super) fn completion() -> (Completion, PendingCommit) {
 }
 
 /// The answer when the store does not take a change.
-pub(super) fn rejection(cause: busyhour_store::Refused) -> Rejection {
+pub(in crate::web) fn rejection(cause: busyhour_store::Refused) -> Rejection {
     unavailable(cause.to_string())
 }
 
 impl PendingCommit {
     /// Waits until the change is durable.
-    pub(super) async fn settle(self) -> Result<(), Rejection> {
+    pub(in crate::web) async fn settle(self) -> Result<(), Rejection> {
         match self.0.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(unavailable(error.to_string())),

@@ -1,7 +1,8 @@
 //! Registrations that failed lately, over HTTP: why a device does not register.
 
-use super::{Backend, paging::limit};
+use super::paging::limit;
 use crate::server::FailureView;
+use crate::web::Backend;
 use axum::{
     Json, Router,
     extract::{Query, State},
@@ -19,7 +20,7 @@ struct FailureQuery {
 }
 
 /// The route `/api/failures`.
-pub(super) fn router(backend: Arc<dyn Backend>) -> Router {
+pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
         .route("/api/failures", get(list))
         .with_state(backend)

@@ -1,5 +1,5 @@
-use super::{Access, AccountsApi, Backend, load::Load};
 use crate::server::ServerStats;
+use crate::web::{Access, AccountsApi, Backend, connection::load::Load};
 use busyhour::{
     clock::Clock,
     pool::TaskPool,
@@ -43,7 +43,7 @@ pub struct GraphOptions {
 
 /// Why a request got no answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(in crate::web) enum Failure {
     /// The request, or what it asked for.
     Graphite(Error),
     /// All places are taken, or the server is shutting down.
@@ -53,7 +53,7 @@ pub(super) enum Failure {
 }
 
 /// Takes samples until it is dropped.
-pub(super) struct Sampling {
+pub(in crate::web) struct Sampling {
     timers: Timers,
     timer: TimerHandle,
 }
@@ -81,7 +81,7 @@ impl Graphs {
     }
 
     /// Takes a sample of the snapshot now and then every step.
-    pub(super) fn sample(self: &Arc<Self>, backend: Arc<dyn Backend>) -> Sampling {
+    pub(in crate::web) fn sample(self: &Arc<Self>, backend: Arc<dyn Backend>) -> Sampling {
         let (telemetry, clock) = (self.telemetry.clone(), self.clock.clone());
         let take = move || {
             let now = seconds(&clock);
@@ -103,7 +103,7 @@ impl Graphs {
     }
 
     /// Runs one request on the pool.
-    pub(super) async fn ask(
+    pub(in crate::web) async fn ask(
         self: Arc<Self>,
         parameters: Parameters,
         ask: Ask,
@@ -137,7 +137,7 @@ impl Graphs {
     }
 
     /// What needs no evaluation.
-    pub(super) fn graphite(&self) -> &Graphite {
+    pub(in crate::web) fn graphite(&self) -> &Graphite {
         &self.graphite
     }
 
@@ -154,11 +154,11 @@ impl Drop for Sampling {
 }
 
 /// A backend whose snapshot has the Graphite interface in it.
-pub(super) struct Charted {
-    pub(super) backend: Arc<dyn Backend>,
-    pub(super) graphs: Arc<Graphs>,
-    pub(super) access: Arc<Access>,
-    pub(super) load: Arc<Load>,
+pub(in crate::web) struct Charted {
+    pub(in crate::web) backend: Arc<dyn Backend>,
+    pub(in crate::web) graphs: Arc<Graphs>,
+    pub(in crate::web) access: Arc<Access>,
+    pub(in crate::web) load: Arc<Load>,
 }
 
 impl Backend for Charted {
@@ -170,11 +170,11 @@ impl Backend for Charted {
         }
     }
 
-    fn bindings(&self, after: Option<&str>, limit: usize) -> super::BindingPage {
+    fn bindings(&self, after: Option<&str>, limit: usize) -> crate::web::BindingPage {
         self.backend.bindings(after, limit)
     }
 
-    fn bindings_of(&self, user: &str) -> super::BindingPage {
+    fn bindings_of(&self, user: &str) -> crate::web::BindingPage {
         self.backend.bindings_of(user)
     }
 
@@ -190,7 +190,7 @@ impl Backend for Charted {
         self.backend.failures(user, limit)
     }
 
-    fn api(&self) -> Option<Arc<dyn super::SettingsApi>> {
+    fn api(&self) -> Option<Arc<dyn crate::web::SettingsApi>> {
         self.backend.api()
     }
 }

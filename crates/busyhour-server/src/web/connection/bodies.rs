@@ -2,10 +2,9 @@
 
 use super::{
     connections::Peer,
-    graphite::FORM_BYTES_MAX,
     load::{Excess, Load},
-    paging::BODY_BYTES_MAX,
 };
+use crate::web::{api::paging::BODY_BYTES_MAX, graph::graphite::FORM_BYTES_MAX};
 use axum::{
     Extension,
     body::{Body, HttpBody},
@@ -29,7 +28,7 @@ enum Failure {
 }
 
 /// Lets a request pass once its body is there, or answers it.
-pub(super) async fn gather(
+pub(in crate::web) async fn gather(
     State(load): State<Arc<Load>>,
     Extension(Peer(peer)): Extension<Peer>,
     request: Request,
@@ -85,7 +84,7 @@ fn end(status: StatusCode, text: impl IntoResponse) -> Response {
 }
 
 /// The connection ends with the answer: nobody knows what of the body will come.
-pub(super) fn refuse(load: &Load, excess: Excess) -> Response {
+pub(in crate::web) fn refuse(load: &Load, excess: Excess) -> Response {
     load.count(excess);
     let (status, text) = match excess {
         Excess::LateBody => (StatusCode::REQUEST_TIMEOUT, LATE),

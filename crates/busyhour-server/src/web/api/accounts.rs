@@ -1,10 +1,10 @@
 //! Accounts over HTTP: listed, shown, put, removed.
 
 use super::{
-    Backend,
     paging::{BODY_BYTES_MAX, Page, PageQuery},
     pending_commit::{self, PendingCommit, Rejection, completion},
 };
+use crate::web::Backend;
 use crate::{
     json,
     server::{AccountError, FailureView, Server},
@@ -63,7 +63,7 @@ impl AccountsApi for Server {
 }
 
 /// The routes below `/api/accounts`.
-pub(super) fn router(backend: Arc<dyn Backend>) -> Router {
+pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     let one = get(show).put(put).delete(remove);
     Router::new()
         .route("/api/accounts", get(list))

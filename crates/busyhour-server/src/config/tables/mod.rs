@@ -1,0 +1,7 @@
+//! Tables of the file that hold more than plain settings: accounts, hints, tokens, Graphite.
+
+pub(in crate::config) mod accounts;
+pub(in crate::config) mod hints;
+pub(in crate::config) mod tokens;
+pub(in crate::config) mod graphite;
+pub(in crate::config) mod entry;

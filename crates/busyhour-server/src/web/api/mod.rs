@@ -1,0 +1,8 @@
+//! The API beside the statistics: accounts, failures, mailboxes and hints.
+
+pub(in crate::web) mod accounts;
+pub(in crate::web) mod failures;
+pub(in crate::web) mod settings_api;
+pub(in crate::web) mod setting_routes;
+pub(in crate::web) mod pending_commit;
+pub(in crate::web) mod paging;

@@ -1,0 +1,7 @@
+//! What a client may take: connections, time, bodies, places.
+
+pub(in crate::web) mod connections;
+pub(in crate::web) mod patient;
+pub(in crate::web) mod bodies;
+pub(in crate::web) mod places;
+pub(in crate::web) mod load;

@@ -1,0 +1,6 @@
+//! Graphs of archives and of the last minutes, over the Graphite interface.
+
+pub(in crate::web) mod graphite;
+pub(in crate::web) mod graphs;
+pub(in crate::web) mod archives;
+pub(in crate::web) mod sampler;
