@@ -1,4 +1,4 @@
-use super::epoch::pinned;
+use super::cache::pinned;
 use crate::cost::compare;
 use std::hint::black_box;
 

@@ -52,71 +52,35 @@
 //! watcher.unsubscribe();
 //! ```
 
-mod answers;
-mod attribute;
-mod attributed;
-mod incoming;
-mod builder;
-mod removed;
-mod consumer;
-mod epoch;
-mod expiry;
-mod fold;
-mod forward;
-mod garbage;
-mod publish_options;
+mod topic;
 mod topic_inner;
-mod item;
-mod items;
-mod known;
-mod partitions;
-mod lines;
-mod shard_subscribers;
-mod mailbox;
 mod message;
+mod name;
+mod record;
+mod shard;
+mod cache;
+mod nodes;
+mod index;
+mod delivery;
+mod publish_options;
+mod publish_result;
+mod panics;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod cost;
 #[cfg(all(test, loom))]
 mod models;
-
 #[cfg(all(test, shuttle))]
 mod schedules;
-mod name;
-mod nodes;
-mod offer;
-mod outbox;
-mod adaptive_spin;
-mod panics;
-mod quantum;
-mod queue;
-mod record;
-mod registry;
-mod router;
-mod shard;
-mod shared;
-mod origins_by_version;
-mod stream;
-mod subscription;
-mod table;
-mod publish_result;
-mod topic;
-mod slot_word;
 
-pub use attribute::Attribute;
-pub use builder::TopicBuilder;
-pub use fold::NodeId;
-pub use forward::{Forward, ForwardError};
+pub use delivery::{Attribute, EventStream, Subscription, SubscriptionBuilder};
 pub use message::Message;
 pub use name::Name;
+pub use nodes::NodeId;
 pub use record::{BitField, DecodeError, Element, ElementId, Limits, Record, Value};
-pub use registry::Registry;
-pub use removed::Removed;
-pub use router::Router;
-pub use stream::EventStream;
-pub use subscription::{Subscription, SubscriptionBuilder};
-pub use topic::{Published, Topic, TtlError};
+pub use topic::{
+    Forward, ForwardError, Published, Registry, Removed, Router, Topic, TopicBuilder, TtlError,
+};
 
-use crate::sync as event_count;
 use std::hash::Hash;
 
 /// Something that can be published on a [`Topic`].

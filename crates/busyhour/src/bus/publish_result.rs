@@ -1,4 +1,9 @@
-use super::{Event, consumer::Subscriber, fold::Parts, item::Item, panics::Panics};
+use super::{
+    Event,
+    delivery::{Item, Subscriber},
+    nodes::Parts,
+    panics::Panics,
+};
 use std::{mem, sync::Arc};
 
 /// What became of an event's deliveries.

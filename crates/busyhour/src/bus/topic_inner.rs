@@ -1,17 +1,13 @@
 use super::{
     Event, NodeId, Published, Removed, TtlError,
-    consumer::{Partition, Subscriber},
-    expiry::{Expiry, Limited},
-    fold::Folding,
-    incoming::Incoming,
-    items::Items,
-    known::Known,
+    cache::{Incoming, SharedEvent},
+    delivery::{Items, Lag, Partition, Subscriber},
+    nodes::Folding,
     panics::Panics,
     publish_options::{PublishOptions, RemoveCondition},
     publish_result::{PublishResult, ShardStats},
-    shard::{Shard, Visit, Visited},
-    shard_subscribers::Lag,
-    shared::SharedEvent,
+    shard::{Known, Shard, Visit, Visited},
+    topic::{Expiry, Limited},
 };
 use crate::{stats::TopicStats, task::Deliveries};
 use foldhash::fast::{FixedState, RandomState};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    bus::{answers::Answers, table::SlotTenure},
+    bus::{cache::SlotTenure, delivery::Answers},
     sync::SpinGuard,
 };
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    bus::table::{LiveSlot, SlotTenure},
+    bus::cache::{LiveSlot, SlotTenure},
     sync::SpinGuard,
 };
 

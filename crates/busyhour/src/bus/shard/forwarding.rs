@@ -1,6 +1,6 @@
 //! The way of a shard's changes to the topics that its topic is forwarded to.
 
-use super::{super::outbox::Duty, *};
+use super::{outbox::Duty, *};
 use crate::sync::thread_token;
 use std::collections::VecDeque;
 

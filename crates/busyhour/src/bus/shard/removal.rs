@@ -66,8 +66,8 @@ impl<E: Event> Shard<E> {
             }
         };
         let kind = match &left {
-            Some(_) => shard_subscribers::ChangeKind::Event,
-            None => shard_subscribers::ChangeKind::Removed,
+            Some(_) => ChangeKind::Event,
+            None => ChangeKind::Removed,
         };
         let where_ = state.place(hash, Some(place));
         if let Some(obstacle) = state.obstacle(where_, kind, options, known) {
@@ -120,7 +120,7 @@ impl<E: Event> Shard<E> {
         known: &mut Known<E>,
         result: &mut PublishResult<E>,
     ) -> Leavings<E> {
-        let mut change = shard_subscribers::ShardChange::Removed(key);
+        let mut change = ShardChange::Removed(key);
         let where_ = state.place(hash, Some(place));
         let origin = options.origin;
         (state.listeners).offer(where_, &mut change, origin, result, &known.answers);

@@ -28,7 +28,7 @@ impl<E: Event> ShardState<E> {
     pub(super) fn obstacle(
         &self,
         place: shard_subscribers::ListPosition,
-        kind: shard_subscribers::ChangeKind,
+        kind: ChangeKind,
         options: PublishOptions,
         known: &mut Known<E>,
     ) -> Option<Tried<E>> {
@@ -48,7 +48,7 @@ impl<E: Event> ShardState<E> {
     pub(super) fn forward(
         &mut self,
         topic: &TopicInner<E>,
-        change: &shard_subscribers::ShardChange<'_, E>,
+        change: &ShardChange<'_, E>,
         origin: Option<NodeId>,
     ) -> bool {
         let origin = origin.unwrap_or(topic.local());

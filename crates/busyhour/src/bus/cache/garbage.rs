@@ -1,0 +1,265 @@
+use super::epoch::Epochs;
+use crate::{bus::panics::Panics, sync::thread_local};
+use std::{cell::Cell, collections::VecDeque, mem};
+
+/// What was replaced in a table and may still be being read.
+///
+/// It is collected in bags; a full bag gets the stamp of the epoch and is
+/// handed back to be dropped when that epoch is over. The number of bags is
+/// bounded only by how long readers read, which is one clone of an event.
+///
+/// The values of a bag are handed back one by one, one for each that comes, so
+/// that the allocator gets each place back shortly before it is asked for one.
+/// A bag with more in it than usual is handed back whole. So four bags of values
+/// at most wait where nobody reads: an open one, two that are sealed, and one on
+/// its way out.
+pub(in crate::bus) struct Garbage<E, A> {
+    open: Bag<E, A>,
+    sealed: Sealed<E, A>,
+    /// A bag whose epoch is over, on its way out.
+    over: Bag<E, A>,
+}
+
+/// What nobody reads any more.
+pub(in crate::bus) struct Overdue<E, A>(Option<Box<Sealed<E, A>>>);
+
+/// Full bags, each with its stamp, oldest first.
+type Sealed<E, A> = VecDeque<(u64, Bag<E, A>)>;
+
+/// Dropped only when nobody reads what is in it.
+pub(in crate::bus) struct Bag<E, A> {
+    values: Vec<E>,
+    arrays: Vec<A>,
+}
+
+impl<E, A> Garbage<E, A> {
+    /// Values in a full bag: enough to make the price of a stamp small. A model
+    /// has no time to fill such a bag.
+    const BAG_LEN: usize = if cfg!(loom) { 1 } else { 64 };
+
+    /// Sealed bags that may wait for their turn to be handed out one by one.
+    const SEALED_MAX: usize = 2;
+
+    pub(in crate::bus) fn new() -> Self {
+        Self {
+            open: Bag::new(),
+            sealed: VecDeque::new(),
+            over: Bag::new(),
+        }
+    }
+
+    /// Values waiting to be dropped.
+    pub(in crate::bus) fn len(&self) -> usize {
+        let sealed = self.sealed.iter().map(|(_, bag)| bag.values.len());
+        self.open.values.len() + sealed.sum::<usize>() + self.over.values.len()
+    }
+
+    #[inline(always)]
+    pub(super) fn retire_value(&mut self, value: E) {
+        self.open.values.push(value);
+    }
+
+    pub(super) fn retire_array(&mut self, array: A) {
+        self.open.arrays.push(array);
+    }
+
+    /// Hands out a value that nobody reads any more. None within the drop of
+    /// such a value, if that `runs_code` of the user's: see [`Dropping`].
+    #[inline(always)]
+    pub(in crate::bus) fn pop(&mut self, runs_code: bool) -> Option<E> {
+        match runs_code && Dropping::is_going_on() {
+            true => None,
+            false => self.over.values.pop(),
+        }
+    }
+
+    /// Hands out what nobody reads any more and is too much to wait for
+    /// [`Self::pop`].
+    #[inline(always)]
+    pub(in crate::bus) fn sweep(
+        &mut self,
+        epochs: impl FnOnce() -> &'static Epochs,
+    ) -> Overdue<E, A> {
+        match self.open.arrays.is_empty() {
+            true => self.sweep_values(epochs),
+            false => self.seal(epochs()),
+        }
+    }
+
+    /// The same where no array came since.
+    #[inline(always)]
+    pub(in crate::bus) fn sweep_values(
+        &mut self,
+        epochs: impl FnOnce() -> &'static Epochs,
+    ) -> Overdue<E, A> {
+        debug_assert!(
+            self.open.arrays.is_empty(),
+            "an array would wait for values"
+        );
+        match self.open.values.len() >= Self::BAG_LEN {
+            true => self.seal(epochs()),
+            false => Overdue::NOTHING,
+        }
+    }
+
+    /// Hands out all that nobody reads any more, be the open bag full or not.
+    pub(in crate::bus) fn sweep_all(&mut self, epochs: &Epochs) -> Overdue<E, A> {
+        let is_empty = self.len() == 0 && self.open.arrays.is_empty();
+        if is_empty && self.sealed.is_empty() || Dropping::is_going_on() {
+            return Overdue::NOTHING;
+        }
+        self.stamp_open(epochs);
+        let mut bags = self.take_over(epochs);
+        bags.push_back((0, mem::replace(&mut self.over, Bag::new())));
+        Overdue(Some(Box::new(bags)))
+    }
+
+    /// Closes the open bag. Hands out whole bags only where some are waiting,
+    /// since somebody reads for long, or where an array or too much is in one.
+    #[cold]
+    #[inline(never)]
+    fn seal(&mut self, epochs: &Epochs) -> Overdue<E, A> {
+        self.stamp_open(epochs);
+        if self.over.values.is_empty() {
+            let is_over =
+                |(stamp, bag): &mut (u64, Bag<E, A>)| !bag.is_large() && epochs.is_over(*stamp);
+            if let Some((_, bag)) = self.sealed.pop_front_if(is_over) {
+                // The empty one's room is used again.
+                self.open = mem::replace(&mut self.over, bag);
+            }
+        }
+        let has_large = self.sealed.iter().any(|(_, bag)| bag.is_large());
+        let is_late = has_large || self.sealed.len() > Self::SEALED_MAX;
+        match is_late && !Dropping::is_going_on() {
+            true => Overdue(Some(Box::new(self.take_over(epochs)))),
+            false => Overdue::NOTHING,
+        }
+    }
+
+    fn stamp_open(&mut self, epochs: &Epochs) {
+        let bag = mem::replace(&mut self.open, Bag::new());
+        self.sealed.push_back((epochs.stamp(), bag));
+        // Twice: where nobody reads, that ends the epoch of the stamp.
+        epochs.try_advance();
+        epochs.try_advance();
+    }
+
+    fn take_over(&mut self, epochs: &Epochs) -> Sealed<E, A> {
+        let stamps = self.sealed.iter().map(|(stamp, _)| *stamp);
+        let over = stamps.take_while(|stamp| epochs.is_over(*stamp)).count();
+        self.sealed.drain(..over).collect()
+    }
+}
+
+impl<E, A> Overdue<E, A> {
+    pub(in crate::bus) const NOTHING: Self = Self(None);
+
+    /// Drops it. No lock may be held.
+    #[inline(always)]
+    pub(in crate::bus) fn drop_all(self) {
+        match self.0 {
+            None => mem::forget(self),
+            Some(_) => drop(self),
+        }
+    }
+}
+
+impl<E, A> Bag<E, A> {
+    fn new() -> Self {
+        Self {
+            values: Vec::new(),
+            arrays: Vec::new(),
+        }
+    }
+
+    /// Whether it is too much to be handed out one by one.
+    fn is_large(&self) -> bool {
+        !self.arrays.is_empty() || self.values.len() > Garbage::<E, A>::BAG_LEN
+    }
+}
+
+impl<E, A> Drop for Bag<E, A> {
+    fn drop(&mut self) {
+        let _dropping = Dropping::begin();
+        let mut panics = Panics::default();
+        for value in self.values.drain(..) {
+            panics.drop(value);
+        }
+    }
+}
+
+/// While this lives, this thread drops what was replaced. What a value's own
+/// `Drop` publishes meanwhile is kept, and nothing else is handed out for it:
+/// the stack would grow with all that is overdue.
+pub(in crate::bus) struct Dropping {
+    /// Whether this is within another one.
+    was_going_on: bool,
+}
+
+impl Dropping {
+    #[inline(always)]
+    pub(in crate::bus) fn begin() -> Self {
+        let was_going_on = GOING_ON.try_with(|it| it.replace(true));
+        // In a thread that is ending nothing is known of it any more.
+        let was_going_on = was_going_on.unwrap_or(false);
+        Self { was_going_on }
+    }
+
+    #[inline(always)]
+    fn is_going_on() -> bool {
+        GOING_ON.try_with(Cell::get).unwrap_or(false)
+    }
+}
+
+impl Drop for Dropping {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let _thread_is_ending = GOING_ON.try_with(|it| it.set(self.was_going_on));
+    }
+}
+
+thread_local! {
+    // The model checker's macro knows no constant initialiser.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static GOING_ON: Cell<bool> = Cell::new(false);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A table that grew while somebody read leaves its old array in a bag
+    /// without an event.
+    #[test]
+    fn an_array_that_somebody_read_is_handed_out_when_all_is() {
+        let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
+        let (reader, array) = (epochs.register(), std::sync::Arc::new(()));
+        let mut garbage = Garbage::<(), _>::new();
+        let pin = epochs.pin(&reader);
+        garbage.retire_array(std::sync::Arc::clone(&array));
+        garbage.sweep(|| epochs).drop_all();
+        assert_eq!(std::sync::Arc::strong_count(&array), 2, "somebody reads");
+        drop(pin);
+        garbage.sweep_all(epochs).drop_all();
+        assert_eq!(std::sync::Arc::strong_count(&array), 1);
+    }
+
+    #[test]
+    fn a_bag_waits_until_it_is_full_and_is_handed_out_value_by_value() {
+        let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
+        let mut garbage = Garbage::<usize, ()>::new();
+        let full = Garbage::<usize, ()>::BAG_LEN;
+        for value in 1..full {
+            garbage.retire_value(value);
+            let untouched = || unreachable!("the bag has room");
+            garbage.sweep(untouched).drop_all();
+            assert_eq!((garbage.len(), garbage.pop(false)), (value, None));
+        }
+        garbage.retire_value(full);
+        garbage.sweep(|| epochs).drop_all();
+        let mut given: Vec<_> = std::iter::from_fn(|| garbage.pop(false)).collect();
+        given.sort_unstable();
+        assert!(given.into_iter().eq(1..=full));
+        assert_eq!(garbage.len(), 0);
+    }
+}

@@ -1,0 +1,17 @@
+//! The last value of each key, read without a lock.
+
+mod table;
+mod lines;
+mod slot_word;
+mod shared;
+mod incoming;
+mod epoch;
+mod garbage;
+
+pub(in crate::bus) use epoch::pinned;
+pub(in crate::bus) use incoming::{EventCopy, Incoming};
+pub(in crate::bus) use shared::{Given, Room, SharedEvent};
+pub(in crate::bus) use table::{
+    CacheTable, CacheWriter, CachedChange, LiveSlot, Put, Seen, SlotPosition, SlotTenure, Stale,
+    Swept,
+};

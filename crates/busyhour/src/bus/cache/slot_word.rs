@@ -1,0 +1,98 @@
+use std::fmt;
+
+/// The state of one table slot in one word: what it holds and the version of
+/// its last change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::bus) struct SlotWord(u64);
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::bus) enum SlotKind {
+    /// Nothing, and nothing ever was: a search ends here.
+    Empty,
+    /// The last event of a key.
+    Live,
+    /// The event of a key that was cleared, for who has not been told.
+    Removed,
+    /// Nothing any more: a search goes on.
+    Vacated,
+}
+
+impl SlotWord {
+    pub(in crate::bus) const EMPTY: Self = Self(0);
+    const KIND_MASK: u64 = 0b11;
+    const KNOWN_TO_LAGGARD: u64 = 1 << 2;
+    const VERSION_SHIFT: u32 = 3;
+
+    pub(in crate::bus) const fn new(kind: SlotKind, version: u64) -> Self {
+        Self(version << Self::VERSION_SHIFT | kind as u64)
+    }
+
+    pub(super) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub(in crate::bus) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(in crate::bus) fn kind(self) -> SlotKind {
+        match self.0 & Self::KIND_MASK {
+            0 => SlotKind::Empty,
+            1 => SlotKind::Live,
+            2 => SlotKind::Removed,
+            _ => SlotKind::Vacated,
+        }
+    }
+
+    pub(in crate::bus) const fn version(self) -> u64 {
+        self.0 >> Self::VERSION_SHIFT
+    }
+
+    /// Somebody who lags has heard of this key.
+    pub(super) const fn is_known_to_laggard(self) -> bool {
+        self.0 & Self::KNOWN_TO_LAGGARD != 0
+    }
+
+    /// The word after a change. `laggards_since` is the newest version at
+    /// which somebody began to lag, 0 when nobody does: then the note of those
+    /// who lagged before is dropped, since they have been told.
+    #[must_use]
+    pub(in crate::bus) const fn changed(
+        self,
+        kind: SlotKind,
+        version: u64,
+        laggards_since: u64,
+    ) -> Self {
+        let changed = Self::new(kind, version);
+        let is_noted = laggards_since > 0 && self.is_known_to_laggard();
+        if is_noted || self.version() <= laggards_since {
+            return Self(changed.0 | Self::KNOWN_TO_LAGGARD);
+        }
+        changed
+    }
+}
+
+const _: () = assert!(SlotWord::new(SlotKind::Empty, 0).0 == SlotWord::EMPTY.0);
+
+impl fmt::Debug for SlotWord {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?} at {}", self.kind(), self.version())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_notes_what_a_laggard_has_heard_and_keeps_the_note_while_somebody_lags() {
+        let word = SlotWord::new(SlotKind::Live, 5);
+        assert!(!word.changed(SlotKind::Live, 6, 4).is_known_to_laggard());
+        let known = word.changed(SlotKind::Live, 6, 5);
+        assert!(known.is_known_to_laggard());
+        assert!(known.changed(SlotKind::Removed, 9, 5).is_known_to_laggard());
+        assert!(!known.changed(SlotKind::Removed, 9, 0).is_known_to_laggard());
+    }
+}

@@ -1,0 +1,690 @@
+//! The last-value table of one shard: one writer at a time, readers who take
+//! no lock and wait for nobody.
+//!
+//! Open addressing with linear probing. A slot holds a pointer to the event
+//! beside its hash. A replaced event is dropped only when no reader can still
+//! be looking at it. The proof is in README.md beside this file.
+
+mod writer;
+
+use super::{
+    epoch::{Pin, epochs},
+    garbage::{Garbage, Overdue},
+    lines::{Lines, Zeroed},
+    shared::{Given, Node, SharedEvent},
+    slot_word::{SlotKind, SlotWord},
+};
+use crate::{
+    bus::{Event, panics::Panics},
+    sync::{
+        atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+        load_sequential_pointer, load_sequential_u64,
+    },
+};
+use std::{
+    mem::{self, ManuallyDrop},
+    ptr::{self, NonNull},
+};
+
+/// What readers see. The other half, [`CacheWriter`], lives behind the shard's lock.
+pub(in crate::bus) struct CacheTable<E: Event> {
+    /// The array in use: written by the writer, followed by pinned readers.
+    slots: AtomicPtr<CacheSlots<E>>,
+    /// Where its first slot is and its mask: written by the writer, and only a
+    /// hint. Nobody follows it, so it may be old, or the one new and the other old.
+    first: AtomicUsize,
+    mask: AtomicUsize,
+}
+
+/// What only the holder of the shard's lock touches.
+pub(in crate::bus) struct CacheWriter<E: Event> {
+    version: u64,
+    live_count: usize,
+    cleared_count: usize,
+    vacated_count: usize,
+    garbage: Garbage<SharedEvent<E>, Box<CacheSlots<E>>>,
+}
+
+/// What can be dropped when the shard's lock has been left.
+pub(in crate::bus) type Swept<E> = Overdue<SharedEvent<E>, Box<CacheSlots<E>>>;
+
+/// What a key had before its last event was put there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::bus) enum Put {
+    Replaced,
+    NewKey,
+}
+
+/// Where a search without a lock found a key, and where it found other keys of
+/// the same hash. The holder of the lock checks that this is still so.
+pub(in crate::bus) struct Seen {
+    found: Option<SlotTenure>,
+    others: Vec<SlotTenure>,
+}
+
+/// A slot for as long as it belongs to one key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::bus) struct SlotTenure {
+    index: usize,
+    /// The version at which the key got the slot. No other key and no later
+    /// stay of the same key has it.
+    pub(in crate::bus) born: u64,
+}
+
+/// The table has changed since the search: it must be repeated.
+#[derive(Debug)]
+pub(in crate::bus) struct Stale;
+
+/// A slot whose key is known, while the shard's lock is held.
+#[derive(Clone, Copy)]
+pub(in crate::bus) struct SlotPosition {
+    index: usize,
+    pub(in crate::bus) born: u64,
+    word: SlotWord,
+}
+
+/// The same of a key that has an event, where nobody lags.
+pub(in crate::bus) struct LiveSlot<'a, E> {
+    slot: &'a CacheSlot<E>,
+    place: SlotPosition,
+}
+
+/// The last change of a key.
+pub(in crate::bus) struct CachedChange<E> {
+    word: SlotWord,
+    pub(in crate::bus) event: SharedEvent<E>,
+}
+
+pub(in crate::bus) struct CacheSlots<E> {
+    mask: usize,
+    slots: Lines<CacheSlot<E>>,
+}
+
+/// Written under the shard's lock, read by anybody who is pinned.
+struct CacheSlot<E> {
+    /// A [`SlotWord`].
+    word: AtomicU64,
+    /// Written before the word says that the slot is in use.
+    hash: AtomicU64,
+    /// The version at which the key got the slot.
+    born: AtomicU64,
+    /// An event's [`SharedEvent`], while the word says live or cleared; else null.
+    event: AtomicPtr<Node<E>>,
+}
+
+impl Seen {
+    /// Of a table in which nobody has searched.
+    pub(in crate::bus) const NOTHING: Self = Self {
+        found: None,
+        others: Vec::new(),
+    };
+}
+
+impl SlotPosition {
+    pub(in crate::bus) fn is_live(&self) -> bool {
+        self.word.kind() == SlotKind::Live
+    }
+
+    /// The version of the key's last change.
+    pub(in crate::bus) fn version(&self) -> u64 {
+        self.word.version()
+    }
+}
+
+impl<E: Event> LiveSlot<'_, E> {
+    #[inline(always)]
+    pub(in crate::bus) fn place(&self) -> SlotPosition {
+        self.place
+    }
+
+    /// Replaces the last event of the key, in whose shard nobody lags; says the
+    /// version of that.
+    #[inline(always)]
+    pub(in crate::bus) fn replace(self, writer: &mut CacheWriter<E>, event: SharedEvent<E>) -> u64 {
+        let version = writer.version + 1;
+        writer.version = version;
+        let word = SlotWord::new(SlotKind::Live, version);
+        writer.retire(self.slot.replace(word, event));
+        version
+    }
+}
+
+impl<E> CachedChange<E> {
+    pub(in crate::bus) fn version(&self) -> u64 {
+        self.word.version()
+    }
+
+    /// Whether the key has been cleared.
+    pub(in crate::bus) fn is_cleared(&self) -> bool {
+        self.word.kind() == SlotKind::Removed
+    }
+}
+
+impl<E: Event> CacheTable<E> {
+    pub(in crate::bus) fn new() -> (Self, CacheWriter<E>) {
+        let slots = CacheSlots::new(CacheSlots::<E>::LEN_MIN);
+        let table = Self {
+            first: AtomicUsize::new(slots.first()),
+            mask: AtomicUsize::new(slots.mask),
+            slots: AtomicPtr::new(Box::into_raw(slots)),
+        };
+        (table, CacheWriter::new())
+    }
+
+    /// The array, for readers.
+    #[inline(always)]
+    fn pinned_slots<'a>(&'a self, _pin: &'a Pin<'_>) -> &'a CacheSlots<E> {
+        // SAFETY: the array that is current when the pin is held is freed by
+        // the writer only after the pin has ended, or with the table itself.
+        unsafe { &*load_sequential_pointer(&self.slots) }
+    }
+
+    /// The array, for the writer, who alone replaces and frees it.
+    #[inline(always)]
+    fn writer_slots(&self, _writer: &CacheWriter<E>) -> &CacheSlots<E> {
+        // SAFETY: only the one writer replaces the array, and it borrows it
+        // from here no longer than until then.
+        unsafe { &*self.slots.load(Ordering::Relaxed) }
+    }
+
+    /// The last event of the key.
+    #[inline]
+    pub(in crate::bus) fn get(&self, hash: u64, key: &E::Key, pin: &Pin<'_>) -> Option<E> {
+        let slots = self.pinned_slots(pin);
+        for (_, slot) in slots.probe(hash) {
+            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
+            if word == SlotWord::EMPTY {
+                return None;
+            }
+            if word.kind() == SlotKind::Live
+                && slot.hash.load(Ordering::Relaxed) == hash
+                && let Some(event) = slot.read(pin)
+                && event.key() == key
+            {
+                return Some(event.clone());
+            }
+        }
+        None
+    }
+
+    /// Searches for the key without a lock. The key's own code runs here, and
+    /// never under the lock.
+    #[inline]
+    pub(in crate::bus) fn look(&self, hash: u64, key: &E::Key, pin: &Pin<'_>, seen: &mut Seen) {
+        let slots = self.pinned_slots(pin);
+        seen.found = None;
+        seen.others.clear();
+        for (index, slot) in slots.probe(hash) {
+            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
+            if word == SlotWord::EMPTY {
+                break;
+            }
+            if slot.hash.load(Ordering::Relaxed) != hash {
+                continue;
+            }
+            // Before the event: an event that is read afterwards is this
+            // stay's or a later one's, and the lock's holder notices the latter.
+            let born = slot.born.load(Ordering::Acquire);
+            let seat = SlotTenure { index, born };
+            match slot.read(pin) {
+                Some(event) if event.key() == key => {
+                    seen.found = Some(seat);
+                    return;
+                }
+                Some(_) => seen.others.push(seat),
+                None => {}
+            }
+        }
+    }
+
+    /// The same where only a key that is there is of interest.
+    #[inline(always)]
+    pub(in crate::bus) fn find(
+        &self,
+        hash: u64,
+        key: &E::Key,
+        pin: &Pin<'_>,
+    ) -> Option<SlotTenure> {
+        for (index, slot) in self.pinned_slots(pin).probe(hash) {
+            let word = SlotWord::from_bits(load_sequential_u64(&slot.word));
+            if word == SlotWord::EMPTY {
+                return None;
+            }
+            if slot.hash.load(Ordering::Relaxed) != hash {
+                continue;
+            }
+            // Before the event: see `Self::look`.
+            let born = slot.born.load(Ordering::Acquire);
+            if slot.read(pin).is_some_and(|event| event.key() == key) {
+                return Some(SlotTenure { index, born });
+            }
+        }
+        None
+    }
+
+    /// The slot, if it still belongs to the key that was seen in it.
+    #[inline(always)]
+    pub(in crate::bus) fn place_of(
+        &self,
+        writer: &CacheWriter<E>,
+        hash: u64,
+        seat: SlotTenure,
+    ) -> Option<SlotPosition> {
+        let (_, place) = self.writer_slots(writer).place_at(seat, hash)?;
+        Some(place)
+    }
+
+    /// The same where it has an event.
+    #[inline(always)]
+    pub(in crate::bus) fn live_slot(
+        &self,
+        writer: &CacheWriter<E>,
+        hash: u64,
+        seat: SlotTenure,
+    ) -> Option<LiveSlot<'_, E>> {
+        let (slot, place) = self.writer_slots(writer).place_at(seat, hash)?;
+        place.is_live().then_some(LiveSlot { slot, place })
+    }
+
+    /// The key's slot, if it has one, as a search without a lock has seen it.
+    #[inline(always)]
+    pub(in crate::bus) fn place(
+        &self,
+        writer: &CacheWriter<E>,
+        hash: u64,
+        seen: &Seen,
+    ) -> Result<Option<SlotPosition>, Stale> {
+        let slots = self.writer_slots(writer);
+        match seen.found {
+            Some(seat) => match slots.place_at(seat, hash) {
+                Some((_, place)) => Ok(Some(place)),
+                None => Err(Stale),
+            },
+            None => slots.is_absent(hash, seen).then_some(None).ok_or(Stale),
+        }
+    }
+
+    /// Sends for the memory where the key's event lies, so that it is on its
+    /// way while the caller takes a lock or a pin.
+    #[inline(always)]
+    pub(in crate::bus) fn prefetch(&self, hash: u64) {
+        let index = hash as usize & self.mask.load(Ordering::Relaxed);
+        let first = self.first.load(Ordering::Relaxed);
+        prefetch(first.wrapping_add(index * size_of::<CacheSlot<E>>()));
+    }
+
+    /// The event of a slot.
+    pub(in crate::bus) fn event(
+        &self,
+        writer: &CacheWriter<E>,
+        place: SlotPosition,
+    ) -> Option<SharedEvent<E>> {
+        self.writer_slots(writer).slots[place.index].share()
+    }
+
+    /// Replaces the last event of the key; says since when the key has its slot.
+    #[inline(always)]
+    pub(in crate::bus) fn put(
+        &self,
+        writer: &mut CacheWriter<E>,
+        (hash, place): (u64, Option<SlotPosition>),
+        event: SharedEvent<E>,
+        laggards_since: u64,
+    ) -> (Put, u64) {
+        writer.version += 1;
+        let Some(SlotPosition { index, born, word }) = place else {
+            self.insert(writer, hash, event);
+            return (Put::NewKey, writer.version);
+        };
+        let changed = word.changed(SlotKind::Live, writer.version, laggards_since);
+        let old = self.writer_slots(writer).slots[index].replace(changed, event);
+        writer.retire(old);
+        if word.kind() == SlotKind::Live {
+            return (Put::Replaced, born);
+        }
+        writer.cleared_count -= 1;
+        writer.live_count += 1;
+        (Put::NewKey, born)
+    }
+
+    #[cold]
+    fn insert(&self, writer: &mut CacheWriter<E>, hash: u64, event: SharedEvent<E>) {
+        let used = writer.live_count + writer.cleared_count + writer.vacated_count;
+        if used + 1 > self.writer_slots(writer).used_max() {
+            self.rebuild(writer);
+        }
+        let slots = self.writer_slots(writer);
+        let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
+            unreachable!("a table is never more than five eighths full");
+        };
+        writer.vacated_count -= usize::from(slot.word().kind() == SlotKind::Vacated);
+        writer.live_count += 1;
+        slot.fill(hash, writer.version, event);
+    }
+
+    /// Takes the key's last value away; keeps its tombstone while somebody who
+    /// lags has to be told, and says whether it does. The key must have a value.
+    pub(in crate::bus) fn clear(
+        &self,
+        writer: &mut CacheWriter<E>,
+        place: SlotPosition,
+        laggards_since: u64,
+    ) -> bool {
+        debug_assert!(place.is_live(), "only a key with a value is cleared");
+        let slot = &self.writer_slots(writer).slots[place.index];
+        writer.version += 1;
+        writer.live_count -= 1;
+        let cleared = (place.word).changed(SlotKind::Removed, writer.version, laggards_since);
+        if cleared.is_known_to_laggard() {
+            writer.cleared_count += 1;
+            slot.set_word(cleared);
+        } else {
+            writer.vacated_count += 1;
+            let old = slot.vacate(writer.version);
+            writer.retire(old);
+        }
+        self.shrink(writer);
+        cleared.is_known_to_laggard()
+    }
+
+    /// Every change after `version`, in no order; of one key only the last.
+    pub(in crate::bus) fn changes_since(
+        &self,
+        writer: &CacheWriter<E>,
+        version: u64,
+    ) -> Vec<CachedChange<E>> {
+        let slots = self.writer_slots(writer).slots.iter();
+        slots
+            .filter_map(|slot| slot.change_since(version))
+            .collect()
+    }
+
+    /// The change of one key after `version`, if there was one.
+    pub(in crate::bus) fn change_at(
+        &self,
+        writer: &CacheWriter<E>,
+        place: SlotPosition,
+        version: u64,
+    ) -> Option<CachedChange<E>> {
+        self.writer_slots(writer).slots[place.index].change_since(version)
+    }
+
+    /// Removes the tombstones, telling the version of each: nobody lags any more.
+    pub(in crate::bus) fn purge(&self, writer: &mut CacheWriter<E>, mut purge: impl FnMut(u64)) {
+        if writer.cleared_count == 0 {
+            return;
+        }
+        for slot in self.writer_slots(writer).slots.iter() {
+            let word = slot.word();
+            if word.kind() == SlotKind::Removed {
+                purge(word.version());
+                let old = slot.vacate(writer.version);
+                writer.retire(old);
+            }
+        }
+        writer.vacated_count += writer.cleared_count;
+        writer.cleared_count = 0;
+        self.shrink(writer);
+    }
+
+    /// Gives memory back once the table is nearly empty.
+    fn shrink(&self, writer: &mut CacheWriter<E>) {
+        let len = self.writer_slots(writer).slots.len();
+        let used = writer.live_count + writer.cleared_count;
+        if len > CacheSlots::<E>::LEN_MIN && used < len / 16 {
+            self.rebuild(writer);
+        }
+    }
+
+    /// Moves everything to an array of the right size.
+    #[cold]
+    fn rebuild(&self, writer: &mut CacheWriter<E>) {
+        let old = self.writer_slots(writer);
+        let new = CacheSlots::new(CacheSlots::<E>::len_for(
+            writer.live_count + writer.cleared_count,
+        ));
+        for slot in old.slots.iter().filter(|slot| !slot.is_free()) {
+            slot.copy_to(&new);
+        }
+        writer.vacated_count = 0;
+        self.first.store(new.first(), Ordering::Relaxed);
+        self.mask.store(new.mask, Ordering::Relaxed);
+        let old = self.slots.swap(Box::into_raw(new), Ordering::AcqRel);
+        // SAFETY: the pointer came from a box, and it is no longer current.
+        // The events have moved: the old slots do not drop theirs.
+        writer.garbage.retire_array(unsafe { Box::from_raw(old) });
+    }
+}
+
+impl<E: Event> Drop for CacheTable<E> {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from a box; nobody reads or writes, since
+        // the table is borrowed mutably.
+        let slots = unsafe { Box::from_raw(self.slots.load(Ordering::Relaxed)) };
+        let mut panics = Panics::default();
+        for slot in slots.slots.iter() {
+            panics.drop(slot.take());
+        }
+    }
+}
+
+impl<E> CacheSlots<E> {
+    /// Slots of the smallest table.
+    const LEN_MIN: usize = 8;
+
+    fn new(len: usize) -> Box<Self> {
+        debug_assert!(len.is_power_of_two());
+        Box::new(Self {
+            mask: len - 1,
+            slots: Lines::zeroed(len),
+        })
+    }
+
+    /// The address of the first slot.
+    fn first(&self) -> usize {
+        self.slots.as_ptr().addr()
+    }
+
+    /// The size for this many events, with room for as many again at most.
+    fn len_for(used: usize) -> usize {
+        (used * 2).next_power_of_two().max(Self::LEN_MIN)
+    }
+
+    /// Slots that may be in use before the table grows.
+    fn used_max(&self) -> usize {
+        self.slots.len() / 8 * 5
+    }
+
+    /// The slots in which an event of this hash may be, in order.
+    #[inline(always)]
+    fn probe(&self, hash: u64) -> impl Iterator<Item = (usize, &CacheSlot<E>)> {
+        let (from, slots) = (hash as usize, &*self.slots);
+        (0..slots.len()).map(move |step| {
+            let index = from.wrapping_add(step) & (slots.len() - 1);
+            (index, &slots[index])
+        })
+    }
+
+    /// The slot, if it still belongs to the key that was seen in it.
+    #[inline(always)]
+    fn place_at(
+        &self,
+        SlotTenure { index, born }: SlotTenure,
+        hash: u64,
+    ) -> Option<(&CacheSlot<E>, SlotPosition)> {
+        let slot = self.slots.get(index)?;
+        let word = slot.word();
+        let is_same = slot.born.load(Ordering::Relaxed) == born
+            && slot.hash.load(Ordering::Relaxed) == hash
+            && matches!(word.kind(), SlotKind::Live | SlotKind::Removed);
+        is_same.then_some((slot, SlotPosition { index, born, word }))
+    }
+
+    /// Whether every slot of this hash was seen and belongs to another key.
+    #[cold]
+    fn is_absent(&self, hash: u64, seen: &Seen) -> bool {
+        let in_use = self
+            .probe(hash)
+            .take_while(|(_, slot)| slot.word() != SlotWord::EMPTY);
+        let same_hash =
+            in_use.filter(|(_, slot)| !slot.is_free() && slot.hash.load(Ordering::Relaxed) == hash);
+        let mut seats = same_hash.map(|(index, slot)| SlotTenure {
+            index,
+            born: slot.born.load(Ordering::Relaxed),
+        });
+        seats.all(|seat| seen.others.contains(&seat))
+    }
+}
+
+// SAFETY: zero is the word of an empty slot, whose hash and stay nobody looks
+// at, and the null pointer.
+unsafe impl<E> Zeroed for CacheSlot<E> {
+    fn zeroed() -> Self {
+        Self {
+            word: AtomicU64::new(SlotWord::EMPTY.bits()),
+            hash: AtomicU64::new(0),
+            born: AtomicU64::new(0),
+            event: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+}
+
+impl<E> CacheSlot<E> {
+    /// The word, for the writer, who alone changes it.
+    #[inline(always)]
+    fn word(&self) -> SlotWord {
+        SlotWord::from_bits(self.word.load(Ordering::Relaxed))
+    }
+
+    fn is_free(&self) -> bool {
+        matches!(self.word().kind(), SlotKind::Empty | SlotKind::Vacated)
+    }
+
+    /// The event that is there now, for a reader without a lock.
+    #[inline(always)]
+    fn read<'a>(&'a self, _pin: &'a Pin<'_>) -> Option<&'a E> {
+        let event = load_sequential_pointer(&self.event);
+        // SAFETY: it is null or points to an event whose reference the writer
+        // gives up only after this pin has ended.
+        unsafe { event.as_ref() }.map(Node::event)
+    }
+
+    /// A reference of one's own to the event, for the writer.
+    fn share(&self) -> Option<SharedEvent<E>> {
+        let event = NonNull::new(self.event.load(Ordering::Relaxed))?;
+        // SAFETY: the slot holds a reference, which only the writer gives up,
+        // and which is left to it here.
+        let shared = ManuallyDrop::new(unsafe { SharedEvent::from_raw(event) });
+        Some(SharedEvent::clone(&shared))
+    }
+
+    #[inline(always)]
+    fn set_word(&self, word: SlotWord) {
+        self.word.store(word.bits(), Ordering::Release);
+    }
+
+    /// Puts an event into a free slot.
+    fn fill(&self, hash: u64, version: u64, event: SharedEvent<E>) {
+        self.hash.store(hash, Ordering::Relaxed);
+        // After the pointer of the stay before became null, and before the
+        // new one: see `CacheTable::look`.
+        self.born.store(version, Ordering::Release);
+        let empty = self.exchange(Some(event));
+        debug_assert!(empty.is_none(), "a free slot has no event");
+        self.set_word(SlotWord::new(SlotKind::Live, version));
+    }
+
+    /// Puts an event in the place of the one there.
+    #[inline(always)]
+    fn replace(&self, word: SlotWord, event: SharedEvent<E>) -> Option<SharedEvent<E>> {
+        let old = self.exchange(Some(event));
+        self.set_word(word);
+        old
+    }
+
+    /// Takes the event out; searches go on past the slot.
+    fn vacate(&self, version: u64) -> Option<SharedEvent<E>> {
+        self.set_word(SlotWord::new(SlotKind::Vacated, version));
+        self.exchange(None)
+    }
+
+    /// For the writer: the slot's reference, for which it gets another one.
+    #[inline(always)]
+    fn exchange(&self, event: Option<SharedEvent<E>>) -> Option<SharedEvent<E>> {
+        let old = NonNull::new(self.event.load(Ordering::Relaxed));
+        let new = event.map_or(ptr::null_mut(), SharedEvent::into_raw);
+        self.event.store(new, Ordering::Release);
+        // SAFETY: what is not null came from `SharedEvent::into_raw`, and the slot's
+        // one reference now belongs to the caller.
+        old.map(|old| unsafe { SharedEvent::from_raw(old) })
+    }
+
+    /// The slot's reference, when nobody reads any more.
+    fn take(&self) -> Option<SharedEvent<E>> {
+        self.exchange(None)
+    }
+
+    /// Moves a used slot into an array that nobody else sees yet. Readers of
+    /// the old array still find the event there.
+    fn copy_to(&self, slots: &CacheSlots<E>) {
+        let hash = self.hash.load(Ordering::Relaxed);
+        let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
+            unreachable!("the new array has room for all");
+        };
+        slot.hash.store(hash, Ordering::Relaxed);
+        let born = self.born.load(Ordering::Relaxed);
+        slot.born.store(born, Ordering::Relaxed);
+        let event = self.event.load(Ordering::Relaxed);
+        slot.event.store(event, Ordering::Relaxed);
+        slot.set_word(self.word());
+    }
+
+    fn change_since(&self, version: u64) -> Option<CachedChange<E>> {
+        let word = self.word();
+        if self.is_free() || word.version() <= version {
+            return None;
+        }
+        let event = self.share()?;
+        Some(CachedChange { word, event })
+    }
+}
+
+/// Sends for the cache line at this address, to be written.
+#[inline(always)]
+fn prefetch(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a hint that cannot fault and changes nothing, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::without_provenance(address)) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _no_hint_here = address;
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Number(u64);
+
+    impl Event for Number {
+        type Key = u64;
+
+        fn key(&self) -> &u64 {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn a_table_grows_at_five_eighths_and_has_room_for_as_many_again() {
+        let used_max = |len| CacheSlots::<Number>::new(len).used_max();
+        assert_eq!([8, 64, 1024].map(used_max), [5, 40, 640]);
+        for used in 1..1_000 {
+            let len = CacheSlots::<Number>::len_for(used);
+            assert!(used_max(len) > used, "{used} in {len}");
+            assert!(len <= (4 * used).max(8), "{used} in {len}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+use crate::bus::Event;
+use foldhash::fast::FixedState;
+use std::{
+    fmt,
+    hash::{BuildHasher, Hash},
+    sync::Arc,
+};
+
+/// A property of events by which a topic finds the subscriptions that want
+/// one: an index for predicates.
+///
+/// A [predicate](super::SubscriptionBuilder::matching) of a thousand
+/// subscriptions runs a thousand times an event. Where all of them compare the
+/// same property with a value of their own
+/// ([`SubscriptionBuilder::having`](super::SubscriptionBuilder::having)), it
+/// is computed once and only those are visited whose value it is. All of them
+/// must use one attribute, or clones of it.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour::bus::{Attribute, Delivery, Event, Topic};
+/// use std::sync::mpsc;
+///
+/// #[derive(Clone)]
+/// struct Call { line: u32, state: &'static str }
+/// impl Event for Call {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.line }
+/// }
+///
+/// let state = Attribute::new(|call: &Call| call.state);
+/// let calls = Topic::builder("calls").build();
+/// let (sender, ringing) = mpsc::channel();
+/// let _ringing = calls.subscribe().having(&state, "ringing").start(move |delivery| {
+///     if let Delivery::Event(call, _) = delivery {
+///         sender.send(call.line).unwrap();
+///     }
+/// });
+/// assert_eq!(calls.publish(Call { line: 1, state: "ringing" }).delivered, 1);
+/// assert_eq!(calls.publish(Call { line: 2, state: "up" }).delivered, 0);
+/// assert_eq!(ringing.try_iter().collect::<Vec<_>>(), [1]);
+/// ```
+pub struct Attribute<E: Event, A> {
+    of: Of<E, A>,
+    probe: Arc<dyn Probe<E>>,
+}
+
+type Of<E, A> = Arc<dyn Fn(&E) -> A + Send + Sync>;
+
+/// Says under which hash an event's value of an attribute is filed.
+pub(in crate::bus) trait Probe<E>: Send + Sync {
+    fn hash_of(&self, event: &E) -> u64;
+}
+
+/// One wanted value: where it is filed, and whether an event has it.
+pub(in crate::bus) struct Wanted<E> {
+    pub(in crate::bus) probe: Arc<dyn Probe<E>>,
+    pub(in crate::bus) hash: u64,
+    pub(super) is_met: Arc<dyn Fn(&E) -> bool + Send + Sync>,
+}
+
+struct Hashed<E, A>(Of<E, A>);
+
+impl<E: Event, A: Hash> Probe<E> for Hashed<E, A> {
+    fn hash_of(&self, event: &E) -> u64 {
+        hash_of_value(&(self.0)(event))
+    }
+}
+
+impl<E: Event, A: Eq + Hash + Send + Sync + 'static> Attribute<E, A> {
+    /// The attribute that `of` computes. It runs on the publisher's thread
+    /// under no lock, and must say the same of an event each time.
+    pub fn new(of: impl Fn(&E) -> A + Send + Sync + 'static) -> Self {
+        let of: Of<E, A> = Arc::new(of);
+        let probe = Arc::new(Hashed(Arc::clone(&of)));
+        Self { of, probe }
+    }
+
+    pub(in crate::bus) fn wanted(&self, value: A) -> Wanted<E> {
+        let of = Arc::clone(&self.of);
+        let hash = hash_of_value(&value);
+        let is_met = Arc::new(move |event: &E| of(event) == value);
+        let probe = Arc::clone(&self.probe);
+        Wanted {
+            probe,
+            hash,
+            is_met,
+        }
+    }
+}
+
+impl<E: Event, A> Clone for Attribute<E, A> {
+    fn clone(&self) -> Self {
+        Self {
+            of: Arc::clone(&self.of),
+            probe: Arc::clone(&self.probe),
+        }
+    }
+}
+
+impl<E: Event, A> fmt::Debug for Attribute<E, A> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Attribute").finish_non_exhaustive()
+    }
+}
+
+impl<E> Wanted<E> {
+    /// The same for another partition.
+    pub(in crate::bus) fn share(&self) -> Self {
+        Self {
+            probe: Arc::clone(&self.probe),
+            hash: self.hash,
+            is_met: Arc::clone(&self.is_met),
+        }
+    }
+}
+
+/// The same in every run, since the order in which subscriptions are told of a
+/// cleared key depends on it. Values of one hash cost what predicates do.
+fn hash_of_value(value: &impl Hash) -> u64 {
+    FixedState::with_seed(0).hash_one(value)
+}

@@ -1,0 +1,54 @@
+//! What happens to a key, as its subscribers are told of it.
+
+use super::item::{Item, Queued};
+use crate::bus::{
+    Event,
+    cache::{EventCopy, SharedEvent},
+};
+use std::sync::Arc;
+
+/// What happens to a key.
+pub(in crate::bus) enum ShardChange<'a, E: Event> {
+    Event {
+        event: &'a SharedEvent<E>,
+        /// For the first that wants the event.
+        copy: &'a mut EventCopy<E>,
+    },
+    Removed(&'a Arc<E::Key>),
+}
+
+/// What kind of a [`ShardChange`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::bus) enum ChangeKind {
+    Event,
+    Removed,
+}
+
+impl<E: Event> ShardChange<'_, E> {
+    #[inline(always)]
+    pub(in crate::bus) fn kind(&self) -> ChangeKind {
+        match self {
+            Self::Event { .. } => ChangeKind::Event,
+            Self::Removed(_) => ChangeKind::Removed,
+        }
+    }
+
+    #[inline(always)]
+    pub(in crate::bus) fn to_item(&self) -> Item<E> {
+        match self {
+            Self::Event { event, .. } => Item::Event(SharedEvent::clone(event)),
+            Self::Removed(key) => Item::Removed(Arc::clone(key)),
+        }
+    }
+
+    /// What one subscriber gets of it: the copy, if that is still there.
+    #[inline(always)]
+    pub(super) fn queued(&mut self) -> Queued<E> {
+        if let Self::Event { copy, .. } = self
+            && let Some(event) = copy.take()
+        {
+            return Queued::Copied(event);
+        }
+        Queued::Shared(self.to_item())
+    }
+}

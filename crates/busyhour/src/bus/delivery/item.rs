@@ -1,0 +1,91 @@
+use crate::bus::{Delivery, Event, Message, cache::SharedEvent, nodes::NodeId};
+use std::sync::Arc;
+
+/// What waits in a mailbox: a [`Message`] without its origin, which
+/// [`Items`](super::items::Items) keep apart, and with pointers to what the
+/// user's own code would have to copy.
+pub(in crate::bus) enum Item<E: Event> {
+    Event(SharedEvent<E>),
+    Removed(Arc<E::Key>),
+    Replayed,
+    Lost(u64),
+}
+
+impl<E: Event> Item<E> {
+    /// What it is about.
+    pub(in crate::bus) fn key(&self) -> Option<&E::Key> {
+        match self {
+            Self::Event(event) => Some(event.key()),
+            Self::Removed(key) => Some(key),
+            Self::Replayed | Self::Lost(_) => None,
+        }
+    }
+
+    /// What a callback hears of it.
+    #[inline(always)]
+    pub(in crate::bus) fn as_delivery(&self, origin: NodeId) -> Delivery<'_, E> {
+        match self {
+            Self::Event(event) => Delivery::Event(event, origin),
+            Self::Removed(key) => Delivery::Removed(&**key, origin),
+            Self::Replayed => Delivery::Replayed,
+            Self::Lost(count) => Delivery::Lost(*count),
+        }
+    }
+
+    /// The same with its origin, and as its receiver's own. No lock may be held.
+    pub(super) fn into_message(self, origin: NodeId) -> Message<E> {
+        match self {
+            Self::Event(event) => Message::Event(event.unwrap_or_clone(), origin),
+            Self::Removed(key) => Message::Removed(Arc::unwrap_or_clone(key), origin),
+            Self::Replayed => Message::Replayed,
+            Self::Lost(count) => Message::Lost(count),
+        }
+    }
+}
+
+/// What is queued for one subscriber, or taken out of its queue.
+pub(in crate::bus) enum Queued<E: Event> {
+    Shared(Item<E>),
+    /// An event that is this subscriber's own; see
+    /// [`EventCopy`](super::incoming::EventCopy).
+    Copied(E),
+}
+
+impl<E: Event> Queued<E> {
+    /// What a callback hears of it.
+    #[inline(always)]
+    pub(in crate::bus) fn as_delivery(&self, origin: NodeId) -> Delivery<'_, E> {
+        match self {
+            Self::Shared(item) => item.as_delivery(origin),
+            Self::Copied(event) => Delivery::Event(event, origin),
+        }
+    }
+
+    /// The same with its origin, and as its receiver's own. No lock may be held.
+    pub(super) fn into_message(self, origin: NodeId) -> Message<E> {
+        match self {
+            Self::Shared(item) => item.into_message(origin),
+            Self::Copied(event) => Message::Event(event, origin),
+        }
+    }
+
+    /// What remains to be dropped of it: of a copy that is nothing.
+    pub(super) fn into_item(self) -> Option<Item<E>> {
+        match self {
+            Self::Shared(item) => Some(item),
+            Self::Copied(_) => None,
+        }
+    }
+}
+
+impl<E: Event> Clone for Item<E> {
+    /// Runs none of the user's code.
+    fn clone(&self) -> Self {
+        match self {
+            Self::Event(event) => Self::Event(event.clone()),
+            Self::Removed(key) => Self::Removed(Arc::clone(key)),
+            Self::Replayed => Self::Replayed,
+            Self::Lost(count) => Self::Lost(*count),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+/// The subscriber has heard every change up to `since`, and nothing after it.
+#[derive(Clone, Copy)]
+pub(in crate::bus) struct Lag {
+    pub(in crate::bus) since: u64,
+    pub(in crate::bus) lost: u64,
+    /// It has heard nothing yet: its replay tells it all.
+    pub(in crate::bus) is_new: bool,
+}
+
+impl Lag {
+    /// Of a subscriber that has heard nothing yet.
+    pub(in crate::bus) const NEW: Self = Self {
+        since: 0,
+        lost: 0,
+        is_new: true,
+    };
+}

@@ -1,0 +1,697 @@
+use super::{
+    answers::Answers,
+    change::ShardChange,
+    consumer::Subscriber,
+    item::{Item, Queued},
+    items::Items,
+    offer::Offer,
+    queue::Queue,
+};
+use crate::{
+    bus::{Event, nodes::NodeId, panics::Panics},
+    pool::{Turns, wait_for_turn},
+    sync::{
+        CachePadded, EventCount, SpinGuard, SpinLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        spin_loop, thread, thread_token,
+    },
+    task::{Executor, HelpOutcome, Overflow},
+};
+use std::{collections::VecDeque, mem, sync::Arc};
+
+/// What waits for one subscriber, and whether somebody is on the way to take it.
+///
+/// Publishers and the consumer meet under one short lock. The consumer takes
+/// everything at once and hands it out without the lock, so it costs the
+/// publishers one visit a batch. Lock order: a shard, then a mailbox.
+pub(in crate::bus) struct Mailbox<E: Event> {
+    /// Apart from everything else: the consumer reads the rest at each event,
+    /// and must not fetch this from the publishers for it.
+    busy: CachePadded<Busy<E>>,
+    /// Rung when room appears and when a turn ends, if somebody waits.
+    event_count: EventCount,
+    /// Threads that wait for the event count. Here, and not behind the lock,
+    /// so that handing out need not take that from the publishers.
+    waiting_count: AtomicUsize,
+    /// What the running turn has taken and not yet begun to hand out, with
+    /// [`ENDED`] once nothing more will be.
+    unclaimed: CachePadded<AtomicU64>,
+    /// How many items at the end of the batch are from the cache. Written with
+    /// the lock held.
+    replayed: AtomicU64,
+    closed: AtomicBool,
+    /// Losses since the beginning.
+    lost: AtomicU64,
+    capacity: usize,
+    overflow: Overflow,
+    conflates: bool,
+    /// A loss is made good from the cache.
+    reseeds: bool,
+}
+
+/// What publishers write at each event.
+struct Busy<E: Event> {
+    state: SpinLock<MailboxState<E>>,
+    /// The queue's length, for publishers who wait for room.
+    len: AtomicUsize,
+    /// How many items the running turn took from the queue at last; some of
+    /// them may wait no more. Written with the lock held.
+    taken_len: AtomicUsize,
+}
+
+struct MailboxState<E: Event> {
+    queue: Queue<E>,
+    /// Nothing more is delivered.
+    is_ended: bool,
+    /// A consumer's turn is running or on its way.
+    scheduled: bool,
+    /// The thread that is handing out a batch now.
+    runner: Option<usize>,
+    /// The thread that sends the turn, or will once it has sent others.
+    sender: Option<usize>,
+    /// Turns dropped in a row without having run.
+    turns_dropped: u32,
+    /// Shards whose changes have to be fetched from the cache.
+    behind: VecDeque<usize>,
+    /// Losses not yet announced.
+    lost: u64,
+    /// The consumer has something to announce although nothing is queued.
+    announce_replayed: bool,
+}
+
+/// What the consumer has to do next.
+#[must_use]
+pub(in crate::bus) enum NextAction {
+    /// Hand out the batch.
+    Deliver,
+    /// Fetch this shard's changes from the cache.
+    CatchUp(usize),
+    /// Nothing: the turn has ended.
+    Rest,
+}
+
+impl<E: Event> Mailbox<E> {
+    /// Looks before a waiter goes to sleep, and pauses between two of them:
+    /// some microseconds, about what going to sleep and being woken costs. A
+    /// model need not try each number of looks.
+    const SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 16 };
+    const PAUSES: u32 = 4;
+    /// How a consumer waits for more: looks with pauses before them, then
+    /// looks after the processor was offered to others.
+    const LINGER_LOOKS: u32 = 3;
+    const LINGER_YIELDS: u32 = 4;
+
+    /// Turns in a row that an executor may drop before the subscription waits
+    /// for the next event.
+    const TURNS_DROPPED_MAX: u32 = 16;
+
+    pub(in crate::bus) fn new(
+        capacity: usize,
+        overflow: Overflow,
+        conflates: bool,
+        reseeds: bool,
+    ) -> Self {
+        Self {
+            busy: CachePadded(Busy {
+                state: SpinLock::new(MailboxState::new(conflates)),
+                len: AtomicUsize::new(0),
+                taken_len: AtomicUsize::new(0),
+            }),
+            event_count: EventCount::new(),
+            waiting_count: AtomicUsize::new(0),
+            unclaimed: CachePadded(AtomicU64::new(0)),
+            replayed: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+            capacity,
+            overflow,
+            conflates,
+            reseeds,
+        }
+    }
+
+    /// Whether a newer item takes the place of one of its key.
+    pub(in crate::bus) fn conflates(&self) -> bool {
+        self.conflates
+    }
+
+    /// Asks which of the waiting items of this hash are of the change's key.
+    pub(in crate::bus) fn ask_waiting(
+        &self,
+        subscriber: &Arc<Subscriber<E>>,
+        hash: u64,
+        answers: &mut Answers<E>,
+    ) {
+        let state = self.busy.state.lock();
+        for (number, item) in state.queue.of_hash(hash) {
+            answers.ask_waiting(subscriber, number, item);
+        }
+    }
+
+    /// Offers a change of `shard`. Which of the waiting ones has the same key
+    /// was asked before.
+    ///
+    /// The item is made when the lock is held, so that it goes straight into the
+    /// queue: a processor that copies what it has just stored in smaller parts
+    /// waits until that has left for the cache, and taking the lock is such a
+    /// wait already.
+    #[inline(always)]
+    pub(in crate::bus) fn offer(
+        &self,
+        shard: usize,
+        hash: u64,
+        origin: Option<NodeId>,
+        change: &mut ShardChange<'_, E>,
+        has_same_key: impl Fn(usize) -> bool,
+    ) -> Offer<E> {
+        let mut state = self.busy.state.lock();
+        if !self.has_room(&state) || state.queue.conflates() || self.is_closed() {
+            return self.offer_carefully(state, shard, hash, (change, origin), has_same_key);
+        }
+        self.queue(&mut state, hash, (change.queued(), origin))
+    }
+
+    /// Whether one item more may wait, those included that a turn has taken
+    /// and not yet handed out. Who waits for room has seen some before, and
+    /// who could not wait may go beyond it, by as much again at most.
+    #[inline(always)]
+    fn has_room(&self, state: &MailboxState<E>) -> bool {
+        let waiting = state.queue.len();
+        let capacity = match self.blocks() {
+            true => self.capacity.saturating_mul(2).saturating_add(BEYOND),
+            false => self.capacity,
+        };
+        let has_room = waiting + self.taken_len() < capacity;
+        !state.is_ended && (has_room || waiting + self.unclaimed_queued_len() < capacity)
+    }
+
+    #[inline(always)]
+    fn taken_len(&self) -> usize {
+        self.busy.taken_len.load(Ordering::Relaxed)
+    }
+
+    fn set_taken_len(&self, len: usize) {
+        self.busy.taken_len.store(len, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn unclaimed_len(&self) -> usize {
+        (self.unclaimed.load(Ordering::SeqCst) & !ENDED) as usize
+    }
+
+    /// The same without what is from the cache, which is handed out last.
+    #[inline(always)]
+    fn unclaimed_queued_len(&self) -> usize {
+        let unclaimed = self.unclaimed_len();
+        unclaimed.saturating_sub(self.replayed.load(Ordering::Relaxed) as usize)
+    }
+
+    /// Nothing more is delivered: its executor was shut down.
+    pub(super) fn is_ended(&self) -> bool {
+        self.unclaimed.load(Ordering::Acquire) & ENDED != 0
+    }
+
+    /// Says how many items a turn has in hand; `false` when they must not be
+    /// handed out any more.
+    fn set_unclaimed(&self, len: usize) -> bool {
+        let set = |unclaimed: u64| (unclaimed & ENDED == 0).then_some(len as u64);
+        (self.unclaimed)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, set)
+            .is_ok()
+    }
+
+    /// Takes note of items that a turn has just taken from the queue. The lock
+    /// is still held, so that who ends the deliveries finds each item in one
+    /// of the two places.
+    fn take_in_hand(&self, len: usize) {
+        self.set_taken_len(len);
+        self.replayed.store(0, Ordering::Relaxed);
+        // When all has ended only a stream takes something, and it may.
+        let _ended = self.set_unclaimed(len);
+    }
+
+    /// Before a turn hands out a batch to whose end it has added what was not
+    /// taken from the queue; `false` when nothing more is delivered.
+    pub(super) fn begin_batch(&self, batch: &Items<E>) -> bool {
+        let _state = self.busy.state.lock();
+        let added_count = batch.len().saturating_sub(self.unclaimed_len());
+        self.replayed
+            .fetch_add(added_count as u64, Ordering::Relaxed);
+        self.set_unclaimed(batch.len())
+    }
+
+    /// Takes back what was claimed of the batch and is still in it. It is lost
+    /// when the deliveries ended since: nobody else has counted it.
+    pub(super) fn unclaim(&self, batch_len: usize, claimed_len: u64) {
+        if !self.set_unclaimed(batch_len) && !self.is_closed() {
+            self.lost.fetch_add(claimed_len, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets the turn hand out so many items, whose room is free; `false` when
+    /// nothing more is delivered.
+    pub(super) fn claim(&self, count: u64) -> bool {
+        let rest = |unclaimed: u64| {
+            let rest = (unclaimed & !ENDED).saturating_sub(count);
+            Some(unclaimed & ENDED | rest)
+        };
+        let claimed = self
+            .unclaimed
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, rest);
+        self.announce_room();
+        claimed.is_ok_and(|unclaimed| unclaimed & ENDED == 0)
+    }
+
+    /// Ends deliveries for good; how many were still waiting. They are lost.
+    pub(in crate::bus) fn end(&self) -> u64 {
+        let mut state = self.busy.state.lock();
+        let in_hand = self.unclaimed.swap(ENDED, Ordering::AcqRel);
+        if in_hand & ENDED != 0 || self.is_closed() {
+            return 0;
+        }
+        state.is_ended = true;
+        let abandoned = state.queue.discard();
+        self.busy.len.store(0, Ordering::Relaxed);
+        let count = in_hand + abandoned.len() as u64;
+        self.lost.fetch_add(count, Ordering::Relaxed);
+        self.announce(state);
+        drop(abandoned);
+        count
+    }
+
+    /// Ends a stream: what waits can still be taken, and nothing is added.
+    pub(super) fn end_stream(&self) {
+        let mut state = self.busy.state.lock();
+        self.unclaimed.fetch_or(ENDED, Ordering::AcqRel);
+        state.is_ended = true;
+        self.announce(state);
+    }
+
+    #[inline(always)]
+    fn queue(
+        &self,
+        state: &mut MailboxState<E>,
+        hash: u64,
+        (queued, origin): (Queued<E>, Option<NodeId>),
+    ) -> Offer<E> {
+        state.queue.push(hash, queued, origin);
+        self.busy.len.store(state.queue.len(), Ordering::Relaxed);
+        match state.schedule() {
+            true => Offer::QueuedFirst,
+            false => Offer::Queued,
+        }
+    }
+
+    #[cold]
+    fn offer_carefully(
+        &self,
+        mut state: SpinGuard<'_, MailboxState<E>>,
+        shard: usize,
+        hash: u64,
+        (change, origin): (&mut ShardChange<'_, E>, Option<NodeId>),
+        has_same_key: impl Fn(usize) -> bool,
+    ) -> Offer<E> {
+        if self.is_closed() {
+            return Offer::Closed;
+        }
+        if state.is_ended {
+            self.count_lost();
+            return Offer::Refused { wake: false };
+        }
+        let queued = match state.queue.conflates() {
+            true => {
+                let item = change.to_item();
+                match state.queue.replace(hash, item, origin, has_same_key) {
+                    Ok(older) => {
+                        let wake = state.schedule();
+                        return Offer::Conflated { older, wake };
+                    }
+                    Err(item) => Queued::Shared(item),
+                }
+            }
+            false => change.queued(),
+        };
+        match self.has_room(&state) {
+            true => self.queue(&mut state, hash, (queued, origin)),
+            false => self.overflow(&mut state, shard, hash, (queued, origin)),
+        }
+    }
+
+    fn overflow(
+        &self,
+        state: &mut MailboxState<E>,
+        shard: usize,
+        hash: u64,
+        (queued, origin): (Queued<E>, Option<NodeId>),
+    ) -> Offer<E> {
+        if self.reseeds {
+            // Where only the newest counts, the cache will tell it.
+            if !self.conflates {
+                self.count_lost();
+            }
+            state.behind.push_back(shard);
+            let wake = state.schedule();
+            return Offer::FellBehind { wake };
+        }
+        if self.overflow != Overflow::DropOldest {
+            self.count_unheard(state);
+            let wake = state.schedule();
+            return Offer::Refused { wake };
+        }
+        // Where the running turn has everything in hand, nothing is dropped.
+        let Some(oldest) = state.queue.pop_oldest() else {
+            return self.queue(state, hash, (queued, origin));
+        };
+        self.count_unheard(state);
+        state.queue.push(hash, queued, origin);
+        let (oldest, wake) = (oldest.into_item(), state.schedule());
+        Offer::DroppedOldest { oldest, wake }
+    }
+
+    /// Counts a loss that the subscriber is told of.
+    fn count_unheard(&self, state: &mut MailboxState<E>) {
+        self.count_lost();
+        state.lost += 1;
+    }
+
+    /// Counts a loss: of an item that was offered here, or of one that was
+    /// not because the subscriber lags.
+    pub(in crate::bus) fn count_lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Losses since the beginning.
+    pub(in crate::bus) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::bus) fn blocks(&self) -> bool {
+        self.overflow == Overflow::Block
+    }
+
+    /// A publisher has to wait before it may offer anything.
+    #[inline(always)]
+    pub(in crate::bus) fn is_full(&self) -> bool {
+        // The publishers' own lines tell it mostly; the consumer's is fetched
+        // only when they do not.
+        let queued_len = self.queued_len();
+        queued_len + self.taken_len() >= self.capacity && self.is_still_full(queued_len)
+    }
+
+    #[cold]
+    fn is_still_full(&self, queued_len: usize) -> bool {
+        queued_len + self.unclaimed_queued_len() >= self.capacity && !self.is_ended()
+    }
+
+    /// Waits until there is room or the subscription ends; `false` when that
+    /// is hopeless, because the consumer cannot run while the caller waits.
+    ///
+    /// A turn that was lost is sent again by `revive`, which says whether that
+    /// was of use. By `turns` a circle is found that leads through turns which
+    /// no serializer runs.
+    pub(in crate::bus) fn wait_for_room(
+        &self,
+        executor: &dyn Executor,
+        turns: impl Fn() -> Arc<dyn Turns>,
+        revive: impl Fn() -> bool,
+    ) -> bool {
+        let has_room = || !self.is_full() || self.is_closed();
+        while !has_room() {
+            if self.busy.state.lock().waits_for_caller() {
+                return false;
+            }
+            match executor.assist() {
+                HelpOutcome::Helped => {}
+                HelpOutcome::Wait => {
+                    let Ok(_waiting) = wait_for_turn(turns()) else {
+                        return false;
+                    };
+                    let done = |state: &MailboxState<E>| has_room() || !state.scheduled;
+                    executor.blocking(&mut || self.wait_until(done));
+                    if !has_room() && !revive() {
+                        return false;
+                    }
+                }
+                HelpOutcome::WouldDeadlock => return false,
+            }
+        }
+        true
+    }
+
+    /// Whether a turn is to be sent by the caller, since items wait and none
+    /// is on its way.
+    pub(super) fn needs_turn(&self) -> bool {
+        let mut state = self.busy.state.lock();
+        state.queue.len() + self.unclaimed_len() > 0 && state.schedule()
+    }
+
+    /// The thread that runs the turn now.
+    pub(super) fn runner(&self) -> Option<usize> {
+        self.busy.state.lock().runner
+    }
+
+    /// Whether a turn is running or on its way.
+    pub(super) fn is_scheduled(&self) -> bool {
+        self.busy.state.lock().scheduled
+    }
+
+    fn wait_until(&self, is_reached: impl Fn(&MailboxState<E>) -> bool) {
+        for _ in 0..Self::SPINS {
+            if is_reached(&self.busy.state.lock()) {
+                return;
+            }
+            (0..Self::PAUSES).for_each(|_| spin_loop());
+        }
+        self.waiting_count.fetch_add(1, Ordering::SeqCst);
+        self.event_count
+            .wait_until(|| is_reached(&self.busy.state.lock()));
+        self.waiting_count.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Leaves the lock and wakes the threads that wait for the change.
+    fn announce(&self, state: SpinGuard<'_, MailboxState<E>>) {
+        drop(state);
+        self.announce_room();
+    }
+
+    /// Wakes the threads that wait for the change, which was made with the lock
+    /// held or is one of `unclaimed`.
+    ///
+    /// A thread counts itself before it looks. After a change under the lock it
+    /// either looks later and sees that, or it looked before and its count is
+    /// seen here. The same holds for `unclaimed`, since the count, that change
+    /// and both looks are in one order of all threads (`SeqCst`).
+    fn announce_room(&self) {
+        if self.waiting_count.load(Ordering::SeqCst) > 0 {
+            self.event_count.ring();
+        }
+    }
+
+    /// Lets the consumer fetch these shards and then announce that it did;
+    /// `true` when the caller must wake it.
+    pub(in crate::bus) fn order_replay(&self, shards: impl Iterator<Item = usize>) -> bool {
+        let mut state = self.busy.state.lock();
+        state.behind.extend(shards);
+        state.announce_replayed = true;
+        state.schedule()
+    }
+
+    /// The caller sends the turn that is due, or will once it has sent others.
+    pub(in crate::bus) fn expect_sending(&self) {
+        self.busy.state.lock().sender = Some(thread_token());
+    }
+
+    /// The caller has sent the turn. Another thread may be about to send the next.
+    pub(in crate::bus) fn sent(&self) {
+        let mut state = self.busy.state.lock();
+        state.sender = state.sender.filter(|sender| *sender != thread_token());
+    }
+
+    /// The consumer's turn begins on this thread.
+    pub(super) fn begin_turn(&self) {
+        let mut state = self.busy.state.lock();
+        state.runner = Some(thread_token());
+        state.turns_dropped = 0;
+    }
+
+    /// The consumer's turn is interrupted; another one is on its way.
+    pub(super) fn pause_turn(&self) {
+        let mut state = self.busy.state.lock();
+        state.runner = None;
+        self.announce(state);
+    }
+
+    /// Whether a turn that was dropped on its way may be sent once more: not
+    /// for ever to an executor that drops whatever it gets.
+    pub(super) fn may_send_again(&self) -> bool {
+        let mut state = self.busy.state.lock();
+        state.turns_dropped = state.turns_dropped.saturating_add(1);
+        state.turns_dropped <= Self::TURNS_DROPPED_MAX && !self.is_closed()
+    }
+
+    /// The turn that is on its way will be dropped, and not sent again.
+    pub(super) fn give_up_turn(&self) {
+        self.busy.state.lock().turns_dropped = u32::MAX;
+    }
+
+    /// The turn that was on its way will not come.
+    pub(super) fn lose_turn(&self) {
+        let mut state = self.busy.state.lock();
+        state.scheduled = false;
+        state.turns_dropped = 0;
+        self.announce(state);
+    }
+
+    /// What to do next; fills `batch`, which is empty, when that is to deliver.
+    pub(super) fn next_errand(&self, batch: &mut Items<E>) -> NextAction {
+        let mut state = self.busy.state.lock();
+        if self.is_closed() || self.is_ended() && state.queue.len() == 0 {
+            return self.rest(state);
+        }
+        if let Some(shard) = state.behind.pop_front() {
+            self.set_taken_len(0);
+            return NextAction::CatchUp(shard);
+        }
+        self.take(&mut state, batch);
+        if mem::take(&mut state.announce_replayed) {
+            batch.push_notice(Item::Replayed);
+        }
+        if batch.is_empty() {
+            return self.rest(state);
+        }
+        self.take_in_hand(batch.len());
+        self.announce(state);
+        NextAction::Deliver
+    }
+
+    /// Waits for more, with so many pauses before each look; whether more came.
+    ///
+    /// The looks are far apart, and the first one is not at once: each takes
+    /// the queue's cache lines from the publishers, and what comes meanwhile
+    /// is taken together. A publisher may be waiting for this very processor,
+    /// so it is offered as well.
+    pub(super) fn spin_wait(&self, pauses: u32) -> bool {
+        for _ in 0..Self::LINGER_LOOKS {
+            (0..pauses).for_each(|_| spin_loop());
+            if self.queued_len() > 0 {
+                return true;
+            }
+        }
+        for _ in 0..Self::LINGER_YIELDS {
+            thread::yield_now();
+            if self.queued_len() > 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn rest(&self, mut state: SpinGuard<'_, MailboxState<E>>) -> NextAction {
+        state.scheduled = false;
+        state.runner = None;
+        self.set_taken_len(0);
+        state.queue.relax();
+        self.announce(state);
+        NextAction::Rest
+    }
+
+    /// Takes what is queued. With the lock of a shard held, everything of that
+    /// shard that was offered so far is in the batch.
+    pub(in crate::bus) fn take_all(&self, batch: &mut Items<E>) {
+        let mut state = self.busy.state.lock();
+        self.take(&mut state, batch);
+        self.take_in_hand(batch.len());
+        self.announce(state);
+    }
+
+    fn take(&self, state: &mut MailboxState<E>, batch: &mut Items<E>) {
+        state.queue.take(batch);
+        let lost = mem::take(&mut state.lost);
+        if lost > 0 && self.overflow == Overflow::DropOldest {
+            batch.push_notice(Item::Lost(lost));
+        } else if lost > 0 {
+            batch.push(Queued::Shared(Item::Lost(lost)), None);
+        }
+        self.busy.len.store(0, Ordering::Relaxed);
+    }
+
+    /// A shard was fetched; once none is left to fetch, that is announced.
+    pub(in crate::bus) fn caught_up(&self) {
+        self.busy.state.lock().announce_replayed = true;
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Ends deliveries. On return no callback is running, unless it is the
+    /// caller's own, and none will run.
+    pub(super) fn close(&self) {
+        let mut state = self.busy.state.lock();
+        self.closed.store(true, Ordering::Release);
+        self.busy.len.store(0, Ordering::Relaxed);
+        let abandoned = state.queue.discard();
+        self.announce(state);
+        let mut panics = Panics::default();
+        panics.drop(abandoned);
+        self.wait_until(|state| state.runner.is_none() || state.is_run_by_caller());
+    }
+
+    /// Whether no turn is running or on its way.
+    pub(in crate::bus) fn is_idle(&self) -> bool {
+        !self.busy.state.lock().scheduled
+    }
+
+    /// How many items may wait.
+    pub(in crate::bus) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Items waiting in the queue.
+    pub(in crate::bus) fn queued_len(&self) -> usize {
+        self.busy.len.load(Ordering::Relaxed)
+    }
+
+    /// Items waiting, those included that a turn has taken already.
+    pub(in crate::bus) fn len(&self) -> usize {
+        self.queued_len() + self.unclaimed_len()
+    }
+}
+
+impl<E: Event> MailboxState<E> {
+    fn new(conflates: bool) -> Self {
+        Self {
+            queue: Queue::new(conflates),
+            is_ended: false,
+            scheduled: false,
+            runner: None,
+            sender: None,
+            turns_dropped: 0,
+            behind: VecDeque::new(),
+            lost: 0,
+            announce_replayed: false,
+        }
+    }
+
+    /// Takes note of a turn; whether the caller has to send it. Where items wait
+    /// already that is so when the one before was lost on its way.
+    #[inline(always)]
+    fn schedule(&mut self) -> bool {
+        !mem::replace(&mut self.scheduled, true)
+    }
+
+    fn is_run_by_caller(&self) -> bool {
+        self.runner == Some(thread_token())
+    }
+
+    /// Whether nothing can be taken before the caller goes on.
+    fn waits_for_caller(&self) -> bool {
+        self.is_run_by_caller() || self.sender == Some(thread_token())
+    }
+}
+
+/// The bit of `unclaimed` that says that nothing more is delivered.
+const ENDED: u64 = 1 << 63;
+/// Items beyond twice its capacity that a queue which makes publishers wait may
+/// hold, for small ones.
+const BEYOND: usize = 64;

@@ -1,0 +1,29 @@
+//! From a subscription's mailbox to its callback.
+
+mod subscription;
+mod stream;
+mod attribute;
+mod answers;
+mod mailbox;
+mod queue;
+mod offer;
+mod item;
+mod items;
+mod change;
+mod lag;
+mod consumer;
+mod partitions;
+mod quantum;
+mod adaptive_spin;
+
+pub(in crate::bus) use answers::Answers;
+pub use attribute::Attribute;
+pub(in crate::bus) use attribute::Probe;
+pub(in crate::bus) use change::{ChangeKind, ShardChange};
+pub(in crate::bus) use consumer::{Partition, Subscriber};
+pub(in crate::bus) use item::{Item, Queued};
+pub(in crate::bus) use items::Items;
+pub(in crate::bus) use lag::Lag;
+pub(in crate::bus) use offer::Offer;
+pub use stream::EventStream;
+pub use subscription::{Subscription, SubscriptionBuilder};

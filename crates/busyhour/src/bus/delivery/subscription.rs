@@ -1,0 +1,335 @@
+use super::{
+    attribute::Attribute,
+    consumer::{Consumer, Filter, Partition, Subscriber},
+    mailbox::Mailbox,
+    partitions::{ParallelCallback, PartitionCallback},
+    stream::EventStream,
+};
+use crate::{
+    bus::{Delivery, Event, panics::Panics, topic_inner::TopicInner},
+    task::{Deliveries, Executor, Overflow},
+};
+use std::{fmt, hash::Hash, mem, sync::Arc};
+
+/// Describes a subscription before it starts; see [`Topic::subscribe`](super::Topic::subscribe).
+///
+/// Without further words it hears every event from now on, on the thread that
+/// publishes it, with room for 1,024 events and [`Overflow::Reject`].
+#[doc(alias("ast_event_subscribe", "stasis_subscribe"))]
+#[must_use]
+pub struct SubscriptionBuilder<E: Event> {
+    topic: Arc<TopicInner<E>>,
+    name: Box<str>,
+    filter: Filter<E>,
+    replays: bool,
+    conflates: bool,
+    capacity: usize,
+    overflow: Overflow,
+    executor: Option<Arc<dyn Executor>>,
+}
+
+impl<E: Event> SubscriptionBuilder<E> {
+    const CAPACITY: usize = 1024;
+
+    pub(in crate::bus) fn new(topic: Arc<TopicInner<E>>) -> Self {
+        Self {
+            topic,
+            name: Box::default(),
+            filter: Filter::All,
+            replays: false,
+            conflates: false,
+            capacity: Self::CAPACITY,
+            overflow: Overflow::default(),
+            executor: None,
+        }
+    }
+
+    /// A name for people who read statistics and look for the slow one.
+    pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Only events of this key. Publishers of other keys do not notice the
+    /// subscription. Replaces an earlier choice of events.
+    pub fn key(mut self, key: E::Key) -> Self {
+        let (hash, key) = self.topic.shared_key(key);
+        self.filter = Filter::Key { hash, key };
+        self
+    }
+
+    /// Only events for which `wanted` is true. It runs on the publisher's
+    /// thread under no lock, and more than once for an event if something
+    /// changes meanwhile. That a key was removed is told whatever its last event was. Replaces an earlier
+    /// choice of events.
+    pub fn matching(mut self, wanted: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Filter::Matching(Arc::new(wanted));
+        self
+    }
+
+    /// Only events of which `attribute` is `value`. Publishers of others do not
+    /// notice the subscription, as with [`Self::key`]. That a key was removed
+    /// is told whatever its last event was. Replaces an earlier choice of
+    /// events.
+    pub fn having<A>(mut self, attribute: &Attribute<E, A>, value: A) -> Self
+    where
+        A: Eq + Hash + Send + Sync + 'static,
+    {
+        self.filter = Filter::Having(attribute.wanted(value));
+        self
+    }
+
+    /// First the last event of every cached key, then every later change, and
+    /// [`Delivery::Replayed`] between the two. When the subscription lags
+    /// behind later on, it is brought up to date in the same way, from the
+    /// cache, instead of missing changes.
+    pub fn replay(mut self) -> Self {
+        self.replays = true;
+        self
+    }
+
+    /// Of several waiting events of one key, only the newest, in the place of
+    /// the oldest, be the queue full or not: the newest event of a key that
+    /// waits is never lost. [`Overflow::Conflate`] is the same with
+    /// [`Overflow::Reject`].
+    ///
+    /// The capacity is the number of keys that may wait. An event of one key
+    /// more is lost by the declared overflow, counted and announced; by default
+    /// it is refused. With [`Self::replay`] on a cached topic nothing is lost: the
+    /// newest event of each key then comes from the cache, and what it replaced
+    /// counts as conflated. So give the queue room for all keys, or let it replay.
+    #[doc(alias("coalesce", "watch channel"))]
+    pub fn conflate(mut self) -> Self {
+        self.conflates = true;
+        self
+    }
+
+    /// How many events may wait; at least one. What a turn has taken counts
+    /// until the callback's turn comes to it, but for sixteen at most; what is
+    /// replayed from the cache does not. With [`Overflow::Block`] one event more
+    /// for each publisher who found room at the same moment may wait, and where
+    /// publishers cannot wait, as much again and 64 more.
+    pub fn capacity(mut self, event_count: usize) -> Self {
+        self.capacity = event_count.max(1);
+        self
+    }
+
+    /// What happens when too many events wait. With [`Self::replay`] on a
+    /// cached topic, `Reject` and `DropOldest` alike mean to be brought up to
+    /// date from the cache.
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = overflow;
+        self
+    }
+
+    /// Runs the callback there, one at a time, in order.
+    ///
+    /// A pool and a serializer take a subscription's turn however full they
+    /// are, and one that is dropped unrun sends itself again. An executor of
+    /// another kind that refuses a turn leaves the events waiting until the
+    /// next one is published.
+    pub fn on<X: Executor + Clone + 'static>(mut self, executor: &X) -> Self {
+        let shared = executor.to_shared();
+        self.executor = Some(shared.unwrap_or_else(|| Arc::new(executor.clone())));
+        self
+    }
+
+    /// Starts the subscription.
+    ///
+    /// The callback may use the bus freely, publish on this topic included. A
+    /// panic in it passes to the executor; the subscription goes on with the
+    /// next event.
+    pub fn start(
+        mut self,
+        callback: impl FnMut(Delivery<'_, E>) + Send + 'static,
+    ) -> Subscription<E> {
+        let consumer = Consumer::callback(self.executor.take(), Box::new(callback));
+        let filter = mem::replace(&mut self.filter, Filter::All);
+        let subscriber = self.subscribe(filter, Partition::WHOLE, consumer);
+        self.subscription(vec![subscriber])
+    }
+
+    /// Starts the subscription in so many partitions, in which the callback runs at
+    /// the same time: each key has its partition, so that its events stay in order.
+    ///
+    /// The executor should be a pool. The capacity holds for each partition.
+    /// [`Delivery::Replayed`] is told once when all partitions have replayed, and
+    /// later by each partition that had to catch up. A subscription to one key has
+    /// one partition.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use busyhour::{bus::{Delivery, Event, Topic}, pool::TaskPool};
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// static HEARD: AtomicU32 = AtomicU32::new(0);
+    /// let pool = TaskPool::builder().workers(2).build()?;
+    /// let ticks = Topic::builder("ticks").build();
+    /// let partitions = ticks.subscribe().on(&pool).start_parallel(4, |delivery| {
+    ///     if let Delivery::Event(..) = delivery {
+    ///         HEARD.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    /// });
+    /// for number in 0..100 {
+    ///     _ = ticks.publish(Tick(number));
+    /// }
+    /// while !partitions.is_idle() {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(HEARD.load(Ordering::Relaxed), 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start_parallel(
+        mut self,
+        partition_count: usize,
+        callback: impl Fn(Delivery<'_, E>) + Send + Sync + 'static,
+    ) -> Subscription<E> {
+        let count = match self.filter {
+            Filter::Key { .. } => 1,
+            Filter::All | Filter::Matching(_) | Filter::Having(_) => {
+                self.topic.lanes_for(partition_count)
+            }
+        };
+        let shared = Arc::new(ParallelCallback::new(count, callback));
+        let filter = mem::replace(&mut self.filter, Filter::All);
+        let partition = |(index, filter)| {
+            let mut partition = PartitionCallback::new(Arc::clone(&shared));
+            let callback = Box::new(move |delivery: Delivery<'_, E>| partition.hear(delivery));
+            let consumer = Consumer::callback(self.executor.clone(), callback);
+            self.subscribe(filter, Partition { index, count }, consumer)
+        };
+        let subscribers = (0..count).zip(filter.share(count)).map(partition).collect();
+        self.subscription(subscribers)
+    }
+
+    /// Starts the subscription as a stream for a task of any async runtime.
+    /// The events are consumed where the stream is polled. The stream ends, once
+    /// all that waits has been taken, when the executor that was given is shut
+    /// down, or the runtime whose topic this is. Publishers are then told that
+    /// their events are lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{pin::pin, task::{Context, Poll, Waker}};
+    /// use futures_core::Stream;
+    /// use busyhour::bus::{Event, Message, Topic};
+    /// # #[derive(Clone, Debug, PartialEq)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let ticks = Topic::builder("ticks").cached().build();
+    /// _ = ticks.publish(Tick(7));
+    /// let mut events = pin!(ticks.subscribe().replay().stream());
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// let first = events.as_mut().poll_next(&mut context);
+    /// assert!(matches!(first, Poll::Ready(Some(Message::Event(Tick(7), _)))));
+    /// ```
+    pub fn stream(mut self) -> EventStream<E> {
+        let filter = mem::replace(&mut self.filter, Filter::All);
+        let consumer = Consumer::stream(self.executor.take());
+        let subscriber = self.subscribe(filter, Partition::WHOLE, consumer);
+        EventStream::new(Arc::clone(&subscriber), self.subscription(vec![subscriber]))
+    }
+
+    fn subscribe(
+        &self,
+        filter: Filter<E>,
+        partition: Partition,
+        consumer: Consumer<E>,
+    ) -> Arc<Subscriber<E>> {
+        let conflates = self.conflates || self.overflow == Overflow::Conflate;
+        let reseeds = self.replays && self.topic.is_cached();
+        let mailbox = Mailbox::new(self.capacity, self.overflow, conflates, reseeds);
+        let name = self.name.clone();
+        let subscriber = Subscriber::new(&self.topic, name, filter, partition, mailbox, consumer);
+        Arc::new(subscriber)
+    }
+
+    fn subscription(self, subscribers: Vec<Arc<Subscriber<E>>>) -> Subscription<E> {
+        // Made first, so that it ends again if a callback panics in its replay.
+        let mut subscription = Subscription {
+            topic: self.topic,
+            subscribers: Vec::with_capacity(subscribers.len()),
+        };
+        for subscriber in subscribers {
+            subscription.subscribers.push(Arc::clone(&subscriber));
+            if !subscriber.register() {
+                let _nothing_waits = subscriber.end();
+            }
+            subscription.topic.add(&subscriber, self.replays);
+        }
+        subscription
+    }
+}
+
+/// A running subscription; ends when it is dropped.
+#[doc(alias("Receiver", "ast_event_sub"))]
+pub struct Subscription<E: Event> {
+    topic: Arc<TopicInner<E>>,
+    /// One for each partition.
+    subscribers: Vec<Arc<Subscriber<E>>>,
+}
+
+impl<E: Event> Subscription<E> {
+    /// Ends the subscription: when this returns, the callback is not running
+    /// and will not run again.
+    ///
+    /// Waits for a callback that is running now, unless called from it.
+    /// Dropping the subscription does the same.
+    pub fn unsubscribe(self) {}
+
+    /// Whether nothing waits and no callback is running or on its way.
+    pub fn is_idle(&self) -> bool {
+        let mut subscribers = self.subscribers.iter();
+        subscribers.all(|subscriber| subscriber.mailbox().is_idle())
+    }
+
+    /// Deliveries it has lost so far, announced or not yet.
+    pub fn lost(&self) -> u64 {
+        let subscribers = self.subscribers.iter();
+        subscribers
+            .map(|subscriber| subscriber.mailbox().lost())
+            .sum()
+    }
+
+    /// Events waiting.
+    pub fn queued_len(&self) -> usize {
+        let subscribers = self.subscribers.iter();
+        subscribers
+            .map(|subscriber| subscriber.mailbox().len())
+            .sum()
+    }
+}
+
+impl<E: Event> Drop for Subscription<E> {
+    fn drop(&mut self) {
+        let mut panics = Panics::default();
+        for subscriber in self.subscribers.drain(..) {
+            subscriber.unregister();
+            panics.catch(|| self.topic.remove(&subscriber));
+            panics.catch(|| subscriber.mailbox().close());
+            panics.drop(subscriber);
+        }
+    }
+}
+
+impl<E: Event> fmt::Debug for Subscription<E> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Subscription")
+            .field("queued_len", &self.queued_len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,6 @@
+//! Which subscriptions want a change.
+
+pub(in crate::bus) mod shard_subscribers;
+mod attributed;
+
+pub(in crate::bus) use shard_subscribers::ShardSubscribers;

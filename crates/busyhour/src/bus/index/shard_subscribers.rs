@@ -1,0 +1,572 @@
+use super::attributed::Attributed;
+use crate::bus::{
+    Event,
+    delivery::{Answers, ChangeKind, Lag, Offer, Probe, ShardChange, Subscriber},
+    nodes::NodeId,
+    publish_result::{Counts, DeliveryCounters, PublishResult},
+};
+use hashbrown::{HashTable, hash_table::Entry};
+use std::sync::Arc;
+
+/// Who listens to one shard, found by key or by the value of an attribute
+/// where they asked for one.
+pub(in crate::bus) struct ShardSubscribers<E: Event> {
+    everything: Vec<ShardSubscriber<E>>,
+    keyed: HashTable<Keyed<E>>,
+    /// In the order they were first asked for.
+    attributes: Vec<Attributed<E>>,
+    /// All of these.
+    count: usize,
+    /// Subscribers that make publishers wait for room.
+    blocking_count: usize,
+    /// Subscribers of whom something has to be asked before anything is offered.
+    asking_count: usize,
+    /// Subscribers that lag and so may have seen keys that are cleared meanwhile.
+    laggard_count: usize,
+    newest_lag: u64,
+    /// What became of all deliveries of this shard.
+    counts: Counts,
+}
+
+/// Those who want one key, which they share. Two lists may have equal keys.
+struct Keyed<E: Event> {
+    hash: u64,
+    key: Arc<E::Key>,
+    /// The stay in the table that was last found to be the key's; 0 for none.
+    born: u64,
+    listeners: Vec<ShardSubscriber<E>>,
+}
+
+impl<E: Event> Keyed<E> {
+    fn is(&self, hash: u64, key: &Arc<E::Key>) -> bool {
+        self.hash == hash && Arc::ptr_eq(&self.key, key)
+    }
+
+    /// Whether this is the key of the change, as far as that is known.
+    fn is_key_of(&self, place: ListPosition, answers: &Answers<E>) -> bool {
+        self.is_born_at(place) || answers.has_key(&self.key)
+    }
+
+    fn is_born_at(&self, place: ListPosition) -> bool {
+        place.born != 0 && place.born == self.born
+    }
+}
+
+/// A subscriber as one shard knows it.
+pub(in crate::bus) struct ShardSubscriber<E: Event> {
+    subscriber: Arc<Subscriber<E>>,
+    lag: Option<Lag>,
+}
+
+impl<E: Event> ShardSubscribers<E> {
+    pub(in crate::bus) fn new() -> Self {
+        Self {
+            everything: Vec::new(),
+            keyed: HashTable::new(),
+            attributes: Vec::new(),
+            count: 0,
+            blocking_count: 0,
+            asking_count: 0,
+            laggard_count: 0,
+            newest_lag: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What became of all deliveries so far.
+    pub(in crate::bus) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Takes note of deliveries that went past the mailbox.
+    pub(in crate::bus) fn count_delivered(&mut self, count: usize) {
+        self.counts.delivered += count as u64;
+    }
+
+    pub(in crate::bus) fn add(&mut self, subscriber: Arc<Subscriber<E>>, lag: Option<Lag>) {
+        self.count += 1;
+        self.blocking_count += usize::from(subscriber.mailbox().blocks());
+        self.asking_count += usize::from(subscriber.asks());
+        let place = if let Some(wanted) = subscriber.attribute() {
+            let attribute = self.attribute_of(&wanted.probe);
+            attribute.place_of(wanted.hash)
+        } else if let Some((hash, key)) = subscriber.key() {
+            self.place_of(hash, key)
+        } else {
+            &mut self.everything
+        };
+        place.push(ShardSubscriber { subscriber, lag });
+    }
+
+    /// The keys of this hash that somebody wants.
+    pub(in crate::bus) fn keys_of(&self, hash: u64) -> Vec<Arc<E::Key>> {
+        let of_hash = self.keyed.iter_hash(hash).filter(|it| it.hash == hash);
+        of_hash.map(|keyed| Arc::clone(&keyed.key)).collect()
+    }
+
+    fn place_of(&mut self, hash: u64, key: &Arc<E::Key>) -> &mut Vec<ShardSubscriber<E>> {
+        let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
+        let keyed = match self.keyed.entry(hash, same_key, |keyed| keyed.hash) {
+            Entry::Occupied(keyed) => keyed.into_mut(),
+            Entry::Vacant(vacancy) => {
+                let (key, listeners) = (Arc::clone(key), Vec::new());
+                let keyed = Keyed {
+                    hash,
+                    key,
+                    born: 0,
+                    listeners,
+                };
+                vacancy.insert(keyed).into_mut()
+            }
+        };
+        &mut keyed.listeners
+    }
+
+    fn attribute_of(&mut self, probe: &Arc<dyn Probe<E>>) -> &mut Attributed<E> {
+        let known = self.attributes.iter().position(|known| known.is_by(probe));
+        let index = known.unwrap_or_else(|| {
+            self.attributes.push(Attributed::new(probe));
+            self.attributes.len() - 1
+        });
+        &mut self.attributes[index]
+    }
+
+    /// Takes the subscriber off; its lag, if it had one, no longer counts.
+    pub(in crate::bus) fn remove(
+        &mut self,
+        subscriber: &Arc<Subscriber<E>>,
+    ) -> Option<ShardSubscriber<E>> {
+        let list = self.list_of(subscriber)?;
+        let index = list.iter().position(|listener| listener.is(subscriber))?;
+        let listener = list.remove(index);
+        let is_last = list.is_empty();
+        self.count -= 1;
+        self.blocking_count -= usize::from(subscriber.mailbox().blocks());
+        self.asking_count -= usize::from(subscriber.asks());
+        self.forget_lag(listener.lag);
+        if is_last {
+            self.remove_place(subscriber);
+        }
+        Some(listener)
+    }
+
+    /// Forgets of a key or a value that nobody wants any more.
+    fn remove_place(&mut self, subscriber: &Subscriber<E>) {
+        if let Some((hash, key)) = subscriber.key() {
+            self.remove_key(hash, key);
+        }
+        if let Some(wanted) = subscriber.attribute() {
+            self.attribute_of(&wanted.probe).remove_value(wanted.hash);
+            self.attributes.retain(|attribute| !attribute.is_empty());
+        }
+    }
+
+    fn remove_key(&mut self, hash: u64, key: &Arc<E::Key>) {
+        let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
+        if let Ok(keyed) = self.keyed.find_entry(hash, same_key) {
+            keyed.remove();
+        }
+        if self.keyed.capacity() > 4 * self.keyed.len().max(16) {
+            self.keyed.shrink_to_fit(|keyed| keyed.hash);
+        }
+    }
+
+    fn list_of(&mut self, subscriber: &Subscriber<E>) -> Option<&mut Vec<ShardSubscriber<E>>> {
+        if let Some(wanted) = subscriber.attribute() {
+            let mut attributes = self.attributes.iter_mut();
+            let attribute = attributes.find(|attribute| attribute.is_by(&wanted.probe))?;
+            return attribute.listeners(wanted.hash);
+        }
+        let Some((hash, key)) = subscriber.key() else {
+            return Some(&mut self.everything);
+        };
+        let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
+        let keyed = self.keyed.find_mut(hash, same_key)?;
+        Some(&mut keyed.listeners)
+    }
+
+    /// Takes note that the subscriber follows again; how far it lagged.
+    pub(in crate::bus) fn follow(&mut self, subscriber: &Arc<Subscriber<E>>) -> Option<Lag> {
+        let list = self.list_of(subscriber)?;
+        let listener = list.iter_mut().find(|listener| listener.is(subscriber))?;
+        let lag = listener.lag.take();
+        self.forget_lag(lag);
+        lag
+    }
+
+    fn forget_lag(&mut self, lag: Option<Lag>) {
+        if lag.is_some_and(|lag| lag.since > 0) {
+            self.laggard_count -= 1;
+            if self.laggard_count == 0 {
+                self.newest_lag = 0;
+            }
+        }
+    }
+
+    /// The newest version at which somebody began to lag; 0 when nobody lags.
+    pub(in crate::bus) fn newest_lag(&self) -> u64 {
+        self.newest_lag
+    }
+
+    /// Whether nobody listens.
+    #[inline(always)]
+    pub(in crate::bus) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether there may be one that makes publishers wait.
+    pub(in crate::bus) fn may_be_full(&self) -> bool {
+        self.blocking_count > 0
+    }
+
+    /// Whether something may have to be asked before a change is offered.
+    #[inline(always)]
+    pub(in crate::bus) fn may_ask(&self) -> bool {
+        self.asking_count > 0 || !self.keyed.is_empty()
+    }
+
+    /// Whether it is known without a question who wants an event of this key,
+    /// and they have room. Who wants a value of an attribute has to be asked.
+    #[inline(always)]
+    pub(in crate::bus) fn are_ready(&self, place: ListPosition) -> bool {
+        let have_room = |listeners: &[ShardSubscriber<E>]| {
+            self.blocking_count == 0 || !listeners.iter().any(ShardSubscriber::is_full)
+        };
+        let is_ready = |keyed: &Keyed<E>| keyed.is_born_at(place) && have_room(&keyed.listeners);
+        let mut of_hash = self.keyed.iter_hash(place.hash);
+        self.asking_count == 0
+            && have_room(&self.everything)
+            && (self.keyed.is_empty()
+                || of_hash.all(|keyed| keyed.hash != place.hash || is_ready(keyed)))
+    }
+
+    /// Asks what has to be known before a change is offered; `false` when
+    /// something has no answer yet.
+    #[inline(never)]
+    pub(in crate::bus) fn ask(
+        &self,
+        place: ListPosition,
+        kind: ChangeKind,
+        answers: &mut Answers<E>,
+    ) -> bool {
+        let hash = place.hash;
+        for keyed in self.keyed.iter_hash(hash).filter(|it| it.hash == hash) {
+            let is_key = keyed.is_born_at(place) || answers.is_key(&keyed.key) == Some(true);
+            if is_key && self.asking_count > 0 {
+                self.ask_each(keyed.listeners.iter(), hash, kind, answers);
+            }
+        }
+        if self.asking_count > 0 {
+            self.ask_others(hash, kind, answers);
+        }
+        !answers.are_open()
+    }
+
+    #[cold]
+    fn ask_others(&self, hash: u64, kind: ChangeKind, answers: &mut Answers<E>) {
+        self.ask_each(self.everything.iter(), hash, kind, answers);
+        for attribute in &self.attributes {
+            if kind == ChangeKind::Removed {
+                self.ask_each(attribute.iter(), hash, kind, answers);
+            } else if let Some(value) = answers.value_of(&attribute.probe) {
+                self.ask_each(attribute.of_hash(value).iter(), hash, kind, answers);
+            }
+        }
+    }
+
+    fn ask_each<'a>(
+        &'a self,
+        listeners: impl Iterator<Item = &'a ShardSubscriber<E>>,
+        hash: u64,
+        kind: ChangeKind,
+        answers: &mut Answers<E>,
+    ) {
+        for listener in listeners {
+            listener.ask(hash, kind, answers);
+        }
+    }
+
+    /// The first subscriber that wants the change and that publishers have to
+    /// wait for.
+    pub(in crate::bus) fn find_full(
+        &self,
+        place: ListPosition,
+        kind: ChangeKind,
+        answers: &Answers<E>,
+    ) -> Option<Arc<Subscriber<E>>> {
+        let full =
+            |listener: &&ShardSubscriber<E>| listener.is_full() && listener.wants(kind, answers);
+        let mut everything = self.everything.iter();
+        let full = everything.find(full).or_else(|| {
+            let attributes = self.attributes.iter();
+            let attributed = attributes.flat_map(|it| it.concerned(kind, answers));
+            self.keyed(place, answers).chain(attributed).find(full)
+        })?;
+        Some(Arc::clone(&full.subscriber))
+    }
+
+    /// The listeners of the change's key.
+    fn keyed<'a>(
+        &'a self,
+        place: ListPosition,
+        answers: &'a Answers<E>,
+    ) -> impl Iterator<Item = &'a ShardSubscriber<E>> {
+        let of_hash = self.keyed.iter_hash(place.hash);
+        let of_hash = of_hash.filter(move |keyed| keyed.hash == place.hash);
+        let of_key = of_hash.filter(move |keyed| keyed.is_key_of(place, answers));
+        of_key.flat_map(|keyed| &keyed.listeners)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ShardSubscriber<E>> {
+        let keyed = self.keyed.iter().flat_map(|keyed| &keyed.listeners);
+        let attributed = self.attributes.iter().flat_map(Attributed::iter);
+        self.everything.iter().chain(keyed).chain(attributed)
+    }
+
+    pub(in crate::bus) fn subscribers(&self) -> Vec<Arc<Subscriber<E>>> {
+        let all = self.all().map(|listener| Arc::clone(&listener.subscriber));
+        all.collect()
+    }
+
+    /// The subscriber for whom most is waiting, if anything waits for anybody.
+    pub(in crate::bus) fn slowest(&self) -> Option<&Arc<Subscriber<E>>> {
+        let waiting = self
+            .all()
+            .map(|listener| (listener.subscriber.mailbox().len(), listener));
+        let (len, slowest) = waiting.max_by_key(|(len, _)| *len)?;
+        (len > 0).then_some(&slowest.subscriber)
+    }
+
+    /// Subscribers that wait to be brought up to date.
+    pub(in crate::bus) fn laggard_count(&self) -> usize {
+        self.laggard_count
+    }
+
+    /// Whether anybody might want an event of a key that nobody asked for by name.
+    pub(in crate::bus) fn want_any_key(&self) -> bool {
+        !self.everything.is_empty() || !self.attributes.is_empty()
+    }
+
+    /// Offers the change to everybody who wants it.
+    #[inline(always)]
+    pub(in crate::bus) fn offer(
+        &mut self,
+        place: ListPosition,
+        change: &mut ShardChange<'_, E>,
+        origin: Option<NodeId>,
+        result: &mut PublishResult<E>,
+        answers: &Answers<E>,
+    ) {
+        for listener in &mut self.everything {
+            let counts = &mut self.counts;
+            let books = DeliveryCounters { counts, result };
+            if listener.offer_if_wanted(place, change, origin, books, answers) {
+                listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
+            }
+        }
+        if !self.keyed.is_empty() {
+            self.offer_by_key(place, change, origin, result, answers);
+        }
+        if !self.attributes.is_empty() {
+            self.offer_by_attribute(place, change, origin, result, answers);
+        }
+    }
+
+    fn offer_by_key(
+        &mut self,
+        place: ListPosition,
+        change: &mut ShardChange<'_, E>,
+        origin: Option<NodeId>,
+        result: &mut PublishResult<E>,
+        answers: &Answers<E>,
+    ) {
+        for keyed in self.keyed.iter_hash_mut(place.hash) {
+            if keyed.hash != place.hash || !keyed.is_key_of(place, answers) {
+                continue;
+            }
+            // That need not be asked again while the key stays where it is.
+            keyed.born = place.born;
+            for listener in &mut keyed.listeners {
+                let counts = &mut self.counts;
+                let books = DeliveryCounters { counts, result };
+                if listener.offer_if_wanted(place, change, origin, books, answers) {
+                    listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn offer_by_attribute(
+        &mut self,
+        place: ListPosition,
+        change: &mut ShardChange<'_, E>,
+        origin: Option<NodeId>,
+        result: &mut PublishResult<E>,
+        answers: &Answers<E>,
+    ) {
+        let attributes = self.attributes.iter_mut();
+        let kind = change.kind();
+        let concerned = attributes.flat_map(|it| it.concerned_mut(kind, answers));
+        for listener in concerned {
+            let counts = &mut self.counts;
+            let books = DeliveryCounters { counts, result };
+            if listener.offer_if_wanted(place, change, origin, books, answers) {
+                listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
+            }
+        }
+    }
+}
+
+/// Where in the topic a change happens.
+#[derive(Clone, Copy)]
+pub(in crate::bus) struct ListPosition {
+    pub(in crate::bus) shard: usize,
+    pub(in crate::bus) hash: u64,
+    /// The stay of the key in the table, also of one that comes with the
+    /// change; 0 where nothing is cached.
+    pub(in crate::bus) born: u64,
+    /// The shard's version before the change.
+    pub(in crate::bus) version: u64,
+}
+
+impl<E: Event> ShardSubscriber<E> {
+    fn is(&self, subscriber: &Arc<Subscriber<E>>) -> bool {
+        Arc::ptr_eq(&self.subscriber, subscriber)
+    }
+
+    /// Counts a lag that has just begun, unless no key can have been heard of.
+    #[cold]
+    fn add_lag(&self, count: &mut usize, newest: &mut u64) {
+        let since = self.lag.map_or(0, |lag| lag.since);
+        *count += usize::from(since > 0);
+        *newest = since.max(*newest);
+    }
+
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        let mailbox = self.subscriber.mailbox();
+        mailbox.blocks() && mailbox.is_full()
+    }
+
+    /// Asks whether it wants the change, and which waiting item it replaces.
+    fn ask(&self, hash: u64, kind: ChangeKind, answers: &mut Answers<E>) {
+        let is_in_question = kind == ChangeKind::Event && self.subscriber.chooses();
+        if is_in_question && answers.is_wanted(&self.subscriber) != Some(true) {
+            return;
+        }
+        let mailbox = self.subscriber.mailbox();
+        if mailbox.conflates() && self.lag.is_none() {
+            mailbox.ask_waiting(&self.subscriber, hash, answers);
+        }
+    }
+
+    /// Whether it wants the change, once the index has found its key or value.
+    #[inline(always)]
+    fn wants(&self, kind: ChangeKind, answers: &Answers<E>) -> bool {
+        let is_in_question = self.subscriber.chooses() && kind == ChangeKind::Event;
+        !is_in_question || answers.has_wish(&self.subscriber)
+    }
+
+    /// Offers the change if the subscriber wants it; `true` when the listener
+    /// begins to lag by it.
+    #[inline(always)]
+    fn offer_if_wanted(
+        &mut self,
+        place: ListPosition,
+        change: &mut ShardChange<'_, E>,
+        origin: Option<NodeId>,
+        mut books: DeliveryCounters<'_, E>,
+        answers: &Answers<E>,
+    ) -> bool {
+        if !self.wants(change.kind(), answers) {
+            return false;
+        }
+        if self.lag.is_some() {
+            self.miss(books);
+            return false;
+        }
+        let subscriber = &self.subscriber;
+        let has_same_key = |number| answers.has_waiting(subscriber, number);
+        let offer =
+            (subscriber.mailbox()).offer(place.shard, place.hash, origin, change, has_same_key);
+        match offer {
+            Offer::Queued => {
+                books.delivered();
+                false
+            }
+            Offer::QueuedFirst => {
+                books.delivered();
+                books.result.wake(&self.subscriber);
+                false
+            }
+            other => self.take_note(other, place, books),
+        }
+    }
+
+    #[cold]
+    fn miss(&mut self, mut books: DeliveryCounters<'_, E>) {
+        // A newcomer is told this change by its replay: nothing is lost.
+        let Some(lag) = self.lag.as_mut().filter(|lag| !lag.is_new) else {
+            return;
+        };
+        if self.subscriber.mailbox().conflates() {
+            books.conflated();
+            return;
+        }
+        lag.lost += 1;
+        self.subscriber.mailbox().count_lost();
+        books.lost();
+    }
+
+    #[cold]
+    fn take_note(
+        &mut self,
+        offer: Offer<E>,
+        place: ListPosition,
+        mut books: DeliveryCounters<'_, E>,
+    ) -> bool {
+        let mut begins_to_lag = false;
+        let wake = match offer {
+            Offer::Closed | Offer::Queued | Offer::QueuedFirst => false,
+            Offer::Conflated { older, wake } => {
+                books.delivered();
+                books.conflated();
+                books.result.drop_later([older]);
+                wake
+            }
+            Offer::DroppedOldest { oldest, wake } => {
+                books.delivered();
+                books.lost();
+                books.result.drop_later(oldest);
+                wake
+            }
+            Offer::Refused { wake } => {
+                books.lost();
+                wake
+            }
+            Offer::FellBehind { wake } => {
+                self.fall_behind(place, &mut books);
+                begins_to_lag = true;
+                wake
+            }
+        };
+        if wake {
+            books.result.wake(&self.subscriber);
+        }
+        begins_to_lag
+    }
+
+    fn fall_behind(&mut self, place: ListPosition, books: &mut DeliveryCounters<'_, E>) {
+        let lost = u64::from(!self.subscriber.mailbox().conflates());
+        match lost {
+            0 => books.conflated(),
+            _ => books.lost(),
+        }
+        self.lag = Some(Lag {
+            since: place.version,
+            lost,
+            is_new: false,
+        });
+    }
+}

@@ -1,0 +1,592 @@
+use self::{
+    known::{Part, note_change},
+    outbox::{ForwardedChange, Outbox},
+};
+use crate::{
+    bus::{
+        Event,
+        cache::{
+            CacheTable, CacheWriter, CachedChange, EventCopy, Given, Incoming, Put, SharedEvent,
+            SlotPosition, Stale, Swept, pinned,
+        },
+        delivery::{Answers, ChangeKind, Item, Items, Lag, Queued, ShardChange, Subscriber},
+        index::{ShardSubscribers, shard_subscribers},
+        nodes::{Basis, Emptied, Folded, NodeId, Nodes, Parts, part},
+        panics::{Held, Panics},
+        publish_options::{PublishOptions, RemoveCondition},
+        publish_result::{PublishResult, ShardStats},
+        topic_inner::TopicInner,
+    },
+    sync::{CachePadded, SpinLock, thread},
+};
+use std::{collections::BTreeMap, mem, sync::Arc, vec};
+
+mod catch_up;
+mod folded;
+mod forwarding;
+mod lookup;
+mod removal;
+mod state;
+mod fast_path;
+mod outbox;
+mod known;
+
+pub(in crate::bus) use known::Known;
+
+pub(super) use fast_path::{Visit, Visited};
+
+/// A part of a topic: the keys whose hash falls to it, and who listens.
+///
+/// One lock covers the change of the cache and the offer to the subscribers.
+/// That is what makes both see the events of a key in one order, and what
+/// lets a subscriber change from catching up to following without a gap.
+/// Lookups take no lock, and no user's code runs under it: what only that can
+/// say is found out before, see [`Known`].
+pub(super) struct Shard<E: Event> {
+    state: CachePadded<SpinLock<ShardState<E>>>,
+    /// Read by lookups; none when the topic is not cached.
+    table: Option<CacheTable<E>>,
+    /// Memory for the parts of a key, from the last ones that were replaced.
+    emptied: SpinLock<Option<Emptied<E>>>,
+}
+
+struct ShardState<E: Event> {
+    /// This shard's index in the topic.
+    index: usize,
+    writer: Option<CacheWriter<E>>,
+    listeners: ShardSubscribers<E>,
+    /// Topics on which everything happens as well.
+    forwards: Vec<Arc<TopicInner<E>>>,
+    outbox: Outbox<E>,
+    /// What other nodes say; none while they have said nothing.
+    nodes: Option<Box<Nodes<E>>>,
+    published: u64,
+    refused: u64,
+}
+
+/// What came of one try under the lock.
+enum Tried<E: Event> {
+    /// It is done, or there was nothing to do.
+    Done(Leavings<E>),
+    Unchanged,
+    /// The table has changed since the search.
+    Stale,
+    /// Something has to be found out first, with no lock held.
+    Unknown,
+    /// Nothing happened: this subscriber makes publishers wait for room.
+    Full(Arc<Subscriber<E>>),
+}
+
+/// What a change leaves to be done when the lock has been left.
+struct Leavings<E: Event> {
+    swept: Swept<E>,
+    /// The event, where nothing is cached.
+    uncached: Held<SharedEvent<E>>,
+    /// None while only this node has spoken.
+    of_nodes: Option<Box<OfNodes<E>>>,
+    is_forwarded: bool,
+}
+
+/// What a change leaves of what nodes have said.
+struct OfNodes<E: Event> {
+    parts: Option<Parts<E>>,
+    folded: Option<Folded<E>>,
+    nodes: Option<Box<Nodes<E>>>,
+}
+
+impl<E: Event> Shard<E> {
+    pub(super) fn new(index: usize, cached: bool) -> Self {
+        let (table, writer) = cached.then(CacheTable::new).unzip();
+        let state = ShardState {
+            index,
+            writer,
+            listeners: ShardSubscribers::new(),
+            forwards: Vec::new(),
+            outbox: Outbox::new(),
+            nodes: None,
+            published: 0,
+            refused: 0,
+        };
+        Self {
+            state: CachePadded(SpinLock::new(state)),
+            table,
+            emptied: SpinLock::new(None),
+        }
+    }
+
+    /// The table and the right to write it.
+    fn cache<'a>(
+        &'a self,
+        state: &'a mut ShardState<E>,
+    ) -> Option<(&'a CacheTable<E>, &'a mut CacheWriter<E>)> {
+        self.table.as_ref().zip(state.writer.as_mut())
+    }
+
+    /// Searches for the key, with no lock held.
+    #[inline(always)]
+    fn look(&self, hash: u64, key: &E::Key, known: &mut Known<E>) {
+        if let Some(table) = &self.table {
+            pinned(|pin| table.look(hash, key, pin, &mut known.seen));
+        }
+    }
+
+    /// The key's place in the table, if that is still what was seen.
+    #[inline(always)]
+    fn place(
+        &self,
+        state: &ShardState<E>,
+        hash: u64,
+        known: &Known<E>,
+    ) -> Result<Option<SlotPosition>, Stale> {
+        match self.table.as_ref().zip(state.writer.as_ref()) {
+            Some((table, writer)) => table.place(writer, hash, &known.seen),
+            None => Ok(None),
+        }
+    }
+
+    /// Does `look` under the lock, with the key's place in the table.
+    fn with_place<R>(
+        &self,
+        (hash, key): (u64, &E::Key),
+        look: impl Fn(&mut ShardState<E>, Option<SlotPosition>) -> R,
+    ) -> R {
+        let mut known = Known::new();
+        loop {
+            self.look(hash, key, &mut known);
+            let mut state = self.state.lock();
+            if let Ok(place) = self.place(&state, hash, &known) {
+                return look(&mut state, place);
+            }
+        }
+    }
+
+    /// Caches the event and offers it to its subscribers. When `options` allow
+    /// to wait, it does nothing if one of them makes publishers wait and has
+    /// no room.
+    #[inline(never)]
+    pub(super) fn publish(
+        &self,
+        topic: &TopicInner<E>,
+        (hash, event): (u64, &mut Incoming<E>),
+        options: PublishOptions,
+        known: &mut Known<E>,
+        result: &mut PublishResult<E>,
+    ) -> Result<(), Arc<Subscriber<E>>> {
+        self.prefetch(hash);
+        if let Some(event) = event.given.get() {
+            self.look(hash, event.event().key(), known);
+        }
+        self.share_early(&mut event.given);
+        loop {
+            match self.try_publish(topic, (hash, event), options, known, result) {
+                Tried::Done(leavings) => {
+                    self.clean_up(topic, leavings, result);
+                    return Ok(());
+                }
+                Tried::Unchanged => return Ok(()),
+                Tried::Full(full) => return Err(full),
+                in_vain => self.find_out(topic, (hash, event), options, known, in_vain),
+            }
+        }
+    }
+
+    /// Runs the user's code for what a try in vain has to know.
+    #[cold]
+    #[inline(never)]
+    fn find_out(
+        &self,
+        topic: &TopicInner<E>,
+        (hash, event): (u64, &Incoming<E>),
+        options: PublishOptions,
+        known: &mut Known<E>,
+        in_vain: Tried<E>,
+    ) {
+        let Some(event) = event.given.get().map(Given::event) else {
+            return;
+        };
+        let is_stale = matches!(in_vain, Tried::Stale);
+        known.ask(topic.id(), |known| {
+            if is_stale {
+                return self.look(hash, event.key(), known);
+            }
+            let origin = options.part().unwrap_or(topic.local());
+            let part = Some(Part::Says(origin, event));
+            let about = (event.key(), Some(event));
+            known.find_out(topic.folding(), about, part, None);
+        });
+    }
+
+    /// Sends for what the cache has at this hash.
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        if let Some(table) = &self.table {
+            table.prefetch(hash);
+        }
+    }
+
+    fn try_publish(
+        &self,
+        topic: &TopicInner<E>,
+        (hash, held): (u64, &mut Incoming<E>),
+        options: PublishOptions,
+        known: &mut Known<E>,
+        result: &mut PublishResult<E>,
+    ) -> Tried<E> {
+        let mut state = self.state.lock();
+        let Ok(place) = self.place(&state, hash, known) else {
+            return Tried::Stale;
+        };
+        if topic.has_all_keys() && self.table.is_some() && !place.is_some_and(|it| it.is_live()) {
+            state.refused += 1;
+            result.refused = true;
+            return Tried::Unchanged;
+        }
+        if options.origin.is_some() || state.nodes.is_some() {
+            let place = (hash, held, place);
+            return self.try_with_others(&mut state, topic, place, options, known, result);
+        }
+        if known.unfold() {
+            return Tried::Unknown;
+        }
+        let (where_, kind) = (state.place(hash, place), ChangeKind::Event);
+        if let Some(obstacle) = state.obstacle(where_, kind, options, known) {
+            return obstacle;
+        }
+        let Some(event) = self.share(&mut state, &mut held.given) else {
+            return Tried::Unchanged;
+        };
+        state.published += 1;
+        let (change, answers) = ((hash, event, place, &mut held.copy), &known.answers);
+        Tried::Done(self.change(&mut state, topic, change, None, answers, result))
+    }
+
+    /// Makes the event one that can be shared before the lock is taken, where
+    /// that asks the allocator, since nothing is replaced in a topic without a
+    /// cache, or moves more than a little.
+    #[inline(always)]
+    fn share_early(&self, held: &mut Held<Given<E>>) {
+        if self.table.is_none() || Given::<E>::IS_LARGE {
+            let given = held.take().map(Given::into_shared);
+            held.put(given);
+        }
+    }
+
+    /// Takes the event, as one that can be shared, and leaves one in its place
+    /// that was replaced before and is to be dropped.
+    #[inline(always)]
+    fn share(
+        &self,
+        state: &mut ShardState<E>,
+        held: &mut Held<Given<E>>,
+    ) -> Option<SharedEvent<E>> {
+        let given = held.take()?;
+        let (event, overdue) = match &mut state.writer {
+            Some(writer) => writer.share(given),
+            None => given.share(None),
+        };
+        held.put(overdue);
+        Some(event)
+    }
+
+    /// Publishes where not only this node has spoken.
+    #[cold]
+    #[inline(never)]
+    fn try_with_others(
+        &self,
+        state: &mut ShardState<E>,
+        topic: &TopicInner<E>,
+        (hash, held, place): (u64, &mut Incoming<E>, Option<SlotPosition>),
+        options: PublishOptions,
+        known: &mut Known<E>,
+        result: &mut PublishResult<E>,
+    ) -> Tried<E> {
+        if let Some(basis) = self.basis(state, topic, place, options) {
+            if known.folded(basis).is_none() {
+                return Tried::Unknown;
+            }
+        } else if known.unfold() {
+            return Tried::Unknown;
+        }
+        let (where_, kind) = (state.place(hash, place), ChangeKind::Event);
+        if let Some(obstacle) = state.obstacle(where_, kind, options, known) {
+            return obstacle;
+        }
+        let folded = known.take_folded();
+        let whole = folded.as_ref().and_then(|folded| folded.event.clone());
+        let Some(whole) = whole.or_else(|| self.share(state, &mut held.given)) else {
+            return Tried::Unchanged;
+        };
+        state.published += 1;
+        let change = (hash, whole, place);
+        Tried::Done(self.change_by(
+            state,
+            topic,
+            change,
+            (options.origin, folded),
+            known,
+            result,
+        ))
+    }
+
+    /// From what the state of all nodes is to be made, if there is another
+    /// one's.
+    fn basis(
+        &self,
+        state: &ShardState<E>,
+        topic: &TopicInner<E>,
+        place: Option<SlotPosition>,
+        options: PublishOptions,
+    ) -> Option<Basis<E>> {
+        let folding = topic.folding()?;
+        let parts = place.and_then(|place| state.parts_of(place));
+        if parts.is_none() && options.part().is_none_or(|origin| origin == folding.local) {
+            return None;
+        }
+        let own = place.filter(|place| parts.is_none() && place.is_live());
+        let cache = self.table.as_ref().zip(state.writer.as_ref());
+        let local = own.zip(cache);
+        let local = local.and_then(|(place, (table, writer))| table.event(writer, place));
+        Some(Basis { parts, local })
+    }
+
+    /// Makes the event the last one of its key and tells everybody. Who spoke
+    /// is named if it was another node.
+    #[inline(always)]
+    fn change(
+        &self,
+        state: &mut ShardState<E>,
+        topic: &TopicInner<E>,
+        (hash, event, place, copy): (u64, SharedEvent<E>, Option<SlotPosition>, &mut EventCopy<E>),
+        origin: Option<NodeId>,
+        answers: &Answers<E>,
+        result: &mut PublishResult<E>,
+    ) -> Leavings<E> {
+        let mut change = ShardChange::Event {
+            event: &event,
+            copy,
+        };
+        let where_ = state.place(hash, place);
+        (state.listeners).offer(where_, &mut change, origin, result, answers);
+        let is_forwarded = state.forward(topic, &change, origin);
+        let newest_lag = state.listeners.newest_lag();
+        let mut uncached = Held::EMPTY;
+        let swept = match self.cache(state) {
+            None => {
+                uncached.put(Some(event));
+                Swept::NOTHING
+            }
+            Some((table, writer)) => {
+                let (put, born) = table.put(writer, (hash, place), event, newest_lag);
+                if put == Put::NewKey {
+                    topic.count_key();
+                }
+                (result.version, result.born) = (writer.version(), born);
+                writer.sweep()
+            }
+        };
+        Leavings {
+            swept,
+            uncached,
+            of_nodes: None,
+            is_forwarded,
+        }
+    }
+
+    /// The same where not only this node has spoken.
+    #[cold]
+    #[inline(never)]
+    fn change_by(
+        &self,
+        state: &mut ShardState<E>,
+        topic: &TopicInner<E>,
+        (hash, event, place): (u64, SharedEvent<E>, Option<SlotPosition>),
+        (origin, folded): (Option<NodeId>, Option<Folded<E>>),
+        known: &Known<E>,
+        result: &mut PublishResult<E>,
+    ) -> Leavings<E> {
+        let last = place.map(|place| place.version());
+        let mut copy = EventCopy::NONE;
+        let change = (hash, event, place, &mut copy);
+        let mut leavings = self.change(state, topic, change, origin, &known.answers, result);
+        state.forget_change(last);
+        let parts = folded.as_ref().and_then(Folded::parts);
+        let parts = parts.and_then(|parts| state.set_parts(result.born, parts, topic.local()));
+        let version = state.writer.as_ref().map_or(0, CacheWriter::version);
+        let nodes = self.note_change(state, version, origin);
+        leavings.of_nodes = OfNodes::boxed(parts, folded, nodes);
+        leavings
+    }
+
+    /// Takes note of who makes a change that is kept, and forgets of other
+    /// nodes if nothing is left of them.
+    #[must_use]
+    fn note_change(
+        &self,
+        state: &mut ShardState<E>,
+        version: u64,
+        origin: Option<NodeId>,
+    ) -> Option<Box<Nodes<E>>> {
+        if self.table.is_some() && (origin.is_some() || state.nodes.is_some()) {
+            let nodes = state.nodes.get_or_insert_default();
+            nodes.origins.note(version, origin);
+        }
+        state.nodes.take_if(|nodes| nodes.is_empty())
+    }
+
+    /// Drops what a change left, and passes on what is to be forwarded. No
+    /// lock is held.
+    #[inline(always)]
+    fn clean_up(
+        &self,
+        topic: &TopicInner<E>,
+        leavings: Leavings<E>,
+        result: &mut PublishResult<E>,
+    ) {
+        note_change(topic.id());
+        if leavings.is_forwarded {
+            self.serve_outbox(result);
+        }
+        match leavings.of_nodes {
+            None => leavings.swept.drop_all(),
+            Some(of_nodes) => of_nodes.drop_all(leavings.swept),
+        }
+        drop(leavings.uncached);
+    }
+}
+
+/// What a clear takes away.
+enum Withdrawal<E> {
+    /// The node has said nothing.
+    Unchanged,
+    /// The whole key: nobody else has a state of it.
+    OfKey,
+    /// One node's part.
+    OfPart(Basis<E>),
+}
+
+impl<E: Event> OfNodes<E> {
+    fn boxed(
+        parts: Option<Parts<E>>,
+        folded: Option<Folded<E>>,
+        nodes: Option<Box<Nodes<E>>>,
+    ) -> Option<Box<Self>> {
+        let is_any = parts.is_some() || folded.is_some() || nodes.is_some();
+        is_any.then(|| {
+            Box::new(Self {
+                parts,
+                folded,
+                nodes,
+            })
+        })
+    }
+
+    #[cold]
+    fn drop_all(self, swept: Swept<E>) {
+        let mut panics = Panics::default();
+        panics.drop(self.folded);
+        panics.drop(self.parts);
+        panics.drop(self.nodes);
+        panics.drop(swept);
+    }
+}
+
+/// Changes in the order in which they were made. Drops them one by one, so that
+/// one that panics takes no other along.
+struct Changes<E>(vec::IntoIter<CachedChange<E>>);
+
+impl<E> Changes<E> {
+    fn in_order(mut changes: Vec<CachedChange<E>>) -> Self {
+        changes.sort_unstable_by_key(CachedChange::version);
+        Self(changes.into_iter())
+    }
+
+    fn as_slice(&self) -> &[CachedChange<E>] {
+        self.0.as_slice()
+    }
+}
+
+impl<E> Iterator for Changes<E> {
+    type Item = CachedChange<E>;
+
+    fn next(&mut self) -> Option<CachedChange<E>> {
+        self.0.next()
+    }
+}
+
+impl<E> Drop for Changes<E> {
+    fn drop(&mut self) {
+        let mut panics = Panics::default();
+        for change in self.0.by_ref() {
+            panics.drop(change);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::bus::Topic;
+
+    #[derive(Clone)]
+    struct Tick(u32);
+
+    impl Event for Tick {
+        type Key = u32;
+
+        fn key(&self) -> &u32 {
+            &self.0
+        }
+    }
+
+    fn knows_others(topic: &Topic<Tick>) -> bool {
+        let mut shards = topic.0.shards().iter();
+        shards.any(|shard| shard.state.lock().nodes.is_some())
+    }
+
+    /// Nothing is kept of other nodes of whom nothing is left, so the next
+    /// publish passes them by again.
+    #[test]
+    fn others_leave_nothing_behind() {
+        let there = NodeId(2);
+        let plain = Topic::builder("plain").cached().build();
+        let fold = |parts: &[(NodeId, Tick)]| parts[0].1.clone();
+        let folding = Topic::builder("folding").fold(NodeId(1), fold).build();
+        for topic in [plain, folding] {
+            let _ = topic.publish(Tick(1));
+            let _ = topic.publish_from(there, Tick(1));
+            let _ = topic.publish_from(there, Tick(2));
+            assert!(knows_others(&topic));
+            let _ = topic.remove_from(there, &1);
+            let _ = topic.publish(Tick(1));
+            assert_eq!(topic.remove_node(there).key_count, 1);
+            let _ = topic.publish(Tick(1));
+            assert!(!knows_others(&topic));
+        }
+    }
+
+    /// The origin of a key that is gone is kept only while somebody who lags
+    /// is to be told.
+    #[test]
+    fn a_buried_key_takes_its_speaker_along() {
+        let topic = Topic::builder("tombstones").cached().small().build();
+        let later =
+            crate::pool::TaskPool::simulated(1, crate::clock::Clock::simulated(Default::default()));
+        let _watch = topic
+            .subscribe()
+            .replay()
+            .capacity(1)
+            .on(&later)
+            .start(|_| ());
+        while later.step() {}
+        for key in 0..8 {
+            let _ = topic.publish_from(NodeId(2), Tick(key));
+        }
+        while later.step() {}
+        for key in 0..8 {
+            let _ = topic.remove_from(NodeId(2), &key);
+        }
+        assert!(knows_others(&topic), "a laggard is to be told who cleared");
+        while later.step() {}
+        assert!(!knows_others(&topic));
+    }
+}

@@ -1,0 +1,214 @@
+use crate::{
+    bus::{Event, topic_inner::TopicInner},
+    sync::SpinLock,
+    task::Executor,
+    timer::{AddError, TimerHandle, Timers},
+};
+use foldhash::fast::FixedState;
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    mem,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+/// Clears keys whose time is over.
+///
+/// A timer names the key and the version of the event it was set for. When it
+/// rings it clears the key only if that is still its last event: a publisher that
+/// published a newer one meanwhile has decided anew.
+///
+/// A key is known here by its slot in the topic's table, so none of its own
+/// code runs under the lock; nor does the timer service, whose hooks are the
+/// user's.
+pub(in crate::bus) struct Expiry {
+    timers: Timers,
+    executor: Arc<dyn Executor>,
+    /// The newest timer of each key, so that a refresh replaces it.
+    pending: Box<[PendingExpiries]>,
+}
+
+type PendingExpiries = SpinLock<HashMap<SlotKey, Pending, FixedState>>;
+
+/// A shard, and since which version the key has its slot there.
+pub(in crate::bus) type SlotKey = (usize, u64);
+
+struct Pending {
+    version: u64,
+    /// None while it is being set.
+    timer: Option<TimerHandle>,
+}
+
+/// One event of which the time is limited.
+pub(in crate::bus) struct Limited<E: Event> {
+    pub(in crate::bus) slot: SlotKey,
+    pub(in crate::bus) key: E::Key,
+    pub(in crate::bus) version: u64,
+}
+
+impl Expiry {
+    /// Tables of pending timers, so that refreshing threads seldom meet.
+    const TABLE_COUNT: usize = 16;
+
+    pub(in crate::bus) fn new(timers: &Timers, executor: Arc<dyn Executor>) -> Self {
+        let table = |_| SpinLock::new(HashMap::default());
+        Self {
+            timers: timers.clone(),
+            executor,
+            pending: (0..Self::TABLE_COUNT).map(table).collect(),
+        }
+    }
+
+    fn table(&self, (shard, _): SlotKey) -> &PendingExpiries {
+        &self.pending[shard % Self::TABLE_COUNT]
+    }
+
+    /// Clears the key after `life` if its last event is still this one.
+    pub(in crate::bus) fn limit<E: Event>(
+        &self,
+        topic: Weak<TopicInner<E>>,
+        limited: Limited<E>,
+        life: Duration,
+    ) -> Result<(), AddError> {
+        let (slot, version) = (limited.slot, limited.version);
+        let Some(place) = self.announce(slot, version) else {
+            return Ok(());
+        };
+        let expire = move || {
+            if let Some(topic) = topic.upgrade() {
+                topic.expire(&limited);
+            }
+        };
+        let timer = self.timers.timer().label("bus key").after(life);
+        let timer = timer.on_shared(Arc::clone(&self.executor)).run(expire)?;
+        place.fill(timer);
+        Ok(())
+    }
+
+    /// Takes note of a timer before it is set, so that it cannot ring before
+    /// it is known here; `None` when a newer event has come already.
+    fn announce(&self, slot: SlotKey, version: u64) -> Option<Announced<'_>> {
+        let timer = None;
+        let pending = Pending { version, timer };
+        let superseded = match self.table(slot).lock().entry(slot) {
+            Entry::Occupied(old) if old.get().version > version => return None,
+            Entry::Occupied(mut old) => mem::replace(old.get_mut(), pending).timer,
+            Entry::Vacant(vacancy) => {
+                vacancy.insert(pending);
+                None
+            }
+        };
+        let announced = Announced {
+            expiry: self,
+            slot,
+            version,
+        };
+        self.cancel_timer(superseded);
+        Some(announced)
+    }
+
+    fn cancel_timer(&self, timer: Option<TimerHandle>) {
+        if let Some(timer) = timer {
+            let _too_late_is_fine = self.timers.cancel(&timer);
+        }
+    }
+
+    /// The timer of this event has rung, or none could be set.
+    pub(in crate::bus) fn forget(&self, slot: SlotKey, version: u64) {
+        let is_it = |pending: &Pending| pending.version == version;
+        let _forgotten = self.remove(slot, is_it);
+    }
+
+    /// The key of this slot was cleared by the change of this version.
+    pub(in crate::bus) fn cancel(&self, slot: SlotKey, version: u64) {
+        let removed = self.remove(slot, |pending| pending.version < version);
+        self.cancel_timer(removed.and_then(|pending| pending.timer));
+    }
+
+    fn remove(&self, slot: SlotKey, is_it: impl Fn(&Pending) -> bool) -> Option<Pending> {
+        let mut table = self.table(slot).lock();
+        if !table.get(&slot).is_some_and(is_it) {
+            return None;
+        }
+        let removed = table.remove(&slot);
+        if table.capacity() > 4 * table.len().max(64) {
+            table.shrink_to_fit();
+        }
+        removed
+    }
+}
+
+/// The right to name the timer of an event. Without one it is forgotten again,
+/// also when a hook of the timer service panics.
+struct Announced<'a> {
+    expiry: &'a Expiry,
+    slot: SlotKey,
+    version: u64,
+}
+
+impl Announced<'_> {
+    /// The timer has been set. If it is not needed any more, or has rung
+    /// already, it is cancelled.
+    fn fill(self, timer: TimerHandle) {
+        let mut table = self.expiry.table(self.slot).lock();
+        let pending = table.get_mut(&self.slot);
+        let pending = pending.filter(|pending| pending.version == self.version);
+        let unneeded = match pending {
+            Some(pending) => pending.timer.replace(timer),
+            None => Some(timer),
+        };
+        drop(table);
+        self.expiry.cancel_timer(unneeded);
+        mem::forget(self);
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.expiry.forget(self.slot, self.version);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::task::{Rejected, Task};
+
+    struct Nobody;
+
+    impl Executor for Nobody {
+        fn execute(&self, task: Task) -> Result<(), Rejected> {
+            drop(task);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_table_gives_its_memory_back_once_few_are_left() {
+        const COUNT: u64 = 10_000;
+        let expiry = Expiry::new(&Timers::builder().build(), Arc::new(Nobody));
+        let slot = |number| (0, number);
+        let capacity = || expiry.table(slot(0)).lock().capacity();
+        for number in 0..COUNT {
+            let pending = Pending {
+                version: 1,
+                timer: None,
+            };
+            let mut table = expiry.table(slot(number)).lock();
+            table.insert(slot(number), pending);
+        }
+        let full = capacity();
+        expiry.cancel(slot(0), 1);
+        expiry.forget(slot(0), 2);
+        assert_eq!(expiry.table(slot(0)).lock().len() as u64, COUNT);
+        for number in 0..COUNT / 2 {
+            expiry.cancel(slot(number), 2);
+            expiry.forget(slot(COUNT - 1 - number), 1);
+            if number < COUNT / 4 {
+                assert!(capacity() > full / 2, "most are still there");
+            }
+        }
+        assert!(expiry.table(slot(0)).lock().is_empty());
+        assert!(capacity() <= 4 * 64, "{} of {full}", capacity());
+    }
+}

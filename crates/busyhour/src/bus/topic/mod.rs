@@ -1,0 +1,362 @@
+mod builder;
+mod registry;
+mod router;
+mod forward;
+mod removed;
+mod expiry;
+
+use crate::{
+    bus::{
+        Event, delivery::SubscriptionBuilder, nodes::NodeId, publish_result::PublishResult,
+        topic_inner::TopicInner,
+    },
+    stats::TopicStats,
+    timer::AddError,
+};
+pub use builder::TopicBuilder;
+pub(in crate::bus) use expiry::{Expiry, Limited};
+pub use forward::{Forward, ForwardError};
+pub use registry::Registry;
+pub use removed::Removed;
+pub use router::Router;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// A stream of events of one type, with the last value of each key if it is cached.
+///
+/// Cheap to clone; all clones are the same topic. It lives as long as a clone
+/// or a subscription does.
+///
+/// # Examples
+///
+/// See the [module](crate::bus) for a whole one.
+///
+/// ```
+/// use busyhour::bus::{Event, Topic};
+///
+/// #[derive(Clone)]
+/// struct Load { line: u32, calls: u32 }
+/// impl Event for Load {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.line }
+/// }
+///
+/// let loads = Topic::builder("load").cached().build();
+/// _ = loads.publish(Load { line: 7, calls: 1 });
+/// _ = loads.publish(Load { line: 7, calls: 2 });
+/// assert_eq!(loads.get(&7).unwrap().calls, 2);
+/// assert_eq!(loads.remove(&7).key_count, 1);
+/// assert!(loads.get(&7).is_none());
+/// ```
+#[doc(alias("broadcast", "watch", "stasis_topic", "ast_event", "pubsub"))]
+pub struct Topic<E: Event>(pub(super) Arc<TopicInner<E>>);
+
+/// What a publish did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[must_use = "a loss is the publisher's to know"]
+pub struct Published {
+    /// Subscriptions for which the event now waits or has already been handled.
+    pub delivered: u64,
+    /// Deliveries lost to a full queue: this event's, or an older one's that
+    /// was dropped to make room for it.
+    pub lost: u64,
+    /// The topic, or one it forwards to, holds as many keys as it may
+    /// ([`TopicBuilder::key_limit`]): there the event of a new key was neither
+    /// cached nor delivered.
+    pub refused: bool,
+}
+
+/// Why an event that was published will not be removed by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum TtlError {
+    /// The topic was built without [`TopicBuilder::with_ttl`]; the event was
+    /// not published.
+    #[error("the topic has no timers")]
+    NoTimers,
+    /// No timer could be set; the event was published and stays.
+    #[error("the event stays: {0}")]
+    NoTimer(#[from] AddError),
+}
+
+impl<E: Event> Topic<E> {
+    /// Describes a new topic. The name is for people who read statistics.
+    pub fn builder(name: impl Into<String>) -> TopicBuilder<E> {
+        TopicBuilder::new(name.into())
+    }
+
+    /// A topic for a short life: not cached, not listed, as small as can be.
+    pub fn ephemeral() -> Self {
+        TopicBuilder::new(String::new()).small().build()
+    }
+
+    /// The name given to [`Topic::builder`].
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Caches the event, if the topic is cached, and offers it to every
+    /// subscription that wants it.
+    ///
+    /// Waits for room only where a subscription declared
+    /// [`Overflow::Block`](crate::task::Overflow::Block).
+    #[inline]
+    pub fn publish(&self, event: E) -> Published {
+        if self.0.is_idle() {
+            return Published::default();
+        }
+        self.publish_heard(event)
+    }
+
+    /// Publishes what another node says of the key; see [`TopicBuilder::fold`].
+    /// On a topic that does not fold, the last node that speaks is right.
+    /// Subscribers hear the event with this origin.
+    pub fn publish_from(&self, origin: NodeId, event: E) -> Published {
+        if self.0.is_idle() {
+            return Published::default();
+        }
+        let mut result = PublishResult::new();
+        self.0.publish_from(origin, event, &mut result);
+        let published = Published::from(&result);
+        result.wake_all();
+        published
+    }
+
+    /// Not inlined, so that a publish that nobody wants needs none of its room.
+    #[inline(never)]
+    fn publish_heard(&self, event: E) -> Published {
+        self.0.publish(event)
+    }
+
+    /// Publishes an event that is removed after `life` unless a newer event of
+    /// its key is published before.
+    ///
+    /// # Errors
+    ///
+    /// [`TtlError`] when the topic has no timers or none could be set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{bus::{Event, Topic}, clock::{Clock, UnixTime}, pool::TaskPool, timer::Timers};
+    /// # #[derive(Clone)]
+    /// # struct Binding(u32);
+    /// # impl Event for Binding {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = Clock::simulated(UnixTime::from_secs(0));
+    /// let pool = TaskPool::simulated(1, clock.clone());
+    /// let timers = Timers::builder().clock(clock.clone()).build();
+    /// let bindings = Topic::builder("bindings").cached().with_ttl(&timers, &pool).build();
+    ///
+    /// _ = bindings.publish_with_ttl(Binding(7), Duration::from_secs(3600))?;
+    /// clock.as_virtual().unwrap().advance(Duration::from_secs(3600));
+    /// timers.run_due(clock.now());
+    /// while pool.step() {}
+    /// assert!(bindings.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn publish_with_ttl(&self, event: E, life: Duration) -> Result<Published, TtlError> {
+        let mut result = PublishResult::new();
+        let limited = self.0.publish_with_ttl(event, life, &mut result);
+        let published = Published::from(&result);
+        result.wake_all();
+        limited.map(|()| published)
+    }
+
+    /// The last event of the key. Takes no lock and stops no publisher.
+    #[doc(alias("ast_event_get_cached", "last value"))]
+    #[inline]
+    pub fn get(&self, key: &E::Key) -> Option<E> {
+        let (shard, hash) = self.0.locate(key);
+        self.0.shards()[shard].get(hash, key)
+    }
+
+    /// The node that spoke last of the key; `None` when it has no last value.
+    pub fn origin_of(&self, key: &E::Key) -> Option<NodeId> {
+        let (shard, hash) = self.0.locate(key);
+        self.0.shards()[shard].origin_of(&self.0, (hash, key))
+    }
+
+    /// What one node says of the key, on a topic that folds: what became of
+    /// all nodes' states is [`Topic::get`]. On a topic that does not, the last
+    /// event if it is that node's.
+    pub fn get_from(&self, origin: NodeId, key: &E::Key) -> Option<E> {
+        let (shard, hash) = self.0.locate(key);
+        self.0.shards()[shard].get_from(&self.0, (hash, key), origin)
+    }
+
+    /// Takes the last value of the key away and tells the subscribers. Where
+    /// other nodes have a state of the key, that remains.
+    ///
+    /// Says, as [`Topic::publish`] does, what became of the notices; like it,
+    /// it waits for room where a subscription declared
+    /// [`Overflow::Block`](crate::task::Overflow::Block).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::{bus::{Event, Topic}, pool::TaskPool};
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let ticks = Topic::builder("ticks").cached().build();
+    /// // Nobody takes what waits for this one: the pool is not stepped.
+    /// let pool = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
+    /// let slow = ticks.subscribe().capacity(1).on(&pool).start(|_| ());
+    /// assert_eq!(ticks.publish(Tick(7)).delivered, 1);
+    /// let removed = ticks.remove(&7);
+    /// assert_eq!((removed.key_count, removed.delivered, removed.lost), (1, 0, 1));
+    /// assert_eq!(slow.lost(), 1);
+    /// assert!(ticks.remove(&7).is_nothing());
+    /// ```
+    pub fn remove(&self, key: &E::Key) -> Removed {
+        self.0.clear(key)
+    }
+
+    /// Takes away what another node says of the key, and nothing when it has
+    /// said nothing. On a topic that does not fold, whatever was said last.
+    pub fn remove_from(&self, origin: NodeId, key: &E::Key) -> Removed {
+        self.0.remove_from(origin, key)
+    }
+
+    /// Removes every key whose last event is one that `is_wanted`, one after
+    /// the other: what is published meanwhile may stay. It runs under no lock,
+    /// and twice for an event that it wants.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Topic};
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let ticks = Topic::builder("ticks").cached().build();
+    /// for number in 0..10 {
+    ///     let _ = ticks.publish(Tick(number));
+    /// }
+    /// assert_eq!(ticks.remove_matching(|tick| tick.0 < 4).key_count, 4);
+    /// assert_eq!(ticks.remove_matching(|_| true).key_count, 6);
+    /// ```
+    pub fn remove_matching(&self, is_wanted: impl Fn(&E) -> bool) -> Removed {
+        self.0.remove_matching(&is_wanted)
+    }
+
+    /// Takes away all that a node has said, because it is gone. On a topic
+    /// that does not fold, those keys are removed of which it spoke last; on
+    /// one that folds, of this node itself, only what it says of keys of which
+    /// another one has spoken too. Waits for room where publishers do.
+    pub fn remove_node(&self, origin: NodeId) -> Removed {
+        self.0.remove_node(origin)
+    }
+
+    /// Makes everything that happens here happen on `to` as well, in the same
+    /// order by key, until the [`Forward`] is dropped. What is cached here is
+    /// published there at once. Events keep their origin; but a topic that
+    /// folds takes what is forwarded to it for states of its own node.
+    ///
+    /// Publishers here never wait for subscriptions there: such a subscription
+    /// may hold more than its capacity.
+    ///
+    /// # Errors
+    ///
+    /// [`ForwardError`] when events would come back here, or go there twice.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Topic};
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let (one, other) = (Topic::builder("one").build(), Topic::builder("other").build());
+    /// let all = Topic::builder("all").cached().build();
+    /// let _one = one.forward_to(&all)?;
+    /// let _other = other.forward_to(&all)?;
+    /// _ = one.publish(Tick(1));
+    /// _ = other.publish(Tick(2));
+    /// assert_eq!(all.len(), 2);
+    /// assert!(all.forward_to(&one).is_err());
+    /// # Ok::<(), busyhour::bus::ForwardError>(())
+    /// ```
+    pub fn forward_to(&self, to: &Self) -> Result<Forward<E>, ForwardError> {
+        Forward::new(self, to)
+    }
+
+    /// The last event of every key: each key's at one moment, different keys'
+    /// not necessarily at the same one. The order is the same in every run
+    /// that published the same.
+    pub fn snapshot(&self) -> Vec<E> {
+        let mut events = Vec::with_capacity(self.len());
+        for shard in self.0.shards() {
+            shard.snapshot(&mut events);
+        }
+        events
+    }
+
+    /// Keys with a last value.
+    pub fn len(&self) -> usize {
+        self.0.shards().iter().map(|shard| shard.len()).sum()
+    }
+
+    /// Whether no key has a last value.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether some subscription might want an event of this key. A publisher
+    /// asks before it makes an event that is expensive to make.
+    pub fn would_deliver(&self, key: &E::Key) -> bool {
+        self.0.would_deliver(key)
+    }
+
+    /// Describes a new subscription.
+    pub fn subscribe(&self) -> SubscriptionBuilder<E> {
+        SubscriptionBuilder::new(Arc::clone(&self.0))
+    }
+
+    /// What the topic holds and has done.
+    pub fn stats(&self) -> TopicStats {
+        self.0.stats()
+    }
+}
+
+impl<E: Event> Clone for Topic<E> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<E: Event> fmt::Debug for Topic<E> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Topic")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<E: Event> From<&PublishResult<E>> for Published {
+    fn from(result: &PublishResult<E>) -> Self {
+        Self {
+            delivered: result.counts.delivered,
+            lost: result.counts.lost,
+            refused: result.refused,
+        }
+    }
+}

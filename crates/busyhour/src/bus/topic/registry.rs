@@ -1,0 +1,75 @@
+use super::Topic;
+use crate::{
+    bus::{Event, topic_inner::TopicInner},
+    stats::TopicStats,
+    sync::{Mutex, lock},
+};
+use std::sync::{Arc, Weak};
+
+/// The topics whose statistics are shown together.
+///
+/// It does not keep a topic alive: one that is gone leaves the list.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour::bus::{Event, Registry, Topic};
+///
+/// #[derive(Clone)]
+/// struct Tick(u32);
+/// impl Event for Tick {
+///     type Key = u32;
+///     fn key(&self) -> &u32 { &self.0 }
+/// }
+///
+/// let registry = Registry::default();
+/// let ticks = Topic::<Tick>::builder("ticks").registry(&registry).build();
+/// assert_eq!(registry.stats()[0].name, "ticks");
+/// drop(ticks);
+/// assert!(registry.stats().is_empty());
+/// ```
+#[derive(Clone, Default)]
+pub struct Registry(Arc<Mutex<Vec<Weak<dyn Source>>>>);
+
+/// A topic of any event type.
+trait Source: Send + Sync {
+    fn stats(&self) -> TopicStats;
+    fn end_streams(&self);
+}
+
+impl<E: Event> Source for TopicInner<E> {
+    fn stats(&self) -> TopicStats {
+        self.stats()
+    }
+
+    fn end_streams(&self) {
+        self.end_streams();
+    }
+}
+
+impl Registry {
+    /// The statistics of every topic, by name.
+    pub fn stats(&self) -> Vec<TopicStats> {
+        let mut stats: Vec<TopicStats> = self.alive().iter().map(|topic| topic.stats()).collect();
+        stats.sort_by(|one, other| one.name.cmp(&other.name));
+        stats
+    }
+
+    /// Ends the streams of every topic: nothing more is published on them.
+    pub(crate) fn end_streams(&self) {
+        self.alive().iter().for_each(|topic| topic.end_streams());
+    }
+
+    pub(in crate::bus) fn add<E: Event>(&self, topic: &Topic<E>) {
+        let topic: Weak<TopicInner<E>> = Arc::downgrade(&topic.0);
+        let mut topics = lock(&self.0);
+        topics.retain(|topic| topic.strong_count() > 0);
+        topics.push(topic);
+    }
+
+    fn alive(&self) -> Vec<Arc<dyn Source>> {
+        let mut topics = lock(&self.0);
+        topics.retain(|topic| topic.strong_count() > 0);
+        topics.iter().filter_map(Weak::upgrade).collect()
+    }
+}
