@@ -9,10 +9,10 @@ use std::{
 /// A property of events by which a topic finds the subscriptions that want
 /// one: an index for predicates.
 ///
-/// A [predicate](super::SubscriptionBuilder::matching) of a thousand
+/// A [predicate](crate::bus::SubscriptionBuilder::matching) of a thousand
 /// subscriptions runs a thousand times an event. Where all of them compare the
 /// same property with a value of their own
-/// ([`SubscriptionBuilder::having`](super::SubscriptionBuilder::having)), it
+/// ([`SubscriptionBuilder::having`](crate::bus::SubscriptionBuilder::having)), it
 /// is computed once and only those are visited whose value it is. All of them
 /// must use one attribute, or clones of it.
 ///

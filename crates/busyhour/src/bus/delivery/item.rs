@@ -47,7 +47,7 @@ impl<E: Event> Item<E> {
 pub(in crate::bus) enum Queued<E: Event> {
     Shared(Item<E>),
     /// An event that is this subscriber's own; see
-    /// [`EventCopy`](super::incoming::EventCopy).
+    /// [`EventCopy`](crate::bus::cache::EventCopy).
     Copied(E),
 }
 

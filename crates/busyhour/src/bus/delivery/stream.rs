@@ -12,7 +12,7 @@ use std::{
 };
 
 /// A subscription that an async task polls; see
-/// [`SubscriptionBuilder::stream`](super::SubscriptionBuilder::stream).
+/// [`SubscriptionBuilder::stream`](crate::bus::SubscriptionBuilder::stream).
 ///
 /// Works in any runtime. Dropping it ends the subscription.
 pub struct EventStream<E: Event> {

@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{fmt, hash::Hash, mem, sync::Arc};
 
-/// Describes a subscription before it starts; see [`Topic::subscribe`](super::Topic::subscribe).
+/// Describes a subscription before it starts; see [`Topic::subscribe`](crate::bus::Topic::subscribe).
 ///
 /// Without further words it hears every event from now on, on the thread that
 /// publishes it, with room for 1,024 events and [`Overflow::Reject`].

@@ -50,7 +50,7 @@ impl<E: Event> TopicBuilder<E> {
     ///
     /// An event of one key more is refused whole, neither cached nor
     /// delivered, so that what subscribers hear and what the cache holds stay
-    /// one: [`Published::refused`](super::Published::refused) says it to the
+    /// one: [`Published::refused`](crate::bus::Published::refused) says it to the
     /// publisher, and `TopicStats::refused` counts it. The remedy is a higher
     /// limit, [`Topic::remove`], or events with a limited time. Publishers who
     /// bring new keys at the same moment may each go one beyond the limit.
@@ -138,7 +138,7 @@ impl<E: Event> TopicBuilder<E> {
 
     /// The node this is; node 0 unless told. What is published here bears its
     /// number where subscribers hear of it
-    /// ([`Delivery::Event`](super::Delivery::Event)).
+    /// ([`Delivery::Event`](crate::bus::Delivery::Event)).
     ///
     /// # Examples
     ///

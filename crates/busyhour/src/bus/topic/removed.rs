@@ -1,12 +1,12 @@
 use crate::bus::{Event, publish_result::PublishResult};
 use std::ops::AddAssign;
 
-/// What a [`Topic::remove`](super::Topic::remove) did.
+/// What a [`Topic::remove`](crate::bus::Topic::remove) did.
 ///
 /// Its notices wait in the same bounded queues as events do, so they can be
 /// lost in the same ways. Events that wait for a subscriber when their key is
 /// removed are not taken from it: it hears them and then the notice. Only a
-/// subscription that [conflates](super::SubscriptionBuilder::conflate) hears
+/// subscription that [conflates](crate::bus::SubscriptionBuilder::conflate) hears
 /// the notice instead of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a loss is the publisher's to know"]
@@ -17,7 +17,7 @@ pub struct Removed {
     pub delivered: u64,
     /// Deliveries lost to a full queue: the notice, or an older event that was
     /// dropped to make room for it. The subscriptions are told as well, with
-    /// [`Delivery::Lost`](super::Delivery::Lost).
+    /// [`Delivery::Lost`](crate::bus::Delivery::Lost).
     pub lost: u64,
     /// Events of the key that still waited and that the notice replaced, as
     /// the subscription asked for: they are not among the lost.

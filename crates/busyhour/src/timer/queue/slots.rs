@@ -1,7 +1,7 @@
 use super::entry::{Liveness, TimerEntry};
 use std::{fmt, iter, mem::MaybeUninit, num::NonZero, slice};
 
-/// Names one timer of a [`TimerQueue`](super::TimerQueue) as long as it is there.
+/// Names one timer of a [`TimerQueue`](crate::timer::TimerQueue) as long as it is there.
 ///
 /// A handle costs 8 bytes and never names a later timer: the slot it points
 /// at counts its uses, and is retired when the numbers are used up.

@@ -13,7 +13,7 @@ use crate::{
 use std::{mem, sync::Arc, task::Waker, time::Duration};
 
 /// One timer of the service, kept in its shard's queue from the add until it
-/// is over; held there (see [`TimerQueue::hold_due`](super::TimerQueue::hold_due))
+/// is over; held there (see [`TimerQueue::hold_due`](crate::timer::TimerQueue::hold_due))
 /// between its delivery and the end of its run.
 ///
 /// Everything in it is guarded by the shard's lock.
