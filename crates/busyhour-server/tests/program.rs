@@ -550,6 +550,27 @@ fn a_mistake_in_the_arguments_reads_as_a_sentence() {
             &["device", "addd"],
             "'addd'; tip: a similar subcommand".into(),
         ),
+        (
+            &["device", "add", "a", "--max-contacts", "x"],
+            "<N>': give a whole number; ".into(),
+        ),
+        (
+            &["storm", "--devices", ""],
+            "': give a whole number; ".into(),
+        ),
+        (
+            &["storm", "--target", "x"],
+            "': give an address and port such as 127.0.0.1:5060".into(),
+        ),
+        (
+            &["storm", "--over", "x"],
+            "<TIME>': give a time such as ".into(),
+        ),
+        (&["storm", "--rate", "x"], "': give a number; ".into()),
+        (
+            &["digest", "x", "--step", "x"],
+            "<TIME>': give a time such as ".into(),
+        ),
     ] {
         let (line, _) = failure(busyhour().args(words));
         assert!(line.contains(&expected), "{line}instead of\n{expected}");

@@ -47,6 +47,9 @@ fn refused(error: clap::Error) -> Failure {
     let lines = about.unwrap_or_default().lines().map(str::trim);
     let line = one_line(lines.filter(|line| !line.is_empty()));
     let line = line.strip_prefix("error: ").unwrap_or(&line);
+    let line = (PLAIN.iter()).fold(line.to_owned(), |line, (said, plain)| {
+        line.replace(&format!(": {said}"), &format!(": {plain}"))
+    });
     Failure::usage(format!("{line}; --help shows what there is"))
 }
 
@@ -101,6 +104,27 @@ impl Command {
         }
     }
 }
+
+/// What the standard library says of a value, and what to do instead.
+const PLAIN: [(&str, &str); 5] = [
+    ("invalid digit found in string", "give a whole number"),
+    (
+        "cannot parse integer from empty string",
+        "give a whole number",
+    ),
+    (
+        "number too large to fit in target type",
+        "the number is too large",
+    ),
+    (
+        "invalid socket address syntax",
+        "give an address and port such as 127.0.0.1:5060 or [::1]:5060",
+    ),
+    (
+        "invalid IP address syntax",
+        "give an address such as 127.0.0.1 or ::1",
+    ),
+];
 
 const AFTER_HELP: &str = "\
 Examples:

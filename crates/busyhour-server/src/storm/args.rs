@@ -34,7 +34,7 @@ pub struct Storm {
     pub first: u64,
 
     /// The time over which the registrations are spread evenly
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = time)]
     pub over: Duration,
 
     /// Registrations a second, instead of all devices over the time
@@ -51,7 +51,7 @@ pub struct Storm {
     pub ramp: bool,
 
     /// How long each step of a ramp lasts
-    #[arg(long, default_value = "3s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "3s", value_name = "TIME", value_parser = time)]
     pub step: Duration,
 
     /// New registrations, or refreshes of registrations made beforehand
@@ -80,15 +80,15 @@ pub struct Storm {
     pub domain: Option<String>,
 
     /// The life to ask for
-    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = time)]
     pub expires: Duration,
 
     /// RFC 3261's T1: the first retransmission; the last try is 64 times later
-    #[arg(long, default_value = "500ms", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "500ms", value_name = "TIME", value_parser = time)]
     pub t1: Duration,
 
     /// Give a registration up after this time [default: 64 times --t1, 4s in a ramp over UDP]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub patience: Option<Duration>,
 
     /// Threads, each with a socket of its own
@@ -208,8 +208,12 @@ impl Kind {
     }
 }
 
+fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| "give a time such as 500ms, 90s or 1h".into())
+}
+
 fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse().map_err(|_| "a number is needed")?;
+    let rate = text.parse().map_err(|_| "give a number")?;
     let sound = f64::is_finite(rate) && rate > 0.0 && rate <= 10_000_000.0;
     if sound {
         Ok(rate)

@@ -140,7 +140,8 @@ impl Digest {
 }
 
 fn step(text: &str) -> Result<Duration, String> {
-    let step = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let step =
+        humantime::parse_duration(text).map_err(|_| "give a time such as 500ms, 90s or 1h")?;
     if step < STEP_MIN {
         return Err("at least 1ms is needed".into());
     }
