@@ -24,6 +24,10 @@ pub const CRATES: &[Arrow] = &[
         &["busyhour", "busyhour-registrar", "busyhour-sip"],
     ),
     arrow(
+        "busyhour-storm",
+        &["busyhour", "busyhour-iax2", "busyhour-sip"],
+    ),
+    arrow(
         "busyhour-server",
         &[
             "busyhour",
@@ -33,6 +37,7 @@ pub const CRATES: &[Arrow] = &[
             "busyhour-registrar",
             "busyhour-sip",
             "busyhour-store",
+            "busyhour-storm",
         ],
     ),
 ];
@@ -47,7 +52,9 @@ pub struct Layers {
     pub has_unique_types: bool,
 }
 
-pub const LAYERS: &[Layers] = &[LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, IAX2, STORE, SERVER];
+pub const LAYERS: &[Layers] = &[
+    LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, IAX2, STORE, STORM, SERVER,
+];
 
 const LIBRARY: Layers = Layers {
     source: "crates/busyhour/src",
@@ -118,6 +125,13 @@ const STORE: Layers = Layers {
     has_unique_types: true,
 };
 
+const STORM: Layers = Layers {
+    source: "crates/busyhour-storm/src",
+    base: &[],
+    arrows: &[],
+    has_unique_types: true,
+};
+
 const SERVER: Layers = Layers {
     source: "crates/busyhour-server/src",
     base: &[],
@@ -126,15 +140,12 @@ const SERVER: Layers = Layers {
         arrow("net", &["server"]),
         arrow("console", &[]),
         arrow("json", &[]),
-        arrow("storm", &["console"]),
         arrow("web", &["json", "server"]),
         arrow("config", &["server", "net", "web"]),
         arrow("logs", &[]),
         arrow(
             "cli",
-            &[
-                "config", "console", "json", "logs", "net", "server", "storm", "web",
-            ],
+            &["config", "console", "json", "logs", "net", "server", "web"],
         ),
     ],
     has_unique_types: false,
@@ -211,7 +222,7 @@ pub const CROWDED_FOLDERS: &[&str] = &[
     "crates/busyhour-pcp/src",
     "crates/busyhour-graphite/src",
     "crates/busyhour-sip/src/sip",
-    "crates/busyhour-server/src/storm",
+    "crates/busyhour-storm/src",
     "crates/busyhour-registrar/src/watch",
 ];
 

@@ -9,7 +9,6 @@
 mod console;
 mod json;
 pub mod server;
-pub mod storm;
 pub mod config;
 pub mod net;
 pub mod web;

@@ -18,7 +18,7 @@ pub use failure::Failure;
 pub use serve::Serve;
 pub use token::MakeToken;
 
-use crate::storm::Storm;
+use busyhour_storm::Storm;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -100,7 +100,9 @@ impl Command {
             Self::Device(command) => command.run(),
             Self::Token(command) => command.run(),
             Self::Digest(command) => command.run(),
-            Self::Storm(command) => command.run().map_err(Failure::running),
+            Self::Storm(command) => command
+                .run(&|report| crate::console::print(report))
+                .map_err(Failure::running),
         }
     }
 }

@@ -7,10 +7,10 @@ use std::str::FromStr;
 /// filled with zeros to six digits. Without either, all devices share the text.
 ///
 /// ```
-/// use busyhour_server::storm::Pattern;
+/// use busyhour_storm::Pattern;
 /// let user: Pattern = "10{n:04}".parse()?;
 /// assert_eq!(user.with(7).to_string(), "100007");
-/// # Ok::<(), busyhour_server::storm::PatternError>(())
+/// # Ok::<(), busyhour_storm::PatternError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use busyhour_server::storm::{Storm, StormError};
 use busyhour_sip::{HeaderName, Message, ResponseBuilder, Status};
+use busyhour_storm::{Storm, StormError};
 use clap::Parser;
 
 #[derive(Parser)]
@@ -82,7 +82,7 @@ fn storm(target: SocketAddr, options: &str) -> Result<(), StormError> {
     let words = ["storm", "--json", "--target", &target]
         .into_iter()
         .chain(options.split_whitespace());
-    CommandLine::parse_from(words).storm.run()
+    CommandLine::parse_from(words).storm.run(&|_report| Ok(()))
 }
 
 #[test]

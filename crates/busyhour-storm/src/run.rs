@@ -12,7 +12,6 @@ use busyhour::clock::{Clock, Instant};
 use serde::Serialize;
 
 use super::Pattern;
-use crate::console;
 
 use super::args::{Kind, Protocol, Storm, Transport};
 use super::driver::Driver;
@@ -87,19 +86,23 @@ pub enum StormError {
     NoCeiling,
 }
 
+/// Takes the report, once.
+pub type Print<'a> = &'a dyn Fn(String) -> Result<(), String>;
+
 impl Storm {
-    /// Runs the storm, prints the report on standard output and judges it.
+    /// Runs the storm, gives the report to `print` and judges it. `print` says in a
+    /// sentence why it could not write.
     ///
     /// # Errors
     /// When the storm could not be made, or a registration failed.
-    pub fn run(self) -> Result<(), StormError> {
+    pub fn run(self, print: Print<'_>) -> Result<(), StormError> {
         let mut storm = Running::new(self)?;
         storm.warm_up()?;
         storm.subscribe()?;
         if storm.args.ramp {
-            storm.ramp()
+            storm.ramp(print)
         } else {
-            storm.once()
+            storm.once(print)
         }
     }
 
@@ -239,7 +242,7 @@ impl Running {
         self.judge(&tally)
     }
 
-    fn once(&mut self) -> Result<(), StormError> {
+    fn once(&mut self, print: Print<'_>) -> Result<(), StormError> {
         let once = self.each_device_once(self.args.pace());
         let paced = self.args.closed.is_some() || self.args.rate.is_some();
         let repeats = paced && self.args.kind == Kind::Refresh;
@@ -253,13 +256,13 @@ impl Running {
             once
         };
         let (report, tally) = self.measured(phase)?;
-        self.print(&report, || report.to_string())?;
+        print(self.text(&report, || report.to_string())).map_err(StormError::Output)?;
         self.judge(&tally)?;
         report.watch.map_or(Ok(()), |watch| judge_watchers(&watch))
     }
 
     /// Raises the rate until a step fails; the step before it is the ceiling.
-    fn ramp(&mut self) -> Result<(), StormError> {
+    fn ramp(&mut self, print: Print<'_>) -> Result<(), StormError> {
         let mut steps: Vec<Report> = Vec::new();
         let mut per_second = self.args.rate.unwrap_or(RAMP_START_PER_SECOND);
         while steps.last().is_none_or(holds) {
@@ -268,10 +271,11 @@ impl Running {
             per_second *= RAMP_FACTOR;
         }
         let ceiling = steps.iter().rev().nth(1).and_then(|step| step.offered);
-        self.print(&steps, || match ceiling {
+        let text = self.text(&steps, || match ceiling {
             Some(ceiling) => format!("{}\nceiling: {ceiling:.0} a second", ramp_table(&steps)),
             None => ramp_table(&steps).to_string(),
-        })?;
+        });
+        print(text).map_err(StormError::Output)?;
         ceiling.map(drop).ok_or(StormError::NoCeiling)
     }
 
@@ -446,17 +450,13 @@ impl Running {
         }
     }
 
-    fn print(
-        &self,
-        value: &impl Serialize,
-        table: impl FnOnce() -> String,
-    ) -> Result<(), StormError> {
-        let text = match self.args.json {
+    /// The report as it was asked for.
+    fn text(&self, value: &impl Serialize, table: impl FnOnce() -> String) -> String {
+        match self.args.json {
             // Reports hold numbers and names alone, which JSON can always take.
             true => serde_json::to_string_pretty(value).unwrap_or_default(),
             false => table(),
-        };
-        console::print(text).map_err(StormError::Output)
+        }
     }
 }
 

@@ -29,7 +29,7 @@ fn engine(password: Option<&str>) -> Iax2Engine {
         user: "device{n}".parse().expect("a pattern"),
         password: password.map(|password| password.parse().expect("a pattern")),
         domain: "example.org".into(),
-        transport: crate::storm::args::Transport::Udp,
+        transport: crate::args::Transport::Udp,
         first: 1,
         stride: 1,
         algorithm: None,
