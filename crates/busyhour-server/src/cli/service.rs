@@ -2,10 +2,10 @@ use super::{Failure, announce::announce, reload::Reloadable, signals::Ending};
 use crate::{
     config::{self, Config, default_database},
     net::{
-        Certificate, CertificateError, Datagram, Sockets, StreamMessage, StreamOptions,
-        StreamPolicy, Streams, Udp, UdpOptions, address_problem,
+        Certificate, CertificateError, Sockets, StreamOptions, StreamPolicy, Streams, Udp,
+        UdpOptions, address_problem,
     },
-    server::{ReadMode, Server, ServerConfig},
+    server::{Server, ServerConfig},
     web::{Access, Archives, Graphs, Web, WebOptions},
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
@@ -65,7 +65,8 @@ impl Service {
             server,
             runtime,
         };
-        service.receive()?;
+        let attached = service.network.attach(&service.server, &service.runtime);
+        attached.map_err(Failure::running)?;
         announce(&service);
         Ok(service)
     }
@@ -135,42 +136,6 @@ impl Service {
     /// Accounts of the configuration and of the database.
     pub(super) fn account_count(&self) -> u64 {
         self.config.accounts.len() + self.server.stored_account_count() as u64
-    }
-
-    /// Which datagrams the server takes.
-    fn read_mode(&self) -> impl Fn() -> ReadMode + Send + Sync + 'static {
-        let server = self.server.clone();
-        move || server.read_mode()
-    }
-
-    fn receive(&self) -> Result<(), Failure> {
-        let (buffers, pool) = (self.runtime.buffers(), self.runtime.pool());
-        let (sip, iax2) = (self.server.clone(), self.server.clone());
-        let deliver = move |datagram: Datagram| {
-            sip.message(datagram.flow, &datagram.payload);
-        };
-        let started = self
-            .network
-            .sip
-            .start(buffers, pool, deliver, self.read_mode());
-        started.map_err(Failure::running)?;
-        let deliver = move |datagram: Datagram| {
-            iax2.iax2_datagram(datagram.flow, &datagram.payload);
-        };
-        let started = self
-            .network
-            .iax2
-            .start(buffers, pool, deliver, self.read_mode());
-        started.map_err(Failure::running)?;
-        let streams = self.server.clone();
-        let deliver = move |flow, arrival| match arrival {
-            StreamMessage::Message(message) => streams.message(flow, &message),
-            StreamMessage::Broken(bytes, error) => streams.broken_stream(flow, &bytes, error),
-            StreamMessage::Ended => streams.flow_failed(flow),
-        };
-        let clock = self.runtime.clock();
-        let started = self.network.streams.start(clock, deliver);
-        started.map_err(Failure::running)
     }
 }
 

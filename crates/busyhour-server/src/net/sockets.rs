@@ -1,12 +1,52 @@
 //! The sockets of every protocol and transport as one network.
 
-use super::{Streams, Udp};
-use crate::server::{Network, NetworkStats, SendError};
-use busyhour::buffer::Buffer;
+use super::{Datagram, StreamMessage, Streams, Udp};
+use crate::server::{Network, NetworkStats, ReadMode, SendError, Server};
+use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_sip::Flow;
-use std::time::Duration;
+use std::{io, time::Duration};
 
 /// SIP's sockets and those of IAX2, told apart by what a flow says.
+///
+/// # Examples
+///
+/// A server that answers on a port of its own:
+///
+/// ```
+/// use busyhour::runtime::Runtime;
+/// use busyhour_server::{
+///     net::{Sockets, StreamOptions, Streams, Udp, UdpOptions},
+///     server::{Server, ServerConfig},
+/// };
+/// use busyhour_store::MemoryStore;
+/// use std::{net::UdpSocket, sync::Arc, time::Duration};
+///
+/// let network = Arc::new(Sockets {
+///     sip: Udp::bind(&UdpOptions::new(["127.0.0.1:0".parse()?]))?,
+///     streams: Streams::bind(StreamOptions::default())?,
+///     iax2: Udp::bind(&UdpOptions::new([]))?,
+/// });
+/// let here = network.sip.addresses()[0];
+/// let runtime = Runtime::builder().workers(1).build()?;
+/// let store = Box::new(MemoryStore::new());
+/// let server = Server::start(runtime.clone(), ServerConfig::default(), network.clone(), store)?;
+/// network.attach(&server, &runtime)?;
+///
+/// let phone = UdpSocket::bind("127.0.0.1:0")?;
+/// phone.set_read_timeout(Some(Duration::from_secs(10)))?;
+/// phone.send_to(
+///     b"OPTIONS sip:127.0.0.1 SIP/2.0\r\n\
+///     Via: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bK1;rport\r\n\
+///     From: <sip:a@127.0.0.1>;tag=1\r\nTo: <sip:127.0.0.1>\r\n\
+///     Call-ID: 1\r\nCSeq: 1 OPTIONS\r\n\r\n",
+///     here,
+/// )?;
+/// let mut answer = [0; 1500];
+/// phone.recv(&mut answer)?;
+/// assert!(answer.starts_with(b"SIP/2.0 200 OK\r\n"));
+/// # network.stop_receiving();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Sockets {
     /// Where SIP is spoken in datagrams.
     pub sip: Udp,
@@ -17,6 +57,31 @@ pub struct Sockets {
 }
 
 impl Sockets {
+    /// Starts the threads that receive, and gives the server all that comes in, until
+    /// [`stop_receiving`](Self::stop_receiving). The server sends by these sockets if it
+    /// was started with them.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses a thread or memory.
+    pub fn attach(&self, server: &Server, runtime: &Runtime) -> io::Result<()> {
+        let (buffers, pool) = (runtime.buffers(), runtime.pool());
+        let sip = server.clone();
+        let deliver = move |datagram: Datagram| sip.message(datagram.flow, &datagram.payload);
+        self.sip.start(buffers, pool, deliver, read_mode(server))?;
+        let iax2 = server.clone();
+        let deliver =
+            move |datagram: Datagram| iax2.iax2_datagram(datagram.flow, &datagram.payload);
+        self.iax2.start(buffers, pool, deliver, read_mode(server))?;
+        let streams = server.clone();
+        let deliver = move |flow, arrival| match arrival {
+            StreamMessage::Message(message) => streams.message(flow, &message),
+            StreamMessage::Broken(bytes, error) => streams.broken_stream(flow, &bytes, error),
+            StreamMessage::Ended => streams.flow_failed(flow),
+        };
+        self.streams.start(runtime.clock(), deliver)
+    }
+
     /// Ends the receive threads and the connections, and waits for them;
     /// sending datagrams stays possible.
     pub fn stop_receiving(&self) {
@@ -24,6 +89,12 @@ impl Sockets {
         self.iax2.stop_receiving();
         self.streams.stop();
     }
+}
+
+/// Which datagrams the server takes.
+fn read_mode(server: &Server) -> impl Fn() -> ReadMode + Send + Sync + 'static {
+    let server = server.clone();
+    move || server.read_mode()
 }
 
 impl Network for Sockets {
