@@ -48,17 +48,6 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
-
-    /// The hash kept in front of the text: equal for equal texts, in every
-    /// process built by the same compiler.
-    pub fn precomputed_hash(&self) -> u64 {
-        self.0.hash
-    }
-
-    /// How many different names are alive in the process.
-    pub fn interned_count() -> usize {
-        INTERNER.shards.iter().map(InternerShard::len).sum()
-    }
 }
 
 impl Deref for Name {
@@ -227,10 +216,6 @@ impl InternerShard {
         if table.capacity() > 4 * table.len().max(16) {
             table.shrink_to_fit(|known| known.spread);
         }
-    }
-
-    fn len(&self) -> usize {
-        lock(&self.0).len()
     }
 }
 

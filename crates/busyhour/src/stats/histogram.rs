@@ -21,10 +21,10 @@ pub struct Histogram {
 
 impl Histogram {
     /// The most buckets there are: the last one counts all from 2^39 ns (nine minutes) on.
-    pub const BUCKETS_MAX: usize = 40;
+    pub(crate) const BUCKETS_MAX: usize = 40;
 
     /// The bucket of a duration of so many nanoseconds.
-    pub fn bucket_of(nanos: u64) -> usize {
+    pub(crate) fn bucket_of(nanos: u64) -> usize {
         let log2 = nanos.max(1).ilog2() as usize;
         log2.min(Self::BUCKETS_MAX - 1)
     }
@@ -35,7 +35,7 @@ impl Histogram {
     }
 
     /// Counts `count` durations in one bucket; beyond the last one nothing is counted.
-    pub fn add_to_bucket(&mut self, bucket: usize, count: u64) {
+    pub(crate) fn add_to_bucket(&mut self, bucket: usize, count: u64) {
         if count == 0 || bucket >= Self::BUCKETS_MAX {
             return;
         }
