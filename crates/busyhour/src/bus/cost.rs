@@ -2,7 +2,7 @@ use super::cache::pinned;
 use crate::cost::compare;
 use std::hint::black_box;
 
-/// A reader's note that it reads, and its end.
+/// The cost of pinning and unpinning a reader.
 #[test]
 #[ignore = "prints what it costs, for scripts/parts.sh"]
 fn cost_of_a_pin() {

@@ -1,7 +1,6 @@
 use super::{Delivery, Event, NodeId};
 
-/// What a subscription hears, as a value of its own: a [`Delivery`] that can
-/// be kept.
+/// An owned [`Delivery`], which can be kept.
 #[derive(Debug, Clone)]
 pub enum Message<E: Event> {
     /// An event, replayed from the cache or published, and the node that
@@ -9,14 +8,14 @@ pub enum Message<E: Event> {
     Event(E, NodeId),
     /// The key was removed, and the node that removed it.
     Removed(E::Key, NodeId),
-    /// Everything the cache held has been told.
+    /// Everything in the cache has been delivered.
     Replayed,
-    /// So many deliveries were lost since the last notice of this kind.
+    /// This many deliveries were lost since the last `Lost`.
     Lost(u64),
 }
 
 impl<E: Event> Message<E> {
-    /// The same without giving it away.
+    /// Borrows the message as a [`Delivery`].
     #[inline]
     pub fn as_delivery(&self) -> Delivery<'_, E> {
         match self {
@@ -27,7 +26,7 @@ impl<E: Event> Message<E> {
         }
     }
 
-    /// The event, if it is one.
+    /// The event, if the message is one.
     pub fn into_event(self) -> Option<E> {
         match self {
             Self::Event(event, _) => Some(event),
@@ -35,7 +34,8 @@ impl<E: Event> Message<E> {
         }
     }
 
-    /// The node that published the event or removed the key.
+    /// The node that published the event or removed the key; `None` for the
+    /// other messages.
     pub fn origin(&self) -> Option<NodeId> {
         match self {
             Self::Event(_, origin) | Self::Removed(_, origin) => Some(*origin),

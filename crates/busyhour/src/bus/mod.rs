@@ -1,22 +1,22 @@
 //! Typed topics with a last-value cache, replay without a gap, and bounded,
 //! serial delivery.
 //!
-//! A [`Topic`] carries the events of one type. Each event has a key; a cached
-//! topic keeps the last event of each key, so that a subscriber who comes late
-//! can be told the state of everything first ([`SubscriptionBuilder::replay`])
-//! and every change after that.
+//! A [`Topic`] carries events of one type. Each event has a key. A cached topic
+//! keeps the last event of each key, so that a late subscriber can first
+//! receive the current state of every key ([`SubscriptionBuilder::replay`]) and
+//! then every change.
 //!
 //! # Guarantees
 //!
-//! - *Order by key.* The events of one key reach every subscriber, and the
-//!   cache, in one and the same order.
-//! - *No gap and no double.* A subscription with replay hears of each cached
-//!   key once and then of every later change, whatever is published meanwhile.
-//! - *Every loss is counted and announced.* A queue is bounded; what its
-//!   declared [`Overflow`](crate::task::Overflow) costs is returned to the
-//!   publisher in [`Published::lost`] and told to the subscriber as
-//!   [`Delivery::Lost`]. With replay the subscription is then brought up to
-//!   date from the cache.
+//! - *Order by key.* All subscribers, and the cache, receive the events of one
+//!   key in the same order.
+//! - *No gap and no double.* A subscription with replay receives each cached
+//!   key once and then every later change, whatever is published meanwhile.
+//! - *Every loss is counted and announced.* A queue is bounded; its declared
+//!   [`Overflow`](crate::task::Overflow) decides what is lost when it is full.
+//!   The publisher gets the number of losses in [`Published::lost`], and the
+//!   subscriber gets it as [`Delivery::Lost`]. A subscription with replay is
+//!   then brought up to date from the cache.
 //! - *No later callback.* When [`Subscription::unsubscribe`] has returned, the
 //!   callback never runs again.
 //!
@@ -86,12 +86,13 @@ use std::hash::Hash;
 /// Something that can be published on a [`Topic`].
 ///
 /// `Clone`, `Drop`, [`key`](Self::key), and the key's `Eq`, `Hash`, `Clone` and
-/// `Drop` run under no lock: they may use the bus, and what they cost is paid
-/// by the thread that called. A panic in them passes to the caller; so does the
-/// bus's own if they change the topic's very key whenever they are asked. The topic
-/// keeps an event behind a shared pointer, so it copies none to deliver it; but
-/// one of at most 64 bytes that needs no drop is cloned when it is published, if
-/// the topic has subscriptions, and the first of them gets the clone.
+/// `Drop` run under no lock. They may use the bus, and the calling thread pays
+/// for what they cost. A panic in them goes on to the caller. The bus itself
+/// panics if this code changes the very key it is asked about, every time it is
+/// asked. The topic keeps an event behind a shared pointer, so it does not copy
+/// events to deliver them. There is one exception: an event of at most 64 bytes
+/// that needs no drop is cloned when it is published, if the topic has
+/// subscriptions, and the first of them gets the clone.
 ///
 /// # Examples
 ///
@@ -110,26 +111,27 @@ use std::hash::Hash;
 /// assert_eq!((waiting.key(), waiting.messages), (&7, 2));
 /// ```
 pub trait Event: Clone + Send + Sync + 'static {
-    /// What the event is about: one last value is kept, and one order, per key.
+    /// The type of the key: the topic keeps one last value per key, and one
+    /// order per key.
     type Key: Eq + Hash + Clone + Send + Sync + 'static;
 
-    /// The key of this event; the same at every call.
+    /// The key of this event; must be the same at every call.
     fn key(&self) -> &Self::Key;
 }
 
-/// What a subscription hears.
+/// What a subscription receives.
 #[derive(Debug)]
 pub enum Delivery<'a, E: Event> {
-    /// An event, replayed from the cache or published, and the node it started
-    /// on: who published it, and for one state made of several nodes' by a
-    /// [fold](TopicBuilder::fold), who spoke last.
+    /// An event, replayed from the cache or published, and its origin: the node
+    /// that published it. A state that a [fold](TopicBuilder::fold) made of
+    /// several nodes' states has the node that published last.
     Event(&'a E, NodeId),
-    /// The key was removed and has no last value any more; and the node that
-    /// removed it.
+    /// The key was removed and has no last value any more; the node is the one
+    /// that removed it.
     Removed(&'a E::Key, NodeId),
-    /// Everything the cache held has been told: after the replay, and each
-    /// time a subscription that lagged is up to date again.
+    /// Everything in the cache has been delivered: after the replay, and each
+    /// time a lagging subscription is up to date again.
     Replayed,
-    /// So many deliveries were lost since the last notice of this kind.
+    /// This many deliveries were lost since the last `Lost`.
     Lost(u64),
 }

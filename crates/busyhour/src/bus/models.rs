@@ -1,6 +1,6 @@
-//! Models of the bus's protocols: loom runs each in every order of its steps
-//! that a few preemptions can bring about. README.md beside this file argues
-//! what they check.
+//! Loom models of the bus's protocols: loom runs each in every order of steps
+//! that is possible with a few preemptions. README.md beside this file has the
+//! arguments that they check.
 
 use super::{Delivery, Event, EventStream, Subscription, Topic};
 use crate::task::{Deliveries, Executor, Rejected, Task};
@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// An event that notices when it is used after it was dropped.
+/// An event that detects when it is used after it was dropped.
 #[derive(Debug)]
 struct Step {
     key: u64,
@@ -24,7 +24,7 @@ struct Step {
 }
 
 impl Step {
-    /// The flag outlives the model, so that a look at it is never wild.
+    /// The flag outlives the model, so that reading it is always valid.
     fn new(number: u64, flags: &Flags) -> Self {
         let is_dropped = Arc::new(AtomicBool::new(false));
         flags.0.lock().unwrap().push(Arc::clone(&is_dropped));
@@ -41,7 +41,8 @@ impl Clone for Step {
     fn clone(&self) -> Self {
         assert!(!self.is_dropped.load(Ordering::SeqCst), "used after a drop");
         let number = self.number;
-        // A step within the clone, in which no other event may get this memory.
+        // A step within the clone; no other event may get this memory
+        // meanwhile.
         thread::yield_now();
         assert_eq!(self.number, number, "another event is in its place");
         assert!(!self.is_dropped.load(Ordering::SeqCst), "dropped meanwhile");
@@ -71,7 +72,8 @@ impl Event for Step {
 #[derive(Clone, Default)]
 struct Flags(Arc<Mutex<Vec<Arc<AtomicBool>>>>);
 
-/// What a subscription heard: numbers of events, 0 for the end of the replay.
+/// What a subscription received: numbers of events, 0 for the end of the
+/// replay.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<u64>>>);
 
@@ -115,8 +117,8 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A lookup finds one of the values there were, whole and alive, while the
-/// writer replaces them and drops what nobody reads.
+/// A lookup finds one of the values that were current, complete and alive,
+/// while the writer replaces them and drops what is not read.
 #[test]
 fn loom_a_lookup_meets_replacements() {
     check(|| {
@@ -137,8 +139,8 @@ fn loom_a_lookup_meets_replacements() {
     });
 }
 
-/// A subscription that begins during a publish hears of the key once and then
-/// of every change.
+/// A subscription that begins during a publish receives the key once and then
+/// every change.
 #[test]
 fn loom_a_replay_meets_a_publish() {
     check(|| {
@@ -157,7 +159,7 @@ fn loom_a_replay_meets_a_publish() {
     });
 }
 
-/// Two publishers, one of whom runs the consumer: no event is left behind.
+/// Two publishers, one of which runs the consumer: no event is left behind.
 #[test]
 fn loom_no_event_is_left_in_the_mailbox() {
     check(|| {
@@ -189,7 +191,8 @@ fn loom_nothing_is_called_after_unsubscribe() {
         let seen = Arc::clone(&ended);
         let watch = topic.subscribe().start(move |_| {
             assert!(!seen.load(Ordering::SeqCst), "a callback after the end");
-            // A step within the callback, so that others can come between.
+            // A step within the callback, so that other threads can run in
+            // between.
             thread::yield_now();
             assert!(!seen.load(Ordering::SeqCst), "the end during a callback");
         });
@@ -205,7 +208,7 @@ fn loom_nothing_is_called_after_unsubscribe() {
     });
 }
 
-/// An executor that keeps what a shutdown would end.
+/// An executor that records the deliveries that a shutdown would end.
 #[derive(Clone, Default)]
 struct Ends(Arc<Mutex<Option<Weak<dyn Deliveries>>>>);
 
@@ -234,7 +237,7 @@ fn poll(stream: &mut EventStream<Step>) -> Poll<bool> {
     polled.map(|message| message.is_some())
 }
 
-/// A stream tells what was published before its end, and then the end.
+/// A stream delivers what was published before its end, and then ends.
 #[test]
 fn loom_a_stream_tells_its_end_last() {
     check(|| {

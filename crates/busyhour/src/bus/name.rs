@@ -13,10 +13,10 @@ use std::{
 
 /// An interned string with its hash in front.
 ///
-/// Two names of the same text are one allocation, so that comparing two names
-/// compares two pointers and hashing one copies eight bytes: no byte of the
-/// text is read for either. Any thread may intern. The text is freed when the
-/// last name with it is dropped.
+/// Two names with the same text share one allocation. So comparing two names
+/// compares two pointers, and hashing a name copies eight bytes; neither reads
+/// the text. Any thread may intern. The text is freed when its last name is
+/// dropped.
 ///
 /// # Examples
 ///
@@ -31,14 +31,15 @@ use std::{
 #[derive(Clone)]
 pub struct Name(Arc<Entry>);
 
-/// The text of all equal names; leaves the interner when it is dropped.
+/// The text that all equal names share; it is removed from the interner when
+/// the last of them is dropped.
 struct Entry {
     hash: u64,
     text: Box<str>,
 }
 
 impl Name {
-    /// The name with this text, interned.
+    /// Interns the text, or finds the interned one.
     pub fn new(text: &str) -> Self {
         let hash = hash_of(text);
         INTERNER.shard(hash).intern(hash, text)
@@ -171,8 +172,9 @@ impl Interner {
 impl InternerShard {
     fn intern(&self, hash: u64, text: &str) -> Name {
         let spread = INTERNER.spread(hash);
-        // Entries of other texts with the same hash: dropping the last handle
-        // of one takes this very lock, so that has to wait until it is free.
+        // Entries of other texts with the same hash. Dropping the last handle
+        // of one takes this same lock, so they are dropped after it is
+        // released.
         let mut others = Vec::new();
         let mut table = lock(&self.0);
         let same_text = |entry: Arc<Entry>| {
@@ -203,10 +205,10 @@ impl InternerShard {
         Name(entry)
     }
 
-    /// Removes the entry whose last handle is gone.
+    /// Removes the entry whose last handle was dropped.
     ///
-    /// Between that moment and this call an equal text may have been interned
-    /// anew; it has an entry of its own, which the address tells apart.
+    /// Before this call an equal text may have been interned again; that entry
+    /// has another address.
     fn forget(&self, entry: &Entry) {
         let mut table = lock(&self.0);
         let is_it = |known: &InternedName| ptr::eq(known.entry.as_ptr(), entry);

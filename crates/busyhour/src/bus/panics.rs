@@ -5,8 +5,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
 };
 
-/// Runs several pieces of a user's code of which none may keep the others from
-/// running. The first panic goes on when all have run.
+/// Runs several pieces of user code so that a panic of one does not keep the
+/// others from running. The first panic goes on when all have run.
 #[derive(Default)]
 pub(super) struct Panics {
     first: Option<Box<dyn Any + Send>>,
@@ -25,7 +25,8 @@ impl Panics {
         }
     }
 
-    /// Drops what may be the last reference to a user's value.
+    /// Drops what may be the last reference to a user's value; catches a panic
+    /// of the drop.
     #[inline]
     pub(super) fn drop<T>(&mut self, value: T) {
         if mem::needs_drop::<T>() {
@@ -59,9 +60,9 @@ fn go_on(payload: Box<dyn Any + Send>) {
     }
 }
 
-/// Holds what may be the last reference to a user's value. Where it is dropped
-/// because of a panic, a second one of the value's own `Drop` ends here instead
-/// of the process. Without a panic it costs nothing.
+/// Holds what may be the last reference to a user's value. If it is dropped
+/// during a panic, a second panic, of the value's own `Drop`, is caught here
+/// instead of aborting the process. Without a panic it costs nothing.
 pub(super) struct Held<T>(Option<T>);
 
 impl<T> Held<T> {
@@ -88,7 +89,7 @@ impl<T> Held<T> {
         self.0.as_ref()
     }
 
-    /// Runs the user's code on a value that is dropped then.
+    /// Runs user code with a reference to a value, then drops the value.
     pub(super) fn lend<R>(value: T, code: impl FnOnce(&T) -> R) -> R {
         let held = Self::new(value);
         let mut result = Held::EMPTY;
@@ -100,7 +101,7 @@ impl<T> Held<T> {
         result
     }
 
-    /// Drops it where there is no panic; at no cost where that is nothing.
+    /// Drops the value outside of a panic; costs nothing if it needs no drop.
     #[inline(always)]
     pub(super) fn leave(self, needs_drop: impl FnOnce(&T) -> bool) {
         match &self.0 {

@@ -4,25 +4,26 @@ use super::NodeId;
 #[derive(Clone, Copy)]
 pub(super) struct PublishOptions {
     pub(super) may_wait: bool,
-    /// Another topic passes it on: a state of all nodes, if that one folds.
+    /// Forwarded from another topic; if that topic folds, this is the state of
+    /// all its nodes.
     is_forwarded: bool,
-    /// The node that speaks; none means this one.
+    /// The node that publishes or removes; `None` for this node.
     pub(super) origin: Option<NodeId>,
 }
 
-/// On what condition a key is cleared.
+/// The condition under which a key is removed.
 pub(super) enum RemoveCondition<'a, E> {
     Any,
-    /// This is the version of its last event.
+    /// The last event of the key has this version.
     Version(u64),
-    /// This node spoke last; none means this one.
+    /// This node published last; `None` for this node.
     SaidBy(Option<NodeId>),
-    /// Its last event is one of these.
+    /// The last event satisfies this.
     Matching(&'a dyn Fn(&E) -> bool),
 }
 
 impl<E> RemoveCondition<'_, E> {
-    /// What says of a last event whether it is meant.
+    /// The predicate on the last event, if the condition has one.
     pub(super) fn is_wanted(&self) -> Option<&dyn Fn(&E) -> bool> {
         match self {
             Self::Matching(is_wanted) => Some(is_wanted),
@@ -32,7 +33,7 @@ impl<E> RemoveCondition<'_, E> {
 }
 
 impl PublishOptions {
-    /// By this node or by another one that is named.
+    /// By this node (`None`) or by another one.
     #[inline(always)]
     pub(super) fn from(origin: Option<NodeId>) -> Self {
         Self {
@@ -42,7 +43,7 @@ impl PublishOptions {
         }
     }
 
-    /// By this node, on behalf of nobody who could wait.
+    /// By this node, without waiting for room.
     pub(super) fn at_once() -> Self {
         Self {
             may_wait: false,
@@ -50,7 +51,7 @@ impl PublishOptions {
         }
     }
 
-    /// By a topic that passes it on.
+    /// Forwarded by another topic.
     pub(super) fn forwarded(origin: Option<NodeId>) -> Self {
         Self {
             may_wait: false,
@@ -59,7 +60,7 @@ impl PublishOptions {
         }
     }
 
-    /// Whose part of a fold it is about; none means this node's.
+    /// The node whose part of a fold changes; `None` for this node.
     pub(super) fn part(self) -> Option<NodeId> {
         self.origin.filter(|_| !self.is_forwarded)
     }

@@ -6,11 +6,11 @@ use super::{
 };
 use std::{mem, sync::Arc};
 
-/// What became of an event's deliveries.
+/// Counts of an event's deliveries, by result.
 ///
-/// The two that a publisher is told are not neighbours, so that they are read
-/// one by one: read as a pair right after one of them was written, they would
-/// have to wait until that has reached the cache.
+/// The two that a publisher gets are not neighbours, so that the processor
+/// reads them one by one. Read as a pair right after one of them was written,
+/// they would have to wait until that write has reached the cache.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct Counts {
@@ -19,7 +19,7 @@ pub(super) struct Counts {
     pub(super) lost: u64,
 }
 
-/// What one shard holds and has done.
+/// Statistics of one shard.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ShardStats {
     pub(super) counts: Counts,
@@ -30,23 +30,24 @@ pub(super) struct ShardStats {
     pub(super) lagging_count: u64,
 }
 
-/// What a publish did.
+/// The result of a publish, and the work that is left for after the lock.
 pub(super) struct PublishResult<E: Event> {
     pub(super) counts: Counts,
     /// The version of the event in the cache.
     pub(super) version: u64,
-    /// Since which version its key, or the one that was cleared, has its slot.
+    /// The version at which the key of the event or removal got its slot.
     pub(super) born: u64,
     /// The topic has no room for another key.
     pub(super) refused: bool,
-    /// What is to do when no lock is held; usually nothing.
+    /// Work for when no lock is held; usually none.
     afterwards: AfterUnlock<E>,
 }
 
-/// Dropping it does what is to do, so that nobody is forgotten when a callback
-/// or a predicate panics.
+/// Dropping it does the work, so that no subscriber is forgotten when a
+/// callback or a predicate panics.
 struct AfterUnlock<E: Event> {
-    /// Whom to wake first. Mostly that is all, and asks no allocator.
+    /// The first subscriber to wake. Mostly it is the only one, and needs no
+    /// allocation.
     first: Option<Arc<Subscriber<E>>>,
     more: Option<Box<More<E>>>,
 }
@@ -57,10 +58,11 @@ struct More<E: Event> {
     parts: Vec<Parts<E>>,
 }
 
-/// Where one offer is counted: for the shard, and for the publisher.
+/// Counts one offer for the shard and for the publisher.
 ///
-/// One by one rather than as a difference afterwards: the processor cannot
-/// read two counters at once that were written a moment before, and waits.
+/// It increments counters one by one; it does not compute a difference
+/// afterwards, since the processor cannot read two counters at once that were
+/// written a moment before, and would wait.
 pub(super) struct DeliveryCounters<'a, E: Event> {
     pub(super) counts: &'a mut Counts,
     pub(super) result: &'a mut PublishResult<E>,
@@ -96,19 +98,19 @@ impl<E: Event> PublishResult<E> {
         }
     }
 
-    /// Keeps what an event took the place of, until no lock is held.
+    /// Keeps items that an event replaced, until no lock is held.
     pub(super) fn drop_later(&mut self, replaced: impl IntoIterator<Item = Item<E>>) {
         self.afterwards.more().drop.extend(replaced);
     }
 
-    /// The same of what nodes have said.
+    /// Keeps replaced lists of nodes' states, until no lock is held.
     pub(super) fn drop_parts_later(&mut self, parts: impl IntoIterator<Item = Parts<E>>) {
         self.afterwards.more().parts.extend(parts);
     }
 
     pub(super) fn wake(&mut self, subscriber: &Arc<Subscriber<E>>) {
-        // The user's code that this thread runs before may publish, and must
-        // not wait for a turn that is sent after it.
+        // User code that this thread runs before the wake-up may publish. It
+        // must not wait for the turn, which this thread sends only afterwards.
         if subscriber.mailbox().blocks() {
             subscriber.mailbox().expect_sending();
         }
@@ -119,12 +121,13 @@ impl<E: Event> PublishResult<E> {
         }
     }
 
-    /// Wakes whom it gave something to do until now. No lock may be held.
+    /// Wakes the subscribers that got something to do so far. No lock may be
+    /// held.
     pub(super) fn wake_so_far(&mut self) {
         drop(mem::replace(&mut self.afterwards, AfterUnlock::NOTHING));
     }
 
-    /// Wakes whom the publish gave something to do. No lock may be held.
+    /// Wakes the subscribers that got something to do. No lock may be held.
     #[inline(always)]
     pub(super) fn wake_all(self) {
         match self.afterwards.is_nothing() {

@@ -1,5 +1,5 @@
-//! Schedules of a topic between publishers, subscribers and who clears it; each
-//! is too large for loom.
+//! Schedules of a topic with publishers, subscribers and threads that remove
+//! keys; each is too large for loom.
 
 use super::{Delivery, Event, NodeId, Subscription, Topic};
 use crate::{
@@ -29,7 +29,7 @@ impl Event for Level {
     }
 }
 
-/// What a subscriber is told of one key, in its order.
+/// What a subscriber received for one key, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
     Value(u64),
@@ -62,7 +62,7 @@ impl Heard {
         lock(&self.0).clone()
     }
 
-    /// The value that is left to believe in.
+    /// The value that the subscriber ends with.
     fn last(&self) -> Option<u64> {
         let told = self.all();
         let last = told
@@ -88,8 +88,8 @@ fn pool() -> TaskPool {
     TaskPool::builder().workers(1).build().unwrap()
 }
 
-/// Who subscribes while others publish is told what holds, once, and then each
-/// change in its order.
+/// A subscriber that starts while others publish receives the current state
+/// once and then each change in order.
 #[test]
 fn shuttle_a_replay_meets_publishers() {
     explore(1_000, || {
@@ -119,8 +119,8 @@ fn shuttle_a_replay_meets_publishers() {
     });
 }
 
-/// Two publishers and one who clears: every subscriber, early or late, and one
-/// who is told of the newest value alone, is left with what the topic holds.
+/// Two publishers and a thread that removes: every subscriber (early, late, or
+/// conflating) ends with what the topic holds.
 #[test]
 fn shuttle_publishers_meet_who_clears() {
     explore(1_000, || {
@@ -161,8 +161,8 @@ fn heard_early(
     [each.listen(topic, pool), conflating]
 }
 
-/// Nodes speak of one key, and one of them withdraws between: what is left is
-/// the fold of what each said last.
+/// Several nodes publish one key, and one of them removes its state in between:
+/// the result is the fold of each node's last state.
 #[test]
 fn shuttle_a_fold_is_of_what_each_node_said_last() {
     let level = |number| Level { key: 7, number };
@@ -199,7 +199,7 @@ fn shuttle_a_fold_is_of_what_each_node_said_last() {
 }
 
 /// When `unsubscribe` has returned, no worker is in the callback, and none
-/// enters it; also when it began during a call.
+/// enters it; also if it was called during a callback.
 #[test]
 fn shuttle_nothing_is_called_after_unsubscribe() {
     for awaits_call in [false, true] {
@@ -210,9 +210,9 @@ fn shuttle_nothing_is_called_after_unsubscribe() {
             let watch = topic.subscribe().on(&pool).start(move |_| {
                 let [begun, ended, late] = &told;
                 begun.store(true, Ordering::SeqCst);
-                // As long as an end takes, so that it would come meanwhile.
+                // Several steps, so that the end can happen meanwhile.
                 (0..40).for_each(|_| thread::yield_now());
-                // A panic would go no further than the pool.
+                // A panic would stop at the pool.
                 if ended.load(Ordering::SeqCst) {
                     late.store(true, Ordering::SeqCst);
                 }
@@ -234,8 +234,8 @@ fn shuttle_nothing_is_called_after_unsubscribe() {
     }
 }
 
-/// A publisher that waits for room goes on when there is some, or when nobody
-/// listens any more; no event is lost while somebody does.
+/// A publisher that waits for room continues when there is room, or when the
+/// subscription has ended; no event is lost while the subscription lives.
 #[test]
 fn shuttle_a_publisher_that_waits_for_room_is_woken() {
     for unsubscribes in [false, true] {

@@ -22,32 +22,35 @@ use std::{
     time::Duration,
 };
 
-/// What all handles of a topic share.
+/// The state that all handles of a topic share.
 pub(super) struct TopicInner<E: Event> {
-    /// Tells it from every other topic of the process.
+    /// Identifies the topic among all topics of the process.
     id: u64,
     name: String,
     cached: bool,
-    /// Chooses the shard; the same in every process, since the order of a
-    /// replay depends on it.
+    /// Chooses the shard of a key; the same in every process, since the order
+    /// of a replay depends on it.
     sharding: FixedState,
-    /// Chooses the place in a table; nobody outside can guess it.
+    /// Chooses the slot in a table; the hash is secret, so that nobody outside
+    /// can choose keys that collide.
     placing: RandomState,
     shards: Box<[Shard<E>]>,
     subscriber_count: AtomicUsize,
     forward_count: AtomicUsize,
-    /// Keys with a last value. Changes only when a key comes or goes.
+    /// The number of keys with a last value. Changes only when a key is added
+    /// or removed.
     key_count: AtomicUsize,
     key_limit: usize,
-    /// Publishers who did not wait for room, since that would never have ended.
+    /// Publishers that did not wait for room because the wait would never have
+    /// ended.
     refused_waits: AtomicU64,
-    /// The node this is.
+    /// The id of this node.
     local: NodeId,
     folding: Option<Folding<E>>,
     expiry: Option<Expiry>,
 }
 
-/// What a topic is made of.
+/// The parts of which a topic is built.
 pub(super) struct TopicParts<E: Event> {
     pub(super) name: String,
     pub(super) cached: bool,
@@ -89,12 +92,12 @@ impl<E: Event> TopicInner<E> {
         &self.name
     }
 
-    /// The node this is.
+    /// The id of this node.
     pub(super) fn local(&self) -> NodeId {
         self.local
     }
 
-    /// None for this node.
+    /// `None` for this node.
     fn remote(&self, origin: NodeId) -> Option<NodeId> {
         (origin != self.local).then_some(origin)
     }
@@ -111,7 +114,7 @@ impl<E: Event> TopicInner<E> {
         self.folding.as_ref()
     }
 
-    /// Whether nothing is cached and nobody listens.
+    /// Whether the topic has neither a cache nor a subscriber.
     #[inline(always)]
     pub(super) fn is_idle(&self) -> bool {
         !self.cached
@@ -119,7 +122,7 @@ impl<E: Event> TopicInner<E> {
             && self.forward_count.load(Ordering::Acquire) == 0
     }
 
-    /// Whether the cache holds as many keys as it may.
+    /// Whether the cache holds as many keys as its limit allows.
     #[inline(always)]
     pub(super) fn has_all_keys(&self) -> bool {
         self.key_count.load(Ordering::Relaxed) >= self.key_limit
@@ -134,20 +137,20 @@ impl<E: Event> TopicInner<E> {
         self.key_count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many partitions of so many there can be.
+    /// The number of partitions, if `wanted` are asked for.
     pub(super) fn lanes_for(&self, wanted: usize) -> usize {
         wanted.clamp(1, self.shards.len())
     }
 
     pub(super) fn hash(&self, key: &E::Key) -> u64 {
         if cfg!(loom) {
-            // A model has to take the same way each time it is run.
+            // A model must take the same path each time it runs.
             return self.sharding.hash_one(key);
         }
         self.placing.hash_one(key)
     }
 
-    /// The shard of the key, and its hash within the shard.
+    /// The shard of the key, and the key's hash within the shard.
     #[inline]
     pub(super) fn locate(&self, key: &E::Key) -> (usize, u64) {
         let shard = self.sharding.hash_one(key) as usize & (self.shards.len() - 1);
@@ -159,7 +162,7 @@ impl<E: Event> TopicInner<E> {
         Incoming::new(event, || self.subscriber_count.load(Ordering::Relaxed) > 0)
     }
 
-    /// Publishes a state of this node.
+    /// Publishes an event of this node.
     #[inline(always)]
     pub(super) fn publish(&self, event: E) -> Published {
         let mut event = self.incoming(event);
@@ -207,7 +210,8 @@ impl<E: Event> TopicInner<E> {
         published
     }
 
-    /// The same for who has to know more than what was delivered.
+    /// Publishes and fills `result`, for callers that need more than the
+    /// counts.
     fn publish_with_result(&self, mut event: Incoming<E>, result: &mut PublishResult<E>) {
         let Some((shard, hash)) = self.shard_of(&event) else {
             return;
@@ -236,14 +240,14 @@ impl<E: Event> TopicInner<E> {
         );
     }
 
-    /// The shard of the event's key, and its hash within it.
+    /// The shard of the event's key, and the key's hash within it.
     #[inline(always)]
     fn shard_of(&self, event: &Incoming<E>) -> Option<(&Shard<E>, u64)> {
         let (index, hash) = self.locate(event.given.get()?.event().key());
         Some((&self.shards[index], hash))
     }
 
-    /// Publishes a state of the node that is named.
+    /// Publishes an event of the given node.
     pub(super) fn publish_from(&self, origin: NodeId, event: E, result: &mut PublishResult<E>) {
         let (remote, event) = (self.remote(origin), self.incoming(event));
         match remote {
@@ -278,7 +282,8 @@ impl<E: Event> TopicInner<E> {
         event.drop_overdue();
     }
 
-    /// Whether the publisher may go on waiting; if not, it goes on at once.
+    /// Whether the publisher may continue to wait for room; if not, it goes on
+    /// without.
     fn wait_for_room(&self, full: &Arc<Subscriber<E>>) -> bool {
         let has_room = full.wait_for_room();
         if !has_room {
@@ -287,7 +292,8 @@ impl<E: Event> TopicInner<E> {
         has_room
     }
 
-    /// Publishes what a topic forwards: nobody is waited for here.
+    /// Publishes an event that another topic forwards; waits for no
+    /// subscription.
     pub(super) fn publish_forwarded(
         &self,
         event: &SharedEvent<E>,
@@ -307,7 +313,7 @@ impl<E: Event> TopicInner<E> {
         (result.version, result.born) = outer;
     }
 
-    /// Clears what a topic that forwards has cleared.
+    /// Removes a key that a forwarding topic has removed.
     pub(super) fn remove_forwarded(
         &self,
         key: &Arc<E::Key>,
@@ -320,7 +326,7 @@ impl<E: Event> TopicInner<E> {
         (result.version, result.born) = outer;
     }
 
-    /// Takes away what this node says of a key.
+    /// Removes this node's state of a key.
     pub(super) fn clear(&self, key: &E::Key) -> Removed {
         self.clear_which(
             key.clone(),
@@ -329,7 +335,7 @@ impl<E: Event> TopicInner<E> {
         )
     }
 
-    /// Takes away what the node that is named says of a key.
+    /// Removes the given node's state of a key.
     pub(super) fn remove_from(&self, origin: NodeId, key: &E::Key) -> Removed {
         self.clear_which(
             key.clone(),
@@ -352,7 +358,7 @@ impl<E: Event> TopicInner<E> {
         cleared
     }
 
-    /// Whether there was something to take away.
+    /// Removes and fills `result`; returns whether there was a state to remove.
     fn remove_with_result(
         &self,
         key: &Arc<E::Key>,
@@ -374,7 +380,7 @@ impl<E: Event> TopicInner<E> {
         is_changed
     }
 
-    /// Clears every key whose last event `is_wanted`.
+    /// Removes every key whose last event satisfies `is_wanted`.
     pub(super) fn remove_matching(&self, is_wanted: &dyn Fn(&E) -> bool) -> Removed {
         let (mut cleared, which) = (Removed::default(), RemoveCondition::Matching(is_wanted));
         for shard in &self.shards {
@@ -385,7 +391,7 @@ impl<E: Event> TopicInner<E> {
         cleared
     }
 
-    /// Takes away all that a node has said.
+    /// Removes all states of a node.
     pub(super) fn remove_node(&self, origin: NodeId) -> Removed {
         let mut cleared = Removed::default();
         let which = match self.folding {
@@ -400,8 +406,8 @@ impl<E: Event> TopicInner<E> {
         cleared
     }
 
-    /// Publishes an event that is cleared after `life` unless a newer one
-    /// comes before.
+    /// Publishes an event that is removed after `life` unless a newer one is
+    /// published first.
     pub(super) fn publish_with_ttl(
         self: &Arc<Self>,
         event: E,
@@ -414,13 +420,13 @@ impl<E: Event> TopicInner<E> {
             return Ok(());
         };
         let mut panics = Panics::default();
-        // The event has been published where something panics afterwards: a
+        // The event has been published even if something panics afterwards: a
         // callback, or the `Drop` of another event.
         panics.catch(|| self.publish_with_result(event, result));
         let (shard, _) = self.locate(&key);
         let (version, born) = (result.version, result.born);
         if version == 0 {
-            // It was not cached, because the topic is not or has no room.
+            // It was not cached: the topic has no cache, or no room.
             return Ok(());
         }
         let limited = Limited {
@@ -432,8 +438,8 @@ impl<E: Event> TopicInner<E> {
         Ok(())
     }
 
-    /// The time of an event is over. Nobody is waited for: the thread that
-    /// comes for it may be the one that has to run who has no room.
+    /// An event has expired. Waits for no subscription: this thread may be the
+    /// one that has to run the consumer without room.
     pub(super) fn expire(&self, limited: &Limited<E>) {
         let which = RemoveCondition::Version(limited.version);
         if let Some(expiry) = &self.expiry {
@@ -442,7 +448,7 @@ impl<E: Event> TopicInner<E> {
         let _ = self.clear_which(limited.key.clone(), &which, PublishOptions::at_once());
     }
 
-    /// Whether somebody might want an event of this key.
+    /// Whether any subscriber may want an event of this key.
     pub(super) fn would_deliver(&self, key: &E::Key) -> bool {
         if self.subscriber_count() == 0 && self.forward_count.load(Ordering::Acquire) == 0 {
             return false;
@@ -451,13 +457,13 @@ impl<E: Event> TopicInner<E> {
         self.shards[shard].want(hash, key)
     }
 
-    /// Whether an event of this key that is forwarded here would be for
-    /// anybody, the cache included.
+    /// Whether a forwarded event of this key has a receiver here: the cache or
+    /// a subscriber.
     pub(super) fn would_keep(&self, key: &E::Key) -> bool {
         self.cached || self.would_deliver(key)
     }
 
-    /// The key that subscriptions to it share, with its hash.
+    /// The key that its subscriptions share, with its hash.
     pub(super) fn shared_key(&self, key: E::Key) -> (u64, Arc<E::Key>) {
         let (shard, hash) = self.locate(&key);
         (hash, self.shards[shard].shared_key(hash, key))
@@ -474,7 +480,7 @@ impl<E: Event> TopicInner<E> {
         }
     }
 
-    /// Drops what was replaced and that nobody reads any more.
+    /// Drops replaced events that no reader can use any more.
     pub(super) fn sweep(&self) {
         let mut panics = Panics::default();
         for shard in &self.shards {
@@ -504,7 +510,7 @@ impl<E: Event> TopicInner<E> {
         self.subscriber_count.load(Ordering::Acquire)
     }
 
-    /// The shards a subscriber has to listen to.
+    /// The shards that a subscriber belongs to.
     fn shards_of(&self, subscriber: &Subscriber<E>) -> StepBy<Range<usize>> {
         let Partition { index, count } = subscriber.partition();
         match subscriber.key() {
@@ -516,8 +522,8 @@ impl<E: Event> TopicInner<E> {
         }
     }
 
-    /// Makes the subscriber hear everything from now on, and before that, if
-    /// it replays, everything there is.
+    /// Adds a subscriber: from now on it receives every event, and before that,
+    /// if it replays, the cached ones.
     pub(super) fn add(&self, subscriber: &Arc<Subscriber<E>>, replays: bool) {
         self.subscriber_count.fetch_add(1, Ordering::AcqRel);
         let from_cache = replays && self.cached;

@@ -1,10 +1,10 @@
-//! When is nobody reading what was replaced? Epochs answer that without a
-//! write to anything that readers share.
+//! Epochs tell when no reader can use a replaced value any more, and readers
+//! write nothing that they share.
 //!
-//! A reader notes the epoch in a record of its own thread while it reads. Who
-//! replaces something stamps it with the epoch of that moment, and frees it
-//! two epochs later; the epoch moves on only when every reader has noted the
-//! newest. README.md beside this file has the proof.
+//! While a thread reads, it notes the epoch in a record of its own. A thread
+//! that replaces a value stamps it with the current epoch, and frees it two
+//! epochs later. The epoch advances only when every reader has noted the newest
+//! one. README.md beside this file has the proof.
 
 use crate::sync::{
     CachePadded, Mutex,
@@ -13,24 +13,25 @@ use crate::sync::{
 };
 use std::{marker::PhantomData, sync::Arc};
 
-/// An epoch and everybody who may be reading in it.
+/// The epoch, and all threads that may be reading.
 pub(in crate::bus) struct Epochs {
     now: CachePadded<AtomicU64>,
     readers: Mutex<Vec<Arc<Reader>>>,
 }
 
-/// One thread's note of what it reads.
+/// One thread's note of the epoch in which it reads.
 pub(in crate::bus) struct Reader {
     /// The epoch in which this thread began to read; [`Reader::IDLE`] while it
-    /// does not. Written by its thread, read by the thread that moves the epoch on.
+    /// does not read. Written by its thread, read by the thread that advances
+    /// the epoch.
     noted: CachePadded<AtomicU64>,
 }
 
 /// While this lives, nothing that its thread can find in a table is freed.
 pub(in crate::bus) struct Pin<'a> {
-    /// None for a pin within a pin.
+    /// `None` for a pin inside another pin.
     reader: Option<&'a Reader>,
-    /// The note is this thread's.
+    /// The note belongs to this thread.
     _not_send: PhantomData<*const ()>,
 }
 
@@ -62,7 +63,7 @@ impl Epochs {
         lock(&self.readers).retain(|other| !Arc::ptr_eq(other, reader));
     }
 
-    /// Begins to read, on the thread whose record this is.
+    /// Begins to read, on the thread that owns the record.
     #[inline(always)]
     pub(in crate::bus) fn pin<'a>(&self, reader: &'a Reader) -> Pin<'a> {
         let nested = reader.noted.load(Ordering::Relaxed) != Reader::IDLE;
@@ -76,25 +77,25 @@ impl Epochs {
         }
     }
 
-    /// The stamp for what has just been made impossible to find.
+    /// The stamp for a value that has just been made impossible to find.
     pub(super) fn stamp(&self) -> u64 {
         fence(Ordering::SeqCst);
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody reads any more what got this stamp.
+    /// Whether no reader can use any more what got this stamp.
     pub(in crate::bus) fn is_over(&self, stamp: u64) -> bool {
         self.now.load(Ordering::Acquire) >= stamp + 2
     }
 
-    /// Moves the epoch on if every reader has noted it; never waits.
+    /// Advances the epoch if every reader has noted it; never waits.
     pub(super) fn try_advance(&self) {
         let Some(readers) = try_lock(&self.readers) else {
             return;
         };
         let now = self.now.load(Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        // After everything that was read before it was noted.
+        // Ordered after everything that was read before it was noted.
         let is_behind = |reader: &Arc<Reader>| {
             let noted = reader.noted.load(Ordering::Acquire);
             noted != Reader::IDLE && noted != now
@@ -124,7 +125,7 @@ pub(super) fn epochs() -> &'static Epochs {
     &EPOCHS
 }
 
-/// Runs `read` pinned, on this thread's record.
+/// Runs `read` while pinned, with this thread's record.
 #[inline(always)]
 pub(in crate::bus) fn pinned<R>(read: impl FnOnce(&Pin<'_>) -> R) -> R {
     let mut read = Some(read);
@@ -132,7 +133,7 @@ pub(in crate::bus) fn pinned<R>(read: impl FnOnce(&Pin<'_>) -> R) -> R {
     let done = THREAD.try_with(run).ok().flatten();
     match (done, read) {
         (Some(result), _) => result,
-        // The thread is ending and has given its record back.
+        // The thread is ending and has returned its record.
         (None, Some(read)) => read(&epochs().pin(&Registered::new().0)),
         (None, None) => unreachable!("a read that was taken has a result"),
     }

@@ -2,42 +2,42 @@ use super::epoch::Epochs;
 use crate::{bus::panics::Panics, sync::thread_local};
 use std::{cell::Cell, collections::VecDeque, mem};
 
-/// What was replaced in a table and may still be being read.
+/// What was replaced in a table and may still have readers.
 ///
-/// It is collected in bags; a full bag gets the stamp of the epoch and is
-/// handed back to be dropped when that epoch is over. The number of bags is
-/// bounded only by how long readers read, which is one clone of an event.
+/// Garbage is collected in bags. A full bag is stamped with the epoch and
+/// returned for dropping when that epoch is over. The number of bags is bounded
+/// only by how long readers read; a reader clones one event.
 ///
-/// The values of a bag are handed back one by one, one for each that comes, so
-/// that the allocator gets each place back shortly before it is asked for one.
-/// A bag with more in it than usual is handed back whole. So four bags of values
-/// at most wait where nobody reads: an open one, two that are sealed, and one on
-/// its way out.
+/// The values of a bag are returned one by one, one for each new value, so that
+/// the allocator gets memory back shortly before it is asked for some. A bag
+/// that is larger than usual is returned whole. So if nobody reads, at most
+/// four bags of values wait: an open one, two sealed ones, and one that is
+/// being returned.
 pub(in crate::bus) struct Garbage<E, A> {
     open: Bag<E, A>,
     sealed: Sealed<E, A>,
-    /// A bag whose epoch is over, on its way out.
+    /// A bag whose epoch is over and which is being returned.
     over: Bag<E, A>,
 }
 
-/// What nobody reads any more.
+/// Garbage that no reader can use any more.
 pub(in crate::bus) struct Overdue<E, A>(Option<Box<Sealed<E, A>>>);
 
 /// Full bags, each with its stamp, oldest first.
 type Sealed<E, A> = VecDeque<(u64, Bag<E, A>)>;
 
-/// Dropped only when nobody reads what is in it.
+/// Dropped only when no reader can use its values.
 pub(in crate::bus) struct Bag<E, A> {
     values: Vec<E>,
     arrays: Vec<A>,
 }
 
 impl<E, A> Garbage<E, A> {
-    /// Values in a full bag: enough to make the price of a stamp small. A model
-    /// has no time to fill such a bag.
+    /// Values in a full bag: enough to make the cost of a stamp small. A model
+    /// is too short to fill such a bag.
     const BAG_LEN: usize = if cfg!(loom) { 1 } else { 64 };
 
-    /// Sealed bags that may wait for their turn to be handed out one by one.
+    /// How many sealed bags may wait to be returned one by one.
     const SEALED_MAX: usize = 2;
 
     pub(in crate::bus) fn new() -> Self {
@@ -48,7 +48,7 @@ impl<E, A> Garbage<E, A> {
         }
     }
 
-    /// Values waiting to be dropped.
+    /// The number of values that wait to be dropped.
     pub(in crate::bus) fn len(&self) -> usize {
         let sealed = self.sealed.iter().map(|(_, bag)| bag.values.len());
         self.open.values.len() + sealed.sum::<usize>() + self.over.values.len()
@@ -63,8 +63,9 @@ impl<E, A> Garbage<E, A> {
         self.open.arrays.push(array);
     }
 
-    /// Hands out a value that nobody reads any more. None within the drop of
-    /// such a value, if that `runs_code` of the user's: see [`Dropping`].
+    /// Returns a value that no reader can use any more. If dropping it
+    /// `runs_code` of the user, returns `None` while this thread is inside such
+    /// a drop: see [`Dropping`].
     #[inline(always)]
     pub(in crate::bus) fn pop(&mut self, runs_code: bool) -> Option<E> {
         match runs_code && Dropping::is_going_on() {
@@ -73,7 +74,7 @@ impl<E, A> Garbage<E, A> {
         }
     }
 
-    /// Hands out what nobody reads any more and is too much to wait for
+    /// Returns what no reader can use any more, if it is too much for
     /// [`Self::pop`].
     #[inline(always)]
     pub(in crate::bus) fn sweep(
@@ -86,7 +87,7 @@ impl<E, A> Garbage<E, A> {
         }
     }
 
-    /// The same where no array came since.
+    /// Like [`Self::sweep`], if no array was replaced since.
     #[inline(always)]
     pub(in crate::bus) fn sweep_values(
         &mut self,
@@ -102,7 +103,8 @@ impl<E, A> Garbage<E, A> {
         }
     }
 
-    /// Hands out all that nobody reads any more, be the open bag full or not.
+    /// Returns everything that no reader can use any more, also from an open
+    /// bag that is not full.
     pub(in crate::bus) fn sweep_all(&mut self, epochs: &Epochs) -> Overdue<E, A> {
         let is_empty = self.len() == 0 && self.open.arrays.is_empty();
         if is_empty && self.sealed.is_empty() || Dropping::is_going_on() {
@@ -114,8 +116,9 @@ impl<E, A> Garbage<E, A> {
         Overdue(Some(Box::new(bags)))
     }
 
-    /// Closes the open bag. Hands out whole bags only where some are waiting,
-    /// since somebody reads for long, or where an array or too much is in one.
+    /// Closes the open bag. Returns whole bags only if bags have piled up
+    /// because somebody reads for long, or if a bag holds an array or too many
+    /// values.
     #[cold]
     #[inline(never)]
     fn seal(&mut self, epochs: &Epochs) -> Overdue<E, A> {
@@ -124,7 +127,7 @@ impl<E, A> Garbage<E, A> {
             let is_over =
                 |(stamp, bag): &mut (u64, Bag<E, A>)| !bag.is_large() && epochs.is_over(*stamp);
             if let Some((_, bag)) = self.sealed.pop_front_if(is_over) {
-                // The empty one's room is used again.
+                // Reuses the memory of the empty bag.
                 self.open = mem::replace(&mut self.over, bag);
             }
         }
@@ -139,7 +142,7 @@ impl<E, A> Garbage<E, A> {
     fn stamp_open(&mut self, epochs: &Epochs) {
         let bag = mem::replace(&mut self.open, Bag::new());
         self.sealed.push_back((epochs.stamp(), bag));
-        // Twice: where nobody reads, that ends the epoch of the stamp.
+        // Twice: if there is no reader, that ends the epoch of the stamp.
         epochs.try_advance();
         epochs.try_advance();
     }
@@ -172,7 +175,7 @@ impl<E, A> Bag<E, A> {
         }
     }
 
-    /// Whether it is too much to be handed out one by one.
+    /// Whether it is too large to be returned value by value.
     fn is_large(&self) -> bool {
         !self.arrays.is_empty() || self.values.len() > Garbage::<E, A>::BAG_LEN
     }
@@ -188,11 +191,11 @@ impl<E, A> Drop for Bag<E, A> {
     }
 }
 
-/// While this lives, this thread drops what was replaced. What a value's own
-/// `Drop` publishes meanwhile is kept, and nothing else is handed out for it:
-/// the stack would grow with all that is overdue.
+/// While this lives, its thread is dropping replaced values. If a value's own
+/// `Drop` publishes, that publish keeps what it replaces and gets nothing to
+/// drop; otherwise the stack would grow with the amount of garbage.
 pub(in crate::bus) struct Dropping {
-    /// Whether this is within another one.
+    /// Whether this is nested in another one.
     was_going_on: bool,
 }
 
@@ -200,7 +203,7 @@ impl Dropping {
     #[inline(always)]
     pub(in crate::bus) fn begin() -> Self {
         let was_going_on = GOING_ON.try_with(|it| it.replace(true));
-        // In a thread that is ending nothing is known of it any more.
+        // A thread that is ending has lost its thread-local storage.
         let was_going_on = was_going_on.unwrap_or(false);
         Self { was_going_on }
     }
@@ -219,7 +222,7 @@ impl Drop for Dropping {
 }
 
 thread_local! {
-    // The model checker's macro knows no constant initialiser.
+    // Loom's thread-local macro has no const initialiser.
     #[allow(clippy::missing_const_for_thread_local)]
     static GOING_ON: Cell<bool> = Cell::new(false);
 }

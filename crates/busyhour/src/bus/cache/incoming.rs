@@ -2,25 +2,26 @@ use super::shared::{Given, SharedEvent};
 use crate::bus::{Event, panics::Held};
 use std::mem;
 
-/// An event on its way into a topic, until something replaced lies in its place.
+/// An event on its way into a topic. After the publish, a replaced event that
+/// is to be dropped takes its place.
 pub(in crate::bus) struct Incoming<E> {
     pub(in crate::bus) given: Held<Given<E>>,
     pub(in crate::bus) copy: EventCopy<E>,
 }
 
-/// A copy of an event for the first subscriber that wants it; none where there
-/// is nothing to win.
+/// A copy of an event for the first subscriber that wants it; `None` if a copy
+/// would not be cheaper.
 ///
-/// Two cores that share an event both write its count of references, so each
-/// waits for the other's cache line. A small copy lies in the queue, where its
-/// subscriber has to read anyway. It is made before a lock is taken, since
-/// `clone` is the user's code, and runs nothing when it is dropped, so that a
-/// queue can drop it under a lock.
+/// Two cores that share an event both write its reference count, so each waits
+/// for the other's cache line. A small copy is in the queue, which its
+/// subscriber reads anyway. The copy is made before a lock is taken, since
+/// `clone` is user code. Its drop runs no code, so a queue can drop it under a
+/// lock.
 pub(in crate::bus) struct EventCopy<E>(Option<E>);
 
 impl<E: Event> Incoming<E> {
-    /// An event that subscribers may hear. Runs the user's code if they do: no
-    /// lock may be held.
+    /// An event that may have subscribers. Runs user code if it has: no lock
+    /// may be held.
     #[inline(always)]
     pub(in crate::bus) fn new(event: E, is_heard: impl FnOnce() -> bool) -> Self {
         let copy = EventCopy::of(&event, is_heard);
@@ -28,14 +29,14 @@ impl<E: Event> Incoming<E> {
         Self { given, copy }
     }
 
-    /// Drops what a publish left in the place of an event, which was replaced
-    /// before. No lock may be held.
+    /// Drops a replaced event that a publish left in the place of this event.
+    /// No lock may be held.
     #[inline(always)]
     pub(in crate::bus) fn drop_overdue(&mut self) {
         mem::replace(&mut self.given, Held::EMPTY).drop_overdue();
     }
 
-    /// An event that is shared with whom it is for.
+    /// An event that is already shared.
     pub(in crate::bus) fn shared(event: SharedEvent<E>) -> Self {
         let given = Held::new(Given::SharedEvent(event));
         let copy = EventCopy::NONE;
@@ -46,7 +47,7 @@ impl<E: Event> Incoming<E> {
 impl<E> EventCopy<E> {
     pub(in crate::bus) const NONE: Self = Self(None);
 
-    /// Whether a copy costs less than a reference that two cores write.
+    /// Whether a copy costs less than a reference count that two cores write.
     const IS_WORTH_IT: bool = !mem::needs_drop::<E>() && size_of::<E>() <= 64;
 
     #[inline(always)]

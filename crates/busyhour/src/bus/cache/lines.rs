@@ -5,30 +5,30 @@ use std::{
     slice,
 };
 
-/// A boxed slice that begins on a cache line, and whose memory the system
-/// hands out only where it is touched.
+/// A boxed slice that begins on a cache line. The system provides its memory
+/// only where it is touched.
 ///
-/// Items of a size that divides a line, or is divided by it, touch no line
-/// more than they need: an ordinary box of 32-byte items puts every other one
-/// across two lines.
+/// An item whose size divides a line, or is a multiple of it, touches as few
+/// lines as possible; in an ordinary box every other 32-byte item crosses two
+/// lines.
 pub(in crate::bus) struct Lines<T> {
     items: NonNull<T>,
     len: usize,
     memory: NonNull<u8>,
 }
 
-/// Types for which zeroed memory is a value.
+/// Types for which zeroed memory is a valid value.
 ///
 /// # Safety
 ///
 /// - All-zero bytes are a valid value, unless this is a build for loom.
 pub(in crate::bus) unsafe trait Zeroed {
-    /// The value that zeroed memory is.
+    /// The value that consists of zero bytes.
     fn zeroed() -> Self;
 }
 
 impl<T: Zeroed> Lines<T> {
-    /// So many zeroed items.
+    /// A slice of `len` zeroed items.
     pub(super) fn zeroed(len: usize) -> Self {
         let layout = Self::layout(len);
         // SAFETY: the layout is not empty: there is room for a line at least.
@@ -49,8 +49,8 @@ impl<T: Zeroed> Lines<T> {
 }
 
 impl<T> Lines<T> {
-    /// Of the memory for `len` items. What is aligned to more than the
-    /// allocator's own alignment would be zeroed by hand, page by page.
+    /// The layout for `len` items. The allocator would zero memory with a
+    /// larger alignment than its own by hand, page by page.
     fn layout(len: usize) -> Layout {
         const { assert!(align_of::<T>() <= LINE_BYTES) };
         let bytes = len.checked_mul(size_of::<T>());

@@ -1,8 +1,8 @@
 //! An event that the cache and the queues share.
 //!
-//! As an `Arc`, with two differences that a publish is worth: there is no
-//! second count for weak references, and the memory of an event that nobody
-//! shares any more can hold the next one, so that a publish which replaces an
+//! Like an `Arc`, with two differences that make a publish cheaper: it has no
+//! second count for weak references; and the memory of an event without
+//! references can hold the next event, so that a publish which replaces an
 //! event asks the allocator for nothing.
 
 use super::garbage::Dropping;
@@ -23,7 +23,7 @@ pub(in crate::bus) struct SharedEvent<E> {
     owns: PhantomData<Node<E>>,
 }
 
-/// Where a shared event lies.
+/// The node in which a shared event is stored.
 pub(in crate::bus) struct Node<E> {
     /// References to the node, which is freed with the last of them.
     count: AtomicUsize,
@@ -35,7 +35,7 @@ pub(in crate::bus) struct Room<E>(Box<MaybeUninit<Node<E>>>);
 
 /// An event on its way into a topic, or out of it.
 pub(in crate::bus) enum Given<E> {
-    /// Nobody else has it yet.
+    /// Not shared yet.
     Plain(E),
     SharedEvent(SharedEvent<E>),
 }
@@ -51,7 +51,7 @@ impl<E> SharedEvent<E> {
         Self::within(Room::new(), event)
     }
 
-    /// The same without asking the allocator.
+    /// Creates a shared event in existing memory, without the allocator.
     #[inline(always)]
     pub(in crate::bus) fn within(Room(mut room): Room<E>, event: E) -> Self {
         let count = AtomicUsize::new(1);
@@ -68,7 +68,7 @@ impl<E> SharedEvent<E> {
         }
     }
 
-    /// Takes the event out of its memory, if nobody else refers to it.
+    /// Takes the event out of its memory, if this is the only reference.
     #[inline(always)]
     pub(in crate::bus) fn take_apart(self) -> Result<(E, Room<E>), Self> {
         if !self.is_alone() {
@@ -84,7 +84,7 @@ impl<E> SharedEvent<E> {
         }
     }
 
-    /// The event itself; a clone where others refer to it too. Runs the user's
+    /// The event itself, or a clone if there are other references. Runs user
     /// code: no lock may be held.
     pub(in crate::bus) fn unwrap_or_clone(self) -> E
     where
@@ -96,10 +96,12 @@ impl<E> SharedEvent<E> {
         }
     }
 
-    /// Whether this is the only reference. Nobody can make another one then.
+    /// Whether this is the only reference. Then no other thread can make
+    /// another one.
     #[inline(always)]
     fn is_alone(&self) -> bool {
-        // After everything that others did with theirs.
+        // Ordered after everything that other threads did with their
+        // references.
         self.count().load(Ordering::Acquire) == 1
     }
 
@@ -107,7 +109,7 @@ impl<E> SharedEvent<E> {
         one.node == other.node
     }
 
-    /// A pointer that stands for this reference.
+    /// A raw pointer that owns this reference.
     #[inline(always)]
     pub(super) fn into_raw(self) -> *mut Node<E> {
         ManuallyDrop::new(self).node.as_ptr()
@@ -144,10 +146,10 @@ impl<E> Node<E> {
 }
 
 impl<E> Clone for SharedEvent<E> {
-    /// Runs none of the user's code.
+    /// Runs no user code.
     #[inline(always)]
     fn clone(&self) -> Self {
-        // It cannot overflow: each reference lies somewhere in memory.
+        // It cannot overflow: each reference occupies memory.
         self.count().fetch_add(1, Ordering::Relaxed);
         let (node, owns) = (self.node, PhantomData);
         Self { node, owns }
@@ -167,12 +169,13 @@ impl<E> Deref for SharedEvent<E> {
 impl<E> Drop for SharedEvent<E> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Who is alone need not count.
+        // The only reference need not count down.
         if !self.is_alone() {
             if self.count().fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }
-            // A load orders what a fence would, and ThreadSanitizer follows it.
+            // An acquire load orders like a fence would, and ThreadSanitizer
+            // understands it.
             self.count().load(Ordering::Acquire);
         }
         // SAFETY: this was the last reference to the node, which came from a
@@ -192,10 +195,10 @@ impl<E> Given<E> {
 }
 
 impl<E> Given<E> {
-    /// Whether the bytes of an event are too many to be moved under a lock.
+    /// Whether the event is too large to be moved under a lock.
     pub(in crate::bus) const IS_LARGE: bool = size_of::<E>() > 256;
 
-    /// Whether something happens when it is dropped.
+    /// Whether its drop runs code.
     #[inline(always)]
     pub(in crate::bus) fn needs_drop(&self) -> bool {
         mem::needs_drop::<E>() || matches!(self, Self::SharedEvent(_))
@@ -211,8 +214,8 @@ impl<E> Given<E> {
 }
 
 impl<E: Event> Given<E> {
-    /// Makes it shared, in the memory of an event that nobody refers to any
-    /// more if there is one; also what is then to be dropped.
+    /// Makes it shared, if possible in the memory of `overdue`; also returns
+    /// what must then be dropped.
     #[inline(always)]
     pub(in crate::bus) fn share(
         self,
@@ -231,8 +234,8 @@ impl<E: Event> Given<E> {
 }
 
 impl<E> Held<Given<E>> {
-    /// Drops what a publish left in the place of an event, which was replaced
-    /// before. No lock may be held.
+    /// Drops a replaced event that a publish left in this place. No lock may be
+    /// held.
     #[inline(always)]
     pub(in crate::bus) fn drop_overdue(self) {
         let runs_code = mem::needs_drop::<E>() && self.get().is_some();

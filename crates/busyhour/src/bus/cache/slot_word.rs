@@ -8,13 +8,13 @@ pub(in crate::bus) struct SlotWord(u64);
 /// What a slot holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bus) enum SlotKind {
-    /// Nothing, and nothing ever was: a search ends here.
+    /// Nothing yet: a probe ends here.
     Empty,
     /// The last event of a key.
     Live,
-    /// The event of a key that was cleared, for who has not been told.
+    /// The event of a removed key, for laggards that must be told.
     Removed,
-    /// Nothing any more: a search goes on.
+    /// No longer anything: a probe continues past it.
     Vacated,
 }
 
@@ -50,14 +50,14 @@ impl SlotWord {
         self.0 >> Self::VERSION_SHIFT
     }
 
-    /// Somebody who lags has heard of this key.
+    /// Whether a laggard has received an event of this key.
     pub(super) const fn is_known_to_laggard(self) -> bool {
         self.0 & Self::KNOWN_TO_LAGGARD != 0
     }
 
-    /// The word after a change. `laggards_since` is the newest version at
-    /// which somebody began to lag, 0 when nobody does: then the note of those
-    /// who lagged before is dropped, since they have been told.
+    /// The word after a change. `laggards_since` is the newest version at which
+    /// some subscriber began to lag, 0 if none lags: then the mark for earlier
+    /// laggards is cleared, since they have been told.
     #[must_use]
     pub(in crate::bus) const fn changed(
         self,

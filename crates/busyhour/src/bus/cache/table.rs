@@ -1,9 +1,9 @@
-//! The last-value table of one shard: one writer at a time, readers who take
-//! no lock and wait for nobody.
+//! The last-value table of one shard: one writer at a time; readers take no
+//! lock and wait for no thread.
 //!
-//! Open addressing with linear probing. A slot holds a pointer to the event
-//! beside its hash. A replaced event is dropped only when no reader can still
-//! be looking at it. The proof is in README.md beside this file.
+//! Open addressing with linear probing. A slot holds the hash and a pointer to
+//! the event. A replaced event is dropped only when no reader can still use it.
+//! README.md beside this file has the proof.
 
 mod writer;
 
@@ -26,17 +26,19 @@ use std::{
     ptr::{self, NonNull},
 };
 
-/// What readers see. The other half, [`CacheWriter`], lives behind the shard's lock.
+/// The part that readers use. The other part, [`CacheWriter`], is behind the
+/// shard's lock.
 pub(in crate::bus) struct CacheTable<E: Event> {
-    /// The array in use: written by the writer, followed by pinned readers.
+    /// The current array: written by the writer, followed by pinned readers.
     slots: AtomicPtr<CacheSlots<E>>,
-    /// Where its first slot is and its mask: written by the writer, and only a
-    /// hint. Nobody follows it, so it may be old, or the one new and the other old.
+    /// The address of the first slot, with the mask: written by the writer, and
+    /// only a hint. It is never dereferenced, so it may be outdated, also in
+    /// only one of its parts.
     first: AtomicUsize,
     mask: AtomicUsize,
 }
 
-/// What only the holder of the shard's lock touches.
+/// The part that only the holder of the shard's lock uses.
 pub(in crate::bus) struct CacheWriter<E: Event> {
     version: u64,
     live_count: usize,
@@ -45,37 +47,37 @@ pub(in crate::bus) struct CacheWriter<E: Event> {
     garbage: Garbage<SharedEvent<E>, Box<CacheSlots<E>>>,
 }
 
-/// What can be dropped when the shard's lock has been left.
+/// Garbage that can be dropped after the shard's lock is released.
 pub(in crate::bus) type Swept<E> = Overdue<SharedEvent<E>, Box<CacheSlots<E>>>;
 
-/// What a key had before its last event was put there.
+/// What the key had before its new event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bus) enum Put {
     Replaced,
     NewKey,
 }
 
-/// Where a search without a lock found a key, and where it found other keys of
-/// the same hash. The holder of the lock checks that this is still so.
+/// Where a search without a lock found a key, and where it found other keys
+/// with the same hash. The holder of the lock checks that this still holds.
 pub(in crate::bus) struct Seen {
     found: Option<SlotTenure>,
     others: Vec<SlotTenure>,
 }
 
-/// A slot for as long as it belongs to one key.
+/// A slot during the time in which it belongs to one key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::bus) struct SlotTenure {
     index: usize,
-    /// The version at which the key got the slot. No other key and no later
-    /// stay of the same key has it.
+    /// The version at which the key got the slot. Unique: no other key has it,
+    /// and neither has the same key in a later tenure.
     pub(in crate::bus) born: u64,
 }
 
-/// The table has changed since the search: it must be repeated.
+/// The table has changed since the search, which must be repeated.
 #[derive(Debug)]
 pub(in crate::bus) struct Stale;
 
-/// A slot whose key is known, while the shard's lock is held.
+/// A slot that is known to be a key's, while the shard's lock is held.
 #[derive(Clone, Copy)]
 pub(in crate::bus) struct SlotPosition {
     index: usize,
@@ -83,7 +85,8 @@ pub(in crate::bus) struct SlotPosition {
     word: SlotWord,
 }
 
-/// The same of a key that has an event, where nobody lags.
+/// Like [`SlotPosition`], of a key that has an event, in a shard where nobody
+/// lags.
 pub(in crate::bus) struct LiveSlot<'a, E> {
     slot: &'a CacheSlot<E>,
     place: SlotPosition,
@@ -100,7 +103,7 @@ pub(in crate::bus) struct CacheSlots<E> {
     slots: Lines<CacheSlot<E>>,
 }
 
-/// Written under the shard's lock, read by anybody who is pinned.
+/// Written under the shard's lock, read by any thread that is pinned.
 struct CacheSlot<E> {
     /// A [`SlotWord`].
     word: AtomicU64,
@@ -108,12 +111,13 @@ struct CacheSlot<E> {
     hash: AtomicU64,
     /// The version at which the key got the slot.
     born: AtomicU64,
-    /// An event's [`SharedEvent`], while the word says live or cleared; else null.
+    /// The event's [`SharedEvent`], while the word says live or removed;
+    /// otherwise null.
     event: AtomicPtr<Node<E>>,
 }
 
 impl Seen {
-    /// Of a table in which nobody has searched.
+    /// The result before any search.
     pub(in crate::bus) const NOTHING: Self = Self {
         found: None,
         others: Vec::new(),
@@ -137,8 +141,8 @@ impl<E: Event> LiveSlot<'_, E> {
         self.place
     }
 
-    /// Replaces the last event of the key, in whose shard nobody lags; says the
-    /// version of that.
+    /// Replaces the last event of the key, in a shard where nobody lags;
+    /// returns the new version.
     #[inline(always)]
     pub(in crate::bus) fn replace(self, writer: &mut CacheWriter<E>, event: SharedEvent<E>) -> u64 {
         let version = writer.version + 1;
@@ -154,7 +158,7 @@ impl<E> CachedChange<E> {
         self.word.version()
     }
 
-    /// Whether the key has been cleared.
+    /// Whether the key has been removed.
     pub(in crate::bus) fn is_cleared(&self) -> bool {
         self.word.kind() == SlotKind::Removed
     }
@@ -179,7 +183,7 @@ impl<E: Event> CacheTable<E> {
         unsafe { &*load_sequential_pointer(&self.slots) }
     }
 
-    /// The array, for the writer, who alone replaces and frees it.
+    /// The array, for the writer, which alone replaces and frees it.
     #[inline(always)]
     fn writer_slots(&self, _writer: &CacheWriter<E>) -> &CacheSlots<E> {
         // SAFETY: only the one writer replaces the array, and it borrows it
@@ -222,8 +226,9 @@ impl<E: Event> CacheTable<E> {
             if slot.hash.load(Ordering::Relaxed) != hash {
                 continue;
             }
-            // Before the event: an event that is read afterwards is this
-            // stay's or a later one's, and the lock's holder notices the latter.
+            // Read before the event: an event that is read afterwards belongs
+            // to this tenure or a later one, and the holder of the lock detects
+            // a later one.
             let born = slot.born.load(Ordering::Acquire);
             let seat = SlotTenure { index, born };
             match slot.read(pin) {
@@ -237,7 +242,7 @@ impl<E: Event> CacheTable<E> {
         }
     }
 
-    /// The same where only a key that is there is of interest.
+    /// Like [`Self::look`], for callers that need only a key that is present.
     #[inline(always)]
     pub(in crate::bus) fn find(
         &self,
@@ -253,7 +258,7 @@ impl<E: Event> CacheTable<E> {
             if slot.hash.load(Ordering::Relaxed) != hash {
                 continue;
             }
-            // Before the event: see `Self::look`.
+            // Read before the event: see `Self::look`.
             let born = slot.born.load(Ordering::Acquire);
             if slot.read(pin).is_some_and(|event| event.key() == key) {
                 return Some(SlotTenure { index, born });
@@ -274,7 +279,7 @@ impl<E: Event> CacheTable<E> {
         Some(place)
     }
 
-    /// The same where it has an event.
+    /// Like [`Self::place_of`], if the slot has an event.
     #[inline(always)]
     pub(in crate::bus) fn live_slot(
         &self,
@@ -286,7 +291,7 @@ impl<E: Event> CacheTable<E> {
         place.is_live().then_some(LiveSlot { slot, place })
     }
 
-    /// The key's slot, if it has one, as a search without a lock has seen it.
+    /// The key's slot, if it has one, according to a search without a lock.
     #[inline(always)]
     pub(in crate::bus) fn place(
         &self,
@@ -304,8 +309,8 @@ impl<E: Event> CacheTable<E> {
         }
     }
 
-    /// Sends for the memory where the key's event lies, so that it is on its
-    /// way while the caller takes a lock or a pin.
+    /// Prefetches the memory of the key's slot while the caller takes a lock or
+    /// a pin.
     #[inline(always)]
     pub(in crate::bus) fn prefetch(&self, hash: u64) {
         let index = hash as usize & self.mask.load(Ordering::Relaxed);
@@ -322,7 +327,8 @@ impl<E: Event> CacheTable<E> {
         self.writer_slots(writer).slots[place.index].share()
     }
 
-    /// Replaces the last event of the key; says since when the key has its slot.
+    /// Replaces the last event of the key; returns the version at which the key
+    /// got its slot.
     #[inline(always)]
     pub(in crate::bus) fn put(
         &self,
@@ -362,8 +368,8 @@ impl<E: Event> CacheTable<E> {
         slot.fill(hash, writer.version, event);
     }
 
-    /// Takes the key's last value away; keeps its tombstone while somebody who
-    /// lags has to be told, and says whether it does. The key must have a value.
+    /// Removes the key's last value. Keeps a tombstone while a laggard must be
+    /// told; returns whether it does. The key must have a value.
     pub(in crate::bus) fn clear(
         &self,
         writer: &mut CacheWriter<E>,
@@ -387,7 +393,8 @@ impl<E: Event> CacheTable<E> {
         cleared.is_known_to_laggard()
     }
 
-    /// Every change after `version`, in no order; of one key only the last.
+    /// Every change after `version`, in no order; for each key only the last
+    /// one.
     pub(in crate::bus) fn changes_since(
         &self,
         writer: &CacheWriter<E>,
@@ -409,7 +416,8 @@ impl<E: Event> CacheTable<E> {
         self.writer_slots(writer).slots[place.index].change_since(version)
     }
 
-    /// Removes the tombstones, telling the version of each: nobody lags any more.
+    /// Removes the tombstones, because nobody lags any more; calls `purge` with
+    /// the version of each.
     pub(in crate::bus) fn purge(&self, writer: &mut CacheWriter<E>, mut purge: impl FnMut(u64)) {
         if writer.cleared_count == 0 {
             return;
@@ -427,7 +435,7 @@ impl<E: Event> CacheTable<E> {
         self.shrink(writer);
     }
 
-    /// Gives memory back once the table is nearly empty.
+    /// Frees memory once the table is nearly empty.
     fn shrink(&self, writer: &mut CacheWriter<E>) {
         let len = self.writer_slots(writer).slots.len();
         let used = writer.live_count + writer.cleared_count;
@@ -436,7 +444,7 @@ impl<E: Event> CacheTable<E> {
         }
     }
 
-    /// Moves everything to an array of the right size.
+    /// Moves all slots to an array of the right size.
     #[cold]
     fn rebuild(&self, writer: &mut CacheWriter<E>) {
         let old = self.writer_slots(writer);
@@ -469,7 +477,7 @@ impl<E: Event> Drop for CacheTable<E> {
 }
 
 impl<E> CacheSlots<E> {
-    /// Slots of the smallest table.
+    /// Slots of the smallest array.
     const LEN_MIN: usize = 8;
 
     fn new(len: usize) -> Box<Self> {
@@ -485,17 +493,17 @@ impl<E> CacheSlots<E> {
         self.slots.as_ptr().addr()
     }
 
-    /// The size for this many events, with room for as many again at most.
+    /// The size for this many events: with room for at most as many again.
     fn len_for(used: usize) -> usize {
         (used * 2).next_power_of_two().max(Self::LEN_MIN)
     }
 
-    /// Slots that may be in use before the table grows.
+    /// How many slots may be in use before the table grows.
     fn used_max(&self) -> usize {
         self.slots.len() / 8 * 5
     }
 
-    /// The slots in which an event of this hash may be, in order.
+    /// The slots in which an event with this hash may be, in probe order.
     #[inline(always)]
     fn probe(&self, hash: u64) -> impl Iterator<Item = (usize, &CacheSlot<E>)> {
         let (from, slots) = (hash as usize, &*self.slots);
@@ -520,7 +528,7 @@ impl<E> CacheSlots<E> {
         is_same.then_some((slot, SlotPosition { index, born, word }))
     }
 
-    /// Whether every slot of this hash was seen and belongs to another key.
+    /// Whether every slot with this hash was seen and belongs to another key.
     #[cold]
     fn is_absent(&self, hash: u64, seen: &Seen) -> bool {
         let in_use = self
@@ -550,7 +558,7 @@ unsafe impl<E> Zeroed for CacheSlot<E> {
 }
 
 impl<E> CacheSlot<E> {
-    /// The word, for the writer, who alone changes it.
+    /// The word, for the writer, which alone changes it.
     #[inline(always)]
     fn word(&self) -> SlotWord {
         SlotWord::from_bits(self.word.load(Ordering::Relaxed))
@@ -560,7 +568,7 @@ impl<E> CacheSlot<E> {
         matches!(self.word().kind(), SlotKind::Empty | SlotKind::Vacated)
     }
 
-    /// The event that is there now, for a reader without a lock.
+    /// The current event, for a reader without a lock.
     #[inline(always)]
     fn read<'a>(&'a self, _pin: &'a Pin<'_>) -> Option<&'a E> {
         let event = load_sequential_pointer(&self.event);
@@ -569,7 +577,7 @@ impl<E> CacheSlot<E> {
         unsafe { event.as_ref() }.map(Node::event)
     }
 
-    /// A reference of one's own to the event, for the writer.
+    /// A new reference to the event, for the writer.
     fn share(&self) -> Option<SharedEvent<E>> {
         let event = NonNull::new(self.event.load(Ordering::Relaxed))?;
         // SAFETY: the slot holds a reference, which only the writer gives up,
@@ -586,8 +594,8 @@ impl<E> CacheSlot<E> {
     /// Puts an event into a free slot.
     fn fill(&self, hash: u64, version: u64, event: SharedEvent<E>) {
         self.hash.store(hash, Ordering::Relaxed);
-        // After the pointer of the stay before became null, and before the
-        // new one: see `CacheTable::look`.
+        // After the previous tenure's pointer became null, and before the new
+        // pointer: see `CacheTable::look`.
         self.born.store(version, Ordering::Release);
         let empty = self.exchange(Some(event));
         debug_assert!(empty.is_none(), "a free slot has no event");
@@ -602,13 +610,13 @@ impl<E> CacheSlot<E> {
         old
     }
 
-    /// Takes the event out; searches go on past the slot.
+    /// Takes the event out; probes continue past the slot.
     fn vacate(&self, version: u64) -> Option<SharedEvent<E>> {
         self.set_word(SlotWord::new(SlotKind::Vacated, version));
         self.exchange(None)
     }
 
-    /// For the writer: the slot's reference, for which it gets another one.
+    /// For the writer: replaces the slot's reference.
     #[inline(always)]
     fn exchange(&self, event: Option<SharedEvent<E>>) -> Option<SharedEvent<E>> {
         let old = NonNull::new(self.event.load(Ordering::Relaxed));
@@ -619,13 +627,13 @@ impl<E> CacheSlot<E> {
         old.map(|old| unsafe { SharedEvent::from_raw(old) })
     }
 
-    /// The slot's reference, when nobody reads any more.
+    /// The slot's reference, when there are no readers any more.
     fn take(&self) -> Option<SharedEvent<E>> {
         self.exchange(None)
     }
 
-    /// Moves a used slot into an array that nobody else sees yet. Readers of
-    /// the old array still find the event there.
+    /// Copies a used slot into an array that no other thread sees yet. Readers
+    /// of the old array still find the event there.
     fn copy_to(&self, slots: &CacheSlots<E>) {
         let hash = self.hash.load(Ordering::Relaxed);
         let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
@@ -649,7 +657,7 @@ impl<E> CacheSlot<E> {
     }
 }
 
-/// Sends for the cache line at this address, to be written.
+/// Prefetches the cache line at this address for writing.
 #[inline(always)]
 fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]

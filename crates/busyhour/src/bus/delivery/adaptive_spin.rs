@@ -1,25 +1,26 @@
 use super::mailbox::Mailbox;
 use crate::bus::Event;
 
-/// How a consumer waits for more before it rests and has to be woken for it.
+/// How a consumer waits for more events before it rests and must be woken
+/// again.
 pub(in crate::bus) struct AdaptiveSpin {
-    /// Before each look at the queue.
+    /// The number of pauses before each look at the queue.
     pauses: u32,
-    /// So many times more the consumer does not wait at all.
+    /// How many more times the consumer rests without waiting.
     turns_to_skip: u32,
-    /// How often it will not after the next time in vain.
+    /// How many times it will rest without waiting after the next wait in vain.
     backoff: u32,
 }
 
 impl AdaptiveSpin {
-    /// About what it costs to be sent on its way again, in three looks.
+    /// About the cost of being scheduled again, divided over three looks.
     const PAUSES_MIN: u32 = 32;
     /// Some ten microseconds.
     const PAUSES_MAX: u32 = 512;
-    /// What a visit to the queue should bring: so much that its price, some
-    /// cache lines that go from core to core and back, no longer counts.
+    /// How many items a batch should have, so that its cost (some cache lines
+    /// that move between two cores) no longer matters.
     const BATCH_WANTED: usize = 256;
-    /// Rests without having waited for more, between two that have, at most.
+    /// The maximum number of rests without waiting between two waits.
     const BACKOFF_MAX: u32 = 63;
 
     pub(in crate::bus) fn new() -> Self {
@@ -30,8 +31,8 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Waits a little, after a batch of so many. Where that was in vain it is
-    /// tried ever more seldom.
+    /// Waits a little for more, after a batch of this length. After waits in
+    /// vain it waits less and less often.
     pub(super) fn await_more<E: Event>(&mut self, batch_len: usize, mailbox: &Mailbox<E>) {
         if self.turns_to_skip > 0 {
             self.turns_to_skip -= 1;
@@ -47,9 +48,9 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Waits longer while events come in quick succession and a visit brings
-    /// few of them; never so long that a small queue fills up, nor where
-    /// events are rare.
+    /// Waits longer while events arrive in quick succession and batches are
+    /// small; never so long that a small queue fills up, and not when events
+    /// are rare.
     fn follow(&mut self, batch_len: usize, capacity: usize) {
         let wanted = Self::BATCH_WANTED.min(capacity / 8);
         let pauses = self.pauses as usize;
@@ -65,7 +66,7 @@ impl AdaptiveSpin {
 mod tests {
     use super::*;
 
-    /// The pauses after so many batches of the same length.
+    /// The pauses after this many batches of the same length.
     fn pauses_after(batches: usize, batch_len: usize, capacity: usize) -> u32 {
         let mut pace = AdaptiveSpin::new();
         (0..batches).for_each(|_| pace.follow(batch_len, capacity));

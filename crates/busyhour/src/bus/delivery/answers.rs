@@ -3,17 +3,17 @@ use crate::bus::{Event, panics::Panics};
 use foldhash::fast::FixedState;
 use std::{collections::HashMap, sync::Arc};
 
-/// What only the user's code can say of a change: which keys are equal, who
-/// wants the event.
+/// The answers of user code for one change: which keys are equal, which
+/// subscribers want the event.
 ///
-/// The holder of a lock asks, leaves the lock, has the questions answered and
-/// tries again. An answer stays right however often that is repeated, since
-/// each question names what it is about by identity.
+/// The holder of a lock asks questions, leaves the lock, has them answered, and
+/// tries again. An answer stays right over any number of repetitions, since
+/// each question names its objects by identity.
 pub(in crate::bus) struct Answers<E: Event> {
-    /// The usual case is one question, which needs no list.
+    /// Most changes ask one question, which needs no list.
     first: Option<AskedQuestion<E>>,
-    /// None until there is a second question: most changes ask nothing, and
-    /// must not pay for lists that stay empty.
+    /// `None` until there is a second question: most changes ask nothing, and
+    /// should not pay for empty lists.
     others: Option<Box<MoreQuestions<E>>>,
     open_count: usize,
 }
@@ -21,7 +21,7 @@ pub(in crate::bus) struct Answers<E: Event> {
 struct MoreQuestions<E: Event> {
     /// In the order in which they were asked.
     list: Vec<AskedQuestion<E>>,
-    /// Where each of them is, once there are more than a few.
+    /// The index of each of them, once there are more than a few.
     index: HashMap<Id, usize, FixedState>,
 }
 
@@ -31,18 +31,18 @@ struct AskedQuestion<E: Event> {
 }
 
 pub(in crate::bus) enum Question<E: Event> {
-    /// Whether this key is the change's.
+    /// Is this key equal to the change's key?
     Key(Arc<E::Key>),
-    /// Whether this subscriber's predicate or value fits the event.
+    /// Does this subscriber's predicate or value accept the event?
     Wanted(Arc<Subscriber<E>>),
-    /// The hash of the event's value of this attribute.
+    /// What is the hash of the event's value of this attribute?
     Value(Arc<dyn Probe<E>>),
-    /// Whether the item that waits under this number for this subscriber is of
-    /// the change's key.
+    /// Does the item that waits under this number for this subscriber have the
+    /// change's key?
     Waiting(Arc<Subscriber<E>>, usize, Item<E>),
 }
 
-/// Names a question.
+/// Identifies a question.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Id {
     Key(usize),
@@ -61,7 +61,7 @@ impl<E: Event> Question<E> {
         }
     }
 
-    /// Runs the user's code. No lock may be held.
+    /// Runs user code. No lock may be held.
     fn ask(&self, key: &E::Key, event: Option<&E>) -> u64 {
         match self {
             Self::Key(other) => u64::from(**other == *key),
@@ -73,7 +73,7 @@ impl<E: Event> Question<E> {
 }
 
 impl<E: Event> Answers<E> {
-    /// Of a change of which nothing was asked.
+    /// Of a change that asks nothing.
     pub(in crate::bus) const NONE: &'static Self = &Self::new();
 
     pub(in crate::bus) const fn new() -> Self {
@@ -89,7 +89,8 @@ impl<E: Event> Answers<E> {
         self.open_count > 0
     }
 
-    /// Whether this is the change's key; `None` when it has to be asked first.
+    /// Whether this is the change's key; `None` if user code has to compare it
+    /// first.
     pub(in crate::bus) fn is_key(&mut self, key: &Arc<E::Key>) -> Option<bool> {
         let answer = self.of_or_ask(Id::Key(address(key)), || Question::Key(Arc::clone(key)));
         answer.map(|answer| answer != 0)
@@ -117,7 +118,7 @@ impl<E: Event> Answers<E> {
         });
     }
 
-    /// Whether the answer is known and is yes.
+    /// Whether the answer is known to be yes.
     pub(in crate::bus) fn has_key(&self, key: &Arc<E::Key>) -> bool {
         self.of(Id::Key(address(key))) == Some(1)
     }
@@ -166,7 +167,7 @@ impl<E: Event> Answers<E> {
         self.others.as_ref()?.find(id)
     }
 
-    /// Runs the user's code for every open question. No lock may be held.
+    /// Runs user code for every open question. No lock may be held.
     pub(in crate::bus) fn answer(&mut self, key: &E::Key, event: Option<&E>) {
         let others = self.others.iter_mut().flat_map(|others| &mut others.list);
         for asked in self.first.iter_mut().chain(others) {
@@ -232,5 +233,5 @@ fn address<T: ?Sized>(shared: &Arc<T>) -> usize {
     Arc::as_ptr(shared).addr()
 }
 
-/// So few questions are searched one by one.
+/// Up to this many questions are searched linearly.
 const SCANNED_MAX: usize = 8;

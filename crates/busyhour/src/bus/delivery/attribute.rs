@@ -6,15 +6,15 @@ use std::{
     sync::Arc,
 };
 
-/// A property of events by which a topic finds the subscriptions that want
-/// one: an index for predicates.
+/// A property of events that indexes subscriptions by its value.
 ///
-/// A [predicate](crate::bus::SubscriptionBuilder::matching) of a thousand
-/// subscriptions runs a thousand times an event. Where all of them compare the
-/// same property with a value of their own
-/// ([`SubscriptionBuilder::having`](crate::bus::SubscriptionBuilder::having)), it
-/// is computed once and only those are visited whose value it is. All of them
-/// must use one attribute, or clones of it.
+/// A thousand subscriptions with a
+/// [predicate](crate::bus::SubscriptionBuilder::matching) run a thousand predicates
+/// for each event. If they all compare the same property with a value of their
+/// own ([`SubscriptionBuilder::having`](crate::bus::SubscriptionBuilder::having)),
+/// the topic computes the property once per event and offers the event only to
+/// the subscriptions with that value. They must all use one attribute, or
+/// clones of it.
 ///
 /// # Examples
 ///
@@ -48,12 +48,12 @@ pub struct Attribute<E: Event, A> {
 
 type Of<E, A> = Arc<dyn Fn(&E) -> A + Send + Sync>;
 
-/// Says under which hash an event's value of an attribute is filed.
+/// Computes the hash of an event's value of an attribute.
 pub(in crate::bus) trait Probe<E>: Send + Sync {
     fn hash_of(&self, event: &E) -> u64;
 }
 
-/// One wanted value: where it is filed, and whether an event has it.
+/// One wanted value: its attribute, its hash, and whether an event has it.
 pub(in crate::bus) struct Wanted<E> {
     pub(in crate::bus) probe: Arc<dyn Probe<E>>,
     pub(in crate::bus) hash: u64,
@@ -69,8 +69,9 @@ impl<E: Event, A: Hash> Probe<E> for Hashed<E, A> {
 }
 
 impl<E: Event, A: Eq + Hash + Send + Sync + 'static> Attribute<E, A> {
-    /// The attribute that `of` computes. It runs on the publisher's thread
-    /// under no lock, and must say the same of an event each time.
+    /// An attribute whose value `of` computes. It runs on the publisher's
+    /// thread under no lock, and must return the same value for an event each
+    /// time.
     pub fn new(of: impl Fn(&E) -> A + Send + Sync + 'static) -> Self {
         let of: Of<E, A> = Arc::new(of);
         let probe = Arc::new(Hashed(Arc::clone(&of)));
@@ -106,7 +107,7 @@ impl<E: Event, A> fmt::Debug for Attribute<E, A> {
 }
 
 impl<E> Wanted<E> {
-    /// The same for another partition.
+    /// A copy for another partition.
     pub(in crate::bus) fn share(&self) -> Self {
         Self {
             probe: Arc::clone(&self.probe),
@@ -116,8 +117,9 @@ impl<E> Wanted<E> {
     }
 }
 
-/// The same in every run, since the order in which subscriptions are told of a
-/// cleared key depends on it. Values of one hash cost what predicates do.
+/// The same in every run, since the order in which subscriptions learn of a
+/// removed key depends on it. Subscriptions whose values have the same hash
+/// cost as much as predicates.
 fn hash_of_value(value: &impl Hash) -> u64 {
     FixedState::with_seed(0).hash_one(value)
 }

@@ -1,4 +1,4 @@
-//! What happens to a key, as its subscribers are told of it.
+//! A change of a key, as it is offered to subscribers.
 
 use super::item::{Item, Queued};
 use crate::bus::{
@@ -7,17 +7,17 @@ use crate::bus::{
 };
 use std::sync::Arc;
 
-/// What happens to a key.
+/// A change of a key.
 pub(in crate::bus) enum ShardChange<'a, E: Event> {
     Event {
         event: &'a SharedEvent<E>,
-        /// For the first that wants the event.
+        /// For the first subscriber that wants the event.
         copy: &'a mut EventCopy<E>,
     },
     Removed(&'a Arc<E::Key>),
 }
 
-/// What kind of a [`ShardChange`].
+/// The kind of a [`ShardChange`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::bus) enum ChangeKind {
     Event,
@@ -41,7 +41,7 @@ impl<E: Event> ShardChange<'_, E> {
         }
     }
 
-    /// What one subscriber gets of it: the copy, if that is still there.
+    /// What one subscriber gets: the copy, if it is still there.
     #[inline(always)]
     pub(super) fn queued(&mut self) -> Queued<E> {
         if let Self::Event { copy, .. } = self

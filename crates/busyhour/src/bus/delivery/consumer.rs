@@ -27,7 +27,7 @@ use std::{
 
 pub(in crate::bus) type Callback<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
 
-/// Which events a subscriber wants.
+/// The events that a subscriber wants.
 pub(in crate::bus) enum Filter<E: Event> {
     All,
     Key { hash: u64, key: Arc<E::Key> },
@@ -36,7 +36,8 @@ pub(in crate::bus) enum Filter<E: Event> {
 }
 
 impl<E: Event> Filter<E> {
-    /// The same filter for each of so many partitions; by key there is only one.
+    /// The same filter for each of `count` partitions; a filter by key has only
+    /// one.
     pub(in crate::bus) fn share(self, count: usize) -> Vec<Self> {
         match self {
             Self::All => (0..count).map(|_| Self::All).collect(),
@@ -59,21 +60,21 @@ pub(in crate::bus) struct Subscriber<E: Event> {
     filter: Filter<E>,
     mailbox: Mailbox<E>,
     topic: Weak<TopicInner<E>>,
-    /// The node this is.
+    /// The id of this node.
     local: NodeId,
     consumer: Consumer<E>,
-    /// The shards it listens to when it listens to more than one.
+    /// The shards it belongs to, if it belongs to more than one.
     partition: Partition,
 }
 
-/// Who takes what is in the mailbox.
+/// How the items of the mailbox are consumed.
 pub(in crate::bus) enum Consumer<E: Event> {
-    /// Turns on the executor; without one, on the thread that publishes.
+    /// By turns on the executor or, without one, on the thread that publishes.
     Callback {
         executor: Option<Arc<dyn Executor>>,
         batch: CachePadded<SpinLock<Batch<E>>>,
     },
-    /// A stream, polled by a task that is waiting with this waker. It ends
+    /// By a task that polls a stream and waits with this waker. The stream ends
     /// with the executor.
     Stream {
         executor: Option<Arc<dyn Executor>>,
@@ -92,7 +93,7 @@ impl Partition {
     pub(super) const WHOLE: Self = Self { index: 0, count: 1 };
 }
 
-/// Touched only by the turn that is running.
+/// Used only by the turn that is running.
 pub(in crate::bus) struct Batch<E: Event> {
     items: Items<E>,
     pace: AdaptiveSpin,
@@ -146,7 +147,7 @@ impl<E: Event> Subscriber<E> {
         &self.mailbox
     }
 
-    /// The one key it wants, with its hash.
+    /// The key that it wants, with its hash, if it wants only one.
     pub(in crate::bus) fn key(&self) -> Option<(u64, &Arc<E::Key>)> {
         match &self.filter {
             Filter::Key { hash, key } => Some((*hash, key)),
@@ -154,7 +155,7 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// The one value of an attribute that it wants.
+    /// The value of an attribute that it wants, if it wants only one.
     pub(in crate::bus) fn attribute(&self) -> Option<&Wanted<E>> {
         match &self.filter {
             Filter::Having(wanted) => Some(wanted),
@@ -162,19 +163,20 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// Whether it has something to say of each event: a predicate or a value.
+    /// Whether its filter must look at each event: a predicate or a value.
     #[inline(always)]
     pub(in crate::bus) fn chooses(&self) -> bool {
         matches!(self.filter, Filter::Matching(_) | Filter::Having(_))
     }
 
-    /// Whether something has to be asked before an event is offered to it.
+    /// Whether user code must answer something before an event is offered to
+    /// it.
     pub(in crate::bus) fn asks(&self) -> bool {
         self.chooses() || self.mailbox.conflates()
     }
 
     /// Whether it wants this event, once the index has found its key or value.
-    /// The user's code runs here: no lock may be held.
+    /// Runs user code: no lock may be held.
     pub(in crate::bus) fn wants(&self, event: &E) -> bool {
         match &self.filter {
             Filter::All | Filter::Key { .. } => true,
@@ -183,13 +185,14 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// What it is told of a change that it missed, if it wants it. No lock may
-    /// be held.
+    /// The item for a change that it missed, if it wants it. No lock may be
+    /// held.
     pub(in crate::bus) fn item_of(&self, change: CachedChange<E>, lag: Lag) -> Option<Item<E>> {
         let mut change = Held::new(change);
         let last = change.get()?;
         if last.is_cleared() {
-            // Who has heard nothing yet does not need to hear that a key went.
+            // A subscriber that has received nothing yet need not learn that a
+            // key was removed.
             let key = (lag.since > 0).then(|| last.event.key().clone());
             return key.map(|key| Item::Removed(Arc::new(key)));
         }
@@ -198,7 +201,8 @@ impl<E: Event> Subscriber<E> {
         Some(Item::Event(wanted.event))
     }
 
-    /// Sends the consumer on its way. No lock may be held.
+    /// Sends the consumer's turn, or wakes the stream's task. No lock may be
+    /// held.
     pub(in crate::bus) fn wake(self: Arc<Self>) {
         match &self.consumer {
             Consumer::Callback { executor: None, .. } => DeliveryRun::new(self).run(),
@@ -213,7 +217,7 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// Waits until the mailbox has room; `false` when that is hopeless.
+    /// Waits until the mailbox has room; `false` if the wait would never end.
     pub(in crate::bus) fn wait_for_room(self: &Arc<Self>) -> bool {
         let revive = || self.revive();
         let turns = || -> Arc<dyn Turns> { self.clone() };
@@ -222,8 +226,8 @@ impl<E: Event> Subscriber<E> {
                 executor: Some(executor),
                 ..
             } => self.mailbox.wait_for_room(executor, turns, revive),
-            // Other threads are emptying it: the publisher who found it empty,
-            // or the poll of the stream.
+            // Other threads are emptying it: the publisher that found it empty,
+            // or the task that polls the stream.
             Consumer::Callback { .. } | Consumer::Stream { .. } => {
                 self.mailbox
                     .wait_for_room(&PlaceholderExecutor, turns, revive)
@@ -231,8 +235,7 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// Sends the turn again that was lost on its way; `false` when it is not
-    /// taken.
+    /// Sends a turn again that was lost; `false` if the executor refuses it.
     fn revive(self: &Arc<Self>) -> bool {
         if self.mailbox.needs_turn() {
             Arc::clone(self).wake();
@@ -245,8 +248,8 @@ impl<E: Event> Subscriber<E> {
         matches!(self.consumer, Consumer::Stream { .. })
     }
 
-    /// Lets the executor end the deliveries with itself; `false` when it has
-    /// been shut down already.
+    /// Lets the executor's shutdown end the deliveries; `false` if it has been
+    /// shut down already.
     pub(in crate::bus) fn register(self: &Arc<Self>) -> bool {
         let deliveries: Arc<dyn Deliveries> = self.clone();
         let executor = self.executor();
@@ -268,8 +271,8 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// What a stream has to hand out next; the rest is in `items`. When there
-    /// is nothing, the waker will be woken for the next one.
+    /// The next message of a stream; the rest is in `items`. If there is none,
+    /// the waker is called when the next one arrives.
     pub(in crate::bus) fn poll(
         self: &Arc<Self>,
         waker: &Waker,
@@ -298,13 +301,13 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    /// Ends the turn here; the rest of the batch is for the next one.
+    /// Ends the turn here; the next turn delivers the rest of the batch.
     fn continue_later(self: &Arc<Self>, executor: &Arc<dyn Executor>) {
         self.mailbox.pause_turn();
         send_turn(executor, Arc::clone(self));
     }
 
-    /// Hands out all there is, or as much as one turn may.
+    /// Delivers everything, or as much as one turn may.
     fn run_turn(
         self: &Arc<Self>,
         batch: &SpinLock<Batch<E>>,
@@ -312,7 +315,8 @@ impl<E: Event> Subscriber<E> {
     ) -> RunOutcome {
         let mut batch = batch.lock();
         let mut quantum = Quantum::begin(executor);
-        // A panic may have left some while they were fetched from the cache.
+        // A panic may have left items here while they were fetched from the
+        // cache.
         if !batch.items.is_empty() && !self.mailbox.begin_batch(&batch.items) {
             batch.items.drop_all();
         }
@@ -357,7 +361,7 @@ impl<E: Event> Batch<E> {
         }
     }
 
-    /// Hands out what was taken; `true` when the turn is over before the end.
+    /// Delivers what was taken; `true` if the turn is over before the end.
     fn hand_out(&mut self, mailbox: &Mailbox<E>, local: NodeId, quantum: &mut Quantum<'_>) -> bool {
         while !self.items.is_empty() {
             if quantum.is_over() {
@@ -382,12 +386,12 @@ impl<E: Event> Batch<E> {
     }
 }
 
-/// The next items of a batch, which have been claimed. Those that a panic
-/// leaves are claimed no more.
+/// The next items of a batch, which have been claimed. Items that a panic
+/// leaves are unclaimed again.
 struct Stride<'a, E: Event> {
     mailbox: &'a Mailbox<E>,
     items: &'a mut Items<E>,
-    /// How many of the items.
+    /// The number of items.
     len: u64,
 }
 
@@ -416,8 +420,8 @@ impl<E: Event> Drop for Stride<'_, E> {
     }
 }
 
-/// A turn that the executor drops later sends itself again; one that it
-/// refuses is given up, and the next event sends another one.
+/// Sends a turn. If the executor drops it later, it sends itself again; if the
+/// executor refuses it, it is given up, and the next event sends another one.
 fn send_turn<E: Event>(executor: &Arc<dyn Executor>, subscriber: Arc<Subscriber<E>>) {
     let refused = Arc::downgrade(&subscriber);
     let _sending = Sending::begin(&subscriber);
@@ -430,8 +434,8 @@ fn send_turn<E: Event>(executor: &Arc<dyn Executor>, subscriber: Arc<Subscriber<
     }
 }
 
-/// While this lives, this thread is inside the executor that is to take the turn:
-/// what the executor publishes must not wait for that.
+/// While this lives, this thread is inside the executor that is about to take
+/// the turn. What the executor publishes must not wait for that turn.
 struct Sending<E: Event>(Weak<Subscriber<E>>);
 
 impl<E: Event> Sending<E> {
@@ -454,7 +458,7 @@ impl<E: Event> Drop for Sending<E> {
     }
 }
 
-/// Threads of which only so much is known that they are at work.
+/// An executor with nothing to help with: a caller can only wait.
 struct PlaceholderExecutor;
 
 impl Executor for PlaceholderExecutor {
@@ -469,10 +473,10 @@ impl Executor for PlaceholderExecutor {
     }
 }
 
-/// The right to run the consumer once; there is at most one a subscriber.
+/// The right to run the consumer once; at most one exists per subscriber.
 ///
-/// However it ends, be it refused, dropped in a queue, or by a panic of the
-/// callback, the subscriber is left so that it can be woken again.
+/// However it ends (refused, dropped in a queue, or by a panic of the
+/// callback), the subscriber can be woken again.
 struct DeliveryRun<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     started: bool,
@@ -505,7 +509,7 @@ impl<E: Event> DeliveryRun<E> {
                     subscriber.continue_later(executor);
                     break;
                 }
-                // Nobody else would hand out the rest.
+                // No other thread would deliver the rest.
                 (_, None) => {}
             }
         }
@@ -533,7 +537,7 @@ impl<E: Event> Drop for DeliveryRun<E> {
 enum RunOutcome {
     /// There was nothing left to do.
     Rested,
-    /// Others should run first.
+    /// The time was up, so others run first.
     OutOfTime,
 }
 

@@ -2,8 +2,8 @@ use crate::bus::{Delivery, Event, Message, cache::SharedEvent, nodes::NodeId};
 use std::sync::Arc;
 
 /// What waits in a mailbox: a [`Message`] without its origin, which
-/// [`Items`](super::items::Items) keep apart, and with pointers to what the
-/// user's own code would have to copy.
+/// [`Items`](super::items::Items) store separately, and with pointers instead
+/// of values that only user code can copy.
 pub(in crate::bus) enum Item<E: Event> {
     Event(SharedEvent<E>),
     Removed(Arc<E::Key>),
@@ -12,7 +12,7 @@ pub(in crate::bus) enum Item<E: Event> {
 }
 
 impl<E: Event> Item<E> {
-    /// What it is about.
+    /// The key of the item.
     pub(in crate::bus) fn key(&self) -> Option<&E::Key> {
         match self {
             Self::Event(event) => Some(event.key()),
@@ -21,7 +21,7 @@ impl<E: Event> Item<E> {
         }
     }
 
-    /// What a callback hears of it.
+    /// The delivery that a callback gets.
     #[inline(always)]
     pub(in crate::bus) fn as_delivery(&self, origin: NodeId) -> Delivery<'_, E> {
         match self {
@@ -32,7 +32,7 @@ impl<E: Event> Item<E> {
         }
     }
 
-    /// The same with its origin, and as its receiver's own. No lock may be held.
+    /// The message with its origin, as an owned value. No lock may be held.
     pub(super) fn into_message(self, origin: NodeId) -> Message<E> {
         match self {
             Self::Event(event) => Message::Event(event.unwrap_or_clone(), origin),
@@ -43,16 +43,16 @@ impl<E: Event> Item<E> {
     }
 }
 
-/// What is queued for one subscriber, or taken out of its queue.
+/// An entry of one subscriber's queue.
 pub(in crate::bus) enum Queued<E: Event> {
     Shared(Item<E>),
-    /// An event that is this subscriber's own; see
+    /// An event that only this subscriber has; see
     /// [`EventCopy`](crate::bus::cache::EventCopy).
     Copied(E),
 }
 
 impl<E: Event> Queued<E> {
-    /// What a callback hears of it.
+    /// The delivery that a callback gets.
     #[inline(always)]
     pub(in crate::bus) fn as_delivery(&self, origin: NodeId) -> Delivery<'_, E> {
         match self {
@@ -61,7 +61,7 @@ impl<E: Event> Queued<E> {
         }
     }
 
-    /// The same with its origin, and as its receiver's own. No lock may be held.
+    /// The message with its origin, as an owned value. No lock may be held.
     pub(super) fn into_message(self, origin: NodeId) -> Message<E> {
         match self {
             Self::Shared(item) => item.into_message(origin),
@@ -69,7 +69,7 @@ impl<E: Event> Queued<E> {
         }
     }
 
-    /// What remains to be dropped of it: of a copy that is nothing.
+    /// The part of it that needs a drop; `None` for a copy.
     pub(super) fn into_item(self) -> Option<Item<E>> {
         match self {
             Self::Shared(item) => Some(item),
@@ -79,7 +79,7 @@ impl<E: Event> Queued<E> {
 }
 
 impl<E: Event> Clone for Item<E> {
-    /// Runs none of the user's code.
+    /// Runs no user code.
     fn clone(&self) -> Self {
         match self {
             Self::Event(event) => Self::Event(event.clone()),

@@ -2,20 +2,22 @@ use super::item::{Item, Queued};
 use crate::bus::{Event, nodes::NodeId, panics::Panics};
 use std::collections::VecDeque;
 
-/// Items in order, each with the node it is from.
+/// Items in order, each with its origin.
 ///
-/// Of this node's there is only the item. The origins are written down beside
-/// them from the first item of another node until all have been taken.
+/// Items of this node have no stored origin. A list of origins exists from the
+/// first item of another node until all items have been taken.
 pub(in crate::bus) struct Items<E: Event> {
-    /// In the place of a copied event there is nothing.
+    /// `None` in the place of a copied event.
     items: VecDeque<Option<Item<E>>>,
     /// The copied events, in the same order.
     copies: VecDeque<E>,
-    /// One for each item, `None` where that is this node; or no list at all.
+    /// One entry for each item, `None` for this node; no list if all are of
+    /// this node.
     origins: Option<Box<Origins>>,
 }
 
-/// Behind a pointer, which is all that a batch of this node's items has of it.
+/// Behind a pointer, so that a batch of only this node's items pays for no more
+/// than the pointer.
 struct Origins(VecDeque<Option<NodeId>>);
 
 impl<E: Event> Items<E> {
@@ -37,12 +39,12 @@ impl<E: Event> Items<E> {
         self.items.is_empty()
     }
 
-    /// The item there; none where a copied event is.
+    /// The item at this index; `None` if a copied event is there.
     pub(in crate::bus) fn get(&self, index: usize) -> Option<&Item<E>> {
         self.items[index].as_ref()
     }
 
-    /// Appends an item of the node that is named; none is this one.
+    /// Appends an item of a node; `None` for this node.
     #[inline(always)]
     pub(in crate::bus) fn push(&mut self, queued: Queued<E>, origin: Option<NodeId>) {
         if origin.is_some() || self.origins.is_some() {
@@ -57,7 +59,7 @@ impl<E: Event> Items<E> {
         }
     }
 
-    /// Puts a notice before all others.
+    /// Inserts a notice before all others.
     pub(super) fn push_notice(&mut self, notice: Item<E>) {
         if let Some(origins) = &mut self.origins {
             origins.0.push_front(None);
@@ -65,8 +67,8 @@ impl<E: Event> Items<E> {
         self.items.push_front(Some(notice));
     }
 
-    /// Puts an item in the place of another one, which is returned. It must not
-    /// be the place of a copied event.
+    /// Replaces an item and returns the old one. The place must not hold a
+    /// copied event.
     pub(in crate::bus) fn replace(
         &mut self,
         index: usize,
@@ -95,7 +97,7 @@ impl<E: Event> Items<E> {
         }
     }
 
-    /// Begins at the first place again. There is nothing left to drop.
+    /// Starts again at the first place. Nothing is left to drop.
     #[inline(always)]
     pub(super) fn rewind(&mut self) {
         debug_assert!(self.is_empty(), "an item would be dropped here");
@@ -122,7 +124,7 @@ impl<E: Event> Items<E> {
         self.copies.shrink_to(capacity);
     }
 
-    /// The origin of each item that is there.
+    /// The list of origins, which is created if there is none.
     #[cold]
     fn origins(&mut self) -> &mut VecDeque<Option<NodeId>> {
         let count = self.items.len();

@@ -1,14 +1,14 @@
-/// The subscriber has heard every change up to `since`, and nothing after it.
+/// The subscriber has received every change up to `since`, and nothing after it.
 #[derive(Clone, Copy)]
 pub(in crate::bus) struct Lag {
     pub(in crate::bus) since: u64,
     pub(in crate::bus) lost: u64,
-    /// It has heard nothing yet: its replay tells it all.
+    /// It has received nothing yet: its replay will deliver everything.
     pub(in crate::bus) is_new: bool,
 }
 
 impl Lag {
-    /// Of a subscriber that has heard nothing yet.
+    /// The lag of a subscriber that has received nothing yet.
     pub(in crate::bus) const NEW: Self = Self {
         since: 0,
         lost: 0,

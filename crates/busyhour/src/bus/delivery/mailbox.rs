@@ -19,43 +19,44 @@ use crate::{
 };
 use std::{collections::VecDeque, mem, sync::Arc};
 
-/// What waits for one subscriber, and whether somebody is on the way to take it.
+/// The items that wait for one subscriber, and whether a turn is on its way to
+/// take them.
 ///
-/// Publishers and the consumer meet under one short lock. The consumer takes
-/// everything at once and hands it out without the lock, so it costs the
-/// publishers one visit a batch. Lock order: a shard, then a mailbox.
+/// Publishers and the consumer share one short lock. The consumer takes all
+/// items at once and delivers them without the lock, so it costs the publishers
+/// one acquisition per batch. Lock order: a shard, then a mailbox.
 pub(in crate::bus) struct Mailbox<E: Event> {
-    /// Apart from everything else: the consumer reads the rest at each event,
-    /// and must not fetch this from the publishers for it.
+    /// On cache lines of its own: the consumer reads the other fields at each
+    /// event, and should not fetch this from the publishers.
     busy: CachePadded<Busy<E>>,
-    /// Rung when room appears and when a turn ends, if somebody waits.
+    /// Notified when room appears and when a turn ends, if a thread waits.
     event_count: EventCount,
-    /// Threads that wait for the event count. Here, and not behind the lock,
-    /// so that handing out need not take that from the publishers.
+    /// Threads that wait for the event count. It is not behind the lock, so
+    /// that delivering need not take the lock from the publishers.
     waiting_count: AtomicUsize,
-    /// What the running turn has taken and not yet begun to hand out, with
-    /// [`ENDED`] once nothing more will be.
+    /// The items that the running turn has taken and not yet begun to deliver,
+    /// with [`ENDED`] once nothing more is delivered.
     unclaimed: CachePadded<AtomicU64>,
     /// How many items at the end of the batch are from the cache. Written with
     /// the lock held.
     replayed: AtomicU64,
     closed: AtomicBool,
-    /// Losses since the beginning.
+    /// Losses since the subscription began.
     lost: AtomicU64,
     capacity: usize,
     overflow: Overflow,
     conflates: bool,
-    /// A loss is made good from the cache.
+    /// After a loss the subscriber is brought up to date from the cache.
     reseeds: bool,
 }
 
-/// What publishers write at each event.
+/// The fields that publishers write at each event.
 struct Busy<E: Event> {
     state: SpinLock<MailboxState<E>>,
     /// The queue's length, for publishers who wait for room.
     len: AtomicUsize,
-    /// How many items the running turn took from the queue at last; some of
-    /// them may wait no more. Written with the lock held.
+    /// How many items the running turn last took from the queue; some of them
+    /// may be delivered already. Written with the lock held.
     taken_len: AtomicUsize,
 }
 
@@ -69,7 +70,7 @@ struct MailboxState<E: Event> {
     runner: Option<usize>,
     /// The thread that sends the turn, or will once it has sent others.
     sender: Option<usize>,
-    /// Turns dropped in a row without having run.
+    /// How many turns in a row were dropped without having run.
     turns_dropped: u32,
     /// Shards whose changes have to be fetched from the cache.
     behind: VecDeque<usize>,
@@ -79,10 +80,10 @@ struct MailboxState<E: Event> {
     announce_replayed: bool,
 }
 
-/// What the consumer has to do next.
+/// What the consumer does next.
 #[must_use]
 pub(in crate::bus) enum NextAction {
-    /// Hand out the batch.
+    /// Deliver the batch.
     Deliver,
     /// Fetch this shard's changes from the cache.
     CatchUp(usize),
@@ -91,18 +92,18 @@ pub(in crate::bus) enum NextAction {
 }
 
 impl<E: Event> Mailbox<E> {
-    /// Looks before a waiter goes to sleep, and pauses between two of them:
-    /// some microseconds, about what going to sleep and being woken costs. A
-    /// model need not try each number of looks.
+    /// How often a waiter looks before it goes to sleep, and the pauses between
+    /// two looks: some microseconds, about the cost of going to sleep and being
+    /// woken. A model need not try each number of looks.
     const SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 16 };
     const PAUSES: u32 = 4;
-    /// How a consumer waits for more: looks with pauses before them, then
-    /// looks after the processor was offered to others.
+    /// How a consumer waits for more: looks with pauses before them, then looks
+    /// after it has yielded the processor.
     const LINGER_LOOKS: u32 = 3;
     const LINGER_YIELDS: u32 = 4;
 
-    /// Turns in a row that an executor may drop before the subscription waits
-    /// for the next event.
+    /// How many turns in a row an executor may drop before the subscription
+    /// waits for the next event.
     const TURNS_DROPPED_MAX: u32 = 16;
 
     pub(in crate::bus) fn new(
@@ -130,12 +131,12 @@ impl<E: Event> Mailbox<E> {
         }
     }
 
-    /// Whether a newer item takes the place of one of its key.
+    /// Whether a newer item replaces one of its key.
     pub(in crate::bus) fn conflates(&self) -> bool {
         self.conflates
     }
 
-    /// Asks which of the waiting items of this hash are of the change's key.
+    /// Asks which of the waiting items with this hash have the change's key.
     pub(in crate::bus) fn ask_waiting(
         &self,
         subscriber: &Arc<Subscriber<E>>,
@@ -148,13 +149,13 @@ impl<E: Event> Mailbox<E> {
         }
     }
 
-    /// Offers a change of `shard`. Which of the waiting ones has the same key
-    /// was asked before.
+    /// Offers a change of `shard`. `has_same_key` knows which waiting item has
+    /// the same key; user code answered that before.
     ///
-    /// The item is made when the lock is held, so that it goes straight into the
-    /// queue: a processor that copies what it has just stored in smaller parts
-    /// waits until that has left for the cache, and taking the lock is such a
-    /// wait already.
+    /// The item is built while the lock is held, directly in the queue. Built
+    /// before, it would be copied in larger parts than it was stored, and the
+    /// processor would wait until the stores have reached the cache; taking the
+    /// lock is such a wait already.
     #[inline(always)]
     pub(in crate::bus) fn offer(
         &self,
@@ -171,9 +172,9 @@ impl<E: Event> Mailbox<E> {
         self.queue(&mut state, hash, (change.queued(), origin))
     }
 
-    /// Whether one item more may wait, those included that a turn has taken
-    /// and not yet handed out. Who waits for room has seen some before, and
-    /// who could not wait may go beyond it, by as much again at most.
+    /// Whether one more item may wait, counting those that a turn has taken and
+    /// not yet delivered. A publisher that waits for room has checked before; a
+    /// publisher that cannot wait may exceed the capacity by as much again.
     #[inline(always)]
     fn has_room(&self, state: &MailboxState<E>) -> bool {
         let waiting = state.queue.len();
@@ -199,20 +200,21 @@ impl<E: Event> Mailbox<E> {
         (self.unclaimed.load(Ordering::SeqCst) & !ENDED) as usize
     }
 
-    /// The same without what is from the cache, which is handed out last.
+    /// The unclaimed items without those from the cache, which are delivered
+    /// last.
     #[inline(always)]
     fn unclaimed_queued_len(&self) -> usize {
         let unclaimed = self.unclaimed_len();
         unclaimed.saturating_sub(self.replayed.load(Ordering::Relaxed) as usize)
     }
 
-    /// Nothing more is delivered: its executor was shut down.
+    /// Whether nothing more is delivered, because the executor was shut down.
     pub(super) fn is_ended(&self) -> bool {
         self.unclaimed.load(Ordering::Acquire) & ENDED != 0
     }
 
-    /// Says how many items a turn has in hand; `false` when they must not be
-    /// handed out any more.
+    /// Sets how many items a turn has in hand; `false` if they must not be
+    /// delivered any more.
     fn set_unclaimed(&self, len: usize) -> bool {
         let set = |unclaimed: u64| (unclaimed & ENDED == 0).then_some(len as u64);
         (self.unclaimed)
@@ -220,18 +222,18 @@ impl<E: Event> Mailbox<E> {
             .is_ok()
     }
 
-    /// Takes note of items that a turn has just taken from the queue. The lock
-    /// is still held, so that who ends the deliveries finds each item in one
-    /// of the two places.
+    /// Counts items that a turn has just taken from the queue. The lock is
+    /// still held, so that a thread that ends the deliveries finds each item in
+    /// exactly one of the two places.
     fn take_in_hand(&self, len: usize) {
         self.set_taken_len(len);
         self.replayed.store(0, Ordering::Relaxed);
-        // When all has ended only a stream takes something, and it may.
+        // After the end only a stream still takes items, and it may.
         let _ended = self.set_unclaimed(len);
     }
 
-    /// Before a turn hands out a batch to whose end it has added what was not
-    /// taken from the queue; `false` when nothing more is delivered.
+    /// Called before a turn delivers a batch to which it has appended items
+    /// that were not in the queue; `false` if nothing more is delivered.
     pub(super) fn begin_batch(&self, batch: &Items<E>) -> bool {
         let _state = self.busy.state.lock();
         let added_count = batch.len().saturating_sub(self.unclaimed_len());
@@ -240,16 +242,17 @@ impl<E: Event> Mailbox<E> {
         self.set_unclaimed(batch.len())
     }
 
-    /// Takes back what was claimed of the batch and is still in it. It is lost
-    /// when the deliveries ended since: nobody else has counted it.
+    /// Returns the claimed items that are still in the batch. If the deliveries
+    /// ended since, they count as lost here, because no other thread has
+    /// counted them.
     pub(super) fn unclaim(&self, batch_len: usize, claimed_len: u64) {
         if !self.set_unclaimed(batch_len) && !self.is_closed() {
             self.lost.fetch_add(claimed_len, Ordering::Relaxed);
         }
     }
 
-    /// Lets the turn hand out so many items, whose room is free; `false` when
-    /// nothing more is delivered.
+    /// Claims items for delivery, whose room is then free; `false` if nothing
+    /// more is delivered.
     pub(super) fn claim(&self, count: u64) -> bool {
         let rest = |unclaimed: u64| {
             let rest = (unclaimed & !ENDED).saturating_sub(count);
@@ -262,7 +265,8 @@ impl<E: Event> Mailbox<E> {
         claimed.is_ok_and(|unclaimed| unclaimed & ENDED == 0)
     }
 
-    /// Ends deliveries for good; how many were still waiting. They are lost.
+    /// Ends deliveries for good; returns how many were still waiting, which are
+    /// lost.
     pub(in crate::bus) fn end(&self) -> u64 {
         let mut state = self.busy.state.lock();
         let in_hand = self.unclaimed.swap(ENDED, Ordering::AcqRel);
@@ -279,7 +283,7 @@ impl<E: Event> Mailbox<E> {
         count
     }
 
-    /// Ends a stream: what waits can still be taken, and nothing is added.
+    /// Ends a stream: what waits can still be taken, and nothing more is added.
     pub(super) fn end_stream(&self) {
         let mut state = self.busy.state.lock();
         self.unclaimed.fetch_or(ENDED, Ordering::AcqRel);
@@ -345,7 +349,7 @@ impl<E: Event> Mailbox<E> {
         (queued, origin): (Queued<E>, Option<NodeId>),
     ) -> Offer<E> {
         if self.reseeds {
-            // Where only the newest counts, the cache will tell it.
+            // If the queue conflates, the cache will provide the newest event.
             if !self.conflates {
                 self.count_lost();
             }
@@ -358,7 +362,7 @@ impl<E: Event> Mailbox<E> {
             let wake = state.schedule();
             return Offer::Refused { wake };
         }
-        // Where the running turn has everything in hand, nothing is dropped.
+        // If the running turn has taken everything, nothing is dropped.
         let Some(oldest) = state.queue.pop_oldest() else {
             return self.queue(state, hash, (queued, origin));
         };
@@ -368,19 +372,19 @@ impl<E: Event> Mailbox<E> {
         Offer::DroppedOldest { oldest, wake }
     }
 
-    /// Counts a loss that the subscriber is told of.
+    /// Counts a loss that will be announced to the subscriber.
     fn count_unheard(&self, state: &mut MailboxState<E>) {
         self.count_lost();
         state.lost += 1;
     }
 
-    /// Counts a loss: of an item that was offered here, or of one that was
-    /// not because the subscriber lags.
+    /// Counts a loss: of an item that was offered here, or of one that was not
+    /// offered because the subscriber lags.
     pub(in crate::bus) fn count_lost(&self) {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Losses since the beginning.
+    /// Losses since the subscription began.
     pub(in crate::bus) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -389,11 +393,11 @@ impl<E: Event> Mailbox<E> {
         self.overflow == Overflow::Block
     }
 
-    /// A publisher has to wait before it may offer anything.
+    /// Whether a publisher must wait before it offers anything.
     #[inline(always)]
     pub(in crate::bus) fn is_full(&self) -> bool {
-        // The publishers' own lines tell it mostly; the consumer's is fetched
-        // only when they do not.
+        // The publishers' own cache lines mostly answer this; the consumer's
+        // line is fetched only if they do not.
         let queued_len = self.queued_len();
         queued_len + self.taken_len() >= self.capacity && self.is_still_full(queued_len)
     }
@@ -403,12 +407,12 @@ impl<E: Event> Mailbox<E> {
         queued_len + self.unclaimed_queued_len() >= self.capacity && !self.is_ended()
     }
 
-    /// Waits until there is room or the subscription ends; `false` when that
-    /// is hopeless, because the consumer cannot run while the caller waits.
+    /// Waits until there is room or the subscription ends; `false` if the wait
+    /// would never end, because the consumer cannot run while the caller waits.
     ///
-    /// A turn that was lost is sent again by `revive`, which says whether that
-    /// was of use. By `turns` a circle is found that leads through turns which
-    /// no serializer runs.
+    /// `revive` sends a lost turn again and returns whether that helped.
+    /// `turns` finds the threads of turns that run outside a serializer, to
+    /// detect a cycle of waits through them.
     pub(in crate::bus) fn wait_for_room(
         &self,
         executor: &dyn Executor,
@@ -438,8 +442,8 @@ impl<E: Event> Mailbox<E> {
         true
     }
 
-    /// Whether a turn is to be sent by the caller, since items wait and none
-    /// is on its way.
+    /// Whether the caller must send a turn: items wait and no turn is on its
+    /// way.
     pub(super) fn needs_turn(&self) -> bool {
         let mut state = self.busy.state.lock();
         state.queue.len() + self.unclaimed_len() > 0 && state.schedule()
@@ -468,7 +472,7 @@ impl<E: Event> Mailbox<E> {
         self.waiting_count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Leaves the lock and wakes the threads that wait for the change.
+    /// Releases the lock and wakes the threads that wait for the change.
     fn announce(&self, state: SpinGuard<'_, MailboxState<E>>) {
         drop(state);
         self.announce_room();
@@ -477,18 +481,19 @@ impl<E: Event> Mailbox<E> {
     /// Wakes the threads that wait for the change, which was made with the lock
     /// held or is one of `unclaimed`.
     ///
-    /// A thread counts itself before it looks. After a change under the lock it
-    /// either looks later and sees that, or it looked before and its count is
-    /// seen here. The same holds for `unclaimed`, since the count, that change
-    /// and both looks are in one order of all threads (`SeqCst`).
+    /// A thread counts itself before it looks. For a change under the lock
+    /// there are two cases: the thread looks after the change and sees it; or
+    /// it looked before, and then its count is seen here. The same holds for
+    /// `unclaimed`, since the count, the change and both looks are in one order
+    /// of all threads (`SeqCst`).
     fn announce_room(&self) {
         if self.waiting_count.load(Ordering::SeqCst) > 0 {
             self.event_count.ring();
         }
     }
 
-    /// Lets the consumer fetch these shards and then announce that it did;
-    /// `true` when the caller must wake it.
+    /// Makes the consumer fetch these shards and then announce the end of the
+    /// replay; `true` if the caller must wake it.
     pub(in crate::bus) fn order_replay(&self, shards: impl Iterator<Item = usize>) -> bool {
         let mut state = self.busy.state.lock();
         state.behind.extend(shards);
@@ -496,7 +501,7 @@ impl<E: Event> Mailbox<E> {
         state.schedule()
     }
 
-    /// The caller sends the turn that is due, or will once it has sent others.
+    /// The caller will send the turn, perhaps after other subscribers' turns.
     pub(in crate::bus) fn expect_sending(&self) {
         self.busy.state.lock().sender = Some(thread_token());
     }
@@ -514,27 +519,27 @@ impl<E: Event> Mailbox<E> {
         state.turns_dropped = 0;
     }
 
-    /// The consumer's turn is interrupted; another one is on its way.
+    /// The consumer's turn yields; the next one is on its way.
     pub(super) fn pause_turn(&self) {
         let mut state = self.busy.state.lock();
         state.runner = None;
         self.announce(state);
     }
 
-    /// Whether a turn that was dropped on its way may be sent once more: not
-    /// for ever to an executor that drops whatever it gets.
+    /// Whether a turn that was dropped before it ran may be sent again. The
+    /// limit is for executors that drop every task.
     pub(super) fn may_send_again(&self) -> bool {
         let mut state = self.busy.state.lock();
         state.turns_dropped = state.turns_dropped.saturating_add(1);
         state.turns_dropped <= Self::TURNS_DROPPED_MAX && !self.is_closed()
     }
 
-    /// The turn that is on its way will be dropped, and not sent again.
+    /// The turn that is on its way will be dropped and not sent again.
     pub(super) fn give_up_turn(&self) {
         self.busy.state.lock().turns_dropped = u32::MAX;
     }
 
-    /// The turn that was on its way will not come.
+    /// The turn that was on its way will not run.
     pub(super) fn lose_turn(&self) {
         let mut state = self.busy.state.lock();
         state.scheduled = false;
@@ -542,7 +547,7 @@ impl<E: Event> Mailbox<E> {
         self.announce(state);
     }
 
-    /// What to do next; fills `batch`, which is empty, when that is to deliver.
+    /// What to do next; fills `batch`, which is empty, if that is to deliver.
     pub(super) fn next_errand(&self, batch: &mut Items<E>) -> NextAction {
         let mut state = self.busy.state.lock();
         if self.is_closed() || self.is_ended() && state.queue.len() == 0 {
@@ -564,12 +569,13 @@ impl<E: Event> Mailbox<E> {
         NextAction::Deliver
     }
 
-    /// Waits for more, with so many pauses before each look; whether more came.
+    /// Waits for more items, with this many pauses before each look; returns
+    /// whether there are any.
     ///
-    /// The looks are far apart, and the first one is not at once: each takes
-    /// the queue's cache lines from the publishers, and what comes meanwhile
-    /// is taken together. A publisher may be waiting for this very processor,
-    /// so it is offered as well.
+    /// The looks are far apart, and the first one is not immediate: each look
+    /// takes the queue's cache lines from the publishers, and everything that
+    /// arrives meanwhile is taken together. A publisher may be waiting for this
+    /// very processor, so this yields it as well.
     pub(super) fn spin_wait(&self, pauses: u32) -> bool {
         for _ in 0..Self::LINGER_LOOKS {
             (0..pauses).for_each(|_| spin_loop());
@@ -595,8 +601,8 @@ impl<E: Event> Mailbox<E> {
         NextAction::Rest
     }
 
-    /// Takes what is queued. With the lock of a shard held, everything of that
-    /// shard that was offered so far is in the batch.
+    /// Takes what is queued. If the caller holds the lock of a shard,
+    /// everything that this shard has offered so far is in the batch.
     pub(in crate::bus) fn take_all(&self, batch: &mut Items<E>) {
         let mut state = self.busy.state.lock();
         self.take(&mut state, batch);
@@ -615,7 +621,8 @@ impl<E: Event> Mailbox<E> {
         self.busy.len.store(0, Ordering::Relaxed);
     }
 
-    /// A shard was fetched; once none is left to fetch, that is announced.
+    /// A shard has been fetched; if none is left to fetch, the end of the
+    /// replay is announced.
     pub(in crate::bus) fn caught_up(&self) {
         self.busy.state.lock().announce_replayed = true;
     }
@@ -652,7 +659,7 @@ impl<E: Event> Mailbox<E> {
         self.busy.len.load(Ordering::Relaxed)
     }
 
-    /// Items waiting, those included that a turn has taken already.
+    /// Items that wait, including those that a turn has taken already.
     pub(in crate::bus) fn len(&self) -> usize {
         self.queued_len() + self.unclaimed_len()
     }
@@ -673,8 +680,8 @@ impl<E: Event> MailboxState<E> {
         }
     }
 
-    /// Takes note of a turn; whether the caller has to send it. Where items wait
-    /// already that is so when the one before was lost on its way.
+    /// Marks a turn as on its way; returns whether the caller has to send it.
+    /// If items wait already, that happens when the last turn was lost.
     #[inline(always)]
     fn schedule(&mut self) -> bool {
         !mem::replace(&mut self.scheduled, true)
@@ -684,14 +691,14 @@ impl<E: Event> MailboxState<E> {
         self.runner == Some(thread_token())
     }
 
-    /// Whether nothing can be taken before the caller goes on.
+    /// Whether no items can be taken until the caller goes on.
     fn waits_for_caller(&self) -> bool {
         self.is_run_by_caller() || self.sender == Some(thread_token())
     }
 }
 
-/// The bit of `unclaimed` that says that nothing more is delivered.
+/// The bit of `unclaimed` that means that nothing more is delivered.
 const ENDED: u64 = 1 << 63;
-/// Items beyond twice its capacity that a queue which makes publishers wait may
-/// hold, for small ones.
+/// How many items beyond twice its capacity a queue with [`Overflow::Block`]
+/// may hold; matters for small capacities.
 const BEYOND: usize = 64;

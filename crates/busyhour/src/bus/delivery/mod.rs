@@ -1,4 +1,4 @@
-//! From a subscription's mailbox to its callback.
+//! The path of events from a subscription's mailbox to its callback or stream.
 
 mod subscription;
 mod stream;

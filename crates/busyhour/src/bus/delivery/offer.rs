@@ -1,29 +1,30 @@
 use super::item::Item;
 use crate::bus::Event;
 
-/// What became of an item that was offered.
+/// The result of offering an item to a mailbox.
 #[must_use]
 pub(in crate::bus) enum Offer<E: Event> {
     Queued,
-    /// The same, and the caller must wake the consumer.
+    /// Queued, and the caller must wake the consumer.
     QueuedFirst,
     /// The subscription has ended.
     Closed,
-    /// It replaced this older item of its key.
+    /// The item replaced this older item of its key.
     Conflated {
         older: Item<E>,
         wake: bool,
     },
-    /// It was queued, and the oldest one was lost for it.
+    /// The item was queued, and the oldest one was dropped to make room.
     DroppedOldest {
         oldest: Option<Item<E>>,
         wake: bool,
     },
-    /// It is lost.
+    /// The item is lost.
     Refused {
         wake: bool,
     },
-    /// It is lost, and the shard has to be fetched from the cache.
+    /// The item is lost, and the shard's changes must be fetched from the
+    /// cache.
     FellBehind {
         wake: bool,
     },

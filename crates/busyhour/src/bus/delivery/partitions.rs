@@ -12,7 +12,7 @@ pub(in crate::bus) struct ParallelCallback<E, F> {
     event: PhantomData<fn(&E)>,
 }
 
-/// One partition's way to the callback.
+/// One partition's handle of the callback.
 pub(in crate::bus) struct PartitionCallback<E, F> {
     partitions: Arc<ParallelCallback<E, F>>,
     has_replayed: bool,
@@ -43,8 +43,9 @@ impl<E: Event, F: Fn(Delivery<'_, E>)> PartitionCallback<E, F> {
         }
     }
 
-    /// The first replay is told by the partition that finishes it last. Its own
-    /// deliveries and, by the counter, those of the other partitions come before.
+    /// The partition that finishes its replay last announces the first replay.
+    /// By the counter, its own deliveries and those of the other partitions
+    /// come before.
     fn is_news(&mut self) -> bool {
         if self.has_replayed {
             return true;

@@ -1,8 +1,8 @@
 use crate::{clock::Instant, task::Executor};
 use std::{sync::Arc, time::Duration};
 
-/// How long a turn may hand out deliveries before others run: by the
-/// executor's clock, and by count where that stands still or is none.
+/// How long a turn may deliver before others run: limited by the executor's
+/// clock, and by a count in case that clock stands still or does not exist.
 pub(in crate::bus) struct Quantum<'a> {
     executor: Option<&'a Arc<dyn Executor>>,
     began: Option<Instant>,
@@ -13,13 +13,14 @@ pub(in crate::bus) struct Quantum<'a> {
 }
 
 impl<'a> Quantum<'a> {
-    /// What other entities of the worker wait at most for one turn, but for a
-    /// stride of deliveries.
+    /// How long other entities of the worker wait for one turn, except for the
+    /// last stride of deliveries.
     const LENGTH: Duration = Duration::from_micros(200);
     const DELIVERIES_MAX: u64 = 1024;
     const STRIDE_MAX: u64 = 16;
 
-    /// Without an executor a turn never ends: nobody would run the next one.
+    /// Without an executor a turn never yields: no other thread would continue
+    /// it.
     pub(in crate::bus) fn begin(executor: Option<&'a Arc<dyn Executor>>) -> Self {
         let began = executor.and_then(|executor| executor.now());
         Self {
@@ -36,7 +37,7 @@ impl<'a> Quantum<'a> {
         self.stride
     }
 
-    /// Looks at the clock before each stride but the first.
+    /// Looks at the clock before each stride except the first.
     pub(in crate::bus) fn is_over(&mut self) -> bool {
         let Some(executor) = self.executor else {
             self.stride = Self::STRIDE_MAX;
@@ -55,7 +56,7 @@ impl<'a> Quantum<'a> {
         self.begun >= Self::DELIVERIES_MAX || is_late
     }
 
-    /// Looks more seldom while deliveries are quick.
+    /// Lengthens the stride while deliveries are quick.
     fn adapt(&mut self, now: Option<Instant>) {
         let took = now
             .zip(self.last)

@@ -9,17 +9,18 @@ use std::mem;
 /// The items a subscriber has not taken yet, oldest first.
 pub(in crate::bus) struct Queue<E: Event> {
     items: Items<E>,
-    /// The number of the oldest item: how many left before it.
+    /// The number of the oldest item: how many items were taken before it.
     first: usize,
-    /// Where the item of a key waits; only a conflating queue keeps this.
+    /// Where the waiting item of a key is; only a conflating queue has this.
     places: Option<HashTable<QueueIndex>>,
 }
 
-/// Where an item was put. That of a dropped item stays for a while: finding it
-/// at each drop would cost more than to step over it.
+/// The place of an item. The place of a dropped item stays for a while: finding
+/// it at each drop would cost more than skipping it later.
 struct QueueIndex {
     hash: u64,
-    /// The item's number; one before the oldest item's was dropped.
+    /// The item's number; smaller than the oldest item's number if the item was
+    /// dropped.
     number: usize,
 }
 
@@ -39,7 +40,8 @@ impl<E: Event> Queue<E> {
         self.items.len()
     }
 
-    /// Appends it; nothing copied where a newer one of its key is to replace it.
+    /// Appends an item. No copied event where a newer one of its key may
+    /// replace it.
     #[inline(always)]
     pub(in crate::bus) fn push(&mut self, hash: u64, queued: Queued<E>, origin: Option<NodeId>) {
         if let Some(places) = &mut self.places {
@@ -49,14 +51,14 @@ impl<E: Event> Queue<E> {
         self.items.push(queued, origin);
     }
 
-    /// Whether a new item takes the place of an older one of its key.
+    /// Whether a new item replaces an older one of its key.
     #[inline(always)]
     pub(in crate::bus) fn conflates(&self) -> bool {
         self.places.is_some()
     }
 
-    /// The items of this hash that wait, each with its number, which no other
-    /// item of this queue ever has.
+    /// The waiting items with this hash, each with its number, which the queue
+    /// never reuses.
     pub(in crate::bus) fn of_hash(&self, hash: u64) -> impl Iterator<Item = (usize, &Item<E>)> {
         let places = self.places.iter().flat_map(move |it| it.iter_hash(hash));
         let of_hash = places.filter(move |place| place.hash == hash);
@@ -65,9 +67,9 @@ impl<E: Event> Queue<E> {
         waiting.filter_map(|(number, index)| Some((number, self.items.get(index)?)))
     }
 
-    /// Puts the item in the place of the one with the same key, if one waits;
-    /// hands back the older one, or else the item. Which of this hash has the
-    /// same key was asked before, without a lock.
+    /// Replaces the waiting item with the same key, if there is one, and
+    /// returns the old item; otherwise returns the new item. `has_same_key` is
+    /// answered before, without a lock.
     pub(in crate::bus) fn replace(
         &mut self,
         hash: u64,
@@ -89,17 +91,19 @@ impl<E: Event> Queue<E> {
         if let Some(places) = &mut self.places
             && places.len() > 2 * len.max(STALE_MIN)
         {
-            // As many drops as there are items pay for a look at all.
+            // A scan of all places is paid for by as many drops as there are
+            // items.
             places.retain(|place| place.index(first) < len);
         }
         Some(oldest)
     }
 
-    /// Moves everything into `batch`, which is empty, and takes over its room.
+    /// Moves everything into `batch`, which is empty, and takes over its
+    /// memory.
     pub(in crate::bus) fn take(&mut self, batch: &mut Items<E>) {
         debug_assert!(batch.is_empty());
-        // Lets it begin at its first place again: going on where the last
-        // batch ended would lead through all of its room, and through the cache.
+        // Starts again at the first place. Going on where the last batch ended
+        // would go through all of its memory, and so through the cache.
         batch.rewind();
         mem::swap(&mut self.items, batch);
         self.first = self.first.wrapping_add(batch.len());
@@ -108,14 +112,14 @@ impl<E: Event> Queue<E> {
         }
     }
 
-    /// Hands out everything and the memory.
+    /// Takes everything and frees the memory.
     pub(super) fn discard(&mut self) -> Items<E> {
         self.places = self.places.take().map(|_| HashTable::new());
         self.first = self.first.wrapping_add(self.items.len());
         mem::replace(&mut self.items, Items::new())
     }
 
-    /// Gives back what a burst made grow.
+    /// Frees memory that a burst needed.
     pub(super) fn relax(&mut self) {
         if self.items.capacity() > Self::IDLE_CAPACITY {
             self.items.shrink_to(Self::IDLE_CAPACITY);
@@ -127,13 +131,13 @@ impl<E: Event> Queue<E> {
 }
 
 impl QueueIndex {
-    /// Where the item is now; past the end for one that was dropped.
+    /// The index of the item now; past the end for a dropped one.
     fn index(&self, first: usize) -> usize {
         self.number.wrapping_sub(first)
     }
 }
 
-/// Places of so few items are never cleaned up for.
+/// Fewer stale places than this are not cleaned up.
 const STALE_MIN: usize = 16;
 
 #[cfg(test)]
@@ -165,8 +169,9 @@ mod tests {
     }
 
     proptest! {
-        /// As a list that is searched from end to end: conflation, the drop of
-        /// the oldest beyond a capacity, and now and then a turn that takes all.
+        /// Behaves like a list that is searched from end to end: conflation,
+        /// dropping the oldest beyond a capacity, and now and then a turn that
+        /// takes everything.
         #[test]
         fn a_conflating_queue_is_as_a_list(
             capacity in 1..60_usize,
@@ -176,7 +181,7 @@ mod tests {
             let mut list: Vec<CachedChange> = Vec::new();
             for (number, (key, turn)) in changes.into_iter().enumerate() {
                 let new = CachedChange { key, number };
-                // Few hashes: keys must be told apart, too.
+                // Few hashes, so that keys must be compared, too.
                 let hash = u64::from(key % 7);
                 let known = list.iter_mut().find(|known| known.key == key);
                 let of_hash = queue.of_hash(hash);

@@ -14,12 +14,12 @@ use std::{
 /// A subscription that an async task polls; see
 /// [`SubscriptionBuilder::stream`](crate::bus::SubscriptionBuilder::stream).
 ///
-/// Works in any runtime. Dropping it ends the subscription.
+/// Works in any async runtime. Dropping the stream ends the subscription.
 pub struct EventStream<E: Event> {
     subscriber: Arc<Subscriber<E>>,
-    /// Taken from the mailbox and not yet handed out.
+    /// Taken from the mailbox and not yet delivered.
     items: Items<E>,
-    /// Ends when it is dropped.
+    /// Ends the subscription when it is dropped.
     _subscription: Subscription<E>,
 }
 
@@ -35,7 +35,7 @@ impl<E: Event> EventStream<E> {
         }
     }
 
-    /// Messages waiting.
+    /// The number of messages that wait.
     pub fn queued_len(&self) -> usize {
         self.items.len() + self.subscriber.mailbox().queued_len()
     }
@@ -47,7 +47,8 @@ impl<E: Event> Stream for EventStream<E> {
     type Item = Message<E>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message<E>>> {
-        // A task that never suspends would keep its worker for as long as more comes.
+        // A task that never suspends would keep its worker for as long as
+        // messages arrive.
         if self.queued_len() > 0 && poll_budget(context).is_pending() {
             return Poll::Pending;
         }
@@ -55,7 +56,8 @@ impl<E: Event> Stream for EventStream<E> {
         let mut poll = || this.subscriber.poll(context.waker(), &mut this.items);
         match poll() {
             Some(message) => Poll::Ready(Some(message)),
-            // What came between the two looks is the last.
+            // Messages that arrived between the poll and this check are still
+            // delivered; after them the stream ends.
             None if this.subscriber.mailbox().is_ended() => Poll::Ready(poll()),
             None => Poll::Pending,
         }

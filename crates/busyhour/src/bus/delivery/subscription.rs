@@ -11,10 +11,11 @@ use crate::{
 };
 use std::{fmt, hash::Hash, mem, sync::Arc};
 
-/// Describes a subscription before it starts; see [`Topic::subscribe`](crate::bus::Topic::subscribe).
+/// Configures a subscription before it starts; see
+/// [`Topic::subscribe`](crate::bus::Topic::subscribe).
 ///
-/// Without further words it hears every event from now on, on the thread that
-/// publishes it, with room for 1,024 events and [`Overflow::Reject`].
+/// By default it receives every event from now on, on the thread that publishes
+/// it, with room for 1,024 events and [`Overflow::Reject`].
 #[doc(alias("ast_event_subscribe", "stasis_subscribe"))]
 #[must_use]
 pub struct SubscriptionBuilder<E: Event> {
@@ -44,33 +45,35 @@ impl<E: Event> SubscriptionBuilder<E> {
         }
     }
 
-    /// A name for people who read statistics and look for the slow one.
+    /// A name that identifies the subscription in statistics, for example as
+    /// the slow one.
     pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Only events of this key. Publishers of other keys do not notice the
-    /// subscription. Replaces an earlier choice of events.
+    /// Receives only events of this key. Publishers of other keys do not pay
+    /// for the subscription. Replaces an earlier `key`, `matching` or `having`.
     pub fn key(mut self, key: E::Key) -> Self {
         let (hash, key) = self.topic.shared_key(key);
         self.filter = Filter::Key { hash, key };
         self
     }
 
-    /// Only events for which `wanted` is true. It runs on the publisher's
-    /// thread under no lock, and more than once for an event if something
-    /// changes meanwhile. That a key was removed is told whatever its last event was. Replaces an earlier
-    /// choice of events.
+    /// Receives only events for which `wanted` returns true. It runs on the
+    /// publisher's thread under no lock, and more than once for an event if
+    /// something changes meanwhile. The removal of a key is always delivered,
+    /// whatever its last event was. Replaces an earlier `key`, `matching` or
+    /// `having`.
     pub fn matching(mut self, wanted: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Filter::Matching(Arc::new(wanted));
         self
     }
 
-    /// Only events of which `attribute` is `value`. Publishers of others do not
-    /// notice the subscription, as with [`Self::key`]. That a key was removed
-    /// is told whatever its last event was. Replaces an earlier choice of
-    /// events.
+    /// Receives only events whose `attribute` equals `value`. Publishers of
+    /// other values do not pay for the subscription, as with [`Self::key`]. The
+    /// removal of a key is always delivered, whatever its last event was.
+    /// Replaces an earlier `key`, `matching` or `having`.
     pub fn having<A>(mut self, attribute: &Attribute<E, A>, value: A) -> Self
     where
         A: Eq + Hash + Send + Sync + 'static,
@@ -79,55 +82,57 @@ impl<E: Event> SubscriptionBuilder<E> {
         self
     }
 
-    /// First the last event of every cached key, then every later change, and
-    /// [`Delivery::Replayed`] between the two. When the subscription lags
-    /// behind later on, it is brought up to date in the same way, from the
-    /// cache, instead of missing changes.
+    /// First delivers the last event of every cached key, then
+    /// [`Delivery::Replayed`], then every later change. If the subscription
+    /// loses events later, it is brought up to date from the cache in the same
+    /// way.
     pub fn replay(mut self) -> Self {
         self.replays = true;
         self
     }
 
-    /// Of several waiting events of one key, only the newest, in the place of
-    /// the oldest, be the queue full or not: the newest event of a key that
-    /// waits is never lost. [`Overflow::Conflate`] is the same with
-    /// [`Overflow::Reject`].
+    /// Keeps only the newest of the waiting events of a key, in the place of
+    /// the oldest, whether or not the queue is full. So the newest event of a
+    /// waiting key is never lost. [`Overflow::Conflate`] does the same,
+    /// combined with [`Overflow::Reject`].
     ///
-    /// The capacity is the number of keys that may wait. An event of one key
-    /// more is lost by the declared overflow, counted and announced; by default
-    /// it is refused. With [`Self::replay`] on a cached topic nothing is lost: the
-    /// newest event of each key then comes from the cache, and what it replaced
-    /// counts as conflated. So give the queue room for all keys, or let it replay.
+    /// The capacity is then the number of keys that may wait. An event of one
+    /// key more is lost by the declared overflow (by default it is rejected),
+    /// counted and announced. With [`Self::replay`] on a cached topic nothing
+    /// is lost: the newest event of each key then comes from the cache, and the
+    /// events it replaced count as conflated. So give the queue room for all
+    /// keys, or use replay.
     #[doc(alias("coalesce", "watch channel"))]
     pub fn conflate(mut self) -> Self {
         self.conflates = true;
         self
     }
 
-    /// How many events may wait; at least one. What a turn has taken counts
-    /// until the callback's turn comes to it, but for sixteen at most; what is
-    /// replayed from the cache does not. With [`Overflow::Block`] one event more
-    /// for each publisher who found room at the same moment may wait, and where
-    /// publishers cannot wait, as much again and 64 more.
+    /// How many events may wait; at least one. Events that a turn has taken
+    /// count until they are delivered, except for at most sixteen; events that
+    /// are replayed from the cache do not count. With [`Overflow::Block`] the
+    /// queue may exceed the capacity by one event for each publisher that found
+    /// room at the same moment; and, if publishers cannot wait, by as much
+    /// again and 64 more.
     pub fn capacity(mut self, event_count: usize) -> Self {
         self.capacity = event_count.max(1);
         self
     }
 
-    /// What happens when too many events wait. With [`Self::replay`] on a
-    /// cached topic, `Reject` and `DropOldest` alike mean to be brought up to
-    /// date from the cache.
+    /// What happens when the queue is full. With [`Self::replay`] on a cached
+    /// topic, both `Reject` and `DropOldest` mean that the subscription is
+    /// brought up to date from the cache.
     pub fn overflow(mut self, overflow: Overflow) -> Self {
         self.overflow = overflow;
         self
     }
 
-    /// Runs the callback there, one at a time, in order.
+    /// Runs the callback on this executor, one call at a time, in order.
     ///
-    /// A pool and a serializer take a subscription's turn however full they
-    /// are, and one that is dropped unrun sends itself again. An executor of
-    /// another kind that refuses a turn leaves the events waiting until the
-    /// next one is published.
+    /// A pool and a serializer accept a subscription's turn even when they are
+    /// full, and a turn that they drop before it runs sends itself again. If
+    /// another kind of executor refuses a turn, the events wait until the next
+    /// one is published.
     pub fn on<X: Executor + Clone + 'static>(mut self, executor: &X) -> Self {
         let shared = executor.to_shared();
         self.executor = Some(shared.unwrap_or_else(|| Arc::new(executor.clone())));
@@ -136,8 +141,8 @@ impl<E: Event> SubscriptionBuilder<E> {
 
     /// Starts the subscription.
     ///
-    /// The callback may use the bus freely, publish on this topic included. A
-    /// panic in it passes to the executor; the subscription goes on with the
+    /// The callback may use the bus freely, and may publish on this topic. A
+    /// panic in it goes on to the executor; the subscription continues with the
     /// next event.
     pub fn start(
         mut self,
@@ -149,13 +154,14 @@ impl<E: Event> SubscriptionBuilder<E> {
         self.subscription(vec![subscriber])
     }
 
-    /// Starts the subscription in so many partitions, in which the callback runs at
-    /// the same time: each key has its partition, so that its events stay in order.
+    /// Starts the subscription in this many partitions, which call the callback
+    /// at the same time. Each key belongs to one partition, so its events stay
+    /// in order.
     ///
-    /// The executor should be a pool. The capacity holds for each partition.
-    /// [`Delivery::Replayed`] is told once when all partitions have replayed, and
-    /// later by each partition that had to catch up. A subscription to one key has
-    /// one partition.
+    /// The executor should be a pool. The capacity applies to each partition.
+    /// [`Delivery::Replayed`] is delivered once when all partitions have
+    /// replayed, and later by each partition that had to catch up. A
+    /// subscription to one key has one partition.
     ///
     /// # Examples
     ///
@@ -212,9 +218,9 @@ impl<E: Event> SubscriptionBuilder<E> {
     }
 
     /// Starts the subscription as a stream for a task of any async runtime.
-    /// The events are consumed where the stream is polled. The stream ends, once
-    /// all that waits has been taken, when the executor that was given is shut
-    /// down, or the runtime whose topic this is. Publishers are then told that
+    /// Events are consumed by the task that polls the stream. When the executor
+    /// given with [`Self::on`], or the topic's runtime, is shut down, the
+    /// stream delivers what waits and then ends; publishers are then told that
     /// their events are lost.
     ///
     /// # Examples
@@ -259,7 +265,8 @@ impl<E: Event> SubscriptionBuilder<E> {
     }
 
     fn subscription(self, subscribers: Vec<Arc<Subscriber<E>>>) -> Subscription<E> {
-        // Made first, so that it ends again if a callback panics in its replay.
+        // Made first, so that the subscription ends if a callback panics during
+        // its replay.
         let mut subscription = Subscription {
             topic: self.topic,
             subscribers: Vec::with_capacity(subscribers.len()),
@@ -287,17 +294,17 @@ impl<E: Event> Subscription<E> {
     /// Ends the subscription: when this returns, the callback is not running
     /// and will not run again.
     ///
-    /// Waits for a callback that is running now, unless called from it.
-    /// Dropping the subscription does the same.
+    /// Waits for a callback that is running now, unless it is called from that
+    /// callback. Dropping the subscription does the same.
     pub fn unsubscribe(self) {}
 
-    /// Whether nothing waits and no callback is running or on its way.
+    /// Whether no event waits and no turn is running or scheduled.
     pub fn is_idle(&self) -> bool {
         let mut subscribers = self.subscribers.iter();
         subscribers.all(|subscriber| subscriber.mailbox().is_idle())
     }
 
-    /// Deliveries it has lost so far, announced or not yet.
+    /// Deliveries that this subscription has lost so far, announced or not.
     pub fn lost(&self) -> u64 {
         let subscribers = self.subscribers.iter();
         subscribers
@@ -305,7 +312,7 @@ impl<E: Event> Subscription<E> {
             .sum()
     }
 
-    /// Events waiting.
+    /// The number of events in the queue.
     pub fn queued_len(&self) -> usize {
         let subscribers = self.subscribers.iter();
         subscribers

@@ -6,13 +6,13 @@ use crate::bus::{
 use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
 
-/// Those who want a value of one attribute.
+/// The subscribers that want a value of one attribute.
 pub(in crate::bus) struct Attributed<E: Event> {
     pub(in crate::bus) probe: Arc<dyn Probe<E>>,
     by_value: HashTable<OfHash<E>>,
 }
 
-/// Those who want a value of this hash.
+/// The subscribers that want a value with this hash.
 struct OfHash<E: Event> {
     hash: u64,
     listeners: Vec<ShardSubscriber<E>>,
@@ -30,7 +30,7 @@ impl<E: Event> Attributed<E> {
         Arc::as_ptr(&self.probe).addr() == Arc::as_ptr(probe).addr()
     }
 
-    /// Where who wants a value of this hash is kept.
+    /// The list of subscribers that want a value with this hash.
     pub(in crate::bus) fn place_of(&mut self, hash: u64) -> &mut Vec<ShardSubscriber<E>> {
         let same_hash = |of: &OfHash<E>| of.hash == hash;
         let of = match self.by_value.entry(hash, same_hash, |of| of.hash) {
@@ -57,18 +57,19 @@ impl<E: Event> Attributed<E> {
         }
     }
 
-    /// Whether nobody wants any value of it.
+    /// Whether no subscriber wants any value of the attribute.
     pub(in crate::bus) fn is_empty(&self) -> bool {
         self.by_value.is_empty()
     }
 
-    /// Those who want a value of this hash.
+    /// The subscribers that want a value with this hash.
     pub(in crate::bus) fn of_hash(&self, hash: u64) -> &[ShardSubscriber<E>] {
         let of = self.by_value.find(hash, |of| of.hash == hash);
         of.map_or(&[], |of| &of.listeners)
     }
 
-    /// Those whom the change may concern, as far as the hash of its value says.
+    /// The subscribers that the change may concern, judging by the hash of its
+    /// value.
     pub(super) fn concerned(
         &self,
         kind: ChangeKind,
@@ -82,7 +83,7 @@ impl<E: Event> Attributed<E> {
         of_value.chain(all.into_iter().flatten())
     }
 
-    /// As [`Self::concerned`].
+    /// Like [`Self::concerned`], mutably.
     pub(super) fn concerned_mut(
         &mut self,
         kind: ChangeKind,
@@ -90,7 +91,7 @@ impl<E: Event> Attributed<E> {
     ) -> impl Iterator<Item = &mut ShardSubscriber<E>> {
         let is_event = matches!(kind, ChangeKind::Event);
         let value = answers.known_value(&self.probe).filter(|_| is_event);
-        // By the hash where it is known; a cleared key concerns all.
+        // By the hash if it is known; a removed key concerns all.
         let (of_value, all) = match is_event {
             true => (value.map(|value| self.by_value.iter_hash_mut(value)), None),
             false => (None, Some(self.by_value.iter_mut())),

@@ -1,4 +1,4 @@
-//! Which subscriptions want a change.
+//! The index that finds the subscriptions that want a change.
 
 pub(in crate::bus) mod shard_subscribers;
 mod attributed;

@@ -8,31 +8,32 @@ use crate::bus::{
 use hashbrown::{HashTable, hash_table::Entry};
 use std::sync::Arc;
 
-/// Who listens to one shard, found by key or by the value of an attribute
-/// where they asked for one.
+/// The subscribers of one shard, indexed by key or by the value of an attribute
+/// if they asked for one.
 pub(in crate::bus) struct ShardSubscribers<E: Event> {
     everything: Vec<ShardSubscriber<E>>,
     keyed: HashTable<Keyed<E>>,
-    /// In the order they were first asked for.
+    /// In the order in which they were first used.
     attributes: Vec<Attributed<E>>,
-    /// All of these.
+    /// The number of all subscribers.
     count: usize,
     /// Subscribers that make publishers wait for room.
     blocking_count: usize,
-    /// Subscribers of whom something has to be asked before anything is offered.
+    /// Subscribers that need an answer of user code before a change is offered.
     asking_count: usize,
-    /// Subscribers that lag and so may have seen keys that are cleared meanwhile.
+    /// Subscribers that lag and so may have received keys that are removed
+    /// meanwhile.
     laggard_count: usize,
     newest_lag: u64,
-    /// What became of all deliveries of this shard.
+    /// The results of all deliveries of this shard.
     counts: Counts,
 }
 
-/// Those who want one key, which they share. Two lists may have equal keys.
+/// The subscribers of one key, which they share. Two lists may have equal keys.
 struct Keyed<E: Event> {
     hash: u64,
     key: Arc<E::Key>,
-    /// The stay in the table that was last found to be the key's; 0 for none.
+    /// The tenure of the slot that was last found to hold the key; 0 for none.
     born: u64,
     listeners: Vec<ShardSubscriber<E>>,
 }
@@ -42,7 +43,7 @@ impl<E: Event> Keyed<E> {
         self.hash == hash && Arc::ptr_eq(&self.key, key)
     }
 
-    /// Whether this is the key of the change, as far as that is known.
+    /// Whether this is the key of the change, as far as it is known.
     fn is_key_of(&self, place: ListPosition, answers: &Answers<E>) -> bool {
         self.is_born_at(place) || answers.has_key(&self.key)
     }
@@ -52,7 +53,7 @@ impl<E: Event> Keyed<E> {
     }
 }
 
-/// A subscriber as one shard knows it.
+/// A subscriber, and its lag in one shard.
 pub(in crate::bus) struct ShardSubscriber<E: Event> {
     subscriber: Arc<Subscriber<E>>,
     lag: Option<Lag>,
@@ -73,12 +74,12 @@ impl<E: Event> ShardSubscribers<E> {
         }
     }
 
-    /// What became of all deliveries so far.
+    /// The results of all deliveries so far.
     pub(in crate::bus) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Takes note of deliveries that went past the mailbox.
+    /// Counts deliveries that bypassed the mailbox.
     pub(in crate::bus) fn count_delivered(&mut self, count: usize) {
         self.counts.delivered += count as u64;
     }
@@ -98,7 +99,7 @@ impl<E: Event> ShardSubscribers<E> {
         place.push(ShardSubscriber { subscriber, lag });
     }
 
-    /// The keys of this hash that somebody wants.
+    /// The keys with this hash that have subscribers.
     pub(in crate::bus) fn keys_of(&self, hash: u64) -> Vec<Arc<E::Key>> {
         let of_hash = self.keyed.iter_hash(hash).filter(|it| it.hash == hash);
         of_hash.map(|keyed| Arc::clone(&keyed.key)).collect()
@@ -131,7 +132,7 @@ impl<E: Event> ShardSubscribers<E> {
         &mut self.attributes[index]
     }
 
-    /// Takes the subscriber off; its lag, if it had one, no longer counts.
+    /// Removes the subscriber; its lag, if it had one, no longer counts.
     pub(in crate::bus) fn remove(
         &mut self,
         subscriber: &Arc<Subscriber<E>>,
@@ -150,7 +151,7 @@ impl<E: Event> ShardSubscribers<E> {
         Some(listener)
     }
 
-    /// Forgets of a key or a value that nobody wants any more.
+    /// Removes the list of a key or a value that no subscriber wants any more.
     fn remove_place(&mut self, subscriber: &Subscriber<E>) {
         if let Some((hash, key)) = subscriber.key() {
             self.remove_key(hash, key);
@@ -185,7 +186,7 @@ impl<E: Event> ShardSubscribers<E> {
         Some(&mut keyed.listeners)
     }
 
-    /// Takes note that the subscriber follows again; how far it lagged.
+    /// Marks the subscriber as following again; returns the lag it had.
     pub(in crate::bus) fn follow(&mut self, subscriber: &Arc<Subscriber<E>>) -> Option<Lag> {
         let list = self.list_of(subscriber)?;
         let listener = list.iter_mut().find(|listener| listener.is(subscriber))?;
@@ -203,30 +204,33 @@ impl<E: Event> ShardSubscribers<E> {
         }
     }
 
-    /// The newest version at which somebody began to lag; 0 when nobody lags.
+    /// The newest version at which some subscriber began to lag; 0 if none
+    /// lags.
     pub(in crate::bus) fn newest_lag(&self) -> u64 {
         self.newest_lag
     }
 
-    /// Whether nobody listens.
+    /// Whether there is no subscriber.
     #[inline(always)]
     pub(in crate::bus) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether there may be one that makes publishers wait.
+    /// Whether some subscriber may make publishers wait.
     pub(in crate::bus) fn may_be_full(&self) -> bool {
         self.blocking_count > 0
     }
 
-    /// Whether something may have to be asked before a change is offered.
+    /// Whether user code may have to answer something before a change is
+    /// offered.
     #[inline(always)]
     pub(in crate::bus) fn may_ask(&self) -> bool {
         self.asking_count > 0 || !self.keyed.is_empty()
     }
 
-    /// Whether it is known without a question who wants an event of this key,
-    /// and they have room. Who wants a value of an attribute has to be asked.
+    /// Whether the subscribers of an event of this key are known without asking
+    /// user code, and have room. A subscriber to an attribute's value always
+    /// needs to be asked.
     #[inline(always)]
     pub(in crate::bus) fn are_ready(&self, place: ListPosition) -> bool {
         let have_room = |listeners: &[ShardSubscriber<E>]| {
@@ -240,8 +244,8 @@ impl<E: Event> ShardSubscribers<E> {
                 || of_hash.all(|keyed| keyed.hash != place.hash || is_ready(keyed)))
     }
 
-    /// Asks what has to be known before a change is offered; `false` when
-    /// something has no answer yet.
+    /// Asks what must be known before a change is offered; `false` if something
+    /// has no answer yet.
     #[inline(never)]
     pub(in crate::bus) fn ask(
         &self,
@@ -286,8 +290,8 @@ impl<E: Event> ShardSubscribers<E> {
         }
     }
 
-    /// The first subscriber that wants the change and that publishers have to
-    /// wait for.
+    /// The first subscriber that wants the change and for whose room publishers
+    /// must wait.
     pub(in crate::bus) fn find_full(
         &self,
         place: ListPosition,
@@ -305,7 +309,7 @@ impl<E: Event> ShardSubscribers<E> {
         Some(Arc::clone(&full.subscriber))
     }
 
-    /// The listeners of the change's key.
+    /// The subscribers of the change's key.
     fn keyed<'a>(
         &'a self,
         place: ListPosition,
@@ -328,7 +332,7 @@ impl<E: Event> ShardSubscribers<E> {
         all.collect()
     }
 
-    /// The subscriber for whom most is waiting, if anything waits for anybody.
+    /// The subscriber with the longest queue, if any queue has items.
     pub(in crate::bus) fn slowest(&self) -> Option<&Arc<Subscriber<E>>> {
         let waiting = self
             .all()
@@ -342,12 +346,13 @@ impl<E: Event> ShardSubscribers<E> {
         self.laggard_count
     }
 
-    /// Whether anybody might want an event of a key that nobody asked for by name.
+    /// Whether some subscriber may want an event of a key without subscribers
+    /// of its own.
     pub(in crate::bus) fn want_any_key(&self) -> bool {
         !self.everything.is_empty() || !self.attributes.is_empty()
     }
 
-    /// Offers the change to everybody who wants it.
+    /// Offers the change to every subscriber that wants it.
     #[inline(always)]
     pub(in crate::bus) fn offer(
         &mut self,
@@ -384,7 +389,7 @@ impl<E: Event> ShardSubscribers<E> {
             if keyed.hash != place.hash || !keyed.is_key_of(place, answers) {
                 continue;
             }
-            // That need not be asked again while the key stays where it is.
+            // The keys need not be compared again while the key keeps its slot.
             keyed.born = place.born;
             for listener in &mut keyed.listeners {
                 let counts = &mut self.counts;
@@ -418,13 +423,13 @@ impl<E: Event> ShardSubscribers<E> {
     }
 }
 
-/// Where in the topic a change happens.
+/// The place of a change in the topic.
 #[derive(Clone, Copy)]
 pub(in crate::bus) struct ListPosition {
     pub(in crate::bus) shard: usize,
     pub(in crate::bus) hash: u64,
-    /// The stay of the key in the table, also of one that comes with the
-    /// change; 0 where nothing is cached.
+    /// The tenure of the key's slot, also of a slot that the change fills; 0
+    /// without a cache.
     pub(in crate::bus) born: u64,
     /// The shard's version before the change.
     pub(in crate::bus) version: u64,
@@ -435,7 +440,8 @@ impl<E: Event> ShardSubscriber<E> {
         Arc::ptr_eq(&self.subscriber, subscriber)
     }
 
-    /// Counts a lag that has just begun, unless no key can have been heard of.
+    /// Counts a lag that has just begun, unless the subscriber cannot have
+    /// received any key.
     #[cold]
     fn add_lag(&self, count: &mut usize, newest: &mut u64) {
         let since = self.lag.map_or(0, |lag| lag.since);
@@ -468,8 +474,8 @@ impl<E: Event> ShardSubscriber<E> {
         !is_in_question || answers.has_wish(&self.subscriber)
     }
 
-    /// Offers the change if the subscriber wants it; `true` when the listener
-    /// begins to lag by it.
+    /// Offers the change if the subscriber wants it; `true` if the subscriber
+    /// begins to lag with it.
     #[inline(always)]
     fn offer_if_wanted(
         &mut self,
@@ -506,7 +512,7 @@ impl<E: Event> ShardSubscriber<E> {
 
     #[cold]
     fn miss(&mut self, mut books: DeliveryCounters<'_, E>) {
-        // A newcomer is told this change by its replay: nothing is lost.
+        // A new subscriber gets this change in its replay: nothing is lost.
         let Some(lag) = self.lag.as_mut().filter(|lag| !lag.is_new) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! One state of a key from the states that several nodes have of it.
+//! Folds the states that several nodes have of a key into one.
 
 use crate::bus::{
     Event,
@@ -8,9 +8,9 @@ use crate::bus::{
 use foldhash::fast::FixedState;
 use std::{collections::HashMap, fmt, mem, ops::Deref, sync::Arc};
 
-/// The node an event started on.
+/// The node where an event was published.
 ///
-/// Numbers are the cluster's to give; a node that is alone needs none.
+/// Whoever sets up the cluster assigns the numbers; a single node needs none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeId(pub u64);
 
@@ -20,23 +20,23 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Makes one state of a key from each node's, in the order of the origins.
+/// Folds the nodes' states of a key, in the order of their ids, into one.
 pub(in crate::bus) type Fold<E> = Arc<dyn Fn(&[(NodeId, E)]) -> E + Send + Sync>;
 
-/// How a topic treats the states of several nodes.
+/// How a topic folds the states of several nodes.
 pub(in crate::bus) struct Folding<E> {
     pub(in crate::bus) local: NodeId,
     pub(in crate::bus) fold: Fold<E>,
 }
 
-/// What each node says of one key, sorted by origin. It is never changed, only
-/// replaced.
+/// The nodes' states of one key, sorted by node. Never changed, only replaced.
 pub(in crate::bus) type Parts<E> = SharedEvent<PartList<E>>;
 
-/// Drops its events one by one, so that one that panics takes no other along.
+/// Drops its events one by one, so that a panic of one does not leak the
+/// others.
 pub(in crate::bus) struct PartList<E>(Vec<(NodeId, E)>);
 
-/// Parts in which nothing is left, whose memory is for others.
+/// An emptied list of parts, whose memory is reused.
 pub(in crate::bus) struct Emptied<E> {
     list: PartList<E>,
     room: Room<PartList<E>>,
@@ -76,8 +76,8 @@ impl<E> Emptied<E> {
         }
     }
 
-    /// Drops the parts, if nobody else has them; what is left of them. No lock
-    /// may be held.
+    /// Drops the parts if nobody else refers to them, and returns the emptied
+    /// list. No lock may be held.
     pub(in crate::bus) fn from_parts(parts: Parts<E>) -> Option<Self> {
         let (mut list, room) = parts.take_apart().ok()?;
         list.clear();
@@ -85,20 +85,21 @@ impl<E> Emptied<E> {
     }
 }
 
-/// What is known of a key when a node speaks of it. While it is the same, what
-/// was folded from it without a lock is right.
+/// The states of a key at the moment when one node changes its own. While they
+/// are the same, a fold that was made from them without a lock is up to date.
 pub(in crate::bus) struct Basis<E> {
-    /// Each node's state, if another node than this has spoken of the key.
+    /// The state of each node, if another node than this one has published the
+    /// key.
     pub(in crate::bus) parts: Option<Parts<E>>,
-    /// This node's state, where no other has spoken.
+    /// This node's state, if no other node has published the key.
     pub(in crate::bus) local: Option<SharedEvent<E>>,
 }
 
-/// What a key becomes by what one node says.
+/// The states of a key after one node has changed its own.
 pub(in crate::bus) struct Folded<E> {
     basis: Basis<E>,
     parts: Option<Parts<E>>,
-    /// The state of all nodes; none when nobody has a state any more.
+    /// The folded state; `None` if no node has a state any more.
     pub(in crate::bus) event: Option<SharedEvent<E>>,
 }
 
@@ -118,7 +119,7 @@ impl<E> Drop for Basis<E> {
 }
 
 impl<E: Clone> Basis<E> {
-    /// What the other nodes say.
+    /// The states of the other nodes.
     fn without(&self, origin: NodeId) -> PartList<E> {
         let mut others = PartList(Vec::new());
         let parts = self.parts.iter().flat_map(|parts| parts.iter());
@@ -130,12 +131,12 @@ impl<E: Clone> Basis<E> {
 }
 
 impl<E> Folded<E> {
-    /// What each node says now.
+    /// The state of each node now.
     pub(in crate::bus) fn parts(&self) -> Option<&Parts<E>> {
         self.parts.as_ref()
     }
 
-    /// Whether it was made from this.
+    /// Whether it was made from this basis.
     pub(in crate::bus) fn is_from(&self, basis: &Basis<E>) -> bool {
         self.basis.is(basis)
     }
@@ -150,8 +151,8 @@ impl<E> Drop for Folded<E> {
 }
 
 impl<E: Event> Folding<E> {
-    /// The state of all nodes after one of them has spoken. Runs the user's
-    /// code: no lock may be held.
+    /// Folds all states after one node has published. Runs user code: no lock
+    /// may be held.
     pub(in crate::bus) fn join(&self, basis: Basis<E>, (origin, event): (NodeId, &E)) -> Folded<E> {
         let mut parts = basis.without(origin);
         if let Some(local) = basis.local.as_ref().filter(|_| origin != self.local) {
@@ -162,15 +163,15 @@ impl<E: Event> Folding<E> {
         self.folded(basis, parts)
     }
 
-    /// The state of the others when one node has nothing more to say. Runs
-    /// the user's code: no lock may be held.
+    /// Folds the states of the others after one node has removed its own. Runs
+    /// user code: no lock may be held.
     pub(in crate::bus) fn part(&self, basis: Basis<E>, origin: NodeId) -> Folded<E> {
         let left = basis.without(origin);
         self.folded(basis, left)
     }
 
-    /// What each node and all say after this one has spoken, where others had.
-    /// Runs the user's code: no lock may be held.
+    /// Each node's state and the folded one after this node has published a key
+    /// that others have published too. Runs user code: no lock may be held.
     pub(in crate::bus) fn join_local(
         &self,
         said: &[(NodeId, E)],
@@ -217,8 +218,8 @@ impl<E: Event> Folding<E> {
     }
 }
 
-/// What each node says of the keys of one shard; of those keys only of which
-/// another node has said something.
+/// The nodes' states of the keys of one shard; only of keys that another node
+/// has published.
 pub(in crate::bus) struct NodeParts<E: Event> {
     /// By the version at which the key got its slot in the table.
     keys: HashMap<u64, OfKey<E>, FixedState>,
@@ -241,13 +242,14 @@ impl<E: Event> NodeParts<E> {
         }
     }
 
-    /// What is said of the key, if another node than this has spoken of it.
+    /// The nodes' states of the key, if another node than this one has
+    /// published it.
     pub(in crate::bus) fn of(&self, born: u64) -> Option<&Parts<E>> {
         Some(&self.keys.get(&born)?.parts)
     }
 
-    /// Puts new parts in the place of a key's old ones, which are returned so
-    /// that they are dropped when no lock is held.
+    /// Replaces the states of a key; returns the old ones, so that they can be
+    /// dropped when no lock is held.
     #[must_use]
     pub(in crate::bus) fn set(&mut self, born: u64, parts: Parts<E>) -> Option<Parts<E>> {
         if let Some(of_key) = self.keys.get_mut(&born) {
@@ -259,7 +261,8 @@ impl<E: Event> NodeParts<E> {
         None
     }
 
-    /// The same if the old ones are what was `said`; else the new ones come back.
+    /// Replaces the states of a key if the old ones are `said`; otherwise
+    /// returns the new ones.
     pub(in crate::bus) fn replace(
         &mut self,
         born: u64,
@@ -274,7 +277,7 @@ impl<E: Event> NodeParts<E> {
         }
     }
 
-    /// Forgets of a key of which no other node has a state any more.
+    /// Removes a key of which no other node has a state any more.
     #[must_use]
     pub(in crate::bus) fn remove(&mut self, born: u64) -> Option<Parts<E>> {
         let removed = self.keys.remove(&born)?;
@@ -284,8 +287,8 @@ impl<E: Event> NodeParts<E> {
         Some(removed.parts)
     }
 
-    /// What is said of the keys of which this node has a state, in the order
-    /// they were added.
+    /// The states of the keys of which the node has one, in the order in which
+    /// the keys were added.
     pub(in crate::bus) fn with_part_of(&self, origin: NodeId) -> Vec<Parts<E>> {
         let all = self.keys.values();
         let mut keys: Vec<_> = all
@@ -303,7 +306,7 @@ impl<E: Event> NodeParts<E> {
     }
 }
 
-/// What one node says.
+/// The state of one node.
 pub(in crate::bus) fn part<E>(parts: &[(NodeId, E)], origin: NodeId) -> Option<&E> {
     let index = parts.binary_search_by_key(&origin, |(other, _)| *other);
     let (_, event) = &parts[index.ok()?];

@@ -1,4 +1,4 @@
-//! What several nodes say of one key, and what follows from it.
+//! The states that several nodes have of one key: their fold and their origins.
 
 mod fold;
 mod shard_nodes;

@@ -1,11 +1,11 @@
-//! Who said the last of each key, where that was another node.
+//! The nodes that made the last changes of keys, except this node.
 
 use super::fold::NodeId;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// The nodes that made the changes of a shard that its table holds, by the
-/// changes' versions. A change that is not here is this node's.
+/// The origins of those changes in a shard's table that other nodes made, by
+/// version. A change that is not here was made by this node.
 pub(in crate::bus) struct OriginsByVersion {
     origins: HashMap<u64, NodeId, FixedState>,
 }
@@ -21,12 +21,12 @@ impl OriginsByVersion {
         self.origins.is_empty()
     }
 
-    /// The other node that made the change.
+    /// The node that made the change, if it was another one.
     pub(in crate::bus) fn of(&self, version: u64) -> Option<NodeId> {
         self.origins.get(&version).copied()
     }
 
-    /// Takes note of who makes a change; none is this node.
+    /// Records the origin of a change; `None` for this node.
     pub(in crate::bus) fn note(&mut self, version: u64, origin: Option<NodeId>) {
         match origin {
             Some(origin) => drop(self.origins.insert(version, origin)),
@@ -34,7 +34,7 @@ impl OriginsByVersion {
         }
     }
 
-    /// Forgets of a change that the table no longer holds.
+    /// Forgets a change that is no longer in the table.
     pub(in crate::bus) fn forget(&mut self, version: u64) {
         if self.origins.remove(&version).is_none() {
             return;

@@ -1,12 +1,12 @@
 use super::{fold::NodeParts, origins_by_version::OriginsByVersion};
 use crate::bus::Event;
 
-/// What a shard knows of other nodes. While they have said nothing there is
-/// none of it, and a publish passes it by.
+/// What a shard stores about other nodes. It exists only once another node has
+/// published, so other publishes skip it.
 pub(in crate::bus) struct Nodes<E: Event> {
-    /// What each node says, where the topic folds.
+    /// The state of each node, if the topic folds.
     pub(in crate::bus) parts: NodeParts<E>,
-    /// Who made the changes that are not this node's.
+    /// The nodes that made the changes, other than this node.
     pub(in crate::bus) origins: OriginsByVersion,
 }
 
@@ -20,7 +20,7 @@ impl<E: Event> Default for Nodes<E> {
 }
 
 impl<E: Event> Nodes<E> {
-    /// Whether all that is known is this node's.
+    /// Whether nothing is known of other nodes.
     pub(in crate::bus) fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.origins.is_empty()
     }

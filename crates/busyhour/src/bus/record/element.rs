@@ -1,7 +1,7 @@
 use crate::bus::Name;
 
-/// The number of an information element; what it means is for those to agree
-/// on who send and read the record.
+/// The number of an information element. Senders and receivers of records agree
+/// on its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElementId(pub u16);
 
@@ -21,7 +21,7 @@ pub enum Value {
     U32(u32),
     /// A text, interned.
     Text(Name),
-    /// Bytes without a meaning of their own.
+    /// Bytes that the bus does not interpret.
     Bytes(Box<[u8]>),
     /// Up to 32 switches.
     Flags(u32),

@@ -8,8 +8,8 @@ pub use wire::{DecodeError, Limits};
 
 use super::{Event, Name};
 
-/// An event whose type is known only when the program runs: for C, for the
-/// wire, and for programs that add a sort of event without a Rust type.
+/// An event whose type is known only at run time: for C, for the wire, and for
+/// programs that add a sort of event without a Rust type.
 ///
 /// It has a sort (a number), a subject (its key on a topic) and information
 /// elements, each with a number of its own and one of five types. Elements are
@@ -56,15 +56,15 @@ impl Record {
         }
     }
 
-    /// The same record with this element, instead of an earlier one with the
-    /// same number.
+    /// Sets an element, replaces an earlier one with the same number, and
+    /// returns the record.
     #[must_use]
     pub fn with(mut self, id: ElementId, value: Value) -> Self {
         self.set(id, value);
         self
     }
 
-    /// Puts an element in; returns the one with the same number before.
+    /// Sets an element; returns the earlier value of the same number.
     pub fn set(&mut self, id: ElementId, value: Value) -> Option<Value> {
         match self.place_of(id) {
             Ok(index) => Some(std::mem::replace(&mut self.elements[index].value, value)),
@@ -75,18 +75,18 @@ impl Record {
         }
     }
 
-    /// Takes an element out.
+    /// Removes an element and returns its value.
     pub fn remove(&mut self, id: ElementId) -> Option<Value> {
         let index = self.place_of(id).ok()?;
         Some(self.elements.remove(index).value)
     }
 
-    /// What sort of event this is.
+    /// The sort of the event.
     pub fn sort(&self) -> u16 {
         self.sort
     }
 
-    /// What it is about.
+    /// The subject: the key of the record on a topic.
     pub fn subject(&self) -> &Name {
         &self.subject
     }
@@ -102,12 +102,12 @@ impl Record {
         self.elements.iter()
     }
 
-    /// How many elements it has.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.elements.len()
     }
 
-    /// Whether it has no element.
+    /// Whether the record has no element.
     pub fn is_empty(&self) -> bool {
         self.elements.is_empty()
     }

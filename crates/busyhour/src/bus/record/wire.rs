@@ -12,10 +12,10 @@ use super::{BitField, Element, ElementId, Record, Value};
 use crate::bus::Name;
 use std::str;
 
-/// What a record from outside may be at most.
+/// The limits for a record from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Elements of a record.
+    /// Elements per record.
     pub element_count: usize,
     /// Bytes of one value, and of the subject.
     pub value_bytes: usize,
@@ -33,7 +33,7 @@ impl Default for Limits {
     }
 }
 
-/// Why bytes are not a record, or not one that is wanted.
+/// Why bytes are not a valid record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -43,7 +43,7 @@ pub enum DecodeError {
     /// Bytes follow the record.
     #[error("bytes follow the record")]
     TrailingBytes,
-    /// More than [`Limits`] allows, or than the format can say.
+    /// The record exceeds [`Limits`], or a length that the format can express.
     #[error("the record is too large")]
     TooLarge,
     /// A type that is not one of the five.
@@ -61,11 +61,11 @@ pub enum DecodeError {
 }
 
 impl Record {
-    /// The record as bytes.
+    /// Encodes the record.
     ///
     /// # Errors
     ///
-    /// [`DecodeError::TooLarge`] when a length does not fit the format.
+    /// [`DecodeError::TooLarge`] if a length does not fit the format.
     pub fn encode(&self) -> Result<Vec<u8>, DecodeError> {
         let mut bytes = Vec::with_capacity(64);
         bytes.extend(self.sort.to_be_bytes());
@@ -78,12 +78,12 @@ impl Record {
         Ok(bytes)
     }
 
-    /// The record that these bytes are.
+    /// Decodes a record.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] says what is wrong with them. Any bytes are safe to
-    /// give; never more memory is used than a small multiple of their length.
+    /// [`DecodeError`] describes the first error in the bytes. Any bytes may be
+    /// given; decoding uses at most a small multiple of their length as memory.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
         if bytes.len() > limits.record_bytes {
             return Err(DecodeError::TooLarge);
@@ -145,7 +145,7 @@ fn length<N: TryFrom<usize>, const WIDTH: usize>(
     Ok(to_bytes(length))
 }
 
-/// The types as the wire numbers them.
+/// The types and their numbers on the wire.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Type {

@@ -1,4 +1,4 @@
-//! How subscribers come, go, and are brought up to date.
+//! How subscribers are added, removed, and brought up to date.
 
 use super::*;
 
@@ -15,12 +15,12 @@ impl<E: Event> Shard<E> {
         drop((removed, swept));
     }
 
-    /// Fills the batch with everything of this shard that the subscriber has
-    /// not heard, and makes it a follower.
+    /// Fills the batch with every change of this shard that the subscriber has
+    /// missed, and makes it follow.
     ///
-    /// What was offered before it began to lag is in its mailbox, so that goes
-    /// first; what changed since comes from the cache; what changes later will
-    /// be offered again. The lock makes the three meet without a gap.
+    /// What was offered before it began to lag is in its mailbox, so that comes
+    /// first; what changed since comes from the cache; what changes later is
+    /// offered again. The lock makes the three meet without a gap.
     pub(in crate::bus) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) {
         let Some(missed) = self.follow(subscriber, batch) else {
             return;
@@ -44,10 +44,10 @@ impl<E: Event> Shard<E> {
                 wanted_count += 1;
             }
         }
-        // Only now is it known what the subscriber's predicate lets through.
+        // Only now is it known what the subscriber's predicate accepts.
         (self.state.lock().listeners).count_delivered(wanted_count);
         panics.drop(purged);
-        // Before a panic goes on, since the subscriber follows already.
+        // Before a panic goes on, since the subscriber already follows.
         subscriber.mailbox().caught_up();
     }
 
@@ -94,7 +94,7 @@ impl<E: Event> Shard<E> {
         Vec::from_iter(change)
     }
 
-    /// Removes what was kept for laggards, once there is none.
+    /// Removes the tombstones kept for laggards, once there are no laggards.
     fn purge(&self, state: &mut ShardState<E>) -> Purged<E> {
         if state.listeners.newest_lag() > 0 {
             return (Swept::NOTHING, None);
@@ -115,18 +115,18 @@ impl<E: Event> Shard<E> {
     }
 }
 
-/// What a subscriber that lagged has not heard.
+/// What a lagging subscriber has missed.
 struct Missed<E: Event> {
-    /// How far it lagged.
+    /// Since when it lagged.
     lag: Lag,
-    /// What changed since.
+    /// The changes since then.
     changes: Vec<CachedChange<E>>,
-    /// Which other nodes made which of the changes.
+    /// The origins of those changes that other nodes made.
     origins: BTreeMap<u64, NodeId>,
-    /// To be dropped when the changes are in the batch, which a panic of an
-    /// event's own `Drop` must not take along.
+    /// Dropped after the changes are in the batch, so that a panic of an
+    /// event's own `Drop` cannot lose them.
     purged: Purged<E>,
 }
 
-/// What is no longer kept for laggards.
+/// What was kept for laggards and no longer is.
 type Purged<E> = (Swept<E>, Option<Box<Nodes<E>>>);

@@ -1,4 +1,4 @@
-//! This node speaks of a key of which another one has spoken too.
+//! Publishing a key that another node has published too.
 
 use super::*;
 use crate::{
@@ -6,20 +6,20 @@ use crate::{
     sync::SpinGuard,
 };
 
-/// What nodes say of a key, and what all of them say.
+/// The nodes' states of a key, and their fold.
 struct Joined<E: Event> {
     parts: Parts<E>,
     whole: Held<Given<E>>,
 }
 
 impl<E: Event> Shard<E> {
-    /// Publishes in two visits to the lock, between which the states are folded;
-    /// `false` where nothing has happened, since somebody changed something
-    /// meanwhile or it is a case for [`Self::publish`].
+    /// Publishes by taking the lock twice and folding the states in between.
+    /// Returns `false`, with nothing changed, if another thread has changed
+    /// something meanwhile or [`Self::publish`] must do it.
     ///
-    /// The first visit takes a reference to what is said of the key. While that
-    /// is held no other list of parts has its address: if the second visit
-    /// finds the same one, what was folded from it is right.
+    /// Under the first lock it takes a reference to the list of states. While
+    /// it holds that, no other list has the same address. So if the second time
+    /// the list is the same, the fold is up to date.
     #[inline(never)]
     pub(super) fn publish_folded(
         &self,
@@ -29,7 +29,7 @@ impl<E: Event> Shard<E> {
         result: &mut PublishResult<E>,
     ) -> bool {
         let place = self.live_place(&state, hash, seat);
-        // Else the second visit would refuse what was folded.
+        // Otherwise the second attempt would discard the fold.
         let place = place.filter(|place| state.is_unheard() || state.is_ready(hash, Some(*place)));
         let said = place.and_then(|place| state.parts_of(place));
         drop(state);
@@ -101,7 +101,7 @@ impl<E: Event> Shard<E> {
         self.change(state, topic, change, None, Answers::NONE, result)
     }
 
-    /// Runs the user's code. No lock may be held.
+    /// Runs user code. No lock may be held.
     fn join(&self, topic: &TopicInner<E>, said: &Parts<E>, event: &E) -> Option<Joined<E>> {
         let folding = topic.folding()?;
         let emptied = self.emptied.lock().take();
@@ -112,7 +112,7 @@ impl<E: Event> Shard<E> {
         Some(Joined { parts, whole })
     }
 
-    /// Drops the parts and keeps their memory for the next ones.
+    /// Drops the states and keeps the memory of the list for the next one.
     fn empty(&self, parts: Parts<E>) {
         if let Some(emptied) = Emptied::from_parts(parts) {
             let other = self.emptied.lock().replace(emptied);
@@ -133,8 +133,8 @@ impl<E: Event> Leavings<E> {
 }
 
 impl<E: Event> ShardState<E> {
-    /// Notes what nodes say of a key, if it was this until now; else that comes
-    /// back.
+    /// Sets the list of nodes' states if the old list is still `said`;
+    /// otherwise returns the new one.
     fn replace_parts(
         &mut self,
         seat: SlotTenure,
@@ -148,8 +148,8 @@ impl<E: Event> ShardState<E> {
     }
 }
 
-/// Keeps what was folded in vain until the event has been published, which a
-/// panic of a state's own `Drop` must not prevent.
+/// Keeps an outdated fold until the event has been published, so that a panic
+/// of a state's own `Drop` cannot prevent that.
 #[cold]
 fn in_vain<E: Event>(said: Parts<E>, joined: Joined<E>, result: &mut PublishResult<E>) -> bool {
     let Joined { parts, mut whole } = joined;

@@ -1,11 +1,11 @@
-//! The way of a shard's changes to the topics that its topic is forwarded to.
+//! How a shard's changes reach the topics that its topic is forwarded to.
 
 use super::{outbox::Duty, *};
 use crate::sync::thread_token;
 use std::collections::VecDeque;
 
 impl<E: Event> Shard<E> {
-    /// Forwards what is cached, and from now on every change.
+    /// Forwards the cached events, and from now on every change.
     pub(in crate::bus) fn add_forward(
         &self,
         topic: &TopicInner<E>,
@@ -44,8 +44,8 @@ impl<E: Event> Shard<E> {
         drop(gone);
     }
 
-    /// Hands over what is to be forwarded, unless another thread does, or
-    /// this one further up its stack.
+    /// Hands over what is to be forwarded, unless another thread is doing so,
+    /// or this thread further up its stack.
     #[cold]
     #[inline(never)]
     pub(super) fn serve_outbox(&self, result: &mut PublishResult<E>) {
@@ -55,7 +55,8 @@ impl<E: Event> Shard<E> {
         let mut panics = Panics::default();
         let mut is_first = true;
         while let Some(changes) = self.take_parcels() {
-            // Others may bring more without end; nobody sleeps through it.
+            // Other threads may add changes without end; the consumers must not
+            // sleep meanwhile.
             if !mem::replace(&mut is_first, false) {
                 panics.catch(|| result.wake_so_far());
             }
@@ -69,8 +70,8 @@ impl<E: Event> Shard<E> {
         self.state.lock().outbox.take()
     }
 
-    /// Whether this thread has to serve the outbox. Waits a little where
-    /// another one does and it is long.
+    /// Whether this thread has to serve the outbox. Waits a little if another
+    /// thread serves it and it is long.
     fn is_to_serve(&self) -> bool {
         let thread = thread_token();
         let mut duty = self.state.lock().outbox.enter(thread);
@@ -84,7 +85,7 @@ impl<E: Event> Shard<E> {
     }
 }
 
-/// Drops events one by one, so that one that panics takes no other along.
+/// Drops events one by one, so that a panic of one does not leak the others.
 fn drop_each<E>(changes: Vec<CachedChange<E>>) {
     let mut panics = Panics::default();
     for change in changes {
@@ -92,6 +93,6 @@ fn drop_each<E>(changes: Vec<CachedChange<E>>) {
     }
 }
 
-/// How often a publisher offers its processor to a thread that forwards more
-/// slowly than others publish.
+/// How often a publisher yields its processor while it waits for a thread that
+/// forwards more slowly than others publish.
 const PATIENCE: u32 = 1024;

@@ -10,19 +10,20 @@ use crate::{
 };
 use std::{cell::Cell, mem};
 
-/// What was found out with no lock held, for a try under the lock.
+/// What an attempt under the lock needs to know and was found out without it.
 ///
-/// A try that needs to know more leaves a note here and the lock; then the
-/// user's code says it, and the next try looks whether it is still right.
+/// An attempt that needs to know more records its question here and leaves the
+/// lock. Then user code answers it, and the next attempt checks whether the
+/// answer is still right.
 pub(in crate::bus) struct Known<E: Event> {
     /// Where the key is in the table.
     pub(in crate::bus) seen: Seen,
     pub(in crate::bus) answers: Answers<E>,
     fold: FoldStep<E>,
     matched: Option<Matched<E>>,
-    /// What is no longer right, until no lock is held.
+    /// Outdated values, kept until no lock is held.
     outdated: Option<Box<Outdated<E>>>,
-    /// How often the user's code changed the topic while it was asked.
+    /// How often user code changed the topic while it was asked.
     disturbed: u32,
 }
 
@@ -32,7 +33,7 @@ enum FoldStep<E: Event> {
     Done(Folded<E>),
 }
 
-/// Whether an event that is cached is one of those to be cleared.
+/// Whether a cached event satisfies the condition of a removal.
 struct Matched<E: Event> {
     event: SharedEvent<E>,
     is_wanted: Option<bool>,
@@ -45,8 +46,8 @@ struct Outdated<E: Event> {
 }
 
 impl<E: Event> Drop for Known<E> {
-    /// Most changes have asked nothing of what runs the user's code when it is
-    /// dropped, but for answers, which drop themselves one by one.
+    /// Most changes hold nothing whose drop runs user code except answers,
+    /// which drop themselves one by one.
     #[inline(always)]
     fn drop(&mut self) {
         let has_fold = !matches!(self.fold, FoldStep::Nothing);
@@ -97,7 +98,7 @@ impl<E: Event> Outdated<E> {
     }
 }
 
-/// What a node does to its part of a fold.
+/// How a node changes its part of a fold.
 pub(in crate::bus) enum Part<'a, E> {
     Says(NodeId, &'a E),
     Withdraws(NodeId),
@@ -116,7 +117,7 @@ impl<E: Event> Known<E> {
         }
     }
 
-    /// What was folded from this; `None` when it is to be folded first.
+    /// The fold of this basis; `None` if it must be computed first.
     pub(in crate::bus) fn folded(&mut self, basis: Basis<E>) -> Option<&Folded<E>> {
         let is_done = matches!(&self.fold, FoldStep::Done(folded) if folded.is_from(&basis));
         if !is_done {
@@ -130,8 +131,8 @@ impl<E: Event> Known<E> {
         self.last_folded()
     }
 
-    /// Forgets what was folded, and what was said of that, since nothing is to
-    /// be folded any more; `false` when nothing was.
+    /// Forgets the fold and its answers, since nothing is to be folded any
+    /// more; `false` if there was no fold.
     #[inline(always)]
     pub(in crate::bus) fn unfold(&mut self) -> bool {
         let is_folded = !matches!(self.fold, FoldStep::Nothing);
@@ -157,7 +158,7 @@ impl<E: Event> Known<E> {
         }
     }
 
-    /// Hands out what was folded.
+    /// Takes the fold.
     pub(in crate::bus) fn take_folded(&mut self) -> Option<Folded<E>> {
         match mem::replace(&mut self.fold, FoldStep::Nothing) {
             FoldStep::Done(folded) => Some(folded),
@@ -165,8 +166,8 @@ impl<E: Event> Known<E> {
         }
     }
 
-    /// Whether this event, the last of its key, is to be cleared; `None` when
-    /// that is to be asked first.
+    /// Whether this last event of its key satisfies the predicate of the
+    /// removal; `None` if the predicate must run first.
     pub(in crate::bus) fn matches(&mut self, event: SharedEvent<E>) -> Option<bool> {
         let known = self.matched.as_ref();
         let known = known.filter(|it| SharedEvent::is_same(&it.event, &event));
@@ -178,8 +179,7 @@ impl<E: Event> Known<E> {
         is_wanted
     }
 
-    /// Runs the user's code for whatever the last try wanted to know. No lock
-    /// may be held.
+    /// Runs the user code that the last attempt needs. No lock may be held.
     pub(in crate::bus) fn find_out(
         &mut self,
         folding: Option<&Folding<E>>,
@@ -200,8 +200,8 @@ impl<E: Event> Known<E> {
         self.answers.answer(key, folded.or(event));
     }
 
-    /// Runs `ask`, which runs the user's code after a try in vain. Panics where
-    /// that code changes this topic every time: the answer would never be right.
+    /// Runs `ask`, which runs user code after a failed attempt. Panics if that
+    /// code changes this topic each time: the answer would never be up to date.
     pub(in crate::bus) fn ask(&mut self, topic: u64, ask: impl FnOnce(&mut Self)) {
         let asking = Asking::begin(topic);
         ask(self);
@@ -227,13 +227,13 @@ impl<E: Event> Known<E> {
             Part::Says(origin, event) => folding.join(basis, (origin, event)),
             Part::Withdraws(origin) => folding.part(basis, origin),
         });
-        // What was said of an earlier state is not said of this one.
+        // Answers about an earlier state do not hold for this one.
         self.answers = Answers::new();
     }
 }
 
-/// Takes note that this thread has changed the topic. Where it does so within
-/// the user's code, what that code is asked about may change with every question.
+/// Records that this thread has changed the topic. If it does so within user
+/// code, every question to that code may change the answer again.
 #[inline(always)]
 pub(in crate::bus) fn note_change(topic: u64) {
     let depth = DEPTH.with(Cell::get);
@@ -252,8 +252,8 @@ fn note_disturbed(topic: u64, depth: usize) {
     });
 }
 
-/// A question that the user's code of a topic answers, perhaps within one of
-/// another topic.
+/// A question that user code of a topic is answering, perhaps within a question
+/// of another topic.
 struct Asking {
     depth: usize,
 }
@@ -270,8 +270,8 @@ impl Asking {
         Self { depth }
     }
 
-    /// Whether this thread has changed the topic meanwhile. Nobody knows of
-    /// questions within too many others, so they count as disturbed.
+    /// Whether this thread has changed the topic meanwhile. Questions nested
+    /// too deeply are not tracked, so they count as disturbed.
     fn is_disturbed(&self) -> bool {
         ASKED.with(|asked| {
             asked
@@ -287,16 +287,16 @@ impl Drop for Asking {
     }
 }
 
-/// Questions within each other that are told apart.
+/// The depth to which nested questions are tracked.
 const DEPTH_MAX: usize = 8;
 
 thread_local! {
-    /// How many questions this thread is about to answer, each within the one
-    /// before.
+    /// The number of nested questions that this thread is answering.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// The topic of each, and whether it was changed meanwhile.
     static ASKED: [Cell<(u64, bool)>; DEPTH_MAX] = const { [const { Cell::new((0, false)) }; DEPTH_MAX] };
 }
 
-/// The changes of other threads are no reason to give up, only a thread's own.
+/// Only changes by the same thread count; those of other threads are no reason
+/// to give up.
 const DISTURBED_MAX: u32 = 16;

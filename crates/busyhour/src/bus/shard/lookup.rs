@@ -1,10 +1,11 @@
-//! What can be asked of a shard.
+//! Queries of a shard.
 
 use super::*;
 
 impl<E: Event> Shard<E> {
-    /// The keys of which a node has a state, in the order it was first heard
-    /// of or, where nothing is folded, of the last events.
+    /// The keys of which a node has a state: on a topic that folds in the order
+    /// in which another node first published them, otherwise in the order of
+    /// their last events.
     pub(in crate::bus) fn keys_of(&self, topic: &TopicInner<E>, origin: NodeId) -> Vec<E::Key> {
         if topic.folding().is_none() {
             return self.keys_said_by(topic, origin);
@@ -34,7 +35,8 @@ impl<E: Event> Shard<E> {
         said.map(|change| change.event.key().clone()).collect()
     }
 
-    /// The keys whose last event is wanted, in the order of those.
+    /// The keys whose last event satisfies `is_wanted`, in the order of those
+    /// events.
     pub(in crate::bus) fn keys_where(&self, is_wanted: &dyn Fn(&E) -> bool) -> Vec<E::Key> {
         let changes = Changes::in_order(self.all_changes());
         let live = changes.as_slice().iter().filter(|it| !it.is_cleared());
@@ -49,7 +51,7 @@ impl<E: Event> Shard<E> {
         changes.unwrap_or_default()
     }
 
-    /// Who spoke last of the key, if it has a last value.
+    /// The node that published last for the key, if it has a last value.
     pub(in crate::bus) fn origin_of(
         &self,
         topic: &TopicInner<E>,
@@ -65,7 +67,7 @@ impl<E: Event> Shard<E> {
         })
     }
 
-    /// What one node says of the key.
+    /// One node's state of the key.
     pub(in crate::bus) fn get_from(
         &self,
         topic: &TopicInner<E>,
@@ -99,7 +101,7 @@ impl<E: Event> Shard<E> {
         pinned(|pin| table.get(hash, key, pin))
     }
 
-    /// Keys with a last value.
+    /// The number of keys with a last value.
     pub(in crate::bus) fn len(&self) -> usize {
         self.state
             .lock()
@@ -115,7 +117,7 @@ impl<E: Event> Shard<E> {
         events.extend(live.map(|change| E::clone(&change.event)));
     }
 
-    /// Whether somebody might want an event of this key.
+    /// Whether any subscriber may want an event of this key.
     pub(in crate::bus) fn want(&self, hash: u64, key: &E::Key) -> bool {
         let state = self.state.lock();
         if state.listeners.want_any_key() {
@@ -135,7 +137,7 @@ impl<E: Event> Shard<E> {
         shared.unwrap_or_else(|| Arc::new(key))
     }
 
-    /// Drops what was replaced and that nobody reads any more.
+    /// Drops replaced events that no reader can use any more.
     pub(in crate::bus) fn sweep(&self) {
         let swept = self
             .state
@@ -150,7 +152,8 @@ impl<E: Event> Shard<E> {
         self.state.lock().listeners.subscribers()
     }
 
-    /// Names the subscriber for whom most is waiting, with how much that is.
+    /// The name of the subscriber with the longest queue, and the length of
+    /// that queue.
     pub(in crate::bus) fn slowest(&self) -> Option<(u64, String)> {
         let state = self.state.lock();
         let slowest = Arc::clone(state.listeners.slowest()?);
@@ -172,7 +175,7 @@ impl<E: Event> Shard<E> {
     }
 }
 
-/// What one node, or all, say of a key.
+/// The state of a key at one node, or the folded one.
 enum Said<E> {
     Parts(Parts<E>),
     Event(SharedEvent<E>),

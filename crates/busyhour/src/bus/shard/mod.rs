@@ -35,18 +35,17 @@ pub(in crate::bus) use known::Known;
 
 pub(super) use fast_path::{Visit, Visited};
 
-/// A part of a topic: the keys whose hash falls to it, and who listens.
+/// A part of a topic: the keys whose hash belongs to it, and its subscribers.
 ///
-/// One lock covers the change of the cache and the offer to the subscribers.
-/// That is what makes both see the events of a key in one order, and what
-/// lets a subscriber change from catching up to following without a gap.
-/// Lookups take no lock, and no user's code runs under it: what only that can
-/// say is found out before, see [`Known`].
+/// One lock covers the change of the cache and the offer to the subscribers. So
+/// both see the events of a key in one order, and a subscriber can change from
+/// catching up to following without a gap. Lookups take no lock. No user code
+/// runs under the lock: its answers are obtained before, see [`Known`].
 pub(super) struct Shard<E: Event> {
     state: CachePadded<SpinLock<ShardState<E>>>,
-    /// Read by lookups; none when the topic is not cached.
+    /// Read by lookups; `None` if the topic is not cached.
     table: Option<CacheTable<E>>,
-    /// Memory for the parts of a key, from the last ones that were replaced.
+    /// The memory of the last list of nodes' states that was replaced.
     emptied: SpinLock<Option<Emptied<E>>>,
 }
 
@@ -55,39 +54,40 @@ struct ShardState<E: Event> {
     index: usize,
     writer: Option<CacheWriter<E>>,
     listeners: ShardSubscribers<E>,
-    /// Topics on which everything happens as well.
+    /// The topics to which this one is forwarded.
     forwards: Vec<Arc<TopicInner<E>>>,
     outbox: Outbox<E>,
-    /// What other nodes say; none while they have said nothing.
+    /// What is known of other nodes; `None` until another node has published.
     nodes: Option<Box<Nodes<E>>>,
     published: u64,
     refused: u64,
 }
 
-/// What came of one try under the lock.
+/// The result of one attempt under the lock.
 enum Tried<E: Event> {
-    /// It is done, or there was nothing to do.
+    /// The change is made, or there was nothing to do.
     Done(Leavings<E>),
     Unchanged,
     /// The table has changed since the search.
     Stale,
-    /// Something has to be found out first, with no lock held.
+    /// User code must answer a question first, with no lock held.
     Unknown,
-    /// Nothing happened: this subscriber makes publishers wait for room.
+    /// Nothing has been changed: publishers must wait for room at this
+    /// subscriber.
     Full(Arc<Subscriber<E>>),
 }
 
-/// What a change leaves to be done when the lock has been left.
+/// Work that a change leaves for after the lock.
 struct Leavings<E: Event> {
     swept: Swept<E>,
-    /// The event, where nothing is cached.
+    /// The event, if the topic is not cached.
     uncached: Held<SharedEvent<E>>,
-    /// None while only this node has spoken.
+    /// `None` if no other node has published.
     of_nodes: Option<Box<OfNodes<E>>>,
     is_forwarded: bool,
 }
 
-/// What a change leaves of what nodes have said.
+/// Replaced lists of nodes' states, to be dropped after the lock.
 struct OfNodes<E: Event> {
     parts: Option<Parts<E>>,
     folded: Option<Folded<E>>,
@@ -114,7 +114,7 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    /// The table and the right to write it.
+    /// The table and its writer.
     fn cache<'a>(
         &'a self,
         state: &'a mut ShardState<E>,
@@ -130,7 +130,7 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    /// The key's place in the table, if that is still what was seen.
+    /// The key's slot in the table, if what was seen still holds.
     #[inline(always)]
     fn place(
         &self,
@@ -144,7 +144,7 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    /// Does `look` under the lock, with the key's place in the table.
+    /// Runs `look` under the lock, with the key's slot in the table.
     fn with_place<R>(
         &self,
         (hash, key): (u64, &E::Key),
@@ -160,9 +160,9 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    /// Caches the event and offers it to its subscribers. When `options` allow
-    /// to wait, it does nothing if one of them makes publishers wait and has
-    /// no room.
+    /// Caches the event and offers it to its subscribers. If `options` allow
+    /// waiting and a subscriber with [`Overflow::Block`] has no room, nothing
+    /// is changed and that subscriber is returned.
     #[inline(never)]
     pub(super) fn publish(
         &self,
@@ -190,7 +190,7 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    /// Runs the user's code for what a try in vain has to know.
+    /// Runs the user code whose answers the failed attempt needs.
     #[cold]
     #[inline(never)]
     fn find_out(
@@ -216,7 +216,7 @@ impl<E: Event> Shard<E> {
         });
     }
 
-    /// Sends for what the cache has at this hash.
+    /// Prefetches the cache's slot for this hash.
     #[inline(always)]
     fn prefetch(&self, hash: u64) {
         if let Some(table) = &self.table {
@@ -260,9 +260,10 @@ impl<E: Event> Shard<E> {
         Tried::Done(self.change(&mut state, topic, change, None, answers, result))
     }
 
-    /// Makes the event one that can be shared before the lock is taken, where
-    /// that asks the allocator, since nothing is replaced in a topic without a
-    /// cache, or moves more than a little.
+    /// Makes the event shareable before the lock is taken in two cases: if the
+    /// topic has no cache, because nothing is replaced and the allocator is
+    /// needed; and if the event is large, so that it is not moved under the
+    /// lock.
     #[inline(always)]
     fn share_early(&self, held: &mut Held<Given<E>>) {
         if self.table.is_none() || Given::<E>::IS_LARGE {
@@ -271,8 +272,8 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    /// Takes the event, as one that can be shared, and leaves one in its place
-    /// that was replaced before and is to be dropped.
+    /// Makes the event shareable and takes it; leaves in its place a replaced
+    /// event that is to be dropped.
     #[inline(always)]
     fn share(
         &self,
@@ -288,7 +289,7 @@ impl<E: Event> Shard<E> {
         Some(event)
     }
 
-    /// Publishes where not only this node has spoken.
+    /// Publishes a key that other nodes have published too.
     #[cold]
     #[inline(never)]
     fn try_with_others(
@@ -328,8 +329,7 @@ impl<E: Event> Shard<E> {
         ))
     }
 
-    /// From what the state of all nodes is to be made, if there is another
-    /// one's.
+    /// The states to fold, if another node has one.
     fn basis(
         &self,
         state: &ShardState<E>,
@@ -349,8 +349,8 @@ impl<E: Event> Shard<E> {
         Some(Basis { parts, local })
     }
 
-    /// Makes the event the last one of its key and tells everybody. Who spoke
-    /// is named if it was another node.
+    /// Makes the event the last one of its key and offers it to the
+    /// subscribers. `origin` is the publishing node if it is another one.
     #[inline(always)]
     fn change(
         &self,
@@ -392,7 +392,7 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    /// The same where not only this node has spoken.
+    /// Makes the change when other nodes are known.
     #[cold]
     #[inline(never)]
     fn change_by(
@@ -417,8 +417,8 @@ impl<E: Event> Shard<E> {
         leavings
     }
 
-    /// Takes note of who makes a change that is kept, and forgets of other
-    /// nodes if nothing is left of them.
+    /// Records which node made a change that is kept, and drops the state of
+    /// other nodes if it is empty.
     #[must_use]
     fn note_change(
         &self,
@@ -433,8 +433,7 @@ impl<E: Event> Shard<E> {
         state.nodes.take_if(|nodes| nodes.is_empty())
     }
 
-    /// Drops what a change left, and passes on what is to be forwarded. No
-    /// lock is held.
+    /// Drops what a change left over, and forwards. No lock is held.
     #[inline(always)]
     fn clean_up(
         &self,
@@ -454,13 +453,13 @@ impl<E: Event> Shard<E> {
     }
 }
 
-/// What a clear takes away.
+/// What a removal removes.
 enum Withdrawal<E> {
-    /// The node has said nothing.
+    /// Nothing: the node has no state of the key.
     Unchanged,
-    /// The whole key: nobody else has a state of it.
+    /// The whole key: no other node has a state of it.
     OfKey,
-    /// One node's part.
+    /// One node's part of the fold.
     OfPart(Basis<E>),
 }
 
@@ -491,7 +490,7 @@ impl<E: Event> OfNodes<E> {
 }
 
 /// Changes in the order in which they were made. Drops them one by one, so that
-/// one that panics takes no other along.
+/// a panic of one does not leak the others.
 struct Changes<E>(vec::IntoIter<CachedChange<E>>);
 
 impl<E> Changes<E> {
@@ -543,8 +542,8 @@ mod tests {
         shards.any(|shard| shard.state.lock().nodes.is_some())
     }
 
-    /// Nothing is kept of other nodes of whom nothing is left, so the next
-    /// publish passes them by again.
+    /// When nothing is left of other nodes, nothing is kept of them, so the
+    /// next publish takes the fast path again.
     #[test]
     fn others_leave_nothing_behind() {
         let there = NodeId(2);
@@ -564,8 +563,7 @@ mod tests {
         }
     }
 
-    /// The origin of a key that is gone is kept only while somebody who lags
-    /// is to be told.
+    /// The origin of a removed key is kept only while a laggard has to be told.
     #[test]
     fn a_buried_key_takes_its_speaker_along() {
         let topic = Topic::builder("tombstones").cached().small().build();

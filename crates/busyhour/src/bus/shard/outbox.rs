@@ -4,25 +4,25 @@ use crate::bus::{
 };
 use std::{collections::VecDeque, mem, sync::Arc};
 
-/// What happened in a shard and is still to happen on the topics it is
-/// forwarded to; behind the shard's lock.
+/// The changes of a shard that are still to be made on the topics it is
+/// forwarded to; protected by the shard's lock.
 ///
-/// One thread at a time takes it from here, with no lock held, so that the
-/// events of a key arrive there in the order in which they happened here.
+/// One thread at a time takes changes from it, with no lock held, so that the
+/// events of a key arrive there in the order of the changes here.
 pub(in crate::bus) struct Outbox<E: Event> {
     changes: VecDeque<ForwardedChange<E>>,
-    /// The thread that is handing them over.
+    /// The thread that hands the changes over.
     server: Option<usize>,
-    /// How many that thread has taken.
+    /// How many changes that thread has taken.
     taken: usize,
-    /// Publishers who wait for that thread.
+    /// Publishers that wait for that thread.
     waiting_count: usize,
 }
 
-/// What a publisher does about an outbox.
+/// What a publisher must do about an outbox.
 pub(in crate::bus) enum Duty {
     Serve,
-    /// To look again a little later.
+    /// Look again a little later.
     Wait,
     Nothing,
 }
@@ -48,8 +48,8 @@ impl<E: Event> Outbox<E> {
         self.changes.push_back(change);
     }
 
-    /// What this thread does first. The thread that serves it already, further
-    /// up its stack, does not wait for itself.
+    /// What this thread does first. The thread that already serves the outbox,
+    /// further up its stack, does not wait for itself.
     pub(super) fn enter(&mut self, thread: usize) -> Duty {
         if self.server.is_some_and(|server| server != thread) && self.is_to_wait_for() {
             self.waiting_count += 1;
@@ -58,8 +58,9 @@ impl<E: Event> Outbox<E> {
         self.serve_if_nobody_does(thread)
     }
 
-    /// What a thread does that has waited. Who gives the outbox up leaves it
-    /// to one of those, so each of them looks before it goes.
+    /// What a thread that has waited does next. A serving thread that stops
+    /// leaves the outbox to a waiting one, so each waiting thread checks before
+    /// it goes on.
     pub(super) fn look_again(&mut self, thread: usize, patience: u32) -> Duty {
         let is_alone = self.waiting_count == 1;
         let is_long = self.changes.len() > LONG || is_alone && self.taken >= SHARE;
@@ -70,8 +71,8 @@ impl<E: Event> Outbox<E> {
         self.serve_if_nobody_does(thread)
     }
 
-    /// One waits for the server's share to end, all for the outbox to get
-    /// shorter.
+    /// The first publisher waits for the end of the server's share; the others
+    /// wait only while the outbox is too long.
     fn is_to_wait_for(&self) -> bool {
         self.changes.len() > LONG || self.waiting_count == 0 && self.taken >= SHARE
     }
@@ -84,8 +85,8 @@ impl<E: Event> Outbox<E> {
         Duty::Serve
     }
 
-    /// Hands out some changes to the thread that serves; `None` when it is to
-    /// serve no longer.
+    /// Takes some changes for the thread that serves; `None` if it must stop
+    /// serving.
     pub(in crate::bus) fn take(&mut self) -> Option<VecDeque<ForwardedChange<E>>> {
         let is_relieved = self.taken >= SHARE && self.waiting_count > 0;
         if is_relieved || self.changes.is_empty() {
@@ -102,8 +103,8 @@ impl<E: Event> Outbox<E> {
 }
 
 impl<E: Event> ForwardedChange<E> {
-    /// Makes it happen on the other topic. No lock may be held. A panic does
-    /// not keep what comes after it from arriving.
+    /// Makes the change on the other topic. No lock may be held. A panic does
+    /// not keep later changes from arriving.
     pub(super) fn hand_over(self, result: &mut PublishResult<E>, panics: &mut Panics) {
         panics.catch(|| match &self.item {
             Item::Event(event) => self.to.publish_forwarded(event, self.origin, result),
@@ -114,10 +115,10 @@ impl<E: Event> ForwardedChange<E> {
     }
 }
 
-/// So many changes may wait before publishers are slowed down.
+/// If more changes wait, publishers are slowed down.
 const LONG: usize = 1024;
-/// So many are taken before those are woken to whom they are delivered.
+/// After this many changes the serving thread wakes their consumers.
 const STRIDE: usize = 64;
-/// So many one thread hands over before it leaves the rest to a publisher who
-/// waits.
+/// Changes that one thread hands over before it leaves the rest to a waiting
+/// publisher.
 const SHARE: usize = 1024;

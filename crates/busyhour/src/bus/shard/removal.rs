@@ -1,12 +1,12 @@
-//! Taking keys out of a shard.
+//! Removing keys from a shard.
 
 use super::*;
 
 impl<E: Event> Shard<E> {
-    /// Takes away what a node says of the key and tells the subscribers;
-    /// `false` when it has said nothing. When `options` allow to wait, it does
-    /// nothing but to name a subscriber that makes publishers wait and has no
-    /// room.
+    /// Removes a node's state of the key and tells the subscribers; `false` if
+    /// it has none. If `options` allow waiting and a subscriber with
+    /// [`Overflow::Block`] has no room, nothing is changed and that subscriber
+    /// is returned.
     pub(in crate::bus) fn clear(
         &self,
         topic: &TopicInner<E>,
@@ -89,8 +89,8 @@ impl<E: Event> Shard<E> {
         ))
     }
 
-    /// Whether the key is in the state in which it is to be cleared; `None`
-    /// when that is to be asked first.
+    /// Whether the key satisfies the condition for its removal; `None` if the
+    /// predicate must run first.
     fn is_meant(
         &self,
         state: &ShardState<E>,
@@ -136,7 +136,7 @@ impl<E: Event> Shard<E> {
         state.forget_change(Some(place.version()));
         let parts = state.nodes.as_mut();
         let parts = parts.and_then(|nodes| nodes.parts.remove(place.born));
-        // Those who are told later are told the node as well.
+        // Laggards, who learn of the removal later, also learn the node.
         let nodes = self.note_change(state, version, origin.filter(|_| has_tombstone));
         Leavings {
             swept,

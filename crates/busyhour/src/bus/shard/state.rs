@@ -1,4 +1,4 @@
-//! What the holder of a shard's lock does in a few steps.
+//! Short steps for the holder of a shard's lock.
 
 use super::*;
 
@@ -22,8 +22,8 @@ impl<E: Event> ShardState<E> {
         }
     }
 
-    /// What keeps the change from being made now: an open question, or a
-    /// subscriber without room.
+    /// What prevents the change now: an open question, or a subscriber without
+    /// room.
     #[inline(always)]
     pub(super) fn obstacle(
         &self,
@@ -42,7 +42,7 @@ impl<E: Event> ShardState<E> {
         None
     }
 
-    /// Puts the change on its way to the topics this one is forwarded to;
+    /// Queues the change for the topics this one is forwarded to; returns
     /// whether there are any.
     #[inline(always)]
     pub(super) fn forward(
@@ -59,12 +59,12 @@ impl<E: Event> ShardState<E> {
         !self.forwards.is_empty()
     }
 
-    /// What is said of the key, if another node has spoken of it.
+    /// The nodes' states of the key, if another node has published it.
     pub(super) fn parts_of(&self, place: SlotPosition) -> Option<Parts<E>> {
         self.nodes.as_ref()?.parts.of(place.born).cloned()
     }
 
-    /// Takes note of what the nodes say; returns what they said before.
+    /// Sets the nodes' states of a key; returns the old ones.
     pub(super) fn set_parts(
         &mut self,
         born: u64,
@@ -78,7 +78,7 @@ impl<E: Event> ShardState<E> {
         }
     }
 
-    /// Forgets who made a change that another one follows.
+    /// Forgets the origin of a change that another one has followed.
     pub(super) fn forget_change(&mut self, last: Option<u64>) {
         if let (Some(nodes), Some(version)) = (&mut self.nodes, last)
             && !nodes.origins.is_empty()
@@ -87,12 +87,12 @@ impl<E: Event> ShardState<E> {
         }
     }
 
-    /// The other node that made the change.
+    /// The node that made the change, if it was another one.
     pub(super) fn origin_of_version(&self, version: u64) -> Option<NodeId> {
         self.nodes.as_ref()?.origins.of(version)
     }
 
-    /// Who made those of the changes that other nodes made, by version.
+    /// The origins of those changes that other nodes made, by version.
     pub(super) fn speakers_of(&self, changes: &[CachedChange<E>]) -> BTreeMap<u64, NodeId> {
         if self.nodes.is_none() {
             return BTreeMap::new();
@@ -105,7 +105,7 @@ impl<E: Event> ShardState<E> {
             .collect()
     }
 
-    /// What is to be taken away of a key when a node has nothing more to say.
+    /// What to remove of a key when a node removes its state.
     pub(super) fn withdrawal(
         &self,
         topic: &TopicInner<E>,

@@ -10,7 +10,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Describes a topic before it is made; see [`Topic::builder`].
+/// Configures a new topic; see [`Topic::builder`].
 #[must_use]
 pub struct TopicBuilder<E: Event> {
     parts: TopicParts<E>,
@@ -19,10 +19,11 @@ pub struct TopicBuilder<E: Event> {
 
 impl<E: Event> TopicBuilder<E> {
     /// Shards of a topic: many more than threads that publish at once, so that
-    /// two of them seldom meet; few enough that a subscription is cheap.
+    /// two threads seldom use the same one; few enough that a subscription is
+    /// cheap.
     const SHARD_COUNT: usize = 64;
-    /// Keys of a cache unless told: more than any topic of a server is for,
-    /// and some gigabytes at most.
+    /// The default limit of keys: more than any topic of a server needs, and
+    /// some gigabytes at most.
     const KEY_LIMIT: usize = 1 << 24;
 
     pub(in crate::bus) fn new(name: String) -> Self {
@@ -46,14 +47,15 @@ impl<E: Event> TopicBuilder<E> {
         self
     }
 
-    /// How many keys may have a last value; 16,777,216 unless told.
+    /// The maximum number of keys with a last value; 16,777,216 by default.
     ///
-    /// An event of one key more is refused whole, neither cached nor
-    /// delivered, so that what subscribers hear and what the cache holds stay
-    /// one: [`Published::refused`](crate::bus::Published::refused) says it to the
-    /// publisher, and `TopicStats::refused` counts it. The remedy is a higher
-    /// limit, [`Topic::remove`], or events with a limited time. Publishers who
-    /// bring new keys at the same moment may each go one beyond the limit.
+    /// An event of a new key beyond the limit is neither cached nor delivered,
+    /// so that the cache and the subscribers agree. The publisher sees it in
+    /// [`Published::refused`](crate::bus::Published::refused), and
+    /// `TopicStats::refused` counts it. To avoid it, raise the limit, remove
+    /// keys with [`Topic::remove`], or publish events that expire. If several
+    /// publishers add new keys at the same moment, each of them may exceed the
+    /// limit by one.
     ///
     /// # Examples
     ///
@@ -78,9 +80,9 @@ impl<E: Event> TopicBuilder<E> {
         self
     }
 
-    /// Lets [`Topic::publish_with_ttl`] limit the time of events. The timers remove
-    /// the keys on `executor`, and with that run the callbacks of
-    /// subscriptions that named none of their own.
+    /// Allows [`Topic::publish_with_ttl`]. Expired keys are removed on
+    /// `executor`; the callbacks of subscriptions without an executor of their
+    /// own then run there too.
     pub fn with_ttl<X: Executor + Clone + 'static>(
         mut self,
         timers: &Timers,
@@ -92,15 +94,16 @@ impl<E: Event> TopicBuilder<E> {
         self
     }
 
-    /// Makes one state of a key from the states that several nodes have of it
-    /// ([`Topic::publish_from`]). What this node publishes is `local`'s.
+    /// Combines the states that several nodes have of a key
+    /// ([`Topic::publish_from`]) into one. What this node publishes is the
+    /// state of `local`. The topic becomes cached.
     ///
-    /// `fold` gets every node's state, two at least, in the order of their
-    /// origins, and returns one for the same key. It runs under no lock, and
-    /// again if another node speaks of the key meanwhile. The topic is cached.
+    /// `fold` gets the state of every node, at least two, in the order of their
+    /// ids, and returns one state for the same key. It runs under no lock, and
+    /// runs again if another node publishes the key meanwhile.
     ///
-    /// As long as no other node has spoken of a key, its events pass by all
-    /// this: the cost is to find that there is nothing to fold.
+    /// A key that no other node has published is not folded; its publishes only
+    /// check that there is nothing to fold.
     ///
     /// # Examples
     ///
@@ -136,13 +139,12 @@ impl<E: Event> TopicBuilder<E> {
         self.node(local).cached()
     }
 
-    /// The node this is; node 0 unless told. What is published here bears its
-    /// number where subscribers hear of it
-    /// ([`Delivery::Event`](crate::bus::Delivery::Event)).
+    /// The id of this node; 0 by default. Subscribers receive it as the origin
+    /// of what is published here ([`Delivery::Event`](crate::bus::Delivery::Event)).
     ///
     /// # Examples
     ///
-    /// Pass on what this node says, and nothing that came from others:
+    /// Pass on what this node publishes, and nothing that came from others:
     ///
     /// ```
     /// use busyhour::bus::{Delivery, Event, NodeId, Topic};
@@ -175,13 +177,13 @@ impl<E: Event> TopicBuilder<E> {
         self
     }
 
-    /// Lists the topic in a registry, which shows its statistics.
+    /// Lists the topic in a registry, which collects statistics.
     pub fn registry(mut self, registry: &Registry) -> Self {
         self.registry = Some(registry.clone());
         self
     }
 
-    /// One shard only: for a topic with few keys and a short life.
+    /// Uses one shard only: for a topic with few keys and a short life.
     pub(in crate::bus) fn small(mut self) -> Self {
         self.parts.shard_count = 1;
         self

@@ -12,34 +12,34 @@ use std::{
     time::Duration,
 };
 
-/// Clears keys whose time is over.
+/// Removes keys that have expired.
 ///
-/// A timer names the key and the version of the event it was set for. When it
-/// rings it clears the key only if that is still its last event: a publisher that
-/// published a newer one meanwhile has decided anew.
+/// A timer stores the key and the version of its event. When it fires, it
+/// removes the key only if that is still the key's last event; a newer event
+/// has replaced the deadline.
 ///
-/// A key is known here by its slot in the topic's table, so none of its own
-/// code runs under the lock; nor does the timer service, whose hooks are the
-/// user's.
+/// A key is identified here by its slot in the topic's table, so that no key's
+/// own code runs under the lock; neither does the timer service, whose hooks
+/// are user code.
 pub(in crate::bus) struct Expiry {
     timers: Timers,
     executor: Arc<dyn Executor>,
-    /// The newest timer of each key, so that a refresh replaces it.
+    /// The newest timer of each key, so that a newer event replaces it.
     pending: Box<[PendingExpiries]>,
 }
 
 type PendingExpiries = SpinLock<HashMap<SlotKey, Pending, FixedState>>;
 
-/// A shard, and since which version the key has its slot there.
+/// A shard, and the version at which the key got its slot there.
 pub(in crate::bus) type SlotKey = (usize, u64);
 
 struct Pending {
     version: u64,
-    /// None while it is being set.
+    /// `None` while it is being set.
     timer: Option<TimerHandle>,
 }
 
-/// One event of which the time is limited.
+/// An event with a limited time to live.
 pub(in crate::bus) struct Limited<E: Event> {
     pub(in crate::bus) slot: SlotKey,
     pub(in crate::bus) key: E::Key,
@@ -47,7 +47,8 @@ pub(in crate::bus) struct Limited<E: Event> {
 }
 
 impl Expiry {
-    /// Tables of pending timers, so that refreshing threads seldom meet.
+    /// Tables of pending timers: enough that threads that refresh keys seldom
+    /// use the same one.
     const TABLE_COUNT: usize = 16;
 
     pub(in crate::bus) fn new(timers: &Timers, executor: Arc<dyn Executor>) -> Self {
@@ -63,7 +64,7 @@ impl Expiry {
         &self.pending[shard % Self::TABLE_COUNT]
     }
 
-    /// Clears the key after `life` if its last event is still this one.
+    /// Removes the key after `life` if its last event is still this one.
     pub(in crate::bus) fn limit<E: Event>(
         &self,
         topic: Weak<TopicInner<E>>,
@@ -85,8 +86,8 @@ impl Expiry {
         Ok(())
     }
 
-    /// Takes note of a timer before it is set, so that it cannot ring before
-    /// it is known here; `None` when a newer event has come already.
+    /// Records a timer before it is set, so that it cannot fire before it is
+    /// known here; `None` if a newer event has been published already.
     fn announce(&self, slot: SlotKey, version: u64) -> Option<Announced<'_>> {
         let timer = None;
         let pending = Pending { version, timer };
@@ -113,13 +114,13 @@ impl Expiry {
         }
     }
 
-    /// The timer of this event has rung, or none could be set.
+    /// The timer of this event has fired, or could not be set.
     pub(in crate::bus) fn forget(&self, slot: SlotKey, version: u64) {
         let is_it = |pending: &Pending| pending.version == version;
         let _forgotten = self.remove(slot, is_it);
     }
 
-    /// The key of this slot was cleared by the change of this version.
+    /// The key of this slot was removed by the change with this version.
     pub(in crate::bus) fn cancel(&self, slot: SlotKey, version: u64) {
         let removed = self.remove(slot, |pending| pending.version < version);
         self.cancel_timer(removed.and_then(|pending| pending.timer));
@@ -138,8 +139,8 @@ impl Expiry {
     }
 }
 
-/// The right to name the timer of an event. Without one it is forgotten again,
-/// also when a hook of the timer service panics.
+/// The right to record the timer of an event. If it is dropped without one,
+/// also when a hook of the timer service panics, the entry is removed.
 struct Announced<'a> {
     expiry: &'a Expiry,
     slot: SlotKey,
@@ -147,8 +148,8 @@ struct Announced<'a> {
 }
 
 impl Announced<'_> {
-    /// The timer has been set. If it is not needed any more, or has rung
-    /// already, it is cancelled.
+    /// The timer has been set. If it is no longer needed, or has fired already,
+    /// it is cancelled.
     fn fill(self, timer: TimerHandle) {
         let mut table = self.expiry.table(self.slot).lock();
         let pending = table.get_mut(&self.slot);

@@ -8,10 +8,10 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// Everything that happens on one topic happens on another one too, until this
-/// is dropped; see [`Topic::forward_to`].
+/// Forwards the changes of one topic to another one until it is dropped; see
+/// [`Topic::forward_to`].
 ///
-/// What was forwarded stays in the cache of the other topic.
+/// Events that were forwarded stay in the cache of the other topic.
 #[must_use = "dropping it ends the forwarding"]
 pub struct Forward<E: Event> {
     from: Arc<TopicInner<E>>,
@@ -19,14 +19,14 @@ pub struct Forward<E: Event> {
     published: Published,
 }
 
-/// Why a topic was not forwarded.
+/// Why a topic cannot be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForwardError {
-    /// Events would come back to the topic they started on.
+    /// Events would come back to the topic where they were published.
     #[error("forwarding would lead events in a circle")]
     Circle,
-    /// The one topic is forwarded to the other already.
+    /// The topic is forwarded to the other one already.
     #[error("the topic is forwarded there already")]
     Duplicate,
 }
@@ -35,7 +35,7 @@ impl<E: Event> Forward<E> {
     pub(in crate::bus) fn new(from: &Topic<E>, to: &Topic<E>) -> Result<Self, ForwardError> {
         let route = (from.0.id(), to.0.id());
         Routes::add(&mut lock(&ROUTES), route)?;
-        // Made first, so that it takes the route back if the user's code panics.
+        // Made first, so that the route is removed if user code panics.
         let mut forward = Self {
             from: Arc::clone(&from.0),
             to: Arc::clone(&to.0),
@@ -45,8 +45,8 @@ impl<E: Event> Forward<E> {
         Ok(forward)
     }
 
-    /// What became of the events that were cached when forwarding began and
-    /// were published on the other topic then.
+    /// The result of publishing, on the other topic, the events that were
+    /// cached here when forwarding began.
     pub fn published(&self) -> Published {
         self.published
     }
@@ -71,10 +71,11 @@ impl<E: Event> fmt::Debug for Forward<E> {
 
 /// Which topic is forwarded to which, by number.
 ///
-/// There is no circle of ways, so each event comes to an end.
+/// The routes have no cycle, so each event is forwarded a limited number of
+/// times.
 struct Routes(Vec<(u64, u64)>);
 
-// Lazy, since the mutex of a model cannot be made in a constant.
+// Lazy, since loom's mutex has no const constructor.
 static ROUTES: LazyLock<Mutex<Routes>> = LazyLock::new(|| Mutex::new(Routes(Vec::new())));
 
 impl Routes {

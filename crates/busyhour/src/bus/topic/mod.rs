@@ -23,12 +23,12 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// A stream of events of one type, with the last value of each key if it is cached.
 ///
-/// Cheap to clone; all clones are the same topic. It lives as long as a clone
-/// or a subscription does.
+/// Cheap to clone; all clones are the same topic. The topic lives as long as a
+/// clone or a subscription.
 ///
 /// # Examples
 ///
-/// See the [module](crate::bus) for a whole one.
+/// See the [module](crate::bus) for a complete one.
 ///
 /// ```
 /// use busyhour::bus::{Event, Topic};
@@ -50,22 +50,23 @@ use std::{fmt, sync::Arc, time::Duration};
 #[doc(alias("broadcast", "watch", "stasis_topic", "ast_event", "pubsub"))]
 pub struct Topic<E: Event>(pub(super) Arc<TopicInner<E>>);
 
-/// What a publish did.
+/// The result of a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a loss is the publisher's to know"]
 pub struct Published {
-    /// Subscriptions for which the event now waits or has already been handled.
+    /// Subscriptions that have the event in their queue or have handled it
+    /// already.
     pub delivered: u64,
-    /// Deliveries lost to a full queue: this event's, or an older one's that
+    /// Deliveries lost to a full queue: of this event, or of an older one that
     /// was dropped to make room for it.
     pub lost: u64,
-    /// The topic, or one it forwards to, holds as many keys as it may
-    /// ([`TopicBuilder::key_limit`]): there the event of a new key was neither
-    /// cached nor delivered.
+    /// The topic, or one it forwards to, holds as many keys as its
+    /// [limit](TopicBuilder::key_limit) allows: that topic neither cached nor
+    /// delivered the event, whose key is new.
     pub refused: bool,
 }
 
-/// Why an event that was published will not be removed by itself.
+/// Why a published event will not expire by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum TtlError {
@@ -73,18 +74,19 @@ pub enum TtlError {
     /// not published.
     #[error("the topic has no timers")]
     NoTimers,
-    /// No timer could be set; the event was published and stays.
+    /// The timer could not be set; the event was published and does not expire.
     #[error("the event stays: {0}")]
     NoTimer(#[from] AddError),
 }
 
 impl<E: Event> Topic<E> {
-    /// Describes a new topic. The name is for people who read statistics.
+    /// Describes a new topic. The name appears in statistics.
     pub fn builder(name: impl Into<String>) -> TopicBuilder<E> {
         TopicBuilder::new(name.into())
     }
 
-    /// A topic for a short life: not cached, not listed, as small as can be.
+    /// A topic for a short life: not cached, not listed in a registry, as small
+    /// as possible.
     pub fn ephemeral() -> Self {
         TopicBuilder::new(String::new()).small().build()
     }
@@ -97,7 +99,7 @@ impl<E: Event> Topic<E> {
     /// Caches the event, if the topic is cached, and offers it to every
     /// subscription that wants it.
     ///
-    /// Waits for room only where a subscription declared
+    /// Waits for room only if a subscription has declared
     /// [`Overflow::Block`](crate::task::Overflow::Block).
     #[inline]
     pub fn publish(&self, event: E) -> Published {
@@ -107,9 +109,10 @@ impl<E: Event> Topic<E> {
         self.publish_heard(event)
     }
 
-    /// Publishes what another node says of the key; see [`TopicBuilder::fold`].
-    /// On a topic that does not fold, the last node that speaks is right.
-    /// Subscribers hear the event with this origin.
+    /// Publishes an event on behalf of another node; see
+    /// [`TopicBuilder::fold`]. On a topic that does not fold, the event becomes
+    /// the last one of its key, whichever node published before. Subscribers
+    /// receive it with this origin.
     pub fn publish_from(&self, origin: NodeId, event: E) -> Published {
         if self.0.is_idle() {
             return Published::default();
@@ -121,18 +124,19 @@ impl<E: Event> Topic<E> {
         published
     }
 
-    /// Not inlined, so that a publish that nobody wants needs none of its room.
+    /// Not inlined, so that a publish without subscribers needs none of its
+    /// stack.
     #[inline(never)]
     fn publish_heard(&self, event: E) -> Published {
         self.0.publish(event)
     }
 
     /// Publishes an event that is removed after `life` unless a newer event of
-    /// its key is published before.
+    /// its key is published first.
     ///
     /// # Errors
     ///
-    /// [`TtlError`] when the topic has no timers or none could be set.
+    /// [`TtlError`] if the topic has no timers or the timer could not be set.
     ///
     /// # Examples
     ///
@@ -168,7 +172,7 @@ impl<E: Event> Topic<E> {
         limited.map(|()| published)
     }
 
-    /// The last event of the key. Takes no lock and stops no publisher.
+    /// The last event of the key. Takes no lock and blocks no publisher.
     #[doc(alias("ast_event_get_cached", "last value"))]
     #[inline]
     pub fn get(&self, key: &E::Key) -> Option<E> {
@@ -176,25 +180,27 @@ impl<E: Event> Topic<E> {
         self.0.shards()[shard].get(hash, key)
     }
 
-    /// The node that spoke last of the key; `None` when it has no last value.
+    /// The node that published last for the key; `None` if the key has no last
+    /// value.
     pub fn origin_of(&self, key: &E::Key) -> Option<NodeId> {
         let (shard, hash) = self.0.locate(key);
         self.0.shards()[shard].origin_of(&self.0, (hash, key))
     }
 
-    /// What one node says of the key, on a topic that folds: what became of
-    /// all nodes' states is [`Topic::get`]. On a topic that does not, the last
-    /// event if it is that node's.
+    /// The state of the key at one node, on a topic that folds; [`Topic::get`]
+    /// returns the folded state of all nodes. On a topic that does not fold,
+    /// the last event if that node published it.
     pub fn get_from(&self, origin: NodeId, key: &E::Key) -> Option<E> {
         let (shard, hash) = self.0.locate(key);
         self.0.shards()[shard].get_from(&self.0, (hash, key), origin)
     }
 
-    /// Takes the last value of the key away and tells the subscribers. Where
-    /// other nodes have a state of the key, that remains.
+    /// Removes the last value of the key and tells the subscribers. On a topic
+    /// that folds, it removes this node's state; the states of other nodes
+    /// remain.
     ///
-    /// Says, as [`Topic::publish`] does, what became of the notices; like it,
-    /// it waits for room where a subscription declared
+    /// Like [`Topic::publish`], it returns how many notices were delivered and
+    /// lost, and waits for room if a subscription has declared
     /// [`Overflow::Block`](crate::task::Overflow::Block).
     ///
     /// # Examples
@@ -222,15 +228,16 @@ impl<E: Event> Topic<E> {
         self.0.clear(key)
     }
 
-    /// Takes away what another node says of the key, and nothing when it has
-    /// said nothing. On a topic that does not fold, whatever was said last.
+    /// Removes another node's state of the key; does nothing if that node has
+    /// none. On a topic that does not fold, it removes the last value,
+    /// whichever node published it.
     pub fn remove_from(&self, origin: NodeId, key: &E::Key) -> Removed {
         self.0.remove_from(origin, key)
     }
 
-    /// Removes every key whose last event is one that `is_wanted`, one after
-    /// the other: what is published meanwhile may stay. It runs under no lock,
-    /// and twice for an event that it wants.
+    /// Removes every key whose last event satisfies `is_wanted`, one after the
+    /// other; an event that is published meanwhile may stay. `is_wanted` runs
+    /// under no lock, and twice for an event that satisfies it.
     ///
     /// # Examples
     ///
@@ -254,25 +261,27 @@ impl<E: Event> Topic<E> {
         self.0.remove_matching(&is_wanted)
     }
 
-    /// Takes away all that a node has said, because it is gone. On a topic
-    /// that does not fold, those keys are removed of which it spoke last; on
-    /// one that folds, of this node itself, only what it says of keys of which
-    /// another one has spoken too. Waits for room where publishers do.
+    /// Removes all states of a node that is gone. On a topic that does not
+    /// fold, it removes the keys that the node published last. On a topic that
+    /// folds, it removes the node's state of each key; if `origin` is this node
+    /// itself, only of keys that another node has published too. Waits for room
+    /// like [`Topic::publish`].
     pub fn remove_node(&self, origin: NodeId) -> Removed {
         self.0.remove_node(origin)
     }
 
-    /// Makes everything that happens here happen on `to` as well, in the same
-    /// order by key, until the [`Forward`] is dropped. What is cached here is
-    /// published there at once. Events keep their origin; but a topic that
-    /// folds takes what is forwarded to it for states of its own node.
+    /// Forwards every change of this topic to `to`, in the same order by key,
+    /// until the [`Forward`] is dropped. The events that are cached here are
+    /// published there at once. Events keep their origin, except that a topic
+    /// that folds treats forwarded events as states of its own node.
     ///
-    /// Publishers here never wait for subscriptions there: such a subscription
-    /// may hold more than its capacity.
+    /// Publishers of this topic never wait for subscriptions of the other one,
+    /// so such a subscription may hold more than its capacity.
     ///
     /// # Errors
     ///
-    /// [`ForwardError`] when events would come back here, or go there twice.
+    /// [`ForwardError`] if events would come back to this topic, or if it is
+    /// forwarded there already.
     ///
     /// # Examples
     ///
@@ -299,9 +308,9 @@ impl<E: Event> Topic<E> {
         Forward::new(self, to)
     }
 
-    /// The last event of every key: each key's at one moment, different keys'
-    /// not necessarily at the same one. The order is the same in every run
-    /// that published the same.
+    /// The last event of every key. Each is right at one moment, but not all at
+    /// the same moment. The order is the same in every run that published the
+    /// same events.
     pub fn snapshot(&self) -> Vec<E> {
         let mut events = Vec::with_capacity(self.len());
         for shard in self.0.shards() {
@@ -310,7 +319,7 @@ impl<E: Event> Topic<E> {
         events
     }
 
-    /// Keys with a last value.
+    /// The number of keys with a last value.
     pub fn len(&self) -> usize {
         self.0.shards().iter().map(|shard| shard.len()).sum()
     }
@@ -320,8 +329,8 @@ impl<E: Event> Topic<E> {
         self.len() == 0
     }
 
-    /// Whether some subscription might want an event of this key. A publisher
-    /// asks before it makes an event that is expensive to make.
+    /// Whether any subscription may want an event of this key. A publisher can
+    /// ask this before it makes an event that is expensive to make.
     pub fn would_deliver(&self, key: &E::Key) -> bool {
         self.0.would_deliver(key)
     }
@@ -331,7 +340,7 @@ impl<E: Event> Topic<E> {
         SubscriptionBuilder::new(Arc::clone(&self.0))
     }
 
-    /// What the topic holds and has done.
+    /// Statistics of the topic: what it holds now and what it has done.
     pub fn stats(&self) -> TopicStats {
         self.0.stats()
     }

@@ -6,9 +6,9 @@ use crate::{
 };
 use std::sync::{Arc, Weak};
 
-/// The topics whose statistics are shown together.
+/// A list of topics whose statistics are read together.
 ///
-/// It does not keep a topic alive: one that is gone leaves the list.
+/// It does not keep a topic alive: a dropped topic leaves the list.
 ///
 /// # Examples
 ///
@@ -55,7 +55,8 @@ impl Registry {
         stats
     }
 
-    /// Ends the streams of every topic: nothing more is published on them.
+    /// Ends the streams of every topic, so that nothing more is published on
+    /// them.
     pub(crate) fn end_streams(&self) {
         self.alive().iter().for_each(|topic| topic.end_streams());
     }

@@ -1,26 +1,29 @@
 use crate::bus::{Event, publish_result::PublishResult};
 use std::ops::AddAssign;
 
-/// What a [`Topic::remove`](crate::bus::Topic::remove) did.
+/// The result of a [`Topic::remove`](crate::bus::Topic::remove).
 ///
-/// Its notices wait in the same bounded queues as events do, so they can be
-/// lost in the same ways. Events that wait for a subscriber when their key is
-/// removed are not taken from it: it hears them and then the notice. Only a
-/// subscription that [conflates](crate::bus::SubscriptionBuilder::conflate) hears
-/// the notice instead of them.
+/// The notices of a removal wait in the same bounded queues as events, so they
+/// can be lost in the same ways. Events that wait for a subscriber when their
+/// key is removed stay in its queue: the subscriber receives them and then the
+/// notice. Only for a subscription that
+/// [conflates](crate::bus::SubscriptionBuilder::conflate) does the notice replace
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a loss is the publisher's to know"]
 pub struct Removed {
-    /// Keys of which something was taken away: 0 or 1 unless many were removed.
+    /// Keys of which a state was removed: 0 or 1, except by `remove_matching`
+    /// and `remove_node`.
     pub key_count: u64,
-    /// Subscriptions for which the notice now waits or has already been handled.
+    /// Subscriptions that have the notice in their queue or have handled it
+    /// already.
     pub delivered: u64,
-    /// Deliveries lost to a full queue: the notice, or an older event that was
-    /// dropped to make room for it. The subscriptions are told as well, with
+    /// Deliveries lost to a full queue: of the notice, or of an older event
+    /// that was dropped to make room for it. The subscriptions also receive
     /// [`Delivery::Lost`](crate::bus::Delivery::Lost).
     pub lost: u64,
-    /// Events of the key that still waited and that the notice replaced, as
-    /// the subscription asked for: they are not among the lost.
+    /// Events of the key that still waited and that the notice replaced in
+    /// queues that conflate. They do not count as lost.
     pub conflated: u64,
 }
 

@@ -4,10 +4,10 @@ use std::{collections::HashMap, fmt, hash::Hash};
 type Handler<E> = Box<dyn FnMut(&E, NodeId) + Send>;
 type Rest<E> = Box<dyn FnMut(Delivery<'_, E>) + Send>;
 
-/// Sends each event to the one handler for events of its sort.
+/// Calls, for each event, the one handler for events of its sort.
 ///
-/// It is a callback with a table inside: one subscription, one order, and the
-/// cost of one lookup an event, however many sorts there are.
+/// A router is a callback with a table inside: it needs one subscription and
+/// keeps one order. An event costs one lookup, however many sorts there are.
 ///
 /// # Examples
 ///
@@ -40,7 +40,7 @@ pub struct Router<E: Event, S> {
 }
 
 impl<E: Event, S: Eq + Hash + Send + 'static> Router<E, S> {
-    /// A router without a route, by what `sort_of` says of an event.
+    /// A router without routes. `sort_of` returns the sort of an event.
     pub fn by(sort_of: impl Fn(&E) -> S + Send + 'static) -> Self {
         Self {
             sort_of: Box::new(sort_of),
@@ -49,15 +49,15 @@ impl<E: Event, S: Eq + Hash + Send + 'static> Router<E, S> {
         }
     }
 
-    /// Events of this sort go to `handler`, with the node they started on, and
-    /// no longer to an earlier one.
+    /// Passes events of this sort, with their origin, to `handler`; replaces an
+    /// earlier handler of the sort.
     #[must_use]
     pub fn route(mut self, sort: S, handler: impl FnMut(&E, NodeId) + Send + 'static) -> Self {
         self.handlers.insert(sort, Box::new(handler));
         self
     }
 
-    /// Events of all other sorts, cleared keys and notices go to `handler`.
+    /// Passes events of all other sorts, removed keys and notices to `handler`.
     #[must_use]
     pub fn otherwise(mut self, handler: impl FnMut(Delivery<'_, E>) + Send + 'static) -> Self {
         self.otherwise = Some(Box::new(handler));

@@ -1,4 +1,4 @@
-//! What only the holder of the shard's lock does to the table.
+//! What only the holder of the shard's lock does with the table.
 
 use super::*;
 
@@ -21,7 +21,7 @@ impl<E: Event> CacheWriter<E> {
         }
     }
 
-    /// Keys with a last value.
+    /// The number of keys with a last value.
     pub(in crate::bus) fn len(&self) -> usize {
         self.live_count
     }
@@ -32,34 +32,34 @@ impl<E: Event> CacheWriter<E> {
         self.version
     }
 
-    /// Replaced events that somebody may still be reading.
+    /// Replaced events that may still have readers.
     pub(in crate::bus) fn retired_len(&self) -> usize {
         self.garbage.len()
     }
 
-    /// Makes the event one that can be shared; also one that was replaced
-    /// before and is to be dropped when the lock is left.
+    /// Makes the event shareable; also returns a replaced event that must be
+    /// dropped after the lock.
     #[inline(always)]
     #[must_use]
     pub(in crate::bus) fn share(&mut self, event: Given<E>) -> (SharedEvent<E>, Option<Given<E>>) {
         event.share(self.garbage.pop(mem::needs_drop::<E>()))
     }
 
-    /// What can be dropped now. Drop it when the lock is left.
+    /// Garbage that can be dropped now, after the lock is released.
     #[inline(always)]
     #[must_use]
     pub(in crate::bus) fn sweep(&mut self) -> Swept<E> {
         self.garbage.sweep(epochs)
     }
 
-    /// The same after a change that left the array as it was.
+    /// Like [`Self::sweep`], after a change that did not replace the array.
     #[inline(always)]
     #[must_use]
     pub(in crate::bus) fn sweep_values(&mut self) -> Swept<E> {
         self.garbage.sweep_values(epochs)
     }
 
-    /// The same of everything that was ever replaced, however little it is.
+    /// Like [`Self::sweep`], but all garbage, even a little.
     #[must_use]
     pub(in crate::bus) fn sweep_all(&mut self) -> Swept<E> {
         self.garbage.sweep_all(epochs())
