@@ -17,7 +17,7 @@ pub(super) enum RemoveCondition<'a, E> {
     /// The last event of the key has this version.
     Version(u64),
     /// This node published last; `None` for this node.
-    SaidBy(Option<NodeId>),
+    PublishedBy(Option<NodeId>),
     /// The last event satisfies this.
     Matching(&'a dyn Fn(&E) -> bool),
 }
@@ -27,7 +27,7 @@ impl<E> RemoveCondition<'_, E> {
     pub(super) fn is_wanted(&self) -> Option<&dyn Fn(&E) -> bool> {
         match self {
             Self::Matching(is_wanted) => Some(is_wanted),
-            Self::Any | Self::Version(_) | Self::SaidBy(_) => None,
+            Self::Any | Self::Version(_) | Self::PublishedBy(_) => None,
         }
     }
 }

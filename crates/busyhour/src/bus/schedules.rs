@@ -122,7 +122,7 @@ fn shuttle_a_replay_meets_publishers() {
 /// Two publishers and a thread that removes: every subscriber (early, late, or
 /// conflating) ends with what the topic holds.
 #[test]
-fn shuttle_publishers_meet_who_clears() {
+fn shuttle_publishers_meet_a_remover() {
     explore(1_000, || {
         let (topic, pool) = (topic(), pool());
         let [early, late, newest] = [(); 3].map(|()| Heard::default());
@@ -131,14 +131,14 @@ fn shuttle_publishers_meet_who_clears() {
             let topic = topic.clone();
             thread::spawn(move || (1..=2).for_each(|number| publish(&topic, number)))
         };
-        let clearer = {
+        let remover = {
             let topic = topic.clone();
             thread::spawn(move || topic.remove(&7))
         };
         let late_watch = late.listen(&topic, &pool);
         publish(&topic, 3);
         publisher.join().unwrap();
-        let _cleared = clearer.join().unwrap();
+        let _removed = remover.join().unwrap();
         let report = pool.shutdown(Duration::MAX);
         assert_eq!(report.not_delivered, 0);
         let held = topic.get(&7).map(|level| level.number);
@@ -164,7 +164,7 @@ fn heard_early(
 /// Several nodes publish one key, and one of them removes its state in between:
 /// the result is the fold of each node's last state.
 #[test]
-fn shuttle_a_fold_is_of_what_each_node_said_last() {
+fn shuttle_a_fold_has_the_last_state_of_each_node() {
     let level = |number| Level { key: 7, number };
     explore(1_000, move || {
         let sum = move |parts: &[(NodeId, Level)]| {

@@ -6,7 +6,7 @@ use super::{
     panics::Panics,
     publish_options::{PublishOptions, RemoveCondition},
     publish_result::{PublishResult, ShardStats},
-    shard::{Known, Shard, Visit, Visited},
+    shard::{FastPath, Known, LockedPublish, Shard},
     topic::{Expiry, Limited},
 };
 use crate::{stats::TopicStats, task::Deliveries};
@@ -169,25 +169,27 @@ impl<E: Event> TopicInner<E> {
         let Some((shard, hash)) = self.shard_of(&event) else {
             return Published::default();
         };
-        match shard.visit(self, (hash, &mut event)) {
-            Visited::Published { swept, .. } => {
+        match shard.try_fast_path(self, (hash, &mut event)) {
+            FastPath::Published { swept, .. } => {
                 swept.drop_all();
                 event.drop_overdue();
             }
-            Visited::Loud(visit) => return self.publish_loud((shard, hash, &mut event), visit),
-            Visited::InVain => return self.publish_anew((shard, hash, &mut event)),
+            FastPath::Locked(locked) => {
+                return self.publish_locked((shard, hash, &mut event), locked);
+            }
+            FastPath::NotApplicable => return self.publish_slowly((shard, hash, &mut event)),
         }
         Published::default()
     }
 
     #[inline(never)]
-    fn publish_loud(
+    fn publish_locked(
         &self,
         (shard, hash, event): (&Shard<E>, u64, &mut Incoming<E>),
-        visit: Visit<'_, E>,
+        locked: LockedPublish<'_, E>,
     ) -> Published {
         let mut result = PublishResult::new();
-        if shard.publish_in(visit, self, (hash, event), &mut result) {
+        if shard.publish_in(locked, self, (hash, event), &mut result) {
             event.drop_overdue();
         } else {
             self.publish_at(
@@ -202,7 +204,7 @@ impl<E: Event> TopicInner<E> {
     }
 
     #[cold]
-    fn publish_anew(&self, event: (&Shard<E>, u64, &mut Incoming<E>)) -> Published {
+    fn publish_slowly(&self, event: (&Shard<E>, u64, &mut Incoming<E>)) -> Published {
         let mut result = PublishResult::new();
         self.publish_at(event, PublishOptions::from(None), &mut result);
         let published = Published::from(&result);
@@ -216,8 +218,8 @@ impl<E: Event> TopicInner<E> {
         let Some((shard, hash)) = self.shard_of(&event) else {
             return;
         };
-        match shard.visit(self, (hash, &mut event)) {
-            Visited::Published {
+        match shard.try_fast_path(self, (hash, &mut event)) {
+            FastPath::Published {
                 version,
                 born,
                 swept,
@@ -226,12 +228,12 @@ impl<E: Event> TopicInner<E> {
                 swept.drop_all();
                 return event.drop_overdue();
             }
-            Visited::Loud(visit) => {
-                if shard.publish_in(visit, self, (hash, &mut event), result) {
+            FastPath::Locked(locked) => {
+                if shard.publish_in(locked, self, (hash, &mut event), result) {
                     return event.drop_overdue();
                 }
             }
-            Visited::InVain => {}
+            FastPath::NotApplicable => {}
         }
         self.publish_at(
             (shard, hash, &mut event),
@@ -327,8 +329,8 @@ impl<E: Event> TopicInner<E> {
     }
 
     /// Removes this node's state of a key.
-    pub(super) fn clear(&self, key: &E::Key) -> Removed {
-        self.clear_which(
+    pub(super) fn remove(&self, key: &E::Key) -> Removed {
+        self.remove_if(
             key.clone(),
             &RemoveCondition::Any,
             PublishOptions::from(None),
@@ -337,14 +339,14 @@ impl<E: Event> TopicInner<E> {
 
     /// Removes the given node's state of a key.
     pub(super) fn remove_from(&self, origin: NodeId, key: &E::Key) -> Removed {
-        self.clear_which(
+        self.remove_if(
             key.clone(),
             &RemoveCondition::Any,
             PublishOptions::from(self.remote(origin)),
         )
     }
 
-    fn clear_which(
+    fn remove_if(
         &self,
         key: E::Key,
         which: &RemoveCondition<'_, E>,
@@ -353,9 +355,9 @@ impl<E: Event> TopicInner<E> {
         let key = Arc::new(key);
         let mut result = PublishResult::new();
         let is_changed = self.remove_with_result(&key, (which, options), &mut result);
-        let cleared = Removed::new(is_changed, &result);
+        let removed = Removed::new(is_changed, &result);
         result.wake_all();
-        cleared
+        removed
     }
 
     /// Removes and fills `result`; returns whether there was a state to remove.
@@ -369,7 +371,7 @@ impl<E: Event> TopicInner<E> {
         let shard = &self.shards[index];
         let mut known = Known::new();
         let is_changed = loop {
-            match shard.clear(self, (hash, key), (which, options), &mut known, result) {
+            match shard.remove(self, (hash, key), (which, options), &mut known, result) {
                 Ok(is_changed) => break is_changed,
                 Err(full) => options.may_wait = self.wait_for_room(&full),
             }
@@ -382,28 +384,28 @@ impl<E: Event> TopicInner<E> {
 
     /// Removes every key whose last event satisfies `is_wanted`.
     pub(super) fn remove_matching(&self, is_wanted: &dyn Fn(&E) -> bool) -> Removed {
-        let (mut cleared, which) = (Removed::default(), RemoveCondition::Matching(is_wanted));
+        let (mut removed, which) = (Removed::default(), RemoveCondition::Matching(is_wanted));
         for shard in &self.shards {
             for key in shard.keys_where(is_wanted) {
-                cleared += self.clear_which(key, &which, PublishOptions::from(None));
+                removed += self.remove_if(key, &which, PublishOptions::from(None));
             }
         }
-        cleared
+        removed
     }
 
     /// Removes all states of a node.
     pub(super) fn remove_node(&self, origin: NodeId) -> Removed {
-        let mut cleared = Removed::default();
+        let mut removed = Removed::default();
         let which = match self.folding {
             Some(_) => RemoveCondition::Any,
-            None => RemoveCondition::SaidBy(self.remote(origin)),
+            None => RemoveCondition::PublishedBy(self.remote(origin)),
         };
         for shard in &self.shards {
             for key in shard.keys_of(self, origin) {
-                cleared += self.clear_which(key, &which, PublishOptions::from(self.remote(origin)));
+                removed += self.remove_if(key, &which, PublishOptions::from(self.remote(origin)));
             }
         }
-        cleared
+        removed
     }
 
     /// Publishes an event that is removed after `life` unless a newer one is
@@ -445,7 +447,7 @@ impl<E: Event> TopicInner<E> {
         if let Some(expiry) = &self.expiry {
             expiry.forget(limited.slot, limited.version);
         }
-        let _ = self.clear_which(limited.key.clone(), &which, PublishOptions::at_once());
+        let _ = self.remove_if(limited.key.clone(), &which, PublishOptions::at_once());
     }
 
     /// Whether any subscriber may want an event of this key.
@@ -454,7 +456,7 @@ impl<E: Event> TopicInner<E> {
             return false;
         }
         let (shard, hash) = self.locate(key);
-        self.shards[shard].want(hash, key)
+        self.shards[shard].may_want(hash, key)
     }
 
     /// Whether a forwarded event of this key has a receiver here: the cache or
@@ -543,9 +545,9 @@ impl<E: Event> TopicInner<E> {
         }
     }
 
-    pub(super) fn remove(&self, subscriber: &Arc<Subscriber<E>>) {
+    pub(super) fn remove_subscriber(&self, subscriber: &Arc<Subscriber<E>>) {
         for shard in self.shards_of(subscriber) {
-            self.shards[shard].remove(subscriber);
+            self.shards[shard].remove_subscriber(subscriber);
         }
         self.subscriber_count.fetch_sub(1, Ordering::AcqRel);
     }

@@ -42,7 +42,7 @@ pub(in crate::bus) struct CacheTable<E: Event> {
 pub(in crate::bus) struct CacheWriter<E: Event> {
     version: u64,
     live_count: usize,
-    cleared_count: usize,
+    removed_count: usize,
     vacated_count: usize,
     garbage: Garbage<SharedEvent<E>, Box<CacheSlots<E>>>,
 }
@@ -159,7 +159,7 @@ impl<E> CachedChange<E> {
     }
 
     /// Whether the key has been removed.
-    pub(in crate::bus) fn is_cleared(&self) -> bool {
+    pub(in crate::bus) fn is_removed(&self) -> bool {
         self.word.kind() == SlotKind::Removed
     }
 }
@@ -230,13 +230,13 @@ impl<E: Event> CacheTable<E> {
             // to this tenure or a later one, and the holder of the lock detects
             // a later one.
             let born = slot.born.load(Ordering::Acquire);
-            let seat = SlotTenure { index, born };
+            let tenure = SlotTenure { index, born };
             match slot.read(pin) {
                 Some(event) if event.key() == key => {
-                    seen.found = Some(seat);
+                    seen.found = Some(tenure);
                     return;
                 }
-                Some(_) => seen.others.push(seat),
+                Some(_) => seen.others.push(tenure),
                 None => {}
             }
         }
@@ -273,9 +273,9 @@ impl<E: Event> CacheTable<E> {
         &self,
         writer: &CacheWriter<E>,
         hash: u64,
-        seat: SlotTenure,
+        tenure: SlotTenure,
     ) -> Option<SlotPosition> {
-        let (_, place) = self.writer_slots(writer).place_at(seat, hash)?;
+        let (_, place) = self.writer_slots(writer).place_at(tenure, hash)?;
         Some(place)
     }
 
@@ -285,9 +285,9 @@ impl<E: Event> CacheTable<E> {
         &self,
         writer: &CacheWriter<E>,
         hash: u64,
-        seat: SlotTenure,
+        tenure: SlotTenure,
     ) -> Option<LiveSlot<'_, E>> {
-        let (slot, place) = self.writer_slots(writer).place_at(seat, hash)?;
+        let (slot, place) = self.writer_slots(writer).place_at(tenure, hash)?;
         place.is_live().then_some(LiveSlot { slot, place })
     }
 
@@ -301,7 +301,7 @@ impl<E: Event> CacheTable<E> {
     ) -> Result<Option<SlotPosition>, Stale> {
         let slots = self.writer_slots(writer);
         match seen.found {
-            Some(seat) => match slots.place_at(seat, hash) {
+            Some(tenure) => match slots.place_at(tenure, hash) {
                 Some((_, place)) => Ok(Some(place)),
                 None => Err(Stale),
             },
@@ -348,14 +348,14 @@ impl<E: Event> CacheTable<E> {
         if word.kind() == SlotKind::Live {
             return (Put::Replaced, born);
         }
-        writer.cleared_count -= 1;
+        writer.removed_count -= 1;
         writer.live_count += 1;
         (Put::NewKey, born)
     }
 
     #[cold]
     fn insert(&self, writer: &mut CacheWriter<E>, hash: u64, event: SharedEvent<E>) {
-        let used = writer.live_count + writer.cleared_count + writer.vacated_count;
+        let used = writer.live_count + writer.removed_count + writer.vacated_count;
         if used + 1 > self.writer_slots(writer).used_max() {
             self.rebuild(writer);
         }
@@ -376,21 +376,21 @@ impl<E: Event> CacheTable<E> {
         place: SlotPosition,
         laggards_since: u64,
     ) -> bool {
-        debug_assert!(place.is_live(), "only a key with a value is cleared");
+        debug_assert!(place.is_live(), "only a key with a value is removed");
         let slot = &self.writer_slots(writer).slots[place.index];
         writer.version += 1;
         writer.live_count -= 1;
-        let cleared = (place.word).changed(SlotKind::Removed, writer.version, laggards_since);
-        if cleared.is_known_to_laggard() {
-            writer.cleared_count += 1;
-            slot.set_word(cleared);
+        let removed = (place.word).changed(SlotKind::Removed, writer.version, laggards_since);
+        if removed.is_known_to_laggard() {
+            writer.removed_count += 1;
+            slot.set_word(removed);
         } else {
             writer.vacated_count += 1;
             let old = slot.vacate(writer.version);
             writer.retire(old);
         }
         self.shrink(writer);
-        cleared.is_known_to_laggard()
+        removed.is_known_to_laggard()
     }
 
     /// Every change after `version`, in no order; for each key only the last
@@ -419,7 +419,7 @@ impl<E: Event> CacheTable<E> {
     /// Removes the tombstones, because nobody lags any more; calls `purge` with
     /// the version of each.
     pub(in crate::bus) fn purge(&self, writer: &mut CacheWriter<E>, mut purge: impl FnMut(u64)) {
-        if writer.cleared_count == 0 {
+        if writer.removed_count == 0 {
             return;
         }
         for slot in self.writer_slots(writer).slots.iter() {
@@ -430,15 +430,15 @@ impl<E: Event> CacheTable<E> {
                 writer.retire(old);
             }
         }
-        writer.vacated_count += writer.cleared_count;
-        writer.cleared_count = 0;
+        writer.vacated_count += writer.removed_count;
+        writer.removed_count = 0;
         self.shrink(writer);
     }
 
     /// Frees memory once the table is nearly empty.
     fn shrink(&self, writer: &mut CacheWriter<E>) {
         let len = self.writer_slots(writer).slots.len();
-        let used = writer.live_count + writer.cleared_count;
+        let used = writer.live_count + writer.removed_count;
         if len > CacheSlots::<E>::LEN_MIN && used < len / 16 {
             self.rebuild(writer);
         }
@@ -449,7 +449,7 @@ impl<E: Event> CacheTable<E> {
     fn rebuild(&self, writer: &mut CacheWriter<E>) {
         let old = self.writer_slots(writer);
         let new = CacheSlots::new(CacheSlots::<E>::len_for(
-            writer.live_count + writer.cleared_count,
+            writer.live_count + writer.removed_count,
         ));
         for slot in old.slots.iter().filter(|slot| !slot.is_free()) {
             slot.copy_to(&new);
@@ -536,11 +536,11 @@ impl<E> CacheSlots<E> {
             .take_while(|(_, slot)| slot.word() != SlotWord::EMPTY);
         let same_hash =
             in_use.filter(|(_, slot)| !slot.is_free() && slot.hash.load(Ordering::Relaxed) == hash);
-        let mut seats = same_hash.map(|(index, slot)| SlotTenure {
+        let mut tenures = same_hash.map(|(index, slot)| SlotTenure {
             index,
             born: slot.born.load(Ordering::Relaxed),
         });
-        seats.all(|seat| seen.others.contains(&seat))
+        tenures.all(|tenure| seen.others.contains(&tenure))
     }
 }
 

@@ -85,7 +85,7 @@ impl<E: Event> Answers<E> {
     }
 
     /// Whether some question has no answer yet.
-    pub(in crate::bus) fn are_open(&self) -> bool {
+    pub(in crate::bus) fn has_open_questions(&self) -> bool {
         self.open_count > 0
     }
 
@@ -124,7 +124,7 @@ impl<E: Event> Answers<E> {
     }
 
     /// As [`Self::has_key`].
-    pub(in crate::bus) fn has_wish(&self, of: &Arc<Subscriber<E>>) -> bool {
+    pub(in crate::bus) fn has_wanted(&self, of: &Arc<Subscriber<E>>) -> bool {
         self.of(Id::Wanted(address(of))) == Some(1)
     }
 

@@ -190,7 +190,7 @@ impl<E: Event> Subscriber<E> {
     pub(in crate::bus) fn item_of(&self, change: CachedChange<E>, lag: Lag) -> Option<Item<E>> {
         let mut change = Held::new(change);
         let last = change.get()?;
-        if last.is_cleared() {
+        if last.is_removed() {
             // A subscriber that has received nothing yet need not learn that a
             // key was removed.
             let key = (lag.since > 0).then(|| last.event.key().clone());
@@ -293,7 +293,7 @@ impl<E: Event> Subscriber<E> {
             drop(replaced);
         }
         while items.is_empty() {
-            match self.mailbox.next_errand(items) {
+            match self.mailbox.next_action(items) {
                 NextAction::Deliver => {}
                 NextAction::CatchUp(shard) => self.catch_up(shard, items),
                 NextAction::Rest => return,
@@ -328,7 +328,7 @@ impl<E: Event> Subscriber<E> {
             if executor.is_some() && batch_len > 0 {
                 batch.pace.await_more(batch_len, &self.mailbox);
             }
-            match self.mailbox.next_errand(&mut batch.items) {
+            match self.mailbox.next_action(&mut batch.items) {
                 NextAction::Deliver => {}
                 NextAction::CatchUp(shard) => {
                     self.catch_up(shard, &mut batch.items);

@@ -19,8 +19,7 @@ use crate::{
 };
 use std::{collections::VecDeque, mem, sync::Arc};
 
-/// The items that wait for one subscriber, and whether a turn is on its way to
-/// take them.
+/// The items that wait for one subscriber, and whether a turn will take them.
 ///
 /// Publishers and the consumer share one short lock. The consumer takes all
 /// items at once and delivers them without the lock, so it costs the publishers
@@ -37,8 +36,8 @@ pub(in crate::bus) struct Mailbox<E: Event> {
     /// The items that the running turn has taken and not yet begun to deliver,
     /// with [`ENDED`] once nothing more is delivered.
     unclaimed: CachePadded<AtomicU64>,
-    /// How many items at the end of the batch are from the cache. Written with
-    /// the lock held.
+    /// Items at the end of the batch that are from the cache; written under the
+    /// lock.
     replayed: AtomicU64,
     closed: AtomicBool,
     /// Losses since the subscription began.
@@ -55,8 +54,8 @@ struct Busy<E: Event> {
     state: SpinLock<MailboxState<E>>,
     /// The queue's length, for publishers who wait for room.
     len: AtomicUsize,
-    /// How many items the running turn last took from the queue; some of them
-    /// may be delivered already. Written with the lock held.
+    /// How many items the running turn last took, some of them delivered
+    /// already. Written with the lock held.
     taken_len: AtomicUsize,
 }
 
@@ -92,15 +91,14 @@ pub(in crate::bus) enum NextAction {
 }
 
 impl<E: Event> Mailbox<E> {
-    /// How often a waiter looks before it goes to sleep, and the pauses between
-    /// two looks: some microseconds, about the cost of going to sleep and being
-    /// woken. A model need not try each number of looks.
+    /// How often a waiter looks before it sleeps, and the pauses in between:
+    /// about as long as sleeping and waking take. A model need not try each
+    /// number.
     const SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 16 };
     const PAUSES: u32 = 4;
-    /// How a consumer waits for more: looks with pauses before them, then looks
-    /// after it has yielded the processor.
-    const LINGER_LOOKS: u32 = 3;
-    const LINGER_YIELDS: u32 = 4;
+    /// How a consumer waits: first looks after pauses, then looks after yields.
+    const SPIN_LOOKS: u32 = 3;
+    const SPIN_YIELDS: u32 = 4;
 
     /// How many turns in a row an executor may drop before the subscription
     /// waits for the next event.
@@ -265,8 +263,7 @@ impl<E: Event> Mailbox<E> {
         claimed.is_ok_and(|unclaimed| unclaimed & ENDED == 0)
     }
 
-    /// Ends deliveries for good; returns how many were still waiting, which are
-    /// lost.
+    /// Ends deliveries for good; returns how many still waited, which are lost.
     pub(in crate::bus) fn end(&self) -> u64 {
         let mut state = self.busy.state.lock();
         let in_hand = self.unclaimed.swap(ENDED, Ordering::AcqRel);
@@ -481,11 +478,10 @@ impl<E: Event> Mailbox<E> {
     /// Wakes the threads that wait for the change, which was made with the lock
     /// held or is one of `unclaimed`.
     ///
-    /// A thread counts itself before it looks. For a change under the lock
-    /// there are two cases: the thread looks after the change and sees it; or
-    /// it looked before, and then its count is seen here. The same holds for
-    /// `unclaimed`, since the count, the change and both looks are in one order
-    /// of all threads (`SeqCst`).
+    /// A thread counts itself before it looks. If it looks after a change under
+    /// the lock, it sees the change; otherwise its count is seen here. The same
+    /// holds for `unclaimed`: the count, the change and both looks have one
+    /// order in all threads (`SeqCst`).
     fn announce_room(&self) {
         if self.waiting_count.load(Ordering::SeqCst) > 0 {
             self.event_count.ring();
@@ -506,7 +502,7 @@ impl<E: Event> Mailbox<E> {
         self.busy.state.lock().sender = Some(thread_token());
     }
 
-    /// The caller has sent the turn. Another thread may be about to send the next.
+    /// The caller has sent the turn. Another thread may now send the next.
     pub(in crate::bus) fn sent(&self) {
         let mut state = self.busy.state.lock();
         state.sender = state.sender.filter(|sender| *sender != thread_token());
@@ -526,8 +522,8 @@ impl<E: Event> Mailbox<E> {
         self.announce(state);
     }
 
-    /// Whether a turn that was dropped before it ran may be sent again. The
-    /// limit is for executors that drop every task.
+    /// Whether a turn that was dropped before it ran may be sent again;
+    /// bounded, for executors that drop every task.
     pub(super) fn may_send_again(&self) -> bool {
         let mut state = self.busy.state.lock();
         state.turns_dropped = state.turns_dropped.saturating_add(1);
@@ -547,8 +543,8 @@ impl<E: Event> Mailbox<E> {
         self.announce(state);
     }
 
-    /// What to do next; fills `batch`, which is empty, if that is to deliver.
-    pub(super) fn next_errand(&self, batch: &mut Items<E>) -> NextAction {
+    /// What to do next; to deliver, it fills `batch`, which is empty.
+    pub(super) fn next_action(&self, batch: &mut Items<E>) -> NextAction {
         let mut state = self.busy.state.lock();
         if self.is_closed() || self.is_ended() && state.queue.len() == 0 {
             return self.rest(state);
@@ -577,13 +573,13 @@ impl<E: Event> Mailbox<E> {
     /// arrives meanwhile is taken together. A publisher may be waiting for this
     /// very processor, so this yields it as well.
     pub(super) fn spin_wait(&self, pauses: u32) -> bool {
-        for _ in 0..Self::LINGER_LOOKS {
+        for _ in 0..Self::SPIN_LOOKS {
             (0..pauses).for_each(|_| spin_loop());
             if self.queued_len() > 0 {
                 return true;
             }
         }
-        for _ in 0..Self::LINGER_YIELDS {
+        for _ in 0..Self::SPIN_YIELDS {
             thread::yield_now();
             if self.queued_len() > 0 {
                 return true;
@@ -601,8 +597,8 @@ impl<E: Event> Mailbox<E> {
         NextAction::Rest
     }
 
-    /// Takes what is queued. If the caller holds the lock of a shard,
-    /// everything that this shard has offered so far is in the batch.
+    /// Takes what is queued; under a shard's lock, all that the shard has
+    /// offered.
     pub(in crate::bus) fn take_all(&self, batch: &mut Items<E>) {
         let mut state = self.busy.state.lock();
         self.take(&mut state, batch);
@@ -699,6 +695,5 @@ impl<E: Event> MailboxState<E> {
 
 /// The bit of `unclaimed` that means that nothing more is delivered.
 const ENDED: u64 = 1 << 63;
-/// How many items beyond twice its capacity a queue with [`Overflow::Block`]
-/// may hold; matters for small capacities.
+/// How many items beyond twice its capacity a blocking queue may hold.
 const BEYOND: usize = 64;

@@ -173,7 +173,7 @@ mod tests {
         /// dropping the oldest beyond a capacity, and now and then a turn that
         /// takes everything.
         #[test]
-        fn a_conflating_queue_is_as_a_list(
+        fn a_conflating_queue_behaves_like_a_list(
             capacity in 1..60_usize,
             changes in vec((0..80_u8, 0..200_u8), 0..1500),
         ) {

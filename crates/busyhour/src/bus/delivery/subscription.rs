@@ -326,7 +326,7 @@ impl<E: Event> Drop for Subscription<E> {
         let mut panics = Panics::default();
         for subscriber in self.subscribers.drain(..) {
             subscriber.unregister();
-            panics.catch(|| self.topic.remove(&subscriber));
+            panics.catch(|| self.topic.remove_subscriber(&subscriber));
             panics.catch(|| subscriber.mailbox().close());
             panics.drop(subscriber);
         }

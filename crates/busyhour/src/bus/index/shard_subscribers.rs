@@ -263,7 +263,7 @@ impl<E: Event> ShardSubscribers<E> {
         if self.asking_count > 0 {
             self.ask_others(hash, kind, answers);
         }
-        !answers.are_open()
+        !answers.has_open_questions()
     }
 
     #[cold]
@@ -364,8 +364,8 @@ impl<E: Event> ShardSubscribers<E> {
     ) {
         for listener in &mut self.everything {
             let counts = &mut self.counts;
-            let books = DeliveryCounters { counts, result };
-            if listener.offer_if_wanted(place, change, origin, books, answers) {
+            let counters = DeliveryCounters { counts, result };
+            if listener.offer_if_wanted(place, change, origin, counters, answers) {
                 listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
@@ -393,8 +393,8 @@ impl<E: Event> ShardSubscribers<E> {
             keyed.born = place.born;
             for listener in &mut keyed.listeners {
                 let counts = &mut self.counts;
-                let books = DeliveryCounters { counts, result };
-                if listener.offer_if_wanted(place, change, origin, books, answers) {
+                let counters = DeliveryCounters { counts, result };
+                if listener.offer_if_wanted(place, change, origin, counters, answers) {
                     listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
                 }
             }
@@ -415,8 +415,8 @@ impl<E: Event> ShardSubscribers<E> {
         let concerned = attributes.flat_map(|it| it.concerned_mut(kind, answers));
         for listener in concerned {
             let counts = &mut self.counts;
-            let books = DeliveryCounters { counts, result };
-            if listener.offer_if_wanted(place, change, origin, books, answers) {
+            let counters = DeliveryCounters { counts, result };
+            if listener.offer_if_wanted(place, change, origin, counters, answers) {
                 listener.add_lag(&mut self.laggard_count, &mut self.newest_lag);
             }
         }
@@ -471,7 +471,7 @@ impl<E: Event> ShardSubscriber<E> {
     #[inline(always)]
     fn wants(&self, kind: ChangeKind, answers: &Answers<E>) -> bool {
         let is_in_question = self.subscriber.chooses() && kind == ChangeKind::Event;
-        !is_in_question || answers.has_wish(&self.subscriber)
+        !is_in_question || answers.has_wanted(&self.subscriber)
     }
 
     /// Offers the change if the subscriber wants it; `true` if the subscriber
@@ -482,14 +482,14 @@ impl<E: Event> ShardSubscriber<E> {
         place: ListPosition,
         change: &mut ShardChange<'_, E>,
         origin: Option<NodeId>,
-        mut books: DeliveryCounters<'_, E>,
+        mut counters: DeliveryCounters<'_, E>,
         answers: &Answers<E>,
     ) -> bool {
         if !self.wants(change.kind(), answers) {
             return false;
         }
         if self.lag.is_some() {
-            self.miss(books);
+            self.miss(counters);
             return false;
         }
         let subscriber = &self.subscriber;
@@ -498,31 +498,31 @@ impl<E: Event> ShardSubscriber<E> {
             (subscriber.mailbox()).offer(place.shard, place.hash, origin, change, has_same_key);
         match offer {
             Offer::Queued => {
-                books.delivered();
+                counters.delivered();
                 false
             }
             Offer::QueuedFirst => {
-                books.delivered();
-                books.result.wake(&self.subscriber);
+                counters.delivered();
+                counters.result.wake(&self.subscriber);
                 false
             }
-            other => self.take_note(other, place, books),
+            other => self.take_note(other, place, counters),
         }
     }
 
     #[cold]
-    fn miss(&mut self, mut books: DeliveryCounters<'_, E>) {
+    fn miss(&mut self, mut counters: DeliveryCounters<'_, E>) {
         // A new subscriber gets this change in its replay: nothing is lost.
         let Some(lag) = self.lag.as_mut().filter(|lag| !lag.is_new) else {
             return;
         };
         if self.subscriber.mailbox().conflates() {
-            books.conflated();
+            counters.conflated();
             return;
         }
         lag.lost += 1;
         self.subscriber.mailbox().count_lost();
-        books.lost();
+        counters.lost();
     }
 
     #[cold]
@@ -530,44 +530,44 @@ impl<E: Event> ShardSubscriber<E> {
         &mut self,
         offer: Offer<E>,
         place: ListPosition,
-        mut books: DeliveryCounters<'_, E>,
+        mut counters: DeliveryCounters<'_, E>,
     ) -> bool {
         let mut begins_to_lag = false;
         let wake = match offer {
             Offer::Closed | Offer::Queued | Offer::QueuedFirst => false,
             Offer::Conflated { older, wake } => {
-                books.delivered();
-                books.conflated();
-                books.result.drop_later([older]);
+                counters.delivered();
+                counters.conflated();
+                counters.result.drop_later([older]);
                 wake
             }
             Offer::DroppedOldest { oldest, wake } => {
-                books.delivered();
-                books.lost();
-                books.result.drop_later(oldest);
+                counters.delivered();
+                counters.lost();
+                counters.result.drop_later(oldest);
                 wake
             }
             Offer::Refused { wake } => {
-                books.lost();
+                counters.lost();
                 wake
             }
             Offer::FellBehind { wake } => {
-                self.fall_behind(place, &mut books);
+                self.fall_behind(place, &mut counters);
                 begins_to_lag = true;
                 wake
             }
         };
         if wake {
-            books.result.wake(&self.subscriber);
+            counters.result.wake(&self.subscriber);
         }
         begins_to_lag
     }
 
-    fn fall_behind(&mut self, place: ListPosition, books: &mut DeliveryCounters<'_, E>) {
+    fn fall_behind(&mut self, place: ListPosition, counters: &mut DeliveryCounters<'_, E>) {
         let lost = u64::from(!self.subscriber.mailbox().conflates());
         match lost {
-            0 => books.conflated(),
-            _ => books.lost(),
+            0 => counters.conflated(),
+            _ => counters.lost(),
         }
         self.lag = Some(Lag {
             since: place.version,

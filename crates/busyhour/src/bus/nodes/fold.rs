@@ -174,13 +174,13 @@ impl<E: Event> Folding<E> {
     /// that others have published too. Runs user code: no lock may be held.
     pub(in crate::bus) fn join_local(
         &self,
-        said: &[(NodeId, E)],
+        states: &[(NodeId, E)],
         event: &E,
         Emptied { mut list, room }: Emptied<E>,
     ) -> Option<(Parts<E>, E)> {
         let mut own = Some(event);
-        list.0.reserve(said.len() + 1);
-        for (origin, state) in said {
+        list.0.reserve(states.len() + 1);
+        for (origin, state) in states {
             if let Some(own) = own.take_if(|_| *origin >= self.local) {
                 list.0.push((self.local, own.clone()));
             }
@@ -261,16 +261,16 @@ impl<E: Event> NodeParts<E> {
         None
     }
 
-    /// Replaces the states of a key if the old ones are `said`; otherwise
+    /// Replaces the states of a key if the old ones are `expected`; otherwise
     /// returns the new ones.
     pub(in crate::bus) fn replace(
         &mut self,
         born: u64,
-        said: &Parts<E>,
+        expected: &Parts<E>,
         parts: Parts<E>,
     ) -> Result<Parts<E>, Parts<E>> {
         match self.keys.get_mut(&born) {
-            Some(of_key) if SharedEvent::is_same(&of_key.parts, said) => {
+            Some(of_key) if SharedEvent::is_same(&of_key.parts, expected) => {
                 Ok(mem::replace(&mut of_key.parts, parts))
             }
             _ => Err(parts),

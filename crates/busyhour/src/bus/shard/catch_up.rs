@@ -7,7 +7,7 @@ impl<E: Event> Shard<E> {
         self.state.lock().listeners.add(subscriber, lag);
     }
 
-    pub(in crate::bus) fn remove(&self, subscriber: &Arc<Subscriber<E>>) {
+    pub(in crate::bus) fn remove_subscriber(&self, subscriber: &Arc<Subscriber<E>>) {
         let mut state = self.state.lock();
         let removed = state.listeners.remove(subscriber);
         let swept = self.purge(&mut state);
@@ -66,7 +66,7 @@ impl<E: Event> Shard<E> {
             subscriber.mailbox().take_all(batch);
             let lag = state.listeners.follow(subscriber)?;
             let changes = self.changes_for(&mut state, subscriber, place, lag.since);
-            let origins = state.speakers_of(&changes);
+            let origins = state.remote_origins_of(&changes);
             let purged = self.purge(&mut state);
             return Some(Missed {
                 lag,

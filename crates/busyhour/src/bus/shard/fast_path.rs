@@ -1,4 +1,4 @@
-//! The usual publish: nothing has to be asked but where the key is.
+//! The usual publish: it must find out nothing but the slot of the key.
 
 use super::*;
 use crate::{
@@ -6,53 +6,56 @@ use crate::{
     sync::SpinGuard,
 };
 
-/// What came of a first visit to the lock.
-pub(in crate::bus) enum Visited<'a, E: Event> {
-    /// The event is the last one of its key, and nobody hears of it.
+/// The result of an attempt to publish on the fast path.
+pub(in crate::bus) enum FastPath<'a, E: Event> {
+    /// The event is the last one of its key, and nobody receives it.
     Published {
         version: u64,
-        /// Since which version the key has its slot.
+        /// The version at which the key got its slot.
         born: u64,
-        /// To be dropped.
+        /// Must be dropped without the lock.
         swept: Swept<E>,
     },
-    /// Nothing has happened yet.
-    Loud(Visit<'a, E>),
-    /// Nothing has happened.
-    InVain,
+    /// Nothing has been changed, and the lock is still held.
+    Locked(LockedPublish<'a, E>),
+    /// Nothing has been changed; the general way must publish.
+    NotApplicable,
 }
 
-/// A visit to the lock that is not over: others than this node have spoken, or
-/// somebody may hear the event.
-pub(in crate::bus) struct Visit<'a, E: Event> {
+/// A publish that still holds the shard's lock: another node has published
+/// too, or the event may have receivers.
+pub(in crate::bus) struct LockedPublish<'a, E: Event> {
     state: SpinGuard<'a, ShardState<E>>,
-    /// Where the key is; none where nothing is cached.
-    seat: Option<SlotTenure>,
+    /// The slot of the key; `None` if the topic has no cache.
+    tenure: Option<SlotTenure>,
 }
 
 impl<E: Event> Shard<E> {
-    /// Publishes where only this node has spoken, the key has a last value and
-    /// nobody listens.
+    /// Publishes if only this node has published, the key has a last value, and
+    /// there is no subscriber and no forward.
     #[inline(always)]
-    pub(in crate::bus) fn visit(
+    pub(in crate::bus) fn try_fast_path(
         &self,
         topic: &TopicInner<E>,
         (hash, event): (u64, &mut Incoming<E>),
-    ) -> Visited<'_, E> {
+    ) -> FastPath<'_, E> {
         self.share_early(&mut event.given);
         let Some((table, given)) = self.table.as_ref().zip(event.given.get()) else {
             let state = self.state.lock();
-            return Visited::Loud(Visit { state, seat: None });
+            return FastPath::Locked(LockedPublish {
+                state,
+                tenure: None,
+            });
         };
         table.prefetch(hash);
         let key = given.event().key();
-        let Some(seat) = pinned(|pin| table.find(hash, key, pin)) else {
-            return in_vain();
+        let Some(tenure) = pinned(|pin| table.find(hash, key, pin)) else {
+            return not_applicable();
         };
         let mut state = self.state.lock();
         if !state.is_quiet() {
-            let seat = Some(seat);
-            return Visited::Loud(Visit { state, seat });
+            let tenure = Some(tenure);
+            return FastPath::Locked(LockedPublish { state, tenure });
         }
         debug_assert_eq!(state.listeners.newest_lag(), 0, "nobody is there to lag");
         let ShardState {
@@ -61,56 +64,56 @@ impl<E: Event> Shard<E> {
             ..
         } = &mut *state
         else {
-            return in_vain();
+            return not_applicable();
         };
-        let Some(slot) = table.live_slot(writer, hash, seat) else {
-            return in_vain();
+        let Some(slot) = table.live_slot(writer, hash, tenure) else {
+            return not_applicable();
         };
         let Some(given) = event.given.take() else {
-            return in_vain();
+            return not_applicable();
         };
         let (given, overdue) = writer.share(given);
         event.given.put(overdue);
         *published += 1;
-        let (version, born) = (slot.replace(writer, given), seat.born);
+        let (version, born) = (slot.replace(writer, given), tenure.born);
         let swept = writer.sweep_values();
         drop(state);
         note_change(topic.id());
-        Visited::Published {
+        FastPath::Published {
             version,
             born,
             swept,
         }
     }
 
-    /// Publishes in the visit that has begun, for which nothing is kept of what
-    /// was found out. `false` where nothing has happened, since it is a case for
-    /// [`Self::publish`]: the key has no last value, the user's code has to say
-    /// who wants the event, or somebody has no room.
+    /// Publishes under the lock that is held, without a record of answers.
+    /// Returns `false`, with nothing changed, if [`Self::publish`] must do it:
+    /// the key has no last value, user code must decide which subscribers want
+    /// the event, or a subscriber has no room.
     #[inline(always)]
     pub(in crate::bus) fn publish_in(
         &self,
-        Visit { state, seat }: Visit<'_, E>,
+        LockedPublish { state, tenure }: LockedPublish<'_, E>,
         topic: &TopicInner<E>,
         (hash, event): (u64, &mut Incoming<E>),
         result: &mut PublishResult<E>,
     ) -> bool {
-        match seat.filter(|_| state.nodes.is_some()) {
-            Some(seat) => self.publish_folded(state, topic, (hash, event, seat), result),
-            None => self.publish_heard(state, topic, (hash, event, seat), result),
+        match tenure.filter(|_| state.nodes.is_some()) {
+            Some(tenure) => self.publish_folded(state, topic, (hash, event, tenure), result),
+            None => self.publish_heard(state, topic, (hash, event, tenure), result),
         }
     }
 
-    /// The same where only this node has spoken.
+    /// Like [`Self::publish_in`], if only this node has published.
     #[inline(always)]
     fn publish_heard(
         &self,
         mut state: SpinGuard<'_, ShardState<E>>,
         topic: &TopicInner<E>,
-        (hash, event, seat): (u64, &mut Incoming<E>, Option<SlotTenure>),
+        (hash, event, tenure): (u64, &mut Incoming<E>, Option<SlotTenure>),
         result: &mut PublishResult<E>,
     ) -> bool {
-        let place = seat.and_then(|seat| self.live_place(&state, hash, seat));
+        let place = tenure.and_then(|tenure| self.live_place(&state, hash, tenure));
         let is_there = place.is_some() || self.table.is_none();
         if !is_there || state.nodes.is_some() || !state.is_ready(hash, place) {
             return false;
@@ -131,30 +134,30 @@ impl<E: Event> Shard<E> {
         &self,
         state: &ShardState<E>,
         hash: u64,
-        seat: SlotTenure,
+        tenure: SlotTenure,
     ) -> Option<SlotPosition> {
         let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
         table
-            .place_of(writer, hash, seat)
+            .place_of(writer, hash, tenure)
             .filter(SlotPosition::is_live)
     }
 }
 
 impl<E: Event> ShardState<E> {
-    /// Whether only this node has spoken, and to nobody.
+    /// Whether only this node has published, and nobody receives events.
     #[inline(always)]
     fn is_quiet(&self) -> bool {
-        self.nodes.is_none() && self.is_unheard()
+        self.nodes.is_none() && self.has_no_receivers()
     }
 
-    /// Whether nobody listens and nothing is forwarded.
+    /// Whether there is no subscriber and no forward.
     #[inline(always)]
-    pub(super) fn is_unheard(&self) -> bool {
+    pub(super) fn has_no_receivers(&self) -> bool {
         self.listeners.is_empty() && self.forwards.is_empty()
     }
 
-    /// Whether it is known without a question who wants an event of this key,
-    /// and they have room.
+    /// Whether the subscribers that want an event of this key are known without
+    /// asking user code, and have room.
     #[inline(always)]
     pub(super) fn is_ready(&self, hash: u64, place: Option<SlotPosition>) -> bool {
         self.listeners.are_ready(self.place(hash, place))
@@ -162,6 +165,6 @@ impl<E: Event> ShardState<E> {
 }
 
 #[cold]
-fn in_vain<'a, E: Event>() -> Visited<'a, E> {
-    Visited::InVain
+fn not_applicable<'a, E: Event>() -> FastPath<'a, E> {
+    FastPath::NotApplicable
 }

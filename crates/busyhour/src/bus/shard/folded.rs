@@ -25,34 +25,35 @@ impl<E: Event> Shard<E> {
         &self,
         state: SpinGuard<'_, ShardState<E>>,
         topic: &TopicInner<E>,
-        (hash, event, seat): (u64, &Incoming<E>, SlotTenure),
+        (hash, event, tenure): (u64, &Incoming<E>, SlotTenure),
         result: &mut PublishResult<E>,
     ) -> bool {
-        let place = self.live_place(&state, hash, seat);
+        let place = self.live_place(&state, hash, tenure);
         // Otherwise the second attempt would discard the fold.
-        let place = place.filter(|place| state.is_unheard() || state.is_ready(hash, Some(*place)));
-        let said = place.and_then(|place| state.parts_of(place));
+        let place =
+            place.filter(|place| state.has_no_receivers() || state.is_ready(hash, Some(*place)));
+        let expected = place.and_then(|place| state.parts_of(place));
         drop(state);
-        let Some((said, event)) = said.zip(event.given.get()) else {
+        let Some((expected, event)) = expected.zip(event.given.get()) else {
             return false;
         };
-        let Some(mut joined) = self.join(topic, &said, event.event()) else {
+        let Some(mut joined) = self.join(topic, &expected, event.event()) else {
             return false;
         };
         let mut state = self.state.lock();
-        let slot = self.live_slot(&state, hash, seat);
-        let slot =
-            slot.filter(|slot| state.is_unheard() || state.is_ready(hash, Some(slot.place())));
+        let slot = self.live_slot(&state, hash, tenure);
+        let slot = slot
+            .filter(|slot| state.has_no_receivers() || state.is_ready(hash, Some(slot.place())));
         let Some(slot) = slot else {
             drop(state);
-            return in_vain(said, joined, result);
+            return keep_outdated(expected, joined, result);
         };
-        let old = match state.replace_parts(seat, &said, joined.parts) {
+        let old = match state.replace_parts(tenure, &expected, joined.parts) {
             Ok(old) => old,
             Err(parts) => {
                 drop(state);
                 joined.parts = parts;
-                return in_vain(said, joined, result);
+                return keep_outdated(expected, joined, result);
             }
         };
         let last = slot.place().version();
@@ -61,7 +62,7 @@ impl<E: Event> Shard<E> {
         drop(state);
         self.clean_up(topic, leavings, result);
         joined.whole.drop_overdue();
-        drop(said);
+        drop(expected);
         self.empty(old);
         true
     }
@@ -71,10 +72,10 @@ impl<E: Event> Shard<E> {
         &self,
         state: &ShardState<E>,
         hash: u64,
-        seat: SlotTenure,
+        tenure: SlotTenure,
     ) -> Option<LiveSlot<'_, E>> {
         let (table, writer) = self.table.as_ref().zip(state.writer.as_ref())?;
-        table.live_slot(writer, hash, seat)
+        table.live_slot(writer, hash, tenure)
     }
 
     /// Makes the folded event the last one of its key.
@@ -86,13 +87,13 @@ impl<E: Event> Shard<E> {
         (hash, whole, slot): (u64, &mut Held<Given<E>>, LiveSlot<'_, E>),
         result: &mut PublishResult<E>,
     ) -> Leavings<E> {
-        let is_unheard = state.is_unheard();
+        let has_no_receivers = state.has_no_receivers();
         let Some(whole) = self.share(state, whole) else {
             unreachable!("what was folded has just been put there");
         };
         state.published += 1;
         let place = slot.place();
-        if let Some(writer) = state.writer.as_mut().filter(|_| is_unheard) {
+        if let Some(writer) = state.writer.as_mut().filter(|_| has_no_receivers) {
             (result.version, result.born) = (slot.replace(writer, whole), place.born);
             return Leavings::of(writer.sweep());
         }
@@ -102,11 +103,11 @@ impl<E: Event> Shard<E> {
     }
 
     /// Runs user code. No lock may be held.
-    fn join(&self, topic: &TopicInner<E>, said: &Parts<E>, event: &E) -> Option<Joined<E>> {
+    fn join(&self, topic: &TopicInner<E>, expected: &Parts<E>, event: &E) -> Option<Joined<E>> {
         let folding = topic.folding()?;
         let emptied = self.emptied.lock().take();
         let emptied = emptied.unwrap_or_else(Emptied::new);
-        let (parts, whole) = folding.join_local(said, event, emptied)?;
+        let (parts, whole) = folding.join_local(expected, event, emptied)?;
         let mut whole = Held::new(Given::Plain(whole));
         self.share_early(&mut whole);
         Some(Joined { parts, whole })
@@ -133,16 +134,16 @@ impl<E: Event> Leavings<E> {
 }
 
 impl<E: Event> ShardState<E> {
-    /// Sets the list of nodes' states if the old list is still `said`;
+    /// Sets the list of nodes' states if the old list is still `expected`;
     /// otherwise returns the new one.
     fn replace_parts(
         &mut self,
-        seat: SlotTenure,
-        said: &Parts<E>,
+        tenure: SlotTenure,
+        expected: &Parts<E>,
         parts: Parts<E>,
     ) -> Result<Parts<E>, Parts<E>> {
         match &mut self.nodes {
-            Some(nodes) => nodes.parts.replace(seat.born, said, parts),
+            Some(nodes) => nodes.parts.replace(tenure.born, expected, parts),
             None => Err(parts),
         }
     }
@@ -151,9 +152,13 @@ impl<E: Event> ShardState<E> {
 /// Keeps an outdated fold until the event has been published, so that a panic
 /// of a state's own `Drop` cannot prevent that.
 #[cold]
-fn in_vain<E: Event>(said: Parts<E>, joined: Joined<E>, result: &mut PublishResult<E>) -> bool {
+fn keep_outdated<E: Event>(
+    expected: Parts<E>,
+    joined: Joined<E>,
+    result: &mut PublishResult<E>,
+) -> bool {
     let Joined { parts, mut whole } = joined;
-    result.drop_parts_later([said, parts]);
+    result.drop_parts_later([expected, parts]);
     let whole = whole.take().map(|whole| whole.share(None).0);
     result.drop_later(whole.map(Item::Event));
     false

@@ -15,10 +15,10 @@ impl<E: Event> Shard<E> {
         let mut state = self.state.lock();
         let cache = self.cache(&mut state);
         let cached = cache.map(|(table, writer)| table.changes_since(writer, 0));
-        let (mut live, cleared): (Vec<_>, Vec<_>) = cached
+        let (mut live, removed): (Vec<_>, Vec<_>) = cached
             .unwrap_or_default()
             .into_iter()
-            .partition(|change| !change.is_cleared());
+            .partition(|change| !change.is_removed());
         live.sort_unstable_by_key(CachedChange::version);
         for change in live {
             let origin = state
@@ -30,7 +30,7 @@ impl<E: Event> Shard<E> {
         }
         state.forwards.push(Arc::clone(to));
         drop(state);
-        drop_each(cleared);
+        drop_each(removed);
         self.serve_outbox(result);
     }
 

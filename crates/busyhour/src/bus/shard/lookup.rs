@@ -8,7 +8,7 @@ impl<E: Event> Shard<E> {
     /// their last events.
     pub(in crate::bus) fn keys_of(&self, topic: &TopicInner<E>, origin: NodeId) -> Vec<E::Key> {
         if topic.folding().is_none() {
-            return self.keys_said_by(topic, origin);
+            return self.keys_published_by(topic, origin);
         }
         let state = self.state.lock();
         let nodes = state.nodes.as_ref();
@@ -19,27 +19,27 @@ impl<E: Event> Shard<E> {
         own.map(|event| event.key().clone()).collect()
     }
 
-    fn keys_said_by(&self, topic: &TopicInner<E>, origin: NodeId) -> Vec<E::Key> {
+    fn keys_published_by(&self, topic: &TopicInner<E>, origin: NodeId) -> Vec<E::Key> {
         let mut state = self.state.lock();
         let Some((table, writer)) = self.cache(&mut state) else {
             return Vec::new();
         };
         let changes = table.changes_since(writer, 0);
-        let origins = state.speakers_of(&changes);
+        let origins = state.remote_origins_of(&changes);
         drop(state);
         let changes = Changes::in_order(changes);
-        let said = changes.as_slice().iter().filter(|change| {
+        let by_origin = changes.as_slice().iter().filter(|change| {
             let node = origins.get(&change.version()).copied();
-            !change.is_cleared() && node.unwrap_or(topic.local()) == origin
+            !change.is_removed() && node.unwrap_or(topic.local()) == origin
         });
-        said.map(|change| change.event.key().clone()).collect()
+        by_origin.map(|change| change.event.key().clone()).collect()
     }
 
     /// The keys whose last event satisfies `is_wanted`, in the order of those
     /// events.
     pub(in crate::bus) fn keys_where(&self, is_wanted: &dyn Fn(&E) -> bool) -> Vec<E::Key> {
         let changes = Changes::in_order(self.all_changes());
-        let live = changes.as_slice().iter().filter(|it| !it.is_cleared());
+        let live = changes.as_slice().iter().filter(|it| !it.is_removed());
         let wanted = live.filter(|change| is_wanted(&change.event));
         wanted.map(|change| change.event.key().clone()).collect()
     }
@@ -75,22 +75,22 @@ impl<E: Event> Shard<E> {
         origin: NodeId,
     ) -> Option<E> {
         let folds = topic.folding().is_some();
-        let said = self.with_place(key, |state, place| {
+        let found = self.with_place(key, |state, place| {
             let place = place.filter(SlotPosition::is_live)?;
             if let Some(parts) = state.parts_of(place).filter(|_| folds) {
-                return Some(Said::Parts(parts));
+                return Some(StateAt::Parts(parts));
             }
             let node = state
                 .origin_of_version(place.version())
                 .unwrap_or(topic.local());
-            let is_said = if folds { topic.local() } else { node } == origin;
+            let is_origin = if folds { topic.local() } else { node } == origin;
             let (table, writer) = self.cache(state)?;
-            let event = table.event(writer, place).filter(|_| is_said)?;
-            Some(Said::Event(event))
+            let event = table.event(writer, place).filter(|_| is_origin)?;
+            Some(StateAt::Event(event))
         });
-        match said? {
-            Said::Parts(parts) => part(&parts, origin).cloned(),
-            Said::Event(event) => Some(Held::lend(event, |event| E::clone(event))),
+        match found? {
+            StateAt::Parts(parts) => part(&parts, origin).cloned(),
+            StateAt::Event(event) => Some(Held::lend(event, |event| E::clone(event))),
         }
     }
 
@@ -113,12 +113,12 @@ impl<E: Event> Shard<E> {
     /// Appends the last events, oldest change first.
     pub(in crate::bus) fn snapshot(&self, events: &mut Vec<E>) {
         let changes = Changes::in_order(self.all_changes());
-        let live = changes.as_slice().iter().filter(|it| !it.is_cleared());
+        let live = changes.as_slice().iter().filter(|it| !it.is_removed());
         events.extend(live.map(|change| E::clone(&change.event)));
     }
 
     /// Whether any subscriber may want an event of this key.
-    pub(in crate::bus) fn want(&self, hash: u64, key: &E::Key) -> bool {
+    pub(in crate::bus) fn may_want(&self, hash: u64, key: &E::Key) -> bool {
         let state = self.state.lock();
         if state.listeners.want_any_key() {
             return true;
@@ -176,7 +176,7 @@ impl<E: Event> Shard<E> {
 }
 
 /// The state of a key at one node, or the folded one.
-enum Said<E> {
+enum StateAt<E> {
     Parts(Parts<E>),
     Event(SharedEvent<E>),
 }

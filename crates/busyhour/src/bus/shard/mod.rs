@@ -33,7 +33,7 @@ mod known;
 
 pub(in crate::bus) use known::Known;
 
-pub(super) use fast_path::{Visit, Visited};
+pub(super) use fast_path::{FastPath, LockedPublish};
 
 /// A part of a topic: the keys whose hash belongs to it, and its subscribers.
 ///
@@ -64,7 +64,7 @@ struct ShardState<E: Event> {
 }
 
 /// The result of one attempt under the lock.
-enum Tried<E: Event> {
+enum Attempt<E: Event> {
     /// The change is made, or there was nothing to do.
     Done(Leavings<E>),
     Unchanged,
@@ -179,13 +179,13 @@ impl<E: Event> Shard<E> {
         self.share_early(&mut event.given);
         loop {
             match self.try_publish(topic, (hash, event), options, known, result) {
-                Tried::Done(leavings) => {
+                Attempt::Done(leavings) => {
                     self.clean_up(topic, leavings, result);
                     return Ok(());
                 }
-                Tried::Unchanged => return Ok(()),
-                Tried::Full(full) => return Err(full),
-                in_vain => self.find_out(topic, (hash, event), options, known, in_vain),
+                Attempt::Unchanged => return Ok(()),
+                Attempt::Full(full) => return Err(full),
+                failed => self.find_out(topic, (hash, event), options, known, failed),
             }
         }
     }
@@ -199,12 +199,12 @@ impl<E: Event> Shard<E> {
         (hash, event): (u64, &Incoming<E>),
         options: PublishOptions,
         known: &mut Known<E>,
-        in_vain: Tried<E>,
+        failed: Attempt<E>,
     ) {
         let Some(event) = event.given.get().map(Given::event) else {
             return;
         };
-        let is_stale = matches!(in_vain, Tried::Stale);
+        let is_stale = matches!(failed, Attempt::Stale);
         known.ask(topic.id(), |known| {
             if is_stale {
                 return self.look(hash, event.key(), known);
@@ -231,33 +231,33 @@ impl<E: Event> Shard<E> {
         options: PublishOptions,
         known: &mut Known<E>,
         result: &mut PublishResult<E>,
-    ) -> Tried<E> {
+    ) -> Attempt<E> {
         let mut state = self.state.lock();
         let Ok(place) = self.place(&state, hash, known) else {
-            return Tried::Stale;
+            return Attempt::Stale;
         };
         if topic.has_all_keys() && self.table.is_some() && !place.is_some_and(|it| it.is_live()) {
             state.refused += 1;
             result.refused = true;
-            return Tried::Unchanged;
+            return Attempt::Unchanged;
         }
         if options.origin.is_some() || state.nodes.is_some() {
             let place = (hash, held, place);
             return self.try_with_others(&mut state, topic, place, options, known, result);
         }
         if known.unfold() {
-            return Tried::Unknown;
+            return Attempt::Unknown;
         }
         let (where_, kind) = (state.place(hash, place), ChangeKind::Event);
         if let Some(obstacle) = state.obstacle(where_, kind, options, known) {
             return obstacle;
         }
         let Some(event) = self.share(&mut state, &mut held.given) else {
-            return Tried::Unchanged;
+            return Attempt::Unchanged;
         };
         state.published += 1;
         let (change, answers) = ((hash, event, place, &mut held.copy), &known.answers);
-        Tried::Done(self.change(&mut state, topic, change, None, answers, result))
+        Attempt::Done(self.change(&mut state, topic, change, None, answers, result))
     }
 
     /// Makes the event shareable before the lock is taken in two cases: if the
@@ -300,13 +300,13 @@ impl<E: Event> Shard<E> {
         options: PublishOptions,
         known: &mut Known<E>,
         result: &mut PublishResult<E>,
-    ) -> Tried<E> {
+    ) -> Attempt<E> {
         if let Some(basis) = self.basis(state, topic, place, options) {
             if known.folded(basis).is_none() {
-                return Tried::Unknown;
+                return Attempt::Unknown;
             }
         } else if known.unfold() {
-            return Tried::Unknown;
+            return Attempt::Unknown;
         }
         let (where_, kind) = (state.place(hash, place), ChangeKind::Event);
         if let Some(obstacle) = state.obstacle(where_, kind, options, known) {
@@ -315,11 +315,11 @@ impl<E: Event> Shard<E> {
         let folded = known.take_folded();
         let whole = folded.as_ref().and_then(|folded| folded.event.clone());
         let Some(whole) = whole.or_else(|| self.share(state, &mut held.given)) else {
-            return Tried::Unchanged;
+            return Attempt::Unchanged;
         };
         state.published += 1;
         let change = (hash, whole, place);
-        Tried::Done(self.change_by(
+        Attempt::Done(self.change_by(
             state,
             topic,
             change,
@@ -565,7 +565,7 @@ mod tests {
 
     /// The origin of a removed key is kept only while a laggard has to be told.
     #[test]
-    fn a_buried_key_takes_its_speaker_along() {
+    fn a_purged_key_drops_its_origin() {
         let topic = Topic::builder("tombstones").cached().small().build();
         let later =
             crate::pool::TaskPool::simulated(1, crate::clock::Clock::simulated(Default::default()));
@@ -583,7 +583,7 @@ mod tests {
         for key in 0..8 {
             let _ = topic.remove_from(NodeId(2), &key);
         }
-        assert!(knows_others(&topic), "a laggard is to be told who cleared");
+        assert!(knows_others(&topic), "a laggard is to be told who removed");
         while later.step() {}
         assert!(!knows_others(&topic));
     }

@@ -7,7 +7,7 @@ impl<E: Event> Shard<E> {
     /// it has none. If `options` allow waiting and a subscriber with
     /// [`Overflow::Block`] has no room, nothing is changed and that subscriber
     /// is returned.
-    pub(in crate::bus) fn clear(
+    pub(in crate::bus) fn remove(
         &self,
         topic: &TopicInner<E>,
         (hash, key): (u64, &Arc<E::Key>),
@@ -17,15 +17,15 @@ impl<E: Event> Shard<E> {
     ) -> Result<bool, Arc<Subscriber<E>>> {
         self.look(hash, key, known);
         loop {
-            match self.try_clear(topic, (hash, key), (which, options), known, result) {
-                Tried::Done(leavings) => {
+            match self.try_remove(topic, (hash, key), (which, options), known, result) {
+                Attempt::Done(leavings) => {
                     self.clean_up(topic, leavings, result);
                     return Ok(true);
                 }
-                Tried::Unchanged => return Ok(false),
-                Tried::Full(full) => return Err(full),
-                Tried::Stale => known.ask(topic.id(), |known| self.look(hash, key, known)),
-                Tried::Unknown => known.ask(topic.id(), |known| {
+                Attempt::Unchanged => return Ok(false),
+                Attempt::Full(full) => return Err(full),
+                Attempt::Stale => known.ask(topic.id(), |known| self.look(hash, key, known)),
+                Attempt::Unknown => known.ask(topic.id(), |known| {
                     let origin = options.part().unwrap_or(topic.local());
                     let part = Some(Part::Withdraws(origin));
                     known.find_out(topic.folding(), (key, None), part, which.is_wanted());
@@ -34,33 +34,33 @@ impl<E: Event> Shard<E> {
         }
     }
 
-    fn try_clear(
+    fn try_remove(
         &self,
         topic: &TopicInner<E>,
         (hash, key): (u64, &Arc<E::Key>),
         (which, options): (&RemoveCondition<'_, E>, PublishOptions),
         known: &mut Known<E>,
         result: &mut PublishResult<E>,
-    ) -> Tried<E> {
+    ) -> Attempt<E> {
         let mut state = self.state.lock();
         let Ok(place) = self.place(&state, hash, known) else {
-            return Tried::Stale;
+            return Attempt::Stale;
         };
         let Some(place) = place.filter(SlotPosition::is_live) else {
-            return Tried::Unchanged;
+            return Attempt::Unchanged;
         };
         match self.is_meant(&state, place, which, known) {
-            None => return Tried::Unknown,
-            Some(false) => return Tried::Unchanged,
+            None => return Attempt::Unknown,
+            Some(false) => return Attempt::Unchanged,
             Some(true) => {}
         }
         let left = match state.withdrawal(topic, place, options) {
-            Withdrawal::Unchanged => return Tried::Unchanged,
-            Withdrawal::OfKey if known.unfold() => return Tried::Unknown,
+            Withdrawal::Unchanged => return Attempt::Unchanged,
+            Withdrawal::OfKey if known.unfold() => return Attempt::Unknown,
             Withdrawal::OfKey => None,
             Withdrawal::OfPart(basis) => {
                 let Some(folded) = known.folded(basis) else {
-                    return Tried::Unknown;
+                    return Attempt::Unknown;
                 };
                 folded.event.clone()
             }
@@ -77,9 +77,9 @@ impl<E: Event> Shard<E> {
             let folded = known.take_folded();
             let change = (hash, event, Some(place));
             let by = (options.origin, folded);
-            return Tried::Done(self.change_by(&mut state, topic, change, by, known, result));
+            return Attempt::Done(self.change_by(&mut state, topic, change, by, known, result));
         }
-        Tried::Done(self.remove_key(
+        Attempt::Done(self.remove_key(
             &mut state,
             topic,
             (hash, key, place),
@@ -101,7 +101,7 @@ impl<E: Event> Shard<E> {
         match which {
             RemoveCondition::Any => Some(true),
             RemoveCondition::Version(version) => Some(place.version() == *version),
-            RemoveCondition::SaidBy(origin) => {
+            RemoveCondition::PublishedBy(origin) => {
                 Some(state.origin_of_version(place.version()) == *origin)
             }
             RemoveCondition::Matching(_) => {

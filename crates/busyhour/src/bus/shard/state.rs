@@ -31,13 +31,13 @@ impl<E: Event> ShardState<E> {
         kind: ChangeKind,
         options: PublishOptions,
         known: &mut Known<E>,
-    ) -> Option<Tried<E>> {
+    ) -> Option<Attempt<E>> {
         if self.listeners.may_ask() && !self.listeners.ask(place, kind, &mut known.answers) {
-            return Some(Tried::Unknown);
+            return Some(Attempt::Unknown);
         }
         if options.may_wait && self.listeners.may_be_full() {
             let full = self.listeners.find_full(place, kind, &known.answers);
-            return full.map(Tried::Full);
+            return full.map(Attempt::Full);
         }
         None
     }
@@ -93,7 +93,7 @@ impl<E: Event> ShardState<E> {
     }
 
     /// The origins of those changes that other nodes made, by version.
-    pub(super) fn speakers_of(&self, changes: &[CachedChange<E>]) -> BTreeMap<u64, NodeId> {
+    pub(super) fn remote_origins_of(&self, changes: &[CachedChange<E>]) -> BTreeMap<u64, NodeId> {
         if self.nodes.is_none() {
             return BTreeMap::new();
         }

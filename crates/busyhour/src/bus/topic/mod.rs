@@ -225,7 +225,7 @@ impl<E: Event> Topic<E> {
     /// assert!(ticks.remove(&7).is_nothing());
     /// ```
     pub fn remove(&self, key: &E::Key) -> Removed {
-        self.0.clear(key)
+        self.0.remove(key)
     }
 
     /// Removes another node's state of the key; does nothing if that node has

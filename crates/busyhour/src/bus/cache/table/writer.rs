@@ -7,7 +7,7 @@ impl<E: Event> CacheWriter<E> {
         Self {
             version: 0,
             live_count: 0,
-            cleared_count: 0,
+            removed_count: 0,
             vacated_count: 0,
             garbage: Garbage::new(),
         }
