@@ -181,7 +181,7 @@ const POOL: Parts = Parts {
         arrow("metrics", &[]),
         arrow("sleep", &[]),
         arrow("queue", &["pool"]),
-        arrow("worker", &["metrics", "queue", "pool"]),
+        arrow("worker", &["metrics", "sleep", "queue", "pool"]),
         arrow("wait", &["worker", "pool"]),
         arrow("simulation", &["queue", "worker", "wait", "pool"]),
         arrow("future", &["worker", "wait", "pool"]),

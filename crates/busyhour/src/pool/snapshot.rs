@@ -13,10 +13,11 @@ use crate::{
 impl Shared {
     pub(super) fn stats(&self) -> PoolStats {
         let count = |counter: fn(&WorkerMetrics) -> &AtomicU64| {
-            self.sum(|metrics| counter(metrics).load(Ordering::Relaxed))
+            self.workers
+                .sum(|metrics| counter(metrics).load(Ordering::Relaxed))
         };
         PoolStats {
-            worker_count: self.worker_slots.len() as u64,
+            worker_count: self.workers.slots.len() as u64,
             idle_worker_count: self.idle_len() as u64,
             queued_len: self.queued_len() as u64,
             pushed: self.pushed() + count(|metrics| &metrics.inlined),
@@ -35,7 +36,7 @@ impl Shared {
     /// Sleepers that find nothing any more before they are woken.
     fn idle_len(&self) -> usize {
         let is_settled = |number: usize| self.workers[number].has_settled_to_sleep();
-        self.sleepers.count(is_settled)
+        self.workers.sleepers.count(is_settled)
     }
 
     fn oldest_waiting_ns(&self) -> u64 {
@@ -46,7 +47,7 @@ impl Shared {
 
     fn histogram(&self, counts: fn(&WorkerMetrics) -> &LogCounts) -> Histogram {
         let mut histogram = Histogram::default();
-        for worker in &self.workers {
+        for worker in self.workers.iter() {
             counts(&worker.gauges.metrics).add_to(&mut histogram);
         }
         histogram

@@ -9,7 +9,7 @@ impl Shared {
     pub(in crate::pool) fn end_without_handle(&self) {
         self.has_no_handle.store(true, Ordering::SeqCst);
         self.enter(Phase::Ending);
-        if self.worker_slots.len() == 0 {
+        if self.workers.slots.len() == 0 {
             self.seal_if_ended();
             self.close_without_handle();
         }
@@ -18,7 +18,7 @@ impl Shared {
     /// Seals the pool when nobody has a handle and nothing waits or runs.
     pub(in crate::pool) fn seal_if_ended(&self) {
         let may_end = self.phase.get() == Phase::Ending;
-        if may_end && (self.is_simulated() || self.is_quiet(0)) {
+        if may_end && (self.is_simulated() || self.workers.is_quiet(0)) {
             self.enter(Phase::Sealed);
         }
     }
@@ -26,13 +26,13 @@ impl Shared {
     /// A worker's thread has ended. Whether all others sleep is looked at once
     /// more, since the last of them to fall asleep counted this one as awake.
     pub(in crate::pool) fn leave(&self, number: usize) {
-        let is_owed = self.worker_slots.leave(number);
+        let is_owed = self.workers.slots.leave(number);
         if is_owed && !self.is_sealed() {
             self.grow(1);
         }
-        self.after_falling_asleep(self.sleepers.asleep_len());
+        self.after_falling_asleep(self.workers.sleepers.asleep_len());
         self.notify_end();
-        if self.worker_slots.len() == 0 {
+        if self.workers.slots.len() == 0 {
             self.close_without_handle();
         }
     }

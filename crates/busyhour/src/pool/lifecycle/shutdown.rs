@@ -119,10 +119,10 @@ impl Shared {
         self.closing.fetch_add(own, Ordering::SeqCst);
         self.notify_end();
         self.wait_until(ends_at, |closing| {
-            self.is_sealed() || self.is_quiet(closing)
+            self.is_sealed() || self.workers.is_quiet(closing)
         });
         self.enter(Phase::Sealed);
-        self.wait_until(ends_at, |closing| self.present_len() <= closing);
+        self.wait_until(ends_at, |closing| self.workers.present_len() <= closing);
         self.closing.fetch_sub(own, Ordering::SeqCst);
         self.notify_end();
     }
@@ -130,7 +130,7 @@ impl Shared {
     /// Workers that have a thread and inline runners at work, but for the one that this runs on.
     fn others_at_work(&self) -> u64 {
         let own = usize::from(self.is_inside() && !self.is_simulated());
-        self.present_len().saturating_sub(own) as u64
+        self.workers.present_len().saturating_sub(own) as u64
     }
 
     /// Waits until every worker has ended or is inside a task that began before
@@ -187,7 +187,8 @@ impl Shared {
     /// by an earlier call.
     fn not_run(&self) -> u64 {
         let count = |counter: fn(&WorkerMetrics) -> &AtomicU64| {
-            self.sum(|metrics| counter(metrics).load(Ordering::SeqCst))
+            self.workers
+                .sum(|metrics| counter(metrics).load(Ordering::SeqCst))
         };
         let begun = count(|metrics| &metrics.started) + count(|metrics| &metrics.dropped);
         let not_run = self.pushed().saturating_sub(begun);
@@ -201,17 +202,14 @@ impl Shared {
             .workers
             .iter()
             .map(|worker| worker.inject_queue.pushed());
-        inject_queue.sum::<u64>() + self.sum(|metrics| metrics.pushed.load(Ordering::SeqCst))
+        inject_queue.sum::<u64>()
+            + self
+                .workers
+                .sum(|metrics| metrics.pushed.load(Ordering::SeqCst))
     }
 
     fn begun(&self) -> u64 {
-        self.sum(WorkerMetrics::begun)
-    }
-
-    /// Over all workers, and the threads that are none.
-    pub(in crate::pool) fn sum(&self, count: impl Fn(&WorkerMetrics) -> u64) -> u64 {
-        let workers = self.workers.iter().map(|worker| &worker.gauges.metrics);
-        workers.map(&count).sum::<u64>() + count(&self.others)
+        self.workers.sum(WorkerMetrics::begun)
     }
 
     pub(super) fn drop_leftovers(&self) -> Vec<Leftover> {
@@ -219,7 +217,7 @@ impl Shared {
         for entity in self.registry.suspended() {
             entity.abandon();
         }
-        for worker in &self.workers {
+        for worker in self.workers.iter() {
             self.drop_batch(worker.as_remote(|local| local.give_all()));
             worker.inject_queue.seal();
             while worker.inject_queue.len() > 0 {

@@ -20,17 +20,17 @@ pub(crate) fn stand_in() -> Option<StandIn> {
         return None;
     }
     let number = worker.number;
-    pool.worker_slots.block();
+    pool.workers.slots.block();
     pool.find_stand_in();
     Some(StandIn { pool, number })
 }
 
 impl Shared {
     fn find_stand_in(&self) {
-        if self.sleepers.asleep_len() > 0 {
-            self.wake_one(None);
+        if self.workers.sleepers.asleep_len() > 0 {
+            self.workers.wake_one(None);
         } else if self.phase.get() < Phase::Sealed
-            && self.worker_slots.may_grow(self.counts.maximum)
+            && self.workers.slots.may_grow(self.workers.counts.maximum)
         {
             self.grow(1);
         }
@@ -49,6 +49,6 @@ impl Drop for StandIn {
     fn drop(&mut self) {
         let worker = &self.pool.workers[self.number];
         worker.has_stand_in.store(false, Ordering::Relaxed);
-        self.pool.worker_slots.unblock();
+        self.pool.workers.slots.unblock();
     }
 }

@@ -69,7 +69,7 @@ impl TaskPool {
         InlineRunner {
             place: match shared.is_simulated() {
                 true => None,
-                false => shared.inline_runners.take_slot(),
+                false => shared.workers.inline_runners.take_slot(),
             },
             shared,
             rests_until: Instant::ZERO,
@@ -108,7 +108,7 @@ impl InlineRunner {
     fn may_begin(&self) -> bool {
         let shared = &*self.shared;
         let rests = self.rests_until > Instant::ZERO && shared.clock.now() < self.rests_until;
-        let is_of_use = shared.phase.is_open() && shared.sleepers.should_wake();
+        let is_of_use = shared.phase.is_open() && shared.workers.sleepers.should_wake();
         is_of_use && !rests && !shared.is_inside()
     }
 
@@ -132,7 +132,7 @@ impl InlineRunner {
 impl Drop for InlineRunner {
     fn drop(&mut self) {
         if let Some(number) = self.place {
-            self.shared.inline_runners.leave(number);
+            self.shared.workers.inline_runners.leave(number);
         }
     }
 }
@@ -180,8 +180,8 @@ impl<'a> InlineRun<'a> {
 impl Drop for InlineRun<'_> {
     /// What is left is the workers'.
     fn drop(&mut self) {
-        if self.worker.waiting_len() > 0 && self.shared.sleepers.should_wake() {
-            self.shared.wake_one(None);
+        if self.worker.waiting_len() > 0 && self.shared.workers.sleepers.should_wake() {
+            self.shared.workers.wake_one(None);
         }
         self.worker.is_at_work.store(false, Ordering::SeqCst);
         self.shared.after_inline_run();
@@ -189,21 +189,12 @@ impl Drop for InlineRun<'_> {
 }
 
 impl Shared {
-    pub(in crate::pool) fn inline_runs_len(&self) -> usize {
-        let places = self
-            .workers
-            .get(self.inline_runners.first..)
-            .unwrap_or_default();
-        let at_work = |worker: &&Worker| worker.is_at_work.load(Ordering::SeqCst);
-        places.iter().filter(at_work).count()
-    }
-
     /// A shutdown that found this inline runner at work waits to be told; and the pool
     /// of a last handle that is gone, to be sealed.
     fn after_inline_run(&self) {
         fences::light();
         if !self.phase.is_open() {
-            self.after_falling_asleep(self.sleepers.asleep_len());
+            self.after_falling_asleep(self.workers.sleepers.asleep_len());
             self.notify_end();
         }
     }
@@ -212,7 +203,7 @@ impl Shared {
 /// Which of the inline runners' places are taken. They come after those of the workers.
 #[derive(Debug)]
 pub(in crate::pool) struct InlineRunners {
-    first: usize,
+    pub(super) first: usize,
     is_taken: Mutex<[bool; INLINE_RUNNERS_MAX]>,
 }
 

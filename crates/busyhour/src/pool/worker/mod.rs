@@ -1,6 +1,7 @@
 //! A worker's place, its loop and its turns; threads that run tasks inline.
 
 mod worker_thread;
+mod worker_set;
 mod worker_loop;
 mod turn_runner;
 mod time_slice;
@@ -12,8 +13,8 @@ mod affinity;
 
 pub(in crate::pool) use affinity::may_use;
 pub use inline_runner::InlineRunner;
-pub(in crate::pool) use inline_runner::{INLINE_RUNNERS_MAX, InlineRunners};
 pub(crate) use thread_context::ThreadContext;
 pub(crate) use time_slice::TimeSlice;
 pub(in crate::pool) use turn_clock::{TASKS_UNREAD_MAX, TurnClock};
+pub(in crate::pool) use worker_set::WorkerSet;
 pub(in crate::pool) use worker_thread::{CurrentWorker, Worker};

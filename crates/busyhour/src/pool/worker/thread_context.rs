@@ -92,7 +92,7 @@ impl<'a> ThreadContext<'a> {
     pub(in crate::pool) fn metrics(self) -> MetricsWriter<'a> {
         match self.current {
             Some(current) => current.metrics(),
-            None => self.shared.external_metrics(),
+            None => self.shared.workers.external_metrics(),
         }
     }
 }

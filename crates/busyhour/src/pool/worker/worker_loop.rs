@@ -30,11 +30,6 @@ impl Shared {
         worker_loop.turn_runner.end();
         current.worker.is_at_work.store(false, Ordering::SeqCst);
     }
-
-    /// Whether any queue shows work. Exact only after a heavy fence.
-    pub(in crate::pool) fn any_work(&self) -> bool {
-        self.workers.iter().any(|worker| worker.waiting_len() > 0)
-    }
 }
 
 /// One worker at work.
@@ -90,7 +85,7 @@ impl WorkerLoop<'_> {
         self.rescue
             .begin(self.turn_runner.now(), self.turn_runner.turns());
         let own_number = self.current.worker.number;
-        for worker in &self.shared.workers {
+        for worker in self.shared.workers.iter() {
             if worker.number != own_number && self.rescue.finds_stuck(worker) {
                 self.relieve(worker);
             }
@@ -115,10 +110,10 @@ impl WorkerLoop<'_> {
     /// Searches, then sleeps, then searches again; `false` to end the loop.
     #[cold]
     fn find_work(&mut self) -> bool {
-        self.shared.sleepers.begin_search();
+        self.shared.workers.sleepers.begin_search();
         let found = self.search_or_sleep();
-        if self.shared.sleepers.end_search() && self.shared.any_work() {
-            self.shared.wake_one(None);
+        if self.shared.workers.sleepers.end_search() && self.shared.workers.any_work() {
+            self.shared.workers.wake_one(None);
         }
         self.turn_runner.restart();
         found
@@ -175,8 +170,8 @@ impl WorkerLoop<'_> {
     /// Sleeps until woken; `false` to end the loop.
     fn sleep(&self) -> bool {
         let (shared, worker) = (self.shared, self.current.worker);
-        let asleep = shared.sleepers.fall_asleep(worker.number);
-        if shared.any_work() || shared.phase.get() == Phase::Sealed {
+        let asleep = shared.workers.sleepers.fall_asleep(worker.number);
+        if shared.workers.any_work() || shared.phase.get() == Phase::Sealed {
             self.wake_up();
             return true;
         }
@@ -190,8 +185,8 @@ impl WorkerLoop<'_> {
     /// Whether it leaves for want of work instead.
     fn sleep_until_woken(&self) -> bool {
         let (shared, worker) = (self.shared, self.current.worker);
-        while !worker.park(shared.idle_timeout()) {
-            if shared.has_spare_worker() && shared.sleepers.rouse(worker.number) {
+        while !worker.park(shared.workers.idle_timeout()) {
+            if shared.workers.has_spare() && shared.workers.sleepers.rouse(worker.number) {
                 return self.retire();
             }
         }
@@ -201,15 +196,15 @@ impl WorkerLoop<'_> {
     /// Is searching again, of its own accord or because somebody was faster.
     fn wake_up(&self) {
         let worker = self.current.worker;
-        if !self.shared.sleepers.rouse(worker.number) {
+        if !self.shared.workers.sleepers.rouse(worker.number) {
             while !worker.park(None) {}
         }
     }
 
     /// Leaves for want of work, unless there is some after all.
     fn retire(&self) -> bool {
-        let (worker_slots, worker) = (&self.shared.worker_slots, self.current.worker);
-        if !worker_slots.may_leave(worker.number, self.shared.counts.minimum) {
+        let (worker_slots, worker) = (&self.shared.workers.slots, self.current.worker);
+        if !worker_slots.may_leave(worker.number, self.shared.workers.counts.minimum) {
             return false;
         }
         let leaves = worker.inject_queue.close_if_empty();

@@ -294,7 +294,7 @@ impl<'a> CurrentWorker<'a> {
 impl Shared {
     /// Starts the initial workers; on failure those already started end again.
     pub(in crate::pool) fn start(&self) -> io::Result<()> {
-        for _ in 0..self.counts.initial {
+        for _ in 0..self.workers.counts.initial {
             self.start_worker()?;
         }
         Ok(())
@@ -313,7 +313,7 @@ impl Shared {
         let Some(shared) = self.to_arc() else {
             return Ok(());
         };
-        let Some(number) = self.worker_slots.take_slot() else {
+        let Some(number) = self.workers.slots.take_slot() else {
             return Ok(());
         };
         self.workers[number].inject_queue.open();

@@ -1,0 +1,214 @@
+//! All workers of a pool: which have a thread, which sleep, which one gets the
+//! next push from outside, and how much waits for them.
+
+use std::{ops::Deref, time::Duration};
+
+use super::{
+    inline_runner::{INLINE_RUNNERS_MAX, InlineRunners},
+    worker_thread::Worker,
+};
+use crate::{
+    pool::{
+        Selector,
+        builder::{TaskPoolBuilder, WorkerCounts},
+        metrics::{MetricsWriter, WorkerMetrics},
+        sleep::{Sleepers, WorkerSlots},
+    },
+    sync::{
+        CachePadded,
+        runtime::atomic::{AtomicUsize, Ordering},
+        thread_index,
+    },
+};
+
+/// Reads as the slice of all places, taken or not; those of inline runners come last.
+pub(in crate::pool) struct WorkerSet {
+    places: Box<[Worker]>,
+    pub(in crate::pool) counts: WorkerCounts,
+    pub(in crate::pool) slots: WorkerSlots,
+    pub(in crate::pool) sleepers: Sleepers,
+    pub(in crate::pool) inline_runners: InlineRunners,
+    /// What threads that are no worker of this pool did.
+    others: CachePadded<WorkerMetrics>,
+    selector: Selector,
+    next_worker: AtomicUsize,
+    /// Plain tasks that may wait.
+    pub(in crate::pool) capacity: usize,
+    /// Each worker's share of the capacity.
+    capacity_share: usize,
+    growth_threshold: usize,
+    /// Each place's share of the threshold: below it in all places the pool does not grow.
+    growth_share: usize,
+    idle_timeout: Duration,
+}
+
+impl WorkerSet {
+    pub(in crate::pool) fn new(builder: &TaskPoolBuilder, counts: WorkerCounts) -> Self {
+        Self {
+            places: (0..counts.places() + INLINE_RUNNERS_MAX)
+                .map(Worker::new)
+                .collect(),
+            counts,
+            slots: WorkerSlots::new(counts.places()),
+            sleepers: Sleepers::default(),
+            inline_runners: InlineRunners::new(counts.places()),
+            others: CachePadded::default(),
+            selector: builder.selector,
+            next_worker: AtomicUsize::new(0),
+            capacity: builder.capacity,
+            capacity_share: builder.capacity / counts.maximum.max(1),
+            growth_threshold: builder.growth_threshold,
+            growth_share: builder.growth_threshold / counts.places().max(1),
+            idle_timeout: builder.idle_timeout,
+        }
+    }
+
+    /// The counters of all threads that are no worker.
+    #[inline(always)]
+    pub(in crate::pool) fn external_metrics(&self) -> MetricsWriter<'_> {
+        MetricsWriter {
+            metrics: &self.others,
+            is_alone: false,
+        }
+    }
+
+    /// Over all workers, and the threads that are none.
+    pub(in crate::pool) fn sum(&self, count: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+        let workers = self.iter().map(|worker| &worker.gauges.metrics);
+        workers.map(&count).sum::<u64>() + count(&self.others)
+    }
+
+    /// Whether the pool holds as many plain tasks as it may. One worker's share
+    /// is looked at first, so that the others are asked only when it is used up.
+    #[inline(always)]
+    pub(in crate::pool) fn is_full(&self, worker: &Worker) -> bool {
+        worker.task_len() >= self.capacity_share && self.task_len() >= self.capacity
+    }
+
+    #[cold]
+    fn task_len(&self) -> usize {
+        self.iter().map(Worker::task_len).sum()
+    }
+
+    /// Tasks and entities that wait in the queues of all places.
+    #[cold]
+    pub(in crate::pool) fn waiting_len(&self) -> usize {
+        self.iter().map(Worker::waiting_len).sum()
+    }
+
+    pub(in crate::pool) fn any_work(&self) -> bool {
+        self.iter().any(|worker| worker.waiting_len() > 0)
+    }
+
+    /// All workers, beginning with the one that the selector chooses.
+    pub(in crate::pool) fn selected_first(&self) -> impl Iterator<Item = &Worker> {
+        let selected = self.select();
+        let (before, from_there) = self.split_at(selected);
+        from_there.iter().chain(before)
+    }
+
+    fn select(&self) -> usize {
+        let len = self.slots.len().clamp(1, self.places.len());
+        match self.selector {
+            Selector::Default => thread_index() % len,
+            Selector::Sequential => self.next_worker.fetch_add(1, Ordering::Relaxed) % len,
+            Selector::LeastFull => self.least_full(),
+        }
+    }
+
+    /// The open place with the fewest tasks waiting.
+    fn least_full(&self) -> usize {
+        let open = self.iter().filter(|worker| worker.inject_queue.is_open());
+        let least = open.min_by_key(|worker| worker.waiting_len());
+        least.map_or(0, |worker| worker.number)
+    }
+
+    #[cold]
+    pub(in crate::pool) fn wake_one(&self, preferred: Option<usize>) {
+        if let Some(number) = self.sleepers.take_sleeper(preferred) {
+            self[number].unpark();
+        }
+    }
+
+    pub(in crate::pool) fn wake_all(&self) {
+        for number in self.sleepers.take_all() {
+            self[number].unpark();
+        }
+    }
+
+    /// Whether so many in one queue may be a reason to add a worker.
+    #[inline(always)]
+    pub(in crate::pool) fn may_be_short(&self, len: usize) -> bool {
+        len > self.growth_share && self.may_grow()
+    }
+
+    /// Whether fewer workers than the maximum have a thread that is not blocked.
+    #[inline]
+    pub(in crate::pool) fn may_grow(&self) -> bool {
+        self.room() > 0
+    }
+
+    /// How many workers may still be added.
+    #[inline]
+    pub(in crate::pool) fn room(&self) -> usize {
+        (self.counts.maximum + self.slots.blocked_len()).saturating_sub(self.slots.len())
+    }
+
+    /// Whether more wait in the whole pool than the threshold says, and nobody
+    /// sleeps. The queues are added up once for as many pushes as there are
+    /// workers, since each of them is another cache line.
+    #[cold]
+    pub(in crate::pool) fn is_short(&self, len: usize) -> bool {
+        let is_due = len.is_multiple_of(self.slots.len().max(1));
+        let threshold = self.growth_threshold;
+        (len > threshold || (is_due && self.waiting_len() > threshold))
+            && self.sleepers.asleep_len() == 0
+    }
+
+    /// Whether a worker more than needed is there, beside those that are blocked.
+    pub(in crate::pool) fn has_spare(&self) -> bool {
+        self.slots.len() > self.counts.minimum + self.slots.blocked_len()
+    }
+
+    /// After which time a sleeper asks whether it is one too many; a stand-in
+    /// asks now and then whether the one it stands in for is back.
+    pub(in crate::pool) fn idle_timeout(&self) -> Option<Duration> {
+        if self.slots.len() <= self.counts.minimum {
+            None
+        } else if self.slots.blocked_len() == 0 {
+            Some(self.idle_timeout)
+        } else {
+            Some(self.idle_timeout.max(STAND_IN_TIMEOUT_MIN))
+        }
+    }
+
+    /// Workers that have a thread, and inline runners at work. Who wants to know
+    /// whether there is work as well looks at that after this.
+    pub(in crate::pool) fn present_len(&self) -> usize {
+        self.slots.len() + self.inline_runs_len()
+    }
+
+    /// Nothing waits, and nothing runs but what is itself one of `closing`.
+    pub(in crate::pool) fn is_quiet(&self, closing: usize) -> bool {
+        self.sleepers
+            .look(|asleep| asleep + closing >= self.present_len() && !self.any_work())
+    }
+
+    /// Inline runners at work.
+    fn inline_runs_len(&self) -> usize {
+        let places = self.get(self.inline_runners.first..).unwrap_or_default();
+        let at_work = |worker: &&Worker| worker.is_at_work.load(Ordering::SeqCst);
+        places.iter().filter(at_work).count()
+    }
+}
+
+impl Deref for WorkerSet {
+    type Target = [Worker];
+
+    #[inline(always)]
+    fn deref(&self) -> &[Worker] {
+        &self.places
+    }
+}
+
+const STAND_IN_TIMEOUT_MIN: Duration = Duration::from_millis(10);
