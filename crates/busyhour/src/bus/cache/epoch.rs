@@ -4,7 +4,7 @@
 //! While a thread reads, it notes the epoch in a record of its own. A thread
 //! that replaces a value stamps it with the current epoch, and frees it two
 //! epochs later. The epoch advances only when every reader has noted the newest
-//! one. README.md beside this file has the proof.
+//! one. The module's README.md has the proof.
 
 use crate::sync::{
     CachePadded, Mutex,

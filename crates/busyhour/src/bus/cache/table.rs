@@ -3,7 +3,7 @@
 //!
 //! Open addressing with linear probing. A slot holds the hash and a pointer to
 //! the event. A replaced event is dropped only when no reader can still use it.
-//! README.md beside this file has the proof.
+//! The module's README.md has the proof.
 
 mod writer;
 
