@@ -10,7 +10,7 @@ pub enum Selector {
     /// Always the same worker for the same pushing thread: best throughput.
     #[default]
     Default,
-    /// The worker with the fewest tasks waiting.
+    /// The worker with the fewest waiting tasks.
     LeastFull,
     /// One worker after the other.
     Sequential,
@@ -31,13 +31,14 @@ pub enum PoolBuildError {
         workers: usize,
         /// The requested maximum.
         maximum: usize,
-        /// The most workers a pool can have.
+        /// The maximum number of workers in a pool.
         limit: usize,
     },
     /// The name cannot be a thread's name.
     #[error("a pool's name must not contain a NUL byte, got {0:?}")]
     Name(String),
-    /// A processor that workers are to keep to does not exist, or is not for this process.
+    /// A processor given to [`affinity`](TaskPoolBuilder::affinity) does not
+    /// exist, or this process may not use it.
     #[error(
         "workers cannot be kept on processor {0}: it does not exist or is not for this process"
     )]
@@ -47,7 +48,7 @@ pub enum PoolBuildError {
     Thread(#[from] std::io::Error),
 }
 
-/// Options of a [`TaskPool`]; every one has a sensible default.
+/// Options of a [`TaskPool`]; every option has a sensible default.
 #[doc(alias = "ast_taskpool_options")]
 #[derive(Clone)]
 #[must_use]
@@ -87,50 +88,55 @@ impl TaskPoolBuilder {
     }
 
     /// Names the pool; its threads are called `name-0`, `name-1`, … The system
-    /// may show the first 15 bytes only. A NUL byte is refused by [`build`](Self::build).
+    /// may show only the first 15 bytes. [`build`](Self::build) refuses a name
+    /// with a NUL byte.
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// Workers at the start; default: the processors this process may use.
+    /// Workers at the start; default: the number of processors that this
+    /// process may use.
     pub fn workers(mut self, count: usize) -> Self {
         self.workers = Some(count);
         self
     }
 
-    /// Workers kept however idle; default: the initial count.
+    /// Minimum number of workers, kept even when idle; default: the initial
+    /// count.
     pub fn minimum(mut self, count: usize) -> Self {
         self.minimum = Some(count);
         self
     }
 
-    /// Workers at most; default: the initial count, so that the pool does not grow.
+    /// Maximum number of workers; default: the initial count, so that the pool
+    /// does not grow.
     pub fn maximum(mut self, count: usize) -> Self {
         self.maximum = Some(count);
         self
     }
 
-    /// Workers added each time the pool grows; default 1.
+    /// Number of workers added each time the pool grows; default 1.
     pub fn auto_increment(mut self, count: usize) -> Self {
         self.auto_increment = count.max(1);
         self
     }
 
-    /// Waiting tasks above which a push lets the pool grow; default 200. Tasks
-    /// and serializers that wait for any of the workers count.
+    /// A push lets the pool grow if more tasks and serializers than this wait
+    /// for any worker; default 200.
     pub fn growth_threshold(mut self, tasks: usize) -> Self {
         self.growth_threshold = tasks;
         self
     }
 
-    /// How long a worker above the minimum stays without work; default 20 s.
+    /// How long a worker above the minimum may be idle before it ends; default
+    /// 20 s.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
         self
     }
 
-    /// How pushes from outside choose a worker; default [`Selector::Default`].
+    /// How a push from outside chooses a worker; default [`Selector::Default`].
     pub fn selector(mut self, selector: Selector) -> Self {
         self.selector = selector;
         self
@@ -148,13 +154,15 @@ impl TaskPoolBuilder {
         self
     }
 
-    /// Plain tasks that may wait in the pool; default about a million.
+    /// How many plain tasks may wait in the pool; default 2^20, about a
+    /// million.
     pub fn capacity(mut self, tasks: usize) -> Self {
         self.capacity = tasks;
         self
     }
 
-    /// The clock that ages and charges are measured with; default: the machine's.
+    /// The clock that measures waiting and running times; default: the
+    /// machine's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -178,11 +186,11 @@ impl TaskPoolBuilder {
     ///
     /// # Errors
     ///
-    /// [`PoolBuildError::WorkerCounts`] when the counts contradict each other,
-    /// [`PoolBuildError::Name`] when the name contains a NUL byte,
-    /// [`PoolBuildError::Affinity`] when a processor is not for this process,
-    /// [`PoolBuildError::Thread`] when the system refuses a thread; no thread is
-    /// left behind then.
+    /// [`PoolBuildError::WorkerCounts`] if the counts contradict each other,
+    /// [`PoolBuildError::Name`] if the name contains a NUL byte,
+    /// [`PoolBuildError::Affinity`] if this process may not use one of the
+    /// processors, [`PoolBuildError::Thread`] if the system refuses a thread;
+    /// then no thread is left behind.
     pub fn build(self) -> Result<TaskPool, PoolBuildError> {
         let counts = self.counts()?;
         if self.name.contains('\0') {
@@ -216,7 +224,7 @@ impl TaskPoolBuilder {
     }
 }
 
-/// Worker counts that agree with each other.
+/// Worker counts that do not contradict each other.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkerCounts {
     pub(super) initial: usize,
@@ -225,7 +233,8 @@ pub(super) struct WorkerCounts {
 }
 
 impl WorkerCounts {
-    /// As many threads again may stand in for workers that are blocked.
+    /// The number of worker slots: as many threads again may stand in for
+    /// workers that are blocked.
     pub(super) fn places(&self) -> usize {
         2 * self.maximum
     }
@@ -248,8 +257,8 @@ fn available_parallelism() -> usize {
     thread::available_parallelism().map_or(2, NonZeroUsize::get)
 }
 
-/// The most workers a pool can have.
+/// The maximum number of workers in a pool.
 pub(super) const WORKERS_MAX: usize = 1024;
 
-/// 64 MiB of task slots.
+/// 64 MiB of tasks.
 const DEFAULT_CAPACITY: usize = 1 << 20;

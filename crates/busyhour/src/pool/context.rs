@@ -12,19 +12,22 @@ use crate::sync::runtime::thread_local;
 
 thread_local! {
     static THREAD_LOCALS: ThreadLocals = const { ThreadLocals::none() };
-    /// The future that this thread polls (by address, never followed), and what it did.
+    /// The future that this thread polls (its address, which is never
+    /// dereferenced), and what its poll did.
     static POLL: Polling = const { Polling::none() };
     static YIELD_REQUESTED: Cell<bool> = const { Cell::new(false) };
     static BUDGET: StepBudget = const { StepBudget::new() };
 }
 
-/// The pool that this thread works for, which lives until it is taken away, its place
-/// if it is one of the workers, and the entity whose task it runs.
+/// What this thread works for: the pool, which lives until it is removed here;
+/// the worker slot, if the thread is a worker; and the entity whose task it
+/// runs.
 struct ThreadLocals {
     pool: Cell<*const Shared>,
-    /// Null if it is no worker.
+    /// Null if the thread is no worker.
     worker: Cell<*const Worker>,
-    /// Null for plain tasks, and no entity's address while an inline runner collects.
+    /// Null for plain tasks; a special address, not an entity's, while an
+    /// inline runner collects.
     entity: Cell<*const ShareCell>,
 }
 
@@ -58,8 +61,8 @@ impl Polling {
     }
 }
 
-/// While this lives, the future's wakes from its own poll are noted here,
-/// which costs less than telling other threads.
+/// While this lives, wakes of the future from its own poll are recorded here,
+/// which costs less than an atomic.
 pub(super) struct SelfWake {
     outer: (usize, bool),
 }
@@ -92,7 +95,8 @@ impl Drop for SelfWake {
     }
 }
 
-/// Notes a wake of the future that this thread polls now; `false` if it polls another or none.
+/// Records a wake of the future that this thread polls now; `false` if it polls
+/// another future or none.
 #[inline]
 pub(super) fn note_self_wake(future_task: usize) -> bool {
     POLL.with(|poll| {
@@ -104,32 +108,34 @@ pub(super) fn note_self_wake(future_task: usize) -> bool {
     })
 }
 
-/// Whether this thread polls a future that is an entity: then a turn is one poll.
+/// Whether this thread polls a future that is an entity; then a turn is one
+/// poll.
 #[inline]
 pub(super) fn polls_future_task() -> bool {
     POLL.with(|poll| poll.future_task.get() != 0)
 }
 
-/// Asks for the end of the turn.
+/// Requests the end of the turn.
 #[inline]
 pub(super) fn request_yield() {
     YIELD_REQUESTED.with(|gives_way| gives_way.set(true));
 }
 
-/// Whether the end of the turn was asked for.
+/// Whether the end of the turn was requested.
 #[inline(always)]
 pub(super) fn gave_way() -> bool {
     YIELD_REQUESTED.with(Cell::get)
 }
 
-/// A new turn begins.
+/// Clears the request, because a new turn begins.
 #[inline(always)]
 pub(super) fn clear_yield_request() {
     YIELD_REQUESTED.with(|gives_way| gives_way.set(false));
     BUDGET.with(StepBudget::renew);
 }
 
-/// One step of the budget; whether it is spent, which begins the next.
+/// Consumes one step of the budget; returns whether the budget is used up, and
+/// then renews it.
 #[inline]
 pub(super) fn consume_budget() -> bool {
     BUDGET.with(|budget| budget.spend(look_at_the_clock))
@@ -162,7 +168,7 @@ pub(super) fn leave_worker() {
     THREAD_LOCALS.with(|locals| locals.become_worker(ptr::null(), ptr::null()));
 }
 
-/// Makes this thread the worker with this number for as long as `f` takes.
+/// Makes this thread the worker with this number while `f` runs.
 ///
 /// # Safety
 ///
@@ -176,7 +182,7 @@ pub(super) unsafe fn as_worker<R>(pool: &Shared, number: usize, f: impl FnOnce()
     f()
 }
 
-/// Runs `f`, whose pushes wake nobody, but for those of a task that it runs.
+/// Runs `f`, whose pushes wake no worker, except pushes of a task that it runs.
 pub(super) fn collecting<R>(f: impl FnOnce() -> R) -> R {
     let _outer = THREAD_LOCALS.with(|locals| InsidePool {
         entity: locals.entity.replace(collects()),
@@ -194,13 +200,13 @@ fn is_collecting() -> bool {
     THREAD_LOCALS.with(|locals| ptr::eq(locals.entity.get(), collects()))
 }
 
-/// No entity lies there.
+/// An address at which there is no entity.
 fn collects() -> *const ShareCell {
     (&raw const COLLECTING).cast()
 }
 
-/// The worker that this thread is, if it is one of `pool`. The reference is
-/// for this thread alone.
+/// The worker slot of this thread, if it is a worker of `pool`. Only this
+/// thread may use the reference.
 #[inline(always)]
 pub(super) fn worker_of(pool: &Shared) -> Option<&Worker> {
     THREAD_LOCALS.with(|locals| {
@@ -238,8 +244,9 @@ pub(crate) fn within<R>(pool: &Shared, entity: Option<EntityRef<'_>>, f: impl Fn
     f()
 }
 
-/// Runs `f`, which runs one task more, as a part of the task that this thread is
-/// in. A thread that collects is in none, and in nobody's task meanwhile.
+/// Runs `f`, which runs one more task, as a part of this thread's current task.
+/// A thread that collects has no current task; it leaves the collecting state
+/// meanwhile.
 pub(super) fn as_part_of_the_task<R>(pool: &Shared, f: impl FnOnce() -> R) -> R {
     debug_assert!(is_inside(pool));
     match is_collecting() {
@@ -267,10 +274,10 @@ pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
     unsafe { EntityRef::from_ptr(entity) }.map(EntityRef::to_arc)
 }
 
-/// Puts the outer locals back, also when a task unwinds.
+/// Restores the outer values when it is dropped, also when a task unwinds.
 struct InsidePool {
     entity: *const ShareCell,
-    /// The outer pool, and the place in it, if it is another one.
+    /// The outer pool and worker slot, if this thread enters another pool.
     place: Option<(*const Shared, *const Worker)>,
 }
 
@@ -287,5 +294,5 @@ impl Drop for InsidePool {
     }
 }
 
-/// Its address stands for a thread that collects.
+/// Its address marks a thread that collects.
 static COLLECTING: u64 = 0;

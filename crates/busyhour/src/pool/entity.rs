@@ -8,28 +8,28 @@ use crate::{
     stats::SerializerStats,
 };
 
-/// A queue of tasks that runs one at a time. Serializers are the entities; the
-/// pool knows them only by this trait, so that the dependency points one way.
+/// A queue of tasks that runs one at a time. Serializers are entities; the pool
+/// knows them only by this trait, so that the dependency has one direction.
 pub(crate) trait Entity: Any + Send + Sync {
-    /// What diagnostics call it.
+    /// The name in diagnostics.
     fn name(&self) -> String;
-    /// The listing's line.
+    /// The statistics for the list of serializers.
     fn stats(&self) -> SerializerStats;
-    /// The task that runs, if one does and the entity has a name.
+    /// The running task, if there is one and the entity has a name.
     fn unfinished(&self) -> Option<Unfinished>;
     /// Refuses all further tasks and drops the waiting ones; returns how many.
     fn abandon(&self) -> u64;
 }
 
-/// An entity of a known type, which a worker can run.
+/// An entity of a known type that a worker can run.
 ///
 /// # Safety
 ///
 /// - It is `repr(C)`, its first field is a [`ShareCell`] made for its own type,
 ///   and it lives in an `Arc`.
 pub(crate) unsafe trait Runs: Entity + Sized {
-    /// Runs tasks as long as `turn` allows. `true` if there are more to run;
-    /// else the turn was charged and the token is spent.
+    /// Runs tasks as long as `turn` allows. Returns `true` if there are more to
+    /// run; otherwise the turn was charged and the token is used up.
     fn run(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool;
 }
 
@@ -39,13 +39,13 @@ pub(crate) fn downcast<E: Entity>(entity: Arc<dyn Entity>) -> Option<Arc<E>> {
     any.downcast().ok()
 }
 
-/// The right to run an entity in turn, and its place in the run queues. There
-/// is one at a time for each entity; see README.md, "The token".
+/// The right to run an entity, and its place in the run queues. An entity has
+/// at most one; see README.md, "The token".
 ///
-/// It holds a reference to the entity, in one word: tokens move from hand to
-/// hand, and larger ones through memory, where a processor waits for what it
-/// has just written. Tokens are not `Sync`, so who has a reference to one is
-/// alone with the entity's share.
+/// It holds a reference to the entity in one word. Tokens are moved often, and
+/// larger values are moved through memory, where a processor that reads what it
+/// has just written has to wait. Tokens are not `Sync`, so the owner of a token
+/// is the only one to access the entity's share.
 pub(crate) struct Token(NonNull<ShareCell>);
 
 // SAFETY: entities may change threads, and nobody reaches the share but by the token.
@@ -61,8 +61,8 @@ impl Token {
         Self(unsafe { NonNull::new_unchecked(Arc::into_raw(entity).cast_mut()) }.cast())
     }
 
-    /// Runs the entity's tasks as long as `turn` allows; the token comes back
-    /// if there are more.
+    /// Runs the entity's tasks as long as `turn` allows; returns the token if
+    /// there are more.
     #[inline(always)]
     pub(super) fn run(self, turn: &mut TimeSlice<'_, '_>) -> Option<Self> {
         let run = self.code().run;
@@ -70,7 +70,7 @@ impl Token {
         unsafe { run(self, turn) }
     }
 
-    /// The entity, for as long as the token is there.
+    /// The entity, for the lifetime of the token.
     #[inline(always)]
     pub(crate) fn entity_ref(&self) -> EntityRef<'_> {
         EntityRef(self.0, PhantomData)
@@ -81,7 +81,7 @@ impl Token {
         unsafe { &*self.entity_ref().as_dyn() }
     }
 
-    /// Where the entity is, as its `Arc` has it.
+    /// The entity's address, as in its `Arc`.
     #[inline(always)]
     pub(super) fn as_ptr(&self) -> *const () {
         self.0.as_ptr().cast_const().cast()
@@ -96,7 +96,8 @@ impl Token {
         queue.wake(Runnable::Entity(self), sched_state, QueueEnd::Back);
     }
 
-    /// Charges the entity, queues it again and takes out the next to run.
+    /// Charges the entity, queues it again and takes out the next entity to
+    /// run.
     #[inline(always)]
     pub(super) fn switch(self, queue: &mut RunQueue<Runnable>, ran_ns: u64) -> Runnable {
         // SAFETY: as in `wake`; the borrow is over before the next is run.
@@ -104,7 +105,8 @@ impl Token {
         queue.switch_after(Runnable::Entity(self), sched_state, ran_ns)
     }
 
-    /// The entity's share of the workers, for `work`, which asks no token for it again.
+    /// Runs `work` on the entity's share of the workers; `work` must not access
+    /// this token.
     #[inline(always)]
     pub(super) fn with_share<R>(&self, work: impl FnOnce(&mut Share) -> R) -> R {
         // SAFETY: there is one token, on this thread, and `work` does not come here.
@@ -131,7 +133,7 @@ impl Drop for Token {
     }
 }
 
-/// An entity that is there for as long as `'a`, in one word.
+/// A reference to an entity for `'a`, in one word.
 #[derive(Clone, Copy)]
 pub(crate) struct EntityRef<'a>(NonNull<ShareCell>, PhantomData<&'a ShareCell>);
 
@@ -155,7 +157,7 @@ impl<'a> EntityRef<'a> {
         NonNull::new(remembered.cast_mut()).map(|cell| Self(cell, PhantomData))
     }
 
-    /// A reference of one's own.
+    /// A new `Arc` of the entity.
     pub(super) fn to_arc(self) -> Arc<dyn Entity> {
         let entity = self.as_dyn();
         // SAFETY: it is that of an `Arc`, which is alive; one more is counted for ours.
@@ -173,7 +175,7 @@ impl<'a> EntityRef<'a> {
     }
 }
 
-/// What can be done with an entity whose type was erased.
+/// The methods of an entity whose type was erased.
 #[derive(Debug)]
 struct EntityCode {
     run: unsafe fn(Token, &mut TimeSlice<'_, '_>) -> Option<Token>,
@@ -208,12 +210,12 @@ impl EntityCode {
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     pub(crate) sched_state: SchedState,
-    /// Log2 of the tasks it may run in a turn.
+    /// Log2 of the number of tasks that it may run in a turn.
     pub(super) allowance_log2: u8,
 }
 
-/// Holds a [`Share`] inside the entity, for the holder of the token, and says
-/// of which type the entity is.
+/// Holds a [`Share`] inside the entity, accessible to the holder of the token,
+/// with the methods of the entity's type.
 #[derive(Debug)]
 pub(crate) struct ShareCell {
     share: UnsafeCell<Share>,

@@ -6,8 +6,8 @@ use crate::task::{Reason, Rejected};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The queue is at its bound and its policy is to refuse, or waiting for
-    /// room could never end because the caller itself stands in the way.
+    /// The queue is full and its policy is to reject; or the policy is to wait,
+    /// but the wait would never end because the caller itself is in the way.
     #[error("the queue is full")]
     Full,
     /// The pool or the serializer's group is shutting down.
@@ -22,13 +22,15 @@ pub enum WaitError {
     /// The task never entered the queue.
     #[error(transparent)]
     Push(#[from] PushError),
-    /// Waiting could never end: each serializer of the cycle waits for the next.
+    /// The wait would never end: each serializer of the cycle waits for the
+    /// next one.
     #[error("waiting would never end: {0}")]
     Deadlock(Cycle),
     /// The task panicked.
     #[error("the task panicked")]
     Panicked,
-    /// The task was dropped before it ran, by a bound's policy or by a shutdown.
+    /// The task was dropped before it ran, by an overflow policy or by a
+    /// shutdown.
     #[error("the task was dropped before it ran")]
     Dropped,
     /// A simulation has nothing left that could run the task.
@@ -36,12 +38,13 @@ pub enum WaitError {
     Stalled,
 }
 
-/// The serializers of a deadlock in waiting order; the last waits for the first.
+/// The serializers of a deadlock, each waiting for the next; the last one waits
+/// for the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cycle(pub(crate) Vec<String>);
 
 impl Cycle {
-    /// The names in waiting order.
+    /// The names; each waits for the next.
     pub fn names(&self) -> &[String] {
         &self.0
     }

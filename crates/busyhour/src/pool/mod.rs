@@ -1,8 +1,9 @@
-//! A pool of workers; a task goes straight to one worker's queue.
+//! A pool of workers; a task goes directly to the queue of one worker.
 //!
-//! Tasks pushed to the pool run on any worker in any order, several at a time.
-//! Tasks that must keep an order go to a [`Serializer`](crate::serializer::Serializer)
-//! of the pool. A panic in a task ends that task only; it is counted.
+//! Tasks pushed to the pool run on any worker, in any order, several at a time.
+//! Tasks that must keep an order go to a
+//! [`Serializer`](crate::serializer::Serializer) of the pool. A panic in a task
+//! ends only that task; it is counted.
 //!
 //! ```
 //! use std::time::Duration;
@@ -79,18 +80,18 @@ use crate::{
 /// Called when a worker's thread starts or stops.
 type Hook = Arc<dyn Fn() + Send + Sync>;
 
-/// A handle to a pool; clones are the same pool.
+/// A handle to a pool; clones share the same pool.
 ///
-/// When the last handle is dropped (serializers hold one each), queued tasks
-/// still run, then the workers end in the background. Use
-/// [`shutdown`](Self::shutdown) to wait and to learn what happened.
+/// When the last handle is dropped (each serializer holds one), queued tasks
+/// still run; then the workers end in the background. Use
+/// [`shutdown`](Self::shutdown) to wait for the end and to get a report.
 #[doc(alias("ThreadPool", "taskpool", "ast_taskpool", "thread_pool", "Executor"))]
 #[derive(Clone)]
 pub struct TaskPool {
     handle: Arc<PoolHandle>,
 }
 
-/// Seals the pool when the last handle is gone.
+/// Seals the pool when the last handle is dropped.
 struct PoolHandle(Arc<Shared>);
 
 impl Drop for PoolHandle {
@@ -105,8 +106,9 @@ impl TaskPool {
         TaskPoolBuilder::new()
     }
 
-    /// A pool without threads, whose tasks run in an order that depends on
-    /// `seed` alone, when [`step`](Self::step) says so.
+    /// A pool without threads for simulations: each call of
+    /// [`step`](Self::step) runs one task, in an order that depends only on
+    /// `seed`.
     ///
     /// ```
     /// use busyhour::{clock::{Clock, UnixTime}, pool::TaskPool};
@@ -130,12 +132,12 @@ impl TaskPool {
         &self.handle.0
     }
 
-    /// Runs `f` on a worker, some time soon.
+    /// Runs `f` on a worker at some later time.
     ///
     /// # Errors
     ///
-    /// [`PushError::Full`] when the pool's capacity is used up,
-    /// [`PushError::ShutDown`] once a shutdown has begun. `f` is dropped then.
+    /// [`PushError::Full`] if the pool's capacity is used up,
+    /// [`PushError::ShutDown`] once a shutdown has begun. `f` is then dropped.
     #[doc(alias("post", "execute", "dispatch_async"))]
     #[inline]
     pub fn push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
@@ -143,7 +145,7 @@ impl TaskPool {
         pushed.map_err(PushError::from)
     }
 
-    /// As [`push`](Self::push), but a refused task comes back.
+    /// Like [`push`](Self::push), but returns a refused task.
     ///
     /// # Errors
     ///
@@ -152,18 +154,18 @@ impl TaskPool {
         self.shared().push_made(|| Task::new(f))
     }
 
-    /// Runs `f` on the pool and waits for its result.
+    /// Runs `f` on the pool, waits, and returns its result.
     ///
-    /// Inside a task of the pool `f` runs at once, on this very worker, as a
-    /// part of that task: plain tasks have no order to keep. So
-    /// [`Serializer::current`](crate::serializer::Serializer::current) is the
-    /// task's own serializer, and a wait for it inside of `f` is refused with
+    /// Inside a task of the pool, `f` runs at once on this worker, as a part of
+    /// that task, since plain tasks have no order to keep. So in `f`,
+    /// [`Serializer::current`](crate::serializer::Serializer::current) is that
+    /// task's serializer, and waiting for it is refused with
     /// [`WaitError::Deadlock`].
     ///
     /// # Errors
     ///
-    /// [`WaitError::Push`] when the task was refused, [`WaitError::Panicked`]
-    /// when it panicked, [`WaitError::Dropped`] when a shutdown dropped it.
+    /// [`WaitError::Push`] if the task was refused, [`WaitError::Panicked`] if
+    /// it panicked, [`WaitError::Dropped`] if a shutdown dropped it.
     #[doc(alias("dispatch_sync", "ast_taskpool_push_wait"))]
     pub fn push_wait<R, F>(&self, f: F) -> Result<R, WaitError>
     where
@@ -182,7 +184,8 @@ impl TaskPool {
 
     /// Runs a future on the pool.
     ///
-    /// A refused or dropped future ends its handle with [`JoinError::Dropped`].
+    /// If the future is refused or dropped, its handle returns
+    /// [`JoinError::Dropped`].
     ///
     /// ```
     /// use busyhour::pool::TaskPool;
@@ -202,12 +205,12 @@ impl TaskPool {
     }
 
     /// Runs a future as an entity of its own, which competes for its worker by
-    /// goodness as a serializer does, where [`spawn`](Self::spawn) makes its
-    /// polls plain tasks. [`yield_now`] inside of it gives way to every other
-    /// entity of the worker.
+    /// goodness as a serializer does; [`spawn`](Self::spawn) makes the future's
+    /// polls plain tasks instead. [`yield_now`] inside the future lets every
+    /// other entity of the worker run first.
     ///
-    /// Each poll counts as a task. A future of a pool that is shut down ends its
-    /// handle with [`JoinError::Dropped`].
+    /// Each poll counts as a task. If the pool is shut down, the future's
+    /// handle returns [`JoinError::Dropped`].
     ///
     /// ```
     /// use busyhour::{pool::TaskPool, run_queue::{Class, Priority}};
@@ -226,10 +229,10 @@ impl TaskPool {
 
     /// Runs `f`, which may block, at once on this thread.
     ///
-    /// On a worker of a pool, of this one or another, another worker of that pool
-    /// sees to the waiting tasks meanwhile: a sleeping one, or an additional
-    /// thread beyond the maximum (at most as many again). It stays at least until
-    /// `f` returns, and then until it is idle.
+    /// If this thread is a worker (of this pool or of another one), another
+    /// worker of its pool runs the waiting tasks meanwhile: a sleeping one, or
+    /// an additional thread beyond the maximum (at most as many again). That
+    /// worker stays at least until `f` returns, and then until it is idle.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -248,21 +251,21 @@ impl TaskPool {
         blocking(f)
     }
 
-    /// Runs one task of a simulated pool; `false` when none is runnable or the
+    /// Runs one task of a simulated pool; `false` if none is runnable or the
     /// pool has threads of its own.
     pub fn step(&self) -> bool {
         self.shared().step()
     }
 
-    /// Called in a simulation when a task waits and nobody can run; says
-    /// whether somebody can now.
+    /// Called in a simulation when a task waits and nothing can run; returns
+    /// whether something can run now.
     pub(crate) fn set_idle_hook(&self, hook: impl Fn() -> bool + Send + Sync + 'static) {
         if let Some(simulated) = &self.shared().simulated {
             simulated.set_idle_hook(Box::new(hook));
         }
     }
 
-    /// What the pool holds and has done.
+    /// Statistics of the pool: what it holds now and what it has done.
     pub fn stats(&self) -> PoolStats {
         self.shared().stats()
     }
@@ -272,17 +275,19 @@ impl TaskPool {
         self.shared().registry.stats()
     }
 
-    /// Ends the pool in order, within `deadline`:
+    /// Shuts the pool down within `deadline`:
     ///
-    /// 1. Pushes from outside are refused. Tasks of the pool may still push,
-    ///    so that what was accepted can finish its way.
+    /// 1. Pushes from outside are refused. Tasks of the pool may still push, so
+    ///    that accepted work can be completed.
     /// 2. Everything queued runs, until nothing is left or the deadline passes.
-    /// 3. All pushes are refused; workers end after the task they are in.
-    /// 4. Workers are waited for until the deadline; one still inside a task is reported.
-    /// 5. Tasks left over are dropped, counted by serializer.
+    /// 3. All pushes are refused; workers end after their current task.
+    /// 4. The call waits for the workers until the deadline; it reports a
+    ///    worker that is still inside a task.
+    /// 5. The remaining tasks are dropped, counted by serializer.
     ///
-    /// A second call, or one from inside a task of the pool, waits for nothing
-    /// that waits for it. In a simulated pool each step counts as one microsecond.
+    /// A second call, or a call from inside a task of the pool, does not wait
+    /// for anything that waits for that call. In a simulated pool each step
+    /// counts as one microsecond.
     pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
         self.shared().shutdown(deadline)
     }
@@ -322,7 +327,8 @@ impl Executor for TaskPool {
     }
 }
 
-/// So that what others keep of a pool is its handle itself, and no box around it.
+/// So that an `Arc<dyn Executor>` of a pool is the handle itself, without
+/// another box around it.
 impl Executor for PoolHandle {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         self.0.push_task(task, false)

@@ -1,20 +1,20 @@
 use crate::sync::atomic::{AtomicU8, Ordering};
 
-/// Who may push, and whether workers go on.
+/// Which threads may push, and whether workers continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Phase {
-    /// Everybody may push.
+    /// Every thread may push.
     Open,
     /// Only tasks of the pool may push, so that what was accepted can finish.
     Draining,
-    /// As draining, and workers end once the pool is quiet.
+    /// Like `Draining`, and workers end once the pool is quiet.
     Ending,
-    /// Nobody may push; workers end after their task.
+    /// No thread may push; workers end after their current task.
     Sealed,
 }
 
-/// The phase of one pool; it never goes back.
+/// The phase of one pool; it only moves forward.
 #[derive(Debug)]
 pub(super) struct PhaseCell(AtomicU8);
 
@@ -43,7 +43,7 @@ impl PhaseCell {
         self.0.load(Ordering::Acquire) == Phase::Sealed as u8
     }
 
-    /// Goes on to `phase`, if it is a later one.
+    /// Moves to `phase`, if it is a later one.
     pub(super) fn enter(&self, phase: Phase) {
         self.0.fetch_max(phase as u8, Ordering::SeqCst);
     }

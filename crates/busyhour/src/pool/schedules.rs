@@ -1,4 +1,4 @@
-//! Schedules of a pool with a runner.
+//! Schedules of a pool with one inline runner.
 
 use super::TaskPool;
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The forbidden outcome: the statistics said that the worker is idle, and it
-/// took what was pushed afterwards to somebody else's queue.
+/// The forbidden outcome: the statistics said that the worker is idle, and then
+/// it took a task that was pushed afterwards to another queue.
 #[test]
 fn shuttle_an_idle_worker_takes_nothing_before_it_is_woken() {
     explore(2_000, || {
-        // It stands still, so that a visit is a short one.
+        // The clock stands still, so that an inline run is a short one.
         let clock = Clock::simulated(UnixTime::from_secs(0));
         let pool = TaskPool::builder().workers(1).clock(clock);
         let pool = pool.build().unwrap();
@@ -25,7 +25,7 @@ fn shuttle_an_idle_worker_takes_nothing_before_it_is_woken() {
         runner.run(|| {
             let task = move || *lock(&notes) = Some(thread::current().id());
             pool.push(task).unwrap();
-            // Long enough for a worker that still looks around.
+            // Long enough for a worker that still searches.
             (0..100).for_each(|_| thread::yield_now());
         });
         assert_eq!(*lock(&ran_on), Some(thread::current().id()));

@@ -1,4 +1,4 @@
-//! What the handles, the workers and the serializers of one pool share.
+//! The state that handles, workers and serializers of one pool share.
 
 use std::{
     any::Any,
@@ -29,7 +29,8 @@ use crate::{
     task::{Reason, Rejected, Task},
 };
 
-/// One pool. Workers and serializers hold it; handles close it when the last one goes.
+/// One pool. Workers and serializers hold references to it; the last handle
+/// closes it.
 pub(crate) struct Shared {
     /// The `Arc` that it lives in.
     this: Weak<Self>,
@@ -38,28 +39,28 @@ pub(crate) struct Shared {
     pub(super) options: Options,
     pub(super) workers: WorkerSet,
     pub(super) phase: PhaseCell,
-    /// The last handle is gone; written once.
+    /// The last handle was dropped; written once.
     pub(super) has_no_handle: AtomicBool,
-    /// In the place of workers, in a simulation.
+    /// Used instead of workers in a simulation.
     pub(super) simulated: Option<Simulated>,
-    /// Rung when something ends that a thread may wait for.
+    /// Notified when something ends that a thread may wait for.
     pub(super) ends: EventCount,
-    /// Tasks that wait inside a shutdown for the others.
+    /// The number of tasks that wait for the others inside a shutdown.
     pub(super) closing: AtomicUsize,
     pub(super) pushes: InFlightPushes,
     pub(crate) registry: EntityRegistry,
     pub(crate) subscriptions: Subscriptions,
     pub(super) awaited_futures: AwaitedFutures,
-    /// What shutdowns have reported as not run.
+    /// How many tasks shutdowns have reported as not run.
     pub(super) reported_not_run: AtomicU64,
 }
 
-/// The builder's choices that stay of interest.
+/// The builder's options that are needed later.
 pub(super) struct Options {
     pub(super) auto_increment: usize,
     pub(super) on_thread_start: Option<Hook>,
     pub(super) on_thread_stop: Option<Hook>,
-    /// Where workers are kept, in turns.
+    /// The processors for the workers, assigned in rotation.
     pub(super) processors: Vec<usize>,
 }
 
@@ -94,7 +95,7 @@ impl Shared {
         })
     }
 
-    /// The `Arc` that it lives in, until it is dropped.
+    /// The `Arc` in which it is stored, until it is dropped.
     pub(super) fn to_arc(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
     }
@@ -127,8 +128,8 @@ impl Shared {
         self.phase.is_sealed()
     }
 
-    /// Queues a plain task, which `make` makes where it will lie: moving a task
-    /// from hand to hand costs more than all the rest.
+    /// Queues a plain task. `make` creates it directly in its place in the
+    /// queue: moving a task around costs more than everything else.
     #[inline(always)]
     pub(crate) fn push_made(self: &Arc<Self>, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
         match CurrentWorker::of(self) {
@@ -227,7 +228,7 @@ impl Shared {
         }
     }
 
-    /// Drops what an entity holds: the pool is sealed, and nobody will run it.
+    /// Drops an entity's tasks: the pool is sealed, so no worker will run them.
     #[cold]
     pub(super) fn abandon(&self, token: &Token) {
         token.entity().abandon();
@@ -249,7 +250,7 @@ impl Shared {
         self.abandon(&token);
     }
 
-    /// Wakes a worker if one is needed for what was just published, or adds one.
+    /// Wakes or adds a worker if one is needed for what was just published.
     #[inline(always)]
     fn after_push(&self, preferred: Option<usize>, len: usize) {
         if self.workers.sleepers.should_wake() {
@@ -269,7 +270,8 @@ impl Shared {
         }
     }
 
-    /// An inline runner that collects looks itself what it has, once it has collected.
+    /// While an inline runner collects, it wakes no worker; it does so when it
+    /// has collected.
     #[cold]
     fn wake_for_push(&self, preferred: Option<usize>) {
         if !context::collects_for(self) {
@@ -277,15 +279,15 @@ impl Shared {
         }
     }
 
-    /// Shows the workers what this thread has collected, before it runs a task
-    /// inline: the task may wait for what was collected.
+    /// Makes collected tasks available to the workers before this thread runs a
+    /// task inline: that task may depend on them.
     pub(crate) fn stop_keeping(&self) {
         if context::collects_for(self) {
             self.call_a_worker();
         }
     }
 
-    /// Wakes a worker for what this inline runner has, if one is needed.
+    /// Wakes a worker for this inline runner's tasks, if one is needed.
     pub(super) fn call_a_worker(&self) {
         let waits = CurrentWorker::of(self).is_some_and(|current| current.worker.waiting_len() > 0);
         if waits && self.workers.sleepers.should_wake() {
@@ -293,7 +295,8 @@ impl Shared {
         }
     }
 
-    /// Runs plain tasks of the own FIFO; how many, or `tasks_max` when they took too long.
+    /// Runs plain tasks of its own FIFO; returns how many, or `tasks_max` if
+    /// they took too long.
     #[inline(always)]
     pub(super) fn run_fifo(
         &self,
@@ -326,8 +329,8 @@ impl Shared {
         })
     }
 
-    /// Runs one task; whether it panicked, which is counted in `metrics` and goes
-    /// no further.
+    /// Runs one task; returns whether it panicked. The panic is caught and
+    /// counted in `metrics`.
     #[inline(always)]
     pub(super) fn run_counting(
         &self,
@@ -344,8 +347,8 @@ impl Shared {
         panicked
     }
 
-    /// Counts a panic and drops what it was thrown with. That may panic in its
-    /// turn, which must not end a worker: what that one is thrown with is leaked.
+    /// Counts a panic and drops its payload. That drop may panic too, which
+    /// must not end a worker: the second payload is leaked.
     #[cold]
     fn count_panic(&self, payload: Box<dyn Any + Send>) {
         self.thread_context()
@@ -360,7 +363,7 @@ impl Shared {
         CurrentWorker::of(self).is_none_or(|current| current.is_outside())
     }
 
-    /// Calls foreign code; whether it panicked, which is counted.
+    /// Runs foreign code; returns whether it panicked, which is counted.
     #[inline(always)]
     pub(crate) fn isolate(&self, foreign: impl FnOnce()) -> bool {
         debug_assert!(self.is_outside_of_biased_locks());
@@ -384,7 +387,7 @@ impl Shared {
         Rejected { task, reason }
     }
 
-    /// Changes the phase (never backwards) and wakes those who must know.
+    /// Moves to a later phase and wakes the threads that must know.
     pub(super) fn enter(&self, phase: Phase) {
         self.phase.enter(phase);
         self.workers.wake_all();
@@ -396,7 +399,8 @@ impl Shared {
         self.ends.ring();
     }
 
-    /// The last one to fall asleep, or to leave, tells those who wait for quiet.
+    /// The last worker to fall asleep, or to leave, notifies the threads that
+    /// wait for quiet.
     pub(super) fn after_falling_asleep(&self, asleep: usize) {
         let is_awake = asleep + self.closing_len() < self.workers.present_len();
         if self.phase.get() == Phase::Open || is_awake {
@@ -412,7 +416,7 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// What the host gave is dropped where its panics do no harm.
+    /// Drops what the host gave where its panics do no harm.
     fn drop(&mut self) {
         let hooks = (
             self.options.on_thread_start.take(),

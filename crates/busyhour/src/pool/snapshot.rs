@@ -1,4 +1,4 @@
-//! Counting what the pool holds and has done.
+//! Statistics of what the pool holds and has done.
 
 use super::{
     metrics::{LogCounts, WorkerMetrics},
@@ -33,7 +33,7 @@ impl Shared {
         }
     }
 
-    /// Sleepers that find nothing any more before they are woken.
+    /// Sleeping workers that will find no work until they are woken.
     fn idle_len(&self) -> usize {
         let is_settled = |number: usize| self.workers[number].has_settled_to_sleep();
         self.workers.sleepers.count(is_settled)
@@ -53,7 +53,7 @@ impl Shared {
         histogram
     }
 
-    /// The sum of what each worker once had, so an upper bound.
+    /// The sum of each worker's maximum, so an upper bound.
     fn high_water(&self) -> usize {
         let workers: usize = self.workers.iter().map(Worker::high_water).sum();
         workers

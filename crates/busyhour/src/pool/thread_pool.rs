@@ -1,11 +1,11 @@
-//! The options of an older kind of pool, mapped onto a task pool.
+//! The options of an older kind of thread pool, mapped onto a task pool.
 
 use std::time::Duration;
 
 use super::{PoolBuildError, TaskPool, builder::WORKERS_MAX};
 
-/// Options of a thread pool with one work queue, as programs of 2012 to 2024
-/// gave them.
+/// Options of a thread pool with one work queue, as programs used them from
+/// 2012 to 2024.
 ///
 /// ```
 /// use busyhour::pool::{ThreadPool, ThreadPoolOptions};
@@ -21,11 +21,11 @@ use super::{PoolBuildError, TaskPool, builder::WORKERS_MAX};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ThreadPoolOptions {
-    /// Threads at the start. At least one worker always exists here.
+    /// Threads at the start. There is always at least one worker.
     pub initial_size: usize,
-    /// Threads added when a push finds none idle; 0: the pool does not grow.
+    /// Threads added when a push finds no idle one; 0: the pool does not grow.
     pub auto_increment: usize,
-    /// Threads at most; 0: no limit (but that of a task pool).
+    /// Maximum number of threads; 0: no limit except that of a task pool.
     pub max_size: usize,
     /// Seconds after which an idle thread ends; 0: never.
     pub idle_timeout_secs: u64,
@@ -40,8 +40,9 @@ impl ThreadPool {
     ///
     /// # Errors
     ///
-    /// As [`TaskPoolBuilder::build`](super::TaskPoolBuilder::build): when `initial_size` is
-    /// above `max_size`, or the system refuses a thread.
+    /// Those of [`TaskPoolBuilder::build`](super::TaskPoolBuilder::build); in
+    /// particular if `initial_size` is above `max_size`, or the system refuses
+    /// a thread.
     pub fn new(name: &str, options: ThreadPoolOptions) -> Result<Self, PoolBuildError> {
         let pool = TaskPool::builder()
             .name(name)

@@ -7,6 +7,7 @@ pub struct Unfinished {
     pub serializer: String,
     /// The label of the task, if it has one.
     pub label: Option<String>,
-    /// For how long it has been running; of a plain task within a few short ones before it.
+    /// For how long it has been running; for a plain task this may include a
+    /// few short ones before it.
     pub running_for: Duration,
 }

@@ -1,12 +1,12 @@
-//! Futures whose handles wait. See README.md, "Waiting that ends".
+//! The futures whose handles wait. See README.md, "Waiting that ends".
 
 use std::{collections::HashMap, sync::Weak};
 
 use super::join::Joinable;
 use crate::sync::{CachePadded, Mutex, lock};
 
-/// By the address of the outcome, in a few places so that threads seldom meet.
-/// A handle is here from its first wait to its end.
+/// By the address of the result cell, in a few stripes so that threads seldom
+/// use the same one. A handle is listed from its first wait to its end.
 #[derive(Default)]
 pub(in crate::pool) struct AwaitedFutures([CachePadded<Stripe>; STRIPES]);
 
@@ -21,7 +21,7 @@ impl AwaitedFutures {
         lock(self.stripe(key)).remove(&key);
     }
 
-    /// Wakes them all, without a lock.
+    /// Wakes them all, with no lock held.
     pub(in crate::pool) fn wake_all(&self) {
         for stripe in &self.0 {
             let futures: Vec<_> = lock(stripe).values().cloned().collect();
@@ -31,7 +31,7 @@ impl AwaitedFutures {
     }
 
     fn stripe(&self, key: usize) -> &Stripe {
-        // Outcomes are larger than a cache line.
+        // Result cells are larger than a cache line.
         &self.0[(key >> 6) % STRIPES]
     }
 }

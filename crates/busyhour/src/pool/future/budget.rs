@@ -1,12 +1,13 @@
-//! How much a future may do whose steps are always ready.
+//! Limits a future whose steps are always ready.
 
 use std::{cell::Cell, time::Duration};
 
 use crate::clock::Instant;
 
-/// What a thread's futures have done since its turn began, or since one of them gave
-/// way: so many steps, or for so long. The clock is read at the second step and then
-/// as often as the steps before took long: a reading costs as much as a short step.
+/// Counts the steps of a thread's futures since its turn began, or since one of
+/// them yielded, and their time. The clock is read at the second step, and then
+/// at intervals that depend on how long the steps took: a reading costs as much
+/// as a short step.
 #[derive(Debug)]
 pub(in crate::pool) struct StepBudget {
     spent: Cell<u32>,
@@ -16,12 +17,12 @@ pub(in crate::pool) struct StepBudget {
 
 #[derive(Debug, Clone, Copy)]
 struct LookPace {
-    /// Steps between two looks at the clock.
+    /// Steps between two clock readings.
     stride: u32,
     last: Option<Instant>,
 }
 
-/// What the clock says, and when the turn began.
+/// A clock reading, and when the turn began.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::pool) struct Look {
     pub(in crate::pool) now: Instant,
@@ -37,15 +38,15 @@ impl StepBudget {
         }
     }
 
-    /// A new turn begins. Each turn does so, and few spend a step: that one
-    /// sets the rest.
+    /// Resets the budget for a new turn. Every turn does this but few use a
+    /// step, so the first step resets the rest.
     #[inline(always)]
     pub(in crate::pool) fn renew(&self) {
         self.spent.set(0);
     }
 
-    /// Spends a step; whether the budget is used up, which renews it. Without a
-    /// clock only the steps count.
+    /// Uses one step; returns whether the budget is used up, and then renews
+    /// it. Without a clock only the steps count.
     #[inline]
     pub(in crate::pool) fn spend(&self, look: impl FnOnce() -> Option<Look>) -> bool {
         let spent = self.spent.get() + 1;
@@ -88,9 +89,9 @@ impl LookPace {
     };
 }
 
-/// Steps in a row.
+/// The maximum number of steps in a row.
 const STEPS_MAX: u32 = 128;
-/// Steps take so long at most, but for those between two looks.
+/// The maximum time of the steps, except for those between two readings.
 const LENGTH: Duration = Duration::from_micros(200);
 const STRIDE_MAX: u32 = 16;
 
@@ -98,7 +99,8 @@ const STRIDE_MAX: u32 = 16;
 mod tests {
     use super::*;
 
-    /// Steps until the budget is used up, when each takes so long, and the looks at the clock.
+    /// The number of steps until the budget is used up if each step takes this
+    /// long, and the number of clock readings.
     fn steps(step: Duration) -> (u32, u32) {
         let (budget, mut now, mut looks) = (StepBudget::new(), Instant::ZERO, 0);
         for number in 1.. {

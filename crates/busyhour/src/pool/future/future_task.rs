@@ -53,7 +53,7 @@ where
     JoinHandle::new(outcome, joinable)
 }
 
-/// The future, and how far it is. Who has the token is alone with the future.
+/// The future and its state. Only the holder of the token accesses the future.
 #[repr(C)]
 struct FutureTask<F: Future> {
     share: ShareCell,
@@ -64,15 +64,16 @@ struct FutureTask<F: Future> {
     outcome: Arc<JoinState<F::Output>>,
 }
 
-/// Nobody has the token: the next wake makes it.
+/// There is no token: the next wake creates it.
 const ASLEEP: u8 = 0;
 /// The token is in a queue, or on its way there.
 const QUEUED: u8 = 1;
 /// The holder of the token polls, or has polled and was queued again.
 const POLLING: u8 = 2;
-/// As polling, and somebody else woke it meanwhile: it will be queued again.
+/// Like `POLLING`, and another thread woke it meanwhile: it will be queued
+/// again.
 const WOKEN: u8 = 3;
-/// The future is gone.
+/// The future was dropped.
 const DONE: u8 = 4;
 
 // SAFETY: `progress` makes one token at a time, and only its holder reaches the
@@ -86,14 +87,14 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    /// Makes the token, unless it exists or is needed no more.
+    /// Creates the token, unless it exists or is no longer needed.
     fn wake_from_elsewhere(self: &Arc<Self>) {
         if step_of_wake(&self.progress) == ASLEEP {
             self.schedule();
         }
     }
 
-    /// Queues the token, or ends the future if nobody will run it any more.
+    /// Queues the token, or ends the future if no worker will run it any more.
     fn schedule(self: &Arc<Self>) {
         // SAFETY: the caller made it queued, which it was not.
         let token = unsafe { Token::new(self.clone()) };
@@ -132,7 +133,8 @@ where
         }
     }
 
-    /// A waker that counts no reference of its own: the token's is enough while it is lent.
+    /// A waker without a reference of its own: while it is lent, the token's
+    /// reference is enough.
     fn borrowed_waker(&self, token: &Token) -> ManuallyDrop<Waker> {
         let this = token.as_ptr().cast::<Self>();
         // SAFETY: the token is this future task's, so the pointer is that of an `Arc`
@@ -141,7 +143,8 @@ where
         ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(this) }))
     }
 
-    /// Ends the future; the caller holds the token. `error` counts if there is no outcome yet.
+    /// Ends the future; the caller holds the token. `error` becomes the result
+    /// if there is none yet.
     fn end(&self, error: JoinError) {
         self.progress.store(DONE, Ordering::Release);
         self.end_with(Err(error));
@@ -153,7 +156,7 @@ where
         join::end(&self.pool, future, &self.outcome, result);
     }
 
-    /// Whether it is to be queued again.
+    /// Whether it must be queued again.
     #[inline(always)]
     fn run_once(
         &self,
@@ -166,7 +169,8 @@ where
         match polled {
             _ if panicked => self.end(JoinError::Panicked),
             Polled::Yielded => {
-                // The word stays as it is: the next poll must see who wrote it last.
+                // The word stays as it is: the next poll must see the last
+                // write to it.
                 context.count_pushed();
                 return true;
             }
@@ -177,7 +181,7 @@ where
         false
     }
 
-    /// Gives the token up, unless it was woken meanwhile.
+    /// Gives the token up, unless the future was woken meanwhile.
     fn fall_asleep(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
         turn.charge(token);
         let is_woken = !end_of_poll(&self.progress);
@@ -199,8 +203,8 @@ impl<F: Future> FutureTask<F> {
     }
 }
 
-/// What the begin of a poll does to the word. After a poll that yielded it is
-/// `POLLING` still, and need not be written: a wake that this load misses has
+/// How the begin of a poll changes the word. After a poll that yielded it is
+/// still `POLLING`, and need not be written: a wake that this load misses has
 /// left `WOKEN`, which the end of the poll will find.
 #[inline]
 fn begin_poll(progress: &AtomicU8) {
@@ -210,8 +214,8 @@ fn begin_poll(progress: &AtomicU8) {
     }
 }
 
-/// What a wake does to the word; returns what it was. Every way through writes
-/// it, so the poll that comes next sees what was done before the wake.
+/// How a wake changes the word; returns the old value. Every path writes the
+/// word, so the next poll sees what was done before the wake.
 #[inline]
 fn step_of_wake(progress: &AtomicU8) -> u8 {
     let mut seen = progress.load(Ordering::Relaxed);
@@ -228,9 +232,10 @@ fn step_of_wake(progress: &AtomicU8) -> u8 {
     }
 }
 
-/// What the end of a poll that waits does to the word; whether the future task
-/// sleeps now. If not, it was woken meanwhile and is to be queued again; the word
-/// stays as it is, so that the next poll reads what the last wake wrote.
+/// How the end of a poll that is pending changes the word; returns whether the
+/// future task sleeps now. If not, it was woken meanwhile and must be queued
+/// again; the word stays as it is, so that the next poll reads what the last
+/// wake wrote.
 #[inline]
 fn end_of_poll(progress: &AtomicU8) -> bool {
     progress
@@ -268,7 +273,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    /// The outcome is known at once; the future is dropped in its next turn.
+    /// The result is known at once; the future is dropped in its next turn.
     fn abort(self: Arc<Self>) {
         self.is_aborted.store(true, Ordering::Release);
         self.wake_by_ref();
@@ -295,7 +300,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    /// One poll a turn: who yields wants others to run.
+    /// One poll per turn: a future that yields wants others to run.
     fn run(&self, token: &Token, turn: &mut TimeSlice<'_, '_>) -> bool {
         let context = turn.thread_context(&self.pool);
         context.count_started();
@@ -332,7 +337,7 @@ where
 }
 
 impl<F: Future> Drop for FutureTask<F> {
-    /// Nobody can wake it any more.
+    /// No waker is left that could wake it.
     fn drop(&mut self) {
         // SAFETY: nobody else has it.
         let future = unsafe { self.take_future() };
@@ -345,23 +350,24 @@ mod models {
     use super::*;
     use loom::sync::Arc as LoomArc;
 
-    /// The word alone: what a wake and the end of a poll do to it, and an event
-    /// that the wake tells of. Forbidden: the event has come, the future task sleeps,
-    /// and nobody made its token.
+    /// Only the word: how a wake and the end of a poll change it, and an event
+    /// that the wake announces. Forbidden: the event has happened, the future
+    /// task sleeps, and no token was created.
     struct ModelWord {
         progress: AtomicU8,
         event: AtomicBool,
     }
 
     impl ModelWord {
-        /// Whether the waker made the token.
+        /// Whether the waker created the token.
         fn wake(&self) -> bool {
             self.event.store(true, Ordering::Relaxed);
             step_of_wake(&self.progress) == ASLEEP
         }
 
         /// One poll that waits for the event, by the holder of the token;
-        /// whether the event came, or `None` when the future task fell asleep.
+        /// returns whether the event happened, or `None` if the future task
+        /// fell asleep.
         fn poll(&self) -> Option<bool> {
             begin_poll(&self.progress);
             let came = self.event.load(Ordering::Relaxed);
@@ -377,7 +383,7 @@ mod models {
         check(QUEUED);
     }
 
-    /// Its poll before yielded.
+    /// Its previous poll yielded.
     #[test]
     fn loom_a_future_that_yielded_sleeps_through_no_wake() {
         check(POLLING);

@@ -24,36 +24,38 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// [`JoinHandle::abort`] came first.
+    /// [`JoinHandle::abort`] was called before the future was ready.
     #[error("the future was aborted")]
     Aborted,
     /// The future panicked.
     #[error("the future panicked")]
     Panicked,
-    /// The pool refused or dropped the future, or nobody can wake it any more.
+    /// The pool refused or dropped the future, or no waker is left that could
+    /// wake it.
     #[error("the future was dropped before it was ready")]
     Dropped,
-    /// The handle was polled to the end before, and has given the output away.
+    /// The handle was already polled to completion and has returned the output.
     #[error("the output was taken before")]
     Taken,
-    /// Waiting could never end: the future is to be polled by a serializer that waits for this one.
+    /// The wait would never end: the serializer that must poll the future waits
+    /// for this one.
     #[error("waiting would never end: {0}")]
     Deadlock(Cycle),
-    /// A simulation has nothing left that could wake the future.
+    /// In a simulation nothing is left that could wake the future.
     #[error("nothing in the simulation can wake the future")]
     Stalled,
 }
 
-/// Where the result of a future waits for its handle.
+/// The cell in which a future's result waits for its handle.
 pub(in crate::pool) type JoinState<T> = OneshotCell<Result<T, JoinError>>;
 
-/// Waits for a spawned future. Dropping the handle lets the future run on; its
-/// output is then dropped on the pool.
+/// Waits for a spawned future. If the handle is dropped the future continues;
+/// its output is then dropped on the pool.
 #[doc(alias("future", "Task"))]
 pub struct JoinHandle<T> {
     outcome: Arc<JoinState<T>>,
     future: Weak<dyn Joinable>,
-    /// Where it is noted that this handle waits.
+    /// The pool in which this handle is listed as waiting.
     noted_in: Option<Arc<Shared>>,
 }
 
@@ -67,7 +69,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// Drops the future at its next suspension point (at once, if it is not
-    /// being polled). Does nothing when it is ready already.
+    /// being polled). Does nothing if it is ready already.
     pub fn abort(&self) {
         if let Some(future) = self.future.upgrade() {
             future.abort();
@@ -79,13 +81,13 @@ impl<T> JoinHandle<T> {
         self.outcome.is_filled()
     }
 
-    /// Blocks the thread until the future is ready. In a task rather `.await`
-    /// the handle: on a worker this costs a second thread, which stands in for
-    /// it meanwhile.
+    /// Blocks the thread until the future is ready. In a task, prefer to
+    /// `.await` the handle: on a worker `wait` needs a second thread, which
+    /// stands in for it meanwhile.
     ///
     /// # Errors
     ///
-    /// [`JoinError`] says why there is no output.
+    /// [`JoinError`] tells why there is no output.
     ///
     /// ```
     /// use busyhour::pool::{JoinError, TaskPool};
@@ -127,14 +129,15 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// The entity that polls the future is awaited, if it is known.
+    /// Records the wait for the entity that polls the future, if it is known.
     fn wait_for_entity(&self) -> Result<Option<Waiting>, Cycle> {
         let entity = self.future.upgrade().and_then(Joinable::entity);
         entity.as_ref().map(wait_for).transpose()
     }
 
-    /// Lets a shutdown find the future, which may sleep in no queue. Either the
-    /// shutdown sees the note, or this sees that the pool is sealed.
+    /// Lists the handle so that a shutdown finds the future, which may be in no
+    /// queue while it sleeps. Either the shutdown sees the entry, or this sees
+    /// that the pool is sealed.
     fn note_waiting(&mut self) {
         if self.noted_in.is_some() {
             return;
@@ -185,8 +188,8 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Spawns `future` on `pool`; `push` queues its polls, in the order of
-/// `entity`, if that is a serializer.
+/// Spawns `future` on `pool`; `push` queues its polls. `entity` is the
+/// serializer that runs them, if there is one.
 pub(crate) fn spawn_on<F, P>(
     pool: &Arc<Shared>,
     entity: Option<&Arc<dyn Entity>>,
@@ -212,7 +215,8 @@ where
     JoinHandle::new(outcome, joinable)
 }
 
-/// Whether a poll is queued. Queued at most once, however many wakes.
+/// The state of the polls. At most one poll is queued, however many wakes there
+/// are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SpawnPhase {
     /// Waits for a wake.
@@ -223,27 +227,27 @@ enum SpawnPhase {
     Polling,
     /// Being polled, and woken meanwhile: to be queued again.
     PollingWoken,
-    /// Being polled, and aborted meanwhile: to be dropped.
+    /// Being polled, and aborted meanwhile: must be dropped.
     PollingAborted,
-    /// Nothing more to do.
+    /// Finished.
     Done,
 }
 
 struct Spawned<F: Future, P> {
     pool: Arc<Shared>,
-    /// Who polls it, if that is a serializer.
+    /// The serializer that polls it, if there is one.
     entity: Option<Weak<dyn Entity>>,
     progress: Mutex<SpawnPhase>,
-    /// None while it is polled, and once it has ended.
+    /// `None` while it is polled, and once it has ended.
     future: Mutex<Option<Pin<Box<F>>>>,
     outcome: Arc<JoinState<F::Output>>,
     push: P,
 }
 
-/// What a handle can do to a future whose type it does not know.
+/// What a handle can do with a future of unknown type.
 pub(in crate::pool) trait Joinable: Send + Sync {
     fn abort(self: Arc<Self>);
-    /// Wakes it for no reason of its own: once the pool is sealed that ends it.
+    /// Wakes it for no reason of its own; if the pool is sealed, that ends it.
     fn wake_now(self: Arc<Self>);
     fn pool(&self) -> &Arc<Shared>;
     /// The entity whose turns poll it.
@@ -263,7 +267,8 @@ where
         }
     }
 
-    /// The future is out of its place while it runs, so no lock is held.
+    /// The future is taken out of the mutex while it is polled, so no lock is
+    /// held.
     fn poll(self: &Arc<Self>) {
         if !self.begin_poll() {
             return;
@@ -312,7 +317,8 @@ where
         }
     }
 
-    /// Drops the future, wherever it lies; `error` counts if it has no output yet.
+    /// Drops the future, wherever it is; `error` becomes the result if there is
+    /// none yet.
     fn end_early(&self, error: JoinError) {
         let future = lock(&self.future).take();
         self.end(future, Err(error));
@@ -324,8 +330,9 @@ where
     }
 }
 
-/// Drops the future, then tells its result: who hears of it finds the captures gone.
-/// Both run foreign code, whose panics are counted and go no further.
+/// Drops the future, then sets its result, so that a handle that gets the
+/// result finds the captures dropped. Both run foreign code, whose panics are
+/// caught and counted.
 pub(in crate::pool) fn end<F: Future>(
     pool: &Shared,
     future: Option<Pin<Box<F>>>,
@@ -337,7 +344,7 @@ pub(in crate::pool) fn end<F: Future>(
 }
 
 impl<F: Future, P> Drop for Spawned<F, P> {
-    /// Nobody can wake it any more.
+    /// No waker is left that could wake it.
     fn drop(&mut self) {
         let future = lock(&self.future).take();
         end(&self.pool, future, &self.outcome, Err(JoinError::Dropped));
@@ -377,7 +384,8 @@ where
                 *progress = SpawnPhase::PollingAborted;
             }
             SpawnPhase::Asleep | SpawnPhase::Queued => {
-                // Under the lock, so that no poll begins that this would wait for.
+                // Under the lock, so that no poll begins for which this would
+                // wait.
                 *progress = SpawnPhase::Done;
                 drop(progress);
                 self.end_early(JoinError::Aborted);
@@ -399,10 +407,10 @@ where
     }
 }
 
-/// The queued poll. Dropped without having run, it ends the future.
+/// The queued poll. If it is dropped without having run, it ends the future.
 struct Poller<A: Pollable>(Option<Arc<A>>);
 
-/// What a queued poll does to its future.
+/// How a queued poll affects its future.
 trait Pollable {
     fn poll_now(self: &Arc<Self>);
     fn was_dropped(&self);

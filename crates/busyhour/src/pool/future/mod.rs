@@ -1,4 +1,5 @@
-//! Futures on the pool: as tasks, as entities, their handles, and when they yield.
+//! Futures on the pool: as tasks, as entities, their handles, and their
+//! yielding.
 
 mod future_task;
 mod join;

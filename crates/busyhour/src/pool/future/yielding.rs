@@ -1,4 +1,4 @@
-//! Giving way to others before the quantum is over.
+//! Yielding to other entities before the time slice is over.
 
 use std::{
     future::Future,
@@ -8,9 +8,9 @@ use std::{
 
 use crate::pool::context::{self, polls_future_task};
 
-/// Ends the turn of the plain tasks, or of the serializer, whose task this
-/// is: when the task ends, the worker looks who is next by goodness, instead
-/// of running more of the same. Does nothing outside of a pool.
+/// Ends the turn of the current entity (a serializer, or the plain tasks):
+/// after the current task, the worker chooses the next entity by goodness
+/// instead of running more of the same. Does nothing outside of a pool.
 ///
 /// ```
 /// use busyhour::pool::{TaskPool, request_yield};
@@ -30,8 +30,9 @@ pub fn request_yield() {
     context::request_yield();
 }
 
-/// Lets every other entity of the worker run before this future goes on, in
-/// the order of goodness. For other executors it is a wake and a suspension.
+/// Lets every other entity of the worker run, in the order of goodness, before
+/// this future continues. On other executors it wakes the task and suspends it
+/// once.
 ///
 /// ```
 /// use busyhour::{pool::{TaskPool, yield_now}, run_queue::Class};
@@ -75,10 +76,11 @@ impl Future for YieldNow {
     }
 }
 
-/// One step of the thread's budget: ready at once, but every 128th in a turn is
-/// as [`yield_now`], and inside a pool the first one after 200 µs. To be awaited
-/// in loops whose steps are always ready, so that they cannot keep a worker for
-/// themselves. Event streams, sleeps and intervals spend a step by themselves.
+/// Consumes one step of the thread's budget. It is ready at once, except that
+/// every 128th step of a turn, and in a pool the first one after 200 µs, acts
+/// like [`yield_now`]. Await it in loops whose steps are always ready, so that
+/// they do not occupy a worker. Event streams, sleeps and intervals consume
+/// steps themselves.
 ///
 /// ```
 /// use busyhour::pool::{TaskPool, consume_budget};
@@ -101,8 +103,8 @@ pub async fn consume_budget() {
     }
 }
 
-/// As [`consume_budget`], for a future of the library's that is ready. On other
-/// executors, which have budgets of their own, it spends nothing.
+/// Like [`consume_budget`], for a future of the library that is ready. On other
+/// executors, which have budgets of their own, it consumes nothing.
 #[inline]
 pub(crate) fn poll_budget(context: &Context<'_>) -> Poll<()> {
     if !context::is_in_a_pool() || !context::consume_budget() {

@@ -1,11 +1,13 @@
-//! The end of a pool whose last handle is gone. See README.md, "The last handle".
+//! How a pool ends after its last handle was dropped. See README.md, "The last
+//! handle".
 
 use std::sync::atomic::Ordering;
 
 use crate::pool::{phase::Phase, shared::Shared};
 
 impl Shared {
-    /// The last handle is gone: what is queued still runs, then the workers end.
+    /// The last handle was dropped: what is queued still runs, then the workers
+    /// end.
     pub(in crate::pool) fn end_without_handle(&self) {
         self.has_no_handle.store(true, Ordering::SeqCst);
         self.enter(Phase::Ending);
@@ -15,7 +17,7 @@ impl Shared {
         }
     }
 
-    /// Seals the pool when nobody has a handle and nothing waits or runs.
+    /// Seals the pool if there is no handle and nothing waits or runs.
     pub(in crate::pool) fn seal_if_ended(&self) {
         let may_end = self.phase.get() == Phase::Ending;
         if may_end && (self.is_simulated() || self.workers.is_quiet(0)) {
@@ -23,8 +25,8 @@ impl Shared {
         }
     }
 
-    /// A worker's thread has ended. Whether all others sleep is looked at once
-    /// more, since the last of them to fall asleep counted this one as awake.
+    /// A worker's thread has ended. This checks once more whether all others
+    /// sleep, since the last of them to fall asleep counted this one as awake.
     pub(in crate::pool) fn leave(&self, number: usize) {
         let is_owed = self.workers.slots.leave(number);
         if is_owed && !self.is_sealed() {
@@ -37,8 +39,8 @@ impl Shared {
         }
     }
 
-    /// Closes every queue, and drops what came too late to be run. Without a
-    /// handle no shutdown will do so: the last worker does.
+    /// Closes every queue, and drops what came too late to run. Without a
+    /// handle no shutdown will do so, so the last worker does.
     fn close_without_handle(&self) {
         if self.is_sealed() && self.has_no_handle.load(Ordering::SeqCst) {
             let _nobody_asks = self.drop_leftovers();
@@ -66,7 +68,7 @@ mod models {
     }
 
     impl Pool {
-        /// As `seal_if_ended` does it, while no queue shows work.
+        /// Same steps as `seal_if_ended`, while no queue shows work.
         fn seal_if_ended(&self) {
             if self
                 .sleepers
@@ -78,7 +80,7 @@ mod models {
     }
 
     /// The forbidden outcome: one worker has left, the other one sleeps, and
-    /// nobody has sealed the pool.
+    /// neither has sealed the pool.
     #[test]
     fn loom_the_last_one_to_sleep_or_to_leave_seals() {
         loom::model(|| {
@@ -107,8 +109,8 @@ mod models {
         });
     }
 
-    /// The forbidden outcome: a handle waits, its future sleeps, and neither the
-    /// handle nor who sealed the pool wakes it.
+    /// The forbidden outcome: a handle waits, its future sleeps, and neither
+    /// the handle nor the thread that sealed the pool wakes it.
     #[test]
     fn loom_a_handle_that_waits_is_seen_or_sees_the_seal() {
         loom::model(|| {

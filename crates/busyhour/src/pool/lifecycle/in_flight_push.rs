@@ -1,4 +1,4 @@
-//! Who is in the middle of a push that no lock of a shutdown stops. See
+//! Pushes in flight that are not stopped by any lock of a shutdown. See
 //! README.md, "Shutting down".
 
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
     },
 };
 
-/// Pushes of threads that are no workers, in a few places so that they do not
-/// meet on one cache line.
+/// Counts of pushes by threads that are no worker, in a few stripes so that
+/// they seldom share a cache line.
 #[derive(Default)]
 pub(in crate::pool) struct InFlightPushes([CachePadded<AtomicU32>; STRIPES]);
 
@@ -25,15 +25,15 @@ impl InFlightPushes {
     }
 }
 
-/// While this lives, a shutdown does not count what was pushed.
+/// While this lives, a shutdown waits before it counts what was pushed.
 pub(crate) enum InFlightPush<'a> {
     OnWorker(&'a AtomicBool),
     Outside(&'a AtomicU32),
 }
 
 impl Shared {
-    /// Begins a push to an entity that a shutdown could not find; whether it is
-    /// admitted is to be asked after this.
+    /// Begins a push to an entity that a shutdown could not find; the caller
+    /// must check after this whether the push is admitted.
     #[inline(always)]
     pub(crate) fn begin_push(&self) -> InFlightPush<'_> {
         if let Some(current) = CurrentWorker::of(self) {

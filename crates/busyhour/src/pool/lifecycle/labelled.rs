@@ -1,4 +1,5 @@
-//! Labels of plain tasks, for the report of a shutdown that they outlast.
+//! Labels of plain tasks, for a shutdown's report of tasks that are still
+//! running.
 
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use crate::{
     task::Task,
 };
 
-/// A task with a label becomes one that shows it while it runs. So tasks
-/// without one, which are nearly all, cost their workers nothing for it.
+/// Wraps a task with a label in one that shows the label while it runs. So
+/// tasks without a label, which are almost all, cost their workers nothing.
 #[cold]
 pub(in crate::pool) fn showing_its_label(task: Task) -> Task {
     let label = task.label();
@@ -18,9 +19,9 @@ pub(in crate::pool) fn showing_its_label(task: Task) -> Task {
     })
 }
 
-/// While this lives, the worker that this thread is shows a label. A task that
-/// was refused may be run by another one that has a label: then that one's comes
-/// back.
+/// While this lives, the worker of this thread shows a label. A refused task
+/// may run inside another one that has a label; then this restores the outer
+/// label.
 struct ShownLabel(Option<Shown>);
 
 struct Shown {

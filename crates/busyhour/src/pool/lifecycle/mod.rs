@@ -1,4 +1,4 @@
-//! How a pool ends, and what it must know for that.
+//! How a pool ends, and the state that it needs for that.
 
 mod shutdown;
 mod ending;

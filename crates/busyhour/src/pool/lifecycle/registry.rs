@@ -1,4 +1,4 @@
-//! Names of serializers: unique while their owner lives.
+//! The registry of serializers: names are unique while their owner lives.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Every named entity of a pool, and the suspended ones without a name: a
-/// shutdown finds all others in a queue. Holds none of them alive.
+/// shutdown finds all others in a queue. Keeps none of them alive.
 #[derive(Default)]
 pub(crate) struct EntityRegistry {
     names: Mutex<BTreeMap<String, Weak<dyn Entity>>>,
@@ -22,12 +22,13 @@ pub(crate) struct EntityRegistry {
 
 struct Suspended {
     entity: Weak<dyn Entity>,
-    /// Calls of `suspend` that `resume` has not answered.
+    /// Calls of `suspend` without their `resume` yet.
     count: u32,
 }
 
 impl EntityRegistry {
-    /// Gives `name` to what `make` builds; `None` when a living entity has it.
+    /// Gives `name` to what `make` builds; `None` if a living entity has the
+    /// name.
     pub(crate) fn claim<E: Entity>(
         &self,
         name: &str,
@@ -46,7 +47,8 @@ impl EntityRegistry {
         Some(entity)
     }
 
-    /// Forgets a name whose entity is gone; a successor of the same name stays.
+    /// Forgets a name whose entity was dropped; a new entity with the same name
+    /// stays.
     pub(crate) fn release(&self, name: &str) {
         let mut names = lock(&self.names);
         if names
@@ -65,7 +67,7 @@ impl EntityRegistry {
             .collect()
     }
 
-    /// Remembers an entity without a name that nobody may run now.
+    /// Lists an entity without a name that is suspended.
     pub(crate) fn suspend(&self, entity: &Arc<dyn Entity>) {
         let mut suspended = lock(&self.suspended);
         let entry = suspended.entry(address(entity));
@@ -73,7 +75,7 @@ impl EntityRegistry {
         entry.or_insert(Suspended { entity, count: 0 }).count += 1;
     }
 
-    /// Forgets it again, after as many calls.
+    /// Removes it again, after as many calls.
     pub(crate) fn resume(&self, entity: &Arc<dyn Entity>) {
         let mut suspended = lock(&self.suspended);
         if let Some(entry) = suspended.get_mut(&address(entity)) {

@@ -24,32 +24,34 @@ use crate::{
     },
 };
 
-/// What a shutdown did, and what it left undone.
+/// The result of a shutdown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
-    /// Tasks that ran between the call and the end of the draining.
+    /// Tasks that ran between the call and the end of draining.
     pub ran: u64,
     /// Accepted tasks that were dropped without having run.
     pub not_run: u64,
-    /// Named serializers that lost tasks, and how many each.
+    /// Named serializers that lost tasks, and how many each lost.
     pub left: Vec<Leftover>,
     /// Workers still inside a task when the deadline passed; they end with that task.
     pub unfinished_workers: u64,
-    /// What they run, as far as it has a name: tasks of named serializers, and plain tasks with a label.
+    /// The tasks that those workers run, if they have a name: tasks of named
+    /// serializers, and plain tasks with a label.
     pub unfinished: Vec<Unfinished>,
-    /// Deliveries that waited for subscriptions on what was shut down, and were dropped.
+    /// Deliveries that waited for subscriptions of the pool, and were dropped.
     pub not_delivered: u64,
-    /// The subscriptions that lost them, and how many each.
+    /// The subscriptions that lost them, and how many each lost.
     pub undelivered: Vec<Undelivered>,
 }
 
 impl ShutdownReport {
-    /// Whether everything accepted has run and been delivered, and every worker has ended.
+    /// Whether everything that was accepted has run or been delivered, and
+    /// every worker has ended.
     pub fn is_clean(&self) -> bool {
         self.not_run == 0 && self.not_delivered == 0 && self.unfinished_workers == 0
     }
 
-    /// Of [`not_run`](Self::not_run), those that no serializer in
+    /// The part of [`not_run`](Self::not_run) that no serializer in
     /// [`left`](Self::left) had: plain tasks, polls of futures, and tasks of
     /// serializers without a name.
     ///
@@ -84,7 +86,8 @@ impl Shared {
     pub(in crate::pool) fn shutdown(self: &Arc<Self>, deadline: Duration) -> ShutdownReport {
         let ends_at = Instant::now().checked_add(deadline);
         let ran_before = self.begun();
-        // Before the phase changes, which wakes those who are refused by it.
+        // Before the phase changes, since that wakes the threads that this
+        // makes give up.
         let _closing = wait_for_quiet(self);
         self.enter(Phase::Draining);
         if self.is_simulated() {
@@ -111,9 +114,9 @@ impl Shared {
         }
     }
 
-    /// Waits until nothing waits and nothing runs, seals the pool, and waits for
-    /// the workers; or until the time is up. Tasks that are in here themselves are
-    /// not waited for.
+    /// Waits until nothing waits and nothing runs, seals the pool, and waits
+    /// for the workers; or until the deadline. Tasks that are themselves in a
+    /// shutdown are not waited for.
     fn drain_and_seal(&self, ends_at: Option<Instant>) {
         let own = usize::from(self.is_inside());
         self.closing.fetch_add(own, Ordering::SeqCst);
@@ -127,18 +130,19 @@ impl Shared {
         self.notify_end();
     }
 
-    /// Workers that have a thread and inline runners at work, but for the one that this runs on.
+    /// Workers that have a thread, plus inline runs, except the one on this
+    /// thread.
     fn others_at_work(&self) -> u64 {
         let own = usize::from(self.is_inside() && !self.is_simulated());
         self.workers.present_len().saturating_sub(own) as u64
     }
 
     /// Waits until every worker has ended or is inside a task that began before
-    /// the pool was sealed, and no push that was admitted before is on its way:
-    /// then nothing moves from queue to queue, nothing can begin any more, and
-    /// who is still there is inside a task. Workers are elsewhere for
-    /// microseconds, so this is no matter of the deadline. A hook of a thread
-    /// that blocks is waited for no longer than [`SETTLE_MAX`].
+    /// the pool was sealed, and no admitted push is in flight. Then nothing
+    /// moves between queues, nothing can begin any more, and every remaining
+    /// worker is inside a task. Workers are in other states only for
+    /// microseconds, so the deadline does not limit this wait. For a thread
+    /// hook that blocks it waits no longer than [`SETTLE_MAX`].
     fn settle(&self) {
         fences::heavy();
         let (begin, mut wait) = (Instant::now(), SpinWait::default());
@@ -155,8 +159,8 @@ impl Shared {
         !self.pushes.any() && others().all(Worker::is_settled) && at_work <= in_task
     }
 
-    /// Blocks until `done`, which is asked again at each end that is told, or
-    /// until the time is up.
+    /// Blocks until `done` returns true, which is checked after each
+    /// notification, or until the deadline.
     pub(crate) fn await_end(&self, ends_at: Option<Instant>, done: impl Fn() -> bool) {
         self.wait_until(ends_at, |_| done());
     }
@@ -165,7 +169,7 @@ impl Shared {
         (self.ends).wait_until_or(ends_at, || done(self.closing_len()));
     }
 
-    /// What still runs, on other threads than this one.
+    /// The tasks that still run on other threads than this one.
     fn unfinished(&self) -> Vec<Unfinished> {
         let own = current_entity();
         let is_other = |entity: &&Arc<dyn Entity>| !own.iter().any(|own| Arc::ptr_eq(own, entity));
@@ -183,8 +187,8 @@ impl Shared {
         named.chain(plain).collect()
     }
 
-    /// Accepted, neither begun nor lost by a declared policy, and not reported
-    /// by an earlier call.
+    /// Tasks that were accepted, neither begun nor lost by an overflow policy,
+    /// and not reported by an earlier call.
     fn not_run(&self) -> u64 {
         let count = |counter: fn(&WorkerMetrics) -> &AtomicU64| {
             self.workers
@@ -196,7 +200,7 @@ impl Shared {
         not_run.saturating_sub(reported)
     }
 
-    /// Tasks accepted into a queue, from wherever.
+    /// Tasks accepted into a queue, from any thread.
     pub(in crate::pool) fn pushed(&self) -> u64 {
         let inject_queue = self
             .workers
@@ -249,7 +253,7 @@ impl Shared {
     }
 }
 
-/// A hook of the host that runs between tasks may take so long.
+/// How long a thread hook of the host may run between tasks.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 fn leftover(entity: &Arc<dyn Entity>) -> Option<Leftover> {

@@ -9,12 +9,13 @@ use crate::{
     task::Deliveries,
 };
 
-/// The subscriptions whose turns a pool runs, until it is sealed.
+/// The subscriptions whose turns a pool runs, until the pool is sealed.
 pub(crate) struct Subscriptions(Mutex<RegisteredSubscriptions>);
 
 struct RegisteredSubscriptions {
     is_ended: bool,
-    /// In the order in which they were made, which simulations repeat.
+    /// In the order of their creation, which is the same in every run of a
+    /// simulation.
     by_number: BTreeMap<u64, Registration>,
     numbers: HashMap<usize, u64>,
     made: u64,
@@ -47,8 +48,9 @@ impl Default for Subscriptions {
 }
 
 impl Subscriptions {
-    /// `false` when the pool is sealed, or its owner `is_closed`: asked under the
-    /// lock, so that who ends an owner's deliveries finds all there will ever be.
+    /// `false` if the pool is sealed, or its owner `is_closed`; checked under
+    /// the lock, so that a thread that ends an owner's deliveries finds all of
+    /// them.
     pub(crate) fn register(
         &self,
         deliveries: Weak<dyn Deliveries>,
@@ -78,8 +80,8 @@ impl Subscriptions {
         drop(gone);
     }
 
-    /// Ends them all, now that the pool is sealed, and names those that lost
-    /// deliveries. `isolate` catches what panics.
+    /// Ends them all after the pool was sealed, and returns those that lost
+    /// deliveries. `isolate` catches panics.
     pub(in crate::pool) fn end(&self, isolate: impl Fn(&mut dyn FnMut())) -> Vec<Undelivered> {
         let mut registered = lock(&self.0);
         registered.is_ended = true;
@@ -89,7 +91,7 @@ impl Subscriptions {
         end_all(all, isolate)
     }
 
-    /// Ends those of owners that are closed.
+    /// Ends those of closed owners.
     pub(crate) fn end_of(
         &self,
         owners: &HashSet<usize>,

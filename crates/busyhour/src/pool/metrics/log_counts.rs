@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::stats::Histogram;
 
-/// Counts by the logarithm of a duration; written by one worker alone.
+/// Counts by the logarithm of a duration; written by one worker only.
 #[derive(Debug)]
 pub(in crate::pool) struct LogCounts([AtomicU64; Histogram::BUCKETS_MAX]);
 

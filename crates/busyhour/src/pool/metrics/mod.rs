@@ -1,4 +1,4 @@
-//! What each worker counts, without a shared cache line.
+//! The counters of each worker, without a shared cache line.
 
 mod worker_metrics;
 mod log_counts;

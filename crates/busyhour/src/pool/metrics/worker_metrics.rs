@@ -1,4 +1,4 @@
-//! Counters of what ran, without a shared cache line.
+//! Counters of tasks, without a shared cache line.
 
 use super::log_counts::LogCounts;
 use crate::sync::{
@@ -6,20 +6,21 @@ use crate::sync::{
     fences,
 };
 
-/// What one worker (or all threads that are none) did. Counters only grow.
+/// Counters of one worker (or of all threads that are no worker). They only
+/// grow.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMetrics {
-    /// Accepted; not those that were run at once.
+    /// Accepted; without tasks that ran at once.
     pub(in crate::pool) pushed: AtomicU64,
-    /// Taken out of a queue to run, counted while the queue is still locked.
+    /// Taken out of a queue to run; counted while the queue is still locked.
     pub(in crate::pool) started: AtomicU64,
-    /// Run at once, without a queue.
+    /// Run at once, without being queued.
     pub(in crate::pool) inlined: AtomicU64,
-    /// Ended, whether they were queued or not.
+    /// Ended, whether queued or not.
     pub(in crate::pool) processed: AtomicU64,
     pub(in crate::pool) panicked: AtomicU64,
     pub(in crate::pool) rejected: AtomicU64,
-    /// Lost by a declared policy.
+    /// Lost by an overflow policy.
     pub(in crate::pool) dropped: AtomicU64,
     /// Dropped because the pool is shut down.
     pub(in crate::pool) abandoned: AtomicU64,
@@ -29,8 +30,7 @@ pub(crate) struct WorkerMetrics {
 }
 
 impl WorkerMetrics {
-    /// Whether a task runs on the worker whose metrics this is, as of the latest
-    /// of the loads.
+    /// Whether a task runs on the worker, at the time of the last of the loads.
     pub(in crate::pool) fn is_in_task(&self) -> bool {
         let processed = self.processed.load(Ordering::SeqCst);
         self.begun() > processed
@@ -42,7 +42,7 @@ impl WorkerMetrics {
     }
 }
 
-/// Metrics, and whether this thread is the only one that writes it.
+/// Metrics, and whether this thread is their only writer.
 #[derive(Clone, Copy)]
 pub(in crate::pool) struct MetricsWriter<'a> {
     pub(in crate::pool) metrics: &'a WorkerMetrics,
@@ -50,9 +50,9 @@ pub(in crate::pool) struct MetricsWriter<'a> {
 }
 
 impl MetricsWriter<'_> {
-    /// Counts a task that has ended, before the phase is looked at for the next one.
-    /// A shutdown changes the phase before it looks at this: see README.md, "Why
-    /// the report is exact".
+    /// Counts a task that has ended, before the worker reads the phase for the
+    /// next one. A shutdown changes the phase before it reads this: see
+    /// README.md, "Why the report is exact".
     #[inline(always)]
     pub(in crate::pool) fn end_task(&self) {
         self.add(|metrics| &metrics.processed, 1);
@@ -65,7 +65,8 @@ impl MetricsWriter<'_> {
         let counter = counter(self.metrics);
         if self.is_alone {
             let before = counter.load(Ordering::Relaxed);
-            // Released, so that a shutdown that reads it sees what was done before.
+            // Released, so that a shutdown that reads it sees what was done
+            // before.
             counter.store(before + count, Ordering::Release);
         } else {
             counter.fetch_add(count, Ordering::Relaxed);
@@ -88,8 +89,8 @@ mod models {
         has_left: AtomicBool,
     }
 
-    /// The forbidden outcome: a shutdown found the worker inside a task, or
-    /// gone, and the worker begins another one.
+    /// The forbidden outcome: a shutdown saw the worker inside a task, or gone,
+    /// and the worker begins another one.
     #[test]
     fn loom_nothing_begins_after_a_worker_has_settled() {
         loom::model(|| {
@@ -110,7 +111,7 @@ mod models {
         });
     }
 
-    /// Two tasks at most, as `WorkerLoop` runs them.
+    /// At most two tasks; same steps as `WorkerLoop`.
     fn work(phase: &PhaseCell, place: &ModelWorker) {
         let metrics = MetricsWriter {
             metrics: &place.metrics,

@@ -1,4 +1,5 @@
-//! A lock that its owner enters almost for free. See README.md, "The biased lock".
+//! A lock that costs its owner almost nothing. See README.md, "The biased
+//! lock".
 
 use crate::sync::{
     SpinWait, UnsafeCell,
@@ -6,12 +7,13 @@ use crate::sync::{
     fences,
 };
 
-/// Guards a `T` that one thread, the owner, uses all the time and others seldom.
+/// Guards a `T` that one thread, the owner, uses all the time and other threads
+/// rarely.
 #[derive(Debug)]
 pub(in crate::pool) struct BiasedLock<T> {
-    /// Written by the owner alone.
+    /// Written only by the owner.
     owner_inside: AtomicBool,
-    /// Taken by one remote thread at a time.
+    /// Held by one remote thread at a time.
     remote_inside: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -48,12 +50,13 @@ impl<T> BiasedLock<T> {
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// Whether the owner is inside; for the owner to ask.
+    /// Whether the owner is inside; only the owner may ask.
     pub(in crate::pool) fn owner_is_inside(&self) -> bool {
         self.owner_inside.load(Ordering::Relaxed)
     }
 
-    /// Enters as somebody else; waits for the owner and for other remote threads.
+    /// Enters as a remote thread; waits for the owner and for other remote
+    /// threads.
     pub(in crate::pool) fn as_remote<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let mut wait = SpinWait::default();
         while !self.try_enter_as_remote() {
@@ -70,8 +73,8 @@ impl<T> BiasedLock<T> {
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// As [`as_remote`](Self::as_remote), but gives up when somebody is
-    /// inside: they may have lost their processor there.
+    /// Like [`as_remote`](Self::as_remote), but gives up if another thread is
+    /// inside: it may have lost its processor there.
     pub(in crate::pool) fn try_as_remote<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         if !self.try_enter_as_remote() {
             return None;
@@ -91,7 +94,7 @@ impl<T> BiasedLock<T> {
             .is_ok()
     }
 
-    /// The owner gives way to a remote thread, then enters.
+    /// The owner lets a remote thread go first, then enters.
     #[cold]
     fn wait_outside(&self) {
         let mut wait = SpinWait::default();
@@ -109,7 +112,7 @@ impl<T> BiasedLock<T> {
     }
 }
 
-/// Leaves on drop, also when the work panics.
+/// Leaves the lock on drop, also when the work panics.
 struct Leave<'a>(&'a AtomicBool);
 
 impl Drop for Leave<'_> {
@@ -171,8 +174,8 @@ mod models {
         });
     }
 
-    /// The remote threads keep each other out as well, one of them giving up if it
-    /// finds the owner inside.
+    /// The remote threads exclude each other as well; one of them gives up if
+    /// it finds the owner inside.
     #[test]
     fn loom_two_remotes_and_the_owner_never_meet() {
         let mut model = loom::model::Builder::new();

@@ -2,7 +2,8 @@ use super::inject_queue::InjectQueue;
 use crate::{cost::compare, task::Task};
 use concurrent_queue::ConcurrentQueue;
 
-/// Tasks from one thread to another, in batches; here without the other thread, since that shows the queue alone.
+/// Tasks from one thread to another, in batches; measured without the other
+/// thread, since that isolates the queue.
 #[test]
 #[ignore = "prints what it costs, for scripts/parts.sh"]
 fn cost_of_an_injected_task() {

@@ -20,13 +20,13 @@ impl TaskFifo {
         self.0.is_empty()
     }
 
-    /// Appends the task that `make` makes.
+    /// Appends the task that `make` creates.
     #[inline(always)]
     pub(in crate::pool) fn push(&mut self, make: impl FnOnce() -> Task) {
         self.0.push_back(CAPACITY_MIN, make);
     }
 
-    /// Moves the oldest task to an empty cell; whether there was one.
+    /// Moves the oldest task to an empty cell; returns whether there was one.
     #[inline(always)]
     pub(in crate::pool) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
         let oldest = self.0.give_front();
@@ -37,7 +37,7 @@ impl TaskFifo {
         oldest.is_some()
     }
 
-    /// The oldest task.
+    /// Takes the oldest task.
     pub(in crate::pool) fn take(&mut self) -> Option<Task> {
         self.0.pop_front()
     }

@@ -1,4 +1,5 @@
-//! Where other threads leave work for a worker. See README.md, "The inject queue".
+//! The queue in which other threads leave work for a worker. See README.md,
+//! "The inject queue".
 
 use std::{collections::VecDeque, mem};
 
@@ -15,14 +16,15 @@ use crate::{
 /// The inject queue of one worker.
 #[derive(Default)]
 pub(in crate::pool) struct InjectQueue {
-    /// What waits; written under the lock, so that a thread can see whether there is anything to take.
+    /// The number of waiting items; written under the lock, so that a thread
+    /// can see without it whether there is anything to take.
     len: AtomicUsize,
-    /// The entities among it.
+    /// How many of the items are entities.
     token_len: AtomicUsize,
-    /// Whether it can be pushed to; written under the lock, as a hint to selectors.
+    /// Whether it accepts pushes; written under the lock, a hint for selectors.
     is_open: AtomicBool,
     high_water: AtomicUsize,
-    /// Tasks ever pushed.
+    /// The number of tasks ever pushed.
     pushed: AtomicU64,
     queue: SpinLock<Injected>,
 }
@@ -37,10 +39,10 @@ struct Injected {
     len: usize,
 }
 
-/// Whether a push may enter.
+/// Whether a push is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum InjectState {
-    /// The place has no worker.
+    /// The slot has no worker.
     #[default]
     InjectClosed,
     Open,
@@ -66,7 +68,7 @@ impl InjectQueue {
         self.high_water.load(Ordering::Relaxed)
     }
 
-    /// Tasks ever pushed; those of entities do not count.
+    /// The number of tasks ever pushed, not counting those of entities.
     pub(in crate::pool) fn pushed(&self) -> u64 {
         self.pushed.load(Ordering::SeqCst)
     }
@@ -81,7 +83,7 @@ impl InjectQueue {
             queue.begin_chunk();
         }
         queue.tasks.push_back(task);
-        // Only under the lock, so no read-modify-write is needed.
+        // Called only under the lock, so no read-modify-write is needed.
         let pushed = self.pushed.load(Ordering::Relaxed) + 1;
         self.pushed.store(pushed, Ordering::Relaxed);
         Ok(self.publish(&mut queue, 1))
@@ -106,7 +108,7 @@ impl InjectQueue {
         queue.len
     }
 
-    /// The oldest chunk of tasks, and all entities.
+    /// Takes the oldest chunk of tasks, and all entities.
     pub(in crate::pool) fn take(&self) -> WorkBatch {
         let mut queue = self.queue.lock();
         let tasks = match queue.full.pop_front() {
@@ -116,7 +118,7 @@ impl InjectQueue {
         self.hand_out(&mut queue, tasks)
     }
 
-    /// All entities, which wait behind no plain task.
+    /// Takes all entities; they do not wait behind plain tasks.
     pub(in crate::pool) fn take_tokens(&self) -> WorkBatch {
         let mut queue = self.queue.lock();
         self.hand_out(&mut queue, VecDeque::new())
@@ -136,7 +138,8 @@ impl InjectQueue {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Opens the queue for a worker that is about to come, unless it is sealed.
+    /// Opens the queue for a worker that is about to start, unless it is
+    /// sealed.
     pub(in crate::pool) fn open(&self) {
         let mut queue = self.queue.lock();
         if queue.state == InjectState::InjectClosed {
@@ -153,7 +156,7 @@ impl InjectQueue {
         queue.state != InjectState::Open
     }
 
-    /// Closes the queue; what is in it can still be taken.
+    /// Closes the queue; its items can still be taken.
     pub(in crate::pool) fn close(&self) {
         let mut queue = self.queue.lock();
         if queue.state == InjectState::Open {
@@ -161,7 +164,7 @@ impl InjectQueue {
         }
     }
 
-    /// Closes the queue for good; what is in it can still be taken.
+    /// Closes the queue for good; its items can still be taken.
     pub(in crate::pool) fn seal(&self) {
         self.turn(&mut self.queue.lock(), InjectState::Sealed);
     }
@@ -174,7 +177,7 @@ impl InjectQueue {
 }
 
 impl Injected {
-    /// Puts a full chunk aside, so that no push moves what others pushed.
+    /// Sets a full chunk aside, so that no push moves earlier items.
     #[cold]
     fn begin_chunk(&mut self) {
         let fresh = VecDeque::with_capacity(CHUNK_LEN);

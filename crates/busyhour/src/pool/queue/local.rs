@@ -1,4 +1,4 @@
-//! What a worker has before it: its FIFO of plain tasks and its run queue.
+//! A worker's own queues: its FIFO of plain tasks and its run queue.
 
 use std::collections::VecDeque;
 
@@ -13,21 +13,21 @@ use crate::{
 pub(in crate::pool) struct Local {
     fifo: TaskFifo,
     fifo_sched_state: SchedState,
-    /// The FIFO stands in the run queue.
+    /// Whether the FIFO is in the run queue.
     fifo_is_queued: bool,
-    /// A shutdown took everything away and will not look again.
+    /// A shutdown took everything and will not look again.
     is_closed: bool,
     pub(in crate::pool) run_queue: RunQueue<Runnable>,
 }
 
-/// Whose turn it is.
+/// What the run queue orders.
 pub(in crate::pool) enum Runnable {
     /// The worker's plain tasks.
     Fifo,
     Entity(Token),
 }
 
-/// What a thief carries home, or a shutdown away.
+/// The work that a thief or a shutdown takes.
 #[derive(Default)]
 pub(in crate::pool) struct WorkBatch {
     pub(in crate::pool) tasks: VecDeque<Task>,
@@ -45,7 +45,8 @@ impl Local {
         }
     }
 
-    /// Queues the task that `make` makes; returns how many wait, or `make` after a shutdown.
+    /// Queues the task that `make` creates; returns how many wait, or `make`
+    /// after a shutdown.
     #[inline(always)]
     pub(in crate::pool) fn push<M: FnOnce() -> Task>(&mut self, make: M) -> Result<usize, M> {
         if self.is_closed {
@@ -55,7 +56,8 @@ impl Local {
         Ok(self.fifo.len())
     }
 
-    /// Moves the oldest plain task to `task_cell`; whether there was one.
+    /// Moves the oldest plain task to `task_cell`; returns whether there was
+    /// one.
     #[inline(always)]
     pub(in crate::pool) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
         self.fifo.pop(task_cell)
@@ -71,25 +73,25 @@ impl Local {
         Ok(self.entity_len())
     }
 
-    /// As [`wake`](Self::wake), for one that has just run for so long.
+    /// Like [`wake`](Self::wake), for an entity that has just run for `ran_ns`.
     pub(in crate::pool) fn put_back(&mut self, token: Token, ran_ns: u64) -> Result<usize, Token> {
         token.with_share(|share| self.run_queue.charge_ns(&mut share.sched_state, ran_ns));
         self.wake(token)
     }
 
-    /// Plain tasks that wait.
+    /// The number of waiting plain tasks.
     #[inline(always)]
     pub(in crate::pool) fn fifo_len(&self) -> usize {
         self.fifo.len()
     }
 
-    /// Entities that wait.
+    /// The number of waiting entities.
     #[inline(always)]
     pub(in crate::pool) fn entity_len(&self) -> usize {
         self.run_queue.len() - usize::from(self.fifo_is_queued)
     }
 
-    /// Charges who ran last, and says whose turn it is now.
+    /// Charges the one that ran last, and returns the next one to run.
     #[inline(always)]
     pub(in crate::pool) fn switch(
         &mut self,
@@ -134,7 +136,7 @@ impl Local {
         next
     }
 
-    /// Lets the FIFO compete with the entities, if it has tasks.
+    /// Queues the FIFO among the entities, if it has tasks.
     #[inline(always)]
     fn queue_lane(&mut self) {
         if !self.fifo.is_empty() && !self.fifo_is_queued {
@@ -143,7 +145,8 @@ impl Local {
         }
     }
 
-    /// Takes over what came from outside or was stolen; gives it back after a shutdown.
+    /// Adds work that came from outside or was stolen; returns it after a
+    /// shutdown.
     pub(in crate::pool) fn take_over(&mut self, batch: WorkBatch) -> WorkBatch {
         if self.is_closed {
             return batch;
@@ -157,8 +160,8 @@ impl Local {
         WorkBatch::default()
     }
 
-    /// Half of what waits, at most a fixed number: the oldest tasks, and the
-    /// entities that would be next.
+    /// Takes half of what waits, at most a fixed number: the oldest tasks, and
+    /// the entities that would be next.
     pub(in crate::pool) fn give_half(&mut self) -> WorkBatch {
         let tasks = self.fifo.len().div_ceil(2).min(BATCH_MAX);
         let mut batch = WorkBatch {
@@ -176,7 +179,7 @@ impl Local {
         batch
     }
 
-    /// Everything, for a shutdown; nothing can be queued here afterwards.
+    /// Takes everything, for a shutdown; afterwards nothing can be queued here.
     pub(in crate::pool) fn give_all(&mut self) -> WorkBatch {
         self.is_closed = true;
         let tokens = std::iter::from_fn(|| self.pick_entity()).collect();
@@ -215,12 +218,12 @@ impl WorkBatch {
         self.tasks.is_empty() && self.tokens.is_empty()
     }
 
-    /// Tasks and entities.
+    /// The number of tasks and entities.
     pub(in crate::pool) fn len(&self) -> usize {
         self.tasks.len() + self.tokens.len()
     }
 }
 
-/// The most that is stolen at once, of each kind: a thief holds the biased lock for
-/// so many moves.
+/// The most that is stolen at once, of each kind: a thief holds the biased lock
+/// while it moves them.
 const BATCH_MAX: usize = 128;

@@ -1,4 +1,5 @@
-//! What waits for a worker: its own queues, the way in from outside, and the lock between the two.
+//! The queues of a worker: its own ones, the inject queue for other threads,
+//! and the biased lock.
 
 mod task_cell;
 mod fifo;

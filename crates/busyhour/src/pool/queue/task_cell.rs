@@ -1,15 +1,16 @@
-//! Room for one task, with as few copies as can be.
+//! Storage for one task, with as few copies as possible.
 //!
-//! A task is a cache line, written field by field and read in larger pieces.
-//! A processor stalls when it reads such a line just after it was written, and
-//! compilers like to copy it on each way through an `Option`. So a task is made
-//! where it will lie, and copied once, later, to where it will run.
+//! A task is a cache line, written field by field and read in larger pieces. A
+//! processor stalls when it reads such a line just after it was written, and
+//! compilers tend to copy it at each move through an `Option`. So a task is
+//! created in its place in the queue, and copied only once, later, to the place
+//! where it runs.
 
 use std::{any::Any, mem::MaybeUninit};
 
 use crate::task::Task;
 
-/// Holds a task or none.
+/// Holds one task or none.
 pub(crate) struct TaskCell {
     task: MaybeUninit<Task>,
     is_taken: bool,
@@ -26,7 +27,7 @@ impl TaskCell {
         self.is_taken
     }
 
-    /// Puts the task that `make` makes here; drops one that was here before.
+    /// Stores the task that `make` creates; drops an earlier one.
     #[inline(always)]
     pub(crate) fn put(&mut self, make: impl FnOnce() -> Task) {
         if self.is_taken {
@@ -49,7 +50,8 @@ impl TaskCell {
         self.is_taken = true;
     }
 
-    /// Moves the task, if there is one, to an empty cell; whether there was one.
+    /// Moves the task, if there is one, to an empty cell; returns whether there
+    /// was one.
     #[inline(always)]
     pub(crate) fn move_to(&mut self, other: &mut Self) -> bool {
         let is_taken = self.is_taken;
@@ -67,14 +69,14 @@ impl TaskCell {
         is_taken.then(|| unsafe { self.task.assume_init_read() })
     }
 
-    /// The name of the task, if it has one.
+    /// The label of the task, if it has one.
     #[inline(always)]
     pub(crate) fn label(&self) -> Option<&'static str> {
         // SAFETY: `is_taken` says that a task is here.
         (self.is_taken).then(|| unsafe { self.task.assume_init_ref() }.label())?
     }
 
-    /// Runs the task where it lies; its panic comes back.
+    /// Runs the task in place; returns its panic.
     #[inline(always)]
     pub(in crate::pool) fn run(&mut self) -> Result<(), Box<dyn Any + Send>> {
         if !std::mem::take(&mut self.is_taken) {

@@ -1,4 +1,5 @@
-//! Running tasks from a thread that is no worker: a simulation's, or one that waits.
+//! Runs tasks on a thread that is no worker: a simulation's thread, or one that
+//! waits.
 
 use std::sync::Arc;
 
@@ -29,7 +30,8 @@ impl Shared {
                 self.run_here(task);
             }
             Some(SimulatedStep::Entity(token)) => {
-                // What waits further down on this thread's stack cannot end before the entity that is run on top.
+                // What waits further down on this thread's stack cannot end
+                // before the entity that runs on top of it.
                 let _beneath: Option<Waiting> = wait_for_ref(token.entity_ref()).ok();
                 if let Some(token) = token.run(&mut TimeSlice::single(self)) {
                     self.thread_context().schedule(token);
@@ -50,8 +52,9 @@ impl Shared {
         self.step() || passed()
     }
 
-    /// Runs a task at once on this thread, inside a task of the pool, as a part
-    /// of it: what this one waits for, the entity of that task waits for.
+    /// Runs a task at once on this thread, inside a task of the pool and as a
+    /// part of it: if this task waits for something, the entity of that task
+    /// waits for it.
     pub(in crate::pool) fn run_now(&self, task: Task) -> Result<(), PushError> {
         if self.phase.get() == Phase::Sealed {
             return Err(PushError::ShutDown);
@@ -74,7 +77,8 @@ impl Shared {
         });
     }
 
-    /// Waits for a result that needs no help; a simulation runs others meanwhile.
+    /// Waits for a result that arrives without help; a simulation runs other
+    /// tasks meanwhile.
     pub(in crate::pool) fn await_oneshot<R>(
         self: &Arc<Self>,
         receiver: OneshotReceiver<R>,

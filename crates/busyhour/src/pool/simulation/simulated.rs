@@ -1,4 +1,4 @@
-//! The queue of a pool without threads: who runs next is the seed's choice.
+//! The queue of a pool without threads: the seed decides which task runs next.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use crate::{
     task::Task,
 };
 
-/// Something a step can run.
+/// What one step can run.
 pub(in crate::pool) enum SimulatedStep {
     Task(Task),
     Entity(Token),
@@ -17,11 +17,11 @@ pub(in crate::pool) enum SimulatedStep {
 
 pub(in crate::pool) struct Simulated {
     queue: Mutex<SimulatedQueue>,
-    /// What to do when a task waits and nobody can run: let time pass.
+    /// Called when a task waits and nothing can run: lets time pass.
     idle_hook: OnceLock<IdleHook>,
 }
 
-/// Whether it brought work.
+/// Returns whether it brought work.
 pub(in crate::pool) type IdleHook = Box<dyn Fn() -> bool + Send + Sync>;
 
 struct SimulatedQueue {

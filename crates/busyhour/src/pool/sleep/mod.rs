@@ -1,4 +1,4 @@
-//! Who sleeps and who is woken, and who has a place.
+//! Which workers sleep and which one is woken, and which slots are taken.
 
 mod sleepers;
 mod worker_slots;

@@ -1,4 +1,5 @@
-//! Who sleeps, and who is woken. See README.md, "Falling asleep".
+//! Which workers sleep, and which one is woken. See README.md, "Falling
+//! asleep".
 
 use crate::sync::{
     Mutex,
@@ -9,13 +10,14 @@ use crate::sync::{
 /// The sleeping and searching workers of one pool.
 #[derive(Debug, Default)]
 pub(in crate::pool) struct Sleepers {
-    /// Asleep in the low half, searching in the high half; changed under the mutex.
+    /// The number of sleeping workers in the low half, of searching ones in the
+    /// high half; changed under the mutex.
     word: AtomicU32,
     asleep: Mutex<Vec<usize>>,
 }
 
 impl Sleepers {
-    /// Whether a push that was just published should wake somebody.
+    /// Whether a push that was just published should wake a worker.
     #[inline(always)]
     pub(in crate::pool) fn should_wake(&self) -> bool {
         fences::light();
@@ -23,7 +25,7 @@ impl Sleepers {
         word & ASLEEP_MASK > 0 && word < SEARCHING
     }
 
-    /// Chooses a sleeper, `preferred` if it sleeps, and counts it as searching.
+    /// Chooses a sleeper (`preferred` if it sleeps) and counts it as searching.
     /// The caller unparks it.
     pub(in crate::pool) fn take_sleeper(&self, preferred: Option<usize>) -> Option<usize> {
         let mut asleep = lock(&self.asleep);
@@ -39,7 +41,7 @@ impl Sleepers {
         Some(taken)
     }
 
-    /// Takes all sleepers; each is counted as searching.
+    /// Takes all sleepers; each counts as searching.
     pub(in crate::pool) fn take_all(&self) -> Vec<usize> {
         let mut asleep = lock(&self.asleep);
         let taken = std::mem::take(&mut *asleep);
@@ -54,8 +56,9 @@ impl Sleepers {
         self.update(&asleep, |word| word + SEARCHING);
     }
 
-    /// A searching worker found work (or ends). `true` if it was the last
-    /// searcher while others sleep: then it must look whether there is more.
+    /// A searching worker found work (or ends). Returns `true` if it was the
+    /// last searcher while others sleep: then it must check whether there is
+    /// more work.
     pub(in crate::pool) fn end_search(&self) -> bool {
         let asleep = lock(&self.asleep);
         let word = self.update(&asleep, |word| word - SEARCHING);
@@ -69,7 +72,7 @@ impl Sleepers {
 
     /// A searching worker is about to park. It must look at every queue once
     /// more after this, and call [`rouse`](Self::rouse) if it finds something.
-    /// Returns how many sleep now.
+    /// Returns how many workers sleep now.
     pub(in crate::pool) fn fall_asleep(&self, number: usize) -> usize {
         let mut asleep = lock(&self.asleep);
         asleep.push(number);
@@ -79,8 +82,8 @@ impl Sleepers {
         (word & ASLEEP_MASK) as usize
     }
 
-    /// A worker that fell asleep is searching again of its own accord;
-    /// `false` if somebody woke it, who has counted it as searching already.
+    /// A worker that fell asleep is searching again of its own accord; `false`
+    /// if another thread woke it, which has counted it as searching already.
     pub(in crate::pool) fn rouse(&self, number: usize) -> bool {
         let mut asleep = lock(&self.asleep);
         let position = asleep.iter().position(|other| *other == number);
@@ -91,14 +94,15 @@ impl Sleepers {
         position.is_some()
     }
 
-    /// Calls `look` while nobody can fall asleep or wake; `look` hears how many sleep.
+    /// Calls `look` while no worker can fall asleep or wake; `look` gets the
+    /// number of sleeping workers.
     pub(in crate::pool) fn look<R>(&self, look: impl FnOnce(usize) -> R) -> R {
         let asleep = lock(&self.asleep);
         fences::heavy();
         look(asleep.len())
     }
 
-    /// How many of those that sleep `is_so` is true of.
+    /// The number of sleeping workers for which `is_so` is true.
     pub(in crate::pool) fn count(&self, is_so: impl Fn(usize) -> bool) -> usize {
         let asleep = lock(&self.asleep);
         asleep.iter().filter(|number| is_so(**number)).count()
@@ -108,7 +112,7 @@ impl Sleepers {
         (self.word.load(Ordering::Relaxed) & ASLEEP_MASK) as usize
     }
 
-    /// Only under the mutex, after the list was changed.
+    /// Called only under the mutex, after the list was changed.
     fn update(&self, asleep: &[usize], change: impl FnOnce(u32) -> u32) -> u32 {
         let word = change(self.word.load(Ordering::Relaxed));
         debug_assert_eq!((word & ASLEEP_MASK) as usize, asleep.len());
@@ -126,7 +130,7 @@ mod models {
     use crate::sync::atomic::AtomicBool;
     use loom::sync::Arc;
 
-    /// The named forbidden outcome: work is published, its pusher woke nobody,
+    /// The forbidden outcome: work was published, its pusher woke no worker,
     /// and the worker sleeps.
     #[test]
     fn loom_no_wake_up_is_lost() {
@@ -150,8 +154,8 @@ mod models {
         });
     }
 
-    /// A pusher that relies on a searcher: the searcher finds other work, and
-    /// as the last one looks again, or it falls asleep and looks again.
+    /// A pusher that relies on a searcher: the searcher finds other work and,
+    /// as the last one, looks again; or it falls asleep and looks again.
     #[test]
     fn loom_the_last_searcher_sees_what_was_left_to_it() {
         loom::model(|| {

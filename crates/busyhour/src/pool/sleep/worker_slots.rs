@@ -6,8 +6,8 @@ use crate::sync::{
     lock,
 };
 
-/// The slots of a pool. All that decides whether a thread comes or goes is
-/// written under one mutex; see README.md, "Standing in".
+/// The slots of a pool. Everything that decides whether a thread starts or ends
+/// is written under one mutex; see README.md, "Standing in".
 #[derive(Debug)]
 pub(in crate::pool) struct WorkerSlots {
     slots: Mutex<SlotStates>,
@@ -22,7 +22,8 @@ struct SlotStates {
     states: Vec<SlotState>,
     /// Taken slots whose thread has decided to leave.
     leaving: usize,
-    /// Threads that were wanted while every slot was taken, some by threads that leave.
+    /// Threads that could not start because every slot was taken, some by
+    /// threads that leave.
     owed: usize,
 }
 
@@ -52,13 +53,13 @@ impl WorkerSlots {
         self.len.load(Ordering::SeqCst)
     }
 
-    /// Workers that are blocked and said so.
+    /// Workers that have reported that they block.
     #[inline]
     pub(in crate::pool) fn blocked_len(&self) -> usize {
         self.blocked.load(Ordering::SeqCst)
     }
 
-    /// A worker blocks. Until `unblock` no other one may leave for it.
+    /// A worker blocks. Until `unblock`, another worker stays in its place.
     pub(in crate::pool) fn block(&self) {
         let _slots = lock(&self.slots);
         self.blocked.fetch_add(1, Ordering::SeqCst);
@@ -70,7 +71,7 @@ impl WorkerSlots {
         debug_assert!(before > 0, "each worker unblocks once");
     }
 
-    /// The first free slot, which is then the caller's.
+    /// Takes the first free slot for the caller.
     pub(in crate::pool) fn take_slot(&self) -> Option<usize> {
         let mut slots = lock(&self.slots);
         let is_free = |slot: &SlotState| *slot == SlotState::Free;
@@ -80,9 +81,9 @@ impl WorkerSlots {
         Some(number)
     }
 
-    /// Whether a thread more may be started now, with `maximum` that are not
-    /// blocked. Where only threads that leave stand in its way, the first of
-    /// them to have left is to start it.
+    /// Whether one more thread may be started now, with `maximum` threads that
+    /// are not blocked. If only leaving threads prevent it, the first of them
+    /// that has left must start it.
     pub(in crate::pool) fn may_grow(&self, maximum: usize) -> bool {
         let mut slots = lock(&self.slots);
         let most = maximum + self.blocked_len();
@@ -93,8 +94,8 @@ impl WorkerSlots {
         may
     }
 
-    /// Whether the thread at `number` may decide to leave, with `minimum` others
-    /// staying that are not blocked.
+    /// Whether the thread at `number` may decide to leave, so that `minimum`
+    /// others stay that are not blocked.
     pub(in crate::pool) fn may_leave(&self, number: usize, minimum: usize) -> bool {
         let mut slots = lock(&self.slots);
         debug_assert_eq!(slots.states[number], SlotState::Taken);
@@ -106,7 +107,8 @@ impl WorkerSlots {
         may
     }
 
-    /// A thread that may leave stays after all, and does the work of one that is owed.
+    /// A thread that was allowed to leave stays after all, and takes the place
+    /// of one that is owed.
     pub(in crate::pool) fn stay(&self, number: usize) {
         let mut slots = lock(&self.slots);
         debug_assert_eq!(slots.states[number], SlotState::Leaving);
@@ -115,7 +117,8 @@ impl WorkerSlots {
         slots.owed = slots.owed.saturating_sub(1);
     }
 
-    /// A thread has left its slot; whether the caller is to start another one.
+    /// A thread has left its slot; returns whether the caller must start
+    /// another one.
     pub(in crate::pool) fn leave(&self, number: usize) -> bool {
         let mut slots = lock(&self.slots);
         let before = std::mem::replace(&mut slots.states[number], SlotState::Free);
@@ -134,7 +137,7 @@ mod models {
     use loom::sync::Arc;
 
     /// The forbidden outcome: a worker is blocked, its stand-in has left or is
-    /// about to, and nobody was started or is going to be.
+    /// about to, and no other thread was started or will be.
     #[test]
     fn loom_a_blocked_worker_keeps_its_stand_in() {
         loom::model(|| {
@@ -148,7 +151,7 @@ mod models {
                 loom::thread::spawn(move || worker_slots.may_leave(1, 1) && worker_slots.leave(1))
             };
             worker_slots.block();
-            // It finds nobody asleep, since the idle one looks around.
+            // It finds no sleeper, since the idle worker is searching.
             let starts = worker_slots.may_grow(1);
             let started_for_it = idle.join().unwrap();
             let stands_in = worker_slots.len() == 2 || starts || started_for_it;
@@ -161,7 +164,7 @@ mod models {
 mod tests {
     use super::*;
 
-    /// As many places, all of them taken.
+    /// This many slots, all of them taken.
     fn full(places: usize) -> WorkerSlots {
         let slots = WorkerSlots::new(places);
         assert!((0..places).all(|number| slots.take_slot() == Some(number)));

@@ -1,18 +1,18 @@
-//! Standing in for a worker that is blocked. See README.md, "Standing in".
+//! Stand-ins for workers that block. See README.md, "Standing in".
 
 use std::sync::{Arc, atomic::Ordering};
 
 use crate::pool::{context, phase::Phase, shared::Shared, worker::CurrentWorker};
 
-/// Runs `f`, which may block. If this thread is a worker, of whichever pool,
-/// another one sees to its queues meanwhile.
+/// Runs `f`, which may block. If this thread is a worker of any pool, another
+/// worker takes over its queues meanwhile.
 pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
     let _stand_in = stand_in();
     f()
 }
 
-/// Finds a stand-in for this thread, if it is a worker, of whichever pool, that
-/// has none yet: a sleeper, or a new thread if none sleeps.
+/// Finds a stand-in for this thread if it is a worker of any pool and has none
+/// yet: a sleeper, or a new thread if none sleeps.
 pub(crate) fn stand_in() -> Option<StandIn> {
     let pool = context::current_pool()?;
     let worker = CurrentWorker::of(&pool)?.worker;
@@ -37,8 +37,8 @@ impl Shared {
     }
 }
 
-/// While this lives, another worker is kept for the one at this place; then the
-/// stand-in stays until it has nothing to do for the idle timeout.
+/// While this lives, another worker stands in for the one in this slot;
+/// afterwards the stand-in stays until it has been idle for the idle timeout.
 #[must_use]
 pub(crate) struct StandIn {
     pool: Arc<Shared>,

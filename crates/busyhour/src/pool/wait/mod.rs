@@ -1,4 +1,4 @@
-//! Waiting for others: who waits for whom, who stands in, where the result is found.
+//! Waiting: the wait graph, stand-ins, and where a result is stored.
 
 mod wait_graph;
 mod blocking;

@@ -1,4 +1,4 @@
-//! The place where a synchronous push finds its result.
+//! The channel through which a synchronous push gets its result.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -9,13 +9,14 @@ use std::{
 use super::{blocking::blocking, oneshot_cell::OneshotCell};
 use crate::pool::WaitError;
 
-/// The reading half: filled exactly once, by the task's run or by its drop.
+/// The receiver: it gets exactly one value, when the task has run or was
+/// dropped.
 pub(crate) struct OneshotReceiver<R>(Arc<OneshotCell<Result<R, WaitError>>>);
 
-/// The writing half, owned by the task.
+/// The sender, owned by the task.
 pub(crate) struct OneshotSender<R>(Option<Arc<OneshotCell<Result<R, WaitError>>>>);
 
-/// A connected pair.
+/// A connected sender and receiver.
 pub(crate) fn oneshot<R>() -> (OneshotSender<R>, OneshotReceiver<R>) {
     let cell = Arc::new(OneshotCell::default());
     (
@@ -25,12 +26,12 @@ pub(crate) fn oneshot<R>() -> (OneshotSender<R>, OneshotReceiver<R>) {
 }
 
 impl<R> OneshotReceiver<R> {
-    /// Whether the outcome is known.
+    /// Whether the result is known.
     pub(crate) fn is_filled(&self) -> bool {
         self.0.is_filled()
     }
 
-    /// The outcome, if known and not taken before.
+    /// The result, if it is known and was not taken before.
     pub(crate) fn take(&self) -> Option<Result<R, WaitError>> {
         match self.0.take() {
             Poll::Ready(outcome) => outcome,
@@ -38,7 +39,7 @@ impl<R> OneshotReceiver<R> {
         }
     }
 
-    /// Blocks the thread until the outcome is known. A worker gets a stand-in
+    /// Blocks the thread until the result is known. A worker gets a stand-in
     /// only if it has to wait.
     pub(crate) fn wait(self) -> Result<R, WaitError> {
         let outcome = self.take().or_else(|| blocking(|| self.0.wait()));
@@ -47,7 +48,7 @@ impl<R> OneshotReceiver<R> {
 }
 
 impl<R> OneshotSender<R> {
-    /// Runs `f` and stores its result; a panic is stored too, and goes on
+    /// Runs `f` and stores its result. A panic is stored too, and then goes on
     /// unwinding so that the worker counts it.
     pub(crate) fn fulfil(mut self, f: impl FnOnce() -> R) {
         match catch_unwind(AssertUnwindSafe(f)) {

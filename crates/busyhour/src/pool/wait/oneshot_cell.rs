@@ -1,12 +1,12 @@
-//! Where one value waits for the one who takes it.
+//! A cell in which one value waits for its receiver.
 
 use std::task::{Poll, Waker};
 
 use crate::sync::{Condvar, Mutex, lock, wait};
 
-/// Written once, and read once: by a thread that sleeps for it, or a task that
-/// is woken for it. Whatever foreign code there is to run (a waker, the drop of
-/// a value) comes out of here, and is run without the lock.
+/// Written once, and read once: by a thread that sleeps for it, or by a task
+/// that is woken for it. All foreign code (a waker, the drop of a value) is
+/// returned to the caller, which runs it without the lock.
 #[doc(alias("oneshot", "promise"))]
 pub(in crate::pool) struct OneshotCell<V> {
     state: Mutex<OneshotState<V>>,
@@ -16,7 +16,7 @@ pub(in crate::pool) struct OneshotCell<V> {
 struct OneshotState<V> {
     value: Option<V>,
     is_filled: bool,
-    /// Nobody will take the value.
+    /// No receiver will take the value.
     is_detached: bool,
     waker: Option<Waker>,
 }
@@ -40,8 +40,9 @@ impl<V> OneshotCell<V> {
         lock(&self.state).is_filled
     }
 
-    /// The first value counts, and wakes those who wait for it. A value that
-    /// nobody will take comes back, to be dropped where a panic does no harm.
+    /// Sets the value, unless one is set already, and wakes the receiver.
+    /// Returns a value that no receiver will take, so that it can be dropped
+    /// where a panic does no harm.
     #[must_use = "its drop is foreign code"]
     pub(in crate::pool) fn fill(&self, value: V) -> Option<V> {
         let mut state = lock(&self.state);
@@ -62,12 +63,13 @@ impl<V> OneshotCell<V> {
         unclaimed
     }
 
-    /// The value, if it is there; none if it was taken before.
+    /// The value, if it is there; `None` if it was taken before.
     pub(in crate::pool) fn take(&self) -> Poll<Option<V>> {
         lock(&self.state).take()
     }
 
-    /// As [`take`](Self::take); `waker` is woken for a value that is not there yet.
+    /// Like [`take`](Self::take); if the value is not there yet, `waker` is
+    /// woken for it.
     pub(in crate::pool) fn poll_take(&self, waker: &Waker) -> Poll<Option<V>> {
         let waker = waker.clone();
         let mut state = lock(&self.state);
@@ -81,7 +83,8 @@ impl<V> OneshotCell<V> {
         value
     }
 
-    /// Blocks the thread until the value is there; none if it was taken before.
+    /// Blocks the thread until the value is there; `None` if it was taken
+    /// before.
     pub(in crate::pool) fn wait(&self) -> Option<V> {
         let mut state = lock(&self.state);
         loop {
@@ -92,7 +95,7 @@ impl<V> OneshotCell<V> {
         }
     }
 
-    /// Nobody will take the value: drops it, if it is there.
+    /// Detaches the receiver: drops the value, if it is there.
     pub(in crate::pool) fn detach(&self) {
         let mut state = lock(&self.state);
         state.is_detached = true;

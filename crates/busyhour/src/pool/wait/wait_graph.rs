@@ -1,18 +1,20 @@
-//! Who waits for whom: finds the cycle before a thread goes to sleep for ever.
+//! The wait graph: finds a cycle of waits before a thread goes to sleep for
+//! ever.
 //!
-//! An edge A → B says that A's current task cannot end before B makes
-//! progress. It exists while A waits: in a synchronous push, for room in a
-//! full queue, for a future, for a subscriber. A simulation has one more kind: a
-//! task that waits by running somebody else on its own stack cannot end before
+//! An edge A → B means that A's current task cannot end before B makes
+//! progress. It exists while A waits: in a synchronous push, for room in a full
+//! queue, for a future, for a subscriber. A simulation has one more kind: a
+//! task that waits by running another task on its own stack cannot end before
 //! that one does.
 //!
-//! A subscription whose turns run in a plain task, or on the thread that
-//! publishes, is no entity, and neither is a timer's callback. What is known of
-//! them is the thread that runs them now, if one does, so an edge says of its
-//! waiter which thread that is, too. And a task that shuts a pool down waits for all that runs there: who works for
-//! that pool and waits for the serializer of that task waits for itself.
+//! Two things are no entity: a subscription whose turns run in a plain task or
+//! on the thread that publishes, and a timer's callback. For these only the
+//! thread that runs them now is known, if there is one; so an edge also stores
+//! the thread of its waiter. A task that shuts a pool down waits for everything
+//! that runs there: a thread that works for that pool and waits for the
+//! serializer of that task would wait for itself.
 //!
-//! There is one list for the process, since a cycle may lead through several
+//! There is one graph for the process, since a cycle may lead through several
 //! pools. A thread takes its lock only when a task is about to block.
 
 use std::{
@@ -41,7 +43,7 @@ lazy_static! {
 
 thread_local!(static TURNS: Cell<u32> = const { Cell::new(0) });
 
-/// Tasks of serializers that shut a pool down now.
+/// The number of serializers' tasks that are shutting a pool down.
 static CLOSERS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
@@ -50,11 +52,12 @@ struct WaitGraph {
     next_id: u64,
 }
 
-/// The waiter runs, so it lives. The awaited one is not kept from ending.
+/// The waiter runs, so it is alive. The edge does not keep the awaited one
+/// alive.
 struct Edge {
     id: u64,
     thread: usize,
-    /// None for a turn or callback that runs outside of any serializer.
+    /// `None` for a turn or callback that runs outside of any serializer.
     waiter: Option<Arc<dyn Entity>>,
     awaited: WaitTarget,
 }
@@ -62,25 +65,25 @@ struct Edge {
 enum WaitTarget {
     Entity(Weak<dyn Entity>),
     Turns(Arc<dyn Turns>),
-    /// The end of all that runs in the pool at this address.
+    /// The end of everything that runs in the pool at this address.
     Quiet(usize),
 }
 
-/// A subscription, of whose turns one at most runs at a time, or a timer.
+/// A subscription, of which at most one turn runs at a time, or a timer.
 pub(crate) trait Turns: Send + Sync {
-    /// The [`thread_token`] of the thread that runs its turn, or callback, now.
+    /// The [`thread_token`] of the thread that now runs its turn or callback.
     fn runner(&self) -> Option<usize>;
 }
 
-/// Who is about to wait.
+/// A thread that is about to wait.
 struct Waiter {
     thread: usize,
     entity: Option<Arc<dyn Entity>>,
 }
 
 impl Waiter {
-    /// What this thread runs, if others may wait for it: a task of an entity, a
-    /// subscription's turn or a timer's callback.
+    /// What this thread runs, if other threads may wait for it: a task of an
+    /// entity, a subscription's turn or a timer's callback.
     fn current() -> Option<Self> {
         let entity = current_entity();
         let thread = thread_token();
@@ -110,7 +113,7 @@ fn name(waiter: Option<&Arc<dyn Entity>>) -> String {
     waiter.map_or_else(|| "(task)".to_owned(), |waiter| waiter.name())
 }
 
-/// Notes that this thread runs a subscription's turn, or a timer's callback,
+/// Records that this thread runs a subscription's turn, or a timer's callback,
 /// while the guard lives.
 pub(crate) fn in_turn() -> InTurn {
     TURNS.with(|turns| turns.set(turns.get() + 1));
@@ -126,8 +129,9 @@ impl Drop for InTurn {
     }
 }
 
-/// Records that what this thread runs waits for `awaited`, unless that closes a
-/// cycle. Outside of an entity's task and of a turn nothing is recorded.
+/// Records that this thread's current task or turn waits for `awaited`, unless
+/// that closes a cycle. Outside of an entity's task and of a turn nothing is
+/// recorded.
 pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
     if let Some(cycle) = cycle_by_shutdown(awaited) {
         return Err(cycle);
@@ -135,18 +139,19 @@ pub(crate) fn wait_for(awaited: &Arc<dyn Entity>) -> Result<Waiting, Cycle> {
     begin(|| WaitTarget::Entity(Arc::downgrade(awaited)))
 }
 
-/// As [`wait_for`], for an entity that is at hand in another form.
+/// Like [`wait_for`], with another form of reference.
 pub(in crate::pool) fn wait_for_ref(awaited: EntityRef<'_>) -> Result<Waiting, Cycle> {
     begin(|| WaitTarget::Entity(Arc::downgrade(&awaited.to_arc())))
 }
 
-/// As [`wait_for`], for the next turn of a subscription or the end of a callback.
+/// Like [`wait_for`], for the next turn of a subscription or the end of a
+/// callback.
 pub(crate) fn wait_for_turn(awaited: Arc<dyn Turns>) -> Result<Waiting, Cycle> {
     begin(|| WaitTarget::Turns(awaited))
 }
 
-/// Records that the entity whose task this thread runs waits until nothing runs
-/// in the pool any more.
+/// Records that this thread's entity waits until nothing runs in the pool any
+/// more.
 pub(in crate::pool) fn wait_for_quiet(pool: &Shared) -> Closing {
     CLOSERS.fetch_add(1, Ordering::SeqCst);
     let entity = current_entity();
@@ -161,9 +166,9 @@ pub(in crate::pool) fn wait_for_quiet(pool: &Shared) -> Closing {
     }
 }
 
-/// The cycle, if `awaited` runs a task that shuts down the pool that this thread
-/// works for: then neither of the two goes on before the deadline. The shutdown
-/// wakes those who wait already, so they ask again.
+/// The cycle, if `awaited` runs a task that shuts down the pool for which this
+/// thread works: then neither of the two continues before the deadline. The
+/// shutdown wakes threads that already wait, so that they check again.
 pub(crate) fn cycle_by_shutdown(awaited: &Arc<dyn Entity>) -> Option<Cycle> {
     if CLOSERS.load(Ordering::SeqCst) == 0 {
         return None;
@@ -205,7 +210,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
         let mut all = lock(&WAIT_GRAPH);
-        // The latest waits end first, mostly.
+        // The latest waits mostly end first.
         let position = all.edges.iter().rposition(|edge| edge.id == id);
         debug_assert!(position.is_some(), "an edge is removed once");
         let ended = position.map(|index| all.edges.swap_remove(index));
@@ -214,7 +219,7 @@ impl Drop for Waiting {
     }
 }
 
-/// While this lives, a task of this thread shuts a pool down.
+/// While this lives, a task of this thread is shutting a pool down.
 #[must_use]
 pub(in crate::pool) struct Closing {
     _waiting: Option<Waiting>,
@@ -239,14 +244,14 @@ impl WaitGraph {
         Waiting { id: Some(id) }
     }
 
-    /// The names of who waits on a way along the edges, from `awaited` to `waiter`,
-    /// who is left out.
+    /// The names of the waiters on a path along the edges from `awaited` to
+    /// `waiter`, which is left out.
     fn path(&self, awaited: &WaitTarget, waiter: &Waiter) -> Option<Vec<String>> {
         let mut ways: Vec<Vec<&Edge>> = vec![Vec::new()];
         let mut seen = Vec::new();
         while let Some(way) = ways.pop() {
             let last = way.last().map_or(awaited, |edge| &edge.awaited);
-            // The address is nobody else's while the edge exists.
+            // The address belongs to no other object while the edge exists.
             let (entity, thread) = match last {
                 WaitTarget::Entity(entity) => (Some(entity.as_ptr().addr()), None),
                 WaitTarget::Turns(turns) => (None, turns.runner()),

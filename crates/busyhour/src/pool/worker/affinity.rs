@@ -1,4 +1,4 @@
-//! Keeping a worker on one processor.
+//! Binding a worker to one processor.
 
 #[cfg(target_os = "linux")]
 pub(in crate::pool) use linux::{may_use, pin};
@@ -18,7 +18,7 @@ mod linux {
         got == 0 && processor < PROCESSORS_MAX && unsafe { libc::CPU_ISSET(processor, &set) }
     }
 
-    /// Keeps this thread on a processor; `false` if the system refuses.
+    /// Binds this thread to a processor; `false` if the system refuses.
     pub(crate) fn pin(processor: usize) -> bool {
         if processor >= PROCESSORS_MAX {
             return false;

@@ -1,4 +1,4 @@
-//! A thread of the host's that works for the pool between its own waits. See
+//! A thread of the host that works for the pool between its own waits. See
 //! README.md, "Inline runners".
 
 use std::{
@@ -18,13 +18,14 @@ use crate::{
     sync::{Mutex, fences, lock},
 };
 
-/// A thread of the host's that runs, on itself, what it pushes.
+/// A thread of the host that runs, on itself, what it pushes.
 ///
-/// Who waits for packets and pushes a task for each one wakes a worker each
-/// time, as long as little comes in. To wake a thread costs several times what
-/// a short task does. An inline runner runs the task where it was pushed, with a place
-/// in the pool as a worker has it: its tasks are counted, charged and waited
-/// for by a shutdown, and what it does not get to is there for the workers.
+/// A thread that waits for packets and pushes a task for each one wakes a
+/// worker each time while there is little traffic. Waking a thread costs
+/// several times what a short task does. An inline runner runs the task on the
+/// thread that pushed it. It has a slot in the pool like a worker: its tasks
+/// are counted, charged, and waited for by a shutdown, and workers can take the
+/// tasks that it does not get to.
 ///
 /// ```
 /// use std::{sync::mpsc, thread};
@@ -43,9 +44,9 @@ use crate::{
 #[doc(alias("caller runs", "CallerRunsPolicy"))]
 pub struct InlineRunner {
     shared: Arc<Shared>,
-    /// None in a simulation, and where all places are taken.
+    /// `None` in a simulation, and if all slots are taken.
     place: Option<usize>,
-    /// Until then it leaves everything to the workers.
+    /// Until then the workers run everything.
     rests_until: Instant,
     /// An inline runner is a thread.
     _not_send: PhantomData<*const ()>,
@@ -61,9 +62,10 @@ impl fmt::Debug for InlineRunner {
 }
 
 impl TaskPool {
-    /// Makes this thread an inline runner of the pool, which does not keep the pool from
-    /// ending. At most eight inline runners have a place at the same time; one more
-    /// leaves all it pushes to the workers, as does one of a simulated pool.
+    /// Makes this thread an inline runner of the pool. It does not keep the
+    /// pool alive. At most eight inline runners have a slot at the same time;
+    /// any further one, and every one of a simulated pool, leaves its tasks to
+    /// the workers.
     pub fn inline_runner(&self) -> InlineRunner {
         let shared = Arc::clone(self.shared());
         InlineRunner {
@@ -80,23 +82,24 @@ impl TaskPool {
 
 impl InlineRunner {
     /// Calls `collect`, which may push to the pool and its serializers, then
-    /// runs what it pushed, on this thread, for about 200 µs, and to the end of
-    /// the turn that it is in then.
+    /// runs the pushed tasks on this thread, for about 200 µs and until the end
+    /// of the current turn.
     ///
-    /// When `collect` pushed more than one thing, a worker is woken for the
-    /// others. While no worker sleeps, all is left to the workers, as from any
-    /// other thread; and so it is for a tenth of a second after an inline run of more
-    /// than a millisecond, since what the inline runner waits for had to wait meanwhile.
+    /// If `collect` pushed more than one task, a worker is woken for the
+    /// others. While no worker sleeps, the workers run everything, as with
+    /// pushes from any other thread. The same holds for a tenth of a second
+    /// after an inline run of more than a millisecond, since this thread could
+    /// not wait for its own input meanwhile.
     ///
-    /// `collect` must not wait for a task that it pushed but by `push_wait`:
-    /// that task may be left to this very thread. Nor is it to wait for long,
-    /// since a shutdown waits for it. Inside a task of the pool, and once a
-    /// shutdown has begun, `collect` is called and nothing else.
+    /// `collect` must not wait for a task that it pushed, except with
+    /// `push_wait`: the task may be left to this very thread. It must not block
+    /// for long either, since a shutdown waits for it. Inside a task of the
+    /// pool, and once a shutdown has begun, `run` only calls `collect`.
     ///
     /// # Panics
     ///
-    /// When `collect` does; what it pushed is left to the workers then. A panic
-    /// of a task ends that task, and is counted.
+    /// If `collect` panics; the workers then run what it pushed. A panic of a
+    /// task ends only that task, and is counted.
     pub fn run(&mut self, collect: impl FnOnce()) {
         match self.place {
             Some(number) if self.may_begin() => self.run_at(number, collect),
@@ -104,7 +107,8 @@ impl InlineRunner {
         }
     }
 
-    /// Whether a push would have to wake a worker, and this thread may do its work.
+    /// Whether a push would have to wake a worker, and this thread may do the
+    /// work instead.
     fn may_begin(&self) -> bool {
         let shared = &*self.shared;
         let rests = self.rests_until > Instant::ZERO && shared.clock.now() < self.rests_until;
@@ -116,7 +120,8 @@ impl InlineRunner {
         let shared = Arc::clone(&self.shared);
         let inline_run = InlineRun::begin(&shared, number);
         if !shared.phase.is_open() {
-            // A shutdown began this moment, and may have seen the inline run.
+            // A shutdown began at this moment, and may have seen the inline
+            // run.
             drop(inline_run);
             return collect();
         }
@@ -137,14 +142,14 @@ impl Drop for InlineRunner {
     }
 }
 
-/// An inline runner at work: a shutdown waits for its end, as for a worker's.
+/// An inline run: a shutdown waits for its end, as for a worker's.
 struct InlineRun<'a> {
     shared: &'a Shared,
     worker: &'a Worker,
 }
 
 impl<'a> InlineRun<'a> {
-    /// The phase is to be looked at after this.
+    /// After this the caller must read the phase.
     fn begin(shared: &'a Shared, number: usize) -> Self {
         let worker = &shared.workers[number];
         worker.is_at_work.store(true, Ordering::SeqCst);
@@ -152,12 +157,13 @@ impl<'a> InlineRun<'a> {
         Self { shared, worker }
     }
 
-    /// On a thread that is this worker; how long it took from the first task on.
+    /// Runs on the thread that is this worker; returns how long it took from
+    /// the first task on.
     fn run(&self, collect: impl FnOnce()) -> Duration {
         let Some(current) = CurrentWorker::of(self.shared) else {
             return Duration::ZERO;
         };
-        // What is pushed is noted as waiting since now.
+        // What is pushed counts as waiting from now on.
         self.worker.gauges.set_now(self.shared.clock.now());
         context::collecting(collect);
         if self.worker.waiting_len() > 1 {
@@ -189,8 +195,8 @@ impl Drop for InlineRun<'_> {
 }
 
 impl Shared {
-    /// A shutdown that found this inline runner at work waits to be told; and the pool
-    /// of a last handle that is gone, to be sealed.
+    /// Notifies a shutdown that waits for this inline run; seals the pool if
+    /// its last handle is gone.
     fn after_inline_run(&self) {
         fences::light();
         if !self.phase.is_open() {
@@ -200,7 +206,8 @@ impl Shared {
     }
 }
 
-/// Which of the inline runners' places are taken. They come after those of the workers.
+/// Which of the inline runners' slots are taken. They follow the workers'
+/// slots.
 #[derive(Debug)]
 pub(in crate::pool) struct InlineRunners {
     pub(super) first: usize,
@@ -227,9 +234,9 @@ impl InlineRunners {
     }
 }
 
-/// Inline runners that have a place.
+/// How many inline runners have a slot.
 pub(in crate::pool) const INLINE_RUNNERS_MAX: usize = 8;
-/// What the inline runner itself waits for is left waiting about so long.
+/// For about this long the inline runner's own input has to wait.
 const RUN_MAX: Duration = Duration::from_micros(200);
 const LONG: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(100);
@@ -250,8 +257,8 @@ mod models {
         told: AtomicBool,
     }
 
-    /// The forbidden outcomes: a shutdown found no inline runner at work, and yet one
-    /// runs something afterwards; or it found one, and is never told of its end.
+    /// The forbidden outcomes: a shutdown saw no inline run, and yet a task is
+    /// run afterwards; or it saw one, and is never notified of its end.
     #[test]
     fn loom_a_shutdown_sees_an_inline_run_or_is_seen() {
         loom::model(|| {

@@ -1,4 +1,4 @@
-//! A worker's place, its loop and its turns; threads that run tasks inline.
+//! A worker's slot, its loop and its turns; threads that run tasks inline.
 
 mod worker_thread;
 mod worker_set;

@@ -1,12 +1,13 @@
-//! Looking after workers that are stuck. See README.md, "Rescue of stuck workers".
+//! Rescue of tasks behind stuck workers. See README.md, "Rescue of stuck
+//! workers".
 
 use super::worker_thread::Worker;
 use crate::clock::Instant;
 
-/// What a busy worker remembers of the others from one rescue to the next.
+/// What a busy worker remembers of the other workers between two rescues.
 #[derive(Debug)]
 pub(in crate::pool) struct StuckRescue {
-    /// How many turns each place had begun when it was last looked at.
+    /// How many turns each slot had begun at the last rescue.
     turns_seen: Box<[u32]>,
     last_at: Instant,
     last_turn: u32,
@@ -21,7 +22,8 @@ impl StuckRescue {
         }
     }
 
-    /// Whether it is time for another one, `now`, at the worker's own `turn`.
+    /// Whether a rescue is due at the time `now`, in the worker's own turn
+    /// number `turn`.
     #[inline(always)]
     pub(in crate::pool) fn is_due(&self, now: Instant, turn: u32) -> bool {
         now.nanos_since(self.last_at) >= INTERVAL_NS
@@ -33,7 +35,7 @@ impl StuckRescue {
         self.last_turn = turn;
     }
 
-    /// Whether a worker has work waiting and is still in the turn in which the
+    /// Whether a worker has waiting work and is still in the turn in which the
     /// last rescue found it.
     pub(super) fn finds_stuck(&mut self, worker: &Worker) -> bool {
         let Some(seen) = self.turns_seen.get_mut(worker.number) else {
@@ -48,5 +50,5 @@ impl StuckRescue {
 
 /// A turn of short tasks takes tens of microseconds.
 const INTERVAL_NS: u64 = 1_000_000;
-/// Where the clock does not move by itself.
+/// For clocks that do not advance by themselves.
 const TURNS_MAX: u32 = 1024;

@@ -1,4 +1,5 @@
-//! This thread's side of a pool, looked up once for all that a push or a run needs of it.
+//! This thread's relation to a pool, looked up once for everything that a push
+//! or a run needs.
 
 use super::worker_thread::CurrentWorker;
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct ThreadContext<'a> {
     shared: &'a Shared,
-    /// The place of this thread, if it is a worker of the pool.
+    /// The slot of this thread, if it is a worker of the pool.
     current: Option<CurrentWorker<'a>>,
 }
 
@@ -22,14 +23,14 @@ impl Shared {
 }
 
 impl<'a> ThreadContext<'a> {
-    /// `current` is this thread's in the pool, if it has one.
+    /// `current` must be this thread's slot in the pool, if it has one.
     #[inline(always)]
     pub(super) fn new(shared: &'a Shared, current: Option<CurrentWorker<'a>>) -> Self {
         Self { shared, current }
     }
 
-    /// The time, exact from outside; on a worker as of a few short turns ago,
-    /// or of the beginning of the turn that runs.
+    /// The time. From outside it is exact; on a worker it is from a few short
+    /// turns ago, or from the beginning of the current turn.
     #[inline(always)]
     pub(crate) fn now(self) -> Instant {
         match self.current {
@@ -38,13 +39,14 @@ impl<'a> ThreadContext<'a> {
         }
     }
 
-    /// Counts a task that was accepted.
+    /// Counts an accepted task.
     #[inline(always)]
     pub(crate) fn count_pushed(self) {
         self.metrics().add(|metrics| &metrics.pushed, 1);
     }
 
-    /// Counts a task that is taken out of a queue to run, while the queue is locked.
+    /// Counts a task that is taken out of a queue to run, while the queue is
+    /// locked.
     #[inline(always)]
     pub(crate) fn count_started(self) {
         self.metrics().add(|metrics| &metrics.started, 1);
@@ -55,23 +57,24 @@ impl<'a> ThreadContext<'a> {
         self.metrics().add(|metrics| &metrics.abandoned, tasks);
     }
 
-    /// Counts accepted tasks that a declared policy has lost.
+    /// Counts accepted tasks that were lost by an overflow policy.
     pub(crate) fn count_dropped(self, tasks: u64) {
         self.metrics().add(|metrics| &metrics.dropped, tasks);
     }
 
-    /// Counts a task that was refused.
+    /// Counts a refused task.
     pub(crate) fn count_rejected(self) {
         self.metrics().add(|metrics| &metrics.rejected, 1);
     }
 
-    /// Runs one task; whether it panicked, which is counted and goes no further.
+    /// Runs one task; returns whether it panicked. The panic is caught and
+    /// counted.
     #[inline(always)]
     pub(crate) fn run_task(self, task_cell: &mut TaskCell) -> bool {
         self.shared.run_counting(self.metrics(), task_cell)
     }
 
-    /// Runs foreign code that counts as a task; whether it panicked.
+    /// Runs foreign code that counts as a task; returns whether it panicked.
     #[inline(always)]
     pub(in crate::pool) fn run_counted(self, foreign: impl FnOnce()) -> bool {
         let panicked = self.shared.isolate(foreign);
@@ -79,7 +82,7 @@ impl<'a> ThreadContext<'a> {
         panicked
     }
 
-    /// Makes an entity that has tasks visible to the workers.
+    /// Queues an entity that has tasks, so that a worker runs it.
     #[inline(always)]
     pub(crate) fn schedule(self, token: Token) {
         match self.current {

@@ -1,4 +1,4 @@
-//! One turn of an entity: what it may run, and what it is charged.
+//! One turn of an entity: how many tasks it may run, and what it is charged.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::{
     pool::{context, entity::Token, shared::Shared},
 };
 
-/// Handed to an entity that runs.
+/// Passed to an entity that runs.
 pub(crate) struct TimeSlice<'a, 'm> {
-    /// The worker, unless this is a simulation's step.
+    /// The worker; `None` in a step of a simulation.
     on: Option<(CurrentWorker<'m>, &'a mut TurnClock<'m>)>,
     tasks_left: u32,
     /// When the turn began, within a few microseconds.
@@ -22,7 +22,7 @@ pub(crate) struct TimeSlice<'a, 'm> {
 }
 
 impl<'a, 'm> TimeSlice<'a, 'm> {
-    /// One task, charged to nobody.
+    /// A slice of one task, charged to no entity.
     pub(in crate::pool) fn single(shared: &Shared) -> Self {
         context::clear_yield_request();
         Self {
@@ -46,7 +46,7 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         }
     }
 
-    /// This thread's side of the pool.
+    /// This thread's context in the pool.
     #[inline(always)]
     pub(crate) fn thread_context<'p>(&self, shared: &'p Arc<Shared>) -> ThreadContext<'p>
     where
@@ -55,13 +55,13 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         ThreadContext::new(shared, self.on.as_ref().map(|(current, _)| *current))
     }
 
-    /// The first task, for which there is always room in a turn.
+    /// Takes the first task of the turn, which is always allowed.
     #[inline(always)]
     pub(crate) fn take_first(&mut self) {
         self.tasks_left -= 1;
     }
 
-    /// Whether one task more may run, which the caller then does.
+    /// Whether one more task may run; if so, the caller must run it.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> bool {
         let may = self.tasks_left > 0 && !context::gave_way() && !self.is_over();
@@ -69,13 +69,15 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         may
     }
 
-    /// Whether it has taken too long, by the clock, which is read now and then.
+    /// Whether the turn has taken too long, by the clock, which is read now and
+    /// then.
     #[inline(always)]
     fn is_over(&mut self) -> bool {
         self.tasks_left.is_multiple_of(TASKS_UNREAD_MAX) && self.is_over_by_the_clock()
     }
 
-    /// A turn that took too long counts as used up, so that the next is shorter.
+    /// A turn that took too long counts as used up, so that the next one is
+    /// shorter.
     #[inline(never)]
     fn is_over_by_the_clock(&mut self) -> bool {
         let on = self.on.as_ref();
@@ -88,7 +90,7 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         is_over
     }
 
-    /// Notes since when the entity has waited for this turn.
+    /// Records since when the entity has waited for this turn.
     #[inline(always)]
     pub(crate) fn note_wait_since(&self, since: Instant) {
         if let Some((_, turn_clock)) = &self.on {
@@ -100,14 +102,15 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         self.tasks_left == 0
     }
 
-    /// Charges the turn to an entity that has no more to do.
+    /// Charges the turn to an entity that has no more tasks.
     #[inline(always)]
     pub(crate) fn charge(&mut self, token: &Token) {
         if let Some((current, turn_clock)) = &mut self.on {
             let ran_ns = turn_clock.end_turn(false);
             let worker = current.worker;
             token.with_share(|share| {
-                // The queue itself is not needed for it, so neither is the biased lock.
+                // This does not need the queue, so it does not need the biased
+                // lock.
                 let sched_state = &mut share.sched_state;
                 sched_state.charge_default_ticks(worker.id(), worker.gauges.epoch(), ran_ns);
             });

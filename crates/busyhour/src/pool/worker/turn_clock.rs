@@ -1,24 +1,24 @@
-//! Measures turns with few clock reads. See README.md, "Time".
+//! Measures turns with few clock readings. See README.md, "Time".
 
 use super::worker_thread::WorkerGauges;
 use crate::clock::{Clock, Instant};
 
-/// The stop watch of one worker.
+/// The stopwatch of one worker.
 #[derive(Debug)]
 pub(in crate::pool) struct TurnClock<'a> {
     clock: Clock,
-    /// Where the worker's tasks are counted, and its last reading is shown.
+    /// Where the worker's tasks are counted and its last reading is published.
     gauges: &'a WorkerGauges,
-    /// Tasks begun at the last reading.
+    /// Tasks begun before the last reading.
     begun: u64,
     /// The last reading.
     now: Instant,
-    /// Turns that might end unread after the last reading, and how many of them are left.
+    /// How many turns may end without a reading, and how many of them are left.
     unread_max: u32,
     unread_left: u32,
-    /// The last measured share of a turn: what an unread one is charged.
+    /// The last measured time per turn, charged to a turn without a reading.
     share_ns: u64,
-    /// Turns still to be read one by one.
+    /// Turns for which the clock is still read each time.
     precise_turns: u32,
 }
 
@@ -44,21 +44,22 @@ impl<'a> TurnClock<'a> {
         self.now
     }
 
-    /// Whether the clock was read just before the turn that begins.
+    /// Whether the clock was read just before the current turn.
     #[inline(always)]
     pub(super) fn is_fresh(&self) -> bool {
         self.unread_left == self.unread_max
     }
 
-    /// Whether the turn takes so long that others must have theirs: so much time
-    /// has passed since the last reading. Asked once in [`TASKS_UNREAD_MAX`] tasks,
-    /// and only if others wait.
+    /// Whether the turn has taken so long since the last reading that others
+    /// must run. Called once in [`TASKS_UNREAD_MAX`] tasks, and only if others
+    /// wait.
     #[inline(never)]
     pub(in crate::pool) fn is_turn_over(&self) -> bool {
         self.clock.now().nanos_since(self.now) > TURN_MAX_NS
     }
 
-    /// Notes how long the entity waited whose turn begins, if the clock was read just before.
+    /// Records how long the current entity waited, if the clock was read just
+    /// before.
     #[inline(always)]
     pub(super) fn note_wait_since(&self, since: Instant) {
         if self.is_fresh() {
@@ -67,14 +68,14 @@ impl<'a> TurnClock<'a> {
         }
     }
 
-    /// Forgets time that nobody ran in.
+    /// Discards time in which nothing ran.
     pub(super) fn restart(&mut self) {
         self.begun = self.gauges.metrics.begun();
         self.begin(self.clock.now());
     }
 
-    /// Ends a turn; returns the nanoseconds to charge it. `is_exhausted` if it
-    /// used up its allowance.
+    /// Ends a turn; returns the nanoseconds to charge it. `is_exhausted` says
+    /// that it used up its allowance.
     #[inline(always)]
     pub(super) fn end_turn(&mut self, is_exhausted: bool) -> u64 {
         if is_exhausted || self.unread_left == 0 {
@@ -84,7 +85,8 @@ impl<'a> TurnClock<'a> {
         self.share_ns
     }
 
-    /// What was not charged to the unread turns goes to the one that just ended.
+    /// Time that was not charged to turns without a reading is charged to the
+    /// turn that just ended.
     #[inline(never)]
     fn read(&mut self) -> u64 {
         let now = self.clock.now();
@@ -101,7 +103,7 @@ impl<'a> TurnClock<'a> {
         owed_ns
     }
 
-    /// Measures on from a reading.
+    /// Continues from a reading.
     fn begin(&mut self, now: Instant) {
         self.now = now;
         self.gauges.set_now(now);
@@ -110,7 +112,8 @@ impl<'a> TurnClock<'a> {
         self.unread_left = self.unread_max;
     }
 
-    /// Counts the tasks that began since the last reading, as long as their mean.
+    /// Counts the tasks that began since the last reading, each with their mean
+    /// duration.
     #[inline]
     fn note_runs(&mut self, elapsed_ns: u64) {
         let metrics = &self.gauges.metrics;
@@ -123,7 +126,7 @@ impl<'a> TurnClock<'a> {
     }
 }
 
-/// The next allowance of an entity that used one up in `ran_ns`.
+/// The next allowance of an entity that used up its allowance in `ran_ns`.
 pub(super) fn next_allowance_log2(allowance_log2: u8, ran_ns: u64) -> u8 {
     if ran_ns < QUANTUM_NS {
         (allowance_log2 + 1).min(ALLOWANCE_LOG2_MAX)
@@ -132,19 +135,20 @@ pub(super) fn next_allowance_log2(allowance_log2: u8, ran_ns: u64) -> u8 {
     }
 }
 
-/// A turn that costs no more is not worth a clock read.
+/// A turn up to this length is not worth a clock reading.
 const SHORT_TURN_NS: u64 = 2_000;
 const UNREAD_TURNS_MAX: u32 = 15;
-/// So many short turns in a row before they are no longer read one by one.
+/// After this many short turns in a row the clock is no longer read at every
+/// turn.
 const PRECISE_TURNS: u32 = 64;
-/// Others get their turn after about this time.
+/// Others run after about this time.
 const QUANTUM_NS: u64 = 50_000;
 const ALLOWANCE_LOG2_MAX: u8 = 6;
-/// A turn that takes longer is over whatever its allowance. Turns that are not
-/// read take less, all of them together.
+/// A turn that takes longer is over, whatever its allowance. Turns without a
+/// reading take less, all of them together.
 const TURN_MAX_NS: u64 = 1_000_000;
 const _: () = assert!(UNREAD_TURNS_MAX as u64 * QUANTUM_NS < TURN_MAX_NS);
-/// Tasks of a turn between two looks at the clock.
+/// Tasks of a turn between two clock readings.
 pub(in crate::pool) const TASKS_UNREAD_MAX: u32 = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Running the next entity, on a thread that has a worker slot.
+//! Runs the next entity, on a thread that has a worker slot.
 
 use super::{
     time_slice::TimeSlice,
@@ -10,16 +10,16 @@ use crate::{
     pool::{context, entity::Token, queue::Runnable, shared::Shared},
 };
 
-/// Turns in a row, at one place.
+/// Consecutive turns in one slot.
 pub(in crate::pool) struct TurnRunner<'a> {
     shared: &'a Shared,
     current: CurrentWorker<'a>,
     turn_clock: TurnClock<'a>,
     fifo_allowance_log2: u8,
     turns: u32,
-    /// Who ran last and has more to do.
+    /// The one that ran last, if it has more to do.
     last: Option<Runnable>,
-    /// What it is charged.
+    /// What it must be charged.
     ran_ns: u64,
 }
 
@@ -36,30 +36,30 @@ impl<'a> TurnRunner<'a> {
         }
     }
 
-    /// The last look at the clock.
+    /// The last clock reading.
     #[inline(always)]
     pub(in crate::pool) fn now(&self) -> Instant {
         self.turn_clock.now()
     }
 
-    /// Whether the clock was read just before the turn that begins.
+    /// Whether the clock was read just before the current turn.
     #[inline(always)]
     pub(super) fn is_fresh(&self) -> bool {
         self.turn_clock.is_fresh()
     }
 
-    /// Turns begun at this place.
+    /// Turns begun in this slot.
     #[inline(always)]
     pub(in crate::pool) fn turns(&self) -> u32 {
         self.turns
     }
 
-    /// Forgets time that nobody ran in.
+    /// Discards time in which nothing ran.
     pub(super) fn restart(&mut self) {
         self.turn_clock.restart();
     }
 
-    /// Counts on, before [`run_next`](Self::run_next).
+    /// Counts a turn; called before [`run_next`](Self::run_next).
     #[inline(always)]
     pub(super) fn begin_turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
@@ -108,8 +108,8 @@ impl<'a> TurnRunner<'a> {
         self.last = Some(Runnable::Entity(token));
     }
 
-    /// Leaves nothing in this worker's hands. If the pool is sealed, the
-    /// shutdown finds it in the queue or has been there already.
+    /// Puts back what this worker holds. If the pool is sealed, the shutdown
+    /// finds it in the queue, or has taken the queue already and drops it.
     pub(in crate::pool) fn end(&mut self) {
         if let Some(Runnable::Entity(token)) = self.last.take()
             && let Err(token) = self

@@ -14,7 +14,7 @@ use crate::pool::{
 };
 
 impl Shared {
-    /// Until the pool is sealed, or this worker is one too many.
+    /// Runs until the pool is sealed, or this worker is no longer needed.
     pub(in crate::pool) fn work(&self) {
         let Some(current) = CurrentWorker::of(self) else {
             return;
@@ -32,7 +32,7 @@ impl Shared {
     }
 }
 
-/// One worker at work.
+/// The loop of one worker.
 struct WorkerLoop<'a> {
     shared: &'a Shared,
     current: CurrentWorker<'a>,
@@ -58,9 +58,10 @@ impl WorkerLoop<'_> {
         self.turn_runner.run_next()
     }
 
-    /// A chunk is as long as four turns of the FIFO: a long FIFO takes one every
-    /// fourth turn, so that neither it nor the inject queue grows for the other.
-    /// Entities compete with the FIFO and do not wait for that.
+    /// Takes work from the inject queue. A chunk is as long as four turns of
+    /// the FIFO: a long FIFO takes one every fourth turn, so that neither of
+    /// the two grows at the other's expense. Entities compete with the FIFO and
+    /// need not wait for that.
     fn take_injected(&self) {
         let inject_queue = &self.current.worker.inject_queue;
         if self.turn_runner.turns().is_multiple_of(4) || self.current.worker.fifo_len() < CHUNK_LEN
@@ -78,8 +79,8 @@ impl WorkerLoop<'_> {
         }
     }
 
-    /// Takes work away from workers that are stuck in a long task: nobody else
-    /// would, as long as everybody is busy.
+    /// Takes work from workers that are stuck in a long task: while all workers
+    /// are busy, no other worker would.
     #[cold]
     fn rescue_stuck(&mut self) {
         self.rescue
@@ -133,10 +134,10 @@ impl WorkerLoop<'_> {
         }
     }
 
-    /// Looks at everybody's queues a few times in a few microseconds: somebody
-    /// may be about to push, and parking costs more. It does not yield its
-    /// processor between: on a busy machine it might not get it back for long,
-    /// and as long as it searches nobody else is woken.
+    /// Looks at all queues a few times within a few microseconds, since some
+    /// thread may be about to push, and parking costs more. It does not yield
+    /// its processor in between: on a busy machine it might not get it back for
+    /// long, and while it searches no other worker is woken.
     fn search(&self) -> bool {
         (0..SEARCH_ROUNDS).any(|round| {
             (0..round * SPINS_PER_ROUND).for_each(|_| spin_loop());
@@ -144,7 +145,7 @@ impl WorkerLoop<'_> {
         })
     }
 
-    /// All workers, beginning with oneself.
+    /// All workers, starting with this one.
     fn victims(&self) -> impl Iterator<Item = &Worker> {
         let (before, from_here) = self.shared.workers.split_at(self.current.worker.number);
         from_here.iter().chain(before)
@@ -182,7 +183,7 @@ impl WorkerLoop<'_> {
         !has_left
     }
 
-    /// Whether it leaves for want of work instead.
+    /// Whether this worker ends instead, for lack of work.
     fn sleep_until_woken(&self) -> bool {
         let (shared, worker) = (self.shared, self.current.worker);
         while !worker.park(shared.workers.idle_timeout()) {
@@ -193,7 +194,8 @@ impl WorkerLoop<'_> {
         false
     }
 
-    /// Is searching again, of its own accord or because somebody was faster.
+    /// Searches again, of its own accord or because another thread woke it
+    /// first.
     fn wake_up(&self) {
         let worker = self.current.worker;
         if !self.shared.workers.sleepers.rouse(worker.number) {
@@ -201,7 +203,7 @@ impl WorkerLoop<'_> {
         }
     }
 
-    /// Leaves for want of work, unless there is some after all.
+    /// Ends for lack of work, unless there is some after all.
     fn retire(&self) -> bool {
         let (worker_slots, worker) = (&self.shared.workers.slots, self.current.worker);
         if !worker_slots.may_leave(worker.number, self.shared.workers.counts.minimum) {

@@ -28,7 +28,7 @@ pub(in crate::pool) struct WorkerSet {
     pub(in crate::pool) slots: WorkerSlots,
     pub(in crate::pool) sleepers: Sleepers,
     pub(in crate::pool) inline_runners: InlineRunners,
-    /// What threads that are no worker of this pool did.
+    /// The counters of threads that are no worker of this pool.
     others: CachePadded<WorkerMetrics>,
     selector: Selector,
     next_worker: AtomicUsize,
@@ -72,14 +72,15 @@ impl WorkerSet {
         }
     }
 
-    /// Over all workers, and the threads that are none.
+    /// The sum over all workers, and the threads that are no worker.
     pub(in crate::pool) fn sum(&self, count: impl Fn(&WorkerMetrics) -> u64) -> u64 {
         let workers = self.iter().map(|worker| &worker.gauges.metrics);
         workers.map(&count).sum::<u64>() + count(&self.others)
     }
 
-    /// Whether the pool holds as many plain tasks as it may. One worker's share
-    /// is looked at first, so that the others are asked only when it is used up.
+    /// Whether the pool holds as many plain tasks as allowed. It checks one
+    /// worker's share first, and reads the other workers' counts only if that
+    /// share is used up.
     #[inline(always)]
     pub(in crate::pool) fn is_full(&self, worker: &Worker) -> bool {
         worker.task_len() >= self.capacity_share && self.task_len() >= self.capacity
@@ -90,7 +91,7 @@ impl WorkerSet {
         self.iter().map(Worker::task_len).sum()
     }
 
-    /// Tasks and entities that wait in the queues of all places.
+    /// Tasks and entities that wait in the queues of all slots.
     #[cold]
     pub(in crate::pool) fn waiting_len(&self) -> usize {
         self.iter().map(Worker::waiting_len).sum()
@@ -100,7 +101,7 @@ impl WorkerSet {
         self.iter().any(|worker| worker.waiting_len() > 0)
     }
 
-    /// All workers, beginning with the one that the selector chooses.
+    /// All workers, starting with the one that the selector chooses.
     pub(in crate::pool) fn selected_first(&self) -> impl Iterator<Item = &Worker> {
         let selected = self.select();
         let (before, from_there) = self.split_at(selected);
@@ -116,7 +117,7 @@ impl WorkerSet {
         }
     }
 
-    /// The open place with the fewest tasks waiting.
+    /// The open slot with the fewest waiting tasks.
     fn least_full(&self) -> usize {
         let open = self.iter().filter(|worker| worker.inject_queue.is_open());
         let least = open.min_by_key(|worker| worker.waiting_len());
@@ -165,13 +166,14 @@ impl WorkerSet {
             && self.sleepers.asleep_len() == 0
     }
 
-    /// Whether a worker more than needed is there, beside those that are blocked.
+    /// Whether there are more workers than needed, apart from those that are
+    /// blocked.
     pub(in crate::pool) fn has_spare(&self) -> bool {
         self.slots.len() > self.counts.minimum + self.slots.blocked_len()
     }
 
-    /// After which time a sleeper asks whether it is one too many; a stand-in
-    /// asks now and then whether the one it stands in for is back.
+    /// After which time a sleeping worker checks whether it may end; a stand-in
+    /// checks whether the worker it stands in for is unblocked.
     pub(in crate::pool) fn idle_timeout(&self) -> Option<Duration> {
         if self.slots.len() <= self.counts.minimum {
             None
@@ -182,8 +184,8 @@ impl WorkerSet {
         }
     }
 
-    /// Workers that have a thread, and inline runners at work. Who wants to know
-    /// whether there is work as well looks at that after this.
+    /// Workers that have a thread, plus inline runs. To check for work as well,
+    /// a caller must look at the queues after this.
     pub(in crate::pool) fn present_len(&self) -> usize {
         self.slots.len() + self.inline_runs_len()
     }

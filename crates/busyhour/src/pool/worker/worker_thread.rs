@@ -1,4 +1,4 @@
-//! A worker's place in the pool, and the thread that takes it.
+//! A worker slot, and the thread that uses it.
 
 use std::{io, marker::PhantomData, time::Duration};
 
@@ -21,23 +21,24 @@ use crate::{
     },
 };
 
-/// One worker slot. It stays when its thread ends. README.md says who touches what.
+/// One worker slot. It remains when its thread ends. README.md says which
+/// thread uses which field.
 pub(in crate::pool) struct Worker {
     pub(in crate::pool) number: usize,
     id: WorkerId,
     biased_lock: CachePadded<BiasedLock<Local>>,
     pub(in crate::pool) gauges: CachePadded<WorkerGauges>,
-    /// A thread may touch this slot's queues. A shutdown reads it.
+    /// True while a thread may touch this slot's queues. A shutdown reads it.
     pub(super) is_at_work: AtomicBool,
-    /// Another worker stands in for this one. Only its own thread touches this.
+    /// Another worker stands in for this one. Only its own thread uses this.
     pub(in crate::pool) has_stand_in: AtomicBool,
-    /// The label of the plain task that runs, if it has one.
+    /// The label of the running plain task, if it has one.
     label: SpinLock<Option<&'static str>>,
     pub(in crate::pool) inject_queue: CachePadded<InjectQueue>,
     parking: CachePadded<Parking>,
 }
 
-/// Written by the worker alone, whenever it leaves its biased lock.
+/// Written only by the worker, whenever it leaves its biased lock.
 #[derive(Debug, Default)]
 pub(in crate::pool) struct WorkerGauges {
     fifo_len: AtomicUsize,
@@ -46,21 +47,23 @@ pub(in crate::pool) struct WorkerGauges {
     /// The run queue's epoch.
     epoch: AtomicU32,
     now_ns: AtomicU64,
-    /// Counts on with every turn, so that others see a worker that is stuck in one.
+    /// Increases with every turn, so that others notice a worker that is stuck
+    /// in one.
     turns: AtomicU32,
-    /// In the middle of a push to an entity that a shutdown could not find.
+    /// True during a push to an entity that a shutdown could not find.
     pub(in crate::pool) is_pushing: AtomicBool,
     pub(in crate::pool) metrics: WorkerMetrics,
 }
 
 impl WorkerGauges {
-    /// The worker's last look at the clock.
+    /// The worker's last clock reading.
     #[inline(always)]
     pub(in crate::pool) fn now(&self) -> Instant {
         Instant::from_nanos(self.now_ns.load(Ordering::Relaxed))
     }
 
-    /// The epoch of the worker's run queue, when somebody last left the biased lock.
+    /// The epoch of the worker's run queue when a thread last left the biased
+    /// lock.
     #[inline(always)]
     pub(super) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Relaxed)
@@ -83,7 +86,8 @@ impl WorkerGauges {
 #[derive(Debug, Default)]
 struct Parking {
     is_woken: AtomicBool,
-    /// It has looked at every queue for the last time before it is woken.
+    /// It has looked at every queue and will not do so again before it is
+    /// woken.
     is_settled: AtomicBool,
     thread: Mutex<Option<Thread>>,
 }
@@ -122,13 +126,13 @@ impl Worker {
         })
     }
 
-    /// Returns the label before.
+    /// Sets the label; returns the previous one.
     #[cold]
     pub(in crate::pool) fn set_label(&self, label: Option<&'static str>) -> Option<&'static str> {
         std::mem::replace(&mut *self.label.lock(), label)
     }
 
-    /// Tasks and entities that wait here.
+    /// The number of tasks and entities that wait here.
     #[inline]
     pub(in crate::pool) fn waiting_len(&self) -> usize {
         let fifo_len = self.gauges.fifo_len.load(Ordering::Relaxed);
@@ -136,27 +140,28 @@ impl Worker {
         fifo_len + entity_len + self.inject_queue.len()
     }
 
-    /// Whether others wait for the FIFO. Plain tasks from outside do not: they
-    /// come after those that are in it.
+    /// Whether entities wait beside the FIFO. Plain tasks from outside do not
+    /// count: they come after those in the FIFO.
     #[inline]
     pub(in crate::pool) fn others_wait(&self) -> bool {
         let entity_len = self.gauges.entity_len.load(Ordering::Relaxed);
         entity_len > 0 || self.inject_queue.token_len() > 0
     }
 
-    /// Plain tasks that wait in the FIFO.
+    /// The number of plain tasks in the FIFO.
     #[inline]
     pub(in crate::pool) fn fifo_len(&self) -> usize {
         self.gauges.fifo_len.load(Ordering::Relaxed)
     }
 
-    /// Plain tasks that wait here.
+    /// The number of plain tasks that wait here.
     #[inline]
     pub(in crate::pool) fn task_len(&self) -> usize {
         self.fifo_len() + self.inject_queue.len()
     }
 
-    /// Whether its thread is inside a task, and not in the middle of a push, or is gone.
+    /// Whether its thread has ended, or is inside a task and not in the middle
+    /// of a push.
     pub(in crate::pool) fn is_settled(&self) -> bool {
         let gauges = &self.gauges;
         !gauges.is_pushing.load(Ordering::Acquire)
@@ -168,7 +173,7 @@ impl Worker {
         self.gauges.metrics.is_in_task()
     }
 
-    /// Enters the biased lock as a thief or a shutdown does.
+    /// Enters the biased lock as a thief or a shutdown.
     pub(in crate::pool) fn as_remote<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
         self.biased_lock.as_remote(|local| {
             let result = work(local);
@@ -177,7 +182,7 @@ impl Worker {
         })
     }
 
-    /// As [`as_remote`](Self::as_remote), unless somebody is inside.
+    /// Like [`as_remote`](Self::as_remote), unless another thread is inside.
     pub(in crate::pool) fn try_as_remote<R>(
         &self,
         work: impl FnOnce(&mut Local) -> R,
@@ -201,16 +206,17 @@ impl Worker {
         }
     }
 
-    /// The most that ever waited here.
+    /// The most items that ever waited here.
     pub(in crate::pool) fn high_water(&self) -> usize {
         let own = self.gauges.high_water.load(Ordering::Relaxed);
         own.max(self.inject_queue.high_water())
     }
 
-    /// Notes whether this worker, which is among the sleepers, finds nothing
-    /// any more of its own accord. Its own thread's alone.
+    /// Records whether this worker, which is among the sleepers, will find no
+    /// more work of its own accord. Only its own thread calls this.
     pub(super) fn settle_to_sleep(&self, is_settled: bool) {
-        // Released, so that what is pushed by those who see it comes after the last look.
+        // Released, so that pushes of threads that see it come after the last
+        // look.
         (self.parking.is_settled).store(is_settled, Ordering::Release);
     }
 
@@ -225,7 +231,7 @@ impl Worker {
         }
     }
 
-    /// Parks until woken, at most for `timeout`; whether it was woken.
+    /// Parks until woken, at most for `timeout`; returns whether it was woken.
     pub(in crate::pool) fn park(&self, timeout: Option<Duration>) -> bool {
         let is_woken = || self.parking.is_woken.swap(false, Ordering::Acquire);
         match timeout {
@@ -237,16 +243,17 @@ impl Worker {
     }
 }
 
-/// Places are at most twice `WORKERS_MAX`, and those of the inline runners.
+/// There are at most twice `WORKERS_MAX` slots, and those of the inline
+/// runners.
 fn id(number: usize) -> WorkerId {
     WorkerId::new(number as u16)
 }
 
-/// A worker, seen from its own thread.
+/// A worker slot, seen from its own thread.
 #[derive(Clone, Copy)]
 pub(in crate::pool) struct CurrentWorker<'a> {
     pub(in crate::pool) worker: &'a Worker,
-    /// Keeps the current worker on its thread.
+    /// Keeps the value on its thread.
     _not_send: PhantomData<*const ()>,
 }
 
@@ -270,12 +277,14 @@ impl<'a> CurrentWorker<'a> {
         }
     }
 
-    /// Whether this thread is outside of its biased lock, as where foreign code runs.
+    /// Whether this thread is outside of its biased lock, as it must be where
+    /// foreign code runs.
     pub(in crate::pool) fn is_outside(&self) -> bool {
         !self.worker.biased_lock.owner_is_inside()
     }
 
-    /// Enters the own biased lock. `work` must not come back here, nor run foreign code.
+    /// Enters its own biased lock. `work` must not call this again, nor run
+    /// foreign code.
     #[inline(always)]
     pub(in crate::pool) fn local<R>(&self, work: impl FnOnce(&mut Local) -> R) -> R {
         let worker = self.worker;
@@ -292,7 +301,8 @@ impl<'a> CurrentWorker<'a> {
 }
 
 impl Shared {
-    /// Starts the initial workers; on failure those already started end again.
+    /// Starts the initial workers; if one fails, those already started end
+    /// again.
     pub(in crate::pool) fn start(&self) -> io::Result<()> {
         for _ in 0..self.workers.counts.initial {
             self.start_worker()?;
@@ -300,8 +310,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts more workers. A refused thread is no error here: the pool goes
-    /// on with those it has, and a later push tries again.
+    /// Starts more workers. A refused thread is no error here: the pool
+    /// continues with the workers it has, and a later push tries again.
     #[cold]
     pub(in crate::pool) fn grow(&self, count: usize) {
         for _ in 0..count {
@@ -338,8 +348,8 @@ impl Shared {
         context::leave_worker();
     }
 
-    /// The processors were looked at when the pool was built. If one has gone
-    /// since, the worker is better anywhere than nowhere.
+    /// The processors were checked when the pool was built. If one has
+    /// disappeared since, it is better to run anywhere than not at all.
     fn keep_to_processor(&self, number: usize) {
         let processors = &self.options.processors;
         if let Some(index) = number.checked_rem(processors.len()) {
@@ -354,7 +364,7 @@ impl Shared {
     }
 }
 
-/// Reports the end of a worker's thread.
+/// Reports the end of a worker's thread when dropped.
 struct Left<'a>(&'a Shared, usize);
 
 impl Drop for Left<'_> {
