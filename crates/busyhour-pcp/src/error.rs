@@ -6,7 +6,7 @@ use thiserror::Error;
 pub enum Error {
     /// There is no archive of that name.
     #[error(
-        "{}: no archive there: wanted are NAME.meta and NAME.0 (give NAME, or one of its files)",
+        "{}: no archive there; an archive has the files NAME.meta and NAME.0: give NAME, or one of its files",
         path.display()
     )]
     NotFound {
@@ -26,8 +26,8 @@ pub enum Error {
     Damaged(#[from] Damage),
     /// The wanted result is larger than allowed.
     #[error(
-        "{points} points are wanted, at most {points_max} are rendered at once: \
-         take a longer step, a shorter window or fewer metrics"
+        "{points} points are requested, but at most {points_max} are rendered at once: \
+         choose a longer step, a shorter window or fewer metrics"
     )]
     TooManyPoints {
         /// Series times steps.
@@ -69,7 +69,7 @@ pub struct Damage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Problem {
     /// The first bytes are not those of an archive.
-    #[error("this is no PCP archive (magic {0:#010x}, wanted 0x50052602 or 0x50052603)")]
+    #[error("this is not a PCP archive (magic {0:#010x}, expected 0x50052602 or 0x50052603)")]
     Magic(u32),
     /// The label of one file does not belong to the others.
     #[error("the label says version {found}, the metadata's label version {expected}")]
@@ -83,7 +83,7 @@ pub enum Problem {
     #[error("the file ends in the middle of a record")]
     Truncated,
     /// A length that no record has.
-    #[error("a record of {0} bytes cannot be")]
+    #[error("a record cannot have {0} bytes")]
     Length(u32),
     /// The length before a record and the one after it differ.
     #[error("the record begins with length {head} and ends with length {tail}")]
@@ -94,13 +94,13 @@ pub enum Problem {
         tail: u32,
     },
     /// The record's type is unknown.
-    #[error("a metadata record of type {0} is not known")]
+    #[error("a metadata record has the unknown type {0}")]
     Tag(u32),
     /// A count or an offset inside the record points out of it.
-    #[error("a count or an offset inside the record points out of it")]
+    #[error("a count or an offset in the record points outside of it")]
     Outside,
     /// Seconds or nanoseconds out of range.
-    #[error("the record's time cannot be")]
+    #[error("the record's time is impossible")]
     Time,
     /// A delta of an instance domain that was never given in full.
     #[error("a change of instance domain {0:#x} comes before the domain itself")]

@@ -38,7 +38,7 @@ fn of_data(text: &str) -> String {
         return format!("field {field} is missing");
     }
     if let Some(field) = text.strip_prefix("duplicate field ") {
-        return format!("field {field} is there twice");
+        return format!("field {field} is given twice");
     }
     let found = split(text, "invalid type: ", ", expected ");
     match found.or_else(|| split(text, "invalid value: ", ", expected ")) {
@@ -113,7 +113,7 @@ mod tests {
             ),
             (
                 "{\"count\": 1, \"count\": 2}",
-                "field `count` is there twice",
+                "field `count` is given twice",
             ),
             (
                 "{\"count\": \"secret, expected\"}",

@@ -34,7 +34,7 @@ fn assert_lost(server: &ServerProcess, name: &str, fate: &str) {
         status == 503 && text.contains(name) && text.contains(fate)
     };
     wait_until(is_told, || format!("{name}: {:?}", health(server)));
-    server.wait_for_log("the database is lost: registrations are answered 503");
+    server.wait_for_log("the database file is lost: registrations are answered 503");
     assert!(!registers(server), "{name}: {}", server.log());
 }
 
@@ -49,7 +49,7 @@ fn a_file_that_is_moved_away_stops_acknowledgements_until_it_is_back() {
         assert!(!registers(&server), "{name}: {}", server.log());
         assert_lost(&server, name, "was deleted");
         fs::rename(place.path("away"), place.path(name)).unwrap();
-        server.wait_for_log("the database is back where it was");
+        server.wait_for_log("the database files are back");
         assert!(registers(&server), "{name}: {}", server.log());
         server.kill();
         let server = place.server(OPEN);
@@ -93,7 +93,7 @@ fn a_lock_that_is_deleted_does_not_let_two_servers_share_a_database() {
     let first = place.server(OPEN);
     let lock = place.path("busyhour.db.lock");
     fs::remove_file(&lock).unwrap();
-    first.wait_for_log("the lock file was deleted while the server runs; made again");
+    first.wait_for_log("the lock file was deleted while the server runs; it was created again");
     let output = place.serve().output().unwrap();
     let words = String::from_utf8(output.stderr).unwrap();
     assert!(words.contains("in use by process"), "{words}");

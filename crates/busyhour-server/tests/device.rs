@@ -469,7 +469,7 @@ fn a_hint_of_an_account_that_can_be_nowhere_is_named_in_the_log() {
         word => word,
     }));
     let server = ServerProcess::start(&mut serve, &place);
-    server.wait_for_log("hints of accounts do nothing");
+    server.wait_for_log("hints of accounts have no effect");
     assert!(server.log().contains("sip.domains"), "{}", server.log());
     assert!(server.stop().success());
 }

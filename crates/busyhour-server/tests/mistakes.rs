@@ -90,7 +90,7 @@ fn no_mistake_of_an_entry_hides_another() {
             "bad.toml:2:8: account: user: found integer; give a text in quotes",
             "bad.toml:3:12: account: password: found integer; give a text",
             "bad.toml:7:1: account: unknown field `pasword` (did you mean password?)",
-            "bad.toml:8:1: account: user `alice` is there already",
+            "bad.toml:8:1: account: user `alice` already exists",
             "bad.toml:8:1: account: md5: give 32 hexadecimal digits",
             "bad.toml:8:1: account: give either password or hashes",
             "bad.toml:10:12: account: password: found array; give a text",
@@ -196,7 +196,7 @@ fn an_import_names_every_line_with_mistakes() {
         "devices.csv: line 5: max_contacts: give a whole number",
         "devices.csv: line 6: 2 fields, but the first line names 5",
         "devices.csv: line 7: max_contacts: give a whole number from 1 to 1000; mailbox: `m m`",
-        "devices.csv: line 9: user `f2` is there twice",
+        "devices.csv: line 9: user `f2` is given twice",
     ];
     assert_lines(&import("devices.csv", csv), &expected);
     let columns = import("columns.csv", "user,pasword,realm\na,x,y\n");

@@ -144,7 +144,7 @@ fn a_configuration_with_passwords_that_all_can_read_is_named() {
         assert!(output.status.success());
         words(&output)
     };
-    let warning = "every user of this machine can read the secrets in it; chmod 640 it";
+    let warning = "every user of this machine can read the secrets in it; run chmod 640 on it";
     assert!(check(0o644).contains(warning));
     assert!(!check(0o640).contains(warning));
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();

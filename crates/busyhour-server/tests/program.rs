@@ -221,7 +221,7 @@ fn a_certificate_is_read_again_and_a_bad_one_changes_nothing() {
     server.wait_for_log("certificate read again");
     place.file("key.pem", "no key");
     server.signal(Signal::SIGHUP);
-    server.wait_for_log("certificate not read again");
+    server.wait_for_log("the certificate was not reloaded; the old one stays");
     assert!(
         server.log().contains("holds no private key"),
         "{}",
@@ -315,11 +315,11 @@ fn check_config_says_which_accounts_it_does_not_count() {
     };
     let text = said(&["--store-path", "/nowhere/b.db"]);
     assert!(text.contains(" accounts among them: 1\n"), "{text}");
-    let stored = "(not counted; `busyhour device list` names them): database /nowhere/b.db";
+    let stored = "(not counted; `busyhour device list` lists them): database /nowhere/b.db";
     assert!(text.contains(stored), "{text}");
     let text = said(&["--store-durability", "memory"]);
     assert!(
-        text.contains("HTTP (not counted): in memory alone"),
+        text.contains("HTTP (not counted): only in memory"),
         "{text}"
     );
 }
@@ -383,7 +383,7 @@ fn accounts_are_read_again_without_a_restart() {
 
     place.file("busyhour.toml", "[sip\n");
     server.signal(Signal::SIGHUP);
-    server.wait_for_log("not reloaded");
+    server.wait_for_log("the configuration was not reloaded");
     assert!(
         can_register(&server, "alice"),
         "a broken file changes nothing"
@@ -394,7 +394,7 @@ fn accounts_are_read_again_without_a_restart() {
         &format!("[sip]\nrealm = \"other\"\n{}", account("bob")),
     );
     server.signal(Signal::SIGHUP);
-    server.wait_for_log("waits for a restart");
+    server.wait_for_log("a changed setting needs a restart");
     assert!(server.log().contains("sip.realm"), "{}", server.log());
     assert!(can_register(&server, "bob"));
     assert!(!can_register(&server, "alice"));
@@ -425,7 +425,7 @@ fn a_storm_over_tcp_registers_and_refreshes_every_device() {
         failure(busyhour().args(["storm", "--protocol", "iax2", "--transport", "tcp"]));
     assert_eq!(
         line,
-        "busyhour: IAX2 has no --transport tcp; leave one of the two out\n"
+        "busyhour: IAX2 does not run over TCP: leave out --transport tcp or --protocol iax2\n"
     );
     assert_eq!(code, 1);
 }
@@ -532,7 +532,7 @@ fn mistakes_in_the_arguments_are_one_line_too() {
 #[test]
 fn a_mistake_in_the_arguments_reads_as_a_sentence() {
     let missing = "the following required arguments were not provided: ";
-    let values = "[possible values: read, write]; --help shows what there is";
+    let values = "[possible values: read, write]; see --help";
     for (words, expected) in [
         (&["device", "add"][..], format!("{missing}<USER>; ")),
         (&["device", "show"], format!("{missing}<USER>; ")),

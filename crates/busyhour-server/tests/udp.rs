@@ -209,7 +209,7 @@ fn an_address_of_another_machine_is_named() {
     let options = UdpOptions::new(["192.0.2.1:5060".parse().unwrap()]);
     let error = Udp::bind(&options).err().unwrap().to_string();
     assert!(
-        error.contains("no interface of this machine has the address"),
+        error.contains("this machine has no interface with that address"),
         "{error}"
     );
 }

@@ -127,7 +127,7 @@ impl AccountEntry {
         let hints = within("hints", self.hints.len() as u64, 0, HINTS_MAX).err();
         let hint = self.hints.iter().find(|hint| !is_extension(hint));
         let hint =
-            hint.map(|hint| format!("hints: `{hint}` is no extension; give {EXTENSION_RULE}"));
+            hint.map(|hint| format!("hints: `{hint}` is not an extension; give {EXTENSION_RULE}"));
         contacts.into_iter().chain(mailbox).chain(hints).chain(hint)
     }
 
@@ -142,7 +142,7 @@ impl AccountEntry {
             }
             (Some(_), true) => Err(format!("password: give 1 to {PASSWORD_LEN_MAX} characters")),
             (None, false) if self.iax2 => {
-                Err("iax2: needs the password itself, hashes do not do".into())
+                Err("iax2: IAX2 needs the password itself; hashes are not enough".into())
             }
             (None, false) => Ok(Secret::hashed(hashes)),
             (None, true) => Err(NO_SECRET.into()),

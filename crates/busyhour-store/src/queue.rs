@@ -142,7 +142,7 @@ impl Queue {
                     reported = state.taken_at;
                     drop(state);
                     if is_new {
-                        tracing::error!(%error, "what waits for the database is refused");
+                        tracing::error!(%error, "changes that waited too long for the database are refused");
                     }
                     self.fail_waiting(&error);
                     state = self.lock();

@@ -9,15 +9,15 @@ use clap::{Args, ValueEnum};
 use super::Pattern;
 use busyhour_sip::auth::Algorithm;
 
-/// Register many devices at a server and measure how it takes it
+/// Register many devices at a server and measure how it copes
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Storm {
-    /// What the devices speak
+    /// The protocol of the devices
     #[arg(long, value_enum, default_value_t = Protocol::Sip)]
     pub protocol: Protocol,
 
-    /// What carries SIP; over TCP each thread has one connection for all its devices
+    /// The transport of SIP; over TCP each thread has one connection for all its devices
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
 
@@ -25,7 +25,7 @@ pub struct Storm {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub target: Option<SocketAddr>,
 
-    /// How many devices
+    /// The number of devices
     #[arg(long, default_value_t = 12_000, value_parser = clap::value_parser!(u32).range(1..=MOST_DEVICES))]
     pub devices: u32,
 
@@ -41,12 +41,12 @@ pub struct Storm {
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     pub rate: Option<f64>,
 
-    /// Keep this many registrations under way instead of following the clock
+    /// Keep this many registrations in progress instead of following the clock
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["rate", "ramp"],
         value_parser = clap::value_parser!(u32).range(1..))]
     pub closed: Option<u32>,
 
-    /// Raise the rate step by step until something fails, and name the ceiling
+    /// Raise the rate step by step until something fails, and print the highest good rate
     #[arg(long)]
     pub ramp: bool,
 
@@ -58,7 +58,7 @@ pub struct Storm {
     #[arg(long, value_enum, default_value_t = Kind::Insert)]
     pub kind: Kind,
 
-    /// User name and password; the device's number stands as it does in --user
+    /// User name and password, with the device's number as in --user
     #[arg(long, value_name = "USER:PASSWORD")]
     pub auth: Option<String>,
 
@@ -79,7 +79,7 @@ pub struct Storm {
     #[arg(long, value_name = "NAME")]
     pub domain: Option<String>,
 
-    /// The life to ask for
+    /// The lifetime (Expires) to request
     #[arg(long, default_value = "1h", value_name = "TIME", value_parser = time)]
     pub expires: Duration,
 
@@ -91,21 +91,21 @@ pub struct Storm {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub patience: Option<Duration>,
 
-    /// Threads, each with a socket of its own
+    /// The number of threads, each with its own socket
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
 
-    /// Watchers of the devices by SIP, in turn, each with its device's account;
-    /// they must end with the true state
+    /// The number of watchers, who subscribe by SIP to the devices in turn, each with its
+    /// device's account; at the end each must have the right state
     #[arg(long, default_value_t = 0, value_name = "COUNT", conflicts_with = "ramp",
         value_parser = clap::value_parser!(u32).range(..=MOST_WATCHERS))]
     pub watchers: u32,
 
-    /// Where watchers subscribe [default: the server's address, port 5060 where the devices speak IAX2]
+    /// The address for subscriptions [default: the server's address, with port 5060 for IAX2]
     #[arg(long, value_name = "ADDRESS:PORT", requires = "watchers")]
     pub watch_target: Option<SocketAddr>,
 
-    /// Process id of the server, to measure its memory, and its CPU time with that of its children that still run
+    /// Process id of the server, to measure its memory and its CPU time, including running children
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
 
@@ -243,16 +243,16 @@ Examples:
   busyhour storm --transport tcp --closed 64
   busyhour storm --rate 10000 --pid $(pidof busyhour)
   busyhour storm --closed 64 --kind refresh --over 10s
-  busyhour storm --devices 1 --watchers 10000    one change that many are told
+  busyhour storm --devices 1 --watchers 10000    one change for many watchers
   busyhour storm --ramp --kind refresh           find the highest rate without a failure
   busyhour storm --rate 100000 --kind refresh --over 10s --patience 2s
-                                                 more than it can take: how much gets through
+                                                 overload: how much gets through
 
-In user names and passwords {\x1b[0mn} stands for the number of the device, {n:06} for six digits of it.
+In user names and passwords {\x1b[0mn} stands for the number of the device, {n:06} for the number with six digits.
 
 Exit codes:
-  0  every registration was acknowledged, and every watcher holds the true state
-  1  some failed or are wrong, or the network failed";
+  0  every registration was acknowledged, and every watcher has the right state
+  1  registrations failed, watchers have a wrong state, or the network failed";
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,7 @@ struct Number {
 
 /// Braces that are no `{n}` or `{n:DIGITS}`, or more than one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write {{n}} for the device's number, or {{n:06}} for six digits, once at most")]
+#[error("write {{n}} for the device's number, or {{n:06}} for six digits, at most once")]
 pub struct PatternError;
 
 impl Pattern {

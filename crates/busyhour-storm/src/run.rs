@@ -33,7 +33,7 @@ use super::watch_driver::WatchDriver;
 #[derive(Debug, thiserror::Error)]
 pub enum StormError {
     /// No socket towards the target.
-    #[error("no way to {target}: {source}")]
+    #[error("cannot reach {target}: {source}")]
     Unreachable {
         /// The target.
         target: std::net::SocketAddr,
@@ -47,10 +47,10 @@ pub enum StormError {
     #[error("{0}")]
     Output(String),
     /// IAX2 is spoken over UDP alone.
-    #[error("IAX2 has no --transport tcp; leave one of the two out")]
+    #[error("IAX2 does not run over TCP: leave out --transport tcp or --protocol iax2")]
     NoConnections,
     /// `--auth` lacks its colon.
-    #[error("--auth wants USER:PASSWORD")]
+    #[error("--auth needs USER:PASSWORD")]
     NoColon,
     /// A pattern in `--auth` is broken.
     #[error("--auth: {0}")]
@@ -74,7 +74,7 @@ pub enum StormError {
         watchers: u64,
     },
     /// The report was printed, and in the end some watchers were wrong.
-    #[error("{wrong} of {watchers} watchers do not hold the true state")]
+    #[error("{wrong} of {watchers} watchers have a wrong state")]
     Untrue {
         /// Watchers who believe what is not so.
         wrong: u64,

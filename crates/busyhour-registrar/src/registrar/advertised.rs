@@ -31,7 +31,7 @@ struct Network {
 
 /// Not a list of addresses and networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("give addresses with ports, each behind a network and = or alone")]
+#[error("give addresses with ports, each alone or as NETWORK=ADDRESS:PORT")]
 pub struct NotAdvertised;
 
 impl Advertised {

@@ -42,10 +42,9 @@ fn write_for_people(out: &mut impl Write, service: &Service) -> io::Result<()> {
     }
     let store = &service.config.store;
     match store.durability {
-        Durability::Memory => writeln!(
-            out,
-            "  bindings   in memory alone: they end with the server"
-        )?,
+        Durability::Memory => {
+            writeln!(out, "  bindings   only in memory: they end with the server")?
+        }
         _ => writeln!(out, "  bindings   {}", store_name(store))?,
     }
     write_who_may_register(out, service)

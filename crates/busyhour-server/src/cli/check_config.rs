@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct CheckConfig {
-    /// The file to check; without one, the environment and the defaults are
+    /// The file to check; without it, the environment and the defaults are checked
     #[arg(value_name = "FILE", env = "BUSYHOUR_CONFIG")]
     file: Option<PathBuf>,
 
@@ -51,9 +51,9 @@ impl CheckConfig {
 fn stored(store: &Store) -> String {
     let what = "bindings and accounts by command or HTTP";
     match store.durability {
-        Durability::Memory => format!("{what} (not counted): in memory alone"),
+        Durability::Memory => format!("{what} (not counted): only in memory"),
         _ => format!(
-            "{what} (not counted; `busyhour device list` names them): database {}",
+            "{what} (not counted; `busyhour device list` lists them): database {}",
             store_name(store)
         ),
     }

@@ -50,7 +50,7 @@ fn refused(error: clap::Error) -> Failure {
     let line = (PLAIN.iter()).fold(line.to_owned(), |line, (said, plain)| {
         line.replace(&format!(": {said}"), &format!(": {plain}"))
     });
-    Failure::usage(format!("{line}; --help shows what there is"))
+    Failure::usage(format!("{line}; see --help"))
 }
 
 /// What stands below a colon is a list, and what stands in brackets belongs to what is
@@ -131,10 +131,10 @@ const PLAIN: [(&str, &str); 5] = [
 const AFTER_HELP: &str = "\
 Examples:
   busyhour serve                          serve SIP on 127.0.0.1:5060, the dashboard on :8080
-  busyhour serve --config busyhour.toml   the same, as the file says
-  busyhour check-config busyhour.toml     every mistake in the file, with line and column
+  busyhour serve --config busyhour.toml   the same, configured by a file
+  busyhour check-config busyhour.toml     report every mistake in the file, with line and column
   busyhour device add alice               let alice register; asks for her password
-  busyhour token add grafana              let a program ask over HTTP
+  busyhour token add grafana              let a program use the HTTP interface
   busyhour storm                          register 12,000 devices over a minute, and measure
   busyhour digest ARCHIVE                 render every metric of a PCP archive
 

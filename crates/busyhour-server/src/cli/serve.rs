@@ -12,15 +12,15 @@ use sd_notify::NotifyState;
 use std::path::PathBuf;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Serve: register devices, tell watchers, show the dashboard
+/// Run the server: register devices, notify watchers, show the dashboard
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Serve {
-    /// The configuration file; without one, the defaults serve
+    /// The configuration file; without it, the server uses the defaults
     #[arg(long, short, value_name = "FILE", env = "BUSYHOUR_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Print the configuration in effect, each setting with its origin, and end
+    /// Print the configuration in effect, each setting with its origin, and exit
     #[arg(long)]
     print_config: bool,
 
@@ -64,7 +64,7 @@ impl Serve {
         while signals.wait() == Signal::Reload {
             match Config::load(self.config.as_deref(), &self.overrides) {
                 Ok(loaded) => service.reload(loaded.config),
-                Err(problems) => tracing::error!(%problems, "not reloaded"),
+                Err(problems) => tracing::error!(%problems, "the configuration was not reloaded"),
             }
         }
     }
@@ -88,14 +88,14 @@ fn start_logs(config: &Config) {
 /// Does nothing unless systemd started the program and waits to hear.
 fn tell_service_manager(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::warn!(%error, "the service manager cannot be told");
+        tracing::warn!(%error, "the service manager cannot be notified");
     }
 }
 
 const AFTER_HELP: &str = "\
-Every setting can stand in the file, in the environment and as a flag; a flag
-wins over the environment, and that over the file. `busyhour serve --help` lists
-all settings by section, with their defaults; -h leaves them out.
+You can give every setting in the file, in the environment and as a flag; a flag
+overrides the environment, and the environment overrides the file. `busyhour serve
+--help` lists all settings by section, with their defaults; -h leaves them out.
 
 Examples:
   busyhour serve
@@ -106,12 +106,12 @@ Examples:
   BUSYHOUR_SIP_AUTH=open busyhour serve --store-durability memory
       a server for load tests: no passwords, nothing on disk
   busyhour serve --print-config > busyhour.toml
-      a file to begin with
+      writes a configuration file to start from
 
 Signals:
-  SIGTERM, SIGINT  finish what is queued (at most runtime.drain_seconds), end with 0;
-                   a second one ends at once with 1
-  SIGHUP           read the file's accounts and tokens and the TLS certificate again
+  SIGTERM, SIGINT  finish what is queued (at most runtime.drain_seconds), exit with 0;
+                   a second signal exits at once with 1
+  SIGHUP           reload the accounts and tokens of the file, and the TLS certificate
 
-When it is ready, one line on standard output begins with `ready ` and names the
-addresses in use, also those the system chose where port 0 was asked for.";
+When the server is ready, it prints a line to standard output that begins with
+`ready ` and names the addresses in use, with the port that the system chose for port 0.";

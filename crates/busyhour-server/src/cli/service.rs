@@ -84,7 +84,7 @@ impl Service {
         );
         self.reload_certificate();
         for setting in self.config.differences(&config) {
-            tracing::warn!(setting, "changed, but waits for a restart");
+            tracing::warn!(setting, "a changed setting needs a restart");
         }
     }
 
@@ -97,7 +97,9 @@ impl Service {
                 self.network.streams.replace_certificate(certificate);
                 tracing::info!("certificate read again");
             }
-            Err(problem) => tracing::error!(%problem, "certificate not read again"),
+            Err(problem) => {
+                tracing::error!(%problem, "the certificate was not reloaded; the old one stays")
+            }
         }
     }
 

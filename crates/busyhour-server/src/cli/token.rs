@@ -10,7 +10,7 @@ use busyhour_store::SettingKind;
 use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeMap;
 
-/// Make a token that lets a program ask over HTTP
+/// Make a token with which a program can use the HTTP interface
 #[derive(Debug, Args)]
 #[command(name = "token", after_help = AFTER_HELP)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -18,7 +18,7 @@ pub struct MakeToken {
     #[command(subcommand)]
     action: Option<Action>,
 
-    /// What to call it: the program or the person it is for
+    /// The name of the token: the program or person that uses it
     #[arg(value_name = "NAME", required = true)]
     name: Option<String>,
 
@@ -33,14 +33,14 @@ enum Action {
     Remove(Remove),
 }
 
-/// Make a token and keep its hash in the store, where a running server finds it
+/// Make a token and keep its hash in the store; a running server accepts it
 #[derive(Debug, Args)]
 struct Add {
-    /// What to call it: the program or the person it is for
+    /// The name of the token: the program or person that uses it
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// Make a new one if there is one of this name
+    /// Replace the token of this name if it exists
     #[arg(long)]
     replace: bool,
 
@@ -54,7 +54,7 @@ struct Add {
     place: Place,
 }
 
-/// List the tokens in the store, by name and without what they are
+/// List the names and scopes of the tokens in the store
 #[derive(Debug, Args)]
 struct List {
     /// Print one JSON object
@@ -65,10 +65,10 @@ struct List {
     place: Place,
 }
 
-/// Take a token of the store back
+/// Remove a token from the store
 #[derive(Debug, Args)]
 struct Remove {
-    /// What it is called
+    /// The name of the token
     #[arg(value_name = "NAME")]
     name: String,
 
@@ -82,7 +82,7 @@ struct Remove {
 
 #[derive(Debug, Args)]
 struct Form {
-    /// What it lets its bearer do
+    /// What the token allows
     #[arg(long, value_enum, default_value = "read")]
     scope: ScopeName,
 
@@ -93,9 +93,9 @@ struct Form {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ScopeName {
-    /// Look at everything
+    /// Read everything
     Read,
-    /// Change accounts, mailboxes and hints, and look
+    /// Read everything, and change accounts, mailboxes and hints
     Write,
 }
 
@@ -128,7 +128,7 @@ fn print(name: String, form: &Form) -> Result<(), Failure> {
     }
     let name = toml::Value::from(name.as_str());
     let entry = format!("[[token]]\nname = {name}\nscope = \"{scope}\"\nsha256 = \"{sha256}\"");
-    let words = "This is shown once and kept nowhere. Into the configuration belongs:";
+    let words = "The token is shown only once and is not stored. Add this to the configuration:";
     say(format_args!("{text}\n\n{words}\n\n{entry}"))
 }
 
@@ -139,7 +139,7 @@ impl Add {
         let (name, store) = (&token.name, target.store.clone());
         if !self.replace && tokens(&mut target)?.contains_key(name) {
             return Err(Failure::running(format!(
-                "token `{name}` is there already in database {store}; --replace makes a new one"
+                "token `{name}` already exists in database {store}; --replace makes a new one"
             )));
         }
         let row = token.row();
@@ -190,7 +190,7 @@ impl Remove {
             ))),
             true if self.json => say(serde_json::json!({"removed": name, "store": store})),
             true => say(format_args!(
-                "token `{name}` is taken back in database {store}"
+                "token `{name}` is removed from database {store}"
             )),
         }
     }
@@ -245,13 +245,13 @@ fn hex(bytes: &[u8]) -> String {
 
 const NAME_LEN_MAX: usize = 64;
 const AFTER_HELP: &str = "\
-Reading over HTTP needs a token from other machines, changing something always does:
+From other machines every request needs a token; changes always need one:
 
   busyhour token add shop --scope write
   curl -X PUT -H \"Authorization: Bearer $TOKEN\" -d '{\"password\": \"…\"}' \\
       http://127.0.0.1:8080/api/accounts/alice
 
-A server takes tokens of its store within about a second, and those of its configuration,
-which `busyhour token NAME` prints, at its start and at SIGHUP.
+A server notices the tokens of its store within about a second. It reads the tokens of its
+configuration, which `busyhour token NAME` prints, at its start and at SIGHUP.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.";

@@ -48,7 +48,7 @@ impl Key {
         self.path.replace(['.', '_'], "-")
     }
 
-    /// Sets the value from its text form; several addresses are parted by commas.
+    /// Sets the value from its text form; several addresses are separated by commas.
     ///
     /// # Errors
     ///
@@ -75,39 +75,39 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "sip.listen",
         allowed: Allowed::Addresses,
-        help: "Where SIP over UDP is served; port 0 takes a free one",
+        help: "Addresses for SIP over UDP; port 0 takes a free port",
         assign: |config, text| put(&mut config.sip.listen, addresses(text)),
         show: |config| join(&config.sip.listen),
     },
     Key {
         path: "sip.tcp",
         allowed: Allowed::Text(
-            "same, or an IP address and port such as 127.0.0.1:5060, or several parted by commas, or off",
+            "same, or an IP address and port such as 127.0.0.1:5060, or several separated by commas, or off",
         ),
-        help: "Where SIP over TCP is served: same means where UDP is, off means nowhere; port 0 takes a free one",
+        help: "Addresses for SIP over TCP: same means those of UDP, off means none; port 0 takes a free port",
         assign: |config, text| put(&mut config.sip.tcp, stream_listen(text)),
         show: |config| show_stream_listen(&config.sip.tcp),
     },
     Key {
         path: "sip.tls",
         allowed: Allowed::Text(
-            "an IP address and port such as 127.0.0.1:5061, or several parted by commas, or off",
+            "an IP address and port such as 127.0.0.1:5061, or several separated by commas, or off",
         ),
-        help: "Where SIP over TLS is served, or off; port 0 takes a free one",
+        help: "Addresses for SIP over TLS, or off; port 0 takes a free port",
         assign: |config, text| put(&mut config.sip.tls, addresses_or(OFF, text)),
         show: |config| join_or(OFF, &config.sip.tls),
     },
     Key {
         path: "sip.tls_certificate",
         allowed: Allowed::Text("the path of a PEM file, or off"),
-        help: "Our certificate and its chain, ours first; SIGHUP reads it again",
+        help: "The server's certificate and its chain, the server's own first; SIGHUP reads it again",
         assign: |config, text| put(&mut config.sip.tls_certificate, path_or(OFF, text)),
         show: |config| show_path_or(OFF, config.sip.tls_certificate.as_ref()),
     },
     Key {
         path: "sip.tls_key",
         allowed: Allowed::Text("the path of a PEM file, or off"),
-        help: "The private key of our certificate, without a password; SIGHUP reads it again",
+        help: "The private key of the certificate, without a password; SIGHUP reads it again",
         assign: |config, text| put(&mut config.sip.tls_key, path_or(OFF, text)),
         show: |config| show_path_or(OFF, config.sip.tls_key.as_ref()),
     },
@@ -136,7 +136,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "sip.keepalive_seconds",
         allowed: whole(1, 32_767, "seconds"),
-        help: "Idle time on a connection before TCP asks whether the peer is there",
+        help: "Idle time on a connection before TCP sends a keep-alive",
         assign: |config, text| put(&mut config.sip.keepalive_seconds, text.parse().ok()),
         show: |config| config.sip.keepalive_seconds.to_string(),
     },
@@ -150,23 +150,23 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "sip.probe_seconds",
         allowed: whole(0, 86_400, "seconds"),
-        help: "How often a silent device on UDP or IAX2 is asked whether it is there; 0 asks nobody",
+        help: "Time between two probes (OPTIONS, POKE) of a silent device on UDP or IAX2; 0 turns probes off",
         assign: |config, text| put(&mut config.sip.probe_seconds, text.parse().ok()),
         show: |config| config.sip.probe_seconds.to_string(),
     },
     Key {
         path: "sip.domains",
         allowed: Allowed::Hosts,
-        help: "Hosts of our addresses of record; with none, every host that a request names is ours",
+        help: "Domains of the addresses of record; with none, the server accepts every host that a request names",
         assign: |config, text| put(&mut config.sip.domains, hosts(text)),
         show: |config| config.sip.domains.join(","),
     },
     Key {
         path: "sip.advertised",
         allowed: Allowed::Text(
-            "an IP address and port such as 192.0.2.1:5060, or several parted by commas, all but one for a network such as 10.0.0.0/8=10.0.0.1:5060, or off",
+            "an IP address and port such as 192.0.2.1:5060, or several separated by commas, all but one for a network such as 10.0.0.0/8=10.0.0.1:5060, or off",
         ),
-        help: "Addresses to name in Contact and Via: one for the phones of a network, one for all others; for a server behind port forwarding; off names the address that a request came to",
+        help: "Addresses to write into Contact and Via, for a server behind port forwarding: one for each network of phones, one for all others; off means the address that the request came to",
         assign: |config, text| put(&mut config.sip.advertised, advertised_or(OFF, text)),
         show: |config| show_advertised_or(OFF, &config.sip.advertised),
     },
@@ -194,35 +194,35 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "sip.min_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Shortest life of a binding; a request for less is answered 423",
+        help: "Shortest lifetime of a binding; a request for less is answered 423",
         assign: |config, text| put(&mut config.registration.expires_min, seconds(text)),
         show: |config| config.registration.expires_min.as_secs().to_string(),
     },
     Key {
         path: "sip.default_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Life of a binding whose request names no expiry",
+        help: "Lifetime of a binding whose request names no expiry",
         assign: |config, text| put(&mut config.registration.expires_default, seconds(text)),
         show: |config| config.registration.expires_default.as_secs().to_string(),
     },
     Key {
         path: "sip.max_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Longest life of a binding; a request for more gets this",
+        help: "Longest lifetime of a binding; a request for more gets this",
         assign: |config, text| put(&mut config.registration.expires_max, seconds(text)),
         show: |config| config.registration.expires_max.as_secs().to_string(),
     },
     Key {
         path: "sip.max_contacts",
         allowed: whole(1, 1000, "contacts"),
-        help: "Contacts one address of record may have at a time",
+        help: "Contacts that one address of record may have at a time",
         assign: |config, text| put(&mut config.registration.contacts_max, text.parse().ok()),
         show: |config| config.registration.contacts_max.to_string(),
     },
     Key {
         path: "sip.receive_buffer_kib",
         allowed: whole(64, 1_048_576, "KiB"),
-        help: "Kernel receive buffer to ask for, for each socket",
+        help: "Receive buffer that each socket requests from the kernel",
         assign: |config, text| put(&mut config.sip.receive_buffer_kib, text.parse().ok()),
         show: |config| config.sip.receive_buffer_kib.to_string(),
     },
@@ -236,9 +236,9 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "iax2.listen",
         allowed: Allowed::Text(
-            "an IP address and port such as 127.0.0.1:4569, or several parted by commas, or off",
+            "an IP address and port such as 127.0.0.1:4569, or several separated by commas, or off",
         ),
-        help: "Where IAX2 over UDP is served, or off; port 0 takes a free one",
+        help: "Addresses for IAX2 over UDP, or off; port 0 takes a free port",
         assign: |config, text| put(&mut config.iax2.listen, addresses_or(OFF, text)),
         show: |config| match config.iax2.listen.is_empty() {
             true => OFF.into(),
@@ -248,35 +248,35 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "iax2.call_token",
         allowed: Allowed::OneOf(&["required", "optional"]),
-        help: "Whether IAX2 devices must show that they receive at their address; very old ones can't",
+        help: "Whether IAX2 devices must return a call token, which proves their address; very old ones cannot",
         assign: |config, text| put(&mut config.iax2.call_tokens, call_tokens(text)),
         show: |config| format!("{:?}", config.iax2.call_tokens).to_lowercase(),
     },
     Key {
         path: "watch.min_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Shortest life of a subscription or publication; a request for less is answered 423",
+        help: "Shortest lifetime of a subscription or publication; a request for less is answered 423",
         assign: |config, text| put(&mut config.watch.expires_min, seconds(text)),
         show: |config| config.watch.expires_min.as_secs().to_string(),
     },
     Key {
         path: "watch.default_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Life of a subscription or publication whose request names no expiry",
+        help: "Lifetime of a subscription or publication whose request names no expiry",
         assign: |config, text| put(&mut config.watch.expires_default, seconds(text)),
         show: |config| config.watch.expires_default.as_secs().to_string(),
     },
     Key {
         path: "watch.max_expires_seconds",
         allowed: SECONDS_OF_LIFE,
-        help: "Longest life of a subscription or publication; a request for more gets this",
+        help: "Longest lifetime of a subscription or publication; a request for more gets this",
         assign: |config, text| put(&mut config.watch.expires_max, seconds(text)),
         show: |config| config.watch.expires_max.as_secs().to_string(),
     },
     Key {
         path: "watch.notify_interval_milliseconds",
         allowed: whole(0, 60_000, "milliseconds"),
-        help: "Least time between two changes sent to one watcher; of the changes between only the last is sent",
+        help: "Shortest time between two NOTIFYs of changes to one watcher; of the changes in between, only the last is sent",
         assign: |config, text| put(&mut config.watch.notify_interval, milliseconds(text)),
         show: |config| config.watch.notify_interval.as_millis().to_string(),
     },
@@ -318,14 +318,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.mailboxes",
         allowed: whole(0, 100_000_000, "mailboxes"),
-        help: "Mailboxes with a known state; more are refused, by HTTP with 409, by SIP with 503",
+        help: "Mailboxes with a known state; more are refused, over HTTP with 409, over SIP with 503",
         assign: |config, text| put(&mut config.limits.mailboxes_max, text.parse().ok()),
         show: |config| config.limits.mailboxes_max.to_string(),
     },
     Key {
         path: "limits.hints",
         allowed: whole(0, 10_000_000, "hints"),
-        help: "Hints, including those of accounts and of the configuration; more are refused, by HTTP with 409",
+        help: "Hints, including those of accounts and of the configuration; more are refused, over HTTP with 409",
         assign: |config, text| put(&mut config.limits.hints_max, text.parse().ok()),
         show: |config| config.limits.hints_max.to_string(),
     },
@@ -377,14 +377,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.connection_queue_kib",
         allowed: whole(64, 65_536, "KiB"),
-        help: "Bytes that may wait to be sent on one connection; half of them are for NOTIFY, which waits beyond that",
+        help: "Bytes that may wait to be sent on one connection; NOTIFYs may use half of them, and are sent later beyond that",
         assign: |config, text| put(&mut config.sip.connection_queue_kib, text.parse().ok()),
         show: |config| config.sip.connection_queue_kib.to_string(),
     },
     Key {
         path: "limits.connection_memory_mib",
         allowed: whole(8, 65_536, "MiB"),
-        help: "Memory for incomplete messages of connections; half of it is kept for connections with an accepted request",
+        help: "Memory for incomplete messages of connections; half of it is reserved for connections with an accepted request",
         assign: |config, text| put(&mut config.sip.connection_memory_mib, text.parse().ok()),
         show: |config| config.sip.connection_memory_mib.to_string(),
     },
@@ -403,7 +403,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.handshakes",
         allowed: whole(1, 1_000_000, "handshakes"),
-        help: "Unfinished TLS handshakes at a time; one more ends the oldest that took over two seconds, or waits in the kernel",
+        help: "Unfinished TLS handshakes at a time; one more ends the oldest if it has lasted over two seconds, otherwise waits in the kernel",
         assign: |config, text| put(&mut config.sip.handshakes_max, text.parse().ok()),
         show: |config| config.sip.handshakes_max.to_string(),
     },
@@ -417,14 +417,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.iax2_calls",
         allowed: whole(16, 16_777_216, "calls"),
-        help: "Registrations by IAX2 in progress; more are not answered, and counted",
+        help: "Registrations over IAX2 in progress; more are not answered, and counted",
         assign: |config, text| put(&mut config.limits.iax2_calls_max, text.parse().ok()),
         show: |config| config.limits.iax2_calls_max.to_string(),
     },
     Key {
         path: "limits.iax2_calls_per_source",
         allowed: whole(1, 32_767, "calls"),
-        help: "Registrations by IAX2 in progress from one IP address",
+        help: "Registrations over IAX2 in progress from one IP address",
         assign: |config, text| {
             put(
                 &mut config.limits.iax2_calls_per_source_max,
@@ -436,14 +436,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.iax2_records",
         allowed: whole(16, 16_777_216, "calls"),
-        help: "Ended IAX2 calls whose late duplicates are recognised, for 10 s at most",
+        help: "Ended IAX2 calls that are remembered for at most 10 s, to recognise late duplicates",
         assign: |config, text| put(&mut config.limits.iax2_records_max, text.parse().ok()),
         show: |config| config.limits.iax2_records_max.to_string(),
     },
     Key {
         path: "limits.source_percent",
         allowed: whole(1, 100, "percent"),
-        help: "The part of a limit that one IPv4 address or IPv6 network of 64 bits may hold, or 1,024 devices, subscriptions and publications; 100 behind a proxy or one NAT",
+        help: "The part of a limit that one IPv4 address or IPv6 network of 64 bits may hold, but at least 1,024 devices, subscriptions and publications; set 100 behind a proxy or one NAT",
         assign: |config, text| put(&mut config.limits.source_percent, text.parse().ok()),
         show: |config| config.limits.source_percent.to_string(),
     },
@@ -457,21 +457,21 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "limits.dialog_bytes",
         allowed: whole(512, 65_535, "bytes"),
-        help: "Bytes that a subscription keeps of its SUBSCRIBE: route, addresses, names; more is answered 513",
+        help: "Bytes that a subscription keeps of its SUBSCRIBE: route, addresses, names; a longer one is answered 513",
         assign: |config, text| put(&mut config.limits.dialog_bytes_max, text.parse().ok()),
         show: |config| config.limits.dialog_bytes_max.to_string(),
     },
     Key {
         path: "limits.unproven_per_second",
         allowed: whole(0, 100_000, "datagrams"),
-        help: "Answers without right credentials, and unanswered first NOTIFYs, to one source in a second; ten times as many at once; 0 is no limit",
+        help: "Answers in a second to one source that shows no right credentials, and NOTIFYs before its first answer; ten times as many at once; 0 means no limit",
         assign: |config, text| put(&mut config.limits.unproven_per_second, text.parse().ok()),
         show: |config| config.limits.unproven_per_second.to_string(),
     },
     Key {
         path: "limits.contact_bytes",
         allowed: whole(512, 16_384, "bytes"),
-        help: "Bytes that a binding keeps of its REGISTER: contact, path, names; more is answered 513",
+        help: "Bytes that a binding keeps of its REGISTER: contact, path, names; a longer one is answered 513",
         assign: |config, text| {
             put(
                 &mut config.registration.contact_bytes_max,
@@ -483,7 +483,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "http.listen",
         allowed: Allowed::Text("an IP address and port such as 127.0.0.1:8080, or off"),
-        help: "Where the dashboard, its API and the metrics are served, or off",
+        help: "Address for the dashboard, the HTTP API and the metrics, or off",
         assign: |config, text| put(&mut config.http.listen, address_or(OFF, text)),
         show: |config| {
             config
@@ -495,7 +495,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "http.max_connections",
         allowed: whole(1, 65_536, "connections"),
-        help: "HTTP connections served at once; on further ones /healthz is answered, and everything else gets 503",
+        help: "HTTP connections at a time; on further ones the server answers /healthz, and 503 to everything else",
         assign: |config, text| put(&mut config.http.max_connections, text.parse().ok()),
         show: |config| config.http.max_connections.to_string(),
     },
@@ -514,14 +514,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "http.hosts",
         allowed: Allowed::Hosts,
-        help: "Names in the Host header that are the server's, besides addresses and localhost",
+        help: "Names that the Host header of a request may have, besides IP addresses and localhost",
         assign: |config, text| put(&mut config.http.hosts, hosts(text)),
         show: |config| config.http.hosts.join(","),
     },
     Key {
         path: "graphite.archives",
         allowed: Allowed::Text("the path of a folder, or off"),
-        help: "Folder of PCP archives that Graphite's interface serves beside the server's own values",
+        help: "Folder of PCP archives that the Graphite interface serves beside the server's own values",
         assign: |config, text| put(&mut config.graphite.archives, path_or(OFF, text)),
         show: |config| {
             let folder = config.graphite.archives.as_ref();
@@ -545,49 +545,49 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "graphite.history_mib",
         allowed: whole(1, 65_536, "MiB"),
-        help: "Memory for samples; the oldest go first and are counted",
+        help: "Memory for samples; the oldest are dropped first, and counted",
         assign: |config, text| put(&mut config.graphite.history_mib, text.parse().ok()),
         show: |config| config.graphite.history_mib.to_string(),
     },
     Key {
         path: "graphite.max_points",
         allowed: whole(1000, 1_000_000_000, "values"),
-        help: "Values one request may fetch; more are refused with 413",
+        help: "Values that one request may fetch; more are refused with 413",
         assign: |config, text| put(&mut config.graphite.max_points, text.parse().ok()),
         show: |config| config.graphite.max_points.to_string(),
     },
     Key {
         path: "graphite.max_series",
         allowed: whole(1, 1_000_000, "series"),
-        help: "Series one request may match; more are refused with 413",
+        help: "Series that one request may match; more are refused with 413",
         assign: |config, text| put(&mut config.graphite.max_series, text.parse().ok()),
         show: |config| config.graphite.max_series.to_string(),
     },
     Key {
         path: "graphite.max_range_days",
         allowed: whole(1, 36_500, "days"),
-        help: "Time one request may span; more is refused with 413",
+        help: "Time that one request may span; more is refused with 413",
         assign: |config, text| put(&mut config.graphite.max_range_days, text.parse().ok()),
         show: |config| config.graphite.max_range_days.to_string(),
     },
     Key {
         path: "graphite.max_memory_mib",
         allowed: whole(1, 65_536, "MiB"),
-        help: "Memory one request may use; more is refused with 413",
+        help: "Memory that one request may use; more is refused with 413",
         assign: |config, text| put(&mut config.graphite.max_memory_mib, text.parse().ok()),
         show: |config| config.graphite.max_memory_mib.to_string(),
     },
     Key {
         path: "graphite.max_depth",
         allowed: whole(1, 128, "calls"),
-        help: "Calls within calls that a target may have; more are refused with 413",
+        help: "Depth of nested calls in a target; more is refused with 413",
         assign: |config, text| put(&mut config.graphite.max_depth, text.parse().ok()),
         show: |config| config.graphite.max_depth.to_string(),
     },
     Key {
         path: "graphite.timeout_seconds",
         allowed: whole(1, 3600, "seconds"),
-        help: "How long one request may take; longer is refused with 413",
+        help: "Time that one request may take; more is refused with 413",
         assign: |config, text| put(&mut config.graphite.timeout_seconds, text.parse().ok()),
         show: |config| config.graphite.timeout_seconds.to_string(),
     },
@@ -601,7 +601,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "store.path",
         allowed: Allowed::Text("the path of the SQLite file, or default"),
-        help: "The database of the bindings; its folder is created",
+        help: "The SQLite database for bindings and accounts; the server creates its folder",
         assign: |config, text| put(&mut config.store.path, path_or(DEFAULT, text)),
         show: |config| {
             let path = config.store.path.as_ref();
@@ -618,14 +618,14 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "store.url_file",
         allowed: Allowed::Text("the path of a file with such a URL, or off"),
-        help: "A file that holds the URL of the database, instead of store.url",
+        help: "A file with the URL of the database, instead of store.url",
         assign: |config, text| put(&mut config.store.url_file, path_or(OFF, text)),
         show: |config| show_path_or(OFF, config.store.url_file.as_ref()),
     },
     Key {
         path: "store.durability",
         allowed: Allowed::OneOf(&["full", "process", "memory"]),
-        help: "What an acknowledged registration survives: a power cut, kill -9, or nothing",
+        help: "What an acknowledged registration survives: a power cut (full), kill -9 (process), or nothing (memory)",
         assign: |config, text| put(&mut config.store.durability, durability(text)),
         show: |config| format!("{:?}", config.store.durability).to_lowercase(),
     },
@@ -658,7 +658,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "runtime.drain_seconds",
         allowed: whole(0, 3600, "seconds"),
-        help: "How long a shutdown may take to finish what is queued",
+        help: "Time that a shutdown may take to finish queued work",
         assign: |config, text| put(&mut config.runtime.drain_seconds, text.parse().ok()),
         show: |config| config.runtime.drain_seconds.to_string(),
     },
@@ -672,7 +672,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "log.format",
         allowed: Allowed::OneOf(&["text", "json"]),
-        help: "Lines for people, or one JSON object a line",
+        help: "Log lines for people (text), or one JSON object a line (json)",
         assign: |config, text| put(&mut config.log.format, format(text)),
         show: |config| format!("{:?}", config.log.format).to_lowercase(),
     },

@@ -101,7 +101,7 @@ fn hints(out: &mut String, loaded: &Loaded) {
 }
 
 const HEAD: &str = "\
-# The configuration of `busyhour serve`. Behind each value stands where it came from.
+# The configuration of `busyhour serve`. The comment after each value says where the value comes from.
 ";
 const NO_ACCOUNTS: &str = "
 # Who may register. Instead of a password an account may have its hashes: md5,
@@ -112,7 +112,7 @@ const NO_ACCOUNTS: &str = "
 # password = \"something long\"
 # mailbox = \"alice\"
 #
-# Numbered accounts that share a password, as for a load test: device1 to device12000.
+# Numbered accounts that share a password, for load tests: device1 to device12000.
 #
 # [[account_range]]
 # prefix = \"device\"
@@ -122,7 +122,7 @@ const NO_ACCOUNTS: &str = "
 # password = \"busyhour\"
 ";
 const NO_TOKENS: &str = "
-# Who may ask over HTTP; `busyhour token NAME` makes one and prints what belongs here.
+# Tokens for the HTTP interface; `busyhour token NAME` makes one and prints its entry for this file.
 #
 # [[token]]
 # name = \"provisioning\"
@@ -130,7 +130,7 @@ const NO_TOKENS: &str = "
 # sha256 = \"…\"
 ";
 const NO_HINTS: &str = "
-# Extensions whose state is that of some devices together, for lamps:
+# Extensions that combine the states of several devices, for busy lamps:
 #
 # [[hint]]
 # extension = \"100\"

@@ -10,7 +10,9 @@ pub(super) fn warning(path: &Path, config: &Config) -> Option<String> {
     let is_open = found.mode() & READABLE_BY_ALL != 0;
     (is_open && holds_secrets(config)).then(|| {
         let path = path.display();
-        format!("{path}: every user of this machine can read the secrets in it; chmod 640 it")
+        format!(
+            "{path}: every user of this machine can read the secrets in it; run chmod 640 on it"
+        )
     })
 }
 
@@ -34,7 +36,9 @@ pub(super) fn url_file_warning(config: &Config) -> Option<String> {
     let is_open = fs::metadata(path).ok()?.mode() & READABLE_BY_ALL != 0;
     (is_open && masked(&url) != url).then(|| {
         let path = path.display();
-        format!("{path}: every user of this machine can read the password in it; chmod 600 it")
+        format!(
+            "{path}: every user of this machine can read the password in it; run chmod 600 on it"
+        )
     })
 }
 

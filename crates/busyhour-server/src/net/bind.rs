@@ -85,7 +85,7 @@ fn grow_receive_buffer(socket: &Socket, bytes: usize) {
         tracing::info!(
             wanted_bytes = bytes,
             got_bytes = got,
-            "small receive buffer: a burst may be lost; raise the sysctl net.core.rmem_max"
+            "the receive buffer is smaller than configured, so a burst may be lost; raise the sysctl net.core.rmem_max"
         );
     }
 }
@@ -98,7 +98,7 @@ pub fn address_problem(error: &io::Error, setting: &str) -> String {
                 "the port is in use; stop the other program or choose another port with {setting}"
             )
         }
-        io::ErrorKind::AddrNotAvailable => "no interface of this machine has the address".into(),
+        io::ErrorKind::AddrNotAvailable => "this machine has no interface with that address".into(),
         io::ErrorKind::PermissionDenied => {
             "ports below 1024 need the capability CAP_NET_BIND_SERVICE".into()
         }

@@ -38,7 +38,7 @@ impl Panics {
                 %source,
                 reason,
                 count,
-                "dealing with what this sender sent panicked; it is dropped, please report it"
+                "a message of this sender caused a panic and was dropped; please report this bug"
             );
         }
     }

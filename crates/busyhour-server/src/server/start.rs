@@ -51,9 +51,9 @@ pub enum StartError {
     Realm(#[from] RealmError),
     /// The store's accounts are all of another realm, and what is registered is theirs.
     #[error(
-        "sip.realm is `{realm}`, but the store has accounts of `{stored}` alone, and starting \
-         would end what they have registered; set sip.realm to `{stored}`, or add the \
-         accounts of `{realm}` first (busyhour device add)"
+        "sip.realm is `{realm}`, but the store has accounts only for `{stored}`, and starting \
+         would end their registrations; set sip.realm to `{stored}`, or first add accounts \
+         for `{realm}` (busyhour device add)"
     )]
     OtherRealm {
         /// The realm of the configuration.

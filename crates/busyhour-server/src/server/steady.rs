@@ -159,7 +159,7 @@ pub(super) fn resume(contents: &Contents, clock: &Clock) -> Steady {
         .get(&(SettingKind::Server, NAME.to_owned()));
     let base = stored.map(|text| Base::of_text(text)).transpose();
     let base = base.unwrap_or_else(|reason| {
-        tracing::warn!(reason, "what the store knows of the clock cannot be read");
+        tracing::warn!(reason, "the stored state of the clock cannot be read");
         None
     });
     Steady::resume(base.as_ref(), clock.boot_id(), Reading::of(clock))

@@ -259,7 +259,7 @@ const FORMS: [&str; 3] = ["/render", "/metrics/find", "/metrics/expand"];
 const BEARER: &str = "Bearer realm=\"busyhour\"";
 const BASIC: &str = "Basic realm=\"busyhour: a token as the password\"";
 const MISDIRECTED: &str =
-    "this host is not served here; add its name to http.hosts, or use the address\n";
+    "the server does not serve this host name; add it to http.hosts, or use the IP address\n";
 const FORBIDDEN: &str = "this token may only read; use one of scope write\n";
 const NO_READER: &str = "reading from another machine needs a token: \
     Authorization: Bearer TOKEN, or the token as the password of a login\n";

@@ -33,7 +33,9 @@ pub(super) fn verdict(draining: bool, kept: &[Arc<Sample>]) -> Result<(), String
     }
     if now.stalled_ns > 0 {
         let seconds = now.stalled_ns / 1_000_000_000;
-        return Err(format!("the store has been at one write for {seconds} s"));
+        return Err(format!(
+            "the store has been busy with one write for {seconds} s"
+        ));
     }
     Ok(())
 }

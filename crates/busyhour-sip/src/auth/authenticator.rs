@@ -67,7 +67,7 @@ pub enum Refusal {
 
 /// A realm that can't stand between quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a realm must hold visible characters and spaces other than quote and backslash")]
+#[error("a realm may contain only visible characters and spaces, except quotes and backslashes")]
 pub struct RealmError;
 
 impl Authenticator {

@@ -83,7 +83,7 @@ impl FencingToken {
         let groups = self.last - found;
         tracing::error!(
             groups,
-            "the database has lost transactions that it had told of"
+            "the database has lost transactions that it had acknowledged"
         );
         self.last = found;
         match transaction.execute(advance, &[&self.last])? {

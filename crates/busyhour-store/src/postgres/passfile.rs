@@ -16,7 +16,7 @@ pub(super) fn password(config: &Config) -> Option<String> {
         let path = path.display();
         tracing::warn!(
             %path,
-            "the file of passwords is not read, since others than its user may; chmod 600 it"
+            "the password file is ignored, since other users than its owner can read it; run chmod 600 on it"
         );
         return None;
     }

@@ -90,7 +90,7 @@ impl Tls {
         // The second where one of them has the name of the one that did.
         let is_unknown = ["UnknownIssuer", "BadSignature"].map(|word| reason.contains(word));
         is_unknown.contains(&true).then(|| {
-            format!("no certificate in {roots} has signed the database's; give sslrootcert=FILE with the one that has")
+            format!("no certificate in {roots} has signed the database's certificate; give sslrootcert=FILE with the certificate that has")
         })
     }
 }
@@ -181,7 +181,7 @@ fn root_file(given: Option<&Path>) -> Result<PathBuf, String> {
             let mut known = SYSTEM_ROOTS.iter().map(PathBuf::from);
             known.find(|path| path.exists()).ok_or_else(|| {
                 format!(
-                    "sslrootcert=system: there is none of {}",
+                    "sslrootcert=system: none of these files exists: {}",
                     SYSTEM_ROOTS.join(", ")
                 )
             })

@@ -150,10 +150,13 @@ impl PostgresWriter {
             Ok(()) => {}
             Err(Failed::TakenOver) => drop(self.give_up()),
             Err(Failed::Refused(error)) => {
-                tracing::warn!(%error, "rows of what has ended stay for now");
+                tracing::warn!(%error, "ended rows cannot be deleted now; trying again later");
             }
             Err(Failed::Lost(reason)) => {
-                tracing::warn!(reason, "rows of what has ended stay for now");
+                tracing::warn!(
+                    reason,
+                    "ended rows cannot be deleted now; trying again later"
+                );
             }
         }
         self.queue.finish_ended(batch, is_removed);
@@ -264,7 +267,7 @@ impl PostgresWriter {
             Err(Failed::Lost(_)) => return true,
             Err(Failed::TakenOver) => drop(self.give_up()),
             Err(Failed::Refused(error)) => {
-                tracing::warn!(%error, "changes by other programs cannot be looked for");
+                tracing::warn!(%error, "changes by other programs cannot be read");
             }
         }
         false
@@ -276,7 +279,7 @@ impl PostgresWriter {
         if self.session.as_mut().is_some_and(Session::is_alive) {
             return Failed::Refused(CommitError::new(reason));
         }
-        tracing::warn!(reason, "the session with the database broke");
+        tracing::warn!(reason, "the connection to the database broke");
         self.session = None;
         Failed::Lost(reason)
     }
@@ -286,7 +289,7 @@ impl PostgresWriter {
     fn give_up(&mut self) -> CommitError {
         let path = self.options.path();
         let error = CommitError::new(StoreError::TakenOver { path }.to_string());
-        tracing::error!(%error, "the store ends");
+        tracing::error!(%error, "the store stops");
         self.session = None;
         self.over.insert(error).clone()
     }
@@ -328,7 +331,10 @@ fn transact(
         match session.transact(group, fencing_token) {
             Err(error) if is_of_a_meeting(&error) => {
                 let error = reason(&error);
-                tracing::warn!(error, "a group met another program's changes; once more");
+                tracing::warn!(
+                    error,
+                    "a transaction conflicted with another program's; trying again"
+                );
             }
             outcome => return outcome,
         }
@@ -352,7 +358,7 @@ struct Outage {
 
 impl Outage {
     fn begin(url: &str, reason: &str) -> Self {
-        tracing::error!(url, reason, "the database is away; trying again");
+        tracing::error!(url, reason, "the database cannot be reached; trying again");
         Self {
             begun: Instant::now(),
             rest: REST_MIN,

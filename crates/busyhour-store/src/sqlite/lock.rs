@@ -72,7 +72,7 @@ impl DatabaseLock {
             self.said(&format!("was deleted and cannot be made again: {error}"))
         })?;
         let path = self.path.display();
-        tracing::warn!(%path, "the lock file was deleted while the server runs; made again");
+        tracing::warn!(%path, "the lock file was deleted while the server runs; it was created again");
         (self.id, self._file) = (id, file);
         Ok(())
     }

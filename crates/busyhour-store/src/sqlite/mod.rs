@@ -226,7 +226,7 @@ fn warn_of_readers(path: &Path) {
         tracing::warn!(
             %path,
             "every user of this machine can read the database and the secrets in it; \
-             take that away with chmod 600"
+             run chmod 600 on it"
         );
     }
 }

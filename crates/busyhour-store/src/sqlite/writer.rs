@@ -96,7 +96,9 @@ impl SqliteWriter {
         let trouble = outcome.err().unwrap_or_default();
         if trouble != self.trouble {
             match trouble.is_empty() {
-                true => tracing::warn!("the database is back where it was; registrations go on"),
+                true => tracing::warn!(
+                    "the database files are back; registrations are acknowledged again"
+                ),
                 false => tracing::error!(%trouble, "{}", LOST),
             }
             self.queue.note_lost(&trouble);
@@ -157,7 +159,7 @@ impl SqliteWriter {
         }
         let outcome = self.remove(batch);
         if let Err(error) = &outcome {
-            tracing::warn!(%error, "rows of what has ended stay for now");
+            tracing::warn!(%error, "ended rows cannot be deleted now; trying again later");
         }
         self.queue.finish_ended(batch, outcome.is_ok());
     }
@@ -194,7 +196,7 @@ impl SqliteWriter {
         if self.look_at_all_files().is_ok() && self.tokens.is_followed() {
             match load::settings_of(&self.connection, SettingKind::Token) {
                 Ok(rows) => self.tokens.found(rows),
-                Err(error) => tracing::warn!(%error, "tokens cannot be looked for"),
+                Err(error) => tracing::warn!(%error, "changes of tokens cannot be read"),
             }
         }
         self.token_looks.took(begun.elapsed());
@@ -204,7 +206,7 @@ impl SqliteWriter {
     fn look_at_accounts(&mut self) {
         let begun = Instant::now();
         if let Err(error) = self.look() {
-            tracing::warn!(%error, "changes of accounts cannot be looked for");
+            tracing::warn!(%error, "changes of accounts cannot be read");
         }
         self.account_looks.took(begun.elapsed());
     }
@@ -411,8 +413,8 @@ fn nanos(time: UnixTime) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-const LOST: &str = "the database is lost: registrations are answered 503. Put the file back, \
-    or stop the server and start it with what is there now; what was registered then has to \
+const LOST: &str = "the database file is lost: registrations are answered 503. Put the file back, \
+    or restart the server to begin with the file that is there now; then all devices have to \
     register again";
 const PUT_CONTACT: &str = "INSERT OR REPLACE INTO contact \
     (id, aor, uri, parameters, q_milli, call_id, path, user_agent, remote, local) \

@@ -2,27 +2,27 @@ use super::{Creation, Failure, Place, password, say};
 use busyhour_store::AccountEntry;
 use clap::Args;
 
-/// Let a device register
+/// Add an account, so that a device can register
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Add {
-    /// Its user name: the user part of its address of record, and its digest user name
+    /// The user name: the user part of the address of record, and the digest user name
     #[arg(value_name = "USER")]
     user: String,
 
-    /// Keep the password itself, which IAX2 needs; otherwise only its hashes are kept
+    /// Store the password itself, which IAX2 needs; otherwise only its hashes are stored
     #[arg(long)]
     iax2: bool,
 
-    /// Contacts it may have at a time, instead of sip.max_contacts
+    /// Contacts that the device may have at a time, instead of sip.max_contacts
     #[arg(long, value_name = "N")]
     max_contacts: Option<u32>,
 
-    /// The mailbox whose messages it is told of
+    /// The mailbox whose message counts the device receives
     #[arg(long, value_name = "NAME")]
     mailbox: Option<String>,
 
-    /// An extension that shows its state; may be given several times
+    /// A hint (extension) that shows the device's state; may be given several times
     #[arg(long = "hint", value_name = "EXTENSION")]
     hints: Vec<String>,
 
@@ -30,15 +30,15 @@ pub(super) struct Add {
     #[arg(long, value_name = "HEX")]
     md5: Option<String>,
 
-    /// SHA-256 of the same
+    /// SHA-256 of user:realm:password
     #[arg(long, value_name = "HEX")]
     sha256: Option<String>,
 
-    /// SHA-512-256 of the same
+    /// SHA-512-256 of user:realm:password
     #[arg(long, value_name = "HEX")]
     sha512_256: Option<String>,
 
-    /// Replace the device if it is there already
+    /// Replace the account if it exists
     #[arg(long)]
     replace: bool,
 
@@ -75,7 +75,7 @@ impl Add {
             let user = &entry.user;
             let store = &accounts.store;
             let message = format!(
-                "device `{user}` is there already in database {store}; --replace replaces it"
+                "device `{user}` already exists in database {store}; --replace replaces it"
             );
             return Err(Failure::running(message));
         }

@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-/// Let many devices register: add or replace those of a file
+/// Add or replace many accounts, from a file
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Import {
@@ -21,7 +21,7 @@ pub(super) struct Import {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// What the file is; its name tells unless given
+    /// The format of the file [default: by the ending of its name]
     #[arg(long, value_enum)]
     format: Option<Format>,
 
@@ -96,7 +96,7 @@ impl Import {
                 "dry_run": dry_run, "seconds": seconds,
             })),
             (false, true) => say(format_args!(
-                "{count} devices are good; nothing was changed in database {store}"
+                "{count} devices are valid; nothing was changed in database {store}"
             )),
             (false, false) => say(format_args!(
                 "{count} devices may register in the realm {realm} (database {store}, {seconds:.1} s)"
@@ -119,7 +119,7 @@ fn check(name: &str, entries: Vec<Placed>, realm: &str) -> Result<Vec<Account>, 
     for Placed { place, entry } in entries {
         match entry.and_then(|entry| entry.check(realm)) {
             Ok(Account { username, .. }) if !seen.insert(username.clone()) => {
-                mistakes.push(format!("{name}: {place}: user `{username}` is there twice"));
+                mistakes.push(format!("{name}: {place}: user `{username}` is given twice"));
             }
             Ok(account) => accounts.push(account),
             Err(reason) => mistakes.push(format!("{name}: {place}: {reason}")),
@@ -306,7 +306,8 @@ const FIELDS: [&str; 9] = [
 const TEMPLATE: &str = "{elapsed_precise} {wide_bar} {pos}/{len} devices, {per_sec}";
 const GROUP_LEN: usize = 1000;
 const MISTAKES_SHOWN: usize = 20;
-const UNKNOWN_FORMAT: &str = "what is the file? Give --format csv or --format json";
+const UNKNOWN_FORMAT: &str =
+    "the format of the file is unknown; give --format csv or --format json";
 const AFTER_HELP: &str = "\
 A CSV file has a header line with some of: user, password, md5, sha256, sha512_256,
 iax2 (yes or no), max_contacts, mailbox, hints (parted by spaces):
@@ -356,7 +357,7 @@ mod tests {
             "{failure}"
         );
         assert!(
-            failure.contains("f.csv: line 5: user `d` is there twice"),
+            failure.contains("f.csv: line 5: user `d` is given twice"),
             "{failure}"
         );
         let unknown = from_csv("user,pasword\na,secret\n").err().unwrap();

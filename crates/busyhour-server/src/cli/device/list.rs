@@ -3,7 +3,7 @@ use busyhour_store::{Account, AccountView};
 use clap::Args;
 use comfy_table::{Table, presets};
 
-/// List the devices that may register
+/// List the accounts of devices
 #[derive(Debug, Args)]
 pub(super) struct List {
     /// Print one JSON object: store, realm and devices

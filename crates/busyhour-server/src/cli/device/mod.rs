@@ -23,7 +23,7 @@ use busyhour_store::{
 use clap::{Args, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 
-/// See and change the devices that may register
+/// List and change the accounts of devices
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, arg_required_else_help = true)]
 pub struct Device {
@@ -60,7 +60,7 @@ impl Device {
 /// Where the accounts are, as the server's configuration says.
 #[derive(Debug, Args)]
 pub(super) struct Place {
-    /// The server's configuration file, which says where the store is and what the realm
+    /// The server's configuration file, which names the store and the realm
     #[arg(long, short, value_name = "FILE", env = "BUSYHOUR_CONFIG")]
     config: Option<PathBuf>,
 
@@ -71,7 +71,7 @@ pub(super) struct Place {
 /// Whether a command that writes may make the store.
 #[derive(Debug, Args)]
 pub(super) struct Creation {
-    /// Make the database if there is none; without this a command never makes one
+    /// Create the database if it does not exist
     #[arg(long)]
     create: bool,
 }
@@ -173,20 +173,20 @@ fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
     console::print(text).map_err(Failure::running)
 }
 
-const ELSEWHERE: &str = "; name the server's own with --config FILE, --store-path or --store-url-file, \
-    start the server once, or make one here: `device add` and `device import` take --create";
+const ELSEWHERE: &str = "; name the server's database with --config FILE, --store-path or --store-url-file, \
+    start the server once, or create a database here: `device add` and `device import` take --create";
 
-const IN_MEMORY: &str = "store.durability is memory: such a server keeps its accounts in its \
-    memory; put them over HTTP (PUT /api/accounts/USER) or into its configuration, and tokens too";
+const IN_MEMORY: &str = "store.durability is memory: such a server has no database; add accounts over \
+    HTTP (PUT /api/accounts/USER) or in its configuration, and tokens in its configuration";
 const AFTER_HELP: &str = "\
 Examples:
   busyhour device add alice --mailbox 100    asks for the password, twice
-  pwgen 16 1 | busyhour device add bob       takes it from standard input
+  pwgen 16 1 | busyhour device add bob       reads the password from standard input
   busyhour device import devices.csv         user,password,iax2,max_contacts,mailbox,hints
   busyhour device list --json | jq -r '.devices[].user'
   busyhour device remove alice
 
-A server that runs on the same store takes changes within about a second. Every command
-names the store it used. None makes one, except with --create.
+A server that runs on the same store notices changes within about a second. Every command
+names the store that it used. No command creates a store without --create.
 
 Exit codes: 0 done, 1 failed or not there, 2 wrong usage.";

@@ -1,7 +1,7 @@
 use super::{Failure, Place, say};
 use clap::Args;
 
-/// Let devices register no longer
+/// Remove accounts: their devices can no longer register
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Remove {

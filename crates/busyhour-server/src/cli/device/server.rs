@@ -12,8 +12,8 @@ use std::{
 /// Which server is asked.
 #[derive(Debug, Args)]
 pub(super) struct Server {
-    /// Where the running server's HTTP is, which remembers failed registrations; its
-    /// http.listen by default
+    /// HTTP address of the running server, which knows the bindings and failed
+    /// registrations [default: http.listen of the configuration]
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
 }
@@ -57,10 +57,13 @@ impl Server {
         let address = self.http.or(listen.map(reachable));
         let address = address.ok_or("the server has no HTTP (http.listen is off)")?;
         let list = ask(address, name, user).map_err(|error| {
-            format!("no server answers at {address} ({error}); name it with --http ADDRESS")
+            format!(
+                "no server answers at {address} ({error}); give its address with --http ADDRESS"
+            )
         })?;
-        let list: serde_json::Value = serde_json::from_str(&list)
-            .map_err(|_| format!("what answers at {address} is no server of this version"))?;
+        let list: serde_json::Value = serde_json::from_str(&list).map_err(|_| {
+            format!("the program at {address} is not a busyhour server of this version")
+        })?;
         Ok(list[name].clone())
     }
 }
@@ -139,7 +142,7 @@ fn ask(address: SocketAddr, name: &str, user: &str) -> io::Result<String> {
     let status = head.lines().next().unwrap_or("");
     match status.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        Some("401") => Err(io::Error::other("it wants a token of who is elsewhere")),
+        Some("401") => Err(io::Error::other("it requires a token from other machines")),
         _ => Err(io::Error::other(format!("{status:?}"))),
     }
 }

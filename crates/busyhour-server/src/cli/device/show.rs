@@ -7,7 +7,7 @@ use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Show one device
+/// Show one account, its bindings and its failed registrations
 #[derive(Debug, Args)]
 pub(super) struct Show {
     /// Its user name

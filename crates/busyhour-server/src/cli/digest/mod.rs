@@ -30,16 +30,16 @@ pub struct Digest {
     #[arg(value_name = "ARCHIVE")]
     archive: PathBuf,
 
-    /// The first moment: a date and time, or how long before the archive's end (-6h)
+    /// The first point in time: a date and time, or a time before the archive's end (-6h)
     /// or after its start (+30m) [default: the archive's start]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<TimeArgument>,
 
-    /// The last moment, given likewise [default: the archive's end]
+    /// The last point in time, in the same form [default: the archive's end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<TimeArgument>,
 
-    /// From one moment to the next
+    /// The time between two values
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = step)]
     step: Duration,
 
@@ -47,16 +47,15 @@ pub struct Digest {
     #[arg(long, value_name = "GLOB")]
     metrics: Vec<String>,
 
-    /// At most so many threads; more than the machine has cores are not used
-    /// [default: one for each core]
+    /// The largest number of threads [default and maximum: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Values of counters as they are, instead of their growth in a second
+    /// Values of counters as they are, instead of their growth per second
     #[arg(long)]
     raw: bool,
 
-    /// Take a counter that falls as one that passed its end once
+    /// Assume that a counter that falls has wrapped around once
     #[arg(long)]
     counter_wrap: bool,
 
@@ -143,7 +142,7 @@ fn step(text: &str) -> Result<Duration, String> {
     let step =
         humantime::parse_duration(text).map_err(|_| "give a time such as 500ms, 90s or 1h")?;
     if step < STEP_MIN {
-        return Err("at least 1ms is needed".into());
+        return Err("give at least 1ms".into());
     }
     Ok(step)
 }
@@ -166,11 +165,11 @@ fn name_of(archive: &Archive) -> String {
 const STEP_MIN: Duration = Duration::from_millis(1);
 
 const AFTER_HELP: &str = "\
-Values are those that PCP's pmrep shows: interpolated between samples, none
-across a gap in the logging, counters as their growth in a second.
+Values are those of PCP's pmrep: interpolated between samples, none across a gap
+in the logging, counters as their growth per second.
 
 Times:
-  2026-11-22T08:00:00Z, 2026-11-22 08:00, 2026-11-22   without a zone they are UTC
+  2026-11-22T08:00:00Z, 2026-11-22 08:00, 2026-11-22   UTC unless it has a zone
   @1763798400     seconds since 1970
   -6h, -1h30m     before the archive's end
   +30m            after the archive's start
@@ -184,6 +183,6 @@ Examples:
       a folder of archives, in parallel
 
 Exit codes:
-  0  all was rendered
+  0  everything was rendered
   1  an archive could not be read, or is damaged (its good records were rendered)
   2  wrong usage";

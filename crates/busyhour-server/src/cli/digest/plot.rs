@@ -31,7 +31,7 @@ impl Plot {
     pub(super) fn add(&mut self, archive: &Archive, rendering: &Rendering) -> Result<(), String> {
         if self.lines.len() + rendering.series().len() > LINES_MAX {
             return Err(format!(
-                "more than {LINES_MAX} series make no readable plot: choose with --metrics"
+                "more than {LINES_MAX} series make an unreadable plot: choose fewer with --metrics"
             ));
         }
         self.name.get_or_insert_with(|| name_of(archive));

@@ -55,7 +55,7 @@ fn calendar(text: &str) -> Result<UnixTime, String> {
         TimeZone::UTC.to_timestamp(civil)
     });
     let nanos = timestamp.map_err(|_| WANTED)?.as_nanosecond();
-    let nanos = u64::try_from(nanos).map_err(|_| "times before 1970 are in no archive")?;
+    let nanos = u64::try_from(nanos).map_err(|_| "no archive has times before 1970")?;
     Ok(UnixTime::from_nanos(nanos))
 }
 

@@ -68,7 +68,7 @@ impl Accounts {
     pub fn add(&mut self, account: Account) -> Result<(), String> {
         match self.by_user.entry(account.user) {
             hash_map::Entry::Occupied(known) => {
-                Err(format!("user `{}` is there already", known.key()))
+                Err(format!("user `{}` already exists", known.key()))
             }
             hash_map::Entry::Vacant(place) => {
                 if let Some(mailbox) = account.mailbox {
@@ -152,7 +152,7 @@ pub(in crate::config) fn read(
         .and_then(|name| entry.check(user(name)))
         .and_then(|user| match users.insert(user.clone()) {
             true => Ok(user),
-            false => Err(entry.mistake(format!("user `{user}` is there already"))),
+            false => Err(entry.mistake(format!("user `{user}` already exists"))),
         });
     let secret = secret(entry);
     let mailbox = entry.text("mailbox").and_then(|name| {
@@ -235,7 +235,9 @@ fn user(name: String) -> Result<String, String> {
 fn mailbox(name: String) -> Result<String, String> {
     match is_mailbox_name(&name) {
         true => Ok(name),
-        false => Err(format!("mailbox: `{name}` is none; give {MAILBOX_RULE}")),
+        false => Err(format!(
+            "mailbox: `{name}` is not allowed; give {MAILBOX_RULE}"
+        )),
     }
 }
 
@@ -318,6 +320,6 @@ mod tests {
         let mut accounts = Accounts::default();
         accounts.add(single("alice")).unwrap();
         let refusal = accounts.add(single("alice")).unwrap_err();
-        assert_eq!(refusal, "user `alice` is there already");
+        assert_eq!(refusal, "user `alice` already exists");
     }
 }

@@ -19,7 +19,7 @@ pub(in crate::config) fn read(
     let extension = entry.required("extension", Entry::text);
     let extension = extension.and_then(|extension| match extensions.insert(extension.clone()) {
         true => Ok(extension),
-        false => Err(entry.mistake(format!("hint `{extension}` is there already"))),
+        false => Err(entry.mistake(format!("hint `{extension}` already exists"))),
     });
     let devices: Result<_, Reported> = entry.required("devices", Entry::texts);
     WrittenHint {

@@ -222,7 +222,7 @@ impl Engine {
     fn cannot_accept(&mut self, index: usize, error: &io::Error) {
         add(&self.shared.counters.accept_errors, 1);
         let address = self.listeners[index].address;
-        tracing::warn!(%address, %error, "connections cannot be taken");
+        tracing::warn!(%address, %error, "connections cannot be accepted");
         self.rest(index);
     }
 

@@ -217,7 +217,7 @@ fn raise_file_limit(connections_max: usize) {
     let wanted = connections_max as u64 + OTHER_FILES;
     let raised = wanted.min(hard);
     if raised > soft && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_err() {
-        tracing::warn!(soft, "the limit of open files cannot be raised");
+        tracing::warn!(soft, "the limit for open files cannot be raised");
     }
     if wanted > hard {
         tracing::warn!(

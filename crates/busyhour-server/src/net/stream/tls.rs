@@ -137,8 +137,8 @@ fn file_error(
         pem::Error::Io(error) => {
             format!("cannot be read: {error}; give the path of a PEM file that the server may read")
         }
-        pem::Error::NoItemsFound => format!("holds no {wanted}; give a PEM file with one"),
-        other => format!("is no sound PEM file: {other}; give one with a {wanted}"),
+        pem::Error::NoItemsFound => format!("contains no {wanted}; give a PEM file with one"),
+        other => format!("is not a valid PEM file: {other}; give one with a {wanted}"),
     };
     CertificateError::File {
         setting,

@@ -11,7 +11,7 @@ pub enum AccountError {
     #[error("{0}")]
     Entry(String),
     /// Nobody needs an account here.
-    #[error("sip.auth is open: accounts have no meaning here")]
+    #[error("sip.auth is open: the server does not use accounts")]
     Open,
     /// The store does not take it.
     #[error(transparent)]

@@ -140,7 +140,7 @@ impl Core {
             let remaining = row.remaining(at.steady);
             let stored = Restorable::read(&row.value);
             if let Err(reason) = &stored {
-                tracing::warn!(row = row.id.0, %reason, "a publication is not brought back");
+                tracing::warn!(row = row.id.0, %reason, "a stored publication cannot be restored");
             }
             let (Ok(stored), false) = (stored, remaining.is_zero()) else {
                 over.push(row.ended());

@@ -60,10 +60,10 @@ pub enum HintRefusal {
     #[error("a hint has 1 to {DEVICES_MAX} devices")]
     DeviceCount,
     /// The configuration has it, and is changed there.
-    #[error("hint {0} stands in the configuration file: change it there")]
+    #[error("hint {0} is defined in the configuration file: change it there")]
     Configured(String),
     /// Nothing was set, but accounts name it.
-    #[error("hint {0} stands in accounts of the store: change it there")]
+    #[error("hint {0} is defined by accounts of the store: change it there")]
     InAccounts(String),
     /// There are as many as may be.
     #[error("there are {0} hints already: remove some, or raise limits.hints")]
@@ -427,7 +427,7 @@ impl Core {
 fn warn_of_homeless(users: &[(&str, &str)]) {
     if let Some((user, hint)) = users.first() {
         let (count, reason) = (users.len(), HintRefusal::Device((*user).to_owned()));
-        tracing::warn!(count, user, hint, %reason, "hints of accounts do nothing");
+        tracing::warn!(count, user, hint, %reason, "hints of accounts have no effect");
     }
 }
 

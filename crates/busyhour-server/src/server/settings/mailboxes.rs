@@ -48,7 +48,7 @@ pub enum MailboxRefusal {
     #[error("{0}")]
     Summary(&'static str),
     /// Nothing was set, but a device publishes what waits in it.
-    #[error("the mailbox is not set here, a device publishes it: it ends with the publication")]
+    #[error("only a device publishes this mailbox: it ends with the publication")]
     Published,
     /// There are as many as may be.
     #[error("there are {0} mailboxes already: remove some, or raise limits.mailboxes")]

@@ -274,7 +274,11 @@ impl Core {
             match self.restore_subscription(&row, remaining, told_at) {
                 Ok(watcher) => back.push(watcher),
                 Err(reason) => {
-                    tracing::warn!(row = row.id.0, reason, "a subscription is not brought back");
+                    tracing::warn!(
+                        row = row.id.0,
+                        reason,
+                        "a stored subscription cannot be restored"
+                    );
                     over.push(row.ended());
                 }
             }
@@ -297,7 +301,7 @@ impl Core {
             Subscription::restore(&row.value, self.run, watch, advertised, ends_at, told_at);
         let subscription = subscription.map_err(|reason| reason.to_string())?;
         let watcher = Watcher::restored(self, subscription, row);
-        let watcher = watcher.ok_or("its tag is none of ours")?;
+        let watcher = watcher.ok_or("its tag is not from this server")?;
         self.watchers().put_back(&watcher);
         self.counters().watch.restored.increment();
         Ok(watcher)

@@ -132,7 +132,7 @@ fn told(failure: &Failure) -> (StatusCode, String) {
         }
         Failure::Busy => (
             StatusCode::SERVICE_UNAVAILABLE,
-            "too many requests are in work; try again in a while".into(),
+            "too many requests are in progress; try again later".into(),
         ),
         Failure::Lost => (
             StatusCode::INTERNAL_SERVER_ERROR,
